@@ -43,16 +43,3 @@ def test_ask_is_answered_while_both_clients_wait(tmp_path):
             client.ask("Another?", "ci", key="build-7")
         with pytest.raises(NotFound):
             client.wait_for_answer("ask_none")
-
-
-def test_wait_ends_in_time_and_survives_a_restart(tmp_path):
-    with serve(tmp_path) as hub, Client(tmp_path) as client:
-        ask = client.ask("Which region?", "ci", may_answer=["server"], blocks=["deploy"])
-        assert client.wait_for_answer(ask.id, seconds=0.1).state == "waiting"
-        hub.kill()
-        thread = threading.Thread(target=lambda: hub.start())
-        thread.start()
-        assert client.wait_for_answer(ask.id, seconds=0).text == "Which region?"
-        thread.join(60)
-        answer(hub, ask.id, "eu-west")
-        assert client.wait_for_answer(ask.id, seconds=30).answer == "eu-west"

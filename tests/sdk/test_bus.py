@@ -7,11 +7,9 @@ from contextlib import closing
 import msgspec
 import pytest
 
-from appliance.busfile import heartbeats, workers
+from appliance.busfile import heartbeats
 from appliance.busfile.claims import ClaimHeld, ClaimLost
-from appliance.busfile.file import connect, transaction
-from appliance.busfile.messages import MessageIdReused
-from appliance.busfile.workers import StaleState, UnknownTask
+from appliance.busfile.file import connect
 from appliance.kernel.errors import Invalid
 from appliance.sdk import bus as sdk_bus
 from appliance.sdk.bus import FileBus, HttpBus
@@ -56,21 +54,6 @@ def test_handled_messages_are_acked_up_to_the_first_failure(join):
     assert bob.poll() == []
 
 
-def test_large_payload_arrives_whole(join):
-    bob = join("bob")
-    join("ada").publish("work", "x" * 100_000, to=bob.agent)
-    assert [m.payload for m in bob.poll() if m.to_agent == bob.agent] == ["x" * 100_000]
-
-
-def test_same_id_publishes_once_and_other_content_is_refused(join, task):
-    ada = join("ada")
-    first = ada.publish("work", 1, to="nobody", id=task)
-    again = ada.publish("work", 1, to="nobody", id=task)
-    assert (again.seq, again.duplicate) == (first.seq, True)
-    with pytest.raises(MessageIdReused):
-        ada.publish("work", 2, to="nobody", id=task)
-
-
 @pytest.fixture
 def lost(monkeypatch):
     """The first reply, which does not arrive."""
@@ -93,15 +76,6 @@ def test_claim_repeated_after_lost_reply_is_the_same_claim(hub, task, lost):
     assert lost == [msgspec.to_builtins(claim)]
 
 
-def test_publish_repeated_after_lost_reply_is_one_message(hub, lost):
-    ada, bob = (HttpBus(name, workspace=hub.datadir.workspace) for name in ("ada", "lost-bob"))
-    published = ada.publish("work", 1, to=bob.agent)
-
-    assert lost
-    assert published.duplicate
-    assert len([m for m in bob.poll() if m.to_agent == bob.agent]) == 1
-
-
 def test_wait_ends_when_the_claim_is_released(join, task, monkeypatch):
     monkeypatch.setattr(sdk_bus, "REQUEST_WAIT_SECONDS_MAX", 0.2)
     ada, bob = join("ada"), join("bob")
@@ -118,20 +92,6 @@ def test_wait_ends_when_the_claim_is_released(join, task, monkeypatch):
         ada.renew(task, first.fence)
 
 
-def test_state_changes_if_it_is_what_it_was(join, hub, task):
-    ada = join("ada")
-    ada.beat("working", task, 0.5)
-    with pytest.raises(UnknownTask):
-        ada.transition(task, "ASSIGNED", "WORKING")
-    paths = FileBus("ada", hub.datadir.workspace).paths
-    with closing(connect(paths)) as connection, transaction(connection):
-        workers.create(connection, 1, task, branch=None, actor="ada")
-    ada.transition(task, "ASSIGNED", "WORKING")
-    assert [row.state for row in ada.status() if row.task == task] == ["WORKING"]
-    with pytest.raises(StaleState):
-        ada.transition(task, "ASSIGNED", "FAILED")
-
-
 def test_stream_begins_with_stored_messages_and_continues_with_new_ones(join):
     ada, bob = join("ada"), join("bob")
     first = ada.publish("work", 1, to=bob.agent)
@@ -144,19 +104,6 @@ def test_stream_begins_with_stored_messages_and_continues_with_new_ones(join):
     everything = bob.follow(first.seq, every=True)
     assert [next(everything).to_agent for _ in range(2)] == ["nobody", bob.agent]
     everything.close()
-
-
-def test_stream_without_a_number_begins_with_new_messages(join):
-    ada, bob = join("ada"), join("bob")
-    ada.publish("work", "old", to=bob.agent)
-    with ThreadPoolExecutor() as pool:
-        following = bob.follow()
-        waiting = pool.submit(next, following)
-        until(lambda: ada.publish("work", "new", to=bob.agent) and waiting.done())
-        assert waiting.result().payload == "new"
-        ending = pool.submit(list, following)
-        bob.close()
-        assert {message.payload for message in ending.result(30)} <= {"new"}
 
 
 def test_stream_continues_after_a_break_without_a_gap(hub):
@@ -198,13 +145,3 @@ def test_heartbeats_continue_while_the_agent_blocks(join, hub, monkeypatch):
         heartbeat.report("blocked", "t", 0.5)
         until(lambda: row()[:3] == ("blocked", "t", 0.5))
     assert heartbeat.stop()
-
-
-def test_close_ends_a_wait_on_the_file(hub):
-    bus = FileBus("closed", hub.datadir.workspace)
-    bus.ack(bus.publish("work", to="nobody").seq)
-    with ThreadPoolExecutor() as pool:
-        waiting = pool.submit(bus.poll, wait=600)
-        bus.close()
-        with pytest.raises(Invalid, match="closed"):
-            waiting.result(30)

@@ -1,17 +1,11 @@
 """Agents of asyncio: one works on the file, one over HTTP, on the same bus."""
 
 import asyncio
-from contextlib import aclosing, closing
+from contextlib import aclosing
 
 import pytest
 
-from appliance.busfile import workers
-from appliance.busfile.claims import ClaimHeld
-from appliance.busfile.file import connect, transaction
 from appliance.busfile.messages import MessageIdReused
-from appliance.busfile.workers import StaleState
-from appliance.kernel.errors import Invalid
-from appliance.sdk.bus import FileBus
 from appliance.sdk.bus_aio import AsyncFileBus, AsyncHttpBus
 
 
@@ -35,27 +29,6 @@ def run(coroutine):
     return asyncio.run(asyncio.wait_for(coroutine, 60))
 
 
-def test_handled_messages_are_acked_up_to_the_first_failure(join):
-    async def work():
-        async with join("ada") as ada, join("bob") as bob:
-            await bob.ack((await ada.publish("work", to="nobody")).seq)
-            for number in range(3):
-                await ada.publish("work", number, to=bob.agent)
-            handled = []
-
-            async def handler(message):
-                handled.append(message.payload)
-                if handled == [0, 1]:
-                    raise ValueError
-
-            with pytest.raises(ValueError):
-                await bob.consume(handler, wait=0)
-            assert await bob.consume(handler) == 2
-            return handled, await bob.poll()
-
-    assert run(work()) == ([0, 1, 1, 2], [])
-
-
 def test_poll_waits_while_other_tasks_work(join):
     async def work():
         async with join("ada") as ada, join("bob") as bob:
@@ -67,20 +40,6 @@ def test_poll_waits_while_other_tasks_work(join):
             return [message.payload for message in await waiting]
 
     assert run(work()) == [1]
-
-
-def test_claim_is_passed_on(join, task):
-    async def work():
-        async with join("ada") as ada, join("bob") as bob:
-            first = await ada.claim(task)
-            with pytest.raises(ClaimHeld):
-                await bob.claim(task)
-            waiting = asyncio.create_task(bob.claim(task, wait=30))
-            await ada.renew(task, first.fence)
-            assert await ada.release(task, first.fence)
-            return (await waiting).fence - first.fence
-
-    assert run(work()) > 0
 
 
 def test_claim_that_arrives_after_its_cancellation_is_released(join, task):
@@ -96,22 +55,6 @@ def test_claim_that_arrives_after_its_cancellation_is_released(join, task):
 
     holder, eve = run(work())
     assert holder == eve
-
-
-def test_state_changes_if_it_is_what_it_was(join, hub, task):
-    paths = FileBus("ada", hub.datadir.workspace).paths
-    with closing(connect(paths)) as connection, transaction(connection):
-        workers.create(connection, 1, task, branch=None, actor="ada")
-
-    async def work():
-        async with join("ada") as ada:
-            await ada.beat("working", task, 0.5)
-            await ada.transition(task, "ASSIGNED", "WORKING")
-            with pytest.raises(StaleState):
-                await ada.transition(task, "ASSIGNED", "FAILED")
-            return [row.state for row in await ada.status("WORKING") if row.task == task]
-
-    assert run(work()) == ["WORKING"]
 
 
 def test_stream_is_an_async_iterator(join):
@@ -143,22 +86,3 @@ def test_close_ends_streams(join):
         return await following
 
     assert run(work()) == []
-
-
-def test_heartbeat_ends_with_its_block(join):
-    async def work():
-        async with join("ada") as ada, ada.heartbeat("working", "t") as heartbeat:
-            heartbeat.report("idle")
-        return heartbeat
-
-    assert run(work()).stop()
-
-
-def test_closed_client_refuses_calls(join):
-    async def work():
-        bus = join("ada")
-        await bus.close()
-        await bus.status()
-
-    with pytest.raises(Invalid, match="closed"):
-        run(work())

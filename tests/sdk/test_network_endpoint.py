@@ -64,22 +64,6 @@ def test_endpoint_hands_messages_over_once(network, anna, kind):
     assert call(kind, bert, "POST", b"x" * (ENVELOPE_BYTES_MAX + 1))[0] == 413
 
 
-@pytest.mark.parametrize("length", ["", "-5", "x", "9" * 5000])
-def test_odd_lengths_are_refused(network, anna, length):
-    assert by_wsgi(network.agents["bert"], "POST", b"", length)[0] in (400, 413)
-
-
-def test_asgi_endpoint_ignores_what_is_not_a_request(network, anna):
-    async def disconnect():
-        return {"type": "http.disconnect"}
-
-    app = asgi_endpoint(anna)
-    sent = []
-    asyncio.run(app({"type": "lifespan"}, None, sent.append))
-    asyncio.run(app({"type": "http", "method": "POST"}, disconnect, sent.append))
-    assert sent == []
-
-
 def test_message_passes_a_real_socket(network, anna):
     class Quiet(WSGIRequestHandler):
         def log_message(self, *_):
@@ -120,16 +104,3 @@ def test_twin_for_asyncio_runs_handlers_in_its_loop(network, anna):
     asyncio.run(main())
     assert seen == [({"text": "hi"}, True)]
     assert network.texts("anna") == ["back"]
-
-
-def test_threads_send_heartbeats_and_waiting_messages(network, anna):
-    network.offline.add("bert")
-    report = anna.send("bert", {"text": "hi"})
-    network.offline.clear()
-    network.relay_is_down = True  # this relay works in one thread only
-    network.relay.clock.pass_seconds(10)
-    delivered = threading.Event()
-    anna._on_event = lambda event: event.kind == "status" and delivered.set()
-    anna.start()
-    assert delivered.wait(30)
-    assert anna.report(report.message_id).status == "delivered"

@@ -2,14 +2,12 @@
 
 import io
 import json
-import socket
 import subprocess
 import sys
-import threading
 
 import pytest
 
-from appliance.sdk.stdio_protocol import LINE_BYTES_MAX, StdioConnection, lines_of, serve_socket
+from appliance.sdk.stdio_protocol import LINE_BYTES_MAX, StdioConnection, lines_of
 from tests.support.commands import environment
 from tests.support.courier import envelope, locate, opened, receive_frame, stats
 from tests.support.until import until
@@ -69,57 +67,6 @@ def test_hello_gets_ok_with_the_reqid_that_clients_wait_for(side):
     assert [frame["reqId"] for frame in side.frames("error")] == ["hello"]
 
 
-def listens(path):
-    """Whether a client can connect; the file of a socket exists shortly before."""
-    with socket.socket(socket.AF_UNIX) as client:
-        return client.connect_ex(str(path)) == 0
-
-
-def test_disconnected_client_leaves_no_traceback_and_no_thread(hub, tmp_path, monkeypatch):
-    """The client disconnects with a subscription and unread deliveries."""
-    raised = []
-    monkeypatch.setattr(threading, "excepthook", raised.append)
-    path = tmp_path / "pipe"
-    served_ = threading.Thread(target=serve_socket, args=(locate(hub), path), daemon=True)
-    served_.start()
-    until(lambda: listens(path), 10, "the socket")
-    before = set(threading.enumerate())
-    for number in range(4):
-        stream = f"gone/{number}"
-        with socket.socket(socket.AF_UNIX) as client, client.makefile("rb") as lines:
-            client.connect(str(path))
-            requests = [
-                {"type": "subscribe", "stream": stream, "reqId": 1},
-                {"type": "grant", "n": 9},
-            ]
-            client.sendall(b"".join(json.dumps(frame).encode() + b"\n" for frame in requests))
-            assert json.loads(lines.readline())["type"] == "ok"
-            if number % 2:  # the answer is never read
-                client.sendall(b'{"type":"metrics","reqId":2}\n' * 50)
-        with opened(hub, "/v1/publish") as publisher:
-            publisher.send(json.dumps({"seq": 1, "to": stream, "envelope": envelope(f"e{number}")}))
-            assert receive_frame(publisher) == {"accepted": 1}
-    until(lambda: set(threading.enumerate()) <= before, 20, "the clients' threads end")
-    assert raised == []
-
-
-def test_subscription_of_a_disconnected_client_raises_nothing(hub, monkeypatch):
-    """The thread that reports an error finds the client disconnected."""
-    raised = []
-    monkeypatch.setattr(threading, "excepthook", raised.append)
-
-    def gone(_line):
-        raise BrokenPipeError
-
-    pipe = StdioConnection(locate(hub), gone)
-    pipe.take(b'{"type":"subscribe","stream":"pipe/gone"}')
-    (link,) = pipe._links.values()
-    link._socket.shutdown(socket.SHUT_RDWR)  # as if the appliance stopped
-    until(lambda: not pipe._links, 10, "the subscription ends")
-    pipe.run([])
-    assert raised == []
-
-
 def test_rest_of_an_oversized_line_is_skipped():
     smuggled = b'{"type":"enqueue","to":"smuggled","env":{}}'
     for blank in (LINE_BYTES_MAX, LINE_BYTES_MAX + 1, 2 * LINE_BYTES_MAX + 2):
@@ -145,18 +92,6 @@ def test_delivery_is_unchanged_and_on_one_line(hub, side):
     until(lambda: stats(hub, stream)["acked"] == 1, 10, "the ack arrives")
     side.take({"type": "enqueue", "to": stream, "env": envelope("b")})
     until(lambda: len(side.frames("deliver")) == 2, 10, "the subscription goes on")
-
-
-def test_double_ack_gets_a_conflict_with_its_id(side):
-    side.take({"type": "subscribe", "stream": "pipe/double"})
-    side.take({"type": "ack", "id": "never"})
-    until(lambda: side.frames("error"), 10, "the refusal")
-    (error,) = side.frames("error")
-    assert (error["status"], error["id"]) == (409, "never")
-    side.take({"type": "grant", "n": 99_999_999})
-    until(lambda: len(side.frames("error")) == 2, 10, "the refusal")
-    error = side.frames("error")[1]
-    assert (error["code"], error["status"], error["field"]) == ("RateLimited", 400, "credit")
 
 
 @pytest.mark.slow

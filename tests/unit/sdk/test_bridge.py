@@ -3,12 +3,10 @@
 import io
 import json
 import queue
-import threading
 from typing import Any
 
 import pytest
 
-from appliance.sdk import bridge
 from appliance.sdk.bridge import LINE_BYTES_MAX, Bridge, header_value
 from appliance.sdk.discovery import HubNotRunning
 from tests.support.fakehub import FakeHttp, http_hub
@@ -70,73 +68,6 @@ def test_tool_call_without_a_hub_is_a_result_with_an_error() -> None:
     assert "error" in replies[2], "a list of tools can't be a failed tool"
 
 
-class SlowHub(FakeHttp):
-    """Answers the first request only after the second one has come."""
-
-    def __init__(self, *script: Any) -> None:
-        super().__init__(*script)
-        self.again = threading.Event()
-
-    def next(self) -> Any:
-        if len(self.requests) > 1:
-            self.again.set()
-        self.again.wait(30)
-        return super().next()
-
-
-@pytest.mark.parametrize(("method", "requests"), [("tasks/result", 2), ("tools/call", 1)])
-def test_result_of_a_task_is_awaited_by_several_requests(
-    monkeypatch: pytest.MonkeyPatch, method: str, requests: int
-) -> None:
-    monkeypatch.setattr(bridge, "REQUEST_SECONDS_MAX", 1.0)
-    monkeypatch.setattr(bridge, "END_SECONDS_MAX", 30.0)
-    fake = SlowHub(OK)
-    (reply,) = bridged(fake, {**CALL, "method": method, "params": {}})
-    fake.again.set()
-    assert ("TimeoutError" in json.dumps(reply)) is (requests == 1)
-    assert len(fake.requests) == requests
-
-
-def test_headers_of_the_current_protocol_are_added() -> None:
-    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
-    fake = FakeHttp(OK)
-    params = {"name": "grüße", "_meta": meta}
-    bridged(fake, {**CALL, "method": "tools/call", "params": params})
-    headers = fake.requests[0]["headers"]
-    assert headers["mcp-protocol-version"] == "2026-07-28"
-    assert headers["mcp-method"] == "tools/call"
-    assert headers["mcp-name"] == "=?base64?Z3LDvMOfZQ==?="
-
-
-def test_version_of_the_handshake_is_sent_with_later_requests() -> None:
-    agreed = {"jsonrpc": "2.0", "id": 0, "result": {"protocolVersion": "2025-06-18"}}
-    fake = FakeHttp((200, {}, agreed), OK)
-    target, pipe = io.BytesIO(), Pipe({**CALL, "id": 0, "method": "initialize"})
-    done = threading.Event()
-
-    class Watched(io.BytesIO):
-        def flush(self) -> None:
-            done.set()
-
-    target = Watched()
-    with http_hub(fake) as endpoint:
-        served = Bridge(lambda: endpoint, pipe, target, lambda _: None)  # type: ignore[arg-type]
-        thread = threading.Thread(target=served.run)
-        thread.start()
-        assert done.wait(30)
-        pipe.say(CALL)
-        pipe.end()
-        thread.join(30)
-    assert "mcp-protocol-version" not in fake.requests[0]["headers"]
-    assert fake.requests[1]["headers"]["mcp-protocol-version"] == "2025-06-18"
-
-
-def test_notifications_are_neither_answered_nor_forwarded() -> None:
-    fake = FakeHttp(OK)
-    assert bridged(fake, {"jsonrpc": "2.0", "method": "notifications/initialized"}, b"") == []
-    assert fake.requests == []
-
-
 @pytest.mark.parametrize(
     ("line", "code"),
     [(b"{nonsense", -32700), (b"[]", -32600), (b'"text"', -32600), (b'{"id":{}}', -32600)],
@@ -162,11 +93,6 @@ def test_http_errors_of_the_hub_become_json_rpc_errors() -> None:
     assert reply["id"] == 1
     assert reply["error"]["message"] == "rate limit exceeded"
     assert reply["error"]["data"]["code"] == "RATE_LIMITED"
-
-
-def test_json_rpc_errors_are_forwarded_with_any_http_status() -> None:
-    error = {"jsonrpc": "2.0", "id": 1, "error": {"code": -32601, "message": "Method not found"}}
-    assert bridged(FakeHttp((404, {}, error)), CALL) == [error]
 
 
 def test_refused_token_is_read_again_once() -> None:

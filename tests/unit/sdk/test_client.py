@@ -1,7 +1,5 @@
 """Both SDK clients through everything that a hub can do to them."""
 
-import asyncio
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +8,6 @@ from websockets.sync.server import ServerConnection
 
 from appliance.kernel.errors import ApplianceError
 from appliance.sdk import errors
-from appliance.sdk.aio import AsyncClient
 from appliance.sdk.client import Client
 from appliance.sdk.cursor import BadCursorFile, Cursor, FileCursor
 from appliance.sdk.http import Retry
@@ -91,20 +88,6 @@ def test_callback_exception_propagates_to_caller(flavour, whose) -> None:
         flavour.take(2, url=endpoint.url, **given)
 
 
-def test_close_1001_reconnects_and_a_normal_close_ends_the_stream(flavour) -> None:
-    def leaving(socket: ServerConnection) -> None:
-        ok(socket)
-        socket.close(1001)
-
-    def done(socket: ServerConnection) -> None:
-        ok(socket)
-        event(socket, 1)
-        socket.close(1000)
-
-    with stream_hub(leaving, done) as endpoint:
-        assert len(flavour.take(5, url=endpoint.url)) == 1  # ends by itself
-
-
 @pytest.mark.parametrize("restart", [0, "newest"])
 @pytest.mark.parametrize("sign", ["error", "hello_ok", "shorter"])
 def test_new_epoch_calls_the_callback(flavour, sign, restart) -> None:
@@ -167,24 +150,6 @@ def test_the_cursor_is_stored_once_the_next_event_is_requested(flavour, tmp_path
         assert path.stat().st_size < 100
 
 
-def test_cursor_may_be_stored_by_a_function(flavour) -> None:
-    kept: list[Cursor] = []
-    with stream_hub(three) as endpoint:
-        flavour.take(3, url=endpoint.url, cursor=kept.append)
-    assert kept == [Cursor(1, "e1"), Cursor(2, "e1")]
-
-
-def test_acknowledged_event_is_stored_as_the_cursor(tmp_path: Path) -> None:
-    path = tmp_path / "cursor"
-    with stream_hub(three) as endpoint, Client(
-        url=endpoint.url, cursor=FileCursor(path)
-    ) as client:  # fmt: skip
-        for each in client.events():
-            client.acknowledge(each)
-            break
-    assert FileCursor(path).load() == Cursor(1, "e1")
-
-
 def test_damaged_cursor_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "cursor").write_text("{")
     with pytest.raises(BadCursorFile):
@@ -217,60 +182,6 @@ def test_slow_consumer_loses_no_event_and_slows_the_hub(flavour) -> None:
     with stream_hub(part) as endpoint:
         events = flavour.take(count, wait_on_the_first, url=endpoint.url)
     assert [each.event_id for each in events] == list(range(1, count + 1))
-
-
-def test_closing_from_another_thread_ends_the_stream() -> None:
-    def quiet(socket: ServerConnection) -> None:
-        ok(socket)
-        event(socket, 1)
-        socket.recv()
-
-    events = []
-    with stream_hub(quiet) as endpoint:
-        client = Client(url=endpoint.url)
-        thread = threading.Thread(target=lambda: events.extend(client.events()))
-        thread.start()
-        until(lambda: client.target.health.db_id and client.cursor.event_id in (0, 1))
-        until(lambda: client._follower is not None and client._follower.after == 1)
-        client.close()
-        thread.join(10)
-        assert not thread.is_alive()
-    assert len(events) == 1
-
-
-def test_closing_from_another_task_ends_the_stream() -> None:
-    async def story(url: str) -> int:
-        client = AsyncClient(url=url)
-        events, began = [], asyncio.Event()
-
-        async def follow() -> None:
-            async for each in client.events():
-                events.append(each)
-                began.set()
-
-        task = asyncio.create_task(follow())
-        await asyncio.wait_for(began.wait(), 30)
-        await client.close()
-        await asyncio.wait_for(task, 10)
-        with pytest.raises(ApplianceError):
-            await client.list_channels()
-        return len(events)
-
-    def quiet(socket: ServerConnection) -> None:
-        ok(socket)
-        event(socket, 1)
-        socket.recv()
-
-    with stream_hub(quiet) as endpoint:
-        assert asyncio.run(story(endpoint.url)) == 1
-
-
-def test_closed_client_refuses_calls() -> None:
-    client = Client(url="http://127.0.0.1:1")
-    client.close()
-    for verb in (lambda: next(client.events()), client.list_channels):
-        with pytest.raises(ApplianceError, match="closed"):
-            verb()
 
 
 # -- requests --------------------------------------------------------------------------------
@@ -322,28 +233,12 @@ def test_another_protocol_version_is_refused(flavour, version) -> None:
         flavour.call("connect", arguments={"url": endpoint.url})
 
 
-@pytest.mark.parametrize("version", ["v1", "v1.9", ""])
-def test_compatible_protocol_versions_are_accepted(flavour, version) -> None:
-    health = (200, {}, {**HEALTH[2], "protocol_version": version})
-    with http_hub(FakeHttp(health)) as endpoint:
-        flavour.call("connect", arguments={"url": endpoint.url})
-
-
 def test_other_database_at_the_same_address_is_refused() -> None:
     other = (200, {}, {**HEALTH[2], "db_id": "other"})
     with http_hub(FakeHttp(HEALTH, other)) as endpoint:
         client = Client(url=endpoint.url).connect()
         with pytest.raises(OtherDatabase):
             client.connect()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [{"workspace": "a", "url": "http://b"}, {"url": "http://b", "token": "", "token_file": "x"}],
-)
-def test_contradictory_arguments_are_refused(arguments) -> None:
-    with pytest.raises(ApplianceError):
-        Client(**arguments)
 
 
 def test_token_is_not_in_any_repr() -> None:

@@ -6,16 +6,13 @@ from pathlib import Path
 import pytest
 
 from appliance.sdk.discovery import (
-    BadAddress,
     Endpoint,
     HubNotRunning,
     StaleServerFile,
     find_hub,
     local,
-    remote,
 )
 from appliance.sdk.reader import WorkspaceReader
-from appliance.sdk.target import HubTarget
 from appliance.workspace.datadir import WriterLock
 from tests.support.fakehub import FakeHttp, http_hub
 from tests.support.workspaces import Filled
@@ -29,27 +26,6 @@ def filled(tmp_path: Path) -> Filled:
 def _announce(filled: Filled, **server: object) -> None:
     text = json.dumps({"host": "127.0.0.1", "auth_token": "a" * 64, "pid": 1, **server})
     filled.datadir.server_file.write_text(text, encoding="utf-8")
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("http://127.0.0.1:8080", "http://127.0.0.1:8080"),
-        ("https://hub.example.org/agents/", "https://hub.example.org/agents"),
-        ("http://[::1]:90", "http://[::1]:90"),
-        ("http://hub:80", "http://hub"),
-    ],
-)
-def test_address_of_a_hub_elsewhere(url: str, expected: str) -> None:
-    assert remote({"AGENTLIP_URL": url}).url == expected
-
-
-@pytest.mark.parametrize(
-    "url", ["hub:8080", "ftp://x", "http://", "http://a:b@x", "http://x:99999"]
-)
-def test_address_that_makes_no_sense_is_refused(url: str) -> None:
-    with pytest.raises(BadAddress):
-        remote({"AGENTLIP_URL": url})
 
 
 @pytest.mark.parametrize(
@@ -71,25 +47,6 @@ def test_token_of_the_environment(
     given = {name: text.replace("FILE", str(file)) for name, text in given.items()}
     environment = {"AGENTLIP_URL": "http://127.0.0.1:1", **given}
     assert find_hub(None, environment).token == expected
-
-
-def test_sdk_prefers_its_arguments_to_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tmp_path / "token"
-    file.write_text("from-file\n")
-    monkeypatch.setenv("AGENTLIP_TOKEN", "from-variable")
-    with http_hub(FakeHttp((200, {}, {"db_id": "db", "protocol_version": "v1"}))) as hub:
-        url = f"http://127.0.0.1:{hub.port}"
-        assert HubTarget(url=url).locate().token == "from-variable"
-        assert HubTarget(url=url, token="given").locate().token == "given"
-        assert HubTarget(url=url, token_file=file).locate().token == "from-file"
-
-
-def test_named_workspace_wins_over_an_address(filled: Filled) -> None:
-    with pytest.raises(HubNotRunning):
-        find_hub(filled.path, {"AGENTLIP_URL": "http://127.0.0.1:1"})
-    assert find_hub(None, {"AGENTLIP_URL": "http://127.0.0.1:1"}).port == 1
 
 
 def test_hub_that_holds_our_database_is_trusted(filled: Filled) -> None:

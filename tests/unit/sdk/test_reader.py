@@ -8,14 +8,9 @@ from pathlib import Path
 import pytest
 
 from appliance.sdk.reader import (
-    BadLimit,
-    DatabaseUnreadable,
     NoSuchChannel,
-    NoSuchMessage,
-    NoSuchTopic,
     QueryTooLong,
     SchemaUnknown,
-    UnknownCursor,
     WorkspaceReader,
 )
 from tests.support.forks import exit_code_of
@@ -42,64 +37,6 @@ def test_paging_backwards_gives_every_message_once(filled: Filled, limit: int) -
     assert seen == filled.message_ids[::-1]
 
 
-@pytest.mark.parametrize("limit", [1, 7, 25])
-def test_paging_forwards_gives_every_message_once(filled: Filled, limit: int) -> None:
-    seen = filled.message_ids[:1]
-    with _reader(filled) as reader:
-        while page := reader.messages(filled.topic_id, limit, after_id=seen[-1]):
-            seen += [row["id"] for row in page]
-    assert seen == filled.message_ids
-
-
-def test_page_between_two_messages_contains_those_between_them(filled: Filled) -> None:
-    first, last = filled.message_ids[3], filled.message_ids[7]
-    with _reader(filled) as reader:
-        rows = reader.messages(filled.topic_id, 50, before_id=last, after_id=first)
-    assert [row["id"] for row in rows] == filled.message_ids[4:7]
-
-
-def test_message_stored_between_two_pages_is_neither_skipped_nor_repeated(
-    filled: Filled,
-) -> None:
-    with _reader(filled) as reader:
-        first = reader.messages(filled.topic_id, 10)
-    with filled.connect() as connection:
-        filled.add_message(connection, "late")
-    connection.close()
-    with _reader(filled) as reader:
-        older = reader.messages(filled.topic_id, 50, before_id=first[-1]["id"])
-        newer = reader.messages(filled.topic_id, 50, after_id=first[0]["id"])
-    assert len(first) + len(older) == 25
-    assert [row["content_raw"] for row in newer] == ["late"]
-
-
-def test_unknown_names_raise_not_found(filled: Filled) -> None:
-    with _reader(filled) as reader:
-        with pytest.raises(NoSuchTopic):
-            reader.messages("nope")
-        with pytest.raises(UnknownCursor):
-            reader.messages(filled.topic_id, before_id="nope")
-        with pytest.raises(NoSuchMessage):
-            reader.message("nope")
-        with pytest.raises(NoSuchChannel):
-            reader.topics("nope")
-        with pytest.raises(NoSuchTopic):
-            reader.topic_titled("general", "nope")
-
-
-def test_channel_is_found_by_name_and_by_id(filled: Filled) -> None:
-    with _reader(filled) as reader:
-        assert reader.channel("general") == reader.channel(filled.channel_id)
-        assert reader.topics("general") == reader.topics(filled.channel_id)
-
-
-def test_limit_is_positive_and_clamped(filled: Filled) -> None:
-    with _reader(filled) as reader:
-        with pytest.raises(BadLimit):
-            reader.messages(filled.topic_id, limit=0)
-        assert len(reader.messages(filled.topic_id, limit=10**9)) == 25
-
-
 def test_sql_in_a_name_is_only_text(filled: Filled) -> None:
     with _reader(filled) as reader, pytest.raises(NoSuchChannel):
         reader.channel("'; DROP TABLE channels; --")
@@ -121,26 +58,6 @@ def test_unknown_schema_is_refused_with_both_numbers(filled: Filled) -> None:
     connection.close()
     with pytest.raises(SchemaUnknown, match="version 7; this program knows 1"):
         _reader(filled)
-
-
-def test_other_file_than_a_database_is_reported_as_unreadable(tmp_path: Path) -> None:
-    path = tmp_path / "db.sqlite3"
-    path.write_bytes(b"no database at all, but long enough to be looked at" * 20)
-    with pytest.raises(DatabaseUnreadable, match="not a database"):
-        WorkspaceReader(path)
-
-
-def test_database_without_our_tables_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "db.sqlite3"
-    sqlite3.connect(path).execute("CREATE TABLE t (x)").connection.close()
-    with pytest.raises(DatabaseUnreadable, match="no such table: meta"):
-        WorkspaceReader(path)
-
-
-def test_name_with_url_characters_is_only_a_name(tmp_path: Path) -> None:
-    filled = Filled(tmp_path / "a?mode=rwc#b%20c")
-    with _reader(filled) as reader:
-        assert len(reader.messages(filled.topic_id)) == 5
 
 
 @pytest.mark.root

@@ -8,13 +8,11 @@ import msgspec
 import pytest
 
 from appliance.network.keys import AgentKey
-from appliance.network.names import BadAgentName
 from appliance.sdk.network.folder import (
     AgentConfig,
     AgentFolder,
     AgentFolderExists,
     KeyExposed,
-    KeyringFailed,
     NoNetworkAgent,
 )
 
@@ -33,12 +31,6 @@ def test_new_agent_has_a_key_for_its_owner_only(folder):
     assert folder.config() == CONFIG
 
 
-def test_key_of_another_program_is_imported(tmp_path):
-    key = AgentKey.generate()
-    folder = AgentFolder.create(tmp_path / "anna", CONFIG, AgentKey.of(key.pkcs8()))
-    assert folder.key().public == key.public
-
-
 def test_agent_is_never_overwritten(folder):
     before = folder.key().public
     with pytest.raises(AgentFolderExists):
@@ -46,25 +38,10 @@ def test_agent_is_never_overwritten(folder):
     assert folder.key().public == before
 
 
-def test_key_without_an_agent_is_not_taken_by_a_new_one(folder):
-    (folder.path / "agent.json").unlink()
-    with pytest.raises(AgentFolderExists):
-        AgentFolder.create(folder.path, CONFIG)
-    assert [file.name for file in folder.path.iterdir()] == ["key"]
-
-
 def test_key_that_others_can_read_is_refused(folder):
     (folder.path / "key").chmod(0o640)
     with pytest.raises(KeyExposed):
         folder.key()
-
-
-def test_folder_without_an_agent_is_named_as_such(tmp_path):
-    for read in (AgentFolder(tmp_path).config, AgentFolder(tmp_path).key):
-        with pytest.raises(NoNetworkAgent):
-            read()
-    with pytest.raises(BadAgentName):
-        AgentFolder.create(tmp_path, AgentConfig("Anna", "", ""))
 
 
 def test_next_key_stays_the_same_until_it_replaces_the_key(folder):
@@ -101,15 +78,4 @@ def test_key_can_be_in_the_keyring_of_the_system(tmp_path, entries):
         AgentFolder.create(tmp_path / "other", folder.config())
     entries.clear()
     with pytest.raises(NoNetworkAgent, match="keyring"):
-        folder.key()
-
-
-def test_keyring_that_fails_is_named_as_such(tmp_path, entries, monkeypatch):
-    folder = AgentFolder.create(tmp_path / "anna", msgspec.structs.replace(CONFIG, keyring=True))
-    monkeypatch.setattr(sys.modules["keyring"], "get_password", lambda *_: 1 / 0)
-    with pytest.raises(KeyringFailed) as failed:
-        folder.key()
-    assert failed.value.details == {"reason": "ZeroDivisionError"}
-    monkeypatch.setitem(sys.modules, "keyring", None)
-    with pytest.raises(KeyringFailed):
         folder.key()

@@ -9,7 +9,6 @@ from appliance.sdk.network.outgoing import (
     PENDING_MAX,
     NetworkMessageTooLarge,
     NetworkQueueFull,
-    NoSuchReport,
     OutgoingMessages,
     SendAttempt,
 )
@@ -41,19 +40,6 @@ def test_attempts_follow_the_schedule_until_the_message_expires(queue):
     times, status = run(queue, message_id, EXPIRY_MS)
     assert times[:5] == [0, 10_000, 40_000, 130_000, 190_000]
     assert (times[-1], status) == (EXPIRY_MS, "expired")
-
-
-def test_delivery_keeps_the_report_and_drops_the_payload(queue, state):
-    message_id = queue.add("bert", {"text": "hi"}, "direct", 0)
-    claimed = queue.claim(0)
-    assert claimed.payload == {"text": "hi"}
-    queue.record(claimed.report, attempt(0, None, http_status=200), 5)
-    report = queue.report(message_id)
-    assert (report.status, report.attempts[0].http_status) == ("delivered", 200)
-    with state.transaction() as tx:
-        assert tx.execute("SELECT payload FROM outgoing").fetchall() == [(None,)]
-    with pytest.raises(NoSuchReport):
-        queue.report("another")
 
 
 def test_message_of_a_process_that_ended_is_claimed_again(queue):

@@ -2,17 +2,12 @@
 
 import pytest
 
-from appliance.network.keys import AgentKey, BadKey, rotation_text
-from appliance.sdk.network.pins import KeyPin, KeyPins, pin_after
+from appliance.network.keys import AgentKey, rotation_text
+from appliance.sdk.network.pins import KeyPin, pin_after
 
 FORMER, KEY, STRANGE = (AgentKey(bytes([number] * 32)) for number in (1, 2, 3))
 OLD, NEW = str(FORMER.public), str(KEY.public)
 ROTATION = FORMER.sign(rotation_text("bert", FORMER.public, KEY.public))
-
-
-def test_first_key_is_pinned_as_new():
-    pin = pin_after(None, "bert", OLD, None, None)
-    assert (pin.key, pin.state) == (OLD, "new")
 
 
 @pytest.mark.parametrize("verified", [False, True])
@@ -41,17 +36,3 @@ def test_signed_rotation_is_followed_and_is_new_again():
 )
 def test_rotation_that_the_pinned_key_did_not_sign_is_a_changed_key(former, rotation):
     assert pin_after(KeyPin("bert", OLD), "bert", NEW, former, rotation).state == "changed"
-
-
-def test_unusable_key_is_refused():
-    with pytest.raises(BadKey):
-        pin_after(None, "bert", "nonsense", None, None)
-
-
-def test_pins_are_kept(state):
-    pins = KeyPins(state)
-    pin = KeyPin("bert", OLD, True, NEW)
-    pins.put(pin)
-    assert (pins.get("bert"), pins.all()) == (pin, {"bert": pin})
-    pins.remove("bert")
-    assert (pins.get("bert"), pins.all()) == (None, {})

@@ -7,7 +7,7 @@ import pytest
 from appliance.kernel.clock import SystemClock
 from appliance.network.keys import AgentKey
 from appliance.network.request import is_request_signed, of_header
-from appliance.sdk.network.relay_client import RelayClient, RelayRefused, RelayUnreachable
+from appliance.sdk.network.relay_client import RelayClient, RelayRefused
 from tests.support.clock import FakeClock, SteppingClock
 from tests.support.http_server import http_server
 
@@ -51,16 +51,6 @@ def test_refusal_is_final_and_names_its_reason(pauses):
     assert refused.value.details == {"status": 403, "code": "AGENT_REVOKED"}
     assert (len(server.requests), pauses) == (1, [])
     assert "authorization" not in server.requests[0].headers
-
-
-def test_relay_that_never_answers_is_unreachable(pauses):
-    with http_server(lambda _: None) as server:
-        client = RelayClient(
-            f"http://127.0.0.1:{server.port}", SteppingClock(), pause=pauses.append
-        )
-        with pytest.raises(RelayUnreachable):
-            client.request("GET", "/contacts")
-    assert len(server.requests) == 3
 
 
 @pytest.mark.parametrize("status", [200, 403])

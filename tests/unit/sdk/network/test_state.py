@@ -1,7 +1,6 @@
 """The file of an agent: readable by its owner, shared by processes, refused when it is damaged."""
 
 import stat
-from contextlib import suppress
 
 import pytest
 
@@ -14,13 +13,6 @@ def test_file_is_for_its_owner_and_is_shared(tmp_path, state):
     state.set_cursor("contacts", "7")
     assert (other.cursor("contacts"), other.cursor("broadcasts")) == ("7", "")
     other.close()
-
-
-def test_failed_transaction_changes_nothing(state):
-    with suppress(KeyError), state.transaction() as tx:
-        tx.execute("INSERT INTO cursors (name, value) VALUES ('contacts', '7')")
-        raise KeyError
-    assert state.cursor("contacts") == ""
 
 
 def test_damaged_file_is_refused(tmp_path):
