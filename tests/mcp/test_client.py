@@ -21,7 +21,6 @@ pytestmark = pytest.mark.slow
 
 WAYS = [
     ("http", "auto"),
-    ("http", "2026-07-28"),
     ("http", "legacy"),
     ("stdio", "auto"),
     ("stdio", "legacy"),
@@ -166,18 +165,6 @@ def test_wait_events_times_out_with_a_cursor(hub: HubProcess) -> None:
     asyncio.run(wait())
 
 
-def test_repeated_call_with_a_key_acts_once(hub: HubProcess) -> None:
-    async def twice() -> None:
-        async with connected(hub, "http", "auto") as client:
-            made = [
-                await call(client, "create_channel", name="once", idempotency_key="k1")
-                for _ in range(2)
-            ]
-            assert made[0] == made[1]
-
-    asyncio.run(twice())
-
-
 def test_only_reading_works_without_a_token_on_loopback(hub: HubProcess) -> None:
     async def read_with_client() -> None:
         async with connected(hub, "http", "auto", token=None) as client:
@@ -190,60 +177,14 @@ def test_only_reading_works_without_a_token_on_loopback(hub: HubProcess) -> None
     asyncio.run(read_with_client())
 
 
-def test_token_limited_to_a_channel_sees_only_that_channel(hub: HubProcess) -> None:
-    ours, theirs = (
-        hub.request("POST", "/api/v1/channels", {"name": name})["channel"]["id"]
-        for name in ("ours", "theirs")
-    )
-    topics = [
-        hub.request("POST", "/api/v1/topics", {"channel_id": each, "title": "t"})["topic"]["id"]
-        for each in (ours, theirs)
-    ]
-    for topic in topics:
-        body = {"topic_id": topic, "sender": "x", "content_raw": "hidden treasure"}
-        hub.request("POST", "/api/v1/messages", body)
-    scopes = [f"hub:read@{ours}", f"hub:post@{ours}"]
-    issued = hub.request("POST", "/api/v1/tokens", {"name": "narrow", "scopes": scopes})
-
-    async def read_with_client() -> None:
-        async with connected(hub, "http", "auto", token=issued["secret"]) as client:
-            listed = (await call(client, "list_channels"))["channels"]
-            assert [channel["id"] for channel in listed] == [ours]
-            results = (await call(client, "search", query="treasure"))["messages"]
-            assert [hit["topic_id"] for hit in results] == [topics[0]]
-            events = (await call(client, "wait_events", after=0, limit=200))["events"]
-            assert {event["channel_id"] for event in events} == {ours}
-            await call(client, "post_message", topic_id=topics[0], sender="a", content="x")
-            for tool, arguments, code in (
-                ("list_topics", {"channel": "theirs"}, "FORBIDDEN"),
-                ("create_topic", {"channel": theirs, "title": "x"}, "FORBIDDEN"),
-                ("search", {"query": "x", "channel": "theirs"}, "FORBIDDEN"),
-                ("read_topic", {"topic_id": topics[1]}, "FORBIDDEN"),
-                ("post_message", {"topic_id": topics[1], "sender": "a", "content": "x"},
-                 "FORBIDDEN"),
-                ("create_channel", {"name": "new"}, "FORBIDDEN"),
-            ):  # fmt: skip
-                assert (await refused(client, tool, **arguments))["code"] == code
-
-    asyncio.run(read_with_client())
-
-
 def test_errors_of_the_model_are_tool_results(hub: HubProcess) -> None:
     async def err() -> None:
         async with connected(hub, "http", "auto") as client:
             for tool, arguments, code in (
                 ("post_message", {"topic_id": "x"}, "INVALID_INPUT"),
-                ("post_message", {"topic_id": "x", "sender": "a", "content": "\0"},
-                 "INVALID_INPUT"),
-                ("read_topic", {"topic": "x"}, "INVALID_INPUT"),
                 ("read_topic", {"topic_id": "nowhere"}, "NOT_FOUND"),
-                ("read_topic", {"topic_id": "' OR 1=1 --"}, "INVALID_INPUT"),
-                ("read_topic", {"topic_id": "x", "limit": 10**30}, "INVALID_INPUT"),
-                ("list_topics", {"channel": "nowhere"}, "NOT_FOUND"),
-                ("search", {"query": 'a "b'}, "INVALID_INPUT"),
                 ("search", {"query": "x", "after": "once"}, "INVALID_INPUT"),
-                ("wait_events", {"after": 2**63}, "INVALID_INPUT"),
-            ):  # fmt: skip
+            ):
                 error = await refused(client, tool, **arguments)
                 assert error["code"] == code, error
             with pytest.raises(MCPError) as unknown:
@@ -265,20 +206,6 @@ def test_bridge_reconnects_to_a_restarted_hub(hub: HubProcess) -> None:
             assert (await call(client, "status"))["ready"] is True
 
     asyncio.run(outlive())
-
-
-def test_cancelled_call_of_the_bridge_frees_its_slot(hub: HubProcess) -> None:
-    async def cancel() -> None:
-        async with connected(hub, "stdio", "legacy") as client:
-            waiting = asyncio.create_task(call(client, "wait_events", wait_s=50))
-            await call(client, "status")
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
-            await call(client, "status")
-
-    began = time.monotonic()
-    asyncio.run(cancel())
-    assert time.monotonic() - began < 20
 
 
 def test_agent_asks_a_person_and_comes_back_for_the_answer(hub: HubProcess) -> None:

@@ -1,6 +1,5 @@
 """`POST /mcp` byte by byte: eras, versions, headers, statuses, and refused requests."""
 
-import json
 from typing import Any
 
 import pytest
@@ -108,12 +107,6 @@ def test_headers_that_contradict_the_body_are_refused(
     assert (answer.status, code_of(answer)) == (400, -32020)
 
 
-def test_non_ascii_name_is_encoded_in_the_header(wire: Wire) -> None:
-    answer = wire.modern("tools/call", {"name": "status"}, Mcp_Name="=?base64?c3RhdHVz?=")
-    assert answer.status == 200
-    assert answer.body["result"]["structuredContent"]["ready"] is True
-
-
 def test_unsupported_version_is_refused(wire: Wire) -> None:
     meta = {VERSION: "1900-01-01", CAPABILITIES: {}}
     answer = wire.modern("tools/list", meta=meta, MCP_Protocol_Version="1900-01-01")
@@ -135,11 +128,6 @@ def test_unknown_method_is_refused(wire: Wire, method: str) -> None:
 def test_invalid_tool_call_is_refused(wire: Wire, params: Any) -> None:
     answer = wire.modern("tools/call", params)
     assert (answer.status, code_of(answer)) == (400, -32602)
-
-
-def test_arguments_may_be_left_out(wire: Wire) -> None:
-    for params in ({"name": "status"}, {"name": "status", "arguments": None}):
-        assert wire.modern("tools/call", params).body["result"]["isError"] is False
 
 
 # -- the legacy era ------------------------------------------------------------------------
@@ -197,28 +185,17 @@ def test_errors_of_legacy_requests_have_status_200(wire: Wire) -> None:
         (b'{"a":' + b"[" * 5000, -32700),
         (b"[]", -32600),
         (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600),
-        (b'"ping"', -32600),
-        (b"null", -32600),
         (b"{}", -32600),
         (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', -32600),
-        (b'{"jsonrpc":"2.0","id":1}', -32600),
         (b'{"jsonrpc":"2.0","id":1,"method":7}', -32600),
         (b'{"jsonrpc":"2.0","id":1,"result":{}}', -32600),
         (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600),
-        (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600),
-        (b'{"jsonrpc":"2.0","id":[1],"method":"ping"}', -32600),
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', -32602),
-        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":null}', -32602),
     ],
 )
 def test_body_must_be_a_single_message(wire: Wire, raw: bytes, code: int) -> None:
     answer = wire.post(raw=raw)
     assert (answer.status, code_of(answer)) == (400, code)
-
-
-def test_body_must_be_utf8(wire: Wire) -> None:
-    answer = wire.post(raw=b'{"jsonrpc":"2.0","id":1,"method":"\xff"}')
-    assert (answer.status, code_of(answer)) == (400, -32600)
 
 
 def test_notification_is_accepted_without_a_response(wire: Wire) -> None:
@@ -228,13 +205,6 @@ def test_notification_is_accepted_without_a_response(wire: Wire) -> None:
         assert (answer.status, answer.raw) == (202, b"")
     answer = wire.post(message, headers={"MCP-Protocol-Version": "1900-01-01"})
     assert (answer.status, code_of(answer)) == (400, -32022)
-
-
-@pytest.mark.parametrize("method", ["GET", "DELETE", "PUT"])
-def test_other_http_methods_get_405_with_allow(wire: Wire, method: str) -> None:
-    answer = wire.http(method, "/mcp", headers={"Accept": "text/event-stream"})
-    assert answer.status == 405
-    assert "POST" in answer.headers["allow"]
 
 
 def test_host_and_token_checks_apply(hub: HubProcess, wire: Wire) -> None:
@@ -247,16 +217,3 @@ def test_host_and_token_checks_apply(hub: HubProcess, wire: Wire) -> None:
     assert wire.post(raw=b"x" * (512 * 1024 + 1)).body["code"] == "PAYLOAD_TOO_LARGE"
     forwarded = Client(wire.http.connection.port, None)
     assert forwarded.post("/mcp", message, headers={"X-Forwarded-For": "1.2.3.4"}).status == 401
-
-
-def test_scope_of_a_tool_is_checked_at_each_call(wire: Wire) -> None:
-    anonymous = Client(wire.http.connection.port, None)
-    arguments = {"name": "x"}
-    message = {
-        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
-        "params": {"name": "create_channel", "arguments": arguments},
-    }  # fmt: skip
-    result = anonymous.post("/mcp", message).body["result"]
-    assert result["isError"] is True
-    assert json.loads(result["content"][0]["text"])["code"] == "UNAUTHORIZED"
-    assert "structuredContent" not in result

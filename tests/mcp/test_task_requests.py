@@ -95,23 +95,6 @@ def test_claim_as_a_task_ends_when_the_holder_releases(
     assert wire.legacy("tasks/cancel", taskId=task) == -32602
 
 
-def test_poll_as_a_task_returns_the_message_that_comes(wire: Wire, hub: HubProcess) -> None:
-    task = begin(wire, "bus_poll", {"agent": "tasked", "wait": 600})
-    sent = {"from_agent": "eve", "type": "note", "to_agent": "tasked", "payload": 1}
-    hub.request("POST", "/bus/v1/messages", sent)
-    assert wire.legacy("tasks/get", taskId=task)["status"] == "completed"
-    result = wire.legacy("tasks/result", taskId=task)
-    assert [message["payload"] for message in result["structuredContent"]["messages"]] == [1]
-
-
-def test_wait_that_ends_without_a_claim_is_a_failed_task(wire: Wire, held: dict[str, Any]) -> None:
-    task = begin(wire, "claim_task", {**held, "wait": 0.2})
-    result = wire.legacy("tasks/result", taskId=task)
-    assert result["isError"]
-    assert "BUS_CLAIM_HELD" in result["content"][0]["text"]
-    assert wire.legacy("tasks/get", taskId=task)["status"] == "failed"
-
-
 def test_cancelled_task_stays_cancelled(wire: Wire, hub: HubProcess, held: dict[str, Any]) -> None:
     task = begin(wire, "claim_task", held)
     cancelled = wire.legacy("tasks/cancel", taskId=task)

@@ -69,12 +69,6 @@ def test_send_is_accepted_once_inspected_and_dropped(agent: Agent) -> None:
     assert agent.call("outbox_inspect", id="s1")["message"] is None
 
 
-def test_inbox_is_listed_and_a_topic_is_subscribed(agent: Agent) -> None:
-    assert agent.call("inbox_list")["messages"] == []
-    assert agent.call("inbox_subscribe", topic="alerts")["subscribed"] is True
-    assert [each["name"] for each in agent.call("inbox_topics")["topics"]] == ["alerts"]
-
-
 @pytest.mark.parametrize(
     ("scope", "tools"),
     [
@@ -93,11 +87,4 @@ def test_token_sees_the_tools_of_its_scopes_and_what_is_free_on_loopback(
     assert limited.names().isdisjoint(others - tools)
     assert "post_message" not in limited.names()
     assert "FORBIDDEN" in limited.refusal("post_message", topic_id="t", sender="a", content="x")
-    limited.http.close()
-
-
-def test_token_limited_to_a_stream_gets_no_other(hub: HubProcess, agent: Agent) -> None:
-    limited = Agent(hub, "streams:mine:subscribe")
-    assert limited.call("courier_receive", stream="mine")["deliveries"] == []
-    assert "streams:jobs:subscribe" in limited.refusal("courier_receive", stream="jobs")
     limited.http.close()

@@ -42,7 +42,3 @@ def test_command_for_a_shell_is_marked_as_the_operators():
 def test_hint_names_a_tool_that_exists(error, tool):
     assert tool in hint_for_model(error)
     assert tool in {row.name for row in TOOLS}
-
-
-def test_hint_without_a_command_is_kept():
-    assert hint_for_model(errors.Invalid("no", hint="use a smaller limit")) == "use a smaller limit"

@@ -39,13 +39,6 @@ def test_one_token_has_a_limited_number_of_tasks(store):
     store.create("b", TOOL, Arguments(1), None)
 
 
-def test_all_tokens_have_a_limited_number_of_tasks(store):
-    for number in range(tasks.TASKS_MAX):
-        store.create(str(number), TOOL, Arguments(1), None)
-    with pytest.raises(Refusal, match="too many"):
-        store.create("another", TOOL, Arguments(1), None)
-
-
 def test_expired_task_is_unknown_and_frees_its_place(store, clock):
     made = [store.create("a", TOOL, Arguments(1), 5000) for _ in range(tasks.OWNED_MAX)]
     clock.pass_seconds(5)
@@ -53,12 +46,6 @@ def test_expired_task_is_unknown_and_frees_its_place(store, clock):
         store.find("a", made[0].id)
     store.create("a", TOOL, Arguments(1), None)
     assert len(store.tasks_of("a")) == 1
-
-
-def test_lifetime_and_wait_have_a_limit(store):
-    task = store.create("a", TOOL, Arguments(86_400), 2**53)
-    assert task.ttl_ms == tasks.TTL_MS_MAX
-    assert task.deadline_ms == task.created_ms + tasks.TTL_MS_MAX
 
 
 def test_attempts_end_with_a_result_or_with_the_wait(store, clock):
