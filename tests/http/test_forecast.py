@@ -1,14 +1,9 @@
 """`agentlip top` and `agentlip forecast` of a served appliance."""
 
-import signal
-import subprocess
-import sys
-
 import pytest
 
-from tests.support.commands import agentlip, environment
+from tests.support.commands import agentlip
 from tests.support.servedhub import ServedHub
-from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -42,15 +37,3 @@ def test_top_has_the_series_of_the_web_ui(hub):
     text = agentlip("top", "--once", cwd=hub.workspace).out
     assert "Memory in use" in text
     assert "\x1b" not in text
-
-
-def test_top_refreshes_until_it_is_ended(hub, tmp_path):
-    out = tmp_path / "out"
-    with out.open("wb") as file:
-        program = subprocess.Popen(
-            [sys.executable, "-m", "appliance", "top", "--workspace", str(hub.workspace)],
-            stdout=file, env=environment(),
-        )  # fmt: skip
-        until(lambda: out.read_text().count("Memory in use") >= 1, 60, "the first state")
-        program.send_signal(signal.SIGTERM)
-        assert program.wait(60) == 0

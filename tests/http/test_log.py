@@ -1,9 +1,7 @@
 """The log of a served appliance: rotation without a lost line, and its level while it runs."""
 
 import json
-import os
 import subprocess
-from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -45,13 +43,6 @@ def files_of(hub):
 def ids_in(lines):
     ids = [json.loads(line).get("request_id", "") for line in lines]
     return [request_id for request_id in ids if request_id.startswith("test-")]
-
-
-def writer_of(hub):
-    """The pid of the writer process."""
-    children = Path(f"/proc/{hub.pid}/task/{hub.pid}/children").read_text().split()
-    commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children}
-    return next(pid for pid, command in commands.items() if b"writerchild" in command)
 
 
 def test_rotation_loses_no_line_in_the_files_and_for_followers(hub):
@@ -96,31 +87,6 @@ def test_lines_about_a_request_have_its_ids_and_slow_ones_are_warnings(tmp_path)
     assert "/v1/receive" not in {line.get("route") for line in lines}  # it waited
     transactions = [line for line in lines if line["msg"] == "slow transaction"]
     assert {"store", "ms", "calls"} <= transactions[0].keys()
-
-
-def test_the_writer_process_writes_the_new_file_too(hub):
-    def streams(pid):
-        return {os.readlink(f"/proc/{pid}/fd/{number}") for number in (1, 2)}
-
-    for _ in range(600):
-        hub.http.get("/health")
-    until(lambda: former_log_file(hub.log).exists(), 60, "it has rotated")
-    for pid in (hub.pid, writer_of(hub)):
-        until(lambda pid=pid: streams(pid) == {str(hub.log)}, 60, "it writes the new file")
-
-
-def test_a_small_log_rotates_by_its_age(tmp_path):
-    hub = hub_that_rotates(tmp_path, "")
-    hub.constants = {**CONSTANTS, "appliance.logs.loops.ROTATE_DAYS": 0.00003}
-    with hub.running():
-        until(lambda: former_log_file(hub.log).exists(), 60, "it has rotated")
-
-
-def test_a_removed_log_is_created_again(hub):
-    hub.log.unlink()
-    until(hub.log.exists, 60, "the log is there again")
-    hub.http.get("/health", headers={"X-Request-ID": "test-1"})
-    until(lambda: "test-1" in hub.log_text, 60, "it is written")
 
 
 def test_the_level_changes_without_a_restart_and_for_some_time(hub):

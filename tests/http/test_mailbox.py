@@ -8,15 +8,12 @@ from hypothesis import given, settings
 
 from appliance.integrations.mailbox_outbox import NetworkTarget
 from appliance.kernel.auth import TokenBook
-from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.mailbox.loops import NetworkLoop
 from appliance.mailbox.resources import routes
 from appliance.mailbox.service import Mailbox, guarded_post
 from appliance.mailbox.settings import NetworkSettings
-from appliance.network.envelope import NotTheRecipient
-from appliance.outbox.destination import BadDestination, parse_stored, to_text
-from appliance.outbox.target import Delivered, Outgoing, RetryLater, Undeliverable
+from appliance.outbox.target import Delivered, Outgoing, Undeliverable
 from appliance.sdk.network.folder import AgentConfig, AgentFolder
 from appliance.sdk.network.post import PostRules, post_envelope
 from appliance.web.app import make_app
@@ -89,12 +86,6 @@ def test_envelope_is_stored_once(network, mailbox, taken):
     assert message.payload == {"text": "hi"}
 
 
-@pytest.mark.parametrize("recipient", ["anna", "", None, 7, ["bert"]])
-def test_envelope_for_another_agent_is_refused(network, mailbox, recipient):
-    with pytest.raises(NotTheRecipient):
-        mailbox.receive(recipient, envelope(network))
-
-
 def test_changed_envelopes_are_never_stored(network, mailbox, taken, lines):
     """Through the appliance's own HTTP application, which reads the recipient first."""
     guard = Guard(TokenBook(), HttpSettings(host="0.0.0.0"), network.clock, mailbox.log)
@@ -158,64 +149,6 @@ def test_send_waits_for_an_hour_and_no_longer(network, mailbox):
     old = network.clock.now_ms() - 3_600_001
     result = target.deliver(outgoing(network, "network:anna", accepted_ms=old))
     assert (type(result), result.code) == (Undeliverable, "EXPIRED")
-
-
-def test_send_to_a_stranger_is_refused_for_good(network, mailbox):
-    result = NetworkTarget(mailbox, network.clock).deliver(outgoing(network, "network:cleo"))
-    assert isinstance(result, Undeliverable)
-
-
-def test_send_without_an_agent_waits(network, mailbox):
-    result = NetworkTarget(mailbox, network.clock).deliver(outgoing(network, "network:dora/anna"))
-    assert isinstance(result, RetryLater)
-
-
-@pytest.mark.parametrize("to", ["network:", "network:Anna", "network:/anna", "network:a/b/c"])
-def test_malformed_destination_is_refused(network, mailbox, to):
-    with pytest.raises(BadDestination):
-        NetworkTarget(mailbox, network.clock).resolve(to)
-
-
-def test_destination_has_one_text():
-    kind, ref = parse_stored("network:anna")
-    assert to_text(kind, ref) == "network:anna"
-
-
-def test_agent_that_can_not_be_used_is_reported_once(network, mailbox, lines):
-    folder = mailbox._folder / "eve"
-    AgentFolder.create(folder, AgentConfig("eve", "https://relay.example", ""))
-    (folder / "key").chmod(0o644)
-    for _ in range(2):
-        mailbox.refresh()
-    assert mailbox.problems == {"eve": "other users can read the private key"}
-    with pytest.raises(Unavailable):  # its sender tries again
-        mailbox.receive("eve", envelope(network))
-    assert lines.getvalue().count(b"can't be used") == 1
-    (folder / "key").chmod(0o600)
-    mailbox.refresh()
-    assert (mailbox.problems, sorted(mailbox.agents)) == ({}, ["bert", "eve"])
-
-
-def test_facts_for_the_doctor(network, mailbox):
-    assert mailbox.facts() == {
-        "network.agents": 1, "network.unusable": 0, "network.relay_failed": 0,
-        "network.unreachable": 0, "network.skew_seconds": pytest.approx(0, abs=2),
-    }  # fmt: skip
-    network.relay_is_down, network.skew_seconds = True, -90
-    network.offline.add("anna")
-    NetworkTarget(mailbox, network.clock).deliver(outgoing(network, "network:anna"))
-    network.relay.clock.pass_seconds(400)
-    mailbox.agents["bert"].run_once()
-    eve = mailbox._folder / "eve"
-    AgentFolder.create(eve, AgentConfig("eve", "https://relay.example", ""))
-    (eve / "key").unlink()
-    mailbox.refresh()
-    network.relay_is_down = False
-    mailbox.agents["bert"].contacts()
-    assert mailbox.facts() == {
-        "network.agents": 1, "network.unusable": 1, "network.relay_failed": 1,
-        "network.unreachable": 1, "network.skew_seconds": pytest.approx(90, abs=2),
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.support.commands import agentlip
 from tests.support.servedhub import ServedHub
 from tests.support.socketclient import Refused, SocketClient
 
@@ -53,13 +52,6 @@ def test_writes_over_http_wait_and_reads_go_on(hub):
     assert hub.http.post("/api/v1/channels", {"name": "x"}).status == 201
 
 
-def test_administration_goes_on(hub):
-    begin(hub)
-    made = hub.http.post("/api/v1/tokens", {"name": "m", "scopes": ["hub:read"]})
-    assert made.status == 201
-    assert hub.http.post("/api/v1/backups", {}).status in (202, 409)
-
-
 def test_a_request_on_an_open_socket_is_refused(hub):
     _, topic = hub.channel_with_topic("sockets")
     socket = SocketClient(hub.port, hub.token)
@@ -102,18 +94,3 @@ def test_it_survives_a_restart_and_ends_at_its_time(tmp_path):
         record.write_text(json.dumps({"until_ms": 1, "reason": ""}))
     with made.running():
         assert made.http.post("/api/v1/channels", {"name": "x"}).status == 201
-
-
-@pytest.mark.parametrize("time", [{"hours": -1}, {"days": 8}])
-def test_an_end_that_has_passed_or_is_far_away_is_refused(hub, time):
-    refused = begin(hub, **time)
-    assert (refused.status, refused.body["code"]) == (400, "BAD_END_OF_MAINTENANCE")
-
-
-def test_the_command_switches_it_on_and_off_and_shows_it(hub):
-    until = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    done = agentlip("maintenance", "on", "--until", until, "--reason", "disk", cwd=hub.workspace)
-    assert done.out.startswith("on until ")
-    shown = agentlip("maintenance", "status", "--json", cwd=hub.workspace).json
-    assert (shown["on"], shown["reason"]) == (True, "disk")
-    assert agentlip("maintenance", "off", cwd=hub.workspace).out == "off\n"

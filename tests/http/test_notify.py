@@ -111,19 +111,3 @@ def test_a_damaged_outbox_is_reported_without_it(hub, receivers):
     with hub.running():
         until(lambda: "outbox" in receivers.text(), SECONDS, "the webhook")
         until(lambda: receivers.mail.mails, SECONDS, "the mail")
-
-
-def test_an_address_that_webhooks_may_not_use_is_refused_directly_too(tmp_path):
-    made = ServedHub(tmp_path, settings='[notify]\nto = ["https://10.1.2.3/x"]\n')
-    with made.running():
-        for direct in (False, True):
-            (result,) = made.http.post("/api/v1/notify/test", {"direct": direct}).body["results"]
-            assert result["via"] is None
-            assert "10.1.2.3" in result["problem"] or "allow" in result["problem"]
-
-
-def test_without_destinations_a_test_is_refused_with_the_setting(tmp_path):
-    with (made := ServedHub(tmp_path)).running():
-        refused = made.http.post("/api/v1/notify/test", {})
-        assert (refused.status, refused.body["code"]) == (409, "NOTIFY_OFF")
-        assert "notify.to" in refused.body["hint"]

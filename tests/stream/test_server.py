@@ -75,15 +75,6 @@ def test_sigterm_ends_all_kinds_of_listeners_and_exits_with_zero(hub):
     assert not hub.datadir.lock_file.exists()
 
 
-def test_client_that_ignores_the_close_frame_delays_the_stop_little(hub):
-    mute = SocketClient(hub.port, hub.token)
-    mute.hello(0)
-    started = time.monotonic()
-    assert hub.stop() == 0
-    assert time.monotonic() - started < 6
-    assert mute.close_code() == 1001
-
-
 def test_acknowledged_messages_survive_sigterm(hub):
     topic_id = hub.channel_with_topic("end")[1]
     acknowledged, refused = [], []
@@ -113,13 +104,6 @@ def test_acknowledged_messages_survive_sigterm(hub):
     assert set(acknowledged) <= set(stored)
     assert len(stored) - len(acknowledged) <= 4, "at most what was on its way, one a sender"
     assert {answer["status"] for answer in refused} <= {503}
-
-
-def test_sigint_stops_like_sigterm(hub):
-    with SocketClient(hub.port, hub.token) as client:
-        client.hello(0)
-        assert hub._end(signal.SIGINT) == 0
-        assert client.close_code() == 1001
 
 
 def test_second_hub_in_a_workspace_is_refused_with_the_pid(hub, tmp_path):

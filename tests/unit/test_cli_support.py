@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from appliance import __version__, build, cli_support
+from appliance import cli_support
 from appliance.cli import main, main_daemon
 from appliance.kernel.errors import (
-    ApplianceError,
     Conflict,
     Forbidden,
     Invalid,
@@ -52,38 +51,11 @@ def test_exit_code_follows_the_kind(
     assert capsys.readouterr().err.startswith("Error: ")
 
 
-def test_every_kind_of_error_is_printed_with_an_exit_code(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    kinds = [
-        kind
-        for kind in ApplianceError.__subclasses__()
-        if kind.__module__ == "appliance.kernel.errors"
-    ]
-    assert len(kinds) == 8
-    for kind in kinds:
-        assert cli_support.tell(kind("one sentence", hint="do this"), machine=False) in range(1, 5)
-        assert capsys.readouterr().err == "Error: one sentence\nHint: do this\n"
-
-
 def test_control_characters_of_an_error_are_replaced(capsys: pytest.CaptureFixture[str]) -> None:
     cli_support.tell(Missing("topic not found: \x1b[2Jgone\x07"), machine=False)
     printed = capsys.readouterr().err
     assert "[2Jgone" in printed
     assert not {"\x1b", "\x07"} & set(printed)
-
-
-def test_conflict_names_the_current_version(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = {
-        "error": "version conflict",
-        "code": "VERSION_CONFLICT",
-        "details": {"expected": 2, "current": 4, "message_id": "m"},
-        "current_version": 4,
-    }
-    assert cli_support.tell(Refused(409, answer), machine=False) == 2
-    assert capsys.readouterr().err.splitlines()[0] == "Error: version conflict (current: 4)"
-    cli_support.tell(Refused(409, answer), machine=True)
-    assert json.loads(capsys.readouterr().err) == answer
 
 
 @pytest.mark.parametrize(
@@ -111,25 +83,6 @@ def test_version_is_shown_by_flag_and_by_command(capsys: pytest.CaptureFixture[s
     assert re.fullmatch(r"agentlip \S+( \(commit [0-9a-f]{12}, \d{4}-\d\d-\d\d\))?", lines[0])
 
 
-def test_version_without_git_is_the_number_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert build.version_line() == f"agentlip {__version__}"
-    monkeypatch.setattr(build, "_WRITTEN", "0123456789abcdef 2026-02-04")
-    assert build.version_line() == f"agentlip {__version__} (commit 0123456789ab, 2026-02-04)"
-
-
-@pytest.mark.parametrize("run", [main, main_daemon])
-def test_every_command_has_a_help_text(run: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--help"]) == 0
-    text = capsys.readouterr().out
-    names = re.findall(r"(?m)^  ([a-z][a-z-]*) {2,}\S", text.partition("--help")[2])
-    assert len(names) >= 4
-    for name in names:
-        if name == "doctor":
-            continue
-        assert run([name, "--help"]) == 0, name
-
-
 def test_no_command_takes_a_token_as_an_argument() -> None:
     """Arguments are seen by everybody on the machine; secrets come from files."""
     seen = 0
@@ -140,14 +93,6 @@ def test_no_command_takes_a_token_as_an_argument() -> None:
             if words & {"token", "secret", "password"}:
                 assert words & {"file", "new", "id", "token_id"}, f"{name} {parameter.opts}"
     assert seen > 100
-
-
-def test_table_is_cut_to_the_terminal_and_not_in_a_pipe() -> None:
-    rows = [{"a": "x", "b": "long " * 30}]
-    columns = [("A", "a"), ("B", "b")]
-    assert max(len(line) for line in cli_support._align(rows, columns, 40)) == 40
-    assert cli_support._align(rows, columns, 40)[1].endswith("…")
-    assert not cli_support._align(rows, columns, None)[1].endswith("…")
 
 
 @pytest.mark.parametrize("lengths", [(200, 1), (1, 200), (200, 200, 200), (26, 30, 5, 60)])
@@ -166,16 +111,6 @@ def test_columns_stay_aligned_with_wide_and_combining_characters() -> None:
         cli_support._cells(line[: line.index(letter)])
         for line, letter in zip(lines, "B123", strict=True)
     ] == [6] * 4
-
-
-def test_control_characters_of_messages_are_replaced() -> None:
-    assert cli_support.plain("a\x1b[2Jb\rc\n👩\u200d🚀") == "a\ufffd[2Jb\ufffdc ↵ 👩\u200d🚀"
-
-
-def test_progress_outside_a_terminal_is_not_shown(capsys):
-    line = cli_support.ProgressLine(FakeClock())
-    line.show("half", at_once=True)
-    assert capsys.readouterr().err == ""
 
 
 def test_any_output_overwrites_the_progress_on_a_terminal(monkeypatch, capsys):

@@ -1,9 +1,7 @@
 """What the section [roles] of the settings says; tests/http/test_roles.py has what follows."""
 
-import msgspec
 import pytest
 
-from appliance.composition import ROLE_PATHS
 from appliance.kernel.config import BadSettings, load
 from appliance.roles import NEEDS, RolesSettings
 from appliance.settings import Settings
@@ -48,21 +46,3 @@ def test_role_set_to_true_without_what_it_needs_is_refused(role, needed):
     assert role in load(Settings, None, {}, {f"roles.{needed}": False}).roles.off
     others = {other: setting for other, setting in OFF.items() if other != role}
     assert load(Settings, None, {}, {f"roles.{role}": True}).roles.off == others
-
-
-def test_environment_switches_a_role_off():
-    assert load(Settings, None, {"AGENTLIP_ROLES__BROKER": "false"}).roles.off == OFF | {
-        "broker": "roles.broker"
-    }
-
-
-def test_refusal_names_the_role_and_its_setting():
-    hub_off = RolesSettings(hub=False)
-    refusal = ROLE_PATHS.refusal(hub_off, "/api/v1/webhooks/x")
-    assert refusal is not None
-    assert msgspec.to_builtins(refusal.details) == {"role": "webhooks", "setting": "roles.hub"}
-    assert refusal.message == "webhooks is switched off (`roles.hub = false`)"
-    assert "roles.hub = true" in refusal.hint
-    assert ROLE_PATHS.refusal(hub_off, "/v1/stats") is None
-    assert ROLE_PATHS.refusal(hub_off, "/nonsense") is None
-    assert ROLE_PATHS.refusal(RolesSettings(), "/api/v1/channels") is None
