@@ -5,14 +5,10 @@ import random
 import sqlite3
 import uuid
 from contextlib import closing
-from urllib.parse import quote
 
 import pytest
 
 from appliance.hub.text import plain_name
-from appliance.sdk import catalogue
-from appliance.sdk.discovery import Endpoint
-from appliance.sdk.http import HubClient
 from tests.support.servedhub import ServedHub, serve
 
 HOSTILE = [
@@ -92,23 +88,6 @@ def test_created_channels_and_topics_are_listed(hub):
         pages.append(hub.http.get(f"{path}?limit=1{before}").body)
         before = f"&before_id={pages[-1]['topics'][0]['id']}"
     assert [page["topics"][0]["title"] for page in pages] == ["lions", "owls", "bears"]
-
-
-def test_channels_are_listed_page_by_page_and_found_by_name_beyond_the_first(hub):
-    names = [f"Ütopia {n:02d}" for n in range(5)]
-    made = {hub.channel(name) for name in names}
-    paged, after = [], ""
-    while True:
-        page = hub.http.get(f"/api/v1/channels?limit=2{after}").body
-        paged += page["channels"]
-        if not page["has_more"]:
-            break
-        after = f"&after_name={quote(page['channels'][-1]['name'])}"
-    assert paged == hub.http.get("/api/v1/channels").body["channels"]
-    assert made <= {channel["id"] for channel in paged}
-    client = HubClient(lambda: Endpoint("127.0.0.1", hub.port, token=hub.token))
-    assert {catalogue.Catalogue(client).channel_id(name) for name in names} == made
-    client.close()
 
 
 def test_message_is_returned_as_stored(hub, ids):

@@ -1,4 +1,4 @@
-"""Gate J over a real socket: secrets, bind, rates, sizes; and no secrets or texts in the log."""
+"""Gate J over a real socket: secrets, bind, rates; and no secrets or texts in the log."""
 
 import json
 import stat
@@ -161,6 +161,3 @@ def test_connections_share_the_total_rate_limit(tmp_path):
         assert {status for _, status in statuses} == {200, 429}
         assert 100 <= allowed <= 100 * seconds
         assert hub.connect().get("/health").status == 200, "a probe is not limited"
-
-
-# -- sizes ----------------------------------------------------------------------------------

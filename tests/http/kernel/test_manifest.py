@@ -84,16 +84,6 @@ def test_lost_store_is_refused_and_its_loss_can_be_accepted(workspace, name):
     again.stop()
 
 
-def test_new_hub_store_has_a_new_epoch(workspace):
-    auth = DataDir(workspace).database("auth")
-    with closing(sqlite3.connect(auth)) as connection:
-        before = connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone()
-    lose(workspace, "hub")
-    served_with(workspace, "--accept-loss", "hub").stop()
-    with closing(sqlite3.connect(auth)) as connection:
-        assert connection.execute("SELECT value FROM meta WHERE key = 'epoch'").fetchone() != before
-
-
 def test_write_ahead_log_of_a_lost_store_is_not_applied_to_the_new_one(workspace):
     path = lose(workspace, "broker")
     path.with_name(path.name + "-wal").write_bytes(b"remains" * 1000)

@@ -102,19 +102,6 @@ def test_store_that_stops_while_it_serves_is_listed_too(tmp_path):
         assert re.search(r'(?m)^agentlip_store_suspect{store="broker"} 1', metrics)
 
 
-def test_store_marked_while_it_served_is_suspended_at_the_next_start(tmp_path):
-    hub = ServedHub(tmp_path, "--no-limits")
-    hub.datadir.suspect_file("broker").write_text("damaged\n")
-    with hub.running(ending=signal.SIGKILL):
-        assert hub.http.get("/broker/v1/meshes").body["code"] == "STORE_SUSPENDED"
-        hub.send(hub.channel_with_topic("general")[1])
-        hub.stop()
-        assert agentlip("doctor", "clear", "broker", cwd=tmp_path).code == 0
-        hub.start()
-        assert hub.http.get("/broker/v1/meshes").status == 200
-        assert not (hub.datadir.dir / "suspended").exists()
-
-
 def test_signed_requests_to_a_suspended_broker_get_503(tmp_path):
     """Their signature can't be checked, and senders retry after a 503. Other paths need a token."""
     hub = ServedHub(tmp_path, "--no-limits")

@@ -74,42 +74,6 @@ def test_keys_work_over_socket_http_and_batch_alike(hub, client, ids):
     assert results == [{**first["body"], "replayed": True}]
     other = client.request("message.create", message(ids[1], "o"), idempotency_key="shared")
     assert (other["status"], other["body"]["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
-    for op, data in (
-        ("channel.create", {"name": "keyed"}),
-        ("topic.create", {"channel_id": ids[0], "title": "keyed"}),
-        ("topic.rename", {"topic_id": ids[1], "title": "renamed"}),
-    ):
-        answers = [client.request(op, data, idempotency_key="k") for _ in range(2)]
-        assert answers[1]["replayed"], op
-        assert answers[0]["body"] == answers[1]["body"], op
-
-
-WRONG = {
-    "unknown operation": ("message.shout", {}, 400),
-    "a read": ("message.list", {}, 400),
-    "no data": ("message.create", None, 400),
-    "data is a list": ("message.create", [], 400),
-    "a field is missing": ("message.create", {"topic_id": "t", "sender": "s"}, 400),
-    "an id with a space": ("message.create", message("a b"), 400),
-    "too much content of an edit": (
-        "message.edit",
-        {"message_id": "m", "content_raw": "\u00e9" * 32_769},
-        400,
-    ),
-    "unknown topic": ("message.create", message("topic_nowhere"), 404),
-    "unknown message": ("message.edit", {"message_id": "nobody", "content_raw": "x"}, 404),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_errors_carry_the_id_of_the_request(hub, client, name):
-    op, data, status = WRONG[name]
-    head = hub.head
-    answer = client.request(op, data, number=name)
-    assert (answer["type"], answer["id"], answer["status"]) == ("response", name, status)
-    assert set(answer["body"]) >= {"error", "code", "details", "hint"}
-    assert answer["body"]["hint"]
-    assert hub.head == head
 
 
 SAME = {

@@ -59,20 +59,6 @@ def test_a_request_on_a_socket_reaches_no_other_channel(env, channels, operation
     assert env.everything() == before
 
 
-def test_missing_topic_is_reported_as_for_every_caller(env, channels):
-    who = limited(channels[0])
-    with pytest.raises(wire.NoSuchTopic):
-        env.hub.create_message(wire.CreateMessage("topic_none", "a", "x"), who)
-    with pytest.raises(wire.NoSuchMessage):
-        env.hub.patch_message("msg_none", wire.EditMessage("x"), who)
-
-
-def test_batch_refuses_only_items_of_other_channels(env, channels):
-    commands = [wire.BatchMessage(channel.topic, "a", "x") for channel in (*channels, channels[0])]
-    results = env.hub.create_messages(commands, limited(channels[0]), [None] * 3)
-    assert [type(each).__name__ for each in results] == ["Reply", "OtherChannel", "Reply"]
-
-
 @pytest.mark.parametrize(
     ("channel_names", "topics", "expected"),
     [

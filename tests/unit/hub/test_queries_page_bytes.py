@@ -31,24 +31,6 @@ def encoded(page):
     return len(msgspec.json.encode(page))
 
 
-def test_message_pages_limited_in_bytes_reach_the_end_in_both_directions(fixture):
-    for first, parameter, expected in (
-        ({}, "before_id", fixture.ids[::-1]),
-        ({"after_id": fixture.ids[0]}, "after_id", fixture.ids[1:]),
-    ):
-
-        def page_from(cursor):
-            query = wire.MessagesQuery(topic_id=fixture.topics[0], limit=1000, **cursor)
-            return fixture.hub.page_messages(query, fixture.who)
-
-        def cursor_of(page, parameter=parameter):
-            return {parameter: page.cursor}
-
-        pages = pages_of(page_from, first, cursor_of, BYTES)
-        assert [page.cursor for page in pages] == [page.messages[-1].id for page in pages]
-        assert [message.id for page in pages for message in page.messages] == expected
-
-
 def events(fixture, **query):
     body = fixture.hub.list_events(wire.EventsQuery(**query), fixture.who)
     return body, json.loads(body)
@@ -77,21 +59,6 @@ def test_events_for_any_client(fixture, next_cursor):
     assert seen == list(range(1, head + 1))
     assert pages > 2
     assert page["replay_until"] == head
-
-
-def test_page_full_by_count_states_whether_more_follow(fixture):
-    head = fixture.hub.feed.head
-    _, page = events(fixture, after=head - 2, limit=2)
-    assert (page["has_more"], page["replay_until"]) == (False, head)
-    _, page = events(fixture, after=head - 3, limit=2)
-    assert (page["has_more"], page["replay_until"]) == (True, head)
-
-
-def test_tail_page_drops_the_oldest_events(fixture):
-    _, page = events(fixture, tail=1000)
-    assert page["events"][-1]["event_id"] == page["replay_until"] == fixture.hub.feed.head
-    assert len(page["events"]) < COUNT
-    assert page["has_more"]
 
 
 def test_attachments(fixture):

@@ -7,11 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from appliance.hub import indexing, queries, search, wire
+from appliance.hub import indexing, queries, wire
 from appliance.hub.foreign_schema import drop_search_triggers
-from appliance.hub.search_query import parse
-from appliance.kernel.errors import Invalid
-from appliance.kernel.reader import ReadCancelled, Reader, ReadTooLong
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
 
@@ -134,19 +131,6 @@ def test_filters_and_limits(any_fixture):
     assert (len(page.messages), page.has_more) == (10, False)
 
 
-def test_match_includes_the_message_and_a_snippet(any_fixture):
-    fixture = any_fixture
-    message_id = fixture.send("filler " * 100 + "the Needle here " + "filler " * 100)
-    settle(fixture)
-    (hit,) = fixture.search("needle").messages
-    (row,) = fixture.env.rows(f"SELECT {queries.MESSAGE} FROM messages WHERE id = ?", message_id)
-    assert tuple(getattr(hit, name) for name in wire.Message.__struct_fields__) == row
-    assert "Needle" in hit.snippet
-    assert hit.snippet.startswith("…")
-    assert hit.snippet.endswith("…")
-    assert len(hit.snippet) < 400
-
-
 def test_wildcards_of_like_and_fts_are_text(any_fixture):
     fixture = any_fixture
     for text in ("100% sure", "1000 sure", "snake_case", "snakeXcase", "c\\d", "c/d"):
@@ -230,47 +214,6 @@ def test_a_page_of_large_messages_is_limited_in_bytes(any_fixture):
     assert all(len(message.snippet) < 200 for message in page.messages)
 
 
-@pytest.mark.slow
-def test_search_stops_at_its_deadline(any_fixture):
-    """Every seventh check is the last: in the index, in memory, while ranking, while cutting."""
-    fixture = any_fixture
-    for number in range(60):
-        fixture.send(f"bigword 失败 {number} " * 200)
-    settle(fixture)
-    checks = 0
-    while True:
-        left, checks = checks, checks + 7
-
-        def is_over():
-            nonlocal left
-            left -= 1
-            return left < 0
-
-        with closing(sqlite3.connect(fixture.env.path, isolation_level=None)) as connection:
-            reader = Reader(connection, fixture.env.clock)
-            reader.limit.watch(connection, 100)
-            try:
-                with reader.deadline(is_over):
-                    result = search.find(reader, parse("bigword"), wire.SearchQuery("bigword"))
-                break
-            except (ReadCancelled, ReadTooLong):
-                continue
-    assert len(result.messages) == 50
-    assert checks > 50, "there were enough checks"
-
-
-def test_unknown_filters_and_invalid_times_are_refused(any_fixture):
-    fixture = any_fixture
-    with pytest.raises(wire.NoSuchTopic):
-        fixture.search("x", topic_id="topic_none")
-    with pytest.raises(wire.NoSuchChannel):
-        fixture.search("x", channel_id="ch_none")
-    for text in ("yesterday", "2026-13-01", "0001-01-01T00:00:00+14:00", "1"):
-        with pytest.raises(Invalid):
-            fixture.search("x", after=text)
-    assert fixture.contents("x", after="2026-01-01", before="2026-01-01T00:00:00+05:00") == []
-
-
 # -- what is new ---------------------------------------------------------------------------------
 
 
@@ -311,17 +254,6 @@ def test_too_many_to_rank_come_newest_first(fixture):
         assert page.has_more
         assert not fixture.search("often", limit=700).has_more
         fixture.index(400)
-
-
-def test_too_much_text_to_rank_comes_newest_first(fixture):
-    fixture.send("zeta zeta zeta")
-    for number in range(40):
-        fixture.send(f"zeta {number} " + "x" * 30_000)
-    fixture.send("zeta")
-    assert fixture.contents("zeta", limit=2)[0] == "zeta"
-    page = fixture.search("zeta")
-    assert page.has_more, "more than a page has bytes"
-    assert page.messages[1].content_raw.startswith("zeta 39 ")
 
 
 @pytest.mark.parametrize("seed", range(2))

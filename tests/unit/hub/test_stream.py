@@ -17,8 +17,7 @@ from tests.unit.hub.test_queries import frames
 
 
 class StubSocket:
-    """Takes frames; `blocked` stops the writing greenlet at its next flush. Unless it is `free`,
-    frames wait for that greenlet."""
+    """Takes frames; `blocked` stops the writing greenlet at its next flush."""
 
     wait_seconds = 10.0
 
@@ -26,7 +25,7 @@ class StubSocket:
         self.sent, self.posted = [], []
         self.blocked, self.arrived = RLock(), Event()
         self.on_flush = lambda: None
-        self.gone = self.free = False
+        self.gone = False
         self.wake = None
 
     def run(self, on_messages, wake, body, settle):
@@ -40,15 +39,12 @@ class StubSocket:
         self.wake = wake
 
     def is_free(self):
-        return self.free and not self.posted
+        return False
 
     def send(self, data):
         self.sent += frames(data)
 
     def post(self, data):
-        if self.is_free():
-            self.send(data)
-            return
         self.posted.append(data)
         self.wake()
 
@@ -178,27 +174,6 @@ def test_topic_created_later_is_followed_by_its_name(table):
     assert table.event_ids() == expected[1:], "not the event of the channel"
 
 
-def test_answers_posted_while_a_client_catches_up_go_out_at_once(table):
-    table.hello()
-    table.block_writer()
-    table.socket.wake()
-    table.arrive()
-    table.say("here", 40)
-    assert table.session._subscription.lagging
-    posted = []
-
-    def at_the_last_moment():
-        if table.session._cursor == table.env.feed.head and not posted:
-            posted.append(True)
-            gevent.spawn(table.socket.post, b'\x81\x13{"type":"response"}')
-
-    table.socket.on_flush = at_the_last_moment
-    table.socket.blocked.release()
-    with gevent.Timeout(2):
-        gevent_until(lambda: table.socket.of("response"))
-    assert table.event_ids() == list(range(table.event_ids()[0], table.env.feed.head + 1))
-
-
 def test_a_lagging_session_gets_every_event_once(table):
     table.hello()
     start = table.env.feed.head
@@ -210,17 +185,5 @@ def test_a_lagging_session_gets_every_event_once(table):
         assert table.session._subscription.lagging
         table.socket.blocked.release()
         table.say("here", 10)
-    gevent_until(lambda: table.event_ids()[-1:] == [table.env.feed.head])
-    assert table.event_ids() == list(range(start + 1, table.env.feed.head + 1))
-
-
-def test_stalled_session_gets_every_event_in_order(table):
-    table.hello()
-    start = table.env.feed.head
-    for round_ in range(12):
-        table.socket.free = round_ % 3 != 2  # its kernel takes no more, for a while
-        table.say("here", 1 + round_ % 2)
-        if round_ % 4 == 3:
-            table.settle()
     gevent_until(lambda: table.event_ids()[-1:] == [table.env.feed.head])
     assert table.event_ids() == list(range(start + 1, table.env.feed.head + 1))

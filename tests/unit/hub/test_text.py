@@ -85,12 +85,6 @@ def test_names_need_a_visible_character(env, ids, blank):
     assert env.everything() == before
 
 
-def test_blank_content_is_accepted(env, ids):
-    """A message may have no visible text, and an edit may remove it too."""
-    reply = env.hub.create_message(wire.CreateMessage(ids[1], "alice", "\u200b"), env.alice)
-    assert reply.status == 201
-
-
 @pytest.mark.parametrize("character", ["a", "é", "語", "🙂"])
 def test_content_is_limited_in_bytes(character):
     longest = character * (wire.CONTENT_BYTES_MAX // len(character.encode()))

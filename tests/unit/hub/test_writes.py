@@ -307,14 +307,6 @@ def message(ids, content="once"):
     return wire.CreateMessage(ids[1], "alice", content)
 
 
-def test_a_key_belongs_to_its_principal_and_its_route(env, ids):
-    hub = env.hub
-    hub.create_message(message(ids), env.alice, "k")
-    assert not hub.create_message(message(ids), env.bob, "k").replayed
-    assert not hub.create_channel(wire.CreateChannel("other"), env.alice, "k").replayed
-    assert len(env.rows("SELECT 1 FROM messages WHERE content_raw = 'once'")) == 2
-
-
 def test_key_in_use_is_refused_with_retry_after(env, ids, gate):
     with gate:
         first = gevent.spawn(env.hub.create_message, message(ids), env.alice, "k")

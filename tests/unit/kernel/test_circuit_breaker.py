@@ -13,14 +13,6 @@ def opened(failures_max: int = 2, open_seconds: float = 10.0) -> CircuitBreaker:
     return breaker
 
 
-def test_success_resets_the_count_of_failures():
-    breaker = CircuitBreaker(2)
-    breaker.failed(0.0, 10.0)
-    breaker.succeeded()
-    assert not breaker.failed(0.0, 10.0)
-    assert breaker.state(0.0) == "closed"
-
-
 def test_half_open_breaker_allows_one_probe_at_a_time():
     breaker = opened()
     assert breaker.state(10.0) == "half-open"

@@ -1,8 +1,8 @@
-"""Deliveries: capacity of a receiver, outcomes of failed writes, and whose turn it is."""
+"""Outcomes of deliveries whose write failed are recorded with later ones."""
 
 import pytest
 
-from appliance.kernel.delivery import Outcomes, in_turn
+from appliance.kernel.delivery import Outcomes
 
 
 def test_outcomes_of_a_failed_write_are_recorded_first_with_later_ones():
@@ -19,10 +19,3 @@ def test_outcomes_of_a_failed_write_are_recorded_first_with_later_ones():
     assert outcomes.record(lambda batch: written.extend(batch) or "result") == "result"
     assert written == ["first", "second", "later"]
     assert len(outcomes) == 0
-
-
-def test_each_turn_begins_with_the_next_item():
-    assert [list(in_turn("abc", turn)) for turn in (0, 1, 5)] == [
-        ["a", "b", "c"], ["b", "c", "a"], ["c", "a", "b"],
-    ]  # fmt: skip
-    assert list(in_turn((), 3)) == []

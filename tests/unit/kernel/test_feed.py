@@ -1,6 +1,5 @@
 """The feed delivers matching items in order from bounded queues; slow readers lag."""
 
-import gevent
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,20 +20,6 @@ def numbers(taken):
     return [item.number for item in taken]
 
 
-def test_full_queue_makes_only_its_subscriber_lag():
-    feed = Feed()
-    slow, quick = feed.subscribe(2), feed.subscribe(100)
-    feed.publish(items(1, 2))
-    feed.publish(items(3))
-    feed.publish(items(4))
-    assert slow.lagging
-    assert slow.take(10) == []
-    assert numbers(quick.take(10)) == [1, 2, 3, 4]
-    slow.recover()
-    feed.publish(items(5))
-    assert numbers(slow.take(10)) == [5]
-
-
 def test_queue_lags_when_too_many_bytes_follow_its_oldest_item():
     feed = Feed(bytes_max=100)
     rare = feed.subscribe(100, lambda item: item.number == 1)
@@ -49,22 +34,6 @@ def test_queue_lags_when_too_many_bytes_follow_its_oldest_item():
     rare.recover()
     feed.publish([Item(5, "x" * 1000)])
     assert not rare.lagging
-
-
-def test_wait_ends_at_an_item_a_wake_or_the_timeout():
-    feed = Feed()
-    subscription = feed.subscribe(10)
-    assert subscription.wait(0.001) is False
-    waiting = gevent.spawn(subscription.wait, 10)
-    gevent.sleep(0)
-    feed.publish(items(1))
-    assert waiting.get() is True
-    assert numbers(subscription.take(10)) == [1]
-    waiting = gevent.spawn(subscription.wait, 10)
-    gevent.sleep(0)
-    feed.close()
-    assert waiting.get() is True
-    assert feed.closed
 
 
 @given(

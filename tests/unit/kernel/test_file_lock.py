@@ -1,4 +1,4 @@
-"""Locks of files: one holder, a limit of waiting, and no links."""
+"""Locks of files: one holder, and no links."""
 
 import os
 
@@ -19,25 +19,6 @@ def test_lock_has_one_holder_and_can_be_taken_again(tmp_path):
     assert path.exists()
     with file_lock(path, BUSY):
         pass
-
-
-def test_lock_is_waited_for_until_no_seconds_are_left(tmp_path):
-    path, waits = tmp_path / "one.lock", []
-    holder = file_lock(path, BUSY)
-
-    def release():
-        waits.append(1)
-        if len(waits) == 2:
-            holder.__exit__(None, None, None)
-        return 1.0
-
-    holder.__enter__()
-    with file_lock(path, BUSY, release):
-        assert len(waits) == 2
-        left = [1.0, 0.0]
-        with pytest.raises(Conflict), file_lock(path, BUSY, lambda: left.pop(0)):
-            pass
-        assert left == []
 
 
 def test_shared_lock_is_refused_while_the_lock_is_held(tmp_path):

@@ -3,7 +3,6 @@
 import errno
 import io
 import json
-import logging
 import os
 import sqlite3
 
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.kernel.log import Dropped, Log
-from appliance.process.library_logs import StandardLibraryHandler
 from tests.support.clock import FakeClock
 
 
@@ -51,18 +49,6 @@ def test_an_error_gives_its_type_and_frames_but_not_its_text():
     assert line["error_type"] == "OperationalError"
     assert any("test_log.py" in frame for frame in line["frames"])
     assert b"planted" not in stream.getvalue()
-
-
-def test_log_records_of_libraries_become_log_lines():
-    stream = io.BytesIO()
-    record = logging.LogRecord("lib", logging.WARNING, "f.py", 1, "it %s", ("broke",), None)
-    StandardLibraryHandler(Log(stream)).emit(record)
-    assert lines(stream)[0] | {"ts": ""} == {
-        "level": "warning",
-        "ts": "",
-        "msg": "it broke",
-        "logger": "lib",
-    }
 
 
 class Disk(io.RawIOBase):

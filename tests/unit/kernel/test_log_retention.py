@@ -99,18 +99,6 @@ def test_setting_the_clock_deletes_nothing_early_and_keeps_nothing(retention, ju
     assert retention.numbers() == []
 
 
-def test_ages_begin_again_if_the_note_is_unreadable(retention):
-    retention.add(3)
-    retention.sweep()
-    retention.pass_days(6)
-    retention.store.write(lambda tx: tx.execute("UPDATE meta SET value = '{' WHERE key = 'log'"))
-    retention.restart()
-    retention.pass_days(6.9)
-    assert retention.numbers() == [1, 2, 3]
-    retention.pass_days(0.3)
-    assert retention.numbers() == []
-
-
 @given(steps=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 50)), max_size=300))
 def test_marks_are_few_and_expire_no_row_early(steps):
     keep_ms, age_ms, newest = 10_000, 0, 0

@@ -48,36 +48,6 @@ def test_failed_round_is_logged_and_the_next_one_runs():
     assert loop.rounds == rounds
 
 
-class Nudged(Loop):
-    name = "test_nudged"
-    interval_seconds = 60.0
-
-    def __init__(self, work=None):
-        super().__init__(SystemClock(), Log(io.BytesIO()), work)
-        self.begun = []
-        self.came = Event()
-
-    def run_once(self, now_ms):
-        self.begun.append(self.clock.monotonic())
-        self.came.set()
-        return {}
-
-
-def test_nudge_starts_the_next_round_at_once():
-    loop = Nudged()
-    loop.nudge()
-    loop.start()
-    assert loop.came.wait(5)
-    loop.came.clear()
-    loop.nudge()
-    loop.nudge()
-    assert loop.came.wait(5)
-    loop.came.clear()
-    assert not loop.came.wait(0.01)
-    assert len(loop.begun) == 2
-    loop.stop()
-
-
 def test_a_blocked_loop_shows_as_delay():
     delay = LoopDelay(SystemClock(), Log(io.BytesIO()))
     delay.interval_seconds = 0.05

@@ -27,11 +27,6 @@ def test_pool_runs_at_most_its_size_at_once():
     assert pool.free == 2
 
 
-def test_time_limit_interrupts_a_long_wait():
-    with pytest.raises(TimeoutError), time_limit(0.01):
-        Event().wait()
-
-
 def test_outer_time_limit_is_passed_on():
     finished = []
 

@@ -15,7 +15,6 @@ from appliance.kernel.reader import ReadTooLong
 from appliance.kernel.store import Store
 from appliance.kernel.store_errors import (
     QueueFull,
-    StoreBusy,
     StoreClosed,
     StoreDetached,
     StoreFull,
@@ -103,6 +102,27 @@ def test_waiting_writes_share_a_commit(open_store, gate):
     assert len(store.read(values)) == 51
 
 
+def test_write_alone_shares_no_commit_and_keeps_its_place(open_store, gate):
+    commits = []
+
+    class Counting(BlockedRunner):
+        def run(self, calls):
+            commits.append([call[1][0] for call in calls])
+            return super().run(calls)
+
+    store = open_store(runner=Counting)
+    gate.acquire()
+    writes = [gevent.spawn(store.write, insert, "first")]
+    gevent_until(lambda: commits == [["first"]])
+    for write, value in ((store.write, "a"), (store.write_alone, "b"), (store.write, "c")):
+        writes.append(gevent.spawn(write, insert, value))
+        gevent_until(lambda: store.facts()["queue_jobs"] == len(writes))
+    gate.release()
+    gevent.joinall(writes, raise_error=True)
+    assert commits == [["first"], ["a"], ["b"], ["c"]]
+    assert [write.value for write in writes] == [1, 2, 3, 4]
+
+
 def test_events_are_published_after_the_commit_and_before_the_reply(open_store, tmp_path):
     published = []
     path = tmp_path / "store.sqlite3"
@@ -132,18 +152,6 @@ def test_full_queue_refuses_at_once_with_retry_after(open_store, gate, monkeypat
     assert len(store.read(values)) == 3
 
 
-def test_stalled_writer_refuses_new_writes(open_store, gate, monkeypatch):
-    monkeypatch.setattr("appliance.kernel.store.STALL_SECONDS_MAX", 0.01)
-    store = open_store(runner=BlockedRunner)
-    gate.acquire()
-    waiting = gevent.spawn(store.write, insert, "slow")
-    gevent_until(lambda: store.stalled_seconds() > 0.01)
-    with pytest.raises(StoreBusy):
-        store.write(insert, "b")
-    gate.release()
-    waiting.join()
-
-
 def test_close_finishes_queued_writes_and_refuses_new_ones(open_store, gate, tmp_path):
     store = open_store(runner=BlockedRunner)
     gate.acquire()
@@ -171,17 +179,6 @@ def test_a_killed_waiter_does_not_stop_the_others(open_store, gate):
     gate.release()
     assert other.get() > 0
     assert len(store.read(values)) == 2
-
-
-def test_readers_cannot_write(open_store):
-    store = open_store()
-
-    def try_to_write(reader):
-        reader.execute("INSERT INTO t (v) VALUES ('x')")
-
-    with pytest.raises(StoreBusy):
-        store.read(try_to_write)
-    assert store.read(values) == []
 
 
 def test_a_read_that_takes_too_long_is_stopped(open_store, monkeypatch):

@@ -12,7 +12,6 @@ from appliance.kernel.token_bucket import TokenBucket
 from appliance.web.incoming import (
     BUFFERED_BYTES_MAX,
     DATA_OPCODES,
-    MESSAGES_MAX,
     SHORT_FRAGMENT_BYTES,
     FrameFlood,
     Incoming,
@@ -111,14 +110,3 @@ def test_a_fragment_that_arrives_byte_by_byte_counts_once():
     for byte in frame(TEXT, b"x" * 300, fin=False) + frame(CONT, b"y"):
         messages += incoming.take(bytes([byte]))
     assert messages == [b"x" * 300 + b"y"]
-
-
-def test_messages_are_handed_out_in_limited_portions():
-    incoming = incoming_of()
-    data = b"".join(frame(TEXT, b"%d" % number) for number in range(3 * MESSAGES_MAX + 1))
-    portions = [incoming.take(data)]
-    while incoming.has_more:
-        portions.append(incoming.take(b""))
-    assert [len(portion) for portion in portions] == [MESSAGES_MAX] * 3 + [1]
-    messages = [message for portion in portions for message in portion]
-    assert messages == [b"%d" % number for number in range(3 * MESSAGES_MAX + 1)]

@@ -62,14 +62,6 @@ def test_clock_that_goes_back_opens_a_window(clock: FakeClock) -> None:
     assert admitted(rates, 3) == 2
 
 
-def test_refused_requests_use_up_nobody_s_budget(clock: FakeClock) -> None:
-    rates = limiter(clock, per_connection=10, global_=30)
-    assert admitted(rates, 1000, "flood") == 10
-    assert admitted(rates, 10, "calm") == 10
-    assert admitted(rates, 10, "other") == 10
-    assert admitted(rates, 10, "late") == 0
-
-
 def test_oversized_batch_is_admitted_into_a_fresh_window_and_paid_off(clock: FakeClock) -> None:
     rates = limiter(clock, per_connection=100)
     rates.take("c", "p", "a", cost=350)

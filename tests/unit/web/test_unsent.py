@@ -2,10 +2,7 @@
 
 import pytest
 
-from appliance.kernel.route import OPEN, Operation, Route
-from appliance.web.media import reply_bytes
-from appliance.web.unsent import LARGE_BYTES, TooManyUnsentBytes, UnsentBudget
-from tests.support.http import TOKEN, Client, app_of
+from appliance.web.unsent import TooManyUnsentBytes, UnsentBudget
 
 
 class Clock:
@@ -70,44 +67,3 @@ def test_large_response_is_refused_until_a_client_has_waited_long_enough(share_o
     share_of.budget.admit(50)
     assert cut == ["one"]
     assert share_of.budget.total == 40
-
-
-class Sized:
-    """Answers every request with so many bytes."""
-
-    def __init__(self, size):
-        self._size = size
-
-    def on_get(self, _req, resp):
-        reply_bytes(resp, b"x" * self._size)
-
-    on_post = on_get
-
-
-def test_only_large_responses_to_reads_are_refused(clock):
-    budget = UnsentBudget(LARGE_BYTES, clock)
-    budget.share("http", lambda: None).set_size(LARGE_BYTES)
-    read = Operation(OPEN, "reads")
-    routes = [
-        Route("/large", Sized(LARGE_BYTES + 1), {"GET": read, "POST": Operation(OPEN, "changes")}),
-        Route("/small", Sized(LARGE_BYTES), {"GET": read, "POST": read}),
-        Route(
-            "/probe",
-            Sized(LARGE_BYTES + 1),
-            {"GET": Operation(OPEN, "probes", probe=True), "POST": read},
-        ),
-        Route(
-            "/scrape",
-            Sized(LARGE_BYTES + 1),
-            {"GET": Operation("metrics:read", "scrapes"), "POST": read},
-        ),
-    ]
-    client = Client(app_of(routes, unsent=budget), TOKEN)
-    refused = client.get("/large")
-    assert (refused.status_code, refused.json["code"]) == (503, "TOO_MANY_UNSENT_BYTES")
-    assert refused.headers["retry-after"] == "1"
-    assert refused.json["hint"]
-    for path in ("/small", "/probe", "/scrape"):
-        assert client.get(path).status_code == 200, path
-    assert client.head("/large").status_code == 200
-    assert client.post("/large").status_code == 200

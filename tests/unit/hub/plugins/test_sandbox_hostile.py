@@ -287,24 +287,6 @@ def isolated_enough():
     return check
 
 
-def test_subprocesses_end_with_their_plugin(run, data):
-    own = PluginSettings("p", "linkifier", subprocesses=True)
-    settings = PluginsSettings(require_isolation=False)
-    for ending in ("stop", "crash"):
-        text = STAYS if ending == "stop" else STAYS.replace("return []", "os._exit(3)")
-        worker = PluginWorker(own, PluginSource(text, ""), settings, data)
-        worker.start()
-        if ending == "stop":
-            worker.ask(b"{}")
-            processes = until_below(worker._child.pid, 4)
-            worker.stop()
-        else:
-            processes = below(worker._child.pid)
-            with pytest.raises(PluginFailure):
-                worker.ask(b"{}")
-        until_gone(processes)
-
-
 # -- what is said of it ------------------------------------------------------------------------
 
 

@@ -166,21 +166,6 @@ def test_event_handed_over_twice_is_sent_once(fixture, monkeypatch):
     assert len(fixture.out.statuses()) == 3
 
 
-def test_events_wait_in_the_log_while_the_outbox_refuses(fixture, monkeypatch):
-    webhook_id, _ = fixture.made()
-    number = fixture.post()
-    settings = fixture.out.service.settings
-    with monkeypatch.context() as patch:
-        patch.setattr(fixture.out.service, "_in_flight", 64)
-        assert fixture.feed() == {"handed": 0, "moved": 0, "held": 1}
-    assert fixture.webhook(webhook_id).cursor < number
-    fixture.out.service.gauge.set_usage(settings.sends_max, 0)  # full
-    assert fixture.feed()["handed"] == 0
-    fixture.out.service.gauge.set_usage(0, 0)
-    fixture.run_round()
-    assert fixture.numbers() == [number]
-
-
 def test_a_dead_receiver_does_not_fill_the_outbox(fixture, monkeypatch):
     monkeypatch.setattr("appliance.hub.webhooks.loops.FEED_MAX", 5)
     monkeypatch.setattr("appliance.hub.webhooks.loops.WAITING_MAX", 2)
@@ -234,20 +219,6 @@ def test_webhook_failing_for_days_is_disabled_until_enabled(fixture):
     for _ in range(5):
         fixture.run_round(3600)
     assert sorted(fixture.numbers()) == numbers
-
-
-def test_successful_delivery_resets_the_failing_time(fixture):
-    webhook_id, _ = fixture.made()
-    answers = iter([500, 200, 500, 500])
-    fixture.receiver.answer = lambda _got: (next(answers), {})
-    fixture.post()
-    fixture.run_round()
-    fixture.run_round(4 * DAY)
-    assert fixture.webhook(webhook_id).failing_since is None
-    fixture.post()
-    fixture.run_round()
-    fixture.run_round(4 * DAY)
-    assert fixture.webhook(webhook_id).enabled is True
 
 
 def test_waiting_deliveries_of_a_deleted_webhook_are_rejected(fixture):
