@@ -264,26 +264,6 @@ def test_member_sees_its_own_meshes_and_no_other(broker):
         assert broker.signed_request("anna", "GET", LAB + path).status_code == 200
 
 
-def test_member_subscribes_renames_and_rotates_itself(broker):
-    path = f"{LAB}/topics/alerts/subscribers/{key('anna')}"
-    assert broker.signed_request("anna", "PUT", path).json == {"changed": True}
-    assert broker.signed_request("anna", "PUT", path).json == {"changed": False}
-    assert broker.signed_request("anna", "DELETE", path).json == {"changed": True}
-    renamed = broker.signed_request(
-        "anna", "PATCH", f"{LAB}/members/{key('anna')}", {"name": "anne"}
-    )
-    assert renamed.json["member"]["name"] == "anne"
-    proof = sign(seed("new"), rotation_text("lab", key("anna"), key("new")))
-    body = {"pubkey": key("new"), "proof": proof}
-    assert (
-        broker.signed_request("anna", "POST", f"{LAB}/members/anne/rotate", body).status_code == 201
-    )
-    assert broker.signed_request("new", "POST", ACCEPT, item("m1")).status_code == 201
-    assert (
-        broker.signed_request("anna", "POST", ACCEPT, item("m2")).json["code"] == "MEMBER_REVOKED"
-    )
-
-
 def test_member_reads_of_the_history_only_what_it_may(broker):
     broker.send("m1", "to bert", to="bert")
     broker.send("m2", "to all")

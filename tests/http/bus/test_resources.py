@@ -79,19 +79,6 @@ def poll_file(workspace, agent):
         return [message.payload for message in messages.poll(connection, paths.blobs, agent)]
 
 
-def test_message_is_published_once_by_id_or_key(hub):
-    for body, headers in (
-        ({**SEND, "id": "once"}, {}),
-        (SEND, {"Idempotency-Key": "key-once"}),
-    ):
-        first = hub.http.post("/bus/v1/messages", body, headers=headers)
-        again = hub.http.post("/bus/v1/messages", body, headers=headers)
-        assert (first.status, again.status) == (201, 200)
-        assert again.body == {**first.body, "duplicate": True}
-        changed = hub.http.post("/bus/v1/messages", {**body, "type": "other"}, headers=headers)
-        assert (changed.status, changed.body["code"]) == (409, "BUS_MESSAGE_ID_REUSED")
-
-
 @pytest.mark.parametrize("beside", [False, True])
 def test_waiting_poller_gets_the_message_of_any_program(hub, paths, beside):
     agent = f"waiting-{beside}"

@@ -87,13 +87,6 @@ def test_too_long_line_is_refused(child):
     assert not endless.alive
 
 
-def test_unrequested_line_is_refused(child):
-    twice = child("for line in lines: os.write(0, line + line)")
-    assert twice.ask(b"a", 10.0, 100) == b"a"
-    with pytest.raises(ResponseTooLong):
-        twice.ask(b"b", 10.0, 100)
-
-
 def test_killing_the_waiting_greenlet_kills_the_child(child):
     slow = child("time.sleep(60)")
     requests = gevent.spawn(slow.ask, b"", 60.0, 100)
