@@ -234,6 +234,16 @@ def test_lagging_reader_continues_from_the_table(new_inbox, monkeypatch):
     opened.close()
 
 
+def test_streams_have_a_limit(new_inbox, monkeypatch):
+    monkeypatch.setattr("appliance.inbox.service.STREAMS_MAX", 1)
+    inbox = new_inbox()
+    opened = stream(inbox)
+    with pytest.raises(wire.TooManyEventStreams):
+        stream(inbox)
+    opened.close()
+    stream(inbox).close()
+
+
 # -- topics, profile -----------------------------------------------------------------------
 
 

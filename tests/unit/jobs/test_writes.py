@@ -62,6 +62,14 @@ def test_each_end_of_an_attempt_is_logged_and_pruned_by_age(tx, clock):
     assert tx.execute("SELECT event_id FROM log").fetchall() == [(2,)]
 
 
+def test_queue_of_a_key_has_a_limit(tx, monkeypatch):
+    monkeypatch.setattr(writes, "QUEUED_MAX", 2)
+    for _ in range(3):
+        assert create(tx, overlap="queue")
+    with pytest.raises(wire.TooManyRuns):
+        create(tx, overlap="queue")
+
+
 def test_replacing_run_cancels_the_others_and_waits_for_their_end(tx):
     running = create(tx, overlap="replace")
     claim(tx)
