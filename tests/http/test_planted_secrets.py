@@ -2,7 +2,6 @@
 in the log, error bodies, metrics, the support bundle, nor unencrypted in a backup."""
 
 import gzip
-import re
 from pathlib import Path
 
 import pyrage
@@ -146,9 +145,3 @@ def test_planted_secrets_are_nowhere_but_in_stores(tmp_path):
 
 def backups(workspace: Path) -> list[Path]:
     return [path for path in (workspace / ".agentlip/backups").rglob("*") if path.is_file()]
-
-
-def test_this_test_searches_what_it_plants():
-    with pytest.raises(AssertionError):
-        find([CANARY], "log", f"a {SECRET}".upper().encode())
-    assert re.search(CANARY, SETTINGS)

@@ -95,24 +95,6 @@ def test_no_command_takes_a_token_as_an_argument() -> None:
     assert seen > 100
 
 
-@pytest.mark.parametrize("lengths", [(200, 1), (1, 200), (200, 200, 200), (26, 30, 5, 60)])
-def test_table_fits_the_terminal_whichever_column_is_long(lengths: tuple[int, ...]) -> None:
-    columns = [(f"C{number}", f"c{number}") for number in range(len(lengths))]
-    rows = [{key: "日" * (length // 2) for (_, key), length in zip(columns, lengths, strict=True)}]
-    lines = cli_support._align(rows, columns, 80)
-    assert max(map(cli_support._cells, lines)) <= 80
-    assert all(heading in lines[0] for heading, _ in columns)
-
-
-def test_columns_stay_aligned_with_wide_and_combining_characters() -> None:
-    rows = [{"a": "日本", "b": "1"}, {"a": "e\u0301a", "b": "2"}, {"a": "long", "b": "3"}]
-    lines = cli_support._align(rows, [("A", "a"), ("B", "b")], None)
-    assert [
-        cli_support._cells(line[: line.index(letter)])
-        for line, letter in zip(lines, "B123", strict=True)
-    ] == [6] * 4
-
-
 def test_any_output_overwrites_the_progress_on_a_terminal(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     line = cli_support.ProgressLine(FakeClock())

@@ -74,15 +74,6 @@ def test_a_channel_may_be_named_before_it_exists(hub, connect, ids):
     assert client.events_until(last) == [row[0] for row in hub.rows(sql, channel_id)]
 
 
-def test_subscription_of_the_maximum_size_is_accepted(hub, connect, ids):
-    channels = [f"name-{n}" for n in range(999)] + [ids[0]]
-    topics = [f"topic_{n}" for n in range(1000)]
-    client = connect()
-    client.hello(0, subscriptions={"channels": channels, "topics": topics})
-    last = hub.send(ids[1])["event_id"]
-    assert client.events_until(last)[-1] == last
-
-
 def test_cursor_beyond_the_head_receives_new_events(hub, connect, ids):
     client = connect()
     hello = client.hello(10**9)

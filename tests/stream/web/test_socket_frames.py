@@ -43,19 +43,6 @@ def test_invalid_frame_after_hello_gets_an_error(client, ids, rubbish):
     assert client.request("message.create", create(ids[1])["data"])["status"] == 201
 
 
-def test_a_message_may_come_in_fragments_with_a_ping_between(client, ids):
-    payload = text_payload(create(ids[1]))
-    third = len(payload) // 3
-    client.sock.sendall(
-        frame(TEXT, payload[:third], fin=False)
-        + frame(PING, b"between")
-        + frame(0, payload[third : 2 * third], fin=False)
-        + frame(0, payload[2 * third :])
-    )
-    assert client.recv()["status"] == 201
-    assert client.pongs == [b"between"]
-
-
 def text_payload(message):
     return json.dumps(message).encode()
 
@@ -114,13 +101,6 @@ def test_a_broken_protocol_closes_with_1002(client, bytes_):
 @pytest.mark.parametrize("code", [1000, 1001, 3000, 4999])
 def test_close_frame_is_answered_with_the_same_code(client, code):
     assert client.goodbye(code) == code
-
-
-def test_close_frame_after_a_request_is_answered(client, ids):
-    client.sock.sendall(text(create(ids[1])))
-    assert client.recv()["status"] == 201
-    client.sock.sendall(text(create(ids[1], number=2)) + frame(CLOSE, b"\x03\xe8"))
-    assert client.close_code() == 1000
 
 
 def test_vanished_sockets_leave_nothing_behind(hub, connect, ids):

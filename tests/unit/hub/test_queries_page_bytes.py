@@ -2,14 +2,12 @@
 
 import json
 import shutil
-from operator import attrgetter
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from appliance.hub import wire
-from tests.support.pages import pages_of
 from tests.unit.hub.conftest import HubEnvironment
 from tests.unit.hub.test_search import SearchFixture
 
@@ -59,21 +57,6 @@ def test_events_for_any_client(fixture, next_cursor):
     assert seen == list(range(1, head + 1))
     assert pages > 2
     assert page["replay_until"] == head
-
-
-def test_attachments(fixture):
-    topic_id = fixture.topics[1]
-    for number in range(100):
-        command = wire.AddAttachment("note", {"n": number, "text": "x" * 15_000})
-        fixture.hub.add_attachment(topic_id, command, fixture.who)
-
-    def page_before(cursor):
-        query = wire.AttachmentsQuery(limit=1000, before_id=cursor)
-        return fixture.hub.list_attachments(topic_id, query, fixture.who)
-
-    pages = pages_of(page_before, cursor_of=attrgetter("cursor"), bytes_max=BYTES)
-    values = [bytes(attachment.value_json) for page in pages for attachment in page.attachments]
-    assert sorted(json.loads(value)["n"] for value in values) == list(range(100))
 
 
 def test_control_characters_count_with_their_escapes(fixture):

@@ -37,14 +37,3 @@ def test_expected_error_of_sqlite_becomes_one_for_clients(tmp_path, name, kind):
 def test_file_that_can_not_be_opened_on_a_full_disk_means_a_full_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(store_errors, "free_bytes", lambda _: 0)
     assert type(translate(sqlite_error("SQLITE_CANTOPEN"), tmp_path)) is StoreFull
-
-
-@pytest.mark.parametrize("name", ["SQLITE_READONLY", "SQLITE_IOERR_WRITE", "SQLITE_CANTOPEN"])
-def test_read_only_file_system_has_a_code_of_its_own(tmp_path, monkeypatch, name):
-    monkeypatch.setattr(store_errors, "is_read_only", lambda _: True)
-    error = translate(sqlite_error(name), tmp_path)
-    assert (error.code, error.kind, error.retry_after) == (
-        "FILE_SYSTEM_READ_ONLY", "unavailable", 1.0,
-    )  # fmt: skip
-    assert isinstance(error, StoreFull), "it pauses writing as a full disk does"
-    assert type(translate(sqlite_error("SQLITE_BUSY"), tmp_path)) is StoreBusy

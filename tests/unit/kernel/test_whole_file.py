@@ -1,7 +1,5 @@
 """Files that are written completely or not at all."""
 
-import os
-import stat
 from contextlib import suppress
 
 import pytest
@@ -24,19 +22,6 @@ def test_file_has_its_old_content_until_the_block_ends_and_if_it_fails(tmp_path)
         file.write(b"new")
     assert path.read_bytes() == b"new"
     assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize(
-    ("umask", "private", "mode"),
-    [(0o022, True, 0o600), (0o022, False, 0o644), (0o777, True, 0o600), (0o777, False, 0)],
-)
-def test_file_is_private_or_as_the_umask_says(tmp_path, umask, private, mode):
-    former = os.umask(umask)
-    try:
-        write_whole(tmp_path / "one", b"text", private=private)
-    finally:
-        os.umask(former)
-    assert stat.S_IMODE((tmp_path / "one").stat().st_mode) == mode
 
 
 def test_new_file_replaces_neither_file_nor_link(tmp_path):

@@ -157,17 +157,11 @@ def test_stores_of_one_writer_process_restart_together(tmp_path):
     for name in ("first", "second"):
         path = tmp_path / f"{name}.sqlite3"
         make_file(path)
-        stores.append(
-            Store(
-                name,
-                path,
-                settings,
-                SystemClock(),
-                Log(io.BytesIO()),
-                writers=writers,
-                restarted=lambda name=name: restarts.append(name),
-            )
-        )
+        store = Store(
+            name, path, settings, SystemClock(), Log(io.BytesIO()), writers=writers,
+            restarted=lambda name=name: restarts.append(name),
+        )  # fmt: skip
+        stores.append(store)
     first, second = stores
     assert [store.write(jobs.put, "x") for store in stores] == ["x", "x"]
     assert first._writer.pid == second._writer.pid

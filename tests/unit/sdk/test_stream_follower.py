@@ -99,23 +99,6 @@ def test_cursor_beyond_the_head_starts_from_zero() -> None:
     assert "starting from the beginning" in watch.messages[0]
 
 
-def test_repeated_epoch_changes_are_retried_with_backoff() -> None:
-    def mad(socket: ServerConnection) -> None:
-        hello(socket)
-        say(socket, type="error", code="EPOCH_CHANGED", error="x", epoch="?", replay_until=0)
-        socket.recv()
-
-    def sane(socket: ServerConnection) -> None:
-        _ok(socket, epoch="?")
-        event(socket, 1)
-        socket.recv()
-
-    watch = _Watch()
-    with stream_hub(*[mad] * 5, sane) as endpoint:
-        assert _numbers(watch.follower(endpoint, epoch="e1"), 1) == [1]
-    assert len(watch.pauses) >= 2
-
-
 def test_refused_hello_is_not_retried() -> None:
     def part(socket: ServerConnection) -> None:
         hello(socket)

@@ -85,19 +85,6 @@ def test_token_expires_by_itself(fixture):
     assert closed == ["over"]
 
 
-def test_unknown_and_server_tokens_can_not_be_revoked(fixture):
-    with pytest.raises(wire.NoSuchToken):
-        fixture.tokens.revoke("tok_none")
-    with pytest.raises(wire.NoSuchToken):
-        fixture.rotate("tok_none")
-    with pytest.raises(wire.ServerTokenNotRevocable):
-        fixture.tokens.revoke("server")
-    issued = fixture.create()
-    fixture.tokens.revoke(issued.token.id)
-    with pytest.raises(wire.TokenNotActive):
-        fixture.rotate(issued.token.id)
-
-
 # -- rotation --------------------------------------------------------------------------------
 
 

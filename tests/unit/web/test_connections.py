@@ -1,4 +1,4 @@
-"""Which connections are closed for others, in which order, and how long a wait may be."""
+"""Which connections are closed for others, and in which order."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,12 +13,10 @@ from appliance.web.connections import (
     HEAD,
     IDLE,
     LINGER,
-    SEND,
     WORK,
     Connection,
     ConnectionPool,
 )
-from appliance.web.exchange import Input
 from appliance.web.settings import HttpSettings
 from appliance.web.unsent import UNSENT_BYTES_MAX, UnsentBudget
 
@@ -70,44 +68,3 @@ def test_idle_connection_with_unread_bytes_is_closed_last(pool, opened):
     opened()
     assert asking in set(pool)
     assert idle not in set(pool)
-
-
-def test_work_without_a_token_is_closed_beyond_its_quota(pool, opened):
-    connections = opened(WORK, authenticated=True)
-    strangers = [opened(WORK), opened(SEND), opened(WORK)]
-    newer = [opened(WORK, authenticated=True), opened(WORK, authenticated=True)]
-    assert set(pool) == {connections, strangers[2], *newer}
-    assert opened().reserved
-
-
-def test_lingering_connection_is_closed_at_its_limit(pool: ConnectionPool, opened: Open) -> None:
-    lingering, other = opened(LINGER), opened(BODY)
-    lingering.wait_for(LINGER)
-    other.wait_for(BODY)
-    for _ in range(4):  # half a second each
-        pool.sweep()
-    assert lingering.sock.recv(1) == b""
-    with pytest.raises(BlockingIOError):  # it is open, and nothing has arrived
-        other.sock._sock.recv(1)  # type: ignore[attr-defined]
-
-
-def test_body_in_pieces_has_one_limit_for_all(opened: Open) -> None:
-    connection = opened(WORK)
-    waited = []
-
-    class Trickle:
-        def read(self, _size: int | None) -> bytes:
-            connection.pool.sweeps += 3
-            waited.append(connection.pool.sweeps - connection.since)
-            return b"x"
-
-    class RequestedPoll:
-        body = Trickle()
-        _expected_100_continue = False
-
-    given: Any = RequestedPoll()
-    body = Input(connection, given)
-    for _ in range(3):
-        body.read(1)
-        connection.pool.sweeps += 100  # worked on meanwhile
-    assert waited == [3, 6, 9]

@@ -140,12 +140,3 @@ def test_remembered_addresses_are_bounded(clock, monkeypatch):
     assert len(rates._counts["address"]) == 11
     assert failed(rates, 5, "a0") == 4
     assert failed(rates, 5, "another") == 0
-
-
-def test_signed_request_does_not_count_against_the_unauthenticated_share(clock: FakeClock) -> None:
-    rates = limiter(clock, global_=4)
-    rates.uncount("unauthenticated")
-    rates.take("c", None, "a")
-    rates.take("c", None, "a")
-    rates.uncount("unauthenticated")
-    assert admitted(rates, 5, token=None) == 1

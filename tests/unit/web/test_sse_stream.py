@@ -7,7 +7,7 @@ from appliance.web.sse_stream import SseStream, last_event_id
 
 
 class RecordingSource:
-    """Keeps what it is told."""
+    """A source that records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
