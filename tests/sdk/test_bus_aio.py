@@ -29,6 +29,27 @@ def run(coroutine):
     return asyncio.run(asyncio.wait_for(coroutine, 60))
 
 
+def test_handled_messages_are_acked_up_to_the_first_failure(join):
+    async def work():
+        async with join("ada") as ada, join("bob") as bob:
+            await bob.ack((await ada.publish("work", to="nobody")).seq)
+            for number in range(3):
+                await ada.publish("work", number, to=bob.agent)
+            handled = []
+
+            async def handler(message):
+                handled.append(message.payload)
+                if handled == [0, 1]:
+                    raise ValueError
+
+            with pytest.raises(ValueError):
+                await bob.consume(handler, wait=0)
+            assert await bob.consume(handler) == 2
+            return handled, await bob.poll()
+
+    assert run(work()) == ([0, 1, 1, 2], [])
+
+
 def test_poll_waits_while_other_tasks_work(join):
     async def work():
         async with join("ada") as ada, join("bob") as bob:
