@@ -8,29 +8,24 @@ import pytest
 
 from appliance.logs.files import FORMER_MAX, former_log_file, log_file
 from tests.support.commands import agentlip, command, environment
-from tests.support.servedhub import ServedHub, serve
+from tests.support.servedhub import ServedHub
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 PATH = "/api/v1/log/level"
 REQUESTS = 1_200
-TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 CONSTANTS = {
     "appliance.logs.loops.LogRotation.interval_seconds": 0.05,
     "appliance.logs.service.MINUTE_MS": 200,
 }
 
 
-def hub_that_rotates(tmp_path, settings):
+@pytest.fixture
+def hub(tmp_path):
+    settings = "[log]\naccess = 'all'\nrotate_bytes = 65536\n"
     hub = ServedHub(tmp_path, "--no-limits", settings=settings)
     hub.constants = CONSTANTS
     hub.log = log_file(hub.datadir)
-    return hub
-
-
-@pytest.fixture
-def hub(tmp_path):
-    hub = hub_that_rotates(tmp_path, "[log]\naccess = 'all'\nrotate_bytes = 65536\n")
     with hub.running():
         yield hub
 
@@ -68,25 +63,6 @@ def test_rotation_loses_no_line_in_the_files_and_for_followers(hub):
     assert ids_in(followed) == sent
     assert max(path.stat().st_size for path in files) < 10 * 65_536
     assert hub.log.stat().st_mode & 0o077 == 0
-
-
-def test_lines_about_a_request_have_its_ids_and_slow_ones_are_warnings(tmp_path):
-    with serve(tmp_path, settings="[log]\naccess = 'off'\nslow_ms = 1\n") as hub:
-        _, topic = hub.channel_with_topic("c")
-        headers = {"X-Request-ID": "test-slow", "Traceparent": TRACE}
-        messages = [{"topic_id": topic, "sender": "a", "content_raw": "x" * 20_000}] * 200
-        answer = hub.http.post("/api/v1/messages/batch", {"messages": messages}, headers=headers)
-        assert answer.status == 200
-        stream = hub.http.post("/v1/receive", {"stream": "s", "wait": 0.1})
-        assert stream.status == 200
-    lines = [json.loads(line) for line in hub.log_text.splitlines() if line.startswith("{")]
-    (slow,) = [line for line in lines if line.get("request_id") == "test-slow"]
-    assert (slow["msg"], slow["level"], slow["traceparent"]) == ("slow request", "warning", TRACE)
-    assert slow["principal_id"]
-    assert slow["ms"] >= 1
-    assert "/v1/receive" not in {line.get("route") for line in lines}  # it waited
-    transactions = [line for line in lines if line["msg"] == "slow transaction"]
-    assert {"store", "ms", "calls"} <= transactions[0].keys()
 
 
 def test_the_level_changes_without_a_restart_and_for_some_time(hub):

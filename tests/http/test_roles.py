@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from contextlib import contextmanager
 
 import pytest
@@ -159,6 +160,16 @@ def test_every_path_is_known_to_be_of_its_subsystem(tmp_path):
         assert ROLE_PATHS.role_of(path) == expected, path
 
 
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """A workspace with all roles, and the loops of each subsystem in their order."""
+    folder = tmp_path_factory.mktemp("everything")
+    with built(folder) as (whole, lines):
+        loops = {item.name: {loop.name for loop in item.loops} for item in whole.subsystems}
+    assert not [line for line in _log(lines) if "switched off" in line["msg"]]
+    return folder, loops
+
+
 @pytest.mark.parametrize(
     "roles",
     [
@@ -169,16 +180,13 @@ def test_every_path_is_known_to_be_of_its_subsystem(tmp_path):
     ],
     ids=lambda roles: " ".join(sorted(roles.off)),
 )
-def test_only_what_is_on_is_built(tmp_path, roles):
-    with built(tmp_path) as (whole, lines):
-        every = whole.subsystems
-        loops = {item.name: {loop.name for loop in item.loops} for item in every}
-        names = [item.name for item in every]
-    assert not [line for line in _log(lines) if "switched off" in line["msg"]]
+def test_only_what_is_on_is_built(everything, tmp_path, roles):
+    folder, loops = everything
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.sqlite3")}
     with built(tmp_path, roles) as (whole, lines):
         shown = [item.name for item in whole.subsystems if item.name not in BESIDE]
-        assert shown == [name for name in names if name not in {*roles.off, *BESIDE}]
+        assert shown == [name for name in loops if name not in {*roles.off, *BESIDE}]
         paths = [route.path for route in whole.routes()]
         assert not [path for path in paths if ROLE_PATHS.role_of(path) in roles.off]
         assert paths.count("/health") == 1

@@ -5,17 +5,7 @@ import pytest
 from appliance.network.envelope import SenderNotAContact
 from appliance.network.keys import AgentKey, rotation_text
 from appliance.sdk.network.peers import ContactsNotCurrent, NotAContact
-from appliance.sdk.network.relay_client import RelayRefused
 from tests.support.relay import key
-
-
-def test_new_agent_registers_with_the_code_of_a_mail(network):
-    agent = network.open("anna")
-    agent.request_code("anna@example.org")
-    assert agent.register("anna@example.org", network.relay.codes.last()) == "pending"
-    with pytest.raises(RelayRefused) as refused:
-        agent.poll()
-    assert refused.value.details["code"] == "AGENT_PENDING"
 
 
 def test_two_agents_become_contacts_by_hand(network):

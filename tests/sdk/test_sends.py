@@ -1,10 +1,7 @@
-"""Sends through a served outbox, and received messages with a cursor, in threads and asyncio."""
-
-import asyncio
+"""Sends through a served outbox, and received messages with a cursor."""
 
 import pytest
 
-from appliance.sdk.aio import AsyncClient
 from appliance.sdk.client import Client
 from appliance.sdk.cursor import FileCursor
 from appliance.sdk.errors import NotFound, Refused
@@ -43,22 +40,6 @@ def test_send_is_delivered_once_and_has_a_status(tmp_path):
             client.send("#alerts", "other", client_message_id="k1")
         with pytest.raises(NotFound):
             client.send_status("nothing")
-
-        async def send() -> str:
-            async with AsyncClient(served.workspace) as other:
-                sent = await other.send("#alerts", "from asyncio")
-                state = await other.send_status(sent.client_message_id)
-                topics = [message async for message in other.messages(await topic_of(other))]
-                return f"{state.to} {[message.content_raw for message in topics]}"
-
-        async def topic_of(other: AsyncClient) -> str:
-            channel = (await other.create_channel("general")).channel.id
-            topic = (await other.create_topic(channel, "hello")).topic.id
-            for number in range(3):
-                await other.send_message("general/hello", "me", f"line {number}")
-            return topic
-
-        assert asyncio.run(send()) == "#alerts ['line 0', 'line 1', 'line 2']"
 
 
 def received(number):
