@@ -50,17 +50,24 @@ def test_gate_e_faulty_plugin_does_not_delay_others(tmp_path):
     assert '"error_type":"ValueError"' in hub.log_text
 
 
-def test_no_child_has_the_secrets_of_the_environment(tmp_path):
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    """With the plugin `marks`, and secrets in its environment."""
+    workspace = tmp_path_factory.mktemp("plugins")
+    text = settings_of(workspace, ("marks", "linkifier", "marks"))
     secrets = {"AWS_SECRET_ACCESS_KEY": "planted", "SOME_PASSPHRASE": "planted"}
-    text = settings_of(tmp_path, ("marks", "linkifier", "marks"))
-    with serve(tmp_path, settings=text, HARMLESS="passed on", **secrets) as hub:
-        _, topic = hub.channel_with_topic("a")
-        hub.send(topic, "!good")
-        caught_up(hub)
-        server = Path(f"/proc/{hub.process.pid}")
-        children = (server / f"task/{hub.process.pid}/children").read_text().split()
-        seen = [Path(f"/proc/{pid}/environ").read_bytes() for pid in children]
-        assert b"planted" in (server / "environ").read_bytes()
+    with serve(workspace, settings=text, HARMLESS="passed on", **secrets) as hub:
+        yield hub
+
+
+def test_no_child_has_the_secrets_of_the_environment(hub):
+    _, topic = hub.channel_with_topic("secrets")
+    hub.send(topic, "!good")
+    caught_up(hub)
+    server = Path(f"/proc/{hub.process.pid}")
+    children = (server / f"task/{hub.process.pid}/children").read_text().split()
+    seen = [Path(f"/proc/{pid}/environ").read_bytes() for pid in children]
+    assert b"planted" in (server / "environ").read_bytes()
     assert len(seen) >= 2, "the writer and the plugin"
     assert not any(b"planted" in text for text in seen)
     assert any(b"HARMLESS=passed on" in text for text in seen)
@@ -234,55 +241,51 @@ def test_re_enrich_gives_plugins_the_past(tmp_path):
         assert agentlip("re-enrich", "--since", "0", "--plugin", "no", cwd=tmp_path).code == 1
 
 
-def test_enrichments_need_read_access(tmp_path):
-    text = settings_of(tmp_path, ("marks", "linkifier", "marks"))
-    with serve(tmp_path, settings=text) as hub:
-        channel, topic = hub.channel_with_topic("a")
-        other, _ = hub.channel_with_topic("b")
-        message = hub.send(topic, "a !word")["message"]["id"]
-        caught_up(hub)
-        path = f"/api/v1/messages/{message}/enrichments"
-        body = hub.http.get(path).body
-        assert (body["message_id"], body["version"], body["has_more"]) == (message, 1, False)
-        [status] = body["enrichments"]
-        assert status.pop("id").startswith("enr_")
-        assert status.pop("created_at")
-        assert status == {
-            "kind": "mark", "span": {"start": 2, "end": 7}, "data": {"word": "!word"},
-            "plugin": "marks",
-        }  # fmt: skip
-        assert hub.http.get("/api/v1/messages/msg_none/enrichments").status == 404
-        with Client(workspace=tmp_path) as client:
-            [expected] = client.list_enrichments(message)
-            assert (expected.plugin, expected.span) == ("marks", {"start": 2, "end": 7})
-        done = agentlip("plugin", "found", "--message-id", message, cwd=tmp_path)
-        assert "!word" in done.out
-        done = agentlip("plugin", "list", "--json", cwd=tmp_path)
-        assert done.json[0]["name"] == "marks"
+def test_enrichments_need_read_access(hub):
+    channel, topic = hub.channel_with_topic("access")
+    other, _ = hub.channel_with_topic("other")
+    message = hub.send(topic, "a !word")["message"]["id"]
+    caught_up(hub)
+    path = f"/api/v1/messages/{message}/enrichments"
+    body = hub.http.get(path).body
+    assert (body["message_id"], body["version"], body["has_more"]) == (message, 1, False)
+    [status] = body["enrichments"]
+    assert status.pop("id").startswith("enr_")
+    assert status.pop("created_at")
+    assert status == {
+        "kind": "mark", "span": {"start": 2, "end": 7}, "data": {"word": "!word"},
+        "plugin": "marks",
+    }  # fmt: skip
+    assert hub.http.get("/api/v1/messages/msg_none/enrichments").status == 404
+    with Client(workspace=hub.workspace) as client:
+        [expected] = client.list_enrichments(message)
+        assert (expected.plugin, expected.span) == ("marks", {"start": 2, "end": 7})
+    done = agentlip("plugin", "found", "--message-id", message, cwd=hub.workspace)
+    assert "!word" in done.out
+    done = agentlip("plugin", "list", "--json", cwd=hub.workspace)
+    assert done.json[0]["name"] == "marks"
 
-        for scopes, status in (([f"hub:read@{channel}"], 200), ([f"hub:read@{other}"], 403)):
-            made = hub.http.post("/api/v1/tokens", {"name": status and scopes[0], "scopes": scopes})
-            client = hub.connect(made.body["secret"])
-            assert client.get(path).status == status
-            assert client.get("/api/v1/plugins").status == 403
-            assert client.post("/api/v1/plugins/re-enrich", {"since": 0}).status == 403
-            client.close()
-        stranger = hub.connect(None)
-        assert stranger.get("/api/v1/plugins").status == 401
-        stranger.close()
+    for scopes, status in (([f"hub:read@{channel}"], 200), ([f"hub:read@{other}"], 403)):
+        made = hub.http.post("/api/v1/tokens", {"name": status and scopes[0], "scopes": scopes})
+        client = hub.connect(made.body["secret"])
+        assert client.get(path).status == status
+        assert client.get("/api/v1/plugins").status == 403
+        assert client.post("/api/v1/plugins/re-enrich", {"since": 0}).status == 403
+        client.close()
+    stranger = hub.connect(None)
+    assert stranger.get("/api/v1/plugins").status == 401
+    stranger.close()
 
 
-def test_signal_to_a_plugin_does_not_stop_the_appliance(tmp_path):
-    text = settings_of(tmp_path, ("marks", "linkifier", "marks"))
-    with serve(tmp_path, settings=text) as hub:
-        _, topic = hub.channel_with_topic("a")
-        hub.send(topic, "!one")
-        caught_up(hub)
-        [worker] = children_of(hub.pid)
-        subprocess.run(["kill", f"-{int(signal.SIGKILL)}", str(worker)], check=True)
-        until(lambda: not alive(worker), 10, "it ends")
-        message = hub.send(topic, "!two")["message"]["id"]
-        third = hub.send(topic, "!three")["message"]["id"]
-        caught_up(hub)
-        assert third in enriched(hub)
-        assert message in enriched(hub)
+def test_signal_to_a_plugin_does_not_stop_the_appliance(hub):
+    _, topic = hub.channel_with_topic("signals")
+    hub.send(topic, "!one")
+    caught_up(hub)
+    [worker] = children_of(hub.pid)
+    subprocess.run(["kill", f"-{int(signal.SIGKILL)}", str(worker)], check=True)
+    until(lambda: not alive(worker), 10, "it ends")
+    message = hub.send(topic, "!two")["message"]["id"]
+    third = hub.send(topic, "!three")["message"]["id"]
+    caught_up(hub)
+    assert third in enriched(hub)
+    assert message in enriched(hub)
