@@ -137,4 +137,4 @@ class JournalMachine(RuleBasedStateMachine):
 
 
 TestJournal = JournalMachine.TestCase
-TestJournal.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestJournal.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)

@@ -3,7 +3,6 @@
 import json
 import shutil
 import subprocess
-import uuid
 
 import pytest
 
@@ -16,27 +15,6 @@ pytestmark = pytest.mark.slow
 
 SEND = {"from_agent": "ada", "type": "note", "payload": "x"}
 REPEATS = 3
-
-
-def test_publish_whose_reply_was_lost_is_repeated_without_a_second_message(tmp_path):
-    connection = connect(BusPaths(tmp_path))
-    query = "SELECT count(*) FROM messages WHERE id = ?"
-    with serve(tmp_path) as hub:
-        for _ in range(REPEATS):
-            body = {**SEND, "id": str(uuid.uuid4())}
-            client = hub.connect()
-            client.get("/bus/v1/claims")  # the connection is there
-            raw = json.dumps(body)
-            headers = {"Authorization": f"Bearer {hub.token}", "Content-Type": "application/json"}
-            client.connection.request("POST", "/bus/v1/messages", raw, headers)
-            until(lambda id_=body["id"]: connection.execute(query, (id_,)).fetchone() == (1,), 20)
-            hub.kill()
-            client.close()
-            hub.start()
-            again = hub.http.post("/bus/v1/messages", body)
-            assert (again.status, again.body["duplicate"]) == (200, True)
-    assert connection.execute("SELECT count(*) FROM messages").fetchone() == (REPEATS,)
-    connection.close()
 
 
 def test_claim_whose_reply_was_lost_is_repeated_with_the_same_fence(tmp_path):

@@ -4,30 +4,14 @@ import pytest
 
 from appliance.broker import service, wire
 from appliance.kernel.errors import Unavailable
-from appliance.mesh.push import Push
 from tests.support.broker import key
 
 
 def test_every_subscriber_gets_a_message_once_and_its_row_goes(broker):
     bert, cleo = broker.connect("bert"), broker.connect("cleo")
-    _, sent = broker.send("m1", meta={"a": 1}, priority="now", reply_to_id="r1")
+    broker.send("m1")
     assert bert.receive() == ["hello"]
     assert cleo.receive() == ["hello"]
-    assert bert.got[0] == Push(
-        message_id=sent["broker_message_id"],
-        client_message_id="m1",
-        mesh="lab",
-        topic="alerts",
-        destination_kind="topic",
-        destination_ref="alerts",
-        sender_pubkey=key("anna"),
-        sender_name="anna",
-        priority="now",
-        meta={"a": 1},
-        body="hello",
-        reply_to_id="r1",
-        created_at="2026-02-02T02:40:00.000Z",
-    )
     assert broker.count("delivery_queue") == 0
     assert bert.receive() == ["hello"]
 
