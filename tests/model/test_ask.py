@@ -130,5 +130,5 @@ class AskMachine(RuleBasedStateMachine):
         self.directory.cleanup()
 
 
-AskMachine.TestCase.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+AskMachine.TestCase.settings = settings(max_examples=20, stateful_step_count=40, deadline=None)
 TestAsks = AskMachine.TestCase
