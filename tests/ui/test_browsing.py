@@ -39,22 +39,6 @@ def shown(page, topic):
     page.is_live()
 
 
-def test_empty_workspace_explains_itself_with_its_address(tmp_path):
-    with serve(tmp_path) as hub, ui_page(hub) as page:
-        page.open()
-        page.sees("This workspace is empty")
-        text = page.text("main")
-        assert f"{hub.url}/mcp" in text
-        assert f"{hub.url}/api/v1/channels" in text
-        assert "agentlip channel create general" in text
-
-
-def test_unknown_address_leads_to_the_first_screen(hub, page, topic):
-    page.open("#/nowhere")
-    page.has("main h1")
-    assert "nowhere" not in page.tab.evaluate("location.hash")
-
-
 def test_channel_topic_and_message_are_made_in_the_page(hub, page):
     page.open()
     page.click(".heading button")
@@ -116,26 +100,6 @@ def test_conflicting_edit_is_explained(hub, page, topic):
     page.tab.problems.clear()
 
 
-def test_move_shows_what_moves_before_it_happens(hub, page, topic):
-    other = hub.topic(topic[0], "other")
-    results = hub.send_many(topic[1], [f"number {i}" for i in range(6)])
-    shown(page, topic)
-    page.topic(*topic, results[2]["message"]["id"])
-    page.has(".message.selected")
-    page.press("m")
-    page.sees("1 message moves", "dialog")
-    page.click('dialog input[value="later"]')
-    page.sees("4 messages move", "dialog")
-    assert "number 5" in page.text("dialog .samples")
-    page.choose("dialog select", other)
-    page.click("dialog .primary")
-    page.sees("Moved 4 messages")
-    page.misses("number 3", ".list")
-    page.topic(topic[0], other)
-    page.sees("number 3", ".list")
-    assert hub.rows("SELECT count(*) FROM messages WHERE topic_id = ?", other) == [(4,)]
-
-
 def test_messages_moved_by_others_change_place(hub, page, topic):
     other = hub.topic(topic[0], "target")
     message = hub.send(topic[1], "wanders")["message"]
@@ -145,45 +109,6 @@ def test_messages_moved_by_others_change_place(hub, page, topic):
     command = {"op": "move_topic", "to_topic_id": other, "mode": "all"}
     assert hub.http.patch(f"/api/v1/messages/{message['id']}", command).status == 200
     page.sees("wanders", ".list")
-
-
-def test_renamed_topic_has_its_new_title_everywhere(hub, page, topic):
-    shown(page, topic)
-    page.click(".topic .bar button", "Rename")
-    page.fill("dialog input", "another title")
-    page.click("dialog .primary")
-    page.sees("another title", "h1")
-    page.sees("another title", ".sidebar")
-    hub.http.patch(f"/api/v1/topics/{topic[1]}", {"title": "renamed elsewhere"})
-    page.sees("renamed elsewhere", "h1")
-
-
-def test_search_marks_what_it_matched(hub, page, topic):
-    hub.send(topic[1], "the quick Zebra crosses")
-    page.open("#/search?q=zebra")
-    page.sees("1 message", "main")
-    assert page.text("mark") == "Zebra"
-    page.click(".results a")
-    page.has(".message.selected")
-    assert "quick Zebra" in page.text(".message.selected")
-
-
-def test_events_are_filtered_opened_and_paused(hub, page, topic):
-    hub.send(topic[1], "an event")
-    page.open("#/events")
-    page.choose(".filters select", "message.created")
-    page.sees("tester: an event", ".list")
-    page.misses("topic.created", ".list")
-    page.click(".event .fold")
-    page.sees('"content_raw"', ".event pre")
-    page.click("button", "Pause")
-    hub.send(topic[1], "while paused")
-    page.sees("Continue (1 new)")
-    assert "while paused" not in page.text(".list")
-    page.click("button", "Continue")
-    page.sees("while paused", ".list")
-    page.tab.evaluate("[...document.querySelectorAll('.event a')].at(-1).click()")
-    page.has(".message.selected")
 
 
 def test_unread_messages_are_counted_through_a_reload(hub, page, topic):
@@ -260,27 +185,3 @@ def test_page_continues_without_a_gap_after_a_kill(hub, page, topic):
     page.sees("and afterwards", ".list")
     assert page.text(".list").count("before the kill") == 1
     page.tab.problems.clear()  # the failed connections
-
-
-def test_keys_are_listed_and_work(hub, page, topic):
-    hub.send_many(topic[1], ["upper", "lower"])
-    shown(page, topic)
-    page.sees("lower", ".list")
-    page.press("?")
-    page.sees("Next message", "dialog[open]")
-    page.press("Escape")
-    page.lacks("dialog")
-    page.press("k")
-    page.sees("lower", ".message.selected")
-    page.press("k")
-    page.sees("upper", ".message.selected")
-    page.press("e")
-    page.has("dialog[open] textarea")
-    page.press("Escape")
-    page.lacks("dialog")
-    page.press("c")
-    page.has("textarea:focus")
-    page.press("Escape")
-    page.lacks("textarea:focus")
-    page.press("/")
-    page.has("#query")

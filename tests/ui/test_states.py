@@ -1,14 +1,13 @@
 """What the web UI shows when something is missing, off, read-only or ended."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from tests.support.commands import agentlip
 from tests.support.servedhub import ServedHub, serve
-from tests.support.uipage import token_of_ada, ui_page
-from tests.support.until import until
+from tests.support.uipage import ui_page
 
 pytestmark = pytest.mark.slow
 
@@ -46,20 +45,6 @@ def test_hub_that_is_off_is_explained(tmp_path):
         page.open()
         page.sees("The hub is switched off")
         assert "ROLE_OFF" in page.text("main")
-
-
-def test_appliance_that_is_gone_and_back(tmp_path):
-    with serve(tmp_path) as hub, ui_page(hub) as page:
-        page.open()
-        page.is_live()
-        port = hub.port
-        hub.kill()
-        page.has(".dot.offline")
-        page.sees("tries again by itself", ".banner")
-        hub.start("--port", str(port))
-        page.click(".banner button", "Try now")
-        page.is_live()
-        assert page.count(".banner") == 0
 
 
 def test_read_only_appliance_is_read_and_explains_its_refusals(tmp_path):
@@ -100,18 +85,6 @@ def test_suspended_store_is_explained_while_other_views_work(tmp_path):
         page.sees("No streams yet", "main")
 
 
-def test_read_only_appliance_can_be_operated(tmp_path):
-    with serve(tmp_path) as hub, ui_page(hub) as page:
-        port = hub.port
-        hub.stop()
-        hub.start("--port", str(port), "--read-only")
-        page.open("#/operate?view=findings")
-        page.sees("Read-only", ".banner")
-        page.sees("Verdict", ".operate")
-        page.go("#/operate?view=settings")
-        page.sees("store.read_only", "tbody")
-
-
 @pytest.mark.parametrize(
     ("zone", "locale", "time", "date"),
     [
@@ -132,17 +105,6 @@ def test_times_are_in_the_zone_and_locale_of_the_browser(hub, zone, locale, time
         assert page.text(".who time").replace("\u202f", " ") == at.strftime(time)
         title = page.tab.evaluate("document.querySelector('.who time').title")
         assert title.startswith(at.strftime(date))
-
-
-def test_link_that_expired_signs_nobody_in(hub):
-    body = {"token_id": token_of_ada(hub), "lifetime_seconds": 1}
-    link = hub.made(hub.http.post("/api/v1/invitations", body))
-    ends = datetime.fromisoformat(link["expires_at"])
-    until(lambda: datetime.now(UTC) > ends, 20, "the link expired")
-    with ui_page(hub, signed_in=False) as page:
-        page.open(f"#invite={link['secret']}")
-        page.sees("A link works once, and for a short time", "main")
-        page.sees("agentlip ui", "main .command")
 
 
 def test_revoked_token_ends_the_page(tmp_path):
