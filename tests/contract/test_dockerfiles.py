@@ -2,12 +2,9 @@
 
 import json
 import os
-import platform
 import re
-import shutil
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -56,26 +53,6 @@ def installed_from_wheels():
                 assert "--require-hashes" in command
                 assert "--only-binary :all:" in command
                 yield pytest.param(lock, source, id=f"{file.parent.name}-{lock}")
-
-
-def test_only_native_libraries_of_this_system_stay_in_java_archives(tmp_path):
-    files = ["linux/amd64/a.so", "linux/aarch64/a.so", "linux/ppc64le/a.so", "linux64-musl.so",
-             "a-linux64.so", "a-linux-aarch64.so",
-             "Linux/android-arm/a.so", "osx/a.jnilib", "windows64/a.dll", "A.class"]  # fmt: skip
-    with zipfile.ZipFile(tmp_path / "a.jar", "w") as archive:
-        for file in files:
-            archive.writestr(file, b"x")
-    for name in ["plain.jar", "b-osx-x86_64.jar", "b-linux-x86_64.jar", "b-linux-aarch_64.jar"]:
-        shutil.copy(tmp_path / "a.jar", tmp_path / name)
-    subprocess.run([sys.executable, ROOT / "spark/prune-jars", tmp_path], check=True)
-
-    here, jar = {
-        "x86_64": ({"linux/amd64/a.so", "a-linux64.so"}, "b-linux-x86_64.jar"),
-        "aarch64": ({"linux/aarch64/a.so", "a-linux-aarch64.so"}, "b-linux-aarch_64.jar"),
-    }[platform.machine()]
-    assert {file.name for file in tmp_path.iterdir()} == {"a.jar", "plain.jar", jar}
-    with zipfile.ZipFile(tmp_path / "plain.jar") as archive:
-        assert set(archive.namelist()) == {*here, "A.class"}
 
 
 def pip_index():

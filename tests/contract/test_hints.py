@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import typer
 from typer.main import get_command
 
@@ -123,28 +122,3 @@ def test_documented_commands_exist():
             if trouble:
                 wrong.append(f"{file.relative_to(ROOT)}: {trouble}: {line}")
     assert wrong == []
-
-
-# -- ways of sending, headings ---------------------------------------------------------------
-
-SENDING = {
-    "agentlip msg send": {"agentlip outbox send", "agentlip courier enqueue"},
-    "agentlip outbox send": {"agentlip msg send", "agentlip courier enqueue"},
-    "agentlip courier enqueue": {"agentlip msg send", "agentlip outbox send"},
-    "agentlip broker accept": {"agentlip outbox send"},
-}
-
-
-@pytest.mark.parametrize("name", SENDING)
-def test_each_way_of_sending_points_to_the_others(name):
-    command = PROGRAMS["agentlip"]
-    for word in name.split()[1:]:
-        command = command.get_command(typer.Context(command), word)
-    text = " ".join(command.help.split())
-    assert {other for other in SENDING[name] if other not in text} == set()
-
-
-def test_help_lists_every_command_once_under_a_heading():
-    root: Any = get_command(cli.app)
-    listed = [*root.commands, *(name for rows in cli.COMMANDS.values() for name in rows)]
-    assert sorted(listed) == sorted(root.list_commands(typer.Context(root)))

@@ -1,9 +1,6 @@
 """The service file for Podman: only keys that Podman 4.6 knows, and the limits of Compose."""
 
-import os
 import shlex
-import shutil
-import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -92,15 +89,3 @@ def test_spark_has_what_it_has_with_compose() -> None:
     assert container["Volume"] == [*(f"agentlip_{volume}" for volume in shared), scratch]
     assert container["Exec"] == [" ".join(spark["command"])]
     assert container["User"] + container["Group"] == spark["user"].split(":")
-
-
-def test_generator_of_podman_makes_the_services() -> None:
-    folders = f"/usr/libexec/podman:/usr/lib/podman:{os.environ['PATH']}"
-    generator = shutil.which("quadlet", path=folders)
-    if generator is None:
-        pytest.skip("Podman 4.4 or newer is not installed")
-    made = subprocess.check_output(
-        [generator, "-dryrun", "-user"], env={"QUADLET_UNIT_DIRS": str(ROOT / "ops/quadlet")}
-    ).decode()
-    assert all(f"---{name}.service---" in made for name in FILES)
-    assert " --user 10001:10001 " in made

@@ -5,14 +5,13 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import appliance
-from ops import changelog, python_packages
+from ops import python_packages
 from ops.release_errors import NOT_READY, USAGE
 from tests.contract.test_walls import ROOT, tracked
 from tests.support.installs import EPOCH, tree_in
@@ -124,29 +123,6 @@ def test_commit_that_can_not_be_released_is_refused(repository: Repository) -> N
     assert repository.build("--unsigned", expect=NOT_READY) == "VERSION_RELEASED"
 
 
-def test_notes_become_a_section_in_their_order_and_are_deleted(tmp_path: Path) -> None:
-    (tmp_path / "changelog").mkdir()
-    (tmp_path / "CHANGELOG.md").write_text(
-        "# Changelog\n\nText.\n\n## 0.9.0 (2025-01-01)\n\n- Old.\n"
-    )
-    texts = {
-        "README.md": "# Notes\n",
-        "b.md": "Added: Second,\non two lines.\n",
-        "a.md": "Added: First, see [page](../docs/x.md).\n",
-        "c.md": "Security: Third.\n",
-    }
-    for name, text in texts.items():
-        (tmp_path / "changelog" / name).write_text(text)
-    assert changelog.collect(tmp_path, "1.0.0", "2026-01-02") == 3
-    assert (tmp_path / "CHANGELOG.md").read_text() == (
-        "# Changelog\n\nText.\n\n## 1.0.0 (2026-01-02)\n\n### Added\n\n"
-        "- First, see [page](docs/x.md).\n- Second, on two lines.\n\n"
-        "### Security\n\n- Third.\n\n## 0.9.0 (2025-01-01)\n\n- Old.\n"
-    )
-    assert changelog.section_of(tmp_path, "0.9.0") == "## 0.9.0 (2025-01-01)\n\n- Old.\n"
-    assert [path.name for path in (tmp_path / "changelog").iterdir()] == ["README.md"]
-
-
 # -- the wheel and the source distribution -------------------------------------------------
 
 
@@ -172,16 +148,6 @@ def test_another_folder_times_and_umask_give_the_same_bytes(
     assert [path.name for path in again] == [path.name for path in packages] != []
     for first, second in zip(packages, again, strict=True):
         assert first.read_bytes() == second.read_bytes(), first.name
-
-
-def test_source_distribution_has_only_sources_of_the_product(packages: list[Path]) -> None:
-    with tarfile.open(packages[0]) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
-    top = {name.partition("/")[0] for name in names if name}
-    assert top == {
-        "LICENSE", "PKG-INFO", "README.md", "agentlip.egg-info", "appliance", "doctor",
-        "migrations", "pyproject.toml", "setup.cfg", "setup.py",
-    }  # fmt: skip
 
 
 # -- one version ---------------------------------------------------------------------------

@@ -148,12 +148,6 @@ def test_compose_file_uses_only_what_the_oldest_compose_knows(file):
     assert {each["name"] for each in volumes.values()} == {f"agentlip_{name}" for name in volumes}
 
 
-def test_compose_files_have_the_schema_of_compose_2():
-    program = Path(sys.executable).parent / "check-jsonschema"
-    command = [program, "--builtin-schema", "vendor.compose-spec", *COMPOSE_FILES]
-    subprocess.run(command, cwd=ROOT, check=True, timeout=60)
-
-
 @pytest.mark.container
 @pytest.mark.parametrize(
     "profile", [[], *(["--profile", name] for name in ("tls", "monitoring", "spark", "job"))]

@@ -1,8 +1,7 @@
 """The recipe "a subsystem" of CONTRIBUTING, followed: a folder of its own and two lines elsewhere.
 
 The copy of the tree is served, and every part of the new subsystem is called: store, route, scope,
-socket, loop, setting, metric, check, role, command, tool, log, a store that others write too, and
-what a restore says.
+socket, loop, setting, metric, check, command, tool, log, and a store that others write too.
 """
 
 import json
@@ -175,43 +174,3 @@ def test_its_store_that_other_programs_write(client, served):
 def test_its_command(client, tree, served):
     done = run(tree, "appliance", "--workspace", served, "toy", "list")
     assert done.stdout == b"a\nb\n", done
-
-
-def test_its_role_is_refused_while_it_is_off(tree):
-    script = (
-        "from appliance.composition import ROLE_PATHS; from appliance.roles import RolesSettings;"
-        "print(ROLE_PATHS.refusal(RolesSettings(toy=False), '/toy/v1/notes').message)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=tree, env=environment(PYTHONPATH=str(tree)), capture_output=True, check=True,
-    )  # fmt: skip
-    assert done.stdout == b"toy is switched off (`roles.toy = false`)\n"
-
-
-def test_restore_names_the_notes_that_are_lost(tree, tmp_path):
-    with serve(tree, tmp_path):
-        client = Client(DataDir(tmp_path).read_server().port, DataDir(tmp_path).read_token())
-        client.post("/toy/v1/notes", {"text": "kept"})
-        made = run(tree, "appliance", "--workspace", tmp_path, "backup", "create")
-        assert made.returncode == 0, made
-        client.post("/toy/v1/notes", {"text": "forgotten"})
-        client.close()
-    arguments = ("backup", "restore", "--latest", "--plan", "--json")
-    planned = run(tree, "appliance", "--workspace", tmp_path, *arguments)
-    (notice,) = [each for each in json.loads(planned.stdout)["notices"] if each["store"] == "toy"]
-    assert (notice["kind"], notice["noun"], notice["count"]) == ("lost", "note", 1)
-    assert "forgotten" in json.dumps(notice)
-
-
-def test_its_check_is_repaired(tree, tmp_path):
-    with serve(tree, tmp_path):
-        client = Client(DataDir(tmp_path).read_server().port, DataDir(tmp_path).read_token())
-        client.post("/toy/v1/notes", {"text": "blank "})
-        client.close()
-    check = ("doctor", "--workspace", tmp_path, "--json", "--run", "toy.blanks")
-    assert b"it ends with blanks" in run(tree, *check).stdout
-    arguments = ("repair", "--workspace", tmp_path, "--run", "toy.blanks", "--yes")
-    repaired = run(tree, "doctor", *arguments)
-    assert repaired.returncode == 0, repaired
-    assert b"it ends with blanks" not in run(tree, *check).stdout

@@ -55,15 +55,6 @@ class Flake:
         """What tests/nix/describe.nix has of a group of outputs, such as `packages`."""
         return self._json(group, f"(import {STUB}/describe.nix).{group}")
 
-    def options(self) -> set[str]:
-        """Names of the options directly below `services.agentlip`."""
-        function = f"""_: let
-            lib = import {STUB}/lib.nix;
-            pkgs = import {STUB}/packages.nix {{ inherit lib; system = "x86_64-linux"; }};
-            module = import {self.tree}/nix/module.nix {{ config = {{ }}; inherit lib pkgs; }};
-        in builtins.attrNames module.options.services.agentlip"""
-        return set(self._json("nixosModules.default", function))
-
     def machine(self, **options: Any) -> Any:
         """What the NixOS module makes of `services.agentlip = options`."""
         done = self.evaluate_machine(options)

@@ -77,13 +77,6 @@ def test_agent_needs_as_many_admins_as_the_setting_says(relay):
     assert rows == [("ada",), ("bo",)]
 
 
-def test_approval_of_a_removed_admin_does_not_count(relay):
-    approve(relay, "ada")
-    relay.store.write(writes.remove_admin, "ada")
-    relay.relay.open()
-    assert approve(relay, "bo") == "pending"
-
-
 def test_each_admin_gets_one_question_with_the_checklist(relay, env, asker):
     assert asker.run_once(0) == {"waiting": 0}  # the endpoint was not tried yet
     assert waiting(env) == {}
@@ -122,15 +115,6 @@ def test_key_and_answer_of_one_admin_count_once(relay, env, asker):
     assert approve(relay, "bo") == "active"
     run(asker, relay)
     assert waiting(env) == {}  # bo's question is withdrawn
-
-
-def test_answer_can_revoke(relay, env, asker):
-    run(asker, relay)
-    env.answer(waiting(env)["bo",].id, "revoke", PEOPLE["bo"])
-    run(asker, relay)
-    assert status(relay) == "revoked"
-    run(asker, relay)
-    assert waiting(env) == {}
 
 
 def test_question_that_ended_is_followed_by_another(relay, env, asker):

@@ -63,15 +63,6 @@ def test_messages_go_after_thirty_days(old):
     assert old.pruner.run_once(old.clock.now_ms())["v1_messages"] == 1
 
 
-def test_days_count_from_the_first_start(tmp_path, old):
-    old.close()
-    until_ms = old.relay.v1_until_ms
-    again = RelayFixture(tmp_path / "relay", "v1")
-    again.clock.pass_seconds(86_400)
-    assert again.relay.v1_until_ms == until_ms
-    old.store = again.store
-
-
 @pytest.mark.parametrize("by", ["anna", "nobody", None])
 def test_version_1_is_off_by_default(relay, by):
     """An agent that never moved to version 2 reads the reason, not that it is unknown."""
