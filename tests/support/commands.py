@@ -80,7 +80,8 @@ def _complete(
     stdin: bytes = b"",
 ) -> CommandOutput:
     """Runs the order, or the command if its environment is another one."""
-    if (forks := forkserver.find(kind, variables)) is not None:
+    forks = forkserver.find(kind, variables) if variables == environment() else None
+    if forks is not None:
         return CommandOutput(*forks.complete(order, stdin, SECONDS_MAX))
     done = subprocess.run(
         command,

@@ -79,7 +79,7 @@ class HubProcess:
     def _spawn(self, more: tuple[str, ...]) -> None:
         arguments = ["--workspace", str(self.workspace), "--port", "0", *self.flags, *more]
         variables = environment(**self.environment)
-        forks = forkserver.find("server", variables)
+        forks = None if self.environment else forkserver.find("server", variables)
         with self.log.open("ab") as log, open(os.devnull, "rb") as nothing:
             if forks is not None:
                 order = forkserver.Order(
