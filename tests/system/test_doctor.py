@@ -88,8 +88,3 @@ def test_the_doctor_reports_nothing_in_a_read_only_container_with_plugins(box, k
     assert_silent()
     talk()
     assert_silent()
-
-
-def test_the_doctor_reports_nothing_on_the_volume_of_a_container_that_ended(box, kept):
-    code, output = box(kept, "doctor", "--json", "--strict", "--all").run()
-    assert (code, reported(output)) == (0, [])

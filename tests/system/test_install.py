@@ -150,29 +150,27 @@ def test_light_install_reads_a_workspace_and_starts_no_server(
     assert "pip install 'agentlip[network]'" in made
 
 
-@pytest.mark.parametrize("way", ["pip", "uvx"])
-def test_agent_posts_over_mcp(light: Installed, hub: HubProcess, way: str) -> None:
-    words = ["agentlip", "mcp", "--workspace", str(hub.workspace)]
-    if way == "uvx":
-        assert "uvx agentlip mcp" in blocks()["agent-once"]
-        words = [str(Path(sys.executable).parent / "uvx"), *words]
+def test_agent_posts_over_mcp(light: Installed, hub: HubProcess) -> None:
+    assert "uvx agentlip mcp" in blocks()["agent-once"]
+    uvx = str(Path(sys.executable).parent / "uvx")
+    words = [uvx, "agentlip", "mcp", "--workspace", str(hub.workspace)]
     command = StdioServerParameters(
         command="/usr/bin/env", args=words, env=light.variables, cwd=str(light.home)
     )
 
     async def talk() -> str:
         async with Client(stdio_client(command)) as client:
-            channel = await client.call_tool("create_channel", {"name": f"mcp-{way}"})
+            channel = await client.call_tool("create_channel", {"name": "mcp"})
             channel_id = channel.structured_content["channel_id"]
             topic = {"channel": channel_id, "title": "t"}
             made = (await client.call_tool("create_topic", topic)).structured_content
-            message = {"topic_id": made["topic_id"], "sender": "agent", "content": way}
+            message = {"topic_id": made["topic_id"], "sender": "agent", "content": "by uvx"}
             assert not (await client.call_tool("post_message", message)).is_error
             return str(made["topic_id"])
 
     topic = asyncio.run(talk())
     (posted,) = hub.request("GET", f"/api/v1/messages?topic_id={topic}")["messages"]
-    assert posted["content_raw"] == way
+    assert posted["content_raw"] == "by uvx"
 
 
 # -- for servers ---------------------------------------------------------------------------
@@ -181,14 +179,6 @@ def test_agent_posts_over_mcp(light: Installed, hub: HubProcess, way: str) -> No
 def test_installed_server_takes_messages(server: Installed) -> None:
     assert server.python(POST) == "['hello']"
     assert json.loads(server.shell("agentlip doctor --json"))
-
-
-def test_readme_installs_a_unit_for_the_user_it_makes(server: Installed) -> None:
-    make_user, install, *_ = blocks()["service"].splitlines()
-    unit = server.shell(f"{install.removeprefix('sudo ')} --print")
-    user = make_user.split()[-1]
-    assert f"User={user}\n" in unit
-    assert "WorkingDirectory=/var/lib/agentlip\n" in unit
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import time
 from contextlib import ExitStack, closing, contextmanager
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,11 +17,9 @@ import pytest
 from ops.monitoring import rules
 from tests.http.web.test_suspended import damage
 from tests.support.http_server import http_server
-from tests.support.plugins import settings_of
 from tests.support.servedhub import ServedHub
 from tests.support.smalldisk import small_disk
 from tests.support.until import until
-from tests.support.webhook_receiver import webhook_receiver
 from tests.system.monitoring.prometheus import (
     Prometheus,
     free_port,
@@ -33,20 +32,17 @@ pytestmark = pytest.mark.slow
 
 LIMITS = {
     "StoreLogLarge": ("100e6", "2e6"),
-    "OldestReady": ("600", "2"),
     "DiskSpaceLow": ("100e6", "1e6"),
 }
 """Limits of the shipped rules, and those of these tests: the fault is the same, and smaller."""
 CONSTANTS = {
-    "appliance.hub.plugins.plugin.PAUSES": {"initial_seconds": 4.0},
     "appliance.kernel.store.WAL_BYTES_TRUNCATE": 100_000,
     "appliance.kernel.store.CHECKPOINT_JOBS": 2,
     "appliance.kernel.log_retention.IDLE_SECONDS": 1.0,
     "appliance.kernel.writerprocess.RESTARTS_MAX": 3,
 }
-ENVELOPE = {"id": "e", "ts": "2026-01-01T00:00:00Z", "type": "t", "payload": 1}
-DAYS = 86_400
 SECONDS_MAX = 120
+BLOCKED_SECONDS = 2.0
 
 
 def quick_rules():
@@ -62,35 +58,27 @@ def quick_rules():
 
 @contextmanager
 def monitored(workspace, folder):
-    """A served appliance, Prometheus, Alertmanager, its receiver, and a fake prober."""
+    """A served appliance, Prometheus, Alertmanager and its receiver."""
     with ExitStack() as ending:
-        settings = settings_of(workspace, ("marks", "linkifier", "marks"))
-        hub = ServedHub(workspace, "--no-limits", settings=settings)
+        hub = ServedHub(workspace, "--no-limits")
         hub.constants = CONSTANTS
         clock = folder / "clock"
         set_clock(clock, 0)
         hub.environment = {"TEST_CLOCK_FILE": str(clock)}
         ending.enter_context(hub.running(ending=signal.SIGKILL))
-        site = SimpleNamespace(hub=hub, certificate_days=90, folder=folder, clock=clock)
-        prober = ending.enter_context(http_server(lambda _request: (200, {}, certificate(site))))
+        site = SimpleNamespace(hub=hub, folder=folder, clock=clock)
         receiver = ending.enter_context(http_server(lambda _request: (200, {}, b"")))
         site.delivered = receiver.requests
         port = free_port()
         command = alertmanager(folder, port, receiver.port)
         ending.enter_context(started(command, port, folder / "alertmanager.log"))
-        targets = {"agentlip": (hub.port, hub.token), "agentlip-tls": (prober.port, "-")}
+        targets = {"agentlip": (hub.port, hub.token)}
         site.prometheus = Prometheus(folder, quick_rules(), targets, port)
         log = folder / "prometheus.log"
         ending.enter_context(started(site.prometheus.command, site.prometheus.port, log))
         up = 'up{job="agentlip"} == 1'
         until(lambda: site.prometheus.query(up), SECONDS_MAX, "it scrapes", 0.2)
         yield site
-
-
-def certificate(site):
-    """What the blackbox exporter says."""
-    end = time.time() + site.certificate_days * DAYS
-    return f"probe_ssl_earliest_cert_expiry {end:f}\n".encode()
 
 
 def alertmanager(folder, port, receiver_port):
@@ -125,10 +113,23 @@ def appliance_stopped(site):
 
 @contextmanager
 def loop_blocked(site):
-    os.kill(site.hub.pid, signal.SIGSTOP)
-    until(lambda: site.prometheus.query('up{job="agentlip"} == 0'), SECONDS_MAX, "it hangs")
-    os.kill(site.hub.pid, signal.SIGCONT)
+    """Again and again until it is noticed: the delay is that of the last ten seconds, and on a
+    busy machine their scrapes may fail."""
+
+    def block():
+        began = time.monotonic()
+        os.kill(site.hub.pid, signal.SIGSTOP)
+        until(lambda: time.monotonic() - began > BLOCKED_SECONDS)
+        os.kill(site.hub.pid, signal.SIGCONT)
+
+    repeat(site, "LoopBlocked", block, 2.5)
     yield
+
+
+def repeat(site, name, fault, pause_seconds):
+    """Until the alert is delivered."""
+    alert = rules.PREFIX + name
+    until(lambda: "firing" in delivered(site, alert) or fault(), SECONDS_MAX, alert, pause_seconds)
 
 
 @contextmanager
@@ -143,12 +144,6 @@ def log_held(site):
         yield
     for _ in range(6):  # the next checkpoint truncates the log
         site.hub.send(topic, "more")
-
-
-@contextmanager
-def writer_killed(site):
-    assert kill_writers(site) == 1
-    yield
 
 
 @contextmanager
@@ -178,7 +173,9 @@ def kill_writers(site):
 
 @contextmanager
 def clock_jumped(site):
-    set_clock(site.clock, 3_600_000)
+    """Again and again: a server that has just started may have no time to compare yet."""
+    hours = count(1)
+    repeat(site, "ClockJumped", lambda: set_clock(site.clock, next(hours) * 3_600_000), 5.0)
     yield
     set_clock(site.clock, 0)
 
@@ -197,49 +194,6 @@ def is_writer_of(pid, path):
 
 
 @contextmanager
-def envelope_rejected(site):
-    post = site.hub.http.post
-    enqueued(site, "rejected")
-    got = post("/v1/receive", {"stream": "rejected", "max": 1}).body
-    rejection = {"receiver": got["receiver"], "ids": ["e"], "mode": "reject"}
-    assert post("/v1/nack", rejection).status == 200
-    yield
-    post("/v1/streams/purge", {"stream": "rejected", "state": "dead"})
-
-
-@contextmanager
-def consumer_missing(site):
-    enqueued(site, "waiting")
-    yield
-    site.hub.http.post("/v1/streams/purge", {"stream": "waiting", "state": "ready"})
-
-
-def enqueued(site, stream):
-    answer = site.hub.http.post("/v1/enqueue", {"to": stream, "envelope": ENVELOPE})
-    assert answer.status == 200, answer
-
-
-@contextmanager
-def plugin_failing(site):
-    _, topic = site.hub.channel_with_topic("plugin")
-    for _ in range(5):
-        site.hub.send(topic, "!die")
-    yield
-    site.hub.send(topic, "!good")  # after the pause
-
-
-@contextmanager
-def receiver_gone(site):
-    """The receiver of a webhook answers 410."""
-    with webhook_receiver() as receiver:
-        receiver.answer = lambda _request: (410, {})
-        webhook = {"url": receiver.url, "events": {"names": ["message.created"]}}
-        site.hub.made(site.hub.http.post("/api/v1/webhooks", webhook))
-        site.hub.send(site.hub.channel_with_topic("webhook")[1])
-        yield
-
-
-@contextmanager
 def backups_in_the_way(site):
     """The folder of backups is a file."""
     folder = site.hub.datadir.dir / "backups"
@@ -249,13 +203,6 @@ def backups_in_the_way(site):
     yield
     folder.unlink()
     site.hub.http.post("/api/v1/backups", {})
-
-
-@contextmanager
-def certificate_near_its_end(site):
-    site.certificate_days = 1
-    yield
-    site.certificate_days = 90
 
 
 @contextmanager
@@ -287,13 +234,7 @@ FAULTS = {
     "ApplianceDown": appliance_stopped,
     "LoopBlocked": loop_blocked,
     "StoreLogLarge": log_held,
-    "WriterRestarted": writer_killed,
-    "DeadLetters": envelope_rejected,
-    "OldestReady": consumer_missing,
-    "PluginPaused": plugin_failing,
-    "WebhookDisabled": receiver_gone,
     "BackupFailing": backups_in_the_way,
-    "CertificateEnding": certificate_near_its_end,
     "StoreSuspended": store_damaged,
     "ClockJumped": clock_jumped,
     "WriterLost": writer_lost,
@@ -315,10 +256,10 @@ def test_alert_fires_and_resolves(site, name):
 def check(site, alert, fault):
     firing = site.prometheus.firing
     until(lambda: alert not in firing(), SECONDS_MAX, "an earlier fault is over", 0.2)
+    site.delivered.clear()
     with fault:
-        until(lambda: alert in firing(), SECONDS_MAX, f"{alert} fires", 0.2)
-    until(lambda: alert not in firing(), SECONDS_MAX, f"{alert} resolves", 0.2)
-    until(lambda: delivered(site, alert) == {"firing", "resolved"}, SECONDS_MAX, "delivered", 0.2)
+        until(lambda: "firing" in delivered(site, alert), SECONDS_MAX, f"{alert} fires", 0.2)
+    until(lambda: "resolved" in delivered(site, alert), SECONDS_MAX, f"{alert} resolves", 0.2)
 
 
 def delivered(site, alert):
@@ -344,7 +285,3 @@ def disk_filled(disk):
     disk.fill()
     yield
     disk.clear()
-
-
-def test_injected_alerts_exist():
-    assert {row["name"] for row in rules.CONTENT["alert"]} >= FAULTS.keys()

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from appliance.monitoring.watchdog import notify, period_seconds
+from appliance.monitoring.watchdog import notify
 from tests.support.servedhub import ServedHub
 
 
@@ -53,11 +53,3 @@ def test_nothing_is_reported_where_nobody_listens(monkeypatch, address):
         monkeypatch.setenv("NOTIFY_SOCKET", address)
     notify("READY=1")
     assert os.environ.get("NOTIFY_SOCKET") == address
-
-
-@pytest.mark.parametrize(
-    ("given", "seconds"), [("", 0), ("0", 0), ("120000000", 120), ("-5", 0), ("x", 0)]
-)
-def test_period_is_that_of_systemd(monkeypatch, given, seconds):
-    monkeypatch.setenv("WATCHDOG_USEC", given)
-    assert period_seconds() == seconds
