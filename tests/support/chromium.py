@@ -38,8 +38,7 @@ class BrowserPage:
         self._number = 0
         self.problems: list[str] = []
         self.requests: list[str] = []
-        self._loaded = self._is_traced = False
-        self._traced: list[dict[str, Any]] = []
+        self._loaded = False
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
@@ -67,23 +66,6 @@ class BrowserPage:
         )
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
-
-    def trace_tasks(self, expression: str) -> tuple[Any, list[float]]:
-        """The value of an expression, and the milliseconds of processor time that each task of the
-        page took meanwhile. Other programs of the machine don't change them."""
-        self._traced, self._is_traced = [], False
-        self.call("Tracing.start", categories="toplevel,__metadata", transferMode="ReportEvents")
-        value = self.evaluate(expression)
-        self.call("Tracing.end")
-        while not self._is_traced:
-            self._receive()
-        main = {
-            (event["pid"], event["tid"])
-            for event in self._traced
-            if event["name"] == "thread_name" and event["args"]["name"] == "CrRendererMain"
-        }
-        tasks = [each for each in self._traced if (each["pid"], each["tid"]) in main]
-        return value, [each["tdur"] / 1000 for each in tasks if "tdur" in each]
 
     def press(self, key: str) -> None:
         """Press and release a key, as a user does."""
@@ -116,10 +98,6 @@ class BrowserPage:
         match message.get("method"), message.get("params"):
             case "Page.loadEventFired", _:
                 self._loaded = True
-            case "Tracing.dataCollected", params:
-                self._traced += params["value"]
-            case "Tracing.tracingComplete", _:
-                self._is_traced = True
             case "Network.requestWillBeSent", params:
                 self.requests.append(params["request"]["url"])
             case "Runtime.exceptionThrown", params:

@@ -80,15 +80,6 @@ def test_other_views_have_their_rows(page, view, text):
     page.has(".detail dl dd")
 
 
-def test_workers_stand_in_the_column_of_their_state(page):
-    operate(page, "workers")
-    page.sees("linker", 'section[aria-label="Working: 2"]')
-    page.sees("parser", 'section[aria-label="Assigned: 1"]')
-    page.sees("path:src/lexer/*", 'section[aria-label="Working: 2"]')
-    page.sees("setup", 'section[aria-label="Completed: 1"]')
-    page.sees("trainer", "table")
-
-
 def test_worker_that_is_stuck_says_why_and_what_helps(page):
     operate(page, "workers")
     page.sees("its process ended or hangs", ".stuck")
