@@ -145,3 +145,24 @@ def test_requests_and_sockets_pass_and_no_token_goes_in_the_clear(proxy, applian
     assert names == ["channel.created", "topic.created", "message.created"]
     assert "plain HTTP" in appliance.output()
     assert token not in appliance.output()
+
+
+def test_scrape_token_opens_metrics_only(box, volume):
+    store = volume()
+    first = box(store).start()
+    first.sh("umask 077; echo a-token-for-the-scraper-alone >/data/scrape-token")
+    first.remove()
+
+    appliance = box(store, env={"AGENTLIP_AUTH__SCRAPE_TOKEN_FILE": "/data/scrape-token"}).start()
+
+    def status(path, headers):
+        connection = http.client.HTTPConnection("127.0.0.1", appliance.port, timeout=5)
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse().status
+        connection.close()
+        return answer
+
+    scraper = bearer("a-token-for-the-scraper-alone")
+    assert status("/metrics", {}) == 401
+    assert status("/metrics", scraper) == 200
+    assert status("/api/v1/channels", scraper) == 403
