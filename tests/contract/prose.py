@@ -1,7 +1,6 @@
 """Checks the texts that people read: proselint's rules that suit technical prose, and our own.
 
     python -m tests.contract.prose PATH…     file:line: text → rule, suggestion; exit 1 if any
-    python -m tests.contract.prose --count   findings for each folder
 
 Without a path it checks the whole repository. Write wire names in backticks: code is not checked.
 """
@@ -10,7 +9,6 @@ import argparse
 import bisect
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import accumulate
@@ -150,24 +148,11 @@ def named(paths: Sequence[str]) -> list[Path]:
     ]
 
 
-def folder(file: str) -> str:
-    parts = Path(file).parts[:-1]
-    return "/".join(parts[:2]) or "."
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("paths", nargs="*", metavar="PATH")
-    parser.add_argument("--count", action="store_true", help="findings for each folder")
-    parser.add_argument("--rule", help="findings of this rule only")
-    arguments = parser.parse_args()
-    shown = [hit for hit in findings(named(arguments.paths)) if arguments.rule in {None, hit.rule}]
-    if arguments.count:
-        for name, number in sorted(Counter(folder(hit.file) for hit in shown).items()):
-            print(f"{number:6} {name}")
-        print(f"{len(shown):6} in all")
-    else:
-        print(*shown, sep="\n", end="\n" if shown else "")
+    shown = findings(named(parser.parse_args().paths))
+    print(*shown, sep="\n", end="\n" if shown else "")
     return 1 if shown else 0
 
 

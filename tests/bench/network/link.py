@@ -5,20 +5,14 @@ in front of `away` ends TLS for both. A third appliance is the relay.
 """
 
 import asyncio
-import datetime
-import ipaddress
 import os
 import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-from cryptography.hazmat.primitives.hashes import SHA256
 
 from appliance.sdk.network.folder import AgentConfig, AgentFolder
 from tests.bench.client import NOW, Http
@@ -109,27 +103,12 @@ def _send(http: Http, away: End, to: str, seconds_max: float) -> float:
 
 def make_certificate(folder: Path) -> tuple[Path, Path]:
     """For 127.0.0.1, signed by itself."""
-    private = generate_private_key(SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    certificate = (
-        x509.CertificateBuilder(name, name, private.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
-        .sign(private, SHA256())
-    )
-    files = folder / "link.crt", folder / "link.key"
-    files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    files[1].write_bytes(
-        private.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    return files
+    certificate, private = folder / "link.crt", folder / "link.key"
+    options = ["-x509", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    name = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", private, "-out", certificate]
+    subprocess.run(["openssl", "req", *options, *name, *files], check=True, capture_output=True)
+    return certificate, private
 
 
 @contextmanager

@@ -119,6 +119,13 @@ def test_a_restart_repeats_nothing_and_solves_nothing_that_was_not_checked(opera
     assert operator.wait(HOUR) == []
 
 
+def test_warnings_are_not_sent_if_only_errors_are_wanted(tmp_path):
+    operator = Operator(tmp_path, severity_min="error")
+    operator.set("host.disk", "warning")
+    operator.set("ask", "question")
+    assert operator.wait(HOUR) == ["new: question: ask 0\n    agentlip doctor"]
+
+
 def test_in_quiet_hours_only_errors_are_sent_and_the_rest_afterwards(tmp_path):
     operator = Operator(tmp_path, quiet_hours="22:00-07:00")
     operator.clock.ms = 1_770_000_000_000 // 86_400_000 * 86_400_000  # midnight
