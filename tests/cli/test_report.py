@@ -37,7 +37,7 @@ def filled(tmp_path):
             "2026-11-20": [
                 did("ann", 2, waits=[20.0, 20.0, 20.0]),
                 did(NASTY, 4, topic_id="topic_2", topic="", moves=2),
-                did("cid", 9, channel_id="ch_2", channel="other", topic_id="topic_3", topic="T"),
+                did("cid", 9, channel_id="ch_2", channel="<b>other", topic_id="topic_3", topic="T"),
             ],
         },
         {
@@ -77,6 +77,14 @@ def test_report_sums_match_the_rows(filled):
     pair = answer["pairs"][0]
     assert (pair["sender"], pair["answers"], pair["replies"]) == ("ben", "ann", 4)
     assert pair["median_seconds"] == pair["p95_seconds"] == pytest.approx(9, rel=error)
+
+
+def test_page_escapes_the_name_of_its_channel(filled):
+    page = filled.path / "page.html"
+    agentlip("report", "html", "--out", page, "--channel", "<b>other", "--json", cwd=filled.path)
+    text = page.read_text("utf-8")
+    assert "&lt;b&gt;other" in text
+    assert "<b>other" not in text
 
 
 def spoil(what: str, root: Path) -> None:
