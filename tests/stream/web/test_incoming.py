@@ -69,7 +69,7 @@ def test_eight_flooding_clients_are_closed_while_others_are_served(hub, kind):
 
 def test_usual_pings_are_not_a_flood(hub):
     with opened(hub, "/ws") as client:
-        client.hello()
+        client.hello(hub.head, subscriptions={})
         for number in range(90):
             client.sock.sendall(frame(PING, b"%d" % number))
         client.send("not a request")
