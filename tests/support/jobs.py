@@ -34,11 +34,6 @@ def fail_strangely(_tx: Tx) -> None:
     raise Strange(1, 2)
 
 
-def violate(tx: Tx) -> None:
-    put(tx, "gone again")
-    tx.execute("INSERT INTO t (v) VALUES (NULL)")
-
-
 def lose(tx: Tx) -> None:
     """Fails, and its whole transaction with it, as when SQLite interrupts a statement."""
     put(tx, "lost")

@@ -16,11 +16,6 @@ class SmallDisk:
         self.root = root
         self._ballast = root / "ballast"
 
-    @property
-    def free_bytes(self) -> int:
-        status = os.statvfs(self.root)
-        return status.f_bavail * status.f_frsize
-
     def fill(self) -> None:
         """No space is free afterwards, not even space that was freed meanwhile."""
         for size in (MIB, 4096, 1):

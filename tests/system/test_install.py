@@ -210,12 +210,11 @@ def interpreter() -> str:
 
 
 @pytest.mark.root
-def test_unit_of_systemd_serves_as_its_user(packages: Packages, readable: Path) -> None:
+def test_unit_of_systemd_serves_as_its_user(light: Installed, readable: Path) -> None:
     home, state = readable / "venv", readable / "state"
-    installed = Installed(packages, readable / "maker", "pip --version")
     uv = Path(sys.executable).parent / "uv"
-    installed.shell(f"{uv} venv -q --python {interpreter()} {home}")
-    installed.shell(f"{uv} pip install -q --python {home} 'agentlip[appliance]'")
+    light.shell(f"{uv} venv -q --python {interpreter()} {home}")
+    light.shell(f"{uv} pip install -q --python {home} 'agentlip[appliance]'")
     state.mkdir(mode=0o750)
     shutil.chown(state, USER, GROUP)
     unit = reference().replace("/var/lib/agentlip", str(state))
@@ -229,7 +228,7 @@ def test_unit_of_systemd_serves_as_its_user(packages: Packages, readable: Path) 
     process = as_user(command, cwd=state, umask=0o077)
     try:
         status = [str(home / "bin/agentlip"), "status", "--workspace", str(state)]
-        until(lambda: ended(process) or installed.ends_well(status), what="the service is ready")
+        until(lambda: ended(process) or light.ends_well(status), what="the service is ready")
         written = [path for path in (state / ".agentlip").rglob("*") if path.is_file()]
         assert {(path.owner(), path.stat().st_mode & 0o077) for path in written} == {(USER, 0)}
     finally:
