@@ -89,16 +89,6 @@ def test_library_is_imported_only_by_listed_modules(graph, library):
     assert strangers == []
 
 
-def test_two_packages_need_each_module_of_the_kernel(graph):
-    """What one package needs is in that package."""
-    needed = {}
-    for module in sorted(graph.find_children("appliance.kernel")):
-        users = graph.find_downstream_modules(module)
-        needed[module] = {layers.top(user) for user in users} - {"", "kernel", "tests"}
-    assert len(needed) > 40
-    assert {module: users for module, users in needed.items() if len(users) < 2} == {}
-
-
 def test_light_modules_load_without_the_servers_libraries():
     """`pip install agentlip` alone gives the command line and the SDK."""
     script = """

@@ -2,7 +2,6 @@
 
 import tomllib
 from importlib.resources import files
-from typing import get_args
 
 import pytest
 from msgspec.structs import fields
@@ -63,21 +62,6 @@ def test_withdrawn_setting_is_refused_with_what_replaces_it(setting):
     with pytest.raises(BadSettings, match="; now ") as refused:
         load(Settings, None, {}, flags)
     assert name in refused.value.message
-
-
-def test_settings_are_few_enough_to_read():
-    """A setting is what an operator decides; other numbers are constants beside their use."""
-    assert sum(map(count_settings, SECTIONS)) <= 200
-
-
-def count_settings(field):
-    """A setting, or all of its entries if it is a section or a list of tables."""
-    entries = [kind for kind in types_in(field.type) if hasattr(kind, "__struct_fields__")]
-    return sum(count_settings(inner) for kind in entries for inner in fields(kind)) or 1
-
-
-def types_in(kind):
-    return [kind, *(part for inner in get_args(kind) for part in types_in(inner))]
 
 
 def test_settings_that_the_doctor_compares_exist():

@@ -89,10 +89,6 @@ class BrowserPage:
         ]
         self.call("Emulation.setEmulatedMedia", features=features)
 
-    def without_scripts(self, value: bool) -> None:
-        """Disable the scripts of pages that are opened next, or enable them again."""
-        self.call("Emulation.setScriptExecutionDisabled", value=value)
-
     def _receive(self) -> dict[str, Any]:
         message: dict[str, Any] = json.loads(self._socket.recv(timeout=SECONDS_MAX))
         match message.get("method"), message.get("params"):
