@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.until import until
 from tests.system.checkout import ROOT
-from tests.system.spark_jobs import JOB_SECONDS_MAX, SMALL, Jobs, sayings
+from tests.system.spark_jobs import JOB_SECONDS_MAX, QUICK, SMALL, Jobs, sayings
 
 pytest.importorskip("pyarrow.parquet")
 from tests.spark.log import write_segment
@@ -52,7 +52,7 @@ class Compose:
         return made
 
     def job(self, *words: str) -> dict[str, Any]:
-        done = self.run("run", "--rm", "-T", "job", *words, "--json")
+        done = self.run("run", "--rm", "-T", "job", *words, *QUICK, "--json")
         answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
         return answer
 
@@ -102,7 +102,7 @@ def test_cluster_of_the_compose_file_gives_the_tables_of_one_process(
 
     # In the same network, without the secret: the master answers nobody.
     stranger = jobs.start(
-        *job, "--master", "spark://master:7077", "--conf", "spark.network.timeout=20s",
+        *job, *QUICK, "--master", "spark://master:7077", "--conf", "spark.network.timeout=20s",
         "--conf", "spark.executor.memory=512m", network=network(),
     )  # fmt: skip
     assert stranger.wait(timeout=JOB_SECONDS_MAX)["StatusCode"] == 21
