@@ -8,7 +8,6 @@ TESTS = ROOT / "tests"
 SLEEP = re.compile(r"(?m)^ +(?:await )?(?:time|gevent|asyncio)\.sleep\((?!0\))")
 # Where the time is the subject. Everything else waits with `until`.
 SLEEPING = {
-    "plugins/test_survival.py": "a plugin that hangs",
     "sdk/test_gevent.py": "a greenlet that must run meanwhile",
     "stream/courier/test_sockets_soak.py": "the pace of a load",
     "support/busworker.py": "the pace of a client, and work that takes a part of a lease",
