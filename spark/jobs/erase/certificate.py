@@ -128,7 +128,8 @@ def verify(ask: JobRequest, path: Location) -> dict[str, int]:
             raise ValueError
         names = SegmentChange._fields
         changes = [SegmentChange(*[each[name] for name in names]) for each in fields["segments"]]
-        order, sha256 = ErasureOrder(fields["order_sha256"], ""), fields["selected"]["sha256"]
+        order = ErasureOrder(schema_version=1, sha256=fields["order_sha256"])
+        sha256 = fields["selected"]["sha256"]
     except OSError as error:
         raise Usage(f"the certificate {path} cannot be read: {error.strerror}") from None
     except (ValueError, KeyError, TypeError):
