@@ -6,7 +6,9 @@
   python,
   buildPythonPackage,
   fetchPypi,
+  argcomplete,
   autoPatchelfHook,
+  fsspec,
   libseccomp,
   packaging,
   pyspark,
@@ -132,6 +134,30 @@ in
       description = "HTTP/1 parser in C for gunicorn";
       license = lib.licenses.mit;
     };
+  };
+
+  hdfs-native = fromWheel {
+    name = "hdfs_native";
+    version = "0.14.7";
+    tag = "cp310";
+    abi = "abi3";
+    files = {
+      x86_64-linux = {
+        platform = "manylinux_2_17_x86_64.manylinux2014_x86_64";
+        hash = "sha256-XRFBPAtMMdnTOVbHAVUha/+ewo2zu9CWHyir18t2aC4=";
+      };
+      aarch64-linux = {
+        platform = "manylinux_2_17_aarch64.manylinux2014_aarch64";
+        hash = "sha256-1L7viW/mV7wlPVfGfQ5kQC4EnVRHwRJJ/pz5mXMWg/8=";
+      };
+    };
+    dependencies = [
+      argcomplete
+      fsspec
+      typing-extensions
+    ];
+    description = "Client of HDFS";
+    license = lib.licenses.asl20;
   };
 
   pyrage = fromWheel {

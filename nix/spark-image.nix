@@ -26,11 +26,13 @@ let
   # As in the group `spark` of pyproject.toml; a test compares them.
   dependencies = [
     ps.deltalake
+    agentlip.locked.hdfs-native
+    ps.msgspec
     ps.obstore
     ps.pandas
     pyspark
   ]
-  ++ pyspark.optional-dependencies.connect;
+  ++ pyspark.optional-dependencies.sql;
   environment = python313.withPackages (_: dependencies);
 
   # Each line of the list that is no comment: coordinates and SHA-256.

@@ -38,7 +38,7 @@ SPDX = {
     "Python Software Foundation License": "PSF-2.0",
 }
 # Packages without a licence in their metadata: read from the licence file in the package.
-READ_IN_FILE = {"peewee": "MIT", "pyrage": "MIT"}
+READ_IN_FILE = {"hdfs-native": "Apache-2.0", "peewee": "MIT", "pyrage": "MIT"}
 LIST_PACKAGES = """
 import importlib.metadata, json
 print(json.dumps([

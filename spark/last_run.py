@@ -13,7 +13,6 @@ from spark.locations import Location
 
 OK, FAILED, NOTHING_NEW = "ok", "failed", "nothing_new"
 PATH = "/api/v1/jobs/runs"
-ATTEMPTS_MAX = 2
 COUNTS_MAX = 50  # as the appliance accepts
 ERROR_CHARACTERS_MAX = 500
 
@@ -65,14 +64,11 @@ def write(out: Location, record: RunRecord) -> str | None:
 
 def send(url: str, token: str | None, record: RunRecord) -> str | None:
     """Report the run to an appliance. Returns why it did not accept the report."""
-    reason = None
-    for _ in range(ATTEMPTS_MAX):
-        try:
-            with ApplianceClient(url, token).request(PATH, record.as_json().encode()):
-                return None
-        except SourceUnreachable as error:
-            reason = error.message
-    return reason
+    try:
+        with ApplianceClient(url, token).request(PATH, record.as_json().encode()):
+            return None
+    except SourceUnreachable as error:
+        return error.message
 
 
 def iso(at: datetime) -> str:

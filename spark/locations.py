@@ -1,8 +1,8 @@
-"""Locations by URL: files and folders of this machine, or of object storage. Needs no Spark.
+"""Locations by URL: files and folders of this machine, object storage or HDFS. Needs no Spark.
 
-One of this machine is a `pathlib.Path`. One in object storage has the methods of `Path` that
-jobs use, and its text is the URL that the engine reads. Keys come from files or from the
-environment, and are never part of a URL, an argument or an error.
+One of this machine is a `pathlib.Path`. Another one has the methods of `Path` that jobs use, and
+its text is the URL that the engine reads. Keys come from files or from the environment, and are
+never part of a URL, an argument or an error.
 """
 
 from __future__ import annotations
@@ -22,10 +22,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeAlias, cast
 from urllib.parse import unquote, urlsplit
 
-SCHEME = "s3a"
+SCHEME, HDFS = "s3a", "hdfs"
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-VARIABLES = ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ALLOW_HTTP", *(f"{key}_FILE" for key in KEYS))
+VARIABLES = (
+    "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ALLOW_HTTP", *(f"{key}_FILE" for key in KEYS),
+    "HADOOP_CONF_DIR", "HADOOP_USER_NAME",
+)  # fmt: skip
 """What processes of executors need too. None of them is a secret."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 STATUS = re.compile(r"status code\W+(?:31m\W+0m\s)?(\d{3})\b")
@@ -44,17 +47,22 @@ class ObjectStat(NamedTuple):
 
 @dataclass(frozen=True, order=True)
 class ObjectPath:
-    """A file or a folder of a bucket. OSError is raised as by `Path`."""
+    """A file or a folder of a bucket, or of the file system of a name node, of which a key is the
+    path without its first "/". OSError is raised as by `Path`."""
 
+    scheme: str
     bucket: str
     key: str = ""
     known: ObjectStat | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        return f"{SCHEME}://{self.bucket}/{self.key}".rstrip("/")
+        return f"{self.scheme}://{self.bucket}/{self.key}".rstrip("/")
 
     def __truediv__(self, name: str) -> ObjectPath:
-        return ObjectPath(self.bucket, f"{self.key}/{name}".strip("/"))
+        return self._of(f"{self.key}/{name}".strip("/"))
+
+    def _of(self, key: str, known: ObjectStat | None = None) -> ObjectPath:
+        return ObjectPath(self.scheme, self.bucket, key, known)
 
     @property
     def name(self) -> str:
@@ -66,7 +74,7 @@ class ObjectPath:
 
     @property
     def parent(self) -> ObjectPath:
-        return ObjectPath(self.bucket, self.key.rpartition("/")[0])
+        return self._of(self.key.rpartition("/")[0])
 
     def with_name(self, name: str) -> ObjectPath:
         return self.parent / name
@@ -76,9 +84,6 @@ class ObjectPath:
 
     def resolve(self) -> ObjectPath:
         return self
-
-    def as_uri(self) -> str:
-        return str(self)
 
     def exists(self) -> bool:
         return self.is_file() or self.is_dir()
@@ -97,11 +102,8 @@ class ObjectPath:
     def stat(self) -> ObjectStat:
         if self.known is not None:
             return self.known
-        with self._request() as (storage, store):
+        with self.request() as (storage, store):
             return _stat(storage.head(store, self.key))
-
-    def lstat(self) -> ObjectStat:
-        return self.stat()
 
     def rglob(self, pattern: str) -> Iterator[ObjectPath]:
         return (path for path in self._list() if fnmatchcase(path.name, pattern))
@@ -118,40 +120,40 @@ class ObjectPath:
                 yield entry
 
     def read_bytes(self) -> bytes:
-        with self._request() as (storage, store):
+        with self.request() as (storage, store):
             return bytes(storage.get(store, self.key).bytes())
 
     def open(self, mode: str = "rb") -> Any:
         """A file to read, or to write as a whole: an error in the block leaves no object."""
         if mode == "rb":
             return io.BytesIO(self.read_bytes())
-        with self._request() as (storage, store):
+        with self.request() as (storage, store):
             return storage.open_writer(store, self.key)
 
     def write_bytes(self, content: bytes) -> None:
-        """Write the object as a whole."""
-        self.put(content, "overwrite")
+        with self.request() as (storage, store), storage.open_writer(store, self.key) as file:
+            file.write(content)
 
     def put(self, content: bytes, mode: Any) -> str:
-        """Write the object as a whole, if `mode` holds: "overwrite", "create", or the `e_tag` that
-        it has. Returns its new tag. Raises FileExistsError otherwise."""
-        with self._request() as (storage, store):
+        """Write an object as a whole, if `mode` holds: "create", or the `e_tag` that it has.
+        Returns its new tag. Raises FileExistsError otherwise."""
+        with self.request() as (storage, store):
             put = storage.put(store, self.key, content, mode=mode, use_multipart=False)
             return str(put["e_tag"])
 
     def read_tagged(self) -> tuple[bytes, str, int]:
         """The content, its tag, and the time of the server at which it was written, in seconds."""
-        with self._request() as (storage, store):
+        with self.request() as (storage, store):
             got = storage.get(store, self.key)
             meta = got.meta
             return bytes(got.bytes()), str(meta["e_tag"]), int(meta["last_modified"].timestamp())
 
     def unlink(self, missing_ok: bool = False) -> None:
-        with self._request() as (storage, store):
+        with self.request() as (storage, store):
             storage.delete(store, self.key)
 
     def replace(self, target: ObjectPath) -> ObjectPath:
-        with self._request() as (storage, store):
+        with self.request() as (storage, store):
             storage.rename(store, self.key, target.key)
         return target
 
@@ -159,23 +161,28 @@ class ObjectPath:
         """Folders of object storage need no making."""
 
     def _list(self, chunk: int = 1000) -> Iterator[ObjectPath]:
-        with self._request() as (storage, store):
+        with self.request() as (storage, store):
             for page in storage.list(store, prefix=self.key or None, chunk_size=chunk):
                 for entry in page:
                     if entry["path"] != self.key:  # an object that stands for the folder
-                        yield ObjectPath(self.bucket, entry["path"], _stat(entry))
+                        yield self._of(entry["path"], _stat(entry))
 
     @contextmanager
-    def _request(self) -> Iterator[tuple[Any, Any]]:
+    def request(self) -> Iterator[tuple[Any, Any]]:
         """The library and the bucket. Its errors become OSError, without the server's words."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
         try:
-            yield obstore, _store(self.bucket, *sorted(options().items()))
+            if self.scheme == HDFS:
+                from spark import hdfs
+
+                yield hdfs, hdfs.client(self.bucket)
+            else:
+                yield obstore, _store(self.bucket, *sorted(options().items()))
         except FileNotFoundError:
             raise FileNotFoundError(ENOENT, "does not exist", str(self)) from None
-        except (AlreadyExistsError, PreconditionError):
+        except (AlreadyExistsError, FileExistsError, PreconditionError):
             raise FileExistsError(EIO, "was written by another process", str(self)) from None
         except (BaseError, OSError, ValueError) as error:
             raise OSError(EIO, _reason(str(error)), str(self)) from None
@@ -186,22 +193,25 @@ Location: TypeAlias = Path
 
 
 def location(text: str) -> Location:
-    """The location of an argument: a path, or a URL with `file:` or `s3a:`. Others are refused,
-    because a path of that name would be a directory of this machine."""
+    """The location of an argument: a path, or a URL with `file:`, `s3a:` or `hdfs:`. Others are
+    refused, because a path of that name would be a directory of this machine."""
     if not URL.match(text):
         return Path(text)
     parts = urlsplit(text)
     if parts.username is not None:
         raise ArgumentTypeError("a URL must not contain a key: use files or the environment")
-    if parts.scheme == SCHEME and parts.netloc:
-        return cast(Location, ObjectPath(parts.netloc, unquote(parts.path).strip("/")))
+    if parts.scheme in (SCHEME, HDFS) and parts.netloc:
+        key = unquote(parts.path).strip("/")
+        return cast(Location, ObjectPath(parts.scheme, parts.netloc, key))
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise ArgumentTypeError(f"{parts.scheme}: is not supported; use a directory, file: or s3a:")
+        raise ArgumentTypeError(
+            f"{text} is not supported: use a directory, file:/DIR, s3a://BUCKET/… or hdfs://HOST/…"
+        )
     return Path(unquote(parts.path))
 
 
 def as_object(path: Any) -> ObjectPath | None:
-    """The location, if it is in object storage."""
+    """The location, if it is in object storage or HDFS."""
     return path if isinstance(path, ObjectPath) else None
 
 

@@ -57,9 +57,8 @@ def _known(side: str, path: Location) -> ProbeFile:
 
 def _probe_all(spark: SparkSession, files: list[ProbeFile], mark: str) -> list[Any]:
     """Tasks in all slots at the same time, so that each executor has one."""
-    context = getattr(spark, "_sc", None)  # a remote engine has none
-    tasks = context.defaultParallelism if context else 2
-    together = context is not None and not context.getConf().get("spark.dynamicAllocation.enabled")
+    tasks = spark.sparkContext.defaultParallelism
+    together = not spark.sparkContext.getConf().get("spark.dynamicAllocation.enabled")
     rows = spark.range(0, tasks, 1, tasks)
     run = partial(_probe, files=files, mark=mark)
     return [tuple(row) for row in rows.mapInArrow(run, RESULT, barrier=together).collect()]

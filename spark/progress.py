@@ -58,11 +58,8 @@ class ProgressReporter:
 
 
 def tasks(spark: SparkSession) -> str:
-    """The progress of running stages; a remote engine does not report it."""
-    context = getattr(spark, "_sc", None)
-    if context is None:
-        return "running"
-    tracker = context.statusTracker()
+    """The progress of running stages."""
+    tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
     running = [stage for stage in stages if stage is not None]
     if not running:

@@ -34,7 +34,7 @@ class JobRequest(NamedTuple):
     last_day: date | None = None
     options: Mapping[str, Any] = {}
     partitions: int | None = None  # of shuffles; None: by the bytes that a job reads
-    lease: Lease | None = None  # on the output, in object storage
+    lease: Lease | None = None  # on the output; None in a directory
 
     @property
     def names_days(self) -> bool:

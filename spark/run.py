@@ -38,7 +38,7 @@ from spark.request import (
 
 PATTERN = "*?[]{}\\"
 CALLED = "An error occurred while calling "  # what Python says of an exception of Java
-FILE = re.compile(r"(?:s3a:/|file:)?/[^\s'\"`(),;]+\.(?:parquet|jsonl|json)\b")
+FILE = re.compile(r"(?:s3a:/|hdfs:/|file:)?/[^\s'\"`(),;]+\.(?:parquet|jsonl|json)\b")
 # Texts in errors of the engine, and their meaning. The first match applies.
 TRANSLATED: tuple[tuple[str, type[errors.JobError], str], ...] = (
     ("No space left on device", errors.OutputNotWritable, "the disk is full"),
@@ -128,10 +128,10 @@ def parse(words: list[str]) -> argparse.Namespace:
 
 def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition) -> None:
     lake = " (or a lake that has it)" if job.reads_tables else ""
-    about = f"a directory or s3a: URL of exported segments, or an appliance's URL{lake}"
+    about = f"directory, s3a: or hdfs: URL of exported segments, or an appliance's URL{lake}"
     parser.add_argument("--in", dest="source", type=address, required=True,
                         metavar="DIR|URL", help=about)  # fmt: skip
-    about = "directory or s3a: URL of the tables (default: the lake that the job reads)"
+    about = "directory, s3a: or hdfs: URL of the tables (default: the lake that the job reads)"
     parser.add_argument("--out", type=location, required=not job.reads_tables,
                         metavar="LAKE", help=about)  # fmt: skip
     parser.add_argument("--token-file", type=Path, help="file with the token for the appliance")
@@ -159,12 +159,8 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition
     engine.add_argument("--driver-memory", metavar="SIZE", help=about)
     about = "setting of Spark; may be repeated"
     engine.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help=about)
-    engine.add_argument("--remote", metavar="URL", help="Spark Connect server: sc://HOST:15002")
-    engine.add_argument("--remote-token-file", metavar="FILE", help="file with its token")
     about = "partitions of a shuffle (default: by the bytes to read)"
     engine.add_argument("--partitions", type=int, help=about)
-    about = "directory of event logs, for Spark's history server"
-    engine.add_argument("--event-log", metavar="DIR", help=about)
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--quiet", action="store_true", help="print no progress")
     parser.add_argument("--verbose", action="store_true", help="print the traceback of every error")
@@ -243,14 +239,13 @@ def with_spark(flags: argparse.Namespace, ask: JobRequest, segments: Location | 
     from spark import probe, session  # starts Java, which a run with nothing to do does without
 
     engine = session.EngineSettings(
-        flags.master, flags.driver_memory, flags.event_log, tuple(flags.conf),
-        "WARN" if flags.verbose else "FATAL", flags.remote,
-        flags.remote_token_file,
+        flags.master, flags.driver_memory, tuple(flags.conf),
+        "WARN" if flags.verbose else "FATAL",
     )  # fmt: skip
-    ask.progress.say(f"{flags.job}: starting Spark {flags.master or flags.remote or 'here'}")
+    ask.progress.say(f"{flags.job}: starting Spark {flags.master or 'here'}")
     ask = ask._replace(spark=session.build(flags.job, engine))
     try:
-        if flags.remote or not ask.spark.sparkContext.master.startswith("local"):
+        if not ask.spark.sparkContext.master.startswith("local"):
             probe.require(ask.spark, segments or ask.source, ask.out)
         if segments is not None:
             load("ingest").run(ask._replace(source=segments))
@@ -267,16 +262,14 @@ def load(name: str, module: str = "job") -> Any:
 
 
 def refuse_nonsense(flags: argparse.Namespace) -> None:
-    if flags.master and flags.remote:
-        raise errors.Usage("--master and --remote are mutually exclusive")
     if flags.first and flags.last and flags.last < flags.first:
         raise errors.EmptyRange(f"--to {flags.last} lies before --from {flags.first}")
     if is_url(flags.source) and flags.out is None:
         raise errors.Usage("with the URL of an appliance, --out is required")
     if is_url(flags.source) and as_object(flags.out):
         raise errors.Usage(
-            "segments of an appliance are downloaded to a directory, not to object storage",
-            "publish them there: the setting export.target; then --in s3a://BUCKET/PREFIX",
+            "segments of an appliance are downloaded to a directory",
+            "publish them in a bucket: the setting export.target; then --in s3a://BUCKET/PREFIX",
         )
     if flags.report_to and not is_url(flags.report_to):
         raise errors.Usage("--report-to must be the URL of an appliance, such as https://HOST")

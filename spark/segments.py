@@ -226,7 +226,7 @@ def _compare_columns(segment: SegmentFile, types: Mapping[str, str]) -> tuple[st
 def state(manifest: Location) -> list[list[Any]]:
     """Name, size and time of change of a segment's files: equal as long as nobody repairs it."""
     files = sorted(manifest.parent.glob(f"{manifest.name.removesuffix(MANIFEST)}.*"))
-    stats = [(file.name, file.lstat()) for file in files]
+    stats = [(file.name, file.stat()) for file in files]
     return [[name, stat.st_size, stat.st_ctime_ns] for name, stat in stats]
 
 

@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote, urlsplit
 
 from pyspark.sql import SparkSession
 
@@ -23,7 +22,7 @@ SECRET_FILE = "SPARK_SECRET_FILE"  # environment variable: path of a standalone 
 JAVA_OPTIONS = "-XX:+UseParallelGC"  # a concurrent collector is slower on few cores
 AQE_EMPTY = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
 
-OF_SESSIONS = {
+FIXED = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",  # like the JSON parser of the appliance
     # It would drop observations of queries with an empty result.
@@ -38,19 +37,15 @@ OF_SESSIONS = {
     # A run reads the former version of tables that it has written, however long nobody wrote them.
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
 }
-"""The settings that each session of an engine has for itself."""
 
 
 class EngineSettings(NamedTuple):
-    """The engine of a job. Without master and remote: local, on all cores."""
+    """The engine of a job. Without master: local, on all cores."""
 
     master: str | None = None
     driver_memory: str | None = None  # None: as much as fits into the container
-    event_log: str | None = None
     conf: tuple[str, ...] = ()
     log_level: str = "FATAL"  # failures are raised as exceptions and reported once
-    remote: str | None = None  # a Spark Connect server, which has settings of its own
-    remote_token_file: str | None = None  # file with that server's token
 
 
 def build(name: str, engine: EngineSettings) -> SparkSession:
@@ -59,27 +54,24 @@ def build(name: str, engine: EngineSettings) -> SparkSession:
         os.environ["LC_ALL"] = "C.UTF-8"  # what Python chooses where only LANG says so
     os.environ.update(locations.keys())  # which Spark hands to the file systems of all executors
     builder = SparkSession.builder.appName(f"agentlip-{name}")
-    if engine.remote:
-        builder = builder.remote(with_token(engine.remote, secret.read(engine.remote_token_file)))
-    elif engine.master or "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if engine.master or "PYSPARK_GATEWAY_PORT" not in os.environ:
         # Under spark-submit (a Kubernetes driver) the environment sets the master.
         builder = builder.master(master(engine) or "local[*]")
-    for key, value in (OF_SESSIONS if engine.remote else settings(engine)).items():
+    for key, value in settings(engine).items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
     except Exception as error:
-        where = engine.remote or master(engine) or "local"
+        where = master(engine) or "local"
         raise EngineUnreachable(f"no Spark session at {where}: {_first_line(error)}") from error
-    if not engine.remote:
-        session.sparkContext.setLogLevel(engine.log_level)
+    session.sparkContext.setLogLevel(engine.log_level)
     return session
 
 
 def settings(engine: EngineSettings) -> dict[str, str]:
     """The settings of an engine that starts with the session."""
     chosen = {
-        **OF_SESSIONS,
+        **FIXED,
         "spark.driver.memory": engine.driver_memory or heap(),
         "spark.driver.defaultJavaOptions": JAVA_OPTIONS,
         "spark.executor.defaultJavaOptions": JAVA_OPTIONS,
@@ -104,13 +96,6 @@ def settings(engine: EngineSettings) -> dict[str, str]:
         chosen["spark.hadoop.fs.s3a.path.style.access"] = "true"
     if _is_local(engine):  # the image sets it for clusters
         chosen["spark.executorEnv.PYTHONPATH"] = str(Path(__file__).parents[1])
-    if engine.event_log:
-        log = locations.location(engine.event_log).resolve()
-        log.mkdir(parents=True, exist_ok=True)
-        chosen |= {
-            "spark.eventLog.enabled": "true",
-            "spark.eventLog.dir": log.as_uri(),
-        }
     if executor_memory := os.environ.get("SPARK_EXECUTOR_MEMORY"):
         chosen["spark.executor.memory"] = executor_memory
     if (master(engine) or "").startswith("spark://"):
@@ -140,17 +125,6 @@ def authentication(secret_file: str | None) -> dict[str, str]:
     return {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 
 
-def with_token(url: str, token: str | None) -> str:
-    """The address of a Spark Connect server with the token. gRPC sends a token only over TLS or to
-    localhost. Elsewhere it is a header, for a network that only containers of one operator use."""
-    if token is None:
-        return url
-    allowed = urlsplit(url).hostname == "localhost" or "use_ssl=true" in url
-    sent = f"token={quote(token)}" if allowed else f"authorization={quote(f'Bearer {token}')}"
-    address, _, others = url.partition("/;")
-    return f"{address.rstrip('/')}/;" + ";".join(filter(None, (others, sent)))
-
-
 def heap(files: Iterable[Path] = LIMITS, machine: int | None = None) -> str:
     """The heap of a local engine: a share of the container's memory limit."""
     machine = machine or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -171,9 +145,7 @@ def _is_local(engine: EngineSettings) -> bool:
 
 
 def _first_line(error: Exception) -> str:
-    """The first line, or that of Java's exception, which comes second, or what gRPC says."""
-    details = getattr(error, "details", None)  # of gRPC
-    text = details() if callable(details) else str(error)
-    lines = str(text).strip().splitlines() or [type(error).__name__]
+    """The first line, or that of Java's exception, which comes second."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
     java = [line.removeprefix(": ") for line in lines[1:2] if line.startswith(": ")]
     return (java or lines)[0][:200]

@@ -20,7 +20,13 @@ SECONDS_MAX = 300  # a guard against hanging; pages start servers on busy machin
 END = "==== end of the example ===="
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
-VARIABLES = ("AGENTLIP_", "AWS_", "PR_", "SPARK_")  # prefixes of environment variables, not codes
+VARIABLES = (
+    "AGENTLIP_",
+    "AWS_",
+    "HADOOP_",
+    "PR_",
+    "SPARK_",
+)  # prefixes of environment variables, not codes
 KINDS = ("Added", "Changed", "Deprecated", "Fixed", "Removed", "Security")
 
 

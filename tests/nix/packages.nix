@@ -32,15 +32,14 @@ let
     withPackages = choose: derivation "python3-3.13-env" { packages = choose python.pkgs; };
     pkgs =
       named [
+        "argcomplete"
         "backports-zstd"
         "cronsim"
         "cryptography"
         "deltalake"
         "falcon"
+        "fsspec"
         "gevent"
-        "googleapis-common-protos"
-        "grpcio"
-        "grpcio-status"
         "hypothesis"
         "msgspec"
         "mypy"
@@ -61,7 +60,6 @@ let
         "urllib3"
         "websockets"
         "wheel"
-        "zstandard"
       ]
       // {
         inherit python;
@@ -80,13 +78,9 @@ let
             in
             derivation "pyspark-${made.version}" (made // { pname = "pyspark"; })
             // {
-              optional-dependencies.connect = with python.pkgs; [
-                googleapis-common-protos
-                grpcio
-                grpcio-status
+              optional-dependencies.sql = with python.pkgs; [
                 pandas
                 pyarrow
-                zstandard
               ];
             };
         };

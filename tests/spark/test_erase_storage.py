@@ -9,7 +9,7 @@ import pytest
 from spark import lease, locations, run, segments
 from spark.errors import OutputBusy
 from spark.jobs.erase import bronze, swap
-from spark.lease import Lease
+from spark.lease import ObjectLease
 from spark.locations import location
 from tests.spark import test_object_storage as shared
 from tests.spark.test_erase import SECRET, conversation, write_order
@@ -63,7 +63,7 @@ def test_only_the_content_leaves_a_bucket(cluster, tmp_path, capsys):
     job(capsys, "ingest", *words)
     before = rows_of("erase")
     order = ["--order", str(write_order(tmp_path, messages=[message]))]
-    with Lease(location(f"s3a://{BUCKET}/erase/in/events/.lock"), OutputBusy("")):
+    with ObjectLease(location(f"s3a://{BUCKET}/erase/in/events/.lock"), OutputBusy("")):
         assert "an erasure is writing" in job(capsys, "erase", *words, *order, code=16)
     made = job(capsys, "erase", *words, *order)
     assert made["counts"]["snapshots"] == 1
@@ -105,7 +105,7 @@ def test_killed_erasure_of_a_bucket_is_finished_by_its_order(
     for name, fault in {"finish": die, "write_whole": die_at_manifests}.items():
         with monkeypatch.context() as killing:
             killing.setattr(swap, name, fault)
-            killing.setattr(Lease, "release", end_renewals)
+            killing.setattr(ObjectLease, "release", end_renewals)
             with pytest.raises(Killed):
                 run.main(["erase", *words, *order])
         assert "another job writes" in job(capsys, "erase", *words, *order, code=16)

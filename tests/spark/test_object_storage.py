@@ -8,7 +8,7 @@ import pytest
 from spark import lease, locations, run, session
 from spark.errors import OutputBusy
 from spark.jobs.ingest import job as ingest
-from spark.lease import Lease
+from spark.lease import ObjectLease
 from spark.locations import location
 from tests.spark import lakes
 from tests.spark.delivery_log import DeliveryLog
@@ -103,7 +103,7 @@ def test_second_driver_loses_with_a_sentence_and_changes_nothing(storage, tmp_pa
     lakes.conversation()[0].export(tmp_path / "in")
     upload(storage, tmp_path / "in", "two/in")
     words = ["ingest", "--in", f"s3a://{BUCKET}/two/in", "--out", f"s3a://{BUCKET}/two/lake"]
-    with Lease(location(f"s3a://{BUCKET}/two/lake/.lock"), OutputBusy("")):
+    with ObjectLease(location(f"s3a://{BUCKET}/two/lake/.lock"), OutputBusy("")):
         assert "another job writes to s3a://" in job(capsys, *words, code=16)
         assert not [name for name in storage.names("two/lake") if "silver" in name]
 
@@ -128,13 +128,13 @@ def test_run_whose_lease_was_taken_over_publishes_nothing(storage, tmp_path, cap
 
 def test_lease_of_a_killed_driver_is_taken_over_by_one(bucket, monkeypatch):
     path = location(f"s3a://{BUCKET}/killed/.lock")
-    killed = Lease(path, OutputBusy("busy"))
+    killed = ObjectLease(path, OutputBusy("busy"))
     killed._done.set()
     killed._renewer.join()
     with pytest.raises(OutputBusy):
-        Lease(path, OutputBusy("busy"))
+        ObjectLease(path, OutputBusy("busy"))
     monkeypatch.setattr(lease, "LEASE_SECONDS", -1)
-    other = Lease(path, OutputBusy("busy"))
+    other = ObjectLease(path, OutputBusy("busy"))
     with pytest.raises(OutputBusy, match="busy"):
         killed.renew()
     killed.release()  # it is not its own any more

@@ -82,7 +82,6 @@ class Kept:
         (["ingest", "--in", "{0}/no", "--out", "{0}/out"], 10, "is not a directory"),
         (["ingest", "--in", "{0}", "--out", "{0}/out"], 10, "neither exported segments"),
         (["ingest", "--in", "{0}/in", "--out", "{0}/file/x"], 15, "cannot be written"),
-        ([*INGEST, "--master", "a", "--remote", "b"], 2, "mutually exclusive"),
         ([*INGEST, "--report-to", "hub.example"], 2, "--report-to must be the URL"),
         (["activity", "--in", "{0}/in", "--from", "2026-02-02", "--to", "2026-02-01"], 14, "lies"),
         (["ingest", "--in", "http://127.0.0.1:9", "--out", "{0}/out"], 20, "cannot be reached"),
@@ -98,14 +97,14 @@ def test_nonsense_is_refused_before_spark_starts(export, tmp_path, capsys, words
     assert sentence in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/lake", "hdfs://name/lake", "file://other/lake"])
+@pytest.mark.parametrize("url", ["s3://bucket/lake", "hdfs:/lake", "file://other/lake"])
 @pytest.mark.parametrize("argument", ["--in", "--out"])
 def test_url_of_a_remote_place_is_refused(tmp_path, monkeypatch, capsys, argument, url):
     monkeypatch.chdir(tmp_path)
     words = {"--in": "in", "--out": "out"} | {argument: url}
     with pytest.raises(SystemExit):
         run.main(["ingest", *[word for pair in words.items() for word in pair]])
-    assert f"{url.partition(':')[0]}: is not supported" in capsys.readouterr().err
+    assert f"{url} is not supported" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

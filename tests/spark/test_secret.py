@@ -47,14 +47,3 @@ def test_secret_authenticates_a_standalone_cluster_only(
         chosen = session.settings(engine)
         assert ("spark.authenticate" in chosen) is authenticated
         assert SECRET not in str(chosen)
-
-
-@pytest.mark.parametrize(("url", "expected"), [
-    ("sc://connect:15002", "sc://connect:15002/;authorization=Bearer%20abc"),
-    ("sc://connect:15002/;user_id=u", "sc://connect:15002/;user_id=u;authorization=Bearer%20abc"),
-    ("sc://localhost", "sc://localhost/;token=abc"),
-    ("sc://spark.example/;use_ssl=true", "sc://spark.example/;use_ssl=true;token=abc"),
-])  # fmt: skip
-def test_token_is_sent_as_the_connection_allows(url, expected):
-    assert session.with_token(url, "abc") == expected
-    assert session.with_token(url, None) == url

@@ -65,7 +65,10 @@ def main() -> int:
 def run(export: Path, lake: Path, *more: str) -> dict[int, list[Task]]:
     """Run activity, which ingests first. Returns the tasks of each stage."""
     log = lake.with_name(f"{lake.name}-log")
-    words = ["activity", "--in", str(export), "--out", str(lake), "--event-log", str(log)]
+    log.mkdir()
+    words = ["activity", "--in", str(export), "--out", str(lake)]
+    for setting in ("enabled=true", f"dir={log.as_uri()}"):
+        words += ["--conf", f"spark.eventLog.{setting}"]
     command = [sys.executable, "spark/run.py", *words, *PLAIN_LOG, "--quiet", *more]
     environment = os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"}
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT, env=environment)
