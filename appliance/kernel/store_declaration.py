@@ -79,26 +79,15 @@ class RestoreRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     references: tuple[StoreReference, ...] = ()
 
 
-class RecoveryReference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Values in `columns` of `table` are also in `named_columns` of a row of `named`."""
-
-    table: str
-    columns: tuple[str, ...]
-    named: str
-    named_columns: tuple[str, ...]
-
-
 class RecoveryRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How `agentlip recover` treats this store.
 
     suspended   its subsystem is suspended while the file is damaged, and recovered before a restore
-    references  show of which table rows are, if a page can no longer be reached
     finish      `module:function` of what completes the new file; a relative module is below the
                 package of the appliance
     """
 
     suspended: bool = False
-    references: tuple[RecoveryReference, ...] = ()
     finish: str = ""
 
 

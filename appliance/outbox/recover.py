@@ -4,11 +4,9 @@ place (contract §8); a send that is not as it was accepted is not delivered.
 
 from appliance.kernel.ids import IdFactory
 from appliance.mesh.fingerprint import matches
-from appliance.outbox.rows import SendRow
 from appliance.outbox.writes import ID_PREFIX
 from appliance.recovery.copying import Copying
 
-CLIENT_ID = SendRow._fields.index("client_message_id")
 INDEX_OF_CLIENT_IDS = "sqlite_autoindex_outbox_2"
 LOST = "the send was lost in a damaged file"
 CHANGED = "the send does not match its fingerprint after a recovery"
@@ -33,8 +31,8 @@ def finish(copying: Copying) -> None:
     kept = _keep_ids(copying)
     done = copying.result["outbox"]
     # Row numbers have no gaps, because no row is ever deleted.
-    done.lost = max(kept, done.highest - done.read, done.lost)
-    done.complete = done.complete and not done.lost
+    (highest,) = copying.target.execute("SELECT coalesce(max(rowid), 0) FROM outbox").fetchone()
+    done.lost = max(kept, highest - done.read, done.lost)
     if kept:
         copying.notes.append(f"{kept} sends are lost; their ids stay used, as aborted sends")
     if done.lost > kept:
@@ -48,14 +46,10 @@ def finish(copying: Copying) -> None:
 
 
 def _keep_ids(copying: Copying) -> int:
-    """Inserts an aborted send for each lost send whose id is readable anywhere: in a row that is
-    cut off, in an index, or in the log."""
+    """Inserts an aborted send for each lost send whose id is readable in an index or in the log."""
     target, now_ms = copying.target, copying.clock.now_ms()
     numbers = {number for (number,) in target.execute("SELECT rowid FROM outbox")}
     lost: dict[int, str] = {}
-    for number, values in copying.broken["outbox"].items():
-        if len(values) > CLIENT_ID and isinstance(values[CLIENT_ID], str):
-            lost[number] = values[CLIENT_ID]
     for text, number in copying.damaged.entries(INDEX_OF_CLIENT_IDS):
         # On unreachable pages, entries of the index of row ids look the same.
         if number not in lost or lost[number].startswith(ID_PREFIX):

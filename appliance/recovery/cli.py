@@ -82,18 +82,12 @@ def lines_of(done: RecoveryReport) -> list[str]:
             *lines,
             f"Nothing was changed. To use the new file: agentlip recover {done.store} --yes",
         ]
-    return [*lines, f"The damaged file is kept as {done.kept_as}."]
+    return [*lines, f"The damaged file is kept in {done.kept_as}."]
 
 
 def _lost(table: TableRecovery) -> str:
-    """How many rows are lost, and which; `unknown` if nothing shows it."""
-    ranges = ", ".join(
-        str(first) if first == last else f"{first}-{last}" for first, last in table.lost_ranges
-    )
-    listed = sum(last - first + 1 for first, last in table.lost_ranges)
-    text = f"{table.lost} (rows {ranges}{', …' if listed < table.lost else ''})"
-    if not table.lost_ranges:
-        text = str(table.lost)
+    """How many rows are lost; `unknown` if nothing shows it."""
+    text = str(table.lost)
     if not table.counted:
         text = f"at least {text}" if table.lost else "unknown"
     return f"{text}; {table.ambiguous} may be of another table" if table.ambiguous else text

@@ -36,10 +36,9 @@ class DamagedFile:
             self._assumed = {shape.name for shape in unnamed}
             self._add_trees((shape.name, shape.root) for shape in unnamed)
         self._release_shared()
-        unclear = self._shapes.keys() - self._whole or not self._trees
-        numbers = range(1, file.count + 1) if unclear else ()
+        taken = self._owned | free
         self.orphans = [
-            n for n in numbers if n not in self._owned | free and file.kind(n) in LEAF_KINDS
+            n for n in range(1, file.count + 1) if n not in taken and file.kind(n) in LEAF_KINDS
         ]
 
     def _roots_on(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
@@ -74,7 +73,7 @@ class DamagedFile:
                 if self.file.kind(number) not in shape.leaf_kinds:
                     return False
                 if cells:
-                    return all(shape.fits(cell) for cell in cells if cell.complete)
+                    return all(map(shape.fits, cells))
         return True
 
     def _release_shared(self) -> None:
@@ -103,14 +102,14 @@ class DamagedFile:
     def entries(self, index: str) -> Iterator[list[Any]]:
         """The entries of an index; last, those of unreachable pages that may be of another one."""
         shape = self._shapes[index]
-        yield from (cell.values for cell in self.records(index) if cell.complete)
+        yield from (cell.values for cell in self.records(index))
         for number in () if self.is_whole(index) else self.orphans:
             if self.file.kind(number) in shape.leaf_kinds:
                 yield from (c.values for c in self.file.cells(number) if shape.fits(c))
 
     def sequences(self) -> dict[str, int]:
         """The highest number that AUTOINCREMENT gave, by table."""
-        rows = [c.values for c in self.records(SEQUENCE) if c.complete and len(c.values) == 2]
+        rows = [cell.values for cell in self.records(SEQUENCE) if len(cell.values) == 2]
         return {str(name): number for name, number in rows if isinstance(number, int)}
 
     def unknown_tables(self) -> list[str]:

@@ -4,12 +4,10 @@ The damaged file is never changed, and never opened by SQLite. A store declares 
 what its rows refer to, and a function that completes the new file from the rows of other tables.
 """
 
-import mmap
 import re
-import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import cast
@@ -17,19 +15,19 @@ from typing import cast
 import msgspec
 
 from appliance.kernel import event_ids, meta
-from appliance.kernel.clock import Clock
+from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Missing, Unavailable
 from appliance.kernel.log import Log
-from appliance.kernel.store_declaration import declaration_of
+from appliance.kernel.store_declaration import declaration_of, path_of
 from appliance.kernel.store_files import suspect_marker
-from appliance.kernel.whole_file import sync_directory, sync_file
+from appliance.kernel.whole_file import sync_file
 from appliance.recovery.copying import Copying, Progress, TableRecovery
 from appliance.recovery.damaged import DamagedFile
 from appliance.recovery.log_frames import ignored
 from appliance.recovery.pages import PageFile
-from appliance.recovery.shapes import foreign_keys_of, shapes_of
-from appliance.workspace import manifest, schema
-from appliance.workspace.datadir import BESIDE, DataDir
+from appliance.recovery.shapes import shapes_of
+from appliance.workspace import manifest, schema, swap
+from appliance.workspace.datadir import DataDir
 from appliance.workspace.integrity import is_damaged
 from appliance.workspace.migration import load
 
@@ -64,7 +62,7 @@ class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
 
     intact          the file is not damaged, and nothing was done
     complete        every row of every table is in the new file
-    kept_as         the name of the damaged file, if the new one has replaced it
+    kept_as         the folder that has the damaged file, if the new one has replaced it
     without_parent  rows that are kept although the row that they refer to is lost
     unknown_tables  tables of the damaged file that this program has not; they are not copied
     notes           other things to know
@@ -91,7 +89,7 @@ def recover(
 ) -> RecoveryReport:
     """Copies what can be read of a store into a new file. Call with the lock held.
 
-    `replace`: the new file takes the place of the damaged one, which is kept under another name.
+    `replace`: the new file takes the place of the damaged one, which is kept in another folder.
 
     Raises StoreFileMissing, NothingRecovered without a row to save, and RecoveryFailed. Then
     nothing has changed.
@@ -104,21 +102,21 @@ def recover(
     if not ignored(_log_of(database)).is_acknowledged and _is_intact(database):
         suspect_marker(database).unlink(missing_ok=True)
         return RecoveryReport(store=store, intact=True)
-    made = database.with_name(f".{database.name}.recovered")
-    _remove(made)
     try:
+        made = swap.new_folder(datadir) / path_of(store)
+        swap.make_folders(made.parent)
         schema.migrate(made, store, clock=clock, log=log)
         with _open_both(database, made) as (file, target):
             report = _fill(database, store, file, target, clock, progress)
         if not report.complete and not any(t.read or t.rebuilt for t in report.tables.values()):
             raise NothingRecovered(f"{store}: no row can be read in {database.name}")
         if replace:
-            report = msgspec.structs.replace(report, kept_as=_replace(database, made, clock))
+            report = msgspec.structs.replace(report, kept_as=_replace(datadir, store, clock))
         return report
     except (sqlite3.Error, OSError) as error:
         raise RecoveryFailed(f"{store}: the new file can't be written: {error}") from error
     finally:
-        _remove(made)
+        swap.settle(datadir)
 
 
 def _is_intact(database: Path) -> bool:
@@ -133,27 +131,17 @@ def _log_of(database: Path) -> Path:
     return database.with_name(f"{database.name}-wal")
 
 
-def _remove(database: Path) -> None:
-    for suffix in ("", *BESIDE):
-        database.with_name(database.name + suffix).unlink(missing_ok=True)
-
-
 @contextmanager
 def _open_both(damaged: Path, made: Path) -> Iterator[tuple[PageFile, sqlite3.Connection]]:
     """Opens both files. At the end the changes to `made` are on the disk, without a log."""
-    with ExitStack() as stack:
-        target = stack.enter_context(closing(sqlite3.connect(made, isolation_level=None)))
-        source = stack.enter_context(damaged.open("rb"))
+    with closing(sqlite3.connect(made, isolation_level=None)) as target, damaged.open("rb") as file:
 
         def read(offset: int, length: int) -> bytes:
-            source.seek(offset)
-            return source.read(length)
+            file.seek(offset)
+            return file.read(length)
 
-        wal: bytes | mmap.mmap = b""
         log = _log_of(damaged)
-        if log.exists() and log.stat().st_size:
-            stored = stack.enter_context(log.open("rb"))
-            wal = stack.enter_context(mmap.mmap(stored.fileno(), 0, access=mmap.ACCESS_READ))
+        wal = log.read_bytes() if log.exists() else b""
         target.execute("PRAGMA synchronous = FULL")
         target.execute("PRAGMA foreign_keys = OFF")
         target.execute("BEGIN IMMEDIATE")
@@ -175,11 +163,9 @@ def _fill(
     damaged, behind = DamagedFile(file, shapes), ignored(_log_of(database))
     rules = declaration_of(store).recovery
     derived = _derived_tables(store)
-    references = [*foreign_keys_of(target), *rules.references]
-    skipped = {*OWN_OF_THE_FILE, *derived}
-    copying = Copying(damaged, target, shapes, references, skipped, clock, progress)
+    copying = Copying(damaged, target, shapes, {*OWN_OF_THE_FILE, *derived}, clock, progress)
     copying.run()
-    copying.notes += [*_notes(database, file), *_keep_facts(database, store, damaged, target)]
+    copying.notes += _keep_facts(database, store, damaged, target)
     newest_kept = not declaration_of(store).numbers_events or _keep_event_ids(database, copying)
     if rules.finish:
         module, _, name = rules.finish.partition(":")
@@ -193,10 +179,9 @@ def _fill(
     unknown = [name for name in damaged.unknown_tables() if name not in derived]
     parentless = sum(1 for _ in target.execute("PRAGMA foreign_key_check"))
     tables = copying.result
-    complete = all(done.complete and not done.ambiguous for done in tables.values())
     return RecoveryReport(
         store=store,
-        complete=complete
+        complete=all(done.complete for done in tables.values())
         and newest_kept
         and not (parentless or unknown or copying.suspicious or behind.is_acknowledged),
         tables=tables,
@@ -220,7 +205,7 @@ def _keep_facts(
     database: Path, store: str, damaged: DamagedFile, target: sqlite3.Connection
 ) -> list[str]:
     """Keeps the id of the store and other facts of `meta`."""
-    rows = [cell.values for cell in damaged.records("meta") if cell.complete]
+    rows = [cell.values for cell in damaged.records("meta")]
     facts = {row[0]: row[1] for row in rows if len(row) == 2 and {type(v) for v in row} == {str}}
     target.executemany(
         meta.SET, [(key, facts[key]) for key in facts if key not in _FACTS_OF_SCHEMA]
@@ -243,28 +228,12 @@ def _keep_event_ids(database: Path, copying: Copying) -> bool:
     return False
 
 
-def _notes(database: Path, file: PageFile) -> list[str]:
-    notes = []
-    journal = database.with_name(database.name + "-journal")
-    if journal.exists() and journal.stat().st_size:
-        notes.append(
-            f"{journal.name} exists: another program's last transaction may have been half written"
-        )
-    if file.named_bytes != file.page_bytes:
-        notes.append(f"the file's header is damaged; pages of {file.page_bytes} bytes are read")
-    return notes
-
-
-def _replace(database: Path, made: Path, clock: Clock) -> str:
-    """Puts the new file in place. Returns the new name of the damaged one."""
-    kept = database.with_name(f"{database.name}.corrupt-{clock.now_ms()}")
-    for suffix in ("", *BESIDE):
-        part = database.with_name(database.name + suffix)
-        if part.exists():
-            shutil.copy2(part, kept.with_name(kept.name + suffix))
-    for suffix in BESIDE:  # a log of the old file must not be applied to the new one
-        database.with_name(database.name + suffix).unlink(missing_ok=True)
-    made.rename(database)
-    sync_directory(database.parent)
-    suspect_marker(database).unlink(missing_ok=True)
-    return kept.name
+def _replace(datadir: DataDir, store: str, clock: Clock) -> str:
+    """Puts the new file in place. Returns the folder that the damaged one is moved to."""
+    now_ms = clock.now_ms()
+    kept_as = f"damaged-{store}-{now_ms}"
+    files = (swap.SwappedFile(path_of(store)),)
+    journal = swap.SwapJournal(state="unpacked", began_at=iso(now_ms), keep_as=kept_as, files=files)
+    swap.commit(datadir, journal)
+    swap.finish(datadir)
+    return f"{datadir.backups.relative_to(datadir.workspace)}/{kept_as}"

@@ -1,4 +1,4 @@
-"""Frames of a write-ahead log that SQLite ignores, because a frame before them is damaged.
+"""Frames of a write-ahead log, also those that SQLite ignores because one before them is damaged.
 
 Source: https://sqlite.org/fileformat2.html#the_write_ahead_log. SQLite reads up to the first frame
 that fails its checksum, and overwrites the rest with the next commit.
@@ -10,8 +10,7 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import NamedTuple
 
-from appliance.recovery.pages import FRAME_HEADER_BYTES, WAL_HEADER_BYTES, WAL_MAGICS
-
+WAL_HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
 _BYTES_MAX = 64 * 1024 * 1024  # a longer log is emptied while the appliance runs
 _BIG_ENDIAN = 0x377F0683
 _MASK = 0xFFFFFFFF
@@ -37,32 +36,41 @@ def ignored(log: Path) -> IgnoredFrames:
             content = file.read(_BYTES_MAX)
     except OSError:
         content = b""
-    behind = [is_commit for _, is_commit in dropwhile(lambda frame: frame[0], _frames(content))]
+    behind = [is_commit for _, is_commit in dropwhile(lambda frame: frame[0], _checked(content))]
     return IgnoredFrames(len(behind), sum(behind))
 
 
-def _frames(content: bytes) -> Iterator[tuple[bool, bool]]:
-    """Each frame of the log's present use: whether its checksum is right, and it ends a commit.
-    Frames that are left of a former use have other salts."""
-    header = content[:WAL_HEADER_BYTES]
-    page_bytes = int.from_bytes(header[8:12])
-    if len(header) < WAL_HEADER_BYTES or not 512 <= page_bytes <= 65_536:
+def own_frames(log: bytes, page_bytes: int) -> Iterator[int]:
+    """Where the frames of the log's present use begin. Those that are left of a former use have
+    other salts."""
+    salts_at = 16 if _is_header_right(log) else WAL_HEADER_BYTES + 8
+    salts, step = log[salts_at : salts_at + 8], FRAME_HEADER_BYTES + page_bytes
+    for at in range(WAL_HEADER_BYTES, len(log) - step + 1, step):
+        if log[at + 8 : at + 16] != salts:
+            return
+        yield at
+
+
+def _checked(log: bytes) -> Iterator[tuple[bool, bool]]:
+    """Each frame: whether all checksums up to its own are right, and whether it ends a commit."""
+    right, before, page_bytes = _is_header_right(log), log[24:32], int.from_bytes(log[8:12])
+    if not 512 <= page_bytes <= 65_536:
         return
-    order = ">" if int.from_bytes(header[:4]) == _BIG_ENDIAN else "<"
-    right = int.from_bytes(header[:4]) in WAL_MAGICS
-    right = right and _checksum(header[:24], b"\0" * 8, order) == header[24:]
-    first = WAL_HEADER_BYTES
-    salts = header[16:24] if right else content[first + 8 : first + 16]
-    step, before = FRAME_HEADER_BYTES + page_bytes, header[24:]
-    for at in range(first, len(content) - step + 1, step):
-        frame = content[at : at + step]
-        own = frame[8:16] == salts
-        right = right and own
-        if right:
-            right = _checksum(frame[:8] + frame[FRAME_HEADER_BYTES:], before, order) == frame[16:24]
-        if own:
-            yield right, any(frame[4:8])
-        before = frame[16:24]
+    for at in own_frames(log, page_bytes):
+        content = at + FRAME_HEADER_BYTES
+        checked = log[at : at + 8] + log[content : content + page_bytes]
+        right = right and _checksum(checked, before, _order(log)) == log[at + 16 : content]
+        yield right, any(log[at + 4 : at + 8])
+        before = log[at + 16 : content]
+
+
+def _is_header_right(log: bytes) -> bool:
+    sums = _checksum(log[:24], b"\0" * 8, _order(log)) if len(log) >= WAL_HEADER_BYTES else None
+    return sums == log[24:WAL_HEADER_BYTES]
+
+
+def _order(log: bytes) -> str:
+    return ">" if int.from_bytes(log[:4]) == _BIG_ENDIAN else "<"
 
 
 def _checksum(content: bytes, before: bytes, order: str) -> bytes:

@@ -5,20 +5,19 @@ anything, so every number is checked before it is used, and a cell that does not
 skipped. Committed pages of a write-ahead log override those of the file.
 """
 
-import mmap
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+from appliance.recovery.log_frames import FRAME_HEADER_BYTES, own_frames
+
 MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100
 OWN_SIZES = (4096, 4096)  # bytes of a page, and how many hold content, in files of this program
-PART_BYTES, PARTS_MAX = 65_536, 64  # what is read to find out how large pages are
 INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF = 2, 5, 10, 13
-WAL_HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
-WAL_MAGICS = (0x377F0682, 0x377F0683)
-CELLS_MAX = 65_536 // 4
-DEPTH_MAX = 40  # depth of a tree; a deeper one contains a cycle
+_TABLES, _INDEXES = (TABLE_INTERIOR, TABLE_LEAF), (INDEX_INTERIOR, INDEX_LEAF)
+_FAMILIES = {kind: family for family in (_TABLES, _INDEXES) for kind in family}
+"""The kinds of pages of a tree, by the kind of its root."""
 
 _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
 _FLOAT = struct.Struct(">d")
@@ -29,31 +28,27 @@ class Unreadable(Exception):
 
 
 class Cell(NamedTuple):
-    """One record. `rowid`: None in an index; `complete`: false when its end could not be read."""
+    """One record. `rowid`: None in an index."""
 
     rowid: int | None
     values: list[Any]
-    complete: bool
 
 
 class PageFile:
     """A database file and its write-ahead log. Pages count from 1.
 
     read(offset, length)  bytes of the database file, fewer at its end
-    wal                   the whole log, or nothing; pages are copied when they are read
+    wal                   the whole log, or nothing
     """
 
     def __init__(
-        self, read: Callable[[int, int], bytes], file_bytes: int, wal: bytes | mmap.mmap = b""
+        self, read: Callable[[int, int], bytes], file_bytes: int, wal: bytes = b""
     ) -> None:
         self._read = read
         self._wal = wal
         self._file_bytes = file_bytes
-        header = read(0, HEADER_BYTES)
-        self.has_header = len(header) == HEADER_BYTES and header.startswith(MAGIC)
-        self.named_bytes = _sizes(header)[0] if self.has_header else 0
-        sizes = dict.fromkeys([OWN_SIZES, _sizes(header), _sizes_of_log(wal)])
-        # If the sizes differ: the first of those with which most can be read.
+        sizes = {OWN_SIZES, _sizes(read(0, HEADER_BYTES))}
+        # If the header names another size: the one with which more can be read.
         self._use(max(sizes, key=self._readable_bytes) if len(sizes) > 1 else OWN_SIZES)
 
     def _use(self, sizes: tuple[int, int]) -> None:
@@ -62,16 +57,9 @@ class PageFile:
         self.count = max([-(-self._file_bytes // self.page_bytes), *self._frames])
 
     def _readable_bytes(self, sizes: tuple[int, int]) -> int:
-        """The bytes of whole tree pages, if pages have this size, in parts of the file that are the
-        same for every size."""
+        """The bytes of whole tree pages, if pages have this size."""
         self._use(sizes)
-        per_part = PART_BYTES // self.page_bytes
-        step = max(1, self._file_bytes // PART_BYTES // PARTS_MAX) * per_part
-        return self.page_bytes * sum(
-            self.is_whole(number)
-            for first in range(1, self.count + 1, step)
-            for number in range(first, first + per_part)
-        )
+        return self.page_bytes * sum(map(self.is_whole, range(1, self.count + 1)))
 
     def page(self, number: int) -> bytes:
         """The newest committed content of a page; raises Unreadable beyond the end."""
@@ -98,12 +86,12 @@ class PageFile:
         pages: list[int] = []
         seen: set[int] = set()
         whole = True
-        kinds = _family(self.kind(root))
-        stack = [(root, 0)]
+        kinds = _FAMILIES.get(self.kind(root), ())
+        stack = [root]
         while stack:
-            number, depth = stack.pop()
+            number = stack.pop()
             kind = self.kind(number)
-            if kind not in kinds or number in seen or depth > DEPTH_MAX:
+            if kind not in kinds or number in seen:
                 whole = False
                 continue
             seen.add(number)
@@ -111,28 +99,23 @@ class PageFile:
             if kind in (INDEX_INTERIOR, TABLE_INTERIOR):
                 children, all_read = self._children(number)
                 whole = whole and all_read
-                stack += [(child, depth + 1) for child in reversed(children)]
+                stack += reversed(children)
         return pages, whole
 
     def free_pages(self) -> set[int]:
         """Pages that the file lists as unused: their content is old. None if the list is bad."""
         free: set[int] = set()
-        if not self.has_header:
-            return free
         try:
             header = self.page(1)
-        except Unreadable:
-            return free
-        trunk = int.from_bytes(header[32:36])
-        while trunk and trunk not in free:
-            free.add(trunk)
-            try:
+            trunk = int.from_bytes(header[32:36])
+            while trunk and trunk not in free:
+                free.add(trunk)
                 content = self.page(trunk)
-            except Unreadable:
-                break
-            length = min(int.from_bytes(content[4:8]), self._usable // 4 - 2)
-            free.update(struct.unpack_from(f">{length}I", content, 8))
-            trunk = int.from_bytes(content[:4])
+                length = min(int.from_bytes(content[4:8]), self._usable // 4 - 2)
+                free.update(struct.unpack_from(f">{length}I", content, 8))
+                trunk = int.from_bytes(content[:4])
+        except Unreadable:
+            return set()
         return free if len(free) == int.from_bytes(header[36:40]) else set()
 
     def cells(self, number: int) -> Iterator[Cell]:
@@ -156,7 +139,7 @@ class PageFile:
             return False
         start = _start(number)
         declared = int.from_bytes(self.page(number)[start + 3 : start + 5])
-        return sum(cell.complete for cell in self.cells(number)) == declared
+        return sum(1 for _ in self.cells(number)) == declared
 
     def _children(self, number: int) -> tuple[list[int], bool]:
         content = self.page(number)
@@ -178,11 +161,11 @@ class PageFile:
         if not 1 <= length <= self.count * self.page_bytes:
             raise Unreadable
         payload = self._payload(content, offset, length, kind == TABLE_LEAF)
-        values, complete = _record(payload, length)
-        return Cell(rowid, values, complete)
+        if len(payload) != length:
+            raise Unreadable
+        return Cell(rowid, _record(payload))
 
     def _payload(self, content: bytes, offset: int, length: int, in_table: bool) -> bytes:
-        """The payload, up to the first overflow page that can't be read."""
         usable = self._usable
         local_max = usable - 35 if in_table else (usable - 12) * 64 // 255 - 23
         if length <= local_max:
@@ -192,13 +175,8 @@ class PageFile:
         local = local if local <= local_max else local_min
         payload = bytearray(content[offset : offset + local])
         following = int.from_bytes(content[offset + local : offset + local + 4])
-        seen: set[int] = set()
-        while len(payload) < length and following and following not in seen:
-            seen.add(following)
-            try:
-                page = self.page(following)
-            except Unreadable:
-                break
+        while len(payload) < length:
+            page = self.page(following)
             payload += page[4 : min(usable, 4 + length - len(payload))]
             following = int.from_bytes(page[:4])
         return bytes(payload)
@@ -213,17 +191,6 @@ def _sizes(header: bytes) -> tuple[int, int]:
     return size, size - min(header[20], size - 480)
 
 
-def _sizes_of_log(wal: bytes | mmap.mmap) -> tuple[int, int]:
-    size = int.from_bytes(wal[8:12])
-    return (size, size) if 512 <= size <= 65_536 and not size & (size - 1) else OWN_SIZES
-
-
-def _family(kind: int) -> tuple[int, ...]:
-    """The kinds of pages of a tree, by the kind of its root."""
-    tables, indexes = (TABLE_INTERIOR, TABLE_LEAF), (INDEX_INTERIOR, INDEX_LEAF)
-    return tables if kind in tables else indexes if kind in indexes else ()
-
-
 def _start(number: int) -> int:
     return HEADER_BYTES if number == 1 else 0
 
@@ -231,8 +198,7 @@ def _start(number: int) -> int:
 def _cell_offsets(content: bytes, number: int, kind: int) -> list[int]:
     start = _start(number)
     first = start + (12 if kind in (INDEX_INTERIOR, TABLE_INTERIOR) else 8)
-    count = min(int.from_bytes(content[start + 3 : start + 5]), CELLS_MAX)
-    count = min(count, (len(content) - first) // 2)
+    count = min(int.from_bytes(content[start + 3 : start + 5]), (len(content) - first) // 2)
     offsets = struct.unpack_from(f">{count}H", content, first)
     return [offset for offset in offsets if first + 2 * count <= offset < len(content)]
 
@@ -253,8 +219,8 @@ def _varint(content: bytes, offset: int) -> tuple[int, int]:
     return (value - (1 << 64) if value >= 1 << 63 else value), offset
 
 
-def _record(payload: bytes, length: int) -> tuple[list[Any], bool]:
-    """The values of the columns that can be read, and whether these are all."""
+def _record(payload: bytes) -> list[Any]:
+    """The values of the columns."""
     head_bytes, offset = _varint(payload, 0)
     if not offset <= head_bytes <= len(payload):
         raise Unreadable
@@ -262,16 +228,14 @@ def _record(payload: bytes, length: int) -> tuple[list[Any], bool]:
     while offset < head_bytes:
         kind, offset = _varint(payload, offset)
         kinds.append(kind)
-    if offset != head_bytes or head_bytes + sum(map(_width, kinds)) != length:
+    if offset != head_bytes or head_bytes + sum(map(_width, kinds)) != len(payload):
         raise Unreadable
     values: list[Any] = []
     for kind in kinds:
         end = offset + _width(kind)
-        if end > len(payload):
-            return values, False
         values.append(_value(kind, payload[offset:end]))
         offset = end
-    return values, True
+    return values
 
 
 def _width(kind: int) -> int:
@@ -294,17 +258,11 @@ def _value(kind: int, content: bytes) -> Any:
     return content.decode("utf-8") if kind % 2 else content
 
 
-def _read_committed(wal: bytes | mmap.mmap, page_bytes: int) -> Iterator[tuple[int, int]]:
+def _read_committed(wal: bytes, page_bytes: int) -> Iterator[tuple[int, int]]:
     """Pages of the log up to its last commit, oldest first, and where they begin (format §4.1)."""
-    if len(wal) < WAL_HEADER_BYTES or int.from_bytes(wal[:4]) not in WAL_MAGICS:
-        return
-    salts = wal[16:24]
     waiting: list[tuple[int, int]] = []
-    step = FRAME_HEADER_BYTES + page_bytes
-    for at in range(WAL_HEADER_BYTES, len(wal) - step + 1, step):
-        if wal[at + 8 : at + 16] != salts:
-            return
+    for at in own_frames(wal, page_bytes):
         waiting.append((int.from_bytes(wal[at : at + 4]), at + FRAME_HEADER_BYTES))
-        if int.from_bytes(wal[at + 4 : at + 8]):
+        if any(wal[at + 4 : at + 8]):
             yield from waiting
             waiting.clear()

@@ -4,12 +4,10 @@ Learned from a new file with the schema of this program, so that they are known 
 of a damaged file can't be read.
 """
 
-import json
 import sqlite3
 
 import msgspec
 
-from appliance.kernel.store_declaration import RecoveryReference
 from appliance.recovery.pages import INDEX_INTERIOR, INDEX_LEAF, TABLE_LEAF, Cell
 
 SCHEMA_KINDS = ("table", "index", "trigger", "view")
@@ -31,7 +29,6 @@ class Shape(msgspec.Struct, frozen=True):
     table         the table; for an index, the one that it is of
     stored        the columns in the order of a record; an index ends with the key of its table
     rowid_column  a name of the rowid of a table; None: it has none
-    key           the names of the columns by which the table identifies a row
     whole_table   for an index: every row is in it
     root          the first page in the new file
     """
@@ -40,7 +37,6 @@ class Shape(msgspec.Struct, frozen=True):
     table: str
     stored: tuple[StoredColumn, ...]
     rowid_column: str | None
-    key: tuple[str, ...]
     whole_table: bool
     root: int
     numbered: bool = False  # AUTOINCREMENT
@@ -58,9 +54,7 @@ class Shape(msgspec.Struct, frozen=True):
     def fits(self, cell: Cell) -> bool:
         """Whether a record can be one of these. Newer columns of a table may be missing."""
         values = cell.values
-        if not cell.complete or not 1 <= len(values) <= len(self.stored):
-            return False
-        if is_schema_row(cell) and not self.is_index:
+        if not 1 <= len(values) <= len(self.stored) or is_schema_row(cell):
             return False
         for column, value in zip(self.stored, values, strict=False):
             if value is None:
@@ -89,16 +83,6 @@ def shapes_of(connection: sqlite3.Connection) -> list[Shape]:
     return [*shapes, *(index for shape in shapes for index in _indexes(connection, shape))]
 
 
-def foreign_keys_of(connection: sqlite3.Connection) -> list[RecoveryReference]:
-    """The foreign keys that the schema declares."""
-    rows = connection.execute(
-        'SELECT l.name, json_group_array(f."from"), f."table", json_group_array(f."to")'
-        " FROM pragma_table_list AS l, pragma_foreign_key_list(l.name) AS f"
-        " WHERE l.schema = 'main' GROUP BY l.name, f.id"
-    )
-    return [RecoveryReference(a, json.loads(own), b, json.loads(to)) for a, own, b, to in rows]
-
-
 def _table(
     connection: sqlite3.Connection, name: str, without_rowid: bool, root: int, sql: str
 ) -> Shape:
@@ -107,14 +91,13 @@ def _table(
     keys = sorted((row for row in rows if row[4]), key=lambda row: row[4])
     if without_rowid:
         rows = [*keys, *(row for row in rows if not row[4])]
-    alias = len(keys) == 1 and keys[0][1].upper() == "INTEGER" and not without_rowid
+    alias = len(keys) == 1 and keys[0][1].upper() == "INTEGER"
     columns = tuple(
         StoredColumn(row[0], _TYPES.get(row[1].upper()), bool(row[2]) and row[3] is None)
         for row in rows
     )
     rowid = None if without_rowid else keys[0][0] if alias else "rowid"
-    key = (rowid,) if rowid else tuple(row[0] for row in keys)
-    return Shape(name, name, columns, rowid, key, True, root, "AUTOINCREMENT" in sql.upper())
+    return Shape(name, name, columns, rowid, True, root, "AUTOINCREMENT" in sql.upper())
 
 
 def _indexes(connection: sqlite3.Connection, table: Shape) -> list[Shape]:
@@ -126,13 +109,11 @@ def _indexes(connection: sqlite3.Connection, table: Shape) -> list[Shape]:
         " JOIN sqlite_schema AS s ON s.name = i.name WHERE s.rootpage > 0",
         (table.name,),
     ).fetchall():
-        stored = [
+        stored = tuple(
             number if cid == -1 else columns.get(column or "", StoredColumn("", None, False))
             for cid, column in connection.execute(
                 "SELECT cid, name FROM pragma_index_xinfo(?) ORDER BY seqno", (name,)
             )
-        ]
-        shapes.append(
-            Shape(name, table.name, tuple(stored), table.rowid_column, table.key, not partial, root)
         )
+        shapes.append(Shape(name, table.name, stored, table.rowid_column, not partial, root))
     return shapes

@@ -9,6 +9,7 @@ import pytest
 
 from appliance.outbox.recover import LOST
 from appliance.recovery.engine import NothingRecovered, StoreFileMissing
+from appliance.workspace import swap
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.integrity import is_damaged
 from tests.doctor.conversation import content, facts
@@ -111,7 +112,8 @@ def test_file_without_a_readable_row_is_not_replaced(datadir, store, harm):
     with pytest.raises(NothingRecovered):
         recovered(datadir, store)
     assert database.read_bytes() == spoiled
-    assert not list(datadir.dir.glob(".*recovered*")) + list(datadir.dir.glob("*corrupt*"))
+    assert not swap.is_pending(datadir)
+    assert not list(datadir.backups.iterdir())
 
 
 @pytest.mark.parametrize("store", STORES)
