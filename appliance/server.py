@@ -248,10 +248,7 @@ def prepare(
 
 def tell_settled(settled: swap.Settled | None, log: Log) -> None:
     if settled is not None:
-        log.warning(
-            "a restore was interrupted", outcome=settled.outcome, backup=settled.name,
-            kept_as=settled.keep_as,
-        )  # fmt: skip
+        log.warning("a restore was interrupted", outcome=settled)
 
 
 def read_settings(flags: argparse.Namespace, datadir: DataDir) -> Settings:

@@ -142,13 +142,12 @@ def apply(
             safety, kept_as = _safety_copy(job, backups, clock, tell)
             users.enter_context(restore_job.without_users(job))
             reached("safety copy made")
+            swap.commit(job.target, _journal(selection, prepared, kept_as), reached)
         except BaseException:
-            swap.abandon(job.target)
+            swap.settle(job.target)
             raise
-        journal = _journal(job, selection, prepared, kept_as, clock)
-        _swap(job.target, journal, reached)
+        schema.make_folders(job.target)
         _count(job, prepared, safety)
-        swap.finish(job.target, reached)
     return _result(job, planned, prepared, safety, kept_as)
 
 
@@ -189,32 +188,10 @@ def _safety_copy(
     return made.name, ""
 
 
-def _journal(
-    job: RestoreJob,
-    selection: RestoreSelection,
-    prepared: PreparedFiles,
-    kept_as: str,
-    clock: Clock,
-) -> SwapJournal:
+def _journal(selection: RestoreSelection, prepared: PreparedFiles, kept_as: str) -> SwapJournal:
     files = [SwappedFile(path) for path in prepared.paths]
     files += [SwappedFile(path, new=False) for path in selection.removed]
-    return SwapJournal(
-        state="unpacked",
-        began_at=iso(clock.now_ms()),
-        name=job.manifest.name,
-        keep_as=kept_as,
-        files=tuple(files),
-    )
-
-
-def _swap(target: DataDir, journal: SwapJournal, reached: Reached) -> None:
-    try:
-        swap.commit(target, journal, reached)
-    except ApplianceError:
-        if (written := swap.read(target)) is None or written.state == "unpacked":
-            swap.settle(target)
-        raise
-    schema.make_folders(target)
+    return SwapJournal(keep_as=kept_as, files=tuple(files))
 
 
 def _count(job: RestoreJob, prepared: PreparedFiles, safety: str) -> None:

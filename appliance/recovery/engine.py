@@ -15,7 +15,7 @@ from typing import cast
 import msgspec
 
 from appliance.kernel import event_ids, meta
-from appliance.kernel.clock import Clock, iso
+from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Missing, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.store_declaration import declaration_of, path_of
@@ -230,10 +230,7 @@ def _keep_event_ids(database: Path, copying: Copying) -> bool:
 
 def _replace(datadir: DataDir, store: str, clock: Clock) -> str:
     """Puts the new file in place. Returns the folder that the damaged one is moved to."""
-    now_ms = clock.now_ms()
-    kept_as = f"damaged-{store}-{now_ms}"
+    kept_as = f"damaged-{store}-{clock.now_ms()}"
     files = (swap.SwappedFile(path_of(store)),)
-    journal = swap.SwapJournal(state="unpacked", began_at=iso(now_ms), keep_as=kept_as, files=files)
-    swap.commit(datadir, journal)
-    swap.finish(datadir)
+    swap.commit(datadir, swap.SwapJournal(keep_as=kept_as, files=files))
     return f"{datadir.backups.relative_to(datadir.workspace)}/{kept_as}"

@@ -1,12 +1,11 @@
 """Replaces many files of a workspace as one change, which a kill or a power failure can't halve.
 
-    unpacked ──▶ committed ──▶ files renamed ──▶ done ──▶ no journal
+    new files ──▶ journal ──▶ files renamed ──▶ no journal
 
-New files are complete below `.agentlip/restore/new` before the journal is committed. A process that
-finds a journal settles it: before `committed` the new files are removed, from then on the renames
-are continued, which needs no space. The files that were replaced stay below `.agentlip/restore/old`
-until the end. Call everything here with the writer lock held, except the two functions that take
-it.
+New files are complete below `.agentlip/restore/new` before the journal is written. A process that
+finds them without a journal removes them; with a journal it continues the renames, which needs no
+space. The files that were replaced are below `.agentlip/restore/old` until the end, or they are
+kept. Call everything here with the writer lock held, except the two functions that take it.
 """
 
 import errno
@@ -53,24 +52,17 @@ class SwappedFile(msgspec.Struct, frozen=True):
     new: bool = True
 
 
-class SwapJournal(msgspec.Struct, frozen=True, kw_only=True):
+class SwapJournal(msgspec.Struct, frozen=True):
     """The content of `.agentlip/restore.json`. The folder `keep_as` in `.agentlip/backups` gets the
-    replaced files; with "" they are removed. `name` is the name of the backup."""
+    replaced files; with "" they are removed."""
 
     version: int = 1
-    state: Literal["unpacked", "committed", "done"]
-    began_at: str
-    name: str = ""
     keep_as: str = ""
     files: tuple[SwappedFile, ...] = ()
 
 
-class Settled(msgspec.Struct, frozen=True):
-    """How an interrupted restore ended: as if it had not begun, or completely."""
-
-    outcome: Literal["undone", "completed"]
-    name: str
-    keep_as: str = ""
+Settled = Literal["undone", "completed"]
+"""How an interrupted change ended: as if it had not begun, or completely."""
 
 
 def nothing(_step: str) -> None:
@@ -82,10 +74,7 @@ def new_folder(datadir: DataDir) -> Path:
     root = datadir.dir / FOLDER
     try:
         shutil.rmtree(root, ignore_errors=True)
-        for folder in (root, root / "new", root / "old"):
-            folder.mkdir(mode=0o700)
-        sync_directory(root)
-        sync_directory(datadir.dir)
+        make_folders(root / "new")
     except OSError as error:
         raise not_writable(error) from error
     return root / "new"
@@ -98,39 +87,22 @@ def is_pending(datadir: DataDir) -> bool:
 
 def commit(datadir: DataDir, journal: SwapJournal, reached: Reached = nothing) -> None:
     """Puts the new files in place. Raises before the commit point only, but for a lost disk."""
-    _write(datadir, msgspec.structs.replace(journal, state="unpacked"))
-    reached("unpacked")
-    committed = msgspec.structs.replace(journal, state="committed")
-    _write(datadir, committed)
+    text = msgspec.json.encode(journal).decode() + "\n"
+    datadir.write_private(datadir.dir / FILE, text)
     reached("committed")
-    _forward(datadir, committed, reached)
-
-
-def finish(datadir: DataDir, reached: Reached = nothing) -> None:
-    """After `commit`: removes or keeps the replaced files, and removes the journal."""
-    journal = read(datadir)
-    if journal is not None:
-        _finish(datadir, journal, reached)
-
-
-def abandon(datadir: DataDir) -> None:
-    """Removes the new files. Call before `commit`."""
-    shutil.rmtree(datadir.dir / FOLDER, ignore_errors=True)
+    _complete(datadir, journal, reached)
 
 
 def settle(datadir: DataDir, reached: Reached = nothing) -> Settled | None:
-    """Undoes or completes an interrupted restore; None if there is none."""
+    """Undoes or completes an interrupted change; None if there is none."""
     if not is_pending(datadir):
         return None
     journal = read(datadir)
-    if journal is None or journal.state == "unpacked":
-        abandon(datadir)
-        (datadir.dir / FILE).unlink(missing_ok=True)
-        return Settled("undone", journal.name if journal else "")
-    if journal.state == "committed":
-        _forward(datadir, journal, reached)
-    _finish(datadir, journal, reached)
-    return Settled("completed", journal.name, journal.keep_as)
+    if journal is None:
+        shutil.rmtree(datadir.dir / FOLDER, ignore_errors=True)
+        return "undone"
+    _complete(datadir, journal, reached)
+    return "completed"
 
 
 @contextmanager
@@ -169,19 +141,24 @@ def read(datadir: DataDir) -> SwapJournal | None:
         raise SwapUnreadable(f"{FILE} can't be read: {error}") from None
 
 
-def _forward(datadir: DataDir, journal: SwapJournal, reached: Reached) -> None:
-    new, old = datadir.dir / FOLDER / "new", datadir.dir / FOLDER / "old"
+def _complete(datadir: DataDir, journal: SwapJournal, reached: Reached) -> None:
+    root = datadir.dir / FOLDER
+    old = datadir.backups / journal.keep_as if journal.keep_as else root / "old"
     try:
         for file in journal.files:
-            present = datadir.workspace / file.path
-            if file.new and not (new / file.path).exists():
+            new, present = root / "new" / file.path, datadir.workspace / file.path
+            if file.new and not new.exists():
                 continue  # it is in its place
             _put_aside(present, old / file.path, file.new, reached)
             if file.new:
                 make_folders(present.parent)
-                _move(new / file.path, present)
+                _move(new, present)
                 sync_directory(present.parent)
                 reached(f"replaced {file.path}")
+        shutil.rmtree(root, ignore_errors=True)
+        reached("removed")
+        (datadir.dir / FILE).unlink(missing_ok=True)
+        sync_directory(datadir.dir)
     except OSError as error:
         raise not_writable(error) from error
 
@@ -189,7 +166,6 @@ def _forward(datadir: DataDir, journal: SwapJournal, reached: Reached) -> None:
 def _put_aside(present: Path, old: Path, stays: bool, reached: Reached) -> None:
     """First what belongs to a database: a log must not be applied to the file that replaces it.
     `stays`: the file itself may keep its name, until it is replaced."""
-    moved = False
     for suffix in (*_BESIDE, ""):
         source = present.with_name(present.name + suffix)
         if source.exists() or source.is_symlink():
@@ -200,34 +176,9 @@ def _put_aside(present: Path, old: Path, stays: bool, reached: Reached) -> None:
             # A new file replaces it in one step: a program that finds none would make another.
             if not (stays and not suffix and _link(source, target)):
                 _move(source, target)
-            moved = True
             reached(f"put aside {source.name}")
-    if moved:
+    if present.parent.is_dir():
         sync_directory(present.parent)
-
-
-def _finish(datadir: DataDir, journal: SwapJournal, reached: Reached) -> None:
-    root = datadir.dir / FOLDER
-    try:
-        kept = datadir.backups / journal.keep_as
-        if journal.keep_as and (root / "old").exists() and not kept.exists():
-            datadir.backups.mkdir(mode=0o700, exist_ok=True)
-            _move(root / "old", kept)
-            sync_directory(datadir.backups)
-            reached("kept")
-        if journal.state != "done":
-            _write(datadir, msgspec.structs.replace(journal, state="done"))
-        reached("done")
-        shutil.rmtree(root, ignore_errors=True)
-        reached("removed")
-        (datadir.dir / FILE).unlink(missing_ok=True)
-        sync_directory(datadir.dir)
-    except OSError as error:
-        raise not_writable(error) from error
-
-
-def _write(datadir: DataDir, journal: SwapJournal) -> None:
-    datadir.write_private(datadir.dir / FILE, msgspec.json.encode(journal).decode() + "\n")
 
 
 def make_folders(path: Path) -> None:
@@ -255,14 +206,7 @@ def _move(source: Path, target: Path) -> None:
         if error.errno != errno.EXDEV:
             raise
         copy = target.with_name(f".{target.name}.moving")
-        if source.is_dir():
-            shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(source, copy, symlinks=True)
-        else:
-            shutil.copy2(source, copy, follow_symlinks=False)
-            sync_file(copy)
+        shutil.copy2(source, copy, follow_symlinks=False)
+        sync_file(copy)
         copy.rename(target)
-        if source.is_dir():
-            shutil.rmtree(source)
-        else:
-            source.unlink(missing_ok=True)
+        source.unlink(missing_ok=True)

@@ -3,8 +3,6 @@
 import os
 from typing import Any
 
-import msgspec
-
 from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.failures import write_failures
 from appliance.backup.settings import BackupSettings
@@ -76,10 +74,6 @@ def failed(workspace: WorkspaceFixture) -> None:
 def interrupted_restore(workspace: WorkspaceFixture) -> None:
     """Before its commit point, so it is undone."""
     swap.new_folder(workspace.data)
-    journal = swap.SwapJournal(state="unpacked", began_at="2026-11-01T00:00:00.000Z")
-    workspace.data.write_private(
-        workspace.data.dir / swap.FILE, msgspec.json.encode(journal).decode()
-    )
 
 
 BACKUPS = (
