@@ -46,14 +46,13 @@ from appliance.process.starting import SERVER_SECONDS_MAX, StartDeadline, announ
 from appliance.process.watchdog import Watchdog
 from appliance.roles import ReadOnlyRoles
 from appliance.settings import Settings
-from appliance.upgrade import safety_backup
+from appliance.upgrade import apply as upgrade
 from appliance.upgrade.plan import pending_stores
 from appliance.web.guard import is_loopback
 from appliance.web.settings import LimitSettings
 from appliance.web.worker import Worker
 from appliance.workspace import manifest, readonly, schema, swap
 from appliance.workspace.datadir import DataDir, WriterLock
-from appliance.workspace.integrity import find_damage
 
 gc.enable()
 
@@ -226,23 +225,17 @@ def prepare(
             "a file with a token was readable by other users; its mode was corrected", file=name
         )
     stores = settings.roles.stores
-    for store in ("inbox", "outbox"):
-        if store in stores:
-            damaged |= find_damage(datadir, store)
-    healthy = tuple(store for store in stores if store not in damaged)
-    refuse_older(settings.store.migrate_at_start, lambda: pending_stores(datadir, healthy))
-    backup = not flags.migrate_without_backup
-    saved = safety_backup.save(datadir, settings.backup, healthy, clock, log, backup=backup)
-    with safety_backup.naming(saved), announced(datadir, "migrating"):
-        schema.create_workspace(
-            datadir,
-            clock=clock,
-            log=log,
-            locked=True,
-            stores=stores,
-            accepted=flags.accept_loss,
-            damaged=damaged,
-        )
+    refuse_older(settings.store.migrate_at_start, lambda: pending_stores(datadir, stores))
+    upgrade.apply(
+        datadir,
+        settings.backup,
+        stores,
+        clock,
+        log,
+        backup=not flags.migrate_without_backup,
+        accepted=flags.accept_loss,
+        damaged=damaged,
+    )
     return schema.stand_ins(datadir, damaged, clock, log)
 
 

@@ -11,13 +11,12 @@ from typing import Annotated
 import msgspec
 import typer
 
-from appliance.backup.cli_opened import size
 from appliance.cli_support import Session, plain_app
-from appliance.kernel.errors import Invalid
+from appliance.kernel.errors import Conflict, Invalid
 from appliance.kernel.log import Log
 from appliance.process.daemon import hold_locks
 from appliance.sdk.discovery import find_workspace
-from appliance.upgrade import apply as applying
+from appliance.upgrade.apply import apply as apply_migration
 from appliance.upgrade.plan import MigrationPlan, StorePlan, plan
 from appliance.upgrade.sections import read_sections
 
@@ -27,6 +26,13 @@ ConfigFlag = Annotated[
 ]
 EXIT_TOO_NEW, EXIT_REFUSED = 5, 7
 YesFlag = Annotated[bool, typer.Option("--yes", help="Confirm. Without it nothing is changed.")]
+
+
+class MigrationNotPossible(Conflict):
+    code = "MIGRATION_NOT_POSSIBLE"
+    default_message = "this program can't migrate the workspace; nothing was changed"
+    default_hint = "agentlip migrate --plan"
+
 
 migrate_app = plain_app(listed="Administration/migrate")
 
@@ -69,27 +75,28 @@ def migrate(
         raise typer.Exit(_exit_code(planned))
     with hold_locks(datadir) as clock:
         planned = plan(datadir, sections, locked=True)
-        applying.check_possible(planned)
-        if planned.steps and not yes:
-            raise _not_confirmed(planned, without_backup)
+        if planned.refused:
+            raise MigrationNotPossible(
+                "; ".join(f"{store.store}: {store.problem}" for store in planned.refused),
+                hint=planned.refused[0].hint,
+            )
+        migrated = {store.store: store.steps for store in planned.stores if store.steps}
+        lines = [f"{store}: {', '.join(steps)}" for store, steps in migrated.items()]
+        if lines and not yes:
+            flag = " --without-backup" if without_backup else ""
+            raise Invalid(
+                f"these steps would be applied: {'; '.join(lines)}",
+                hint=f"agentlip migrate --apply --yes{flag}",
+            )
         log = Log(sys.stderr.buffer, level="error", clock=clock)
-        done = applying.apply(
-            datadir, planned, sections.backup, clock, log, backup=not without_backup
+        stores = sections.roles.stores
+        saved = apply_migration(
+            datadir, sections.backup, stores, clock, log, backup=not without_backup
         )
-    lines = [f"{store}: applied {', '.join(steps)}" for store, steps in done.migrated.items()]
-    lines += [f"the state before is in the backup {done.backup}"] if done.backup else []
+    lines = [f"applied {line}" for line in lines]
+    lines += [f"the state before is in the backup {saved}"] if saved else []
     answer = "\n".join(lines) or "nothing to do: all stores have the schema of this version"
-    session.answer(msgspec.to_builtins(done), answer)
-
-
-def _not_confirmed(planned: MigrationPlan, without_backup: bool) -> Invalid:
-    flag = " --without-backup" if without_backup else ""
-    return Invalid(
-        f"{_steps(planned.steps)} would be applied: "
-        + ", ".join(f"{store.store} {', '.join(store.steps)}" for store in _find_pending(planned)),
-        details={"plan": msgspec.to_builtins(planned)},
-        hint=f"agentlip migrate --apply --yes{flag}",
-    )
+    session.answer({"backup": saved, "migrated": migrated}, answer)
 
 
 def _exit_code(planned: MigrationPlan) -> int:
@@ -98,36 +105,26 @@ def _exit_code(planned: MigrationPlan) -> int:
     return EXIT_REFUSED if planned.refused else 0
 
 
-def _find_pending(planned: MigrationPlan) -> list[StorePlan]:
-    return [store for store in planned.stores if store.status == "pending"]
-
-
 def _plan_lines(planned: MigrationPlan) -> list[str]:
     lines = [_store_line(store) for store in planned.stores]
     if planned.refused:
         return [*lines, "This version can't open the data."]
     if not planned.steps:
         return [*lines, "Nothing to migrate."]
-    if planned.backup:
-        lines.append("Before that, a backup of all stores is made, checked and kept.")
+    lines.append("Before that, a backup of all stores is made, checked and kept.")
     next_step = "agentlipd down; agentlip migrate --apply" if planned.running else ""
     return [*lines, f"Next: {next_step or 'agentlip migrate --apply, or agentlipd up'}"]
 
 
 def _store_line(store: StorePlan) -> str:
-    stored = size(store.bytes)
     match store.status:
         case "pending":
             steps = ", ".join(store.steps)
-            return f"{store.store}: schema {store.schema} → {store.program} ({stored}): {steps}"
+            return f"{store.store}: schema {store.schema} → {store.program}: {steps}"
         case "current":
-            return f"{store.store}: schema {store.schema}, nothing to do ({stored})"
+            return f"{store.store}: schema {store.schema}, nothing to do"
         case "new":
             return f"{store.store}: no file yet; the next start creates it"
         case _:
-            hint = f" (hint: {store.hint})" if store.hint else ""
-            return f"{store.store}: {store.status.replace('_', ' ')}: {store.problem}{hint}"
-
-
-def _steps(count: int) -> str:
-    return "1 step" if count == 1 else f"{count} steps"
+            status = store.status.replace("_", " ")
+            return f"{store.store}: {status}: {store.problem} (hint: {store.hint})"

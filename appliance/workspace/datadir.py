@@ -13,11 +13,10 @@ import re
 import shlex
 import stat
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
-from weakref import WeakSet
 
 import msgspec
 
@@ -116,8 +115,10 @@ class LockView(msgspec.Struct, frozen=True):
 class DataDir:
     """The paths of one workspace. Creating one reads nothing."""
 
-    def __init__(self, workspace: Path) -> None:
+    def __init__(self, workspace: Path, stand_ins: Mapping[str, Path] | None = None) -> None:
+        """`stand_ins`: files that are used in place of those of some stores."""
         self.workspace = workspace.absolute()
+        self._stand_ins = stand_ins or {}
         self.dir = self.workspace / DIRECTORY
         self.token_file = self.dir / "token"
         self.server_file = self.dir / "server.json"
@@ -133,7 +134,7 @@ class DataDir:
         return f"DataDir({str(self.workspace)!r})"
 
     def database(self, store: str) -> Path:
-        return self.workspace / path_of(store)
+        return self._stand_ins.get(store) or self.workspace / path_of(store)
 
     def store_bytes(self, store: str) -> int:
         """The size of all files of the store. Missing ones count as empty."""
@@ -145,10 +146,6 @@ class DataDir:
             with suppress(OSError):
                 total += sum(f.stat().st_size for f in os.scandir(self.workspace / blobs.folder))
         return total
-
-    def with_stand_ins(self, folder: Path, stores: Collection[str]) -> "DataDir":
-        """The same workspace with the files of `stores` in `folder`."""
-        return _StandIns(self.workspace, folder, stores)
 
     def suspect_file(self, store: str) -> Path:
         """Exists while the store is marked as damaged and has not been cleared."""
@@ -183,15 +180,11 @@ class DataDir:
         were open to others. A link, and a file that can't be changed, stays: a mounted secret."""
         changed = []
         for path in (self.token_file, self.server_file):
-            with suppress(OSError):
-                descriptor = open_own(path, os.O_RDONLY)
-                try:
-                    mode = os.fstat(descriptor).st_mode
-                    if mode & 0o077:
-                        os.fchmod(descriptor, mode & 0o700)
-                        changed.append(path.name)
-                finally:
-                    os.close(descriptor)
+            with suppress(OSError), os.fdopen(open_own(path, os.O_RDONLY)) as file:
+                mode = os.fstat(file.fileno()).st_mode
+                if mode & 0o077:
+                    os.fchmod(file.fileno(), mode & 0o700)
+                    changed.append(path.name)
         return changed
 
     def write_private(self, path: Path, text: str) -> None:
@@ -202,20 +195,14 @@ class DataDir:
             raise not_writable(error, path.name) from error
 
 
-class _StandIns(DataDir):
-    def __init__(self, workspace: Path, folder: Path, stores: Collection[str]) -> None:
-        super().__init__(workspace)
-        self._folder = folder
-        self._stores = frozenset(stores)
-
-    def database(self, store: str) -> Path:
-        own = super().database(store)
-        return self._folder / own.name if store in self._stores else own
-
-
 def is_marked(datadir: DataDir) -> bool:
     """Whether the directory is a workspace, also if it lost its database."""
-    return any((datadir.dir / name).is_file() for name in (*_MARKERS, MANIFEST))
+    return bool(_marks_of(datadir))
+
+
+def _marks_of(datadir: DataDir) -> list[Path]:
+    marks = [datadir.dir / name for name in (*_MARKERS, MANIFEST)]
+    return [mark for mark in marks if mark.is_file()]
 
 
 def discover(start: Path, home: Path | None = None) -> DataDir:
@@ -252,32 +239,24 @@ def upwards(start: Path, home: Path | None = None) -> Iterator[Path]:
 
 
 def _is_workspace(directory: Path) -> bool:
-    # A workspace that lost its database is still a workspace.
-    return any(_contains(directory, name) for name in (*_MARKERS, MANIFEST))
-
-
-def _contains(directory: Path, name: str) -> bool:
-    data = directory / DIRECTORY
+    """Whether there is a workspace. Raises WorkspaceNotTrusted for that of another user."""
+    datadir = DataDir(directory)
     try:
+        marks = _marks_of(datadir)
         # The link and its target: either could belong to another user.
-        stats = [data.lstat(), data.stat(), (data / name).stat()]
+        stats = [datadir.dir.lstat(), *(path.stat() for path in (datadir.dir, *marks))]
+        trusted = not marks or all(status.st_uid in (os.geteuid(), 0) for status in stats)
     except PermissionError:
-        raise _not_trusted(directory) from None
+        trusted = False
     except OSError:
         return False
-    if not (stat.S_ISDIR(stats[1].st_mode) and stat.S_ISREG(stats[2].st_mode)):
-        return False
-    if any(status.st_uid not in (os.geteuid(), 0) for status in stats):
-        raise _not_trusted(directory)
-    return True
-
-
-def _not_trusted(directory: Path) -> WorkspaceNotTrusted:
-    return WorkspaceNotTrusted(
-        f"{directory / DIRECTORY} belongs to another user",
-        details={"workspace": str(directory)},
-        hint=f"if you trust it, add: --workspace {shlex.quote(str(directory))}",
-    )
+    if not trusted:
+        raise WorkspaceNotTrusted(
+            f"{datadir.dir} belongs to another user",
+            details={"workspace": str(directory)},
+            hint=f"if you trust it, add: --workspace {shlex.quote(str(directory))}",
+        )
+    return bool(marks)
 
 
 def _ceilings() -> set[Path]:
@@ -309,7 +288,6 @@ class WriterLock:
         self._instance_id = instance_id
         self._clock = clock or SystemClock()
         self._descriptor: int | None = None
-        _LOCKS.add(self)
 
     def acquire(self) -> None:
         """Takes the lock, or raises HubRunning after at most 50 ms."""
@@ -340,11 +318,6 @@ class WriterLock:
                 self._path.unlink(missing_ok=True)
         finally:
             os.close(descriptor)
-
-    def holder(self) -> LockHolder | None:
-        """The holder; None if the lock is free. pid is 0 if the holder wrote nothing."""
-        view = read_lock(self._datadir)
-        return (view.written or LockHolder()) if view.held else None
 
     def intact(self) -> bool:
         """False if not held, or if the file was removed while it was held."""
@@ -392,16 +365,11 @@ class WriterLock:
             os.pwrite(descriptor, text + b"\n", 0)
 
     def _running(self) -> HubRunning:
-        holder = self.holder()
-        server = self._datadir.read_server()
-        details: dict[str, object] = {}
-        if holder is not None and holder.pid:
-            details = {"pid": holder.pid, "instance_id": holder.instance_id}
-            if server is not None and server.instance_id == holder.instance_id:
-                details["port"] = server.port
-        facts = ", ".join(f"{name} {value}" for name, value in details.items())
-        sentence = HubRunning.default_message + (f" ({facts})" if facts else "")
-        return HubRunning(sentence, details=details)
+        holder = read_lock(self._datadir).written
+        if holder is None or not holder.pid:
+            return HubRunning()
+        details: dict[str, object] = {"pid": holder.pid, "instance_id": holder.instance_id}
+        return HubRunning(f"{HubRunning.default_message} (pid {holder.pid})", details=details)
 
 
 def read_lock(datadir: DataDir) -> LockView:
@@ -424,15 +392,13 @@ def read_lock(datadir: DataDir) -> LockView:
 
 def pid_alive(pid: int) -> bool:
     """Whether a process with that number exists. It need not be the same process as before."""
-    if pid <= 0:
-        return False
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True
-    return True
+        pass
+    return pid > 0
 
 
 def not_writable(error: OSError, file: str | None = None) -> Unavailable:
@@ -452,18 +418,3 @@ def _same_file(descriptor: int, path: Path) -> bool:
     except OSError:
         return False
     return (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino)
-
-
-# A forked child inherits the parent's open files and with them the lock, which would outlive the
-# parent. So the child closes it at once. An exec closes it anyway.
-_LOCKS: WeakSet[WriterLock] = WeakSet()
-
-
-def _forget_all() -> None:
-    for lock in list(_LOCKS):
-        descriptor, lock._descriptor = lock._descriptor, None
-        if descriptor is not None:
-            os.close(descriptor)
-
-
-os.register_at_fork(after_in_child=_forget_all)

@@ -7,18 +7,18 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Collection, Sequence
-from contextlib import closing, nullcontext, suppress
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.ids import secret_token
 from appliance.kernel.log import Log
 from appliance.kernel.ownership import open_own
-from appliance.kernel.store_declaration import DECLARATIONS, file_of
+from appliance.kernel.store_declaration import DECLARATIONS
 from appliance.kernel.store_errors import StoreSuspended
-from appliance.kernel.store_files import suspect_marker
+from appliance.kernel.store_files import open_database
 from appliance.kernel.whole_file import sync_directory
-from appliance.workspace import manifest
+from appliance.workspace import manifest, swap
 from appliance.workspace.datadir import (
     BESIDE,
     FOLDERS,
@@ -34,12 +34,11 @@ from appliance.workspace.upgrade import MigrationFailed as MigrationFailed
 from appliance.workspace.upgrade import SchemaState as SchemaState
 from appliance.workspace.upgrade import SchemaTooNew as SchemaTooNew
 from appliance.workspace.upgrade import StoreDamaged as StoreDamaged
-from appliance.workspace.upgrade import Upgrade, refuse_special, upgrade_error
+from appliance.workspace.upgrade import Upgrade, refuse_unusable, upgrade_error
 from appliance.workspace.upgrade import state as state
 
 NEEDED = tuple(store for store, declaration in DECLARATIONS.items() if declaration.needed)
 """Stores without which nothing is served."""
-_BUSY_TIMEOUT_SECONDS = 5.0
 
 
 def migrate(
@@ -53,13 +52,12 @@ def migrate(
     """Create the file of `store` or migrate it. Call only with the writer lock held."""
     try:
         released = load(store) if migrations is None else tuple(migrations)
-        own = database.name == file_of(store)
-        if own and not database.exists() and store in manifest.remembered_at(database):
+        if not database.exists() and store in manifest.remembered_at(database):
             raise manifest.StoreLost(store)
         _refuse_remains(database, store)
         if not database.exists():
             _create(database, store, released, clock, log)
-        with closing(_connect(database)) as connection:
+        with closing(open_database(database, "rw")) as connection:
             return Upgrade(connection, database, store, released, clock, log).run()
     except BadMigration as error:
         raise MigrationFailed(f"{store}: {error}", hint=MigrationEdited.default_hint) from error
@@ -77,31 +75,15 @@ def _create(
     for suffix in ("", *BESIDE):
         unfinished.with_name(unfinished.name + suffix).unlink(missing_ok=True)
     os.close(open_own(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-    with closing(_connect(unfinished)) as connection:
+    with closing(open_database(unfinished, "rw")) as connection:
         nothing = state(connection, store, migrations)
         Upgrade(connection, unfinished, store, migrations, clock, log).apply(nothing)
     unfinished.rename(database)
     sync_directory(database.parent)
 
 
-def _connect(database: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(database, isolation_level=None, timeout=_BUSY_TIMEOUT_SECONDS)
-    try:
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = OFF")
-    except sqlite3.Error:
-        connection.close()
-        raise
-    return connection
-
-
 def _refuse_remains(database: Path, store: str) -> None:
-    refuse_special(database, store)
-    if suspect_marker(database).exists():
-        raise StoreDamaged(
-            f"{store}: was found damaged and has not been cleared",
-            hint=f"agentlip doctor clear {store}",
-        )
+    refuse_unusable(database, store)
     size = database.stat().st_size if database.exists() else None
     log = database.with_name(database.name + "-wal")
     if size == 0 or (size is None and log.exists() and log.stat().st_size > 0):
@@ -137,35 +119,30 @@ def create_workspace(
     `locked`: the caller, a starting hub, holds the writer lock; then existing databases are
     migrated. Otherwise the lock is taken during this call, and existing databases are not touched.
     """
-    made = make_folders(datadir)
+    missing = [store for store in stores if not datadir.database(store).exists()]
+    is_new = bool(missing) or datadir.read_token() is None
+    make_folders(datadir)
     try:
         with nullcontext() if locked else WriterLock(datadir, "init", clock):
             manifest.check(datadir, accepted, clock, log, stores)
-            made |= _fill(datadir, stores, locked, clock, log, damaged)
+            _fill(datadir, stores, locked, clock, log, damaged)
     except HubRunning:
-        if not all(datadir.database(store).exists() for store in stores):
+        if is_new:
             raise
-    return made
+    return is_new
 
 
-def make_folders(datadir: DataDir) -> bool:
-    """Creates the data directory and its folders, for the owner only. False if all are there.
-    Needs no lock."""
-    made = False
+def make_folders(datadir: DataDir) -> None:
+    """Creates the data directory and its folders, for the owner only. Needs no lock."""
     try:
         datadir.workspace.mkdir(parents=True, exist_ok=True)
-        for path in (datadir.dir, *(datadir.dir / name for name in FOLDERS)):
-            with suppress(FileExistsError):
-                path.mkdir(mode=0o700)
-                made = True
-        sync_directory(datadir.dir)
-        sync_directory(datadir.workspace)
+        for name in FOLDERS:
+            swap.make_folders(datadir.dir / name)
         ignore = datadir.dir / ".gitignore"
         if not ignore.exists():  # a token must not be committed by accident
             datadir.write_private(ignore, "*\n")
     except OSError as error:
         raise not_writable(error) from error
-    return made
 
 
 def stand_ins(
@@ -181,7 +158,8 @@ def stand_ins(
         folder.mkdir(mode=0o700)
     except OSError as error:
         raise not_writable(error) from error
-    served = datadir.with_stand_ins(folder, damaged)
+    files = {store: folder / datadir.database(store).name for store in damaged}
+    served = DataDir(datadir.workspace, files)
     for store, why in damaged.items():
         migrate(served.database(store), store, clock=clock, log=log)
         log.error(why.message, code=why.code, hint=why.hint, **why.details)
@@ -195,25 +173,17 @@ def _fill(
     clock: Clock,
     log: Log,
     damaged: dict[str, StoreSuspended] | None,
-) -> bool:
-    made = False
+) -> None:
     for store in stores:
-        if damaged is not None and store in damaged:
-            continue
         database = datadir.database(store)
-        there = database.exists()
-        if upgrade or not there:
+        if upgrade or not database.exists():
             try:
                 migrate(database, store, clock=clock, log=log)
             except StoreDamaged as error:
                 if damaged is None or store in NEEDED:
                     raise
                 damaged[store] = StoreSuspended(store, error)
-        made |= not there
     if datadir.read_token() is None:
-        lost = manifest.TOKEN in manifest.read(datadir, "rw").lost
-        token = None if lost else datadir.foreign_token()  # hub spec: load or generate
-        datadir.write_private(datadir.token_file, (token or secret_token()) + "\n")
-        made = True
+        token = datadir.foreign_token() or secret_token()  # hub spec: load or generate
+        datadir.write_private(datadir.token_file, token + "\n")
     manifest.remember(datadir, stores)
-    return made

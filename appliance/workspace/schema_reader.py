@@ -8,12 +8,12 @@ from contextlib import closing
 from pathlib import Path
 
 from appliance.kernel.store_files import UNUSED, open_database
-from appliance.workspace.upgrade import SchemaState, refuse_special, state, upgrade_error
+from appliance.workspace.upgrade import SchemaState, refuse_unusable, state, upgrade_error
 
 
 def read_state(database: Path, store: str, *, running: bool) -> SchemaState:
     """Raises StoreDamaged, or another Unavailable if the file can't be read."""
-    refuse_special(database, store)
+    refuse_unusable(database, store)
     try:
         with closing(open_database(database, "ro" if running else UNUSED)) as connection:
             return state(connection, store)

@@ -184,7 +184,7 @@ def _put_aside(present: Path, old: Path, stays: bool, reached: Reached) -> None:
 def make_folders(path: Path) -> None:
     """Makes a folder, and those above it that are missing, for their owner only."""
     for folder in reversed([name for name in (path, *path.parents) if not name.exists()]):
-        folder.mkdir(mode=0o700)
+        folder.mkdir(mode=0o700, exist_ok=True)
         sync_directory(folder.parent)
 
 

@@ -21,16 +21,17 @@ from appliance.kernel import meta
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Conflict, Unavailable
 from appliance.kernel.log import Log
-from appliance.kernel.store_declaration import adapter_of
-from appliance.kernel.store_errors import is_damage
+from appliance.kernel.store_declaration import adapter_of, declaration_of
+from appliance.kernel.store_errors import is_damage, sqlite_name
+from appliance.kernel.store_files import suspect_marker
 from appliance.workspace.datadir import DataDirNotWritable
+from appliance.workspace.integrity import is_damaged
 from appliance.workspace.migration import BadMigration, Migration, load, newest, statements
 
-# Checking a file of this size takes well under a second; larger ones are left to the doctor.
+# The quick check of a file of this size takes well under a second, and the full check of a store
+# whose rows exist nowhere else some seconds. Larger ones are left to the doctor.
 CHECK_AT_START_BYTES_MAX = 64 * 1024 * 1024
-_NO_DISK = (
-    sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN,
-)  # fmt: skip
+FULL_CHECK_BYTES_MAX = 512 * 1024 * 1024
 RECORDS = (
     "CREATE TABLE IF NOT EXISTS x_migrations (number INTEGER NOT NULL, name TEXT PRIMARY KEY NOT"
     " NULL, sha256 TEXT NOT NULL, applied_ms INTEGER NOT NULL) STRICT"
@@ -128,13 +129,18 @@ def state(
     )
 
 
-def refuse_special(database: Path, store: str) -> None:
+def refuse_unusable(database: Path, store: str) -> None:
     """Raises StoreDamaged for a folder or a special file, for example a FIFO, whose opening would
-    not end."""
+    not end; and for a store that is marked as damaged."""
     if database.exists() and not database.is_file():
         raise StoreDamaged(
             f"{store}: a folder or a special file has the name of the database",
             hint="agentlip doctor --run store.opens",
+        )
+    if suspect_marker(database).exists():
+        raise StoreDamaged(
+            f"{store}: was found damaged and has not been cleared",
+            hint=f"agentlip doctor clear {store}",
         )
 
 
@@ -173,7 +179,9 @@ class Upgrade:
         self._clock = clock
         self._log = log
         self._adapter = adapter_of(store)
-        self._had_data = False
+
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = OFF")
 
     def run(self) -> SchemaState:
         self._check_whole()
@@ -186,7 +194,6 @@ class Upgrade:
                 f"{self._store}: the file system does not support the shared memory that WAL needs",
                 hint="put the workspace on a local file system",
             )
-        self._had_data = True
         self.apply(before)
         return state(self._connection, self._store, self._released)
 
@@ -207,11 +214,10 @@ class Upgrade:
                 self._optional_step(migration)
 
     def _check_whole(self) -> None:
-        if self._database.stat().st_size > CHECK_AT_START_BYTES_MAX:
-            return
-        result = self._connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if result != "ok":
-            raise StoreDamaged(f"{self._store}: the database is damaged: {result}")
+        size, full = self._database.stat().st_size, declaration_of(self._store).recovery.suspended
+        checked = size <= (FULL_CHECK_BYTES_MAX if full else CHECK_AT_START_BYTES_MAX)
+        if checked and is_damaged(self._database, quick=not full):
+            raise StoreDamaged(f"{self._store}: the database is damaged")
 
     def _refuse_strangers(self, before: SchemaState) -> None:
         """A file that another program made after the shared specification is used as it is."""
@@ -231,13 +237,13 @@ class Upgrade:
 
     def _step(self, migration: Migration) -> None:
         execute = self._connection.execute
-        strangers = _broken_keys(self._connection) if self._had_data else 0
+        strangers = _broken_keys(self._connection)
         try:
             execute("BEGIN IMMEDIATE")
             for statement in statements(migration):
                 execute(statement)
             self._record(migration)
-            if self._had_data and _broken_keys(self._connection) > strangers:
+            if _broken_keys(self._connection) > strangers:
                 raise sqlite3.IntegrityError("FOREIGN KEY constraint failed")
             execute("COMMIT")
         except (sqlite3.Error, BadMigration) as error:
@@ -245,7 +251,11 @@ class Upgrade:
                 execute("ROLLBACK")
             if isinstance(error, sqlite3.Error) and is_damage(error):
                 raise upgrade_error(error, self._store) from error
-            raise self._failed(migration, error) from error
+            raise MigrationFailed(
+                f"{self._store}: migration {migration.name} failed and was rolled back: {error}",
+                details={"store": self._store, "file": migration.name},
+                hint="check free space and the installed version, then start again",
+            ) from error
         self._log.info("migration applied", store=self._store, file=migration.name)
 
     def _record(self, migration: Migration) -> None:
@@ -278,16 +288,6 @@ class Upgrade:
                 reason=str(error.__cause__),
             )
 
-    def _failed(self, migration: Migration, error: Exception) -> MigrationFailed:
-        hint = "check free space and the installed version, then start again"
-        if isinstance(error, sqlite3.Error) and _primary(error) in _NO_DISK:
-            hint = DataDirNotWritable.default_hint
-        return MigrationFailed(
-            f"{self._store}: migration {migration.name} failed and was rolled back: {error}",
-            details={"store": self._store, "file": migration.name},
-            hint=hint,
-        )
-
 
 def _read_recorded(connection: sqlite3.Connection) -> dict[str, tuple[int, str]]:
     if not connection.execute(
@@ -311,21 +311,15 @@ def _number(connection: sqlite3.Connection, store: str, key: str) -> int | None:
     return int(text)
 
 
-def _primary(error: sqlite3.Error) -> int | None:
-    code = getattr(error, "sqlite_errorcode", None)
-    return code & 0xFF if code is not None else None
-
-
 def upgrade_error(error: sqlite3.Error, store: str) -> Unavailable:
-    match _primary(error):
-        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return StoreDamaged(f"{store}: the database is damaged: {error}")
-        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return MigrationFailed(
-                f"{store}: another program uses the database",
-                hint="stop it or wait until it has finished: agentlipd status",
-            )
-        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN:
-            return DataDirNotWritable(f"{store}: the database can't be written: {error}")
-        case _:
-            return MigrationFailed(f"{store}: {error}", hint=DataDirNotWritable.default_hint)
+    name = sqlite_name(error)
+    if is_damage(error):
+        return StoreDamaged(f"{store}: the database is damaged: {error}")
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return MigrationFailed(
+            f"{store}: another program uses the database",
+            hint="stop it or wait until it has finished: agentlipd status",
+        )
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
+        return DataDirNotWritable(f"{store}: the database can't be written: {error}")
+    return MigrationFailed(f"{store}: {error}", hint=DataDirNotWritable.default_hint)

@@ -49,14 +49,14 @@ class StoreFixture:
 
 def trace_statements(reach: Callable[[], None]) -> None:
     """Calls `reach` before every statement of a migration, as long as this process runs."""
-    really = schema._connect
+    really = schema.open_database
 
-    def connect(database: Path) -> sqlite3.Connection:
-        connection = really(database)
+    def connect(database: Path, mode: str) -> sqlite3.Connection:
+        connection = really(database, mode)
         connection.set_trace_callback(lambda _statement: reach())
         return connection
 
-    schema._connect = connect
+    schema.open_database = connect
 
 
 def with_step(store: str, sql: str, opens_with: int = 1) -> tuple[Migration, ...]:

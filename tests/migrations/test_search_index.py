@@ -92,10 +92,10 @@ def test_the_index_follows_every_kind_of_change(connection: sqlite3.Connection, 
 
 def without_fts5(monkeypatch: pytest.MonkeyPatch) -> None:
     """This SQLite has FTS5; one that has not refuses the table and its use like this."""
-    really = schema._connect
+    really = schema.open_database
 
-    def connect(database: Path) -> sqlite3.Connection:
-        connection = really(database)
+    def connect(database: Path, mode: str) -> sqlite3.Connection:
+        connection = really(database, mode)
 
         def refuse(action: int, first: str | None, *_: object) -> int:
             vtable = action == sqlite3.SQLITE_CREATE_VTABLE
@@ -105,7 +105,7 @@ def without_fts5(monkeypatch: pytest.MonkeyPatch) -> None:
         connection.set_authorizer(refuse)
         return connection
 
-    monkeypatch.setattr(schema, "_connect", connect)
+    monkeypatch.setattr(schema, "open_database", connect)
 
 
 def test_without_fts5_the_hub_opens_and_says_what_is_missing(

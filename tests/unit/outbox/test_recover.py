@@ -13,7 +13,6 @@ from appliance.outbox import states, wire, writes
 from appliance.outbox.recover import LOST
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir
-from appliance.workspace.integrity import find_damage
 from appliance.workspace.schema import StoreDamaged
 from tests.support import damage
 from tests.support.clock import FakeClock
@@ -64,7 +63,9 @@ def spoil(database, pages):
 
 
 def is_refused(datadir):
-    return bool(find_damage(datadir, "outbox"))
+    damaged = {}
+    schema.create_workspace(datadir, clock=FakeClock(), log=LOG, locked=True, damaged=damaged)
+    return bool(damaged)
 
 
 def spoil_leaf(database):
@@ -114,7 +115,7 @@ def test_inconsistent_index_is_found_by_the_full_check_only(datadir, monkeypatch
             " WHERE name = 'outbox_pending'"
         )
     with monkeypatch.context() as patch:
-        patch.setattr("appliance.workspace.integrity.FULL_CHECK_BYTES_MAX", 1)
+        patch.setattr("appliance.workspace.upgrade.FULL_CHECK_BYTES_MAX", 1)
         assert not is_refused(datadir)
     assert is_refused(datadir)
     assert recovered(datadir, "outbox").tables["outbox"].read == SENDS
