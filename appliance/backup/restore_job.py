@@ -237,7 +237,7 @@ def _check_new(target: DataDir) -> None:
 
 def _check_workspace(job: RestoreJob) -> None:
     """The ids of the stores are those of this workspace, or their loss was accepted."""
-    record = manifest.read(job.target, job.mode)
+    record = manifest.read(job.target)
     for store in job.chosen:
         recorded, theirs = record.stores.get(store, ""), job.manifest.stores[store].store_id
         if recorded and theirs and recorded != theirs and store not in record.lost:
@@ -252,7 +252,7 @@ def _check_epoch(job: RestoreJob) -> None:
     """A backup of a history that this workspace never had is of a copy that went its own way."""
     ours = present_epoch(job)
     known = {epoch.epoch for epoch in known_epochs(job)} | {ours}
-    lost = manifest.read(job.target, job.mode).lost
+    lost = manifest.read(job.target).lost
     theirs = job.manifest.epoch
     if ours and theirs and theirs not in known and not lost:
         raise RestoreRefused(

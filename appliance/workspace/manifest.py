@@ -1,9 +1,8 @@
 """Records the stores and secrets of a workspace, so that a lost one is never recreated silently.
 
-The record is a JSON file, `.agentlip/stores.json`, and the same text in one of the stores, so that
-neither can be removed unnoticed. A workspace without a record (made by another program or an older
-version) gets one at its first start. Each store has a random id, by which a file of another
-workspace is detected.
+The record is a JSON file, `.agentlip/stores.json`. A workspace without it (made by another program
+or an older version) gets one at its first start. Each store has a random id, by which a file of
+another workspace is detected.
 """
 
 import sqlite3
@@ -31,7 +30,6 @@ NAMES = (*STORES, TOKEN, IDENTITY)
 FILE = MANIFEST
 RECORD_STORE = next(store for store, each in DECLARATIONS.items() if each.keeps_record)
 Mode = Literal["ro", "rw", "unused"]
-_META_KEY = "x_stores"
 
 
 class StoreLost(Conflict):
@@ -51,16 +49,10 @@ class StoreLost(Conflict):
             "behind": f".agentlip/{file} ends with event {newest}, but event {given_out} was given"
             " out: an older file was put back, or its write-ahead log was removed or damaged",
         }[problem]
-        again = "issue a new one" if name == TOKEN else "create it again without its data"
-        first = "restore a copy of it"
-        details: dict[str, object] = {"store": name, "file": file, "problem": problem}
-        if problem == "behind":
-            first, again = "see what can be saved: agentlip doctor", "go on without these events"
-            details |= {"newest_event": newest, "event_given_out": given_out}
         super().__init__(
             f"{name}: {what}",
-            details=details,
-            hint=f"{first}; or {again}: agentlipd up --accept-loss {name}",
+            details={"store": name, "file": file, "problem": problem},
+            hint=f"restore a copy of it; or go on without it: agentlipd up --accept-loss {name}",
         )
 
 
@@ -91,16 +83,9 @@ def check_names(names: Iterable[str]) -> frozenset[str]:
     return given
 
 
-def read(datadir: DataDir, mode: Mode = "ro") -> WorkspaceManifest:
-    """The record in the file and in the store, merged; empty if there is none."""
-    in_store = _decode(_meta(datadir.database(RECORD_STORE), _META_KEY, mode).encode())
-    records = _decode(read_small(datadir.dir / FILE)), in_store
-    both = WorkspaceManifest()
-    for record in records:
-        for name, store_id in record.stores.items():
-            both.stores[name] = both.stores.get(name) or store_id
-        both.lost |= record.lost
-    return both
+def read(datadir: DataDir) -> WorkspaceManifest:
+    """The record; empty if there is none."""
+    return _decode(read_small(datadir.dir / FILE))
 
 
 def value_in_record(datadir: DataDir, key: str, mode: Mode = "ro") -> str:
@@ -118,7 +103,7 @@ def lost_stores(
 ) -> list[StoreLost]:
     """Recorded stores that are missing, belong to another workspace, or lack events that were given
     out. Checks `stores` and the secrets."""
-    expected = read(datadir, mode).stores or _expected_without_record(datadir, mode)
+    expected = read(datadir).stores or _expected_without_record(datadir, mode)
     lost = []
     for name, store_id in expected.items():
         path = datadir.database(name) if name in STORES else datadir.dir / file_of(name)
@@ -158,13 +143,11 @@ def check(
         names.add(IDENTITY)
     if names:
         _accept(datadir, names, clock, log)
-    elif not (datadir.dir / FILE).exists() and read(datadir, "rw").stores:
-        log.warning("the record of the stores was missing and was created again", file=FILE)
 
 
 def remember(datadir: DataDir, stores: Collection[str] = STORES) -> None:
     """Add existing files to the record. Call with the lock held and `stores` migrated."""
-    manifest = read(datadir, "rw")
+    manifest = read(datadir)
     for store in stores:
         path = datadir.database(store)
         if path.is_file():
@@ -175,15 +158,8 @@ def remember(datadir: DataDir, stores: Collection[str] = STORES) -> None:
     _write(datadir, manifest)
 
 
-def forget(datadir: DataDir, name: str) -> None:
-    """Remove a file from the record, so that the next start may create it again."""
-    manifest = read(datadir, "rw")
-    if manifest.stores.pop(name, None) is not None:
-        _write(datadir, manifest)
-
-
 def _accept(datadir: DataDir, names: set[str], clock: Clock, log: Log) -> None:
-    manifest = read(datadir, "rw")
+    manifest = read(datadir)
     now_ms = clock.now_ms()
     for name in sorted(names):
         log.warning("a store was lost; it is created again, empty", store=name, file=file_of(name))
@@ -221,7 +197,7 @@ def _leave_events(datadir: DataDir, error: StoreLost, clock: Clock, log: Log) ->
     that the loss has to be accepted again if this is interrupted."""
     store, given_out, now_ms = str(error.details["store"]), error.given_out, clock.now_ms()
     log.warning("events were lost; a new epoch begins", **error.details)
-    manifest = read(datadir, "rw")
+    manifest = read(datadir)
     manifest.lost[store] = iso(now_ms)
     _write(datadir, manifest)
     old, epoch = value_in_record(datadir, epochs.KEY, "rw"), random_id()
@@ -277,10 +253,6 @@ def _write(datadir: DataDir, manifest: WorkspaceManifest) -> None:
     text += "\n"
     if read_small(datadir.dir / FILE) != text.encode():
         datadir.write_private(datadir.dir / FILE, text)
-    database = datadir.database(RECORD_STORE)
-    if database.exists() and _meta(database, _META_KEY, "rw") != text:
-        with suppress(sqlite3.Error), closing(open_database(database, "rw")) as connection:
-            connection.execute(meta.SET, (_META_KEY, text))
 
 
 def _decode(text: bytes | None) -> WorkspaceManifest:

@@ -56,7 +56,6 @@ def adopted(workspace: WorkspaceFixture, *more: str) -> None:
         connection.commit()
     assert workspace.find(CHECK) == []
     (workspace.data.dir / "stores.json").unlink()
-    workspace.execute("DELETE FROM meta WHERE key = 'x_stores'", store="auth")
     workspace.start()
 
 

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -104,21 +102,9 @@ def test_store_of_another_workspace_is_refused(workspace, tmp_path, name):
     served_with(workspace, "--accept-loss", name).stop()
 
 
-def test_record_that_was_removed_is_made_again(workspace):
-    record = DataDir(workspace).dir / manifest.FILE
-    before = record.read_text()
-    record.unlink()
-    lose(workspace, "broker")
-    assert "Error: broker:" in start_that_ends(workspace).err, "the auth store remembers too"
-    served_with(workspace, "--accept-loss", "broker").stop()
-    assert set(json.loads(record.read_text())["stores"]) == set(json.loads(before)["stores"])
-
-
 @pytest.mark.parametrize("name", ["hub", "auth"])
 def test_lost_store_of_an_older_workspace_is_refused(workspace, name):
     (DataDir(workspace).dir / manifest.FILE).unlink()
-    with closing(sqlite3.connect(DataDir(workspace).database("auth"))) as connection, connection:
-        connection.execute("DELETE FROM meta WHERE key = 'x_stores'")
     lose(workspace, name)
     assert f"Error: {name}:" in start_that_ends(workspace).err
 
@@ -126,8 +112,6 @@ def test_lost_store_of_an_older_workspace_is_refused(workspace, name):
 def test_workspace_of_an_older_version_gets_a_record(workspace):
     record = DataDir(workspace).dir / manifest.FILE
     record.unlink()
-    with closing(sqlite3.connect(DataDir(workspace).database("auth"))) as connection, connection:
-        connection.execute("DELETE FROM meta WHERE key = 'x_stores'")
     lose(workspace, "broker")  # as if this version had added that store
     served_with(workspace).stop()
     assert set(json.loads(record.read_text())["stores"]) == set(NAMES)
