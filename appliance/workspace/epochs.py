@@ -43,8 +43,9 @@ class EpochList(msgspec.Struct, frozen=True):
 def read(datadir: DataDir) -> tuple[Epoch, ...]:
     """The epochs in their order; none if nothing was ever restored or the file can't be read."""
     try:
-        return decode(read_regular(datadir.dir / FILE, _BYTES_MAX))
-    except OSError:
+        text = read_regular(datadir.dir / FILE, _BYTES_MAX)
+        return msgspec.json.decode(text, type=EpochList).epochs
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return ()
 
 
@@ -64,18 +65,6 @@ def ids_between(after: int, until: int, firsts: Iterable[tuple[int, str]]) -> in
     return max(0, until - after - jumps * JUMP)
 
 
-def decode(text: bytes) -> tuple[Epoch, ...]:
-    try:
-        return msgspec.json.decode(text, type=EpochList).epochs
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return ()
-
-
-def encode(epochs: Iterable[Epoch]) -> str:
-    text = msgspec.json.encode(EpochList(epochs=tuple(epochs)))
-    return msgspec.json.format(text, indent=2).decode() + "\n"
-
-
 def merge(*lists: Iterable[Epoch]) -> tuple[Epoch, ...]:
     """All epochs of several lists, each once, in the order of their first ids."""
     by_id = {epoch.epoch: epoch for epochs in lists for epoch in epochs}
@@ -87,7 +76,8 @@ def continued(before: tuple[Epoch, ...], old: str, begun: Epoch) -> str:
     if old not in {epoch.epoch for epoch in before}:
         # The first of the list, or the first after the log was lost and its ids began again.
         before = (Epoch(old),)
-    return encode(merge(before, (begun,)))
+    text = msgspec.json.encode(EpochList(epochs=merge(before, (begun,))))
+    return msgspec.json.format(text, indent=2).decode() + "\n"
 
 
 def highest(epochs: Iterable[Epoch]) -> int:

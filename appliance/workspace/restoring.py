@@ -37,39 +37,28 @@ class Noticed(msgspec.Struct, frozen=True):
     first: tuple[tuple[str, str], ...]
 
 
-class RestoreContext:
+class RestoreContext(msgspec.Struct):
     """What `restored` knows and says.
 
     schema   the newest migration of the new file
     cut_ms   the moment of the backup
     present  the store before the restore can be read
     settings_file  agentlip.toml before the restore; it may be missing
+    damaged  the store before turned out to be damaged
 
     With `revive`, everything that was revoked since the backup becomes valid again.
     """
 
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        store: str,
-        *,
-        schema: int,
-        now_ms: int,
-        cut_ms: int,
-        revive: bool,
-        present: bool,
-        settings_file: Path,
-    ) -> None:
-        self._connection = connection
-        self._store = store
-        self.schema = schema
-        self.now_ms = now_ms
-        self.cut_ms = cut_ms
-        self.revive = revive
-        self.present = present
-        self.settings_file = settings_file
-        self.damaged = False  # the store before turned out to be damaged
-        self.notices: list[Noticed] = []
+    connection: sqlite3.Connection
+    store: str
+    schema: int
+    now_ms: int
+    cut_ms: int
+    revive: bool
+    present: bool
+    settings_file: Path
+    damaged: bool = False
+    notices: list[Noticed] = []
 
     def notice(self, kind: NoticeKind, noun: str, selection: str) -> None:
         """Says which entries `selection` selects, as an id and a text for people, if there are any.
@@ -77,9 +66,11 @@ class RestoreContext:
         if not self.present:
             return
         with self._reading():
-            (count,) = self._connection.execute(f"SELECT count(*) FROM ({selection})").fetchone()
-            if count:
-                self._add(kind, noun, count, selection)
+            rows = self.connection.execute(selection).fetchmany(SHOWN_MAX)
+            if rows:
+                (count,) = self.connection.execute(f"SELECT count(*) FROM ({selection})").fetchone()
+                first = tuple((str(entry), str(text)) for entry, text in rows)
+                self.notices.append(Noticed(self.store, kind, noun, count, first))
 
     def notice_revoked(self, noun: str, selection: str) -> None:
         """`selection` selects what was revoked since the backup. The caller revokes it again."""
@@ -90,7 +81,7 @@ class RestoreContext:
         done = False
         if self.present:
             with self._reading():
-                self._connection.execute(sql, parameters)
+                self.connection.execute(sql, parameters)
                 done = True
         return done
 
@@ -103,8 +94,3 @@ class RestoreContext:
                 self.damaged = True
             elif sqlite_name(error) != "SQLITE_ERROR":  # an older file lacks a table
                 raise
-
-    def _add(self, kind: NoticeKind, noun: str, count: int, selection: str) -> None:
-        query = f"SELECT * FROM ({selection}) LIMIT ?"
-        rows = [(str(a), str(b)) for a, b in self._connection.execute(query, (SHOWN_MAX,))]
-        self.notices.append(Noticed(self._store, kind, noun, count, tuple(rows)))
