@@ -112,7 +112,7 @@ def archive_cleanup(
     """  # fmt: skip
     from appliance.identity import files
     from appliance.kernel.clock import SystemClock
-    from appliance.recovery.cli import lock_workspace
+    from appliance.workspace.swap import hold_stopped
 
     datadir, settings = _files(session)
     clock = SystemClock()
@@ -124,7 +124,7 @@ def archive_cleanup(
                 hint=NOT_SURE,
                 details={"found": msgspec.to_builtins(result)},
             )
-        with lock_workspace(session):
+        with hold_stopped(datadir, clock):
             result = files.clean_archive(datadir, settings, older_than, clock, apply=True)
     verb = "would remove" if dry_run else "removed"
     names = [*(key.key_id for key in result.removed), *result.put_aside]

@@ -4,15 +4,13 @@ Exit codes: 0 everything is saved, 1 something is lost or nothing was done.
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import msgspec
 import typer
 
 from appliance.cli_support import ProgressLine, Session, plain_app
-from appliance.kernel.clock import Clock, SystemClock
+from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
 from appliance.recovery.copying import TableRecovery
@@ -20,17 +18,9 @@ from appliance.recovery.engine import RecoveryReport
 from appliance.recovery.engine import recover as recover_store
 from appliance.sdk.discovery import find_workspace
 from appliance.workspace import swap
-from appliance.workspace.datadir import STORES, DataDir
+from appliance.workspace.datadir import STORES
 
 app = plain_app(listed="Administration/recover")
-
-
-@contextmanager
-def lock_workspace(session: Session) -> Iterator[tuple[DataDir, Clock, Log]]:
-    """The workspace, locked. Raises HubRunning while an appliance runs in it."""
-    datadir, clock = find_workspace(session.workspace), SystemClock()
-    with swap.hold_stopped(datadir, clock):
-        yield datadir, clock, Log(sys.stderr.buffer, level="error")
 
 
 @app.command()
@@ -50,12 +40,14 @@ def recover(
     if store not in STORES:
         raise Invalid(f"unknown store: {store}", hint=f"use one of: {', '.join(STORES)}")
 
-    with lock_workspace(session) as (datadir, clock, log):
-        line = ProgressLine(clock, not session.machine)
+    datadir, clock = find_workspace(session.workspace), SystemClock()
+    line = ProgressLine(clock, not session.machine)
 
-        def tell(table: str, rows: int) -> None:
-            line.show(f"{table}: {rows:,} rows")
+    def tell(table: str, rows: int) -> None:
+        line.show(f"{table}: {rows:,} rows")
 
+    with swap.hold_stopped(datadir, clock):
+        log = Log(sys.stderr.buffer, level="error")
         done = recover_store(datadir, store, clock, log, replace=yes, progress=tell)
     session.answer(msgspec.to_builtins(done), "\n".join(lines_of(done)))
     if not done.complete:

@@ -39,12 +39,6 @@ _FACTS_OF_SCHEMA = frozenset(
 _CREATE_TABLE = re.compile(r"^CREATE TABLE (?:IF NOT EXISTS )?(\w+)", re.MULTILINE)
 
 
-class StoreFileMissing(Missing):
-    code = "STORE_FILE_MISSING"
-    default_message = "the store has no file, so nothing can be recovered"
-    default_hint = "agentlip backup restore --latest --plan; or agentlipd up --accept-loss STORE"
-
-
 class NothingRecovered(Missing):
     code = "NOTHING_RECOVERED"
     default_message = "no row of the store can be read"
@@ -91,14 +85,13 @@ def recover(
 
     `replace`: the new file takes the place of the damaged one, which is kept in another folder.
 
-    Raises StoreFileMissing, NothingRecovered without a row to save, and RecoveryFailed. Then
-    nothing has changed.
+    Raises NothingRecovered without a row to save, and RecoveryFailed. Then nothing has changed.
     """
     database = datadir.database(store)
     if not database.is_file() or not database.stat().st_size:
         state = "is empty" if database.is_file() else "is missing"
-        hint = StoreFileMissing.default_hint.replace("STORE", store)
-        raise StoreFileMissing(f"{store}: the file {database.name} {state}", hint=hint)
+        hint = f"{NothingRecovered.default_hint}; or agentlipd up --accept-loss {store}"
+        raise NothingRecovered(f"{store}: the file {database.name} {state}", hint=hint)
     if not ignored(_log_of(database)).is_acknowledged and _is_intact(database):
         suspect_marker(database).unlink(missing_ok=True)
         return RecoveryReport(store=store, intact=True)

@@ -47,19 +47,14 @@ class PageFile:
         self._read = read
         self._wal = wal
         self._file_bytes = file_bytes
-        sizes = {OWN_SIZES, _sizes(read(0, HEADER_BYTES))}
-        # If the header names another size: the one with which more can be read.
-        self._use(max(sizes, key=self._readable_bytes) if len(sizes) > 1 else OWN_SIZES)
+        self._use(_sizes(read(0, HEADER_BYTES)))
+        if not self.is_whole(1):  # then the size may be wrong too
+            self._use(OWN_SIZES)
 
     def _use(self, sizes: tuple[int, int]) -> None:
         self.page_bytes, self._usable = sizes
         self._frames = dict(_read_committed(self._wal, self.page_bytes))
         self.count = max([-(-self._file_bytes // self.page_bytes), *self._frames])
-
-    def _readable_bytes(self, sizes: tuple[int, int]) -> int:
-        """The bytes of whole tree pages, if pages have this size."""
-        self._use(sizes)
-        return self.page_bytes * sum(map(self.is_whole, range(1, self.count + 1)))
 
     def page(self, number: int) -> bytes:
         """The newest committed content of a page; raises Unreadable beyond the end."""

@@ -19,7 +19,7 @@ from appliance.kernel.errors import Conflict, Invalid
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.kernel.ownership import read_small
-from appliance.kernel.store_declaration import DECLARATIONS, STORE_ID_KEY, declaration_of
+from appliance.kernel.store_declaration import DECLARATIONS, declaration_of
 from appliance.kernel.store_files import open_database, suspect_marker
 from appliance.shared.segment_chain import JUMP
 from appliance.workspace import epochs
@@ -151,7 +151,8 @@ def remember(datadir: DataDir, stores: Collection[str] = STORES) -> None:
     for store in stores:
         path = datadir.database(store)
         if path.is_file():
-            manifest.stores[store] = _identify(path, store, manifest.stores.get(store, ""))
+            # A file whose id can't be read may be damaged.
+            manifest.stores[store] = _id_of(path, store, "rw") or manifest.stores.get(store, "")
     for name in (TOKEN, IDENTITY):
         if (datadir.dir / file_of(name)).exists():
             manifest.stores.setdefault(name, "")
@@ -233,19 +234,6 @@ def _expected_without_record(datadir: DataDir, mode: Mode) -> dict[str, str]:
     )
     needed = [store for store, declaration in DECLARATIONS.items() if declaration.needed]
     return dict.fromkeys(needed, "") if ours else {}
-
-
-def _identify(path: Path, store: str, recorded: str) -> str:
-    in_file = _id_of(path, store, "rw")
-    own_key = declaration_of(store).id_key == STORE_ID_KEY
-    if in_file or recorded or not own_key:
-        return in_file or recorded  # a file whose id can't be read may be damaged, so don't write
-    with suppress(sqlite3.Error), closing(open_database(path, "rw")) as connection:
-        connection.execute(
-            "INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)",
-            (STORE_ID_KEY, random_id()),
-        )
-    return _id_of(path, store, "rw")
 
 
 def _write(datadir: DataDir, manifest: WorkspaceManifest) -> None:

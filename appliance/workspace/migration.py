@@ -18,11 +18,6 @@ _NAME = re.compile(r"(\d{4})_\w+\.sql")
 _OPENS_WITH = re.compile(r"^-- opens-with: (\d+)$", re.MULTILINE)
 _OPTIONAL = re.compile(r"^-- optional: yes$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
-# These end the transaction around a step, or can't be rolled back with it.
-_FORBIDDEN = frozenset(
-    {"BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"}
-    | {"PRAGMA", "ATTACH", "DETACH", "VACUUM"}
-)
 
 
 class BadMigration(Exception):
@@ -86,14 +81,7 @@ def statements(migration: Migration) -> Iterator[str]:
     text = migration.sql
     for end in (match.end() for match in re.finditer(";", text)):
         if sqlite3.complete_statement(text[begin:end]):
-            yield _check(migration, text[begin:end])
+            yield text[begin:end]
             begin = end
     if _COMMENT.sub("", text[begin:]).strip():
-        yield _check(migration, text[begin:])
-
-
-def _check(migration: Migration, statement: str) -> str:
-    words = _COMMENT.sub(" ", statement).split(None, 1)
-    if words and words[0].rstrip(";").upper() in _FORBIDDEN:
-        raise BadMigration(f"{migration.name}: {words[0]} is not allowed in a migration")
-    return statement
+        yield text[begin:]

@@ -20,6 +20,7 @@ import msgspec
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Conflict, Unavailable
+from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.kernel.store_declaration import adapter_of, declaration_of
 from appliance.kernel.store_errors import is_damage, sqlite_name
@@ -160,107 +161,97 @@ def refuse(before: SchemaState) -> None:
         )
 
 
-class Upgrade:
+class Upgrade(msgspec.Struct, frozen=True):
     """One upgrade of one open file."""
 
-    def __init__(
-        self,
-        connection: sqlite3.Connection,
-        database: Path,
-        store: str,
-        released: Sequence[Migration],
-        clock: Clock,
-        log: Log,
-    ) -> None:
-        self._connection = connection
-        self._database = database
-        self._store = store
-        self._released = released
-        self._clock = clock
-        self._log = log
-        self._adapter = adapter_of(store)
-
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = OFF")
+    connection: sqlite3.Connection
+    database: Path
+    store: str
+    released: Sequence[Migration]
+    clock: Clock
+    log: Log
 
     def run(self) -> SchemaState:
         self._check_whole()
-        before = state(self._connection, self._store, self._released)
+        before = state(self.connection, self.store, self.released)
         refuse(before)
-        if not before.schema and meta.has_tables(self._connection):
+        if not before.schema and meta.has_tables(self.connection):
             self._refuse_strangers(before)
-        if self._connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
+        if self.connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
             raise MigrationFailed(
-                f"{self._store}: the file system does not support the shared memory that WAL needs",
+                f"{self.store}: the file system does not support the shared memory that WAL needs",
                 hint="put the workspace on a local file system",
             )
         self.apply(before)
-        return state(self._connection, self._store, self._released)
+        return state(self.connection, self.store, self.released)
 
     def apply(self, before: SchemaState) -> None:
-        for migration in self._released:
+        self.connection.execute("PRAGMA synchronous = FULL")
+        self.connection.execute("PRAGMA foreign_keys = OFF")
+        for migration in self.released:
             if migration.name in before.pending:
                 self._step(migration)
-        if self._adapter is not None:
-            self._adapter.settle(
-                self._connection,
+        if adapter := adapter_of(self.store):
+            adapter.settle(
+                self.connection,
                 before.optional_missing,
                 adopted=not before.schema and before.spec_version is not None,
-                now_ms=self._clock.now_ms(),
-                log=self._log,
+                now_ms=self.clock.now_ms(),
+                log=self.log,
             )
-        for migration in self._released:
+        for migration in self.released:
             if migration.name in before.optional_missing:
                 self._optional_step(migration)
 
     def _check_whole(self) -> None:
-        size, full = self._database.stat().st_size, declaration_of(self._store).recovery.suspended
+        size, full = self.database.stat().st_size, declaration_of(self.store).recovery.suspended
         checked = size <= (FULL_CHECK_BYTES_MAX if full else CHECK_AT_START_BYTES_MAX)
-        if checked and is_damaged(self._database, quick=not full):
-            raise StoreDamaged(f"{self._store}: the database is damaged")
+        if checked and is_damaged(self.database, quick=not full):
+            raise StoreDamaged(f"{self.store}: the database is damaged")
 
     def _refuse_strangers(self, before: SchemaState) -> None:
         """A file that another program made after the shared specification is used as it is."""
         lacking: list[str] = []
-        if self._adapter is not None and before.spec_version is not None:
+        adapter = adapter_of(self.store)
+        if adapter is not None and before.spec_version is not None:
             with closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
-                for statement in statements(self._released[0]):
+                for statement in statements(self.released[0]):
                     model.execute(statement)
-                lacking = self._adapter.missing_columns(self._connection, model)
+                lacking = adapter.missing_columns(self.connection, model)
             if not lacking:
                 return
         raise StoreDamaged(
-            f"{self._store}: the file is a database, but not one of this store",
+            f"{self.store}: the file is a database, but not one of this store",
             details={"missing": lacking[:20]},
             hint="move the file away, or restore a backup: agentlip backup list",
         )
 
     def _step(self, migration: Migration) -> None:
-        execute = self._connection.execute
-        strangers = _broken_keys(self._connection)
+        execute = self.connection.execute
+        strangers = _broken_keys(self.connection)
         try:
             execute("BEGIN IMMEDIATE")
             for statement in statements(migration):
                 execute(statement)
             self._record(migration)
-            if _broken_keys(self._connection) > strangers:
+            if _broken_keys(self.connection) > strangers:
                 raise sqlite3.IntegrityError("FOREIGN KEY constraint failed")
             execute("COMMIT")
         except (sqlite3.Error, BadMigration) as error:
-            if self._connection.in_transaction:  # a full disk may have rolled it back already
+            if self.connection.in_transaction:  # a full disk may have rolled it back already
                 execute("ROLLBACK")
             if isinstance(error, sqlite3.Error) and is_damage(error):
-                raise upgrade_error(error, self._store) from error
+                raise upgrade_error(error, self.store) from error
             raise MigrationFailed(
-                f"{self._store}: migration {migration.name} failed and was rolled back: {error}",
-                details={"store": self._store, "file": migration.name},
+                f"{self.store}: migration {migration.name} failed and was rolled back: {error}",
+                details={"store": self.store, "file": migration.name},
                 hint="check free space and the installed version, then start again",
             ) from error
-        self._log.info("migration applied", store=self._store, file=migration.name)
+        self.log.info("migration applied", store=self.store, file=migration.name)
 
     def _record(self, migration: Migration) -> None:
-        execute = self._connection.execute
-        now_ms = self._clock.now_ms()
+        execute = self.connection.execute
+        now_ms = self.clock.now_ms()
         execute(RECORDS)
         execute(
             "INSERT INTO x_migrations (number, name, sha256, applied_ms) VALUES (?, ?, ?, ?)",
@@ -269,10 +260,12 @@ class Upgrade:
         if migration.optional:
             return
         if migration.number == 1:
-            shared = () if self._adapter is None else self._adapter.first_facts()
-            for key, value in (("created_at", iso(now_ms)), *shared):
+            adapter = adapter_of(self.store)
+            shared = () if adapter is None else adapter.first_facts()
+            own_id = declaration_of(self.store).id_key, random_id()
+            for key, value in (("created_at", iso(now_ms)), *shared, own_id):
                 execute("INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)", (key, value))
-        compat = max(migration.opens_with, _number(self._connection, self._store, "x_compat") or 0)
+        compat = max(migration.opens_with, _number(self.connection, self.store, "x_compat") or 0)
         execute(meta.SET, ("x_schema", str(migration.number)))
         execute(meta.SET, ("x_compat", str(compat)))
 
@@ -281,18 +274,16 @@ class Upgrade:
         try:
             self._step(migration)
         except (MigrationFailed, StoreDamaged) as error:
-            self._log.warning(
+            self.log.warning(
                 "optional migration not applied",
-                store=self._store,
+                store=self.store,
                 file=migration.name,
                 reason=str(error.__cause__),
             )
 
 
 def _read_recorded(connection: sqlite3.Connection) -> dict[str, tuple[int, str]]:
-    if not connection.execute(
-        "SELECT 1 FROM sqlite_schema WHERE name = 'x_migrations' AND type = 'table'"
-    ).fetchone():
+    if not meta.exists(connection, "x_migrations"):
         return {}
     rows = connection.execute("SELECT name, number, sha256 FROM x_migrations LIMIT 10000")
     return {name: (number, digest) for name, number, digest in rows}

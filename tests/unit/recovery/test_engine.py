@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from appliance.outbox.recover import LOST
-from appliance.recovery.engine import NothingRecovered, StoreFileMissing
+from appliance.recovery.engine import NothingRecovered
 from appliance.workspace import swap
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.integrity import is_damaged
@@ -97,7 +97,7 @@ def test_store_without_a_file_is_not_intact(datadir, store, state, size):
     database.unlink()
     if size is not None:
         database.touch()
-    with pytest.raises(StoreFileMissing, match=f"{store}: .* is {state}") as refused:
+    with pytest.raises(NothingRecovered, match=f"{store}: .* is {state}") as refused:
         recovered(datadir, store)
     assert f"--accept-loss {store}" in refused.value.hint
     assert database.exists() == (size == 0)
