@@ -5,7 +5,7 @@ and named.
 """
 
 import sqlite3
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -21,7 +21,6 @@ from appliance.recovery.damaged import DamagedFile
 INDEX_OF_MESSAGE_IDS = "sqlite_autoindex_messages_1"
 PRINCIPALS = "x_message_principals"
 NAMED_MAX = 20
-PROGRESS_ROWS = 10_000
 _CREATED = {
     "channel.created": "channel",
     "topic.created": "topic",
@@ -67,7 +66,7 @@ _CURSORS = ("SELECT max(cursor) FROM x_plugin_cursors", "SELECT max(cursor) FROM
 def finish(copying: Copying) -> None:
     """Adds what the events state of lost rows, and names rows whose events are lost."""
     lacking = {name for name in copying.result if copying.lacks(name)}
-    rebuilding = Rebuilding(copying.damaged, copying.target, lacking, copying.progress)
+    rebuilding = Rebuilding(copying.damaged, copying.target, lacking)
     rebuilt = rebuilding.run()
     for name, rows in rebuilt.items():
         copying.add_rebuilt(name, rows)
@@ -93,12 +92,10 @@ class Rebuilding:
         damaged: DamagedFile,
         target: sqlite3.Connection,
         incomplete: Collection[str],
-        progress: Callable[[str, int], None],
     ) -> None:
         self._damaged = damaged
         self._target = target
         self._incomplete = incomplete
-        self._progress = progress
 
     def run(self) -> dict[str, int]:
         """The number of rebuilt rows, by table."""
@@ -129,9 +126,7 @@ class Rebuilding:
             )
         rebuilt = 0
         rows = groupby(self._target.execute(_EVENTS), key=itemgetter(5))
-        for count, (entity_id, events) in enumerate(rows, 1):
-            if count % PROGRESS_ROWS == 0:
-                self._progress("rows rebuilt", count)
+        for entity_id, events in rows:
             (row_number, *first), *later = events
             state, _ = apply(None, ReplayedEvent._make(first))
             for _, *event in later:

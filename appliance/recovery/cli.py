@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from appliance.cli_support import ProgressLine, Session, plain_app
+from appliance.cli_support import Session, plain_app
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
@@ -41,14 +41,9 @@ def recover(
         raise Invalid(f"unknown store: {store}", hint=f"use one of: {', '.join(STORES)}")
 
     datadir, clock = find_workspace(session.workspace), SystemClock()
-    line = ProgressLine(clock, not session.machine)
-
-    def tell(table: str, rows: int) -> None:
-        line.show(f"{table}: {rows:,} rows")
-
     with swap.hold_stopped(datadir, clock):
         log = Log(sys.stderr.buffer, level="error")
-        done = recover_store(datadir, store, clock, log, replace=yes, progress=tell)
+        done = recover_store(datadir, store, clock, log, replace=yes)
     session.answer(msgspec.to_builtins(done), "\n".join(lines_of(done)))
     if not done.complete:
         raise typer.Exit(1)
@@ -63,10 +58,6 @@ def lines_of(done: RecoveryReport) -> list[str]:
     for name, table in done.tables.items():
         lines.append(f"{name:{width}}  {table.read:9}  {table.rebuilt:9}  {_lost(table)}")
     lines.append("")
-    if done.without_parent:
-        lines.append(f"Kept, although the row they refer to is lost: {done.without_parent}")
-    if done.unknown_tables:
-        lines.append(f"Not copied, because unknown: {', '.join(done.unknown_tables)}")
     lines += [f"Note: {note}" for note in done.notes]
     lines.append("Everything is saved." if done.complete else "Not every row is saved.")
     if done.kept_as is None:

@@ -5,7 +5,7 @@ Others are counted as ambiguous.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -16,7 +16,6 @@ from appliance.recovery.pages import Cell
 from appliance.recovery.shapes import SEQUENCE, Shape
 
 NAMED_MAX = 20
-PROGRESS_ROWS = 10_000
 GAP_MAX = 1_000_000  # more missing numbers in a row were never given: a restore leaves them out
 # Numbers without a row. Rows of a table with AUTOINCREMENT are deleted only from its beginning.
 _GAPS = (
@@ -25,7 +24,6 @@ _GAPS = (
     " gaps (length) AS (SELECT number - 1 - lag(number) OVER (ORDER BY number) FROM given)"
     f" SELECT coalesce(sum(length), 0) FROM gaps WHERE length <= {GAP_MAX}"
 )
-Progress = Callable[[str, int], None]
 
 
 class TableRecovery(msgspec.Struct):
@@ -60,14 +58,12 @@ class Copying:
         shapes: Sequence[Shape],
         skipped: Iterable[str],
         clock: Clock,
-        progress: Progress = lambda *_: None,
     ) -> None:
         self.damaged = damaged
         self.target = target
         self.clock = clock
-        self.progress = progress
         self.notes: list[str] = []
-        self.suspicious = 0  # rows that are in the new file but not as they were
+        self.is_certain = True  # no note says that the new file may lack something
         self._shapes = shapes
         hidden = {*skipped, SEQUENCE}
         self._tables = {s.name: s for s in shapes if not s.is_index and s.name not in hidden}
@@ -92,12 +88,16 @@ class Copying:
         self.result[name].rebuilt += rows
         self._count(self._tables[name])
 
+    def doubt(self, note: str) -> None:
+        """Notes what is missing or may be other than it was."""
+        self.notes.append(note)
+        self.is_certain = False
+
     def report_changed(self, noun: str, ids: Sequence[str]) -> None:
         """Rows that were read, but whose content is not what it was."""
-        self.suspicious += len(ids)
         if ids:
             more = ", …" if len(ids) > NAMED_MAX else ""
-            self.notes.append(
+            self.doubt(
                 f"{len(ids)} {noun} do not match their fingerprint:"
                 f" {', '.join(ids[:NAMED_MAX])}{more}"
             )
@@ -119,10 +119,7 @@ class Copying:
             added = self.target.execute(insert, values).rowcount > 0
         except (sqlite3.Error, OverflowError):
             return False
-        done = self.result[table.name]
-        done.read += added
-        if done.read % PROGRESS_ROWS == 0:
-            self.progress(table.name, done.read)
+        self.result[table.name].read += added
         return added
 
     def _assign_orphans(self) -> None:

@@ -112,12 +112,8 @@ class DamagedFile:
         rows = [cell.values for cell in self.records(SEQUENCE) if len(cell.values) == 2]
         return {str(name): number for name, number in rows if isinstance(number, int)}
 
-    def unknown_tables(self) -> list[str]:
-        """Tables with rows of their own that the new file has not."""
-        tables = {name: root for name, (kind, root) in self._named.items() if kind == "table"}
-        hidden = ("sqlite_", *(f"{name}_" for name, root in tables.items() if not root))
-        return sorted(
-            name
-            for name, root in tables.items()
-            if root and name not in self._shapes and not name.startswith(hidden)
-        )
+    def unknown_tables(self, derived: tuple[str, ...]) -> list[str]:
+        """Tables that the new file has not, whose names do not begin like those of derived data."""
+        tables = {name for name, (kind, root) in self._named.items() if kind == "table" and root}
+        hidden = ("sqlite_", *derived)
+        return sorted(n for n in tables - self._shapes.keys() if not n.startswith(hidden))

@@ -22,22 +22,17 @@ class IgnoredFrames(NamedTuple):
     frames: int
     commits: int
 
-    @property
-    def is_acknowledged(self) -> bool:
-        """Whether commits are lost. After a power failure the last one may be half written, but
-        each one before it was synced."""
-        return self.commits > 1
 
-
-def ignored(log: Path) -> IgnoredFrames:
-    """The ignored frames of a log that no process uses; none if it is missing or unreadable."""
+def ignored(log: Path) -> IgnoredFrames | None:
+    """The ignored frames of a log that no process uses, if they have synced commits: after a power
+    failure the last one may be half written. None if the log can't be read."""
     try:
         with log.open("rb") as file:
             content = file.read(_BYTES_MAX)
     except OSError:
         content = b""
     behind = [is_commit for _, is_commit in dropwhile(lambda frame: frame[0], _checked(content))]
-    return IgnoredFrames(len(behind), sum(behind))
+    return IgnoredFrames(len(behind), sum(behind)) if sum(behind) > 1 else None
 
 
 def own_frames(log: bytes, page_bytes: int) -> Iterator[int]:

@@ -55,7 +55,7 @@ def _unread(context: Context) -> Iterator[Finding]:
         return
     for store in context.stores:
         behind = ignored(log_of(context.datadir.database(store)))
-        if behind.is_acknowledged:
+        if behind is not None:
             yield IGNORED_FRAMES.finding(
                 store,
                 f"{behind.frames} frames of its write-ahead log, with {behind.commits} commits, are"
