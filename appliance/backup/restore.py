@@ -112,7 +112,7 @@ def apply(
     clock: Clock,
     *,
     tell: TellFile | None = None,
-    reached: Reached = swap.nothing,
+    reached: Reached = lambda _: None,
 ) -> RestoreResult:
     """Raises HubRunning while the appliance runs, and what forbids the restore before anything is
     changed. `reached` is called after each step, for tests."""
@@ -142,7 +142,7 @@ def apply(
             safety, kept_as = _safety_copy(job, backups, clock, tell)
             users.enter_context(restore_job.without_users(job))
             reached("safety copy made")
-            swap.commit(job.target, _journal(selection, prepared, kept_as), reached)
+            swap.commit(job.target, _journal(selection, prepared, kept_as))
         except BaseException:
             swap.settle(job.target)
             raise

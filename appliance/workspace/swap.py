@@ -10,8 +10,8 @@ kept. Call everything here with the writer lock held, except the two functions t
 
 import errno
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -34,7 +34,6 @@ FILE = "restore.json"
 FOLDER = "restore"
 _BESIDE = (*BESIDE, ".suspect")
 _JOURNAL_BYTES_MAX = 64 * 1024 * 1024
-Reached = Callable[[str], None]
 
 
 class SwapUnreadable(Conflict):
@@ -65,10 +64,6 @@ Settled = Literal["undone", "completed"]
 """How an interrupted change ended: as if it had not begun, or completely."""
 
 
-def nothing(_step: str) -> None:
-    """No step is of interest."""
-
-
 def new_folder(datadir: DataDir) -> Path:
     """An empty folder for the new files, which has the layout of a workspace."""
     root = datadir.dir / FOLDER
@@ -85,15 +80,14 @@ def is_pending(datadir: DataDir) -> bool:
     return (datadir.dir / FILE).exists() or (datadir.dir / FOLDER).exists()
 
 
-def commit(datadir: DataDir, journal: SwapJournal, reached: Reached = nothing) -> None:
+def commit(datadir: DataDir, journal: SwapJournal) -> None:
     """Puts the new files in place. Raises before the commit point only, but for a lost disk."""
     text = msgspec.json.encode(journal).decode() + "\n"
     datadir.write_private(datadir.dir / FILE, text)
-    reached("committed")
-    _complete(datadir, journal, reached)
+    _complete(datadir, journal)
 
 
-def settle(datadir: DataDir, reached: Reached = nothing) -> Settled | None:
+def settle(datadir: DataDir) -> Settled | None:
     """Undoes or completes an interrupted change; None if there is none."""
     if not is_pending(datadir):
         return None
@@ -101,33 +95,25 @@ def settle(datadir: DataDir, reached: Reached = nothing) -> Settled | None:
     if journal is None:
         shutil.rmtree(datadir.dir / FOLDER, ignore_errors=True)
         return "undone"
-    _complete(datadir, journal, reached)
+    _complete(datadir, journal)
     return "completed"
 
 
 @contextmanager
 def hold_stopped(datadir: DataDir, clock: Clock) -> Iterator[None]:
     """Holds the writer lock, and first undoes or completes an interrupted restore. Raises
-    HubRunning with the command that stops the appliance."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(WriterLock(datadir, random_id(), clock))
-        except HubRunning as error:
-            error.hint = "agentlipd down"
-            raise
+    HubRunning."""
+    with WriterLock(datadir, random_id(), clock):
         settle(datadir)
         yield
 
 
 def settle_if_stopped(datadir: DataDir, clock: Clock) -> Settled | None:
     """`settle` with the lock, unless a process holds it: that one has settled, or is restoring."""
-    if not is_pending(datadir):
-        return None
-    try:
-        with WriterLock(datadir, random_id(), clock):
+    if is_pending(datadir):
+        with suppress(HubRunning), WriterLock(datadir, random_id(), clock):
             return settle(datadir)
-    except HubRunning:
-        return None
+    return None
 
 
 def read(datadir: DataDir) -> SwapJournal | None:
@@ -141,7 +127,7 @@ def read(datadir: DataDir) -> SwapJournal | None:
         raise SwapUnreadable(f"{FILE} can't be read: {error}") from None
 
 
-def _complete(datadir: DataDir, journal: SwapJournal, reached: Reached) -> None:
+def _complete(datadir: DataDir, journal: SwapJournal) -> None:
     root = datadir.dir / FOLDER
     old = datadir.backups / journal.keep_as if journal.keep_as else root / "old"
     try:
@@ -149,21 +135,19 @@ def _complete(datadir: DataDir, journal: SwapJournal, reached: Reached) -> None:
             new, present = root / "new" / file.path, datadir.workspace / file.path
             if file.new and not new.exists():
                 continue  # it is in its place
-            _put_aside(present, old / file.path, file.new, reached)
+            _put_aside(present, old / file.path, file.new)
             if file.new:
                 make_folders(present.parent)
                 _move(new, present)
                 sync_directory(present.parent)
-                reached(f"replaced {file.path}")
         shutil.rmtree(root, ignore_errors=True)
-        reached("removed")
         (datadir.dir / FILE).unlink(missing_ok=True)
         sync_directory(datadir.dir)
     except OSError as error:
         raise not_writable(error) from error
 
 
-def _put_aside(present: Path, old: Path, stays: bool, reached: Reached) -> None:
+def _put_aside(present: Path, old: Path, stays: bool) -> None:
     """First what belongs to a database: a log must not be applied to the file that replaces it.
     `stays`: the file itself may keep its name, until it is replaced."""
     for suffix in (*_BESIDE, ""):
@@ -176,7 +160,6 @@ def _put_aside(present: Path, old: Path, stays: bool, reached: Reached) -> None:
             # A new file replaces it in one step: a program that finds none would make another.
             if not (stays and not suffix and _link(source, target)):
                 _move(source, target)
-            reached(f"put aside {source.name}")
     if present.parent.is_dir():
         sync_directory(present.parent)
 

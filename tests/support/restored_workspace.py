@@ -1,11 +1,13 @@
 """A workspace that is backed up and restored, and what two of them have in common."""
 
 import hashlib
+import shutil
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from appliance.backup import restore, store_copy
 from appliance.backup.backup_directory import BackupDirectory
@@ -15,7 +17,7 @@ from appliance.backup.restore_job import RestoreJob
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import SystemClock
 from appliance.tokens import epoch
-from appliance.workspace import manifest
+from appliance.workspace import manifest, swap
 from appliance.workspace.datadir import STORES, DataDir
 from tests.support.workspaces import Filled
 
@@ -32,7 +34,7 @@ from appliance.backup.backup_directory import BackupDirectory
 from appliance.workspace import swap
 from appliance.kernel.clock import SystemClock
 from appliance.workspace.datadir import DataDir
-from tests.support.restored_workspace import SETTINGS
+from tests.support.restored_workspace import SETTINGS, watch_swap
 
 left = int(sys.argv[3])
 
@@ -45,8 +47,10 @@ def reached(step):
 
 datadir = DataDir(Path(sys.argv[1]))
 backups = BackupDirectory(datadir, SETTINGS)
+watching = watch_swap(reached)
+watching.__enter__()
 if sys.argv[2] == "settle":
-    swap.settle(datadir, reached)
+    swap.settle(datadir)
 else:
     made = backups.read(sys.argv[2])
     job = RestoreJob(backups.path(made.name), made, datadir, SETTINGS)
@@ -54,6 +58,40 @@ else:
 """
 """A program that restores, and kills itself after a step: workspace, backup or `settle`, number of
 the step."""
+
+
+@contextmanager
+def watch_swap(reached: Callable[[str], None]) -> Iterator[None]:
+    """Calls `reached` after each step of a swap."""
+    move, link, remove = swap._move, swap._link, shutil.rmtree
+    write = DataDir.write_private
+
+    def write_private(self: DataDir, path: Path, text: str) -> None:
+        write(self, path, text)
+        if path.name == swap.FILE:
+            reached("committed")
+
+    def moved(source: Path, target: Path) -> None:
+        move(source, target)
+        reached(f"moved {source.name}")
+
+    def linked(source: Path, target: Path) -> bool:
+        done = link(source, target)
+        reached(f"linked {source.name}")
+        return done
+
+    def removed(path: Path, **more: Any) -> None:
+        remove(path, **more)
+        if path.name == swap.FOLDER and (path.parent / swap.FILE).exists():
+            reached("removed")
+
+    with (
+        patch.object(DataDir, "write_private", write_private),
+        patch.object(swap, "_move", moved),
+        patch.object(swap, "_link", linked),
+        patch.object(swap.shutil, "rmtree", removed),
+    ):
+        yield
 
 
 class BackedUp:
@@ -97,7 +135,12 @@ class BackedUp:
     ) -> restore.RestoreResult:
         job = self.job(made, **more)
         backups = BackupDirectory(job.target, SETTINGS)
-        return restore.apply(job, backups, None, CLOCK, reached=reached)
+        with watch_swap(reached):
+            return restore.apply(job, backups, None, CLOCK, reached=reached)
+
+    def settle(self, reached: Callable[[str], None]) -> None:
+        with watch_swap(reached):
+            swap.settle(self.datadir)
 
     def rows(self, sql: str, store: str = "hub") -> list[tuple[Any, ...]]:
         return rows_of(self.datadir, sql, store)

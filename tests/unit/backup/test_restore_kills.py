@@ -100,7 +100,7 @@ def test_kill_while_a_restore_is_completed_is_completed_by_the_next_start(
     killed_at(steps.index(COMMITTED) + 1, workspace, partial(workspace.restore, made))
     kills = 0
     while swap.is_pending(workspace.datadir) and kills < 100:
-        kills += bool(killed_at(1, workspace, partial(swap.settle, workspace.datadir)))
+        kills += bool(killed_at(1, workspace, workspace.settle))
     assert kills > 5
     assert workspace.rows(COUNT) == [(5,)]
 
@@ -124,7 +124,7 @@ def test_log_of_a_replaced_store_is_not_applied_to_the_new_one(
         steps.append(step)
 
     workspace.restore(made, reached)
-    assert "put aside db.sqlite3-wal" in steps
+    assert "moved db.sqlite3-wal" in steps
     assert not log.exists()
     assert workspace.rows("SELECT 1 FROM meta WHERE key = 'x_written_to_the_log'") == []
 
