@@ -12,7 +12,7 @@ from appliance.auditlog.trail import AuditTrail
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.ownership import user_name
 from appliance.workspace import epochs, manifest
-from appliance.workspace.datadir import STORES, DataDir, WorkspaceNotFound, discover, is_marked
+from appliance.workspace.datadir import STORES, DataDir, WorkspaceNotFound, discover, marks_of
 
 
 class RecordedCommand(CurrentCommand):
@@ -63,5 +63,5 @@ def facts_of(datadir: DataDir) -> dict[str, Any]:
 def _find(workspace: Path | None) -> DataDir | None:
     with suppress(WorkspaceNotFound, PermissionError):
         datadir = discover(Path.cwd()) if workspace is None else DataDir(workspace.expanduser())
-        return datadir if is_marked(datadir) else None
+        return datadir if marks_of(datadir) else None
     return None

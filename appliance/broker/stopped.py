@@ -9,7 +9,7 @@ from appliance.workspace.stopped_store import stopped_store
 
 
 def revoke_member(datadir: DataDir, slug: str, key_or_name: str) -> wire.MemberReply:
-    """Raises MeshNotFound, NoSuchMember, HubRunning and MigrationPending."""
+    """Raises MeshNotFound, NoSuchMember, HubRunning and SchemaTooOld."""
     clock = SystemClock()
     CURRENT.get().begin()
     with stopped_store(datadir, "broker", clock) as store:

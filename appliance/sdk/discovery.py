@@ -23,7 +23,7 @@ from appliance.workspace.datadir import (
     ServerFile,
     WorkspaceNotFound,
     discover,
-    is_marked,
+    marks_of,
     read_lock,
 )
 
@@ -120,7 +120,7 @@ def find_workspace(explicit: Path | None, start: Path | None = None) -> DataDir:
         return discover(start or Path.cwd())
     datadir = DataDir(explicit.expanduser().resolve())
     try:
-        present = is_marked(datadir)
+        present = marks_of(datadir)
     except PermissionError:
         present = True  # the reader reports the missing permission
     if not present:

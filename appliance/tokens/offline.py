@@ -14,7 +14,7 @@ from appliance.workspace.stopped_store import stopped_store
 
 @contextmanager
 def tokens_of(datadir: DataDir) -> Iterator[tuple[Tokens, Sessions]]:
-    """The services on this workspace's file. Raises HubRunning and MigrationPending."""
+    """The services on this workspace's file. Raises HubRunning and SchemaTooOld."""
     clock = SystemClock()
     CURRENT.get().begin()
     with stopped_store(datadir, "auth", clock) as store:

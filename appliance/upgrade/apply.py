@@ -10,7 +10,7 @@ from appliance.process.starting import announced
 from appliance.upgrade import safety_backup
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir
-from appliance.workspace.upgrade import MigrationFailed
+from appliance.workspace.migration import MigrationFailed
 
 
 def apply(

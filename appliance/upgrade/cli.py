@@ -27,13 +27,6 @@ ConfigFlag = Annotated[
 EXIT_TOO_NEW, EXIT_REFUSED = 5, 7
 YesFlag = Annotated[bool, typer.Option("--yes", help="Confirm. Without it nothing is changed.")]
 
-
-class MigrationNotPossible(Conflict):
-    code = "MIGRATION_NOT_POSSIBLE"
-    default_message = "this program can't migrate the workspace; nothing was changed"
-    default_hint = "agentlip migrate --plan"
-
-
 migrate_app = plain_app(listed="Administration/migrate")
 
 
@@ -76,17 +69,16 @@ def migrate(
     with hold_locks(datadir) as clock:
         planned = plan(datadir, sections, locked=True)
         if planned.refused:
-            raise MigrationNotPossible(
+            raise Conflict(
                 "; ".join(f"{store.store}: {store.problem}" for store in planned.refused),
                 hint=planned.refused[0].hint,
             )
         migrated = {store.store: store.steps for store in planned.stores if store.steps}
         lines = [f"{store}: {', '.join(steps)}" for store, steps in migrated.items()]
         if lines and not yes:
-            flag = " --without-backup" if without_backup else ""
             raise Invalid(
                 f"these steps would be applied: {'; '.join(lines)}",
-                hint=f"agentlip migrate --apply --yes{flag}",
+                hint="agentlip migrate --apply --yes",
             )
         log = Log(sys.stderr.buffer, level="error", clock=clock)
         stores = sections.roles.stores
@@ -112,8 +104,7 @@ def _plan_lines(planned: MigrationPlan) -> list[str]:
     if not planned.steps:
         return [*lines, "Nothing to migrate."]
     lines.append("Before that, a backup of all stores is made, checked and kept.")
-    next_step = "agentlipd down; agentlip migrate --apply" if planned.running else ""
-    return [*lines, f"Next: {next_step or 'agentlip migrate --apply, or agentlipd up'}"]
+    return [*lines, "Next: agentlipd down; then agentlip migrate --apply --yes, or agentlipd up"]
 
 
 def _store_line(store: StorePlan) -> str:

@@ -1,7 +1,5 @@
 """What a migration of a workspace would do. Reads only, beside a running appliance too."""
 
-from typing import Literal
-
 import msgspec
 
 from appliance.kernel.errors import ApplianceError, Unavailable
@@ -12,10 +10,7 @@ from appliance.workspace.schema import StoreDamaged
 from appliance.workspace.schema_reader import read_state
 from appliance.workspace.upgrade import MigrationEdited, SchemaTooNew, refuse
 
-StoreStatus = Literal[
-    "current", "pending", "new", "too_new", "edited", "missing", "damaged", "unreadable"
-]
-_REFUSED: dict[type[ApplianceError], StoreStatus] = {
+_REFUSED: dict[type[ApplianceError], str] = {
     SchemaTooNew: "too_new",
     MigrationEdited: "edited",
     manifest.StoreLost: "missing",
@@ -27,13 +22,15 @@ _REFUSED: dict[type[ApplianceError], StoreStatus] = {
 class StorePlan(msgspec.Struct, frozen=True, kw_only=True):
     """One store: its schema, that of this program, and the steps that would run.
 
+    status   `current`, `pending`, `new`, or why it is refused: `too_new`, `edited`, `missing`,
+             `damaged`, `unreadable`
     schema   the newest step in the file; 0 without a file, or if it is refused
     steps    names of the steps, in their order
     problem  why the store is refused
     """
 
     store: str
-    status: StoreStatus
+    status: str
     schema: int = 0
     program: int = 0
     steps: tuple[str, ...] = ()

@@ -24,9 +24,7 @@ REASON: Reason = "before-migration"
 class MigrationNotSaved(Unavailable):
     code = "MIGRATION_NOT_SAVED"
     default_message = "no backup could be made before the migration, so nothing was changed"
-    default_hint = (
-        "free space: df -h .agentlip; or without a backup: agentlipd up --migrate-without-backup"
-    )
+    default_hint = "df -h .agentlip; or without a backup: agentlipd up --migrate-without-backup"
 
 
 def save(

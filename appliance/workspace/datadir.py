@@ -68,15 +68,13 @@ class WorkspaceNotFound(Missing):
 class HubRunning(Conflict):
     code = "HUB_ALREADY_RUNNING"
     default_message = "a hub is already running in this workspace"
-    default_hint = "agentlipd status"
+    default_hint = "agentlipd down"
 
 
 class DataDirNotWritable(Unavailable):
     code = "DATA_DIR_NOT_WRITABLE"
     default_message = "the data directory can't be written"
-    default_hint = (
-        "check owner, mount options and free space: 'ls -ld .agentlip', 'df -h .agentlip'"
-    )
+    default_hint = "check its owner, its mount and free space: ls -ld .agentlip; df -h .agentlip"
 
 
 class ServerFile(msgspec.Struct, frozen=True):
@@ -129,9 +127,6 @@ class DataDir:
         self.settings_file = self.workspace / "agentlip.toml"
         # The TypeScript hub's settings (hub spec §0.4): code, which is never run here.
         self.unread_settings_file = self.workspace / "agentlip.config.ts"
-
-    def __repr__(self) -> str:
-        return f"DataDir({str(self.workspace)!r})"
 
     def database(self, store: str) -> Path:
         return self._stand_ins.get(store) or self.workspace / path_of(store)
@@ -195,12 +190,8 @@ class DataDir:
             raise not_writable(error, path.name) from error
 
 
-def is_marked(datadir: DataDir) -> bool:
-    """Whether the directory is a workspace, also if it lost its database."""
-    return bool(_marks_of(datadir))
-
-
-def _marks_of(datadir: DataDir) -> list[Path]:
+def marks_of(datadir: DataDir) -> list[Path]:
+    """The files that show that the directory is a workspace, also if it lost its database."""
     marks = [datadir.dir / name for name in (*_MARKERS, MANIFEST)]
     return [mark for mark in marks if mark.is_file()]
 
@@ -208,8 +199,7 @@ def _marks_of(datadir: DataDir) -> list[Path]:
 def discover(start: Path, home: Path | None = None) -> DataDir:
     """The workspace that contains `start`: the nearest directory upwards with a database.
 
-    The search ends at `home`, which is searched too, and at the edge of the file system, so a
-    directory above that others can write is not used by mistake. Directories listed in
+    The search ends at `home`, which is searched too. Directories listed in
     `AGENTLIP_CEILING_DIRECTORIES`, and those above them, are not searched.
     """
     searched: list[str] = []
@@ -217,7 +207,6 @@ def discover(start: Path, home: Path | None = None) -> DataDir:
         searched.append(str(directory))
         if _is_workspace(directory):
             return DataDir(directory)
-    searched = searched or [str(start.resolve())]
     raise WorkspaceNotFound(
         f"no workspace found; looked for {DIRECTORY}/{_MARKERS[0]} in: " + ", ".join(searched),
         details={"searched": searched},
@@ -227,11 +216,11 @@ def discover(start: Path, home: Path | None = None) -> DataDir:
 def upwards(start: Path, home: Path | None = None) -> Iterator[Path]:
     """The directories that a search for a workspace goes through."""
     start = start.resolve()
-    last = _home() if home is None else home.resolve()
-    ceilings = _ceilings()
-    device = _device(start)
+    last = Path(home or os.environ.get("HOME", "/")).resolve()
+    listed = os.environ.get("AGENTLIP_CEILING_DIRECTORIES", "").split(os.pathsep)
+    ceilings = {Path(directory).resolve() for directory in listed if directory}
     for directory in (start, *start.parents):
-        if device is None or _device(directory) != device or directory in ceilings:
+        if directory in ceilings:
             return
         yield directory
         if directory == last:
@@ -242,7 +231,7 @@ def _is_workspace(directory: Path) -> bool:
     """Whether there is a workspace. Raises WorkspaceNotTrusted for that of another user."""
     datadir = DataDir(directory)
     try:
-        marks = _marks_of(datadir)
+        marks = marks_of(datadir)
         # The link and its target: either could belong to another user.
         stats = [datadir.dir.lstat(), *(path.stat() for path in (datadir.dir, *marks))]
         trusted = not marks or all(status.st_uid in (os.geteuid(), 0) for status in stats)
@@ -259,25 +248,6 @@ def _is_workspace(directory: Path) -> bool:
     return bool(marks)
 
 
-def _ceilings() -> set[Path]:
-    listed = os.environ.get("AGENTLIP_CEILING_DIRECTORIES", "").split(os.pathsep)
-    return {Path(directory).resolve() for directory in listed if directory}
-
-
-def _home() -> Path | None:
-    try:
-        return Path.home().resolve()
-    except RuntimeError:  # no entry for this user, as in some containers
-        return None
-
-
-def _device(path: Path) -> int | None:
-    try:
-        return path.stat().st_dev
-    except OSError:
-        return None
-
-
 class WriterLock:
     """At most one process per workspace holds this lock. For one acquire and one release, or for
     one `with`."""
@@ -287,18 +257,17 @@ class WriterLock:
         self._path = datadir.lock_file
         self._instance_id = instance_id
         self._clock = clock or SystemClock()
-        self._descriptor: int | None = None
+        # For the child process that writes, which has to keep the lock as long as this process.
+        self.descriptor: int | None = None
 
     def acquire(self) -> None:
         """Takes the lock, or raises HubRunning after at most 50 ms."""
-        for attempt in range(_LOCK_ATTEMPTS_MAX):
-            if attempt:
-                time.sleep(_LOCK_RETRY_SECONDS)
-            descriptor = self._try()
-            if descriptor is not None:
-                self._descriptor = descriptor
-                self._sign(descriptor)
+        for _ in range(_LOCK_ATTEMPTS_MAX):
+            self.descriptor = self._try()
+            if self.descriptor is not None:
+                self._sign(self.descriptor)
                 return
+            time.sleep(_LOCK_RETRY_SECONDS)
         raise self._running()
 
     def __enter__(self) -> Self:
@@ -310,7 +279,7 @@ class WriterLock:
 
     def release(self) -> None:
         """Releases the lock and removes the file. Does nothing if the lock is not held."""
-        descriptor, self._descriptor = self._descriptor, None
+        descriptor, self.descriptor = self.descriptor, None
         if descriptor is None:
             return
         try:
@@ -321,22 +290,17 @@ class WriterLock:
 
     def intact(self) -> bool:
         """False if not held, or if the file was removed while it was held."""
-        return self._descriptor is not None and _same_file(self._descriptor, self._path)
-
-    @property
-    def descriptor(self) -> int | None:
-        """For the child process that writes, which has to keep the lock as long as this process."""
-        return self._descriptor
+        return self.descriptor is not None and _same_file(self.descriptor, self._path)
 
     def restore(self) -> bool:
         """Takes the lock again if its file was removed. False if it was not, or if another process
         has taken it meanwhile."""
-        if self._descriptor is None or self.intact():
+        if self.descriptor is None or self.intact():
             return False
         descriptor = self._try()
         if descriptor is None:
             return False
-        removed, self._descriptor = self._descriptor, descriptor
+        removed, self.descriptor = self.descriptor, descriptor
         os.close(removed)
         self._sign(descriptor)
         return True

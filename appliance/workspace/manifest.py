@@ -75,11 +75,7 @@ def check_names(names: Iterable[str]) -> frozenset[str]:
     given = frozenset(names)
     unknown = sorted(given - set(NAMES))
     if unknown:
-        raise Invalid(
-            f"unknown store: {unknown[0]}",
-            details={"field": "accept-loss"},
-            hint=f"use one of: {', '.join(NAMES)}",
-        )
+        raise Invalid(f"unknown store: {unknown[0]}", hint=f"use one of: {', '.join(NAMES)}")
     return given
 
 
@@ -107,14 +103,10 @@ def lost_stores(
     lost = []
     for name, store_id in expected.items():
         path = datadir.database(name) if name in STORES else datadir.dir / file_of(name)
-        if name in STORES and name not in stores:
+        # Not every workspace needs keys: the identity subsystem checks them.
+        if name not in (*stores, TOKEN):
             continue
-        if name == IDENTITY:
-            continue  # not every workspace needs keys: the identity subsystem checks them
-        if name == TOKEN:
-            if datadir.read_token() is None:
-                lost.append(StoreLost(name))
-        elif not path.exists():
+        if datadir.read_token() is None if name == TOKEN else not path.exists():
             lost.append(StoreLost(name))
         elif store_id and (_id_of(path, name, mode) or store_id) != store_id:
             lost.append(StoreLost(name, "foreign"))

@@ -13,6 +13,7 @@ from importlib.resources.abc import Traversable
 import msgspec
 
 import migrations as migration_files
+from appliance.kernel.errors import Unavailable
 
 _NAME = re.compile(r"(\d{4})_\w+\.sql")
 _OPENS_WITH = re.compile(r"^-- opens-with: (\d+)$", re.MULTILINE)
@@ -20,8 +21,10 @@ _OPTIONAL = re.compile(r"^-- optional: yes$", re.MULTILINE)
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
-class BadMigration(Exception):
-    """A migration file is wrong, independent of any database."""
+class MigrationFailed(Unavailable):
+    code = "MIGRATION_FAILED"
+    default_message = "the schema can't be migrated; nothing was changed"
+    default_hint = "fix the problem in the log and start again: agentlip migrate --plan"
 
 
 class Migration(msgspec.Struct, frozen=True):
@@ -39,7 +42,7 @@ def read(name: str, text: str) -> Migration:
     text = text.replace("\r\n", "\n")
     number, opens_with = _NAME.fullmatch(name), _OPENS_WITH.search(text)
     if number is None or opens_with is None:
-        raise BadMigration(f"{name}: expected a name like 0001_x.sql and a line '-- opens-with: N'")
+        raise MigrationFailed(f"{name}: not named like 0001_x.sql, or no line '-- opens-with: N'")
     return Migration(
         number=int(number[1]),
         name=name,
@@ -58,11 +61,7 @@ def load(store: str, root: Traversable | None = None) -> tuple[Migration, ...]:
         for entry in folder.iterdir()
         if entry.name.endswith(".sql")
     ]
-    ordered = tuple(sorted(migrations, key=lambda each: (each.number, each.optional, each.name)))
-    numbers = [migration.number for migration in ordered if not migration.optional]
-    if not numbers or numbers != list(range(1, len(numbers) + 1)):
-        raise BadMigration(f"migrations of {store} are not numbered 1, 2, 3: {numbers}")
-    return ordered
+    return tuple(sorted(migrations, key=lambda each: (each.number, each.optional, each.name)))
 
 
 def newest(migrations: Sequence[Migration]) -> int:

@@ -27,7 +27,10 @@ def program_with(names: Iterable[str], except_pid: int = 0) -> str:
         if process.name != str(except_pid) and any(
             name in wanted for _, name in open_files(process)
         ):
-            return f"pid {process.name} ({_command(process)})"
+            with suppress(OSError):
+                command = (process / "cmdline").read_bytes().replace(b"\0", b" ").strip()
+                shown = command[:COMMAND_CHARACTERS_MAX].decode("utf-8", "replace")
+                return f"pid {process.name} ({shown})"
     return ""
 
 
@@ -56,11 +59,3 @@ def sqlite_locked(database: Path) -> Iterator[bool]:
                 if not program_with([str(name)], os.getpid()):
                     break
                 select.select([], [], [], WAIT_SECONDS)
-
-
-def _command(process: Path) -> str:
-    try:
-        text = (process / "cmdline").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    return text.replace("\0", " ").strip()[:COMMAND_CHARACTERS_MAX]

@@ -28,9 +28,9 @@ from appliance.workspace.datadir import (
     WriterLock,
     not_writable,
 )
-from appliance.workspace.migration import BadMigration, Migration, load
+from appliance.workspace.migration import Migration, load
+from appliance.workspace.migration import MigrationFailed as MigrationFailed
 from appliance.workspace.upgrade import MigrationEdited as MigrationEdited
-from appliance.workspace.upgrade import MigrationFailed as MigrationFailed
 from appliance.workspace.upgrade import SchemaState as SchemaState
 from appliance.workspace.upgrade import SchemaTooNew as SchemaTooNew
 from appliance.workspace.upgrade import StoreDamaged as StoreDamaged
@@ -54,13 +54,11 @@ def migrate(
         released = load(store) if migrations is None else tuple(migrations)
         if not database.exists() and store in manifest.remembered_at(database):
             raise manifest.StoreLost(store)
-        _refuse_remains(database, store)
+        refuse_unusable(database, store)
         if not database.exists():
             _create(database, store, released, clock, log)
         with closing(open_database(database, "rw")) as connection:
             return Upgrade(connection, database, store, released, clock, log).run()
-    except BadMigration as error:
-        raise MigrationFailed(f"{store}: {error}", hint=MigrationEdited.default_hint) from error
     except sqlite3.Error as error:
         raise upgrade_error(error, store) from error
     except OSError as error:
@@ -76,23 +74,9 @@ def _create(
         unfinished.with_name(unfinished.name + suffix).unlink(missing_ok=True)
     os.close(open_own(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     with closing(open_database(unfinished, "rw")) as connection:
-        nothing = state(connection, store, migrations)
-        Upgrade(connection, unfinished, store, migrations, clock, log).apply(nothing)
+        Upgrade(connection, unfinished, store, migrations, clock, log).run()
     unfinished.rename(database)
     sync_directory(database.parent)
-
-
-def _refuse_remains(database: Path, store: str) -> None:
-    refuse_unusable(database, store)
-    size = database.stat().st_size if database.exists() else None
-    log = database.with_name(database.name + "-wal")
-    if size == 0 or (size is None and log.exists() and log.stat().st_size > 0):
-        # SQLite would delete the log, or apply it to a file it does not belong to.
-        raise StoreDamaged(
-            f"{store}: the database file is {'empty' if size == 0 else 'missing'}",
-            hint="agentlip doctor --run store.opens; to start empty, remove the database file with"
-            " its -wal and -shm",
-        )
 
 
 # -- a new workspace -----------------------------------------------------------------------
@@ -125,7 +109,17 @@ def create_workspace(
     try:
         with nullcontext() if locked else WriterLock(datadir, "init", clock):
             manifest.check(datadir, accepted, clock, log, stores)
-            _fill(datadir, stores, locked, clock, log, damaged)
+            for store in stores if locked else missing:
+                try:
+                    migrate(datadir.database(store), store, clock=clock, log=log)
+                except StoreDamaged as error:
+                    if damaged is None or store in NEEDED:
+                        raise
+                    damaged[store] = StoreSuspended(store, error)
+            if datadir.read_token() is None:
+                token = datadir.foreign_token() or secret_token()  # hub spec: load or generate
+                datadir.write_private(datadir.token_file, token + "\n")
+            manifest.remember(datadir, stores)
     except HubRunning:
         if is_new:
             raise
@@ -164,26 +158,3 @@ def stand_ins(
         migrate(served.database(store), store, clock=clock, log=log)
         log.error(why.message, code=why.code, hint=why.hint, **why.details)
     return served
-
-
-def _fill(
-    datadir: DataDir,
-    stores: Sequence[str],
-    upgrade: bool,
-    clock: Clock,
-    log: Log,
-    damaged: dict[str, StoreSuspended] | None,
-) -> None:
-    for store in stores:
-        database = datadir.database(store)
-        if upgrade or not database.exists():
-            try:
-                migrate(database, store, clock=clock, log=log)
-            except StoreDamaged as error:
-                if damaged is None or store in NEEDED:
-                    raise
-                damaged[store] = StoreSuspended(store, error)
-    if datadir.read_token() is None:
-        token = datadir.foreign_token() or secret_token()  # hub spec: load or generate
-        datadir.write_private(datadir.token_file, token + "\n")
-    manifest.remember(datadir, stores)

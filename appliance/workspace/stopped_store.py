@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 from appliance.kernel.batch import BatchRunner
@@ -14,7 +13,7 @@ from appliance.kernel.reader import Reader, open_connection
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir, WriterLock
 from appliance.workspace.schema_reader import read_state
-from appliance.workspace.upgrade import MigrationPending
+from appliance.workspace.upgrade import refuse_older
 
 T = TypeVar("T")
 
@@ -37,21 +36,17 @@ class StoppedStore:
 
 @contextmanager
 def stopped_store(datadir: DataDir, store: str, clock: Clock) -> Iterator[StoppedStore]:
-    """The store on its file. Raises HubRunning if a hub is running, and MigrationPending for an
+    """The store on its file. Raises HubRunning if a hub is running, and SchemaTooOld for an
     older file: one store alone is not migrated, so that the backup before a migration has all
     stores as they were."""
     with WriterLock(datadir, random_id(), clock):
         path = datadir.database(store)
         log = Log(sys.stderr.buffer, level="warning")
-        _refuse_older(path, store)
+        if path.exists():
+            seen = read_state(path, store, running=False)
+            if seen.schema:
+                refuse_older(seen)
         schema.migrate(path, store, clock=clock, log=log)
         with closing(open_connection(path, "FULL")) as connection:
             runner = BatchRunner(connection, clock, IdFactory(clock))
             yield StoppedStore(runner, Reader(connection, clock, query_only=False))
-
-
-def _refuse_older(database: Path, store: str) -> None:
-    if database.exists():
-        seen = read_state(database, store, running=False)
-        if seen.schema and seen.pending:
-            raise MigrationPending(details={"store": store, "steps": list(seen.pending)})

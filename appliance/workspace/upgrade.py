@@ -27,7 +27,7 @@ from appliance.kernel.store_errors import is_damage, sqlite_name
 from appliance.kernel.store_files import suspect_marker
 from appliance.workspace.datadir import DataDirNotWritable
 from appliance.workspace.integrity import is_damaged
-from appliance.workspace.migration import BadMigration, Migration, load, newest, statements
+from appliance.workspace.migration import Migration, MigrationFailed, load, newest, statements
 
 # The quick check of a file of this size takes well under a second, and the full check of a store
 # whose rows exist nowhere else some seconds. Larger ones are left to the doctor.
@@ -49,21 +49,13 @@ class SchemaTooNew(Conflict):
 class MigrationEdited(Conflict):
     code = "MIGRATION_EDITED"
     default_message = "a released migration was changed after it had been applied"
-    default_hint = (
-        "install the program as released: pip install --force-reinstall 'agentlip[appliance]'"
-    )
+    default_hint = "pip install --force-reinstall 'agentlip[appliance]'"
 
 
-class MigrationFailed(Unavailable):
-    code = "MIGRATION_FAILED"
-    default_message = "the schema can't be migrated; nothing was changed"
-    default_hint = "fix the problem in the log and start again: agentlip migrate --plan"
-
-
-class MigrationPending(Conflict):
-    code = "MIGRATION_PENDING"
-    default_message = "the data is older than this program and is migrated as a whole first"
-    default_hint = "agentlip migrate --apply"
+class SchemaTooOld(Conflict):
+    code = "SCHEMA_TOO_OLD"
+    default_message = "the data is older than this program and has to be migrated first"
+    default_hint = "agentlip migrate --apply; or start once without --read-only: agentlipd up"
 
 
 class StoreDamaged(Unavailable):
@@ -132,7 +124,7 @@ def state(
 
 def refuse_unusable(database: Path, store: str) -> None:
     """Raises StoreDamaged for a folder or a special file, for example a FIFO, whose opening would
-    not end; and for a store that is marked as damaged."""
+    not end; for a store that is marked as damaged; and for an empty or missing file with a log."""
     if database.exists() and not database.is_file():
         raise StoreDamaged(
             f"{store}: a folder or a special file has the name of the database",
@@ -143,6 +135,15 @@ def refuse_unusable(database: Path, store: str) -> None:
             f"{store}: was found damaged and has not been cleared",
             hint=f"agentlip doctor clear {store}",
         )
+    size = database.stat().st_size if database.exists() else None
+    log = database.with_name(database.name + "-wal")
+    if size == 0 or (size is None and log.exists() and log.stat().st_size > 0):
+        # SQLite would delete the log, or apply it to a file it does not belong to.
+        raise StoreDamaged(
+            f"{store}: the database file is {'empty' if size == 0 else 'missing'}",
+            hint="agentlip doctor --run store.opens; to start empty, remove the database file with"
+            " its -wal and -shm",
+        )
 
 
 def refuse(before: SchemaState) -> None:
@@ -152,13 +153,17 @@ def refuse(before: SchemaState) -> None:
         raise SchemaTooNew(
             f"{store}: the data was written by a newer program (schema {before.schema},"
             f" needs a program of at least {before.compat}; this one is {before.program})",
-            details={"store": store, "schema": before.schema, "program": before.program},
         )
     if before.edited:
         raise MigrationEdited(
             f"{store}: changed after it had been applied: {', '.join(before.edited)}",
-            details={"store": store, "files": list(before.edited)},
         )
+
+
+def refuse_older(before: SchemaState) -> None:
+    """Raises SchemaTooOld if a step of this program is pending."""
+    if before.pending:
+        raise SchemaTooOld(f"{before.store}: {SchemaTooOld.default_message}")
 
 
 class Upgrade(msgspec.Struct, frozen=True):
@@ -172,7 +177,12 @@ class Upgrade(msgspec.Struct, frozen=True):
     log: Log
 
     def run(self) -> SchemaState:
-        self._check_whole()
+        # The rows of a store that can be suspended exist nowhere else.
+        full = declaration_of(self.store).recovery.suspended
+        bytes_max = FULL_CHECK_BYTES_MAX if full else CHECK_AT_START_BYTES_MAX
+        size = self.database.stat().st_size  # 0 while the file is made
+        if 0 < size <= bytes_max and is_damaged(self.database, quick=not full):
+            raise StoreDamaged(f"{self.store}: the database is damaged")
         before = state(self.connection, self.store, self.released)
         refuse(before)
         if not before.schema and meta.has_tables(self.connection):
@@ -182,10 +192,6 @@ class Upgrade(msgspec.Struct, frozen=True):
                 f"{self.store}: the file system does not support the shared memory that WAL needs",
                 hint="put the workspace on a local file system",
             )
-        self.apply(before)
-        return state(self.connection, self.store, self.released)
-
-    def apply(self, before: SchemaState) -> None:
         self.connection.execute("PRAGMA synchronous = FULL")
         self.connection.execute("PRAGMA foreign_keys = OFF")
         for migration in self.released:
@@ -201,13 +207,17 @@ class Upgrade(msgspec.Struct, frozen=True):
             )
         for migration in self.released:
             if migration.name in before.optional_missing:
-                self._optional_step(migration)
-
-    def _check_whole(self) -> None:
-        size, full = self.database.stat().st_size, declaration_of(self.store).recovery.suspended
-        checked = size <= (FULL_CHECK_BYTES_MAX if full else CHECK_AT_START_BYTES_MAX)
-        if checked and is_damaged(self.database, quick=not full):
-            raise StoreDamaged(f"{self.store}: the database is damaged")
+                try:
+                    self._step(migration)
+                except (MigrationFailed, StoreDamaged) as error:
+                    # The store works without it, only slower.
+                    self.log.warning(
+                        "optional migration not applied",
+                        store=self.store,
+                        file=migration.name,
+                        reason=str(error.__cause__),
+                    )
+        return state(self.connection, self.store, self.released)
 
     def _refuse_strangers(self, before: SchemaState) -> None:
         """A file that another program made after the shared specification is used as it is."""
@@ -222,7 +232,6 @@ class Upgrade(msgspec.Struct, frozen=True):
                 return
         raise StoreDamaged(
             f"{self.store}: the file is a database, but not one of this store",
-            details={"missing": lacking[:20]},
             hint="move the file away, or restore a backup: agentlip backup list",
         )
 
@@ -237,14 +246,13 @@ class Upgrade(msgspec.Struct, frozen=True):
             if _broken_keys(self.connection) > strangers:
                 raise sqlite3.IntegrityError("FOREIGN KEY constraint failed")
             execute("COMMIT")
-        except (sqlite3.Error, BadMigration) as error:
+        except sqlite3.Error as error:
             if self.connection.in_transaction:  # a full disk may have rolled it back already
                 execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error) and is_damage(error):
+            if is_damage(error):
                 raise upgrade_error(error, self.store) from error
             raise MigrationFailed(
                 f"{self.store}: migration {migration.name} failed and was rolled back: {error}",
-                details={"store": self.store, "file": migration.name},
                 hint="check free space and the installed version, then start again",
             ) from error
         self.log.info("migration applied", store=self.store, file=migration.name)
@@ -268,18 +276,6 @@ class Upgrade(msgspec.Struct, frozen=True):
         compat = max(migration.opens_with, _number(self.connection, self.store, "x_compat") or 0)
         execute(meta.SET, ("x_schema", str(migration.number)))
         execute(meta.SET, ("x_compat", str(compat)))
-
-    def _optional_step(self, migration: Migration) -> None:
-        """The store works without it, only slower."""
-        try:
-            self._step(migration)
-        except (MigrationFailed, StoreDamaged) as error:
-            self.log.warning(
-                "optional migration not applied",
-                store=self.store,
-                file=migration.name,
-                reason=str(error.__cause__),
-            )
 
 
 def _read_recorded(connection: sqlite3.Connection) -> dict[str, tuple[int, str]]:
