@@ -9,7 +9,8 @@ from appliance.kernel.child_environment import OWN_PROCESS
 
 ALWAYS = frozenset({
     "agentlip backup create", "agentlip backup fetch", "agentlip backup prune",
-    "agentlip backup restore", "agentlip backup upload", "agentlip doctor clear",
+    "agentlip backup restore", "agentlip backup scheduled", "agentlip backup upload",
+    "agentlip doctor clear",
     "agentlip doctor repair", "agentlip export tidy", "agentlip identity accept-host",
     "agentlip identity archive-cleanup", "agentlip identity remint", "agentlip migrate",
     "agentlip recover", "agentlip relay admins add", "agentlip relay admins remove",

@@ -9,7 +9,7 @@ killed leaves no half backup that lists as good. The next writer removes what it
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -17,13 +17,16 @@ from typing import NamedTuple
 import msgspec
 
 from appliance.backup import manifest as manifests
+from appliance.backup import wire
 from appliance.backup.errors import BackupDamaged, BackupNotFound, BackupNotWritable, BackupRunning
 from appliance.backup.manifest import (
     VERIFICATION,
     VERIFICATION_BYTES_MAX,
     BackupManifest,
     Verification,
+    moment_ms,
 )
+from appliance.backup.retention import FUTURE_MS, SAFETY
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import iso
 from appliance.kernel.file_lock import file_lock, try_lock
@@ -50,6 +53,38 @@ class ListedBackup(NamedTuple):
     def result(self) -> str | None:
         """good, bad or inconclusive; None if it was never verified."""
         return None if self.verification is None else self.verification.result
+
+    @property
+    def cut_ms(self) -> int:
+        """Unix time of its cut; when its name was given, if that can't be read."""
+        return moment_ms("", self.name) if self.manifest is None else self.manifest.cut_ms
+
+    @property
+    def seconds(self) -> float:
+        """How long making the backup and its last check took."""
+        parts = (self.manifest, self.verification)
+        return sum(part.seconds for part in parts if part is not None)
+
+    @property
+    def row(self) -> wire.Backup:
+        """The backup in a list."""
+        if self.manifest is None:
+            return wire.Backup(name=self.name, problem=self.problem or "it can't be read")
+        row = msgspec.convert(self.manifest, wire.Backup, from_attributes=True)
+        return msgspec.structs.replace(row, verification=self.verification)
+
+
+def newest_of(backups: Iterable[ListedBackup], now_ms: int) -> ListedBackup | None:
+    """The newest readable backup by its cut, without those from the future and safety copies: the
+    content of one was replaced, or it is of an attempt to migrate, and nobody has verified it."""
+    present = (
+        listed
+        for listed in backups
+        if listed.manifest is not None
+        and listed.cut_ms <= now_ms + FUTURE_MS
+        and listed.manifest.reason not in SAFETY
+    )
+    return max(present, key=lambda listed: listed.cut_ms, default=None)
 
 
 class BackupDirectory:

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from appliance.backup.backup_directory import BackupDirectory, ListedBackup
-from appliance.backup.catalogue import BackupCatalogue, BackupFacts
+from appliance.backup.backup_directory import BackupDirectory, ListedBackup, newest_of
 from appliance.backup.errors import BackupDamaged
 from appliance.backup.failures import read_failures
 from appliance.backup.first_data import has_data
-from appliance.backup.manifest import BackupManifest
+from appliance.backup.manifest import BackupManifest, Verification
 from appliance.backup.settings import BackupSettings
 from appliance.backup.unpack import check_hashes
 from appliance.checks.check import Check, Cost, Finding, Problem, Severity
@@ -37,10 +36,8 @@ def _age(context: Context) -> Iterator[Finding]:
     if not settings.enabled:
         yield OFF.finding("schedule", "no backups are made on a schedule (backup.enabled = false)")
         return
-    catalogue = BackupCatalogue(backups)
-    catalogue.refresh()
     now_ms = context.clock.now_ms()
-    newest = catalogue.newest(now_ms)
+    newest = newest_of(backups.list(), now_ms)
     limit = settings.age_warning_seconds
     age = _workspace_age(context) if newest is None else (now_ms - newest.cut_ms) / 1000
     if age <= limit:
@@ -64,45 +61,43 @@ def _workspace_age(context: Context) -> float:
 
 def _verified(context: Context) -> Iterator[Finding]:
     settings, backups = _backups(context)
-    catalogue = BackupCatalogue(backups)
-    facts = catalogue.refresh()
-    checked = [fact for fact in facts if fact.row.verification is not None]
-    bad = [fact for fact in checked if fact.result == "bad"]
+    readable = [listed for listed in backups.list() if listed.manifest is not None]
+    checked = [
+        (listed, listed.verification) for listed in readable if listed.verification is not None
+    ]
+    bad = [each for each in checked if each[1].result == "bad"]
     if bad:
-        yield from (_bad(fact, backups.root / fact.name) for fact in bad)
+        yield from (_bad(listed, verification) for listed, verification in bad)
         return
-    if not (settings.enabled and settings.verify and facts):
+    if not (settings.enabled and settings.verify and readable):
         return
-    proven = max((_seconds(fact) for fact in checked if fact.result == "good"), default=None)
+    times = [
+        datetime.fromisoformat(verification.checked_at).timestamp()
+        for _, verification in checked
+        if verification.result == "good"
+    ]
+    proven = max(times, default=None)
     if proven is None and checked:
-        first = checked[-1].row.verification
-        sentence = f"no backup was ever verified: {first.problems[0] if first else ''}"
-        yield UNPROVEN.finding(checked[-1].name, sentence)
+        listed, verification = checked[-1]
+        sentence = f"no backup was ever verified: {verification.problems[0]}"
+        yield UNPROVEN.finding(listed.name, sentence)
         return
-    since = facts[0].cut_ms / 1000 if proven is None else proven
+    since = readable[0].cut_ms / 1000 if proven is None else proven
     if context.clock.now_ms() / 1000 - since > settings.age_warning_seconds:
         sentence = (
             "no backup has been verified"
             if proven is None
             else f"no backup has been verified since {_day(proven)}"
         )
-        yield UNPROVEN.finding(facts[-1].name, sentence)
+        yield UNPROVEN.finding(readable[-1].name, sentence)
 
 
-def _bad(facts: BackupFacts, path: Path) -> Finding:
-    verification = facts.row.verification
-    problems = () if verification is None else verification.problems
+def _bad(listed: ListedBackup, verification: Verification) -> Finding:
     sentence = "this backup does not restore to what it recorded"
-    if problems:
-        sentence += f": {problems[0]}"
-    hint = f"{CREATE} && {VERIFY} && {_move_aside(path)}"
-    return BAD.finding(facts.name, sentence, hint)
-
-
-def _seconds(facts: BackupFacts) -> float:
-    verification = facts.row.verification
-    assert verification is not None
-    return datetime.fromisoformat(verification.checked_at).timestamp()
+    if verification.problems:
+        sentence += f": {verification.problems[0]}"
+    hint = f"{CREATE} && {VERIFY} && {_move_aside(listed.path)}"
+    return BAD.finding(listed.name, sentence, hint)
 
 
 def _day(seconds: float) -> str:

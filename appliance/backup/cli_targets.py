@@ -41,18 +41,23 @@ def targets(session: Session, target: TargetFlag = None) -> None:
 
 def upload(session: Session, target: TargetFlag = None) -> None:
     """Copy each backup that a target lacks; an interrupted copy continues."""
-    access = _access(open_workspace(session))
-    wanted = configured.find_named(access.settings, target)
-    if not wanted:
+    work = open_workspace(session)
+    if not work.settings.targets:
         raise Invalid(_NO_TARGETS, hint="docs/how-to/keep-backups-elsewhere.md")
-    tell = progress(session, access.clock)
-    outcomes: list[UploadOutcome] = []
-    with ended_by_system(_seconds_max(access)):
-        for each in wanted:
-            outcomes += configured.upload(access, each, access.backups.names(), tell=tell)
+    outcomes = copy_all(session, work, target)
     rows = [msgspec.to_builtins(outcome) for outcome in outcomes]
     session.table(rows, _OUTCOME_COLUMNS, "there is no backup to copy: agentlip backup create")
     configured.raise_failures(outcomes)
+
+
+def copy_all(session: Session, work: Opened, target: str | None = None) -> list[UploadOutcome]:
+    """Copies each backup that a target lacks, to this target or to all."""
+    access, outcomes = _access(work), list[UploadOutcome]()
+    tell = progress(session, access.clock)
+    with ended_by_system(_seconds_max(access)):
+        for each in configured.find_named(access.settings, target):
+            outcomes += configured.upload(access, each, access.backups.names(), tell=tell)
+    return outcomes
 
 
 def fetch(

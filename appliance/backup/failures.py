@@ -3,30 +3,79 @@
 They stay there if `backup.directory` is elsewhere, because that may be what fails.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from appliance.backup import wire
 from appliance.backup.backup_directory import writing
+from appliance.backup.errors import BackupRunning
+from appliance.kernel.clock import Clock, iso
+from appliance.kernel.errors import ApplianceError
 from appliance.kernel.whole_file import write_whole
 
 FILE = "failures.json"
 _BYTES_MAX = 65_536
+Phase = Literal["create", "verify", "prune", "upload"]
 
 
-def write_failures(root: Path, failures: list[wire.BackupFailure]) -> None:
+class BackupFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """The last failure of a phase, until that phase succeeds."""
+
+    phase: Phase
+    failed_at: str
+    code: str
+    error: str
+    hint: str = ""
+
+
+class Attempts:
+    """Tries phases of a backup.
+
+    failures  those that were not repaired yet, also of earlier attempts, by phase
+    failed    the phases that failed in this attempt
+    """
+
+    def __init__(self, root: Path, clock: Clock) -> None:
+        self._root = root
+        self._clock = clock
+        self.failures = {failure.phase: failure for failure in read_failures(root)}
+        self.failed = set[Phase]()
+
+    @contextmanager
+    def of(self, phase: Phase) -> Iterator[None]:
+        """Records an error of the block as the failure of this phase, and otherwise its success.
+        That another process works on the backups is not a failure, and is raised."""
+        self.failures.pop(phase, None)
+        try:
+            yield
+        except BackupRunning:
+            raise
+        except ApplianceError as error:
+            self.failed.add(phase)
+            self.failures[phase] = BackupFailure(
+                phase=phase,
+                failed_at=iso(self._clock.now_ms()),
+                code=error.code,
+                error=error.message,
+                hint=error.hint or "",
+            )
+
+
+def write_failures(root: Path, failures: list[BackupFailure]) -> None:
     """Raises BackupNotWritable."""
     with writing():
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(root / FILE, msgspec.json.encode(failures))
 
 
-def read_failures(root: Path) -> list[wire.BackupFailure]:
+def read_failures(root: Path) -> list[BackupFailure]:
     """The last failures; none if the file is missing or can't be decoded."""
     try:
         with (root / FILE).open("rb") as file:
             text = file.read(_BYTES_MAX)
-        return msgspec.json.decode(text, type=list[wire.BackupFailure])
+        return msgspec.json.decode(text, type=list[BackupFailure])
     except (OSError, msgspec.DecodeError):
         return []

@@ -1,36 +1,22 @@
-"""BackupScheduler: makes, verifies, prunes and uploads backups in child processes, one at a time.
-
-    create ─▶ verify ─ good ─▶ prune ─▶ upload        a phase that failed is tried again later;
-                     ─ inconclusive ─▶ upload         a new backup begins anew when it is due
-                     ─ bad ─▶ nothing
+"""BackupScheduler: has a child process make a backup when one is due, with all that follows it.
 
 When the next backup is due follows from the backups themselves, so a restart neither repeats nor
 forgets one.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
-from appliance.backup import metrics, wire
-from appliance.backup.backup_directory import BackupDirectory
-from appliance.backup.catalogue import BackupCatalogue, BackupFacts
-from appliance.backup.errors import (
-    BackupNotWritable,
-    BackupRunning,
-    VerificationFailed,
-    VerificationInconclusive,
-)
+import msgspec
+
+from appliance.backup import metrics
+from appliance.backup.backup_directory import BackupDirectory, ListedBackup, newest_of
+from appliance.backup.errors import BackupNotWritable, BackupRunning
 from appliance.backup.exposition import read_uploads, show, show_uploads
-from appliance.backup.manifest import Verification
-from appliance.backup.schedule import (
-    NICENESS,
-    RETRY,
-    Phase,
-    ScheduleFacts,
-    due_in_seconds,
-    left_after,
-)
+from appliance.backup.failures import BackupFailure, Phase, read_failures, write_failures
+from appliance.backup.schedule import RETRY, ScheduleFacts, due_in_seconds
 from appliance.backup.settings import BackupSettings
-from appliance.backup.state import BackupActivity, BackupRequest
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
@@ -38,18 +24,16 @@ from appliance.kernel.retry import delay_seconds
 from appliance.kernel.threads import in_thread
 from appliance.workspace.command_runner import CommandRunner, CommandTooSlow, error_of
 
-CREATE = "agentlip backup create"
-SHOW = "agentlip backup show"
 WAITED_SECONDS = 30.0  # how long data of an earlier process counts as present already
 GRACE_SECONDS = 30.0  # a command that exceeds its limit ends by itself, with a better message
-RECHECK_FIRST_SECONDS = 3600.0  # from a start to the first check of a kept backup
-RECHECK_SECONDS = 86_400.0  # from one to the next
+PHASES = 3  # a backup, its check and an upload have `seconds_max` each
 TOO_SLOW = "raise backup.seconds_max in agentlip.toml"
 
 
 class BackupScheduler(Loop):
-    """Checks every few seconds whether there is work. That reads no manifest twice, and starts a
-    process only for work."""
+    """Checks every few seconds whether there is work. That reads manifests only after a change, and
+    starts a process only for work. `next_ms`: when the next backup is due; None: not planned.
+    `failures_changed` is called after failures, and when they are over."""
 
     name = "backup_scheduler"
     interval_seconds = 5.0
@@ -58,304 +42,152 @@ class BackupScheduler(Loop):
         self,
         child: CommandRunner,
         backups: BackupDirectory,
-        catalogue: BackupCatalogue,
-        activity: BackupActivity,
+        failures_root: Path,
         has_data: Callable[[], bool],
         settings: BackupSettings,
         clock: Clock,
         log: Log,
+        failures_changed: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(clock, log, activity.work)
+        super().__init__(clock, log)
+        self.next_ms: int | None = None
+        self._is_running = self._is_requested = False
         self._child = child
         self._backups = backups
-        self._catalogue = catalogue
-        self._activity = activity
         self._has_data = has_data
         self._settings = settings
-        self._uploads_changed = True
-        self._left: tuple[Phase, ...] | None = None  # None: not read from the backups yet
-        self._of = ""  # the backup of these phases
-        self._failures = 0
+        self._failures_changed = failures_changed
+        self._failures_root = failures_root
+        self._failures = {each.phase: each for each in read_failures(failures_root)}
+        self._listed: list[ListedBackup] = []
+        self._signature: object = None
+        self._is_first = self._is_left = True  # what an earlier process did not reach
+        self._failed_runs = 0
         self._not_before = float("-inf")  # these three: seconds of uptime
-        self._recheck_at = clock.uptime() + RECHECK_FIRST_SECONDS
         self._data_since: float | None = None
         self._created_at: float | None = None
         metrics.enabled.set(settings.enabled)
 
+    def request(self) -> bool:
+        """Makes a backup now, also with `backup.enabled = false`. False while one is made."""
+        if self._is_running or self._is_requested:
+            return False
+        self._is_requested = True
+        self.nudge()
+        return True
+
     def run_once(self, now_ms: int) -> dict[str, int]:
-        problem = in_thread(self._refresh)
-        if problem is not None:
-            if self.clock.uptime() >= self._not_before:
-                self._note_failure("create", problem)
-            return {"phases": 0}
-        request = self._activity.take()
-        done = 0
-        if request is not None:
-            done = self._do_requested(request)
-        elif self._settings.enabled:
-            done = self._follow_schedule(now_ms)
-        if done:
+        in_thread(self._refresh)
+        newest, uptime = newest_of(self._listed, now_ms), self.clock.uptime()
+        due = self._due_seconds(newest, now_ms, uptime) if self._settings.enabled else None
+        create = self._is_requested or (due is not None and due <= 0)
+        is_left = self._is_left and newest is not None and self._settings.enabled
+        runs = self._is_requested or (uptime >= self._not_before and (create or is_left))
+        if runs and not in_thread(self._backups.is_busy):
+            self._make(create)
             in_thread(self._refresh)
-        now_ms = self.clock.now_ms()
-        show(self._catalogue.facts, self._catalogue.newest(now_ms), now_ms)
+            newest = newest_of(self._listed, self.clock.now_ms())
+            if self._settings.enabled:
+                self._due_seconds(newest, self.clock.now_ms(), uptime)
+        else:
+            runs = False
+        show(self._listed, newest, self.clock.now_ms())
         targets = self._settings.targets
-        if targets and (done or self._uploads_changed):
-            show_uploads(
-                in_thread(read_uploads, self._backups.root, self._catalogue.facts, targets)
-            )
-        self._uploads_changed = False
-        return {"phases": done}
+        if targets and (runs or self._is_first):
+            show_uploads(in_thread(read_uploads, self._listed, targets))
+        self._is_first = False
+        return {"runs": int(runs)}
 
-    def _refresh(self) -> "PhaseFailed | None":
-        """Why the backups can't be listed."""
-        try:
-            self._catalogue.refresh()
-        except OSError as error:
-            message = f"the backups can't be listed: {error.strerror}"
-            return PhaseFailed(message, BackupNotWritable.code, BackupNotWritable.default_hint)
-        return None
+    def _refresh(self) -> None:
+        """Lists the backups again if one came or went, or the newest one has another result."""
+        newest = self._listed[-1].path if self._listed else self._backups.root
+        signature = (_changed(self._backups.root), _changed(newest))
+        if signature != self._signature:
+            try:
+                self._listed = self._backups.list()
+            except OSError:  # the next backup fails, and its error is reported
+                self._listed = []
+            self._signature = signature
 
-    # -- what is due ------------------------------------------------------------------------------
-
-    def _follow_schedule(self, now_ms: int) -> int:
-        uptime = self.clock.uptime()
-        due = self._due(now_ms)
-        if self._left is None:
-            self._resume(self._catalogue.newest(now_ms))
-        is_due = due is not None and due <= 0
-        if not (is_due or self._left):
-            return self._recheck(now_ms, uptime)
-        if uptime < self._not_before:
-            return 0
-        if in_thread(self._backups.is_busy):
-            return 0
-        if is_due:
-            if not self._create(scheduled=True):
-                return 0
-            self._created_at = uptime
-            self._due(now_ms)
-        elif self._of not in {facts.name for facts in self._catalogue.facts}:
-            self._left = ()  # it was removed meanwhile
-        return int(is_due) + self._finish()
-
-    def _recheck(self, now_ms: int, uptime: float) -> int:
-        """Verifies a kept backup each day, that of the oldest verification first, because bytes on
-        a disk can change. One that could not be verified is not tried again and again."""
-        if (
-            not self._settings.verify
-            or uptime < self._recheck_at
-            or in_thread(self._backups.is_busy)
-        ):
-            return 0
-        before = iso(now_ms - int(RECHECK_SECONDS * 1000))
-        checked = [(fact.row.verification, fact.row) for fact in self._catalogue.facts]
-        old = sorted(
-            (at, row.name)
-            for result, row in checked
-            if result is None or result.result == "good"
-            if (at := row.cut_at if result is None else result.checked_at) < before
-        )
-        if not old:
-            return 0
-        self._recheck_at = uptime + RECHECK_SECONDS
-        return self._do_requested(BackupRequest("verify", old[0][1]))
-
-    def _due(self, now_ms: int) -> float | None:
+    def _due_seconds(self, newest: ListedBackup | None, now_ms: int, uptime: float) -> float | None:
         """Seconds until the next backup; None if there is nothing to back up yet."""
-        facts = self._facts(self._catalogue.newest(now_ms), now_ms, self.clock.uptime())
-        due = due_in_seconds(self._settings, facts)
-        self._activity.next_ms = None if due is None else now_ms + int(max(due, 0) * 1000)
-        return due
-
-    def _facts(self, newest: BackupFacts | None, now_ms: int, uptime: float) -> ScheduleFacts:
-        if newest is None and self._data_since is None:
-            is_first = self._left is None
-            if in_thread(self._has_data):
-                # Else a process that is started again and again would never make a backup.
-                self._data_since = uptime - (WAITED_SECONDS if is_first else 0.0)
-        return ScheduleFacts(
+        if newest is None and self._data_since is None and in_thread(self._has_data):
+            # Else a process that is started again and again would never make a backup.
+            self._data_since = uptime - (WAITED_SECONDS if self._is_first else 0.0)
+        facts = ScheduleFacts(
             backup_age=None if newest is None else (now_ms - newest.cut_ms) / 1000,
             backup_seconds=0.0 if newest is None else newest.seconds,
             data_age=None if self._data_since is None else uptime - self._data_since,
             created_ago=None if self._created_at is None else uptime - self._created_at,
         )
+        due = due_in_seconds(self._settings, facts)
+        self.next_ms = None if due is None else now_ms + int(max(due, 0) * 1000)
+        return due
 
-    def _resume(self, newest: BackupFacts | None) -> None:
-        """After a start: the phases that an earlier process did not reach."""
-        self._left, self._of = (), ""
-        if newest is not None:
-            scheduled = newest.row.reason == "schedule"
-            self._left = left_after(self._settings, newest.result, scheduled=scheduled)
-            self._of = newest.name
-
-    # -- phases -----------------------------------------------------------------------------------
-
-    def _create(self, *, scheduled: bool) -> bool:
-        known = {facts.name for facts in self._catalogue.facts}
-        self._of = ""
+    def _make(self, create: bool) -> None:
+        """Runs `agentlip backup scheduled`, and tries again later if a phase of it failed."""
+        self._is_running, self._is_requested = True, False
+        before, uptime = self._failures, self.clock.uptime()
         try:
-            self._command("create", "create", *(["--scheduled"] if scheduled else []))
-            in_thread(self._refresh)
-            made = [facts for facts in self._catalogue.facts if facts.name not in known]
-            if not made:
-                raise PhaseFailed("the command made no backup that can be read")
-        except PhaseFailed as failure:
-            self._note_failure("create", failure)
-            return False
-        self._note_success("create")
-        row = made[-1].row
-        self._of = row.name
-        verification = in_thread(self._backups.verification, row.name)
-        result = None if verification is None else verification.result
-        if verification is not None:  # one whose key is elsewhere is verified when it is made
-            self._tell(row.name, verification)
-        self._left = left_after(self._settings, result, scheduled=scheduled)
-        self.log.info(
-            "backup made", name=row.name, reason=row.reason, seconds=row.seconds,
-            pause_ms=row.pause_ms, stored_bytes=row.stored_bytes,
-        )  # fmt: skip
-        return True
-
-    def _finish(self) -> int:
-        """Runs the phases that are left. One that fails stays, and so do those that need it."""
-        done = 0
-        phases, failed = list(self._left or ()), list[Phase]()
-        while phases:
-            phase = phases.pop(0)
-            try:
-                if phase == "verify":
-                    result = self._verify(self._of)
-                    after = left_after(self._settings, result, scheduled=True)
-                    phases = [phase for phase in after if phase in phases]
-                else:
-                    self._command(phase, *_ARGUMENTS[phase])
-                    self._note_success(phase)
-                done += 1
-            except PhaseFailed as failure:
-                self._note_failure(phase, failure)
-                failed.append(phase)
-                if phase == "verify":
-                    failed += phases
-                    break
-        self._left = tuple(failed)
-        return done
-
-    def _verify(self, name: str) -> str:
-        """Verifies a backup: good, bad or inconclusive. Only what the command recorded counts.
-        Raises PhaseFailed if it recorded nothing."""
-        before = in_thread(self._backups.verification, name)
-        failure = PhaseFailed(f"the verification of {name} recorded no result")
-        try:
-            self._command("verify", "verify", name)
-        except PhaseFailed as reported:
-            failure = reported
-        verification = in_thread(self._backups.verification, name)
-        if verification is None or verification == before:
-            if failure.code == VerificationInconclusive.code:
-                return "inconclusive"
-            raise failure
-        self._tell(name, verification)
-        return verification.result
-
-    def _tell(self, name: str, verification: Verification) -> None:
-        if verification.result == "good":
-            self._note_success("verify")
-            self.log.info("backup verified", name=name, seconds=verification.seconds)
-        elif verification.result == "bad":
-            first = "; ".join(verification.problems[:1]) or VerificationFailed.default_message
-            self._report(
-                "verify",
-                PhaseFailed(f"{name}: {first}", VerificationFailed.code, f"{SHOW} {name}"),
-            )
-        else:
-            self.log.warning("backup not verified", name=name, problems=verification.problems[:3])
-
-    def _do_requested(self, request: BackupRequest) -> int:
-        """Work for an administrator, which neither waits for the schedule nor delays it."""
-        if request.phase == "create":
-            if not self._create(scheduled=False):
-                return 0
-            if self._settings.verify and in_thread(self._backups.verification, self._of) is None:
-                self._left = ("verify", *(self._left or ()))
-            return 1 + self._finish()
-        self._of = request.name
-        try:
-            self._verify(request.name)
-        except PhaseFailed as failure:
-            self._report("verify", failure)
-            return 0
-        return 1
-
-    def _command(self, phase: Phase, *arguments: str) -> None:
-        """Runs `agentlip backup …`. Raises PhaseFailed."""
-        activity, seconds_max = self._activity, self._settings.seconds_max
-        activity.running, activity.started_ms = phase, self.clock.now_ms()
-        activity.name = self._of or None
-        if phase == "create":
-            seconds_max *= 2  # a backup whose key is elsewhere is verified too
-        try:
-            done = self._child.run(
-                ("backup", *arguments),
-                seconds_max + GRACE_SECONDS,
-                # A backup holds the stores for a moment, in which it must not wait for the CPU.
-                niceness=0 if phase == "create" else NICENESS,
-                too_slow_hint=TOO_SLOW,
-            )
-        except CommandTooSlow as error:
-            raise PhaseFailed(error.message, error.code, error.hint) from None
-        except OSError as error:
-            raise PhaseFailed(f"the command can't be started: {error.strerror}") from error
-        finally:
-            activity.running = activity.name = None
-            self._catalogue.forget()
-        if done.code:
-            printed = error_of(done)
-            raise PhaseFailed(printed.error, printed.code, printed.hint)
-
-    # -- results ----------------------------------------------------------------------------------
-
-    def _note_failure(self, phase: Phase, failure: "PhaseFailed") -> None:
-        """Tries again later. A backup of another process does not count as a failure."""
-        if failure.code == BackupRunning.code:
+            failures = self._command("scheduled", *(["--create"] if create else []))
+        except BackupRunning:  # a command of somebody else was faster
             return
-        self._report(phase, failure)
-        self._uploads_changed = phase == "upload"
-        self._failures += 1
-        self._not_before = self.clock.uptime() + delay_seconds(RETRY, self._failures)
+        finally:
+            self._is_running = False
+            self._signature = None
+        self._failures = {failure.phase: failure for failure in failures}
+        failed = [each for each in failures if before.get(each.phase) != each]
+        if create and "create" not in {failure.phase for failure in failed}:
+            self._created_at = uptime
+        self._is_left = bool(failed)
+        self._failed_runs = self._failed_runs + 1 if failed else 0
+        self._not_before = uptime + delay_seconds(RETRY, self._failed_runs) if failed else uptime
+        self._report(before, failed)
 
-    def _report(self, phase: Phase, failure: "PhaseFailed") -> None:
-        """Counts and shows a failure. It is logged once, until it is another one."""
-        metrics.failures.labels(phase).inc()
-        metrics.failing.labels(phase).set(1)
-        changed = self._activity.note_failure(
-            wire.BackupFailure(
-                phase=phase,
-                failed_at=iso(self.clock.now_ms()),
-                code=failure.code,
-                error=failure.message,
-                hint=failure.hint,
-            )
-        )
-        if changed:
-            self.log.error(
-                "backup failed", phase=phase, code=failure.code, reason=failure.message,
-                hint=failure.hint,
-            )  # fmt: skip
+    def _command(self, *arguments: str) -> list[BackupFailure]:
+        """The failures that the command reports. Raises BackupRunning."""
+        seconds_max = PHASES * self._settings.seconds_max + GRACE_SECONDS
+        try:
+            done = self._child.run(("backup", *arguments), seconds_max, too_slow_hint=TOO_SLOW)
+        except CommandTooSlow as error:
+            return [self._failure(error.code, error.message, error.hint or "")]
+        except OSError as error:
+            reason = f"the command can't be started: {error.strerror}"
+            return [self._failure("INTERNAL_ERROR", reason, "agentlip backup create")]
+        if done.code == 0:
+            return msgspec.json.decode(done.output, type=list[BackupFailure])
+        printed = error_of(done)
+        if printed.code == BackupRunning.code:
+            raise BackupRunning
+        return [self._failure(printed.code, printed.error, printed.hint)]
 
-    def _note_success(self, phase: Phase) -> None:
-        metrics.failing.labels(phase).set(0)
-        if self._activity.note_success(phase):
+    def _failure(self, code: str, error: str, hint: str) -> BackupFailure:
+        at = iso(self.clock.now_ms())
+        return BackupFailure(phase="create", failed_at=at, code=code, error=error, hint=hint)
+
+    def _report(self, before: dict[Phase, BackupFailure], failed: list[BackupFailure]) -> None:
+        """Counts failures. Each is logged once, until it is another one."""
+        for phase in metrics.PHASES:
+            metrics.failing.labels(phase).set(phase in self._failures)
+        for failure in failed:
+            metrics.failures.labels(failure.phase).inc()
+            old = before.get(failure.phase)
+            if old is None or (old.code, old.error) != (failure.code, failure.error):
+                self.log.error(
+                    "backup failed", phase=failure.phase, code=failure.code, reason=failure.error,
+                    hint=failure.hint,
+                )  # fmt: skip
+        for phase in before.keys() - self._failures.keys():
             self.log.info("backups work again", phase=phase)
-        if not self._activity.failures:
-            self._failures, self._not_before = 0, float("-inf")
+        if before != self._failures:
+            # On a full disk only the running appliance shows the failure.
+            with suppress(BackupNotWritable):
+                write_failures(self._failures_root, list(self._failures.values()))
+            self._failures_changed()
 
 
-class PhaseFailed(Exception):
-    """A command failed, with the error that it printed."""
-
-    def __init__(self, message: str, code: str = "INTERNAL_ERROR", hint: str = CREATE) -> None:
-        super().__init__(message)
-        self.message, self.code, self.hint = message, code, hint
-
-
-_ARGUMENTS: dict[Phase, tuple[str, ...]] = {"prune": ("prune", "--yes"), "upload": ("upload",)}
+def _changed(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0

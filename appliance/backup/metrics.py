@@ -29,6 +29,7 @@ uploaded = gauge(
 RESULTS = ("good", "bad", "inconclusive")
 for _result in RESULTS:
     verification.labels(_result)
-for _phase in ("create", "verify", "prune", "upload"):
+PHASES = ("create", "verify", "prune", "upload")
+for _phase in PHASES:
     failures.labels(_phase)
     failing.labels(_phase)

@@ -5,7 +5,6 @@ killed leaves no half backup.
 """
 
 from appliance.backup.backup_directory import BackupDirectory, ListedBackup
-from appliance.backup.manifest import moment_ms
 from appliance.backup.retention import RetainedBackup, RetentionDecision, decide
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import Clock
@@ -33,7 +32,5 @@ def prune(
 
 
 def _seen(listed: ListedBackup) -> RetainedBackup:
-    manifest, result = listed.manifest, listed.result
-    if manifest is None:
-        return RetainedBackup(listed.name, moment_ms("", listed.name), None, result)
-    return RetainedBackup(listed.name, manifest.cut_ms, manifest.reason, result)
+    reason = None if listed.manifest is None else listed.manifest.reason
+    return RetainedBackup(listed.name, listed.cut_ms, reason, listed.result)

@@ -1,7 +1,7 @@
 """HTTP routes of backups, for administrators."""
 
 from appliance.backup import wire
-from appliance.backup.errors import BackupDamaged, BackupNotFound, BackupRunning, VersionRefused
+from appliance.backup.errors import BackupRunning
 from appliance.backup.service import Backups
 from appliance.kernel.route import Operation, Route
 from appliance.web.responders import Responders, reply_with
@@ -10,18 +10,13 @@ from appliance.web.responders import Responders, reply_with
 def routes(backups: Backups) -> list[Route]:
     return [
         Route("/api/v1/backups", Responders(
-            get=reply_with(backups.list_page), post=reply_with(backups.start, 202),
+            get=reply_with(backups.list_newest), post=reply_with(backups.start, 202),
         ), {
-            "GET": Operation(wire.READ, reply=wire.BackupList, query=wire.BackupsQuery,
-                             summary="List backups, newest first, and the state of the schedule"),
+            "GET": Operation(wire.READ, reply=wire.BackupList,
+                             summary="List the newest 100 backups, newest first"),
             "POST": Operation(wire.CREATE, reply=wire.BackupAccepted, status=202,
                               errors=(BackupRunning,),
                               summary="Start a backup now, which is verified afterwards",
                               audited=True),
-        }),
-        Route("/api/v1/backups/{name}", Responders(get=reply_with(backups.find)), {
-            "GET": Operation(wire.READ, reply=wire.BackupDetails,
-                             errors=(BackupNotFound, BackupDamaged, VersionRefused),
-                             summary="Get a backup with the rows of its stores"),
         }),
     ]  # fmt: skip

@@ -1,6 +1,6 @@
-"""When the next backup is due, and what follows it. Pure: ages and results are arguments."""
+"""When the next backup is due. Pure: ages and durations are arguments."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.retry import RetrySettings
@@ -12,20 +12,16 @@ PAUSE_SECONDS_MAX = 86_400.0
 NICENESS = 10  # scheduled work yields the CPU to the appliance
 RETRY = RetrySettings(60.0, 3600.0)  # after a failure
 
-Phase = Literal["create", "verify", "prune", "upload"]
-
 
 class ScheduleFacts(NamedTuple):
     """What the due rule depends on, in seconds.
 
-    set_age     age of the newest backup by the wall clock; None without a backup. Backups from the
-    future,
-                which were made before the clock was set back, don't count
-    data_age    since when there has been something to back up; None: there is nothing yet
-    set_seconds how long making and verifying the newest backup took
-    created_ago since this process last made a scheduled backup, by a clock that nobody can set;
-    None
-                if it made none
+    backup_age      age of the newest backup by the wall clock; None without a backup. Backups from
+                    the future, which were made before the clock was set back, don't count
+    data_age        since when there has been something to back up; None: there is nothing yet
+    backup_seconds  how long making and verifying the newest backup took
+    created_ago     since this process last made a scheduled backup, by a clock that nobody can set;
+                    None if it made none
     """
 
     backup_age: float | None
@@ -52,26 +48,3 @@ def due_in_seconds(settings: BackupSettings, facts: ScheduleFacts) -> float | No
         gap = min(settings.every_seconds, RETRY.max_seconds)
         due = max(due, gap - facts.created_ago)
     return due
-
-
-def left_after(
-    settings: BackupSettings, result: str | None, *, scheduled: bool
-) -> tuple[Phase, ...]:
-    """The phases that a backup still needs.
-
-    result     of its verification: good, bad or inconclusive; None: it was not verified
-    scheduled  whether the schedule made it. Only those are verified, and make room by removing
-               older backups
-
-    A backup that is not good never pushes out another one, and a bad backup is not uploaded.
-    """
-    if result == "bad":
-        return ()
-    phases: list[Phase] = []
-    if scheduled and settings.verify and result is None:
-        phases.append("verify")
-    if scheduled and (not settings.verify or result != "inconclusive"):
-        phases.append("prune")
-    if settings.targets:
-        phases.append("upload")
-    return tuple(phases)

@@ -6,13 +6,11 @@ from functools import partial
 import msgspec
 
 from appliance.backup.backup_directory import BackupDirectory
-from appliance.backup.catalogue import BackupCatalogue
 from appliance.backup.first_data import has_data
 from appliance.backup.loops import BackupScheduler
 from appliance.backup.resources import routes
 from appliance.backup.service import Backups
 from appliance.backup.settings import BackupSettings
-from appliance.backup.state import BackupActivity
 from appliance.backup.wire import SCOPES
 from appliance.host import Host
 from appliance.kernel.route import Route
@@ -39,18 +37,16 @@ class BackupSubsystem(Subsystem):
         datadir, clock = host.datadir, host.clock
         settings = host.section(BackupSettings)
         backups = BackupDirectory(datadir, settings)
-        catalogue = BackupCatalogue(backups)
         self._settings = settings
         self._log = host.log
         self._clock = clock
-        self._activity = BackupActivity(datadir.backups, host.doctor_due.set)
-        self._backups = Backups(backups, catalogue, self._activity, settings)
-        self.loops = [
-            BackupScheduler(
-                CommandRunner(datadir, "backup", settings), backups, catalogue, self._activity,
-                partial(has_data, datadir, needs.stores), settings, clock, host.log,
-            )
-        ]  # fmt: skip
+        self._scheduler = BackupScheduler(
+            CommandRunner(datadir, "backup", settings), backups, datadir.backups,
+            partial(has_data, datadir, needs.stores), settings, clock, host.log,
+            host.doctor_due.set,
+        )  # fmt: skip
+        self._backups = Backups(backups, self._scheduler.request)
+        self.loops = [self._scheduler]
 
     def routes(self) -> list[Route]:
         return routes(self._backups)
@@ -62,7 +58,7 @@ class BackupSubsystem(Subsystem):
     def facts(self) -> dict[str, float]:
         """`backup.due_seconds`: until the next scheduled backup, at least 0; missing if none is
         planned."""
-        next_ms = self._activity.next_ms
+        next_ms = self._scheduler.next_ms
         if next_ms is None:
             return {}
         return {"backup.due_seconds": max(0.0, (next_ms - self._clock.now_ms()) / 1000)}

@@ -41,15 +41,13 @@ const VIEWS = {
     read: async () => ({ ...(await get("/bus/v1/workers")), ...(await get("/bus/v1/claims")) }),
   },
   backups: {
-    title: "Backups", read: () => get("/api/v1/backups", { limit: 100 }), what: "backup role",
-    facts: ({ state }) => [["Schedule", state.enabled ? "on" : mark("off", "warn")], ["Next", since(state.next_at)], ["Running", state.running || "–"],
-      ...state.failures.map((each) => [`Failed: ${each.phase}`, html`${mark(each.code, "bad")} ${each.error} ${each.hint && html`<code>${each.hint}</code>`}`])],
+    title: "Backups", read: () => get("/api/v1/backups"), what: "backup role",
     rows: (data) => data.backups, key: (row) => row.name, empty: "No backups yet.",
     columns: [["Name", (row) => row.name], ["State of", (row) => row.cut_at, since],
       ["Verified", (row) => (row.problem ? "unreadable" : row.verification?.result || "not yet"), (value, row) => html`${mark(value, { good: "good", "not yet": "warn", inconclusive: "warn" }[value] || "bad")} ${row.verification && since(row.verification.checked_at)}`],
       ["Size", (row) => row.stored_bytes, bytes], ["Events", (row) => row.last_event_id], ["Made in", (row) => row.seconds, duration],
       ["Writes paused", (row) => row.pause_ms / 1000, duration], ["Reason", (row) => row.reason]],
-    detail: { read: (row) => get(`/api/v1/backups/${path(row.name)}`), show: (row) => commands(`agentlip backup verify ${word(row.name)}`) },
+    detail: { show: (row) => commands(`agentlip backup verify ${word(row.name)}`) },
   },
   queues: {
     title: "Queues", read: () => get("/v1/stats"), what: "courier",
