@@ -4,9 +4,8 @@ import os
 from typing import Any
 
 from appliance.backup.backup_directory import BackupDirectory
-from appliance.backup.failures import write_failures
+from appliance.backup.failures import BackupFailure, write_failures
 from appliance.backup.settings import BackupSettings
-from appliance.backup.wire import BackupFailure
 from appliance.workspace import swap
 from tests.doctor.breakages import (
     HOUR_MS,

@@ -1,16 +1,21 @@
 """Backups made in a moment, and a command line that makes them: for what happens around backups."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 
+from appliance.backup import scheduled
 from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.manifest import BackupFile, BackupManifest, Reason, Verification
+from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import Clock, iso
+from appliance.kernel.errors import ApplianceError
 from appliance.kernel.subprocess_runner import CommandResult
 from appliance.kernel.whole_file import write_whole
+from appliance.workspace.datadir import DataDir
 
 CONTENT = b"rows"
 
@@ -20,69 +25,91 @@ def make_backup(
 ) -> BackupManifest:
     """A whole backup with one small file."""
     with backups.only_writer():
-        name, partial = backups.begin(now_ms)
-        write_whole(partial / "token", CONTENT)
-        digest = hashlib.sha256(CONTENT).hexdigest()
-        file = BackupFile(
-            name="token", path=".agentlip/token", kind="secret", mode=0o600, bytes=len(CONTENT),
-            sha256=digest, stored_bytes=len(CONTENT), stored_sha256=digest,
-        )  # fmt: skip
-        manifest = BackupManifest(
-            name=name, reason=reason, created_at=iso(now_ms), cut_at=iso(now_ms),
-            seconds=lasting_ms / 1000, pause_ms=1.5, app_version="1.0", db_id="db", epoch="e1",
-            last_event_id=7, stores={}, files=(file,),
-        )  # fmt: skip
-        backups.finish(manifest, partial)
+        return write_backup(backups, now_ms, reason, lasting_ms=lasting_ms)
+
+
+def write_backup(
+    backups: BackupDirectory, now_ms: int, reason: Reason, *, lasting_ms: int = 0
+) -> BackupManifest:
+    """The same, for a writer."""
+    name, partial = backups.begin(now_ms)
+    write_whole(partial / "token", CONTENT)
+    digest = hashlib.sha256(CONTENT).hexdigest()
+    file = BackupFile(
+        name="token", path=".agentlip/token", kind="secret", mode=0o600, bytes=len(CONTENT),
+        sha256=digest, stored_bytes=len(CONTENT), stored_sha256=digest,
+    )  # fmt: skip
+    manifest = BackupManifest(
+        name=name, reason=reason, created_at=iso(now_ms), cut_at=iso(now_ms),
+        seconds=lasting_ms / 1000, pause_ms=1.5, app_version="1.0", db_id="db", epoch="e1",
+        last_event_id=7, stores={}, files=(file,),
+    )  # fmt: skip
+    backups.finish(manifest, partial)
     return manifest
 
 
-def verified(backups: BackupDirectory, name: str, result: Any, now_ms: int) -> None:
+def verified(backups: BackupDirectory, name: str, result: Any, now_ms: int) -> Verification:
+    """Records a result."""
     problems = () if result == "good" else (f"it is {result}",)
-    backups.record(
-        name,
-        Verification(
-            result=result, checked_at=iso(now_ms), seconds=1.0, app_version="1.0", problems=problems
-        ),
+    verification = Verification(
+        result=result, checked_at=iso(now_ms), seconds=1.0, app_version="1.0", problems=problems
     )
+    backups.record(name, verification)
+    return verification
 
 
 class CommandLine:
-    """`agentlip backup …` without the work: it makes real backups. `calls` are its arguments.
+    """`agentlip backup scheduled` in this process, with phases that only note that they ran.
+    Backups and results are real.
 
-    result  of each verification; None: the command ends without one
-    faults  the error codes of the next calls of a subcommand, by its name
-    verifies_at_once  `create` verifies too
-    during  called while a command runs
+    result  of each verification
+    faults  the errors of the next attempts of a phase, by its name
     """
 
-    def __init__(self, backups: BackupDirectory, clock: Clock) -> None:
+    def __init__(
+        self, datadir: DataDir, backups: BackupDirectory, settings: BackupSettings, clock: Clock
+    ) -> None:
+        self._datadir = datadir
         self._backups = backups
+        self._settings = settings
         self._clock = clock
-        self.calls: list[tuple[str, ...]] = []
-        self.result: str | None = "good"
-        self.verifies_at_once = False
-        self.faults: dict[str, list[str]] = {}
-        self.during: Callable[[], None] = lambda: None
+        self._calls: list[str] = []
+        self.result = "good"
+        self.faults: dict[str, list[ApplianceError]] = {}
 
     def run(self, arguments: Sequence[str], seconds_max: float, **more: Any) -> CommandResult:
         del seconds_max, more
-        _, command, *rest = arguments
-        self.calls.append((command, *rest))
-        self.during()
-        codes = self.faults.get(command)
-        if codes:
-            error = {"error": f"{command} failed", "code": codes.pop(0), "hint": "df"}
-            return CommandResult(1, b"", False, False, 0.0, msgspec.json.encode(error))
-        if command == "create":
-            reason: Reason = "schedule" if "--scheduled" in rest else "manual"
-            name = make_backup(self._backups, self._clock.now_ms(), reason).name
-            if self.verifies_at_once:
-                verified(self._backups, name, self.result, self._clock.now_ms())
-        elif command == "verify" and self.result is not None:
-            verified(self._backups, rest[0], self.result, self._clock.now_ms())
-        return CommandResult(0, b"{}", False, False, 0.0)
+        with (
+            patch.object(scheduled, "create_backup", self._create),
+            patch.object(scheduled.prune, "prune", lambda *_: self._try("prune")),
+        ):
+            try:
+                attempts = scheduled.run(
+                    self._datadir, self._backups, self._settings, self._clock,
+                    create="--create" in arguments, verify=self._verify,
+                    upload=lambda: self._try("upload"),
+                )  # fmt: skip
+            except ApplianceError as error:
+                body = {"error": error.message, "code": error.code, "hint": error.hint}
+                return CommandResult(1, b"", False, False, 0.0, msgspec.json.encode(body))
+        output = msgspec.json.encode(list(attempts.failures.values()))
+        return CommandResult(0, output, False, False, 0.0)
 
     def did(self) -> list[str]:
-        """The subcommands since the last call."""
-        names, self.calls = [call[0] for call in self.calls], []
+        """The phases since the last call."""
+        names, self._calls = self._calls, []
         return names
+
+    def _try(self, phase: str) -> None:
+        self._calls.append(phase)
+        if self.faults.get(phase):
+            raise self.faults[phase].pop(0)
+
+    def _create(self, *_: object, **more: Any) -> None:
+        self._try("create")
+        write_backup(self._backups, self._clock.now_ms(), more["reason"])
+
+    def _verify(self, name: str, key: object) -> Verification:
+        del key
+        self._try("verify")
+        return verified(self._backups, name, self.result, self._clock.now_ms())

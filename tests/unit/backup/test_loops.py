@@ -8,17 +8,16 @@ from functools import partial
 import pytest
 
 from appliance.backup.backup_directory import BackupDirectory
-from appliance.backup.catalogue import BackupCatalogue
+from appliance.backup.errors import BackupNotWritable, BackupRunning
 from appliance.backup.failures import read_failures
 from appliance.backup.first_data import has_data
 from appliance.backup.loops import BackupScheduler
 from appliance.backup.settings import BackupSettings, TargetSettings
-from appliance.backup.state import BackupActivity, BackupRequest
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.workspace.datadir import STORES, DataDir
 from appliance.workspace.schema import create_workspace
-from tests.support.backup_commands import CommandLine, make_backup, verified
+from tests.support.backup_commands import CommandLine, make_backup
 from tests.support.clock import FakeClock
 from tests.support.workspaces import Filled
 
@@ -36,14 +35,13 @@ class Scheduler:
         self.clock = FakeClock()
         self.settings = BackupSettings(**{"every_seconds": DAY, **settings})
         self.backups = BackupDirectory(self.datadir, self.settings)
-        self.command_line = CommandLine(self.backups, self.clock)
+        self.command_line = CommandLine(self.datadir, self.backups, self.settings, self.clock)
         self.restart()
 
     def restart(self):
         self.log = io.BytesIO()
-        self.activity = BackupActivity(self.backups.root)
         self.loop = BackupScheduler(
-            self.command_line, self.backups, BackupCatalogue(self.backups), self.activity,
+            self.command_line, self.backups, self.datadir.backups,
             partial(has_data, self.datadir, STORES), self.settings, self.clock, Log(self.log),
         )  # fmt: skip
 
@@ -72,8 +70,7 @@ def daily(tmp_path):
 def test_backup_is_made_verified_and_older_ones_pruned_once_a_day(daily):
     assert daily.after(DAY - 1) == []
     assert daily.after(60) == ROUND
-    done = daily.after(3 * DAY)  # and each day a kept one is verified again
-    assert [done.count(each) for each in ROUND] == [3, 6, 3]
+    assert daily.after(3 * DAY) == 3 * ROUND
 
 
 def test_first_backup_follows_the_first_row(tmp_path):
@@ -111,18 +108,52 @@ def test_bad_backup_pushes_nothing_out_and_is_not_uploaded(tmp_path):
     assert read_failures(scheduler.backups.root) == []
 
 
+def failing(count=100):
+    return [BackupNotWritable("it failed", hint="df") for _ in range(count)]
+
+
 def test_failures_are_tried_again_ever_later_and_logged_once(tmp_path):
     scheduler = Scheduler(tmp_path)
-    scheduler.command_line.faults["create"] = ["BACKUP_NOT_WRITABLE"] * 100
+    scheduler.command_line.faults["create"] = failing()
     assert scheduler.after(120, step=5.0) == ["create", "create"]
     # 1, 2, 4 … 32 minutes, then every hour
     assert 25 <= len(scheduler.after(DAY)) <= 31
     assert len(scheduler.logged) == 1
-    assert scheduler.activity.failures["create"].hint == "df"
+    (failure,) = read_failures(scheduler.backups.root)
+    assert (failure.phase, failure.hint) == ("create", "df")
     scheduler.command_line.faults.clear()
     assert scheduler.after(7200) == ROUND
-    assert scheduler.activity.failures == {}
+    assert read_failures(scheduler.backups.root) == []
     assert "backups work again" in scheduler.log.getvalue().decode()
+
+
+@pytest.mark.parametrize(
+    ("phase", "first", "again"),
+    [
+        ("verify", ["create", "verify"], ["verify", "prune", "upload"]),
+        ("prune", [*ROUND, "upload"], ["prune", "upload"]),
+        ("upload", [*ROUND, "upload"], ["prune", "upload"]),
+    ],
+)
+def test_phase_that_failed_is_tried_again_without_another_backup(tmp_path, phase, first, again):
+    scheduler = Scheduler(tmp_path, targets=TARGETS)
+    scheduler.command_line.faults[phase] = failing(1)
+    assert scheduler.after(50, step=5.0) == first
+    assert scheduler.after(60, step=5.0) == again
+    assert scheduler.after(7200) == []
+
+
+def test_inconclusive_backup_pushes_nothing_out_and_is_uploaded(tmp_path):
+    scheduler = Scheduler(tmp_path, targets=TARGETS)
+    scheduler.command_line.result = "inconclusive"
+    assert scheduler.after(DAY / 2) == ["create", "verify", "upload"]
+
+
+def test_backup_of_another_process_is_not_a_failure(tmp_path):
+    scheduler = Scheduler(tmp_path)
+    scheduler.command_line.faults["create"] = [BackupRunning()]
+    assert scheduler.after(5, step=5.0) == ["create", *ROUND]
+    assert scheduler.logged == []
 
 
 def test_manual_backup_counts_and_a_safety_copy_does_not(tmp_path):
@@ -154,29 +185,6 @@ def test_clock_that_is_set_all_the_time_does_not_fill_the_disk(daily):
 def test_switched_off_makes_only_requested_backups(tmp_path):
     scheduler = Scheduler(tmp_path, enabled=False)
     assert scheduler.after(3 * DAY) == []
-    scheduler.activity.ask(BackupRequest("create"))
-    assert scheduler.after(60) == ["create", "verify"]
-    name = scheduler.backups.names()[0]
-    assert scheduler.backups.read(name).reason == "manual"
-    scheduler.activity.ask(BackupRequest("verify", name))
-    assert scheduler.after(60) == ["verify"]
-
-
-def test_one_kept_backup_is_verified_again_each_day(tmp_path):
-    """The one with the oldest verification; one without its key is not tried again."""
-    scheduler = Scheduler(tmp_path, every_seconds=100 * DAY)
-    now_ms = scheduler.clock.now_ms()
-    first, second, third = (
-        make_backup(scheduler.backups, now_ms - age).name for age in (3000, 2000, 1)
-    )
-    verified(scheduler.backups, first, "good", now_ms - 90_000_000)
-    verified(scheduler.backups, second, "good", now_ms - 100_000_000)
-    verified(scheduler.backups, third, "inconclusive", now_ms - 110_000_000)
-    assert scheduler.after(3000) == []
-    scheduler.command_line.result = "bad"
-    assert scheduler.after(DAY) == ["verify"]
-    assert scheduler.backups.verification(second).result == "bad"
-    scheduler.command_line.result = "good"
-    assert scheduler.after(2 * DAY) == ["verify", "verify"]
-    checked = [scheduler.backups.verification(name).result for name in (first, second, third)]
-    assert checked == ["good", "bad", "inconclusive"]
+    scheduler.loop.request()
+    assert scheduler.after(60) == ROUND
+    assert scheduler.after(3 * DAY) == []

@@ -1,12 +1,11 @@
-"""When a backup is due, and what follows it: the rules alone."""
+"""When a backup is due: the rule alone."""
 
 import pytest
 
-from appliance.backup.schedule import ScheduleFacts, due_in_seconds, left_after
-from appliance.backup.settings import BackupSettings, TargetSettings
+from appliance.backup.schedule import ScheduleFacts, due_in_seconds
+from appliance.backup.settings import BackupSettings
 
 SETTINGS = BackupSettings(every_seconds=1000.0)
-TARGETS = BackupSettings(targets=(TargetSettings(name="disk", url="file:///mnt"),))
 
 
 @pytest.mark.parametrize(
@@ -33,20 +32,3 @@ def test_old_looking_backups_do_not_make_backups_due_one_after_another():
     assert due_in_seconds(daily, ScheduleFacts(1e9, None, created_ago=3601.0)) < 0
     assert due_in_seconds(daily, ScheduleFacts(None, 1e9, created_ago=1.0)) == 3599.0
     assert due_in_seconds(SETTINGS, ScheduleFacts(1e9, None, created_ago=1.0)) == 999.0
-
-
-@pytest.mark.parametrize(
-    ("settings", "result", "scheduled", "left"),
-    [
-        (BackupSettings(), None, True, ("verify", "prune")),
-        (TARGETS, None, True, ("verify", "prune", "upload")),
-        (TARGETS, "good", True, ("prune", "upload")),
-        (TARGETS, "inconclusive", True, ("upload",)),
-        (TARGETS, "bad", True, ()),
-        (TARGETS, None, False, ("upload",)),
-        (TARGETS, "bad", False, ()),
-        (BackupSettings(verify=False), None, True, ("prune",)),
-    ],
-)
-def test_only_a_good_backup_pushes_out_older_ones(settings, result, scheduled, left):
-    assert left_after(settings, result, scheduled=scheduled) == left
