@@ -5,13 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.backup.cli_opened import progress
-from appliance.cli_support import Session, note, plain
+from appliance.backup.backup_directory import ListedBackup
+from appliance.backup.cli_opened import open_workspace, progress
+from appliance.cli_support import Session, plain
 from appliance.kernel.errors import Invalid
+from appliance.workspace.datadir import DataDir
 
 BackupArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME]", help="A backup of the list, or the directory of one."),
+    typer.Argument(metavar="[NAME]", help="A backup of the list."),
 ]
 LatestFlag = Annotated[
     bool, typer.Option("--latest", help="The newest backup, except those made before a restore.")
@@ -22,9 +24,6 @@ PlanFlag = Annotated[
 YesFlag = Annotated[bool, typer.Option("--yes", help="Confirm. Without it nothing is changed.")]
 IntoFlag = Annotated[
     Path | None, typer.Option("--into", help="Restore into this new, empty directory.")
-]
-StoreFlag = Annotated[
-    list[str] | None, typer.Option("--store", help="Restore only this store; may be repeated.")
 ]
 ReviveFlag = Annotated[
     bool,
@@ -52,7 +51,6 @@ def restore(
     plan: PlanFlag = False,
     yes: YesFlag = False,
     into: IntoFlag = None,
-    store: StoreFlag = None,
     revive: ReviveFlag = False,
     identity: IdentityFlag = None,
 ) -> None:
@@ -64,38 +62,41 @@ def restore(
 
     Example: agentlip backup restore --latest --plan
     """
-    from appliance.backup import keys, restore_request
-
-    request = restore_request.of(session.workspace, name, latest, into, tuple(store or ()), revive)
-    identities = keys.load(request.settings, identity)
-    if plan or not yes:
-        _tell_plan(session, request, identities, asked=plan)
-        return
-    _restore(session, request, identities)
-
-
-def _tell_plan(session: Session, request: Any, identities: Any, *, asked: bool) -> None:
+    from appliance.backup import keys
     from appliance.backup import restore as verbs
+    from appliance.backup.restore_job import RestoreJob
 
-    tell = progress(session, request.clock)
-    planned = verbs.plan(request.job, identities, request.clock, tell)
+    if latest == (name is not None):
+        raise Invalid(
+            "name one backup, or take the newest",
+            hint="agentlip backup list; agentlip backup restore --latest --plan",
+        )
+    work = open_workspace(session)
+    manifest = work.backups.read(name or work.backups.newest(_is_wanted))
+    target = work.datadir if into is None else DataDir(into.expanduser().resolve())
+    path, is_new = work.backups.path(manifest.name), into is not None
+    job = RestoreJob(path, manifest, target, work.settings, new=is_new, revive=revive)
+    identities, tell = keys.load(work.settings, identity), progress(session, work.clock)
+    if yes and not plan:
+        done = verbs.apply(job, work.backups, identities, work.clock, tell=tell)
+        lines = [*_notice_lines(done.plan), *_result_lines(done)]
+        session.answer(done, "\n".join(map(plain, lines)))
+        if is_new:
+            session.note("both directories have the same tokens and member key: don't run both")
+        return
+    planned = verbs.plan(job, identities, work.clock, tell)
     session.answer(planned, "\n".join(map(plain, _plan_lines(planned))))
-    if not asked:
+    if not plan:
         raise Invalid(
             "nothing was changed: the present state would be replaced",
-            hint=f"agentlip backup restore {planned.name}{' --revive' * request.job.revive} --yes",
+            hint=f"agentlip backup restore {planned.name}{' --revive' * revive} --yes",
         )
 
 
-def _restore(session: Session, request: Any, identities: Any) -> None:
-    from appliance.backup import restore as verbs
-
-    tell = progress(session, request.clock)
-    done = verbs.apply(request.job, request.backups, identities, request.clock, tell=tell)
-    lines = [*_notice_lines(done.plan), *_result_lines(done)]
-    session.answer(done, "\n".join(map(plain, lines)))
-    if not session.machine and done.plan.new_directory:
-        note("both directories have the same tokens and member key: don't run both")
+def _is_wanted(listed: ListedBackup) -> bool:
+    """Whether it was made for its own sake, and was not found bad by a check."""
+    manifest = listed.manifest
+    return manifest is not None and manifest.reason != "before-restore" and listed.result != "bad"
 
 
 def _plan_lines(planned: Any) -> list[str]:
@@ -105,17 +106,11 @@ def _plan_lines(planned: Any) -> list[str]:
     lines += [f"would remove {path}" for path in planned.removed]
     lines += [f"would keep {path}" for path in planned.kept]
     lines += [
-        f"would change the setting {setting.name}: {setting.before} → {setting.after}"
-        for setting in planned.settings
-    ]
-    lines += [
         f"the next start migrates {name}: {step}" for name, step in planned.migrations.items()
     ]
-    if planned.new_epoch:
-        lines.append(
-            f"a new epoch follows {planned.old_epoch}; event ids continue at"
-            f" {planned.first_event_id}"
-        )
+    lines.append(
+        f"a new epoch follows {planned.old_epoch}; event ids continue at {planned.first_event_id}"
+    )
     lines += _notice_lines(planned)
     lines.append(f"needs {planned.bytes_needed:,} bytes; {planned.bytes_free:,} are free")
     if planned.running:
@@ -146,11 +141,10 @@ def _result_lines(done: Any) -> list[str]:
         f"restored {planned.name} of {planned.cut_at}: {len(done.rows)} stores with {rows} rows,"
         " counted and equal to the backup"
     )
-    if planned.epoch:
-        lines.append(
-            f"epoch {planned.old_epoch} → {planned.epoch}; event ids continue at"
-            f" {planned.first_event_id}"
-        )
+    lines.append(
+        f"epoch {planned.old_epoch} → {planned.epoch}; event ids continue at"
+        f" {planned.first_event_id}"
+    )
     if done.kept_as:
         lines.append(f"the state before was too damaged for a backup; its files: {done.kept_as}")
     if done.safety:

@@ -52,7 +52,7 @@ def has_same_rows(datadir: DataDir, manifest: BackupManifest) -> bool:
                 if database.exists() and has_rows(database):
                     return False
                 continue
-            counts = count_in(datadir, (store,))[store]
+            counts = count_in(datadir, store)
             schema = read_state(database, store, running=False).schema
         except (sqlite3.Error, ApplianceError):
             return False

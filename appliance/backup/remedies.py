@@ -21,13 +21,13 @@ def restore_hint(datadir: DataDir, store: str) -> str:
 
 
 def copy_hint(datadir: DataDir, store: str, *, after: int = -1) -> str:
-    """The commands that restore the store from the newest backup that was verified; "" without
+    """The commands that restore the newest backup that was verified and has the store; "" without
     one. Only of a backup with events above `after`, if that is given."""
     backup = verified_backup(datadir, store, after)
     if backup is None:
         return ""
     return (
-        f"{_backup_commands(datadir, store, backup)} # this loses data newer than the backup;"
+        f"{_backup_commands(datadir, backup)} # this loses what is newer than the backup;"
         f" to see what can be saved, first: agentlip recover {store}"
     )
 
@@ -48,11 +48,11 @@ def verified_backup(datadir: DataDir, store: str, after: int = -1) -> str | None
     return None
 
 
-def _backup_commands(datadir: DataDir, store: str, backup: str) -> str:
+def _backup_commands(datadir: DataDir, backup: str) -> str:
     workspace = shlex.quote(str(datadir.workspace))
     commands = (
         f"agentlipd down --workspace {workspace}",
-        f"agentlip backup restore {backup} --store {store} --yes --workspace {workspace}",
+        f"agentlip backup restore {backup} --yes --workspace {workspace}",
         f"agentlipd up --workspace {workspace}",
     )
     return " && ".join(commands)

@@ -1,11 +1,10 @@
 """Restores a backup: `plan` says what would happen, `apply` does it as one change.
 
 Order of `apply`: check, unpack beside the present files, check again, back up the present state,
-commit, put in place, count. Until the commit the workspace is as it was; from then on every start
+commit, put in place. Until the commit the workspace is as it was; from then on every start
 completes the restore (`workspace/swap.py`).
 """
 
-import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -13,20 +12,19 @@ from pathlib import Path
 
 import msgspec
 
-from appliance.backup import keys, restore_job, restore_prepare, restore_settings
+from appliance.backup import keys, restore_job, restore_prepare
 from appliance.backup.backup_directory import BackupDirectory, check_space
 from appliance.backup.create import create_backup
-from appliance.backup.errors import StoreNotCopied, VerificationFailed
+from appliance.backup.errors import StoreNotCopied
 from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob, RestoreSelection
 from appliance.backup.restore_prepare import PreparedFiles, Rows
 from appliance.backup.restore_rules import Mode
-from appliance.backup.restore_settings import ChangedSetting
 from appliance.backup.unpack import TellFile
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError
 from appliance.workspace import schema, swap
-from appliance.workspace.datadir import STORES, DataDir, WriterLock, read_lock
+from appliance.workspace.datadir import STORES, WriterLock, read_lock
 from appliance.workspace.restoring import Noticed
 from appliance.workspace.swap import SwapJournal, SwappedFile
 
@@ -38,12 +36,11 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     added       files of the backup that are not there now; with `replaced` all that are written
     removed     files that are there now and not in the backup
-    settings    what would be different in agentlip.toml
     migrations  stores that the next start migrates, as `3 → 5`
     notices     what is lost, revoked and sent again, with the first ids of each
     uncompared  stores whose present file can't be read, so what is lost of them, and was revoked
                 in them, is not known
-    epoch       the new epoch; "" if it stays, or is not chosen yet
+    epoch       the new epoch; "" if it is not chosen yet
     """
 
     name: str
@@ -57,11 +54,9 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
     added: tuple[str, ...]
     removed: tuple[str, ...]
     kept: tuple[str, ...]
-    settings: tuple[ChangedSetting, ...]
     migrations: dict[str, str]
     notices: tuple[Noticed, ...]
     uncompared: tuple[str, ...]
-    new_epoch: bool
     old_epoch: str
     epoch: str
     first_event_id: int
@@ -70,7 +65,7 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestoreResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a restore did. `rows`: counted after it, equal to what was unpacked.
+    """What a restore did. `rows`: how many each table of each store has, counted before the commit.
 
     safety     the backup of the state before; "" if there is none
     kept_as    the folder with the files before, if they could not be backed up
@@ -101,7 +96,7 @@ def plan(
         prepared = restore_prepare.prepare(
             job, selection, root, identities, now_ms=clock.now_ms(), tell=tell
         )
-        planned = _plan(job, selection, msgspec.structs.replace(prepared, epoch=""), root)
+        planned = _plan(job, selection, msgspec.structs.replace(prepared, epoch=""))
     return msgspec.structs.replace(planned, running=running)
 
 
@@ -138,7 +133,7 @@ def apply(
                 tell=tell,
                 reached=reached,
             )
-            planned = _plan(job, selection, prepared, job.target.dir / swap.FOLDER / "new")
+            planned = _plan(job, selection, prepared)
             safety, kept_as = _safety_copy(job, backups, clock, tell)
             users.enter_context(restore_job.without_users(job))
             reached("safety copy made")
@@ -147,7 +142,6 @@ def apply(
             swap.settle(job.target)
             raise
         schema.make_folders(job.target)
-        _count(job, prepared, safety)
     return _result(job, planned, prepared, safety, kept_as)
 
 
@@ -194,25 +188,7 @@ def _journal(selection: RestoreSelection, prepared: PreparedFiles, kept_as: str)
     return SwapJournal(keep_as=kept_as, files=tuple(files))
 
 
-def _count(job: RestoreJob, prepared: PreparedFiles, safety: str) -> None:
-    """Success is claimed only for rows that are there. Other programs may have written to a shared
-    store since the swap, so it only has to have its tables."""
-    hint = f"agentlip backup restore {safety} --yes" if safety else None
-    try:
-        counted = restore_prepare.count_in(job.target, prepared.rows)
-    except sqlite3.Error as error:
-        raise VerificationFailed(f"a restored store can't be read: {error}", hint=hint) from error
-    if any(_differs(store, rows, counted[store]) for store, rows in prepared.rows.items()):
-        raise VerificationFailed("the restored stores have other rows than the backup", hint=hint)
-
-
-def _differs(store: str, rows: dict[str, int], counted: dict[str, int]) -> bool:
-    return counted != rows if store in STORES else not rows.keys() <= counted.keys()
-
-
-def _plan(
-    job: RestoreJob, selection: RestoreSelection, prepared: PreparedFiles, new: Path
-) -> RestorePlan:
+def _plan(job: RestoreJob, selection: RestoreSelection, prepared: PreparedFiles) -> RestorePlan:
     there = [path for path in prepared.paths if (job.target.workspace / path).exists()]
     return RestorePlan(
         name=job.manifest.name,
@@ -221,16 +197,14 @@ def _plan(
         workspace=str(job.target.workspace),
         new_directory=job.new,
         running=False,
-        stores=job.chosen,
+        stores=tuple(job.manifest.stores),
         replaced=tuple(there),
         added=tuple(path for path in prepared.paths if path not in there),
         removed=selection.removed,
         kept=selection.kept,
-        settings=restore_settings.compare(job.target, DataDir(new)),
         migrations=restore_job.pending(job),
         notices=prepared.notices,
         uncompared=prepared.uncompared,
-        new_epoch=job.new_epoch,
         old_epoch=prepared.old_epoch,
         epoch=prepared.epoch,
         first_event_id=prepared.first_event_id,
@@ -242,11 +216,10 @@ def _plan(
 def _result(
     job: RestoreJob, planned: RestorePlan, prepared: PreparedFiles, safety: str, kept_as: str
 ) -> RestoreResult:
-    partial = "".join(f" --store {store}" for store in job.stores)
     return RestoreResult(
         plan=planned,
         rows=prepared.rows,
         safety=safety,
         kept_as=f"{job.target.dir.name}/backups/{kept_as}" if kept_as else "",
-        undo=f"agentlip backup restore {safety}{partial} --yes" if safety else "",
+        undo=f"agentlip backup restore {safety} --yes" if safety else "",
     )

@@ -11,15 +11,13 @@ from typing import Literal
 import msgspec
 
 from appliance.backup.backup_directory import writing
-from appliance.backup.blobs import folder_of
 from appliance.backup.errors import BackupDamaged, RestoreRefused, VersionRefused
 from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.settings import BackupSettings
 from appliance.backup.small_files import AGENTS, KEY_PAIR
 from appliance.kernel import event_ids
-from appliance.kernel.errors import Invalid
 from appliance.kernel.store_declaration import DECLARATIONS, path_of
-from appliance.workspace import epochs, manifest, migration
+from appliance.workspace import epochs, manifest, migration, swap
 from appliance.workspace.datadir import BESIDE, SHARED_STORES, STORES, DataDir
 from appliance.workspace.epochs import Epoch
 from appliance.workspace.open_files import program_with, sqlite_locked
@@ -28,16 +26,11 @@ _DIRECTORY = ".agentlip"
 _TOKEN = f"{_DIRECTORY}/token"
 _OWNED = (_TOKEN, f"{_DIRECTORY}/{manifest.FILE}")
 _IDENTITY, _AGENTS = f"{_DIRECTORY}/identity", f"{_DIRECTORY}/{AGENTS}"
-HISTORY_STORES = frozenset(
-    store for store, each in DECLARATIONS.items() if each.keeps_record or each.numbers_events
-)
-"""Stores whose restore begins a new epoch."""
 
 
 class RestoreJob(msgspec.Struct, frozen=True):
     """What is restored, and where to.
 
-    stores  only these; none: everything
     new     the target is a new directory, so nothing is replaced
     mode    how present stores are opened: `rw` with the writer lock held, which leaves nothing
             beside them; otherwise `ro`
@@ -49,21 +42,9 @@ class RestoreJob(msgspec.Struct, frozen=True):
     manifest: BackupManifest
     target: DataDir
     settings: BackupSettings
-    stores: tuple[str, ...] = ()
     new: bool = False
     revive: bool = False
     mode: Literal["ro", "rw"] = "ro"
-
-    @property
-    def chosen(self) -> tuple[str, ...]:
-        """The stores that are restored."""
-        return tuple(
-            name for name in self.manifest.stores if not self.stores or name in self.stores
-        )
-
-    @property
-    def new_epoch(self) -> bool:
-        return self.new or bool(HISTORY_STORES & set(self.chosen))
 
 
 class RestoreSelection(msgspec.Struct, frozen=True):
@@ -76,12 +57,11 @@ class RestoreSelection(msgspec.Struct, frozen=True):
 
 def check(job: RestoreJob) -> None:
     """Raises what forbids the restore, before anything is unpacked: RestoreRefused, VersionRefused,
-    BackupDamaged or Invalid."""
+    or
+    BackupDamaged."""
     _check_stores(job)
-    _check_schemas(job)
     with without_users(job):
         pass
-    _check_files(job)
     if job.new:
         _check_new(job.target)
     else:
@@ -98,7 +78,7 @@ def without_users(job: RestoreJob) -> Iterator[None]:
     open too, is not refused."""
     ends = ("", *BESIDE)
     with ExitStack() as locks:
-        for store in set(job.chosen) & set(SHARED_STORES) if job.mode == "rw" else ():
+        for store in set(job.manifest.stores) & set(SHARED_STORES) if job.mode == "rw" else ():
             path = job.target.database(store).resolve()
             is_free = locks.enter_context(sqlite_locked(path))
             program = program_with([f"{path}{end}" for end in ends], os.getpid())
@@ -122,12 +102,6 @@ def make_folders(target: DataDir) -> None:
 
 def select(job: RestoreJob) -> RestoreSelection:
     """The files to unpack, the present ones to remove, and what stays."""
-    if job.stores:
-        wanted = {*map(path_of, job.chosen), *map(folder_of, job.chosen)}
-        files = [f for f in job.manifest.files if wanted & {f.path, str(Path(f.path).parent)}]
-        others = [store for store in STORES if store not in job.chosen]
-        kept = [path_of(store) for store in others if job.target.database(store).exists()]
-        return RestoreSelection(tuple(files), (), (*kept, "token, identity, settings"))
     secrets = _kept_secrets(job)
     files = [
         file
@@ -179,22 +153,13 @@ def pending(job: RestoreJob) -> dict[str, str]:
 
 
 def _check_stores(job: RestoreJob) -> None:
-    known = (*STORES, *SHARED_STORES)
-    unknown = [store for store in job.stores if store not in known]
-    if unknown:
-        raise Invalid(f"unknown store: {unknown[0]}", hint=f"use one of: {', '.join(known)}")
-    missing = [store for store in job.stores if store not in job.manifest.stores]
-    if missing:
-        raise Invalid(
-            f"the backup has no store {missing[0]}",
-            hint=f"use one of: {', '.join(job.manifest.stores)}",
-        )
-    newer = [store for store in job.manifest.stores if store not in known]
-    if newer:
-        raise VersionRefused(f"the backup has the store {newer[0]}, which this version lacks")
-
-
-def _check_schemas(job: RestoreJob) -> None:
+    listed = {file.path for file in job.manifest.files}
+    needed = [store for store, declared in DECLARATIONS.items() if declared.needed]
+    for store in {*job.manifest.stores, *needed}:
+        if store not in DECLARATIONS:
+            raise VersionRefused(f"the backup has the store {store}, which this version lacks")
+        if path_of(store) not in listed:
+            raise BackupDamaged(f"the backup lacks the file of the store {store}")
     for store, own, newest in _schemas(job):
         if own > newest:
             raise VersionRefused(
@@ -205,32 +170,22 @@ def _check_schemas(job: RestoreJob) -> None:
 
 
 def _schemas(job: RestoreJob) -> Iterator[tuple[str, int, int]]:
-    """The schema of each chosen store in the backup, and this version's. Shared ones have none."""
-    for store in set(job.chosen) - set(SHARED_STORES):
+    """The schema of each store in the backup, and this version's. Shared ones have none."""
+    for store in set(job.manifest.stores) - set(SHARED_STORES):
         yield store, job.manifest.stores[store].schema, migration.load(store)[-1].number
 
 
-def _check_files(job: RestoreJob) -> None:
-    listed = {file.path for file in job.manifest.files}
-    for store in job.chosen:
-        if path_of(store) not in listed:
-            raise BackupDamaged(f"the backup lacks the file of the store {store}")
-
-
 def _check_new(target: DataDir) -> None:
-    if not target.workspace.exists():
-        return
-    if not target.workspace.is_dir():
-        raise RestoreRefused(f"{target.workspace} is not a directory")
-    inside = [path.name for path in target.workspace.iterdir() if path.name != _DIRECTORY]
+    """An interrupted restore may have left its own files in the directory."""
+    inside = [path.name for path in target.workspace.glob("*") if path != target.dir]
     inside += [
         path.name
-        for path in (target.dir.iterdir() if target.dir.is_dir() else ())
-        if path.name not in ("locks", "restore", "restore.json")
+        for path in target.dir.glob("*")
+        if path.name not in ("locks", swap.FOLDER, swap.FILE)
     ]
-    if inside:
+    if inside or (target.workspace.exists() and not target.workspace.is_dir()):
         raise RestoreRefused(
-            f"{target.workspace} is not empty: {', '.join(sorted(inside)[:5])}",
+            f"{target.workspace} is not an empty directory",
             hint="name a new directory: agentlip backup restore NAME --into DIR --yes",
         )
 
@@ -238,7 +193,7 @@ def _check_new(target: DataDir) -> None:
 def _check_workspace(job: RestoreJob) -> None:
     """The ids of the stores are those of this workspace, or their loss was accepted."""
     record = manifest.read(job.target)
-    for store in job.chosen:
+    for store in job.manifest.stores:
         recorded, theirs = record.stores.get(store, ""), job.manifest.stores[store].store_id
         if recorded and theirs and recorded != theirs and store not in record.lost:
             raise RestoreRefused(

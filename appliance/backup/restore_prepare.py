@@ -4,8 +4,8 @@ The folder has the layout of a workspace. Nothing outside of it is written.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from appliance.backup import restore_job, restore_rules, small_files
 from appliance.backup.backup_directory import writing
 from appliance.backup.blobs import count_missing
-from appliance.backup.errors import RestoreRefused, VerificationFailed, VersionRefused
+from appliance.backup.errors import VerificationFailed, VersionRefused
 from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob, RestoreSelection
 from appliance.backup.store_copy import facts_of, find_differences, row_counts
@@ -21,7 +21,7 @@ from appliance.backup.unpack import TellFile, unpack
 from appliance.kernel import meta
 from appliance.kernel.clock import iso
 from appliance.kernel.ids import random_id
-from appliance.kernel.store_declaration import declaration_of, path_of
+from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import sqlite_name
 from appliance.kernel.store_files import open_database
 from appliance.kernel.whole_file import write_whole
@@ -40,7 +40,7 @@ class PreparedFiles(msgspec.Struct, frozen=True):
 
     paths     relative to the workspace
     rows      of each table of each store, after the rules
-    epoch     the new epoch; "" if it stays
+    epoch     the new epoch
     """
 
     paths: tuple[str, ...]
@@ -88,9 +88,8 @@ def prepare(
     made = _Preparation(job, folder, now_ms)
     made.paths += sorted(wanted)
     with writing(), _as_errors():
-        for store in job.chosen:
+        for store in job.manifest.stores:
             _check_store(made, store)
-        _check_references(made)
         for state in made.new.dir.glob(f"{small_files.AGENTS}/*/{small_files.AGENT_STATE}"):
             restored(state, now_ms)
         highest = _apply_rules(made)
@@ -108,13 +107,10 @@ def prepare(
     )
 
 
-def count_in(target: DataDir, stores: Iterable[str]) -> Rows:
-    """The rows of each table of each of these stores, as they are on the disk now."""
-    rows: Rows = {}
-    for store in stores:
-        with closing(open_database(target.database(store), "rw")) as connection:
-            rows[store] = row_counts(connection)
-    return rows
+def count_in(target: DataDir, store: str) -> dict[str, int]:
+    """The rows of each table of the store, as they are on the disk now. Raises sqlite3.Error."""
+    with closing(open_database(target.database(store), "rw")) as connection:
+        return row_counts(connection)
 
 
 def _check_store(made: _Preparation, store: str) -> None:
@@ -129,31 +125,13 @@ def _check_store(made: _Preparation, store: str) -> None:
             raise VerificationFailed(f"{store}: {difference}", details={"store": store})
 
 
-def _check_references(made: _Preparation) -> None:
-    job = made.job
-    if not job.stores:
-        return
-    before = {store: job.target.database(store) for store in STORES}
-    after = before | {store: made.new.database(store) for store in job.chosen}
-    restore_rules.check_references(after, before)
-    ours = small_files.identity_of(small_files.read_all(job.target))
-    if ours != job.manifest.identity:
-        named = [store for store in job.chosen if declaration_of(store).restore.names_member_key]
-        if named:
-            raise RestoreRefused(
-                f"the member key was replaced since the backup, and {named[0]} names it",
-                hint=f"restore everything: agentlip backup restore {job.manifest.name} --plan",
-            )
-
-
 def _apply_rules(made: _Preparation) -> int:
-    """The highest event id."""
+    """The highest event id that was given out."""
     job = made.job
     known = max(restore_job.given_out(job), epochs.highest(_epochs_in_backup(made)))
-    highest = 0
-    for store in job.chosen:
+    highest = max(job.manifest.last_event_id, known)
+    for store in job.manifest.stores:
         numbered = declaration_of(store).numbers_events
-        floor = max(job.manifest.last_event_id, known) if numbered else 0
         present = Path("/nonexistent") if job.new else job.target.database(store)
         done = restore_rules.apply(
             job,
@@ -161,7 +139,7 @@ def _apply_rules(made: _Preparation) -> int:
             made.new.database(store),
             present,
             now_ms=made.now_ms,
-            known=floor,
+            known=highest if numbered else 0,
         )
         context = done.context
         made.notices += context.notices
@@ -174,23 +152,12 @@ def _apply_rules(made: _Preparation) -> int:
 
 def _begin_epoch(made: _Preparation, highest: int) -> tuple[str, int]:
     """Writes the new epoch into the store that keeps it, and the list of epochs."""
-    job = made.job
-    if not job.new_epoch:
-        return "", 0
-    record = manifest.RECORD_STORE
-    if record not in job.chosen:
-        _copy_record_store(made)
-        highest = highest or restore_job.given_out(job)
-    events_raised = any(declaration_of(store).numbers_events for store in job.chosen)
-    if not events_raised:
-        highest = max(_present_events(job), job.manifest.last_event_id)
-    epoch = random_id()
+    job, record, epoch = made.job, manifest.RECORD_STORE, random_id()
     with closing(sqlite3.connect(made.new.database(record))) as connection:
         connection.execute(meta.SET, (epochs.KEY, epoch))
         connection.commit()
-        if record in made.rows:  # the row of the epoch is new if the store had none
-            made.rows[record] = row_counts(connection)
-    first = highest + (JUMP if events_raised else 0) + 1
+        made.rows[record] = row_counts(connection)  # the row is new if the store had none
+    first = highest + JUMP + 1
     before = epochs.merge(_epochs_in_backup(made), restore_job.known_epochs(job))
     begun = Epoch(epoch, iso(made.now_ms), job.manifest.name, first, highest)
     path = f"{made.new.dir.name}/{epochs.FILE}"
@@ -199,37 +166,6 @@ def _begin_epoch(made: _Preparation, highest: int) -> tuple[str, int]:
     if path not in made.paths:
         made.paths.append(path)
     return epoch, first
-
-
-def _copy_record_store(made: _Preparation) -> None:
-    """The present store with the epoch is changed in a copy, so that the swap stays one change."""
-    record, job = manifest.RECORD_STORE, made.job
-    present = job.target.database(record)
-    if not restore_rules.is_readable(present, made.job.mode):
-        raise RestoreRefused(
-            f"the present store {record} can't be read, and the new epoch belongs there",
-            hint=f"restore it too: --store {record}",
-        )
-    file = made.new.database(record)
-    file.touch(mode=0o600)
-    with (
-        closing(open_database(present, made.job.mode)) as source,
-        closing(sqlite3.connect(file)) as copy,
-    ):
-        source.backup(copy)
-        copy.execute("PRAGMA journal_mode = DELETE").fetchall()
-    made.paths.append(path_of(record))
-
-
-def _present_events(job: RestoreJob) -> int:
-    """The highest event id that the present stores gave out."""
-    numbers = [restore_job.given_out(job)]
-    for store in STORES:
-        path = job.target.database(store)
-        if not job.new and declaration_of(store).numbers_events and path.exists():
-            with suppress(sqlite3.Error), closing(open_database(path, job.mode)) as connection:
-                numbers += [row[0] for row in connection.execute("SELECT seq FROM sqlite_sequence")]
-    return max(numbers)
 
 
 def _epochs_in_backup(made: _Preparation) -> tuple[Epoch, ...]:

@@ -4,14 +4,12 @@ The store before the restore is attached as `present`, if it can be read.
 """
 
 import sqlite3
-from collections.abc import Mapping
 from contextlib import closing, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import appliance
-from appliance.backup.errors import RestoreRefused
 from appliance.backup.restore_job import RestoreJob
 from appliance.backup.store_copy import row_counts
 from appliance.kernel import meta
@@ -110,32 +108,6 @@ def is_readable(database: Path, mode: Mode) -> bool:
             return meta.has_tables(connection)
     except sqlite3.Error:
         return False
-
-
-def check_references(files: Mapping[str, Path], before: Mapping[str, Path]) -> None:
-    """Refuses a combination of stores in which one names what another lacks, if the stores before
-    had it. Raises RestoreRefused with the reason. Files that can't be read are skipped."""
-    for store in files:
-        for reference in declaration_of(store).restore.references:
-            broken, known = (
-                _values(each.get(store), reference.sql)
-                - _values(each.get(reference.store), reference.named)
-                for each in (files, before)
-            )
-            if broken - known:
-                raise RestoreRefused(
-                    f"{store} and {reference.store} don't fit: {reference.says}"
-                    f" ({', '.join(sorted(broken - known)[:5])})",
-                    hint=f"restore both: --store {store} --store {reference.store}",
-                )
-
-
-def _values(file: Path | None, sql: str) -> frozenset[str]:
-    if file is None or not file.is_file():
-        return frozenset()
-    with suppress(sqlite3.Error), closing(_connect(file)) as connection:
-        return frozenset(str(row[0]) for row in connection.execute(sql))
-    return frozenset()
 
 
 def _connect(file: Path) -> sqlite3.Connection:

@@ -58,25 +58,13 @@ class SchemaAdapter(Protocol):
         """After the migrations of every start. `adopted`: another program made this file."""
 
 
-class StoreReference(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Values of this store (`sql` selects them) that must be in what `named` selects of `store`."""
-
-    store: str
-    sql: str
-    named: str
-    says: str
-
-
 class RestoreRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What holds for restores of this store; its `restored` module does the rest.
 
     raised     tables with AUTOINCREMENT whose numbers clients keep: none is given out twice
-    names_member_key  it can't be restored alone after the member key was replaced
     """
 
     raised: tuple[str, ...] = ()
-    names_member_key: bool = False
-    references: tuple[StoreReference, ...] = ()
 
 
 class RecoveryRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

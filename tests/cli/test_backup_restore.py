@@ -81,19 +81,6 @@ def test_restore_of_a_served_appliance(hub: HubProcess) -> None:
     assert checked.code == 0, checked.out
 
 
-def test_set_in_another_place_is_restored_by_its_path(hub: HubProcess, tmp_path: Path) -> None:
-    post(hub, "kept")
-    made = backup(hub, "create", "--json").json
-    elsewhere = tmp_path / "mnt" / made["name"]
-    elsewhere.parent.mkdir()
-    (hub.workspace / ".agentlip" / "backups" / made["name"]).rename(elsewhere)
-    copy = tmp_path / "copy"
-    restored = ("restore", str(elsewhere), "--into", str(copy), "--yes", "--json")
-    done = run("agentlip", "backup", *restored, cwd=tmp_path)
-    assert done.code == 0, done
-    assert done.json["rows"]["hub"]["messages"] == 1
-
-
 def test_latest_is_not_the_backup_that_a_restore_made(hub: HubProcess) -> None:
     post(hub, "kept")
     made = backup(hub, "create", "--json").json["name"]

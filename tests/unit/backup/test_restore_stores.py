@@ -1,4 +1,4 @@
-"""What a restore does to each store: leases, nonces, tokens, sends, and one store alone."""
+"""What a restore does to each store: leases, nonces, tokens and sends."""
 
 import sqlite3
 from contextlib import closing
@@ -7,12 +7,8 @@ from pathlib import Path
 import pytest
 
 from appliance.backup import restore
-from appliance.backup.errors import RestoreRefused
 from appliance.workspace.datadir import DataDir
-from tests.support.restored_workspace import (
-    BackedUp,
-    content_of,
-)
+from tests.support.restored_workspace import BackedUp
 
 pytestmark = pytest.mark.slow
 NONCE = "INSERT INTO used_nonce VALUES (9999999999999, x'{:032x}', 'anna')"
@@ -28,10 +24,6 @@ MEMBER = "INSERT INTO member (mesh_id, pubkey, name, added_ms) VALUES ('m', '{0}
 DELIVERY = (
     "INSERT INTO delivery_queue (mesh_id, broker_message_id, recipient, kind, rank, ready_ms,"
     " created_ms) VALUES ('m', 'b', '{0}', 'topic', 1, 1, 1)"
-)
-WEBHOOK = (
-    "INSERT INTO x_webhooks (id, url, description, wanted_json, format, enabled, cursor, secret,"
-    " created_at, updated_at) VALUES ('{0}', 'u', '', '{{}}', 'native', 1, 0, 's', 't', 't')"
 )
 
 
@@ -188,15 +180,3 @@ def test_numbers_are_not_given_out_twice(workspace: BackedUp, store: str, table:
     workspace.restore(made)
     number = f"SELECT seq FROM sqlite_sequence WHERE name = '{table}'"
     assert workspace.rows(number, store) == [(50 + 2**32,)]
-
-
-def test_store_whose_references_would_break_is_refused(workspace: BackedUp) -> None:
-    made = workspace.back_up()
-    execute(workspace.datadir, "hub", WEBHOOK.format("wh1"))
-    execute(workspace.datadir, "outbox", SEND.format("s1", "pending", "webhook", "wh1"))
-    before = content_of(workspace.datadir)
-    with pytest.raises(RestoreRefused, match="webhooks"):
-        workspace.restore(made, stores=("hub",))
-    assert content_of(workspace.datadir) == before
-    workspace.restore(made, stores=("hub", "outbox"))
-    assert workspace.rows("SELECT count(*) FROM outbox", "outbox") == [(0,)]
