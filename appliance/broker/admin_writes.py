@@ -157,19 +157,13 @@ def change_webhook(
     secret: str | None,
 ) -> None:
     """`secret`: a new secret, or None. The former one also signs for a while."""
-    row, now_ms = queries.webhook(tx, mesh_id, webhook_id), tx.steady_ms
-    changed = rotate(row, secret, now_ms)
+    changed = rotate(queries.webhook(tx, mesh_id, webhook_id), secret, tx.steady_ms)
     if command.url is not None:
         changed["url"] = command.url
     if command.enabled is not None:
         changed["enabled"] = int(command.enabled)
     if command.enabled:
         changed |= {"failing_since_ms": None, "disabled_because": None}
-        tx.execute(
-            "UPDATE delivery_queue SET ready_ms = ? WHERE mesh_id = ? AND recipient = ?"
-            " AND lease_owner IS NULL AND ready_ms > ?",
-            (now_ms, mesh_id, f"webhook:{webhook_id}", now_ms),
-        )
     writes.change_webhook(tx, mesh_id, webhook_id, changed)
 
 

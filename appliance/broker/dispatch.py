@@ -5,6 +5,7 @@ with free prefetch, so a member that acks nothing does not delay the others.
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any
 
 from appliance.broker import metrics, wire
@@ -18,6 +19,7 @@ REPLACED, CONNECTED, REVOKED = 4003, 4004, 4401
 CLAIM_MAX = 64  # rows claimed for one connection before it is the next one's turn
 LINKS_MAX = 1_000  # connections of members, including those in this process
 PRESENCE_CONNECTIONS_MAX = 200  # in larger meshes peer_join and peer_leave are not sent
+RANK_MAX = {"idle": 2, "working": 0, "dnd": 0}
 
 
 class AlreadyConnected(Conflict):
@@ -47,7 +49,7 @@ class Dispatch:
         self._by_owner: dict[str, MemberConnection] = {}
         self._with_demand: dict[MemberConnection, None] = {}
         self._acks: list[DeliveryAck] = []
-        self._last_number = 0
+        self.numbers = count(1)  # of connections
         self.work = Wakeup()  # set on new acks, and on deliveries for connections
         self.webhook_work = Wakeup()  # set on deliveries for webhooks, and on changes of them
 
@@ -67,10 +69,6 @@ class Dispatch:
         ]
 
     # -- connecting and disconnecting ---------------------------------------------------------
-
-    def next_number(self) -> int:
-        self._last_number += 1
-        return self._last_number
 
     def attach(self, connection: MemberConnection) -> None:
         """Applies the mesh's policy for several connections of one member, then registers this
@@ -111,6 +109,11 @@ class Dispatch:
             self._add_to_index(connection)
             self.mark_ready(connection)
 
+    def set_status(self, connection: MemberConnection, status: str) -> None:
+        """`idle` receives everything, `working` and `dnd` only messages of priority `now`."""
+        connection.rank_max = RANK_MAX[status]
+        self.mark_ready(connection)
+
     def broadcast(self, mesh_id: str, event: dict[str, Any]) -> None:
         """Sends an event to every connection of that mesh."""
         for connection in self.in_mesh(mesh_id):
@@ -148,7 +151,7 @@ class Dispatch:
         """Queues acks for the next batch; how many were about deliveries of this connection."""
         acked = 0
         for message_id in message_ids:
-            delivery_id = connection.remove(message_id)
+            delivery_id = connection.unacked.pop(message_id, None)
             if delivery_id is not None:
                 acked += 1
                 self._acks.append(DeliveryAck(connection.owner, delivery_id, message_id))
@@ -207,18 +210,15 @@ class Dispatch:
             if len(assigned) >= demand.rows_max:
                 self._with_demand[connection] = None
             if assigned:
-                connection.add(assigned)
+                connection.unacked |= {claim.push.message_id: claim.id for claim in assigned}
                 connection.push(assigned)
         return orphaned
 
-    def expire(self, rows: Sequence[tuple[int, str]]) -> None:
-        by_owner: dict[str, set[int]] = {}
-        for delivery_id, owner in rows:
-            by_owner.setdefault(owner, set()).add(delivery_id)
-        for owner, delivery_ids in by_owner.items():
-            connection = self._by_owner.get(owner)
-            if connection is not None:
-                connection.expire(delivery_ids)
+    def expire(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Leases that have expired: (owner, message) of each."""
+        for owner, message_id in rows:
+            if connection := self._by_owner.get(owner):
+                connection.unacked.pop(message_id, None)
 
     @property
     def has_work(self) -> bool:

@@ -46,7 +46,6 @@ from appliance.web.socket import (
 
 _decode = msgspec.json.Decoder(frames.MemberFrame).decode
 _encode = msgspec.json.Encoder().encode
-RANK_MAX = {"idle": 2, "working": 0, "dnd": 0}
 
 
 class MemberSocket:
@@ -134,8 +133,7 @@ class MemberSocket:
                 acked.append(frame.message_id)
             acked += frame.message_ids
         else:
-            self._connection.rank_max = RANK_MAX[frame.status]
-            self._broker.dispatch.mark_ready(self._connection)
+            self._broker.dispatch.set_status(self._connection, frame.status)
 
     def _hello(self, frame: frames.Hello) -> None:
         if self._identity is not None:

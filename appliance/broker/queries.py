@@ -192,14 +192,14 @@ def find_mentioned(reader: Executor, mesh_id: str, named: Sequence[str]) -> list
 
 
 def ready(
-    reader: Executor, mesh_id: str, recipient: str, rank_max: int, now_ms: int, limit: int
+    reader: Executor, mesh_id: str, recipient: str, rank_max: int, limit: int
 ) -> list[tuple[int, str, str, int]]:
-    """(id, message, kind, attempts) of ready deliveries without a lease, by priority and age."""
+    """(id, message, kind, attempts) of deliveries without a lease, by priority and age."""
     return reader.execute(
         "SELECT id, broker_message_id, kind, attempts FROM delivery_queue"
         " WHERE mesh_id = ? AND recipient = ? AND lease_owner IS NULL AND rank <= ?"
-        " AND ready_ms <= ? ORDER BY rank, id LIMIT ?",
-        (mesh_id, recipient, rank_max, now_ms, limit),
+        " ORDER BY rank, id LIMIT ?",
+        (mesh_id, recipient, rank_max, limit),
     ).fetchall()
 
 
@@ -222,23 +222,16 @@ def message(reader: Executor, mesh: str, message_id: str, kind: str) -> Push | N
     return None if row is None else push_of(mesh, message_id, row)
 
 
-def has_leases(reader: Executor) -> bool:
-    sql = "SELECT 1 FROM delivery_queue WHERE lease_owner IS NOT NULL LIMIT 1"
-    return reader.execute(sql).fetchone() is not None
-
-
 def outstanding(reader: Executor) -> int:
     return int(reader.execute("SELECT count(*) FROM delivery_queue").fetchone()[0])
 
 
-def webhooks_with_work(
-    reader: Executor, webhooks: Sequence[WebhookRow], now_ms: int
-) -> list[WebhookRow]:
+def webhooks_with_work(reader: Executor, webhooks: Sequence[WebhookRow]) -> list[WebhookRow]:
     """Those webhooks that have ready deliveries: one index lookup for each."""
     return [
         webhook
         for webhook in webhooks
-        if ready(reader, webhook.mesh_id, f"webhook:{webhook.id}", LOWEST, now_ms, 1)
+        if ready(reader, webhook.mesh_id, f"webhook:{webhook.id}", LOWEST, 1)
     ]
 
 

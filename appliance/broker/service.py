@@ -2,7 +2,6 @@
 
 Broker.accept(member, item) -> (status, body)          one send
 Broker.accept_many(member, items) -> [(status, body)]  several, in as few commits as possible
-Broker.subscribe_local(mesh, member, callback)         deliveries in this process
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +30,6 @@ from appliance.mesh.instance import MemberInstance, note_copy
 Answer = tuple[int, dict[str, Any]]
 BATCHES_MAX = 100  # per round of the Deliverer
 MENTIONS_MAX = 50  # members named in one message's meta.mentions
-RETRY_SECONDS_MAX = 60.0  # longest delay before a failed delivery is repeated
-RETRY_AFTER_SECONDS_MAX = 3_600.0  # longest Retry-After accepted from a webhook
 WINDOW_MAX = 256  # unacked deliveries of one connection
 LEASE_SECONDS = 30.0  # a delivery that is not acked for this long is made again
 CLAIM_MAX = 500  # deliveries claimed in one transaction
@@ -64,9 +61,6 @@ class Broker:
         """Load ids, nonces and meshes; end the leases of connections of an earlier process."""
         self.store.seed_ids(self.store.read(queries.last_history))
         self.steady.open()
-        with suppress(Unavailable):  # the disk is full: nothing can be delivered either
-            longest = max(RETRY_SECONDS_MAX, RETRY_AFTER_SECONDS_MAX, LEASE_SECONDS)
-            self.store.write(writes.cap_waits, int(2000 * longest))
         self.epoch = self.store.read(queries.epoch)
         used = self.store.read(queries.used_nonces, self.clock.now_ms(), NONCES_MAX)
         self.signatures.restore(
@@ -75,9 +69,8 @@ class Broker:
             self.store.read(queries.signed_after),
         )
         self.reload()
-        if self.store.read(queries.has_leases):
-            with suppress(Unavailable):  # the disk is full: the leases expire later
-                self.store.write(writes.release_all)
+        with suppress(Unavailable):  # the disk is full: the leases expire later
+            self.store.write(writes.release_all)
 
     def reload(self) -> None:
         """Read meshes and members from the store after a change."""
@@ -303,7 +296,7 @@ class Broker:
     ) -> MemberConnection:
         """Register a connection of that member. The caller calls `disconnect` when it ends."""
         connection = MemberConnection(
-            self.dispatch.next_number(),
+            f"{kind}-{next(self.dispatch.numbers)}",
             kind,
             mesh,
             member.pubkey,
@@ -346,11 +339,11 @@ class Broker:
         """Release its unacked deliveries, so that the member's next connection gets them."""
         self.release(connection.owner, self.dispatch.detach(connection))
 
-    def release(self, owner: str, ids: Sequence[int], delay_ms: int = 0) -> None:
+    def release(self, owner: str, ids: Sequence[int]) -> None:
         if not ids:
             return
         try:
-            self.store.write(writes.release, owner, list(ids), delay_ms)
+            self.store.write(writes.release, owner, ids)
         except Unavailable:
             return  # their leases expire later
         metrics.deliveries.labels("released").inc(len(ids))

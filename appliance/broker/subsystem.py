@@ -8,7 +8,6 @@ import msgspec
 
 from appliance.broker import wire
 from appliance.broker.dispatch import Dispatch
-from appliance.broker.local_connection import Callback, LocalConnection, OnEvent
 from appliance.broker.loops import (
     DedupeRetention,
     Deliverer,
@@ -70,14 +69,6 @@ class BrokerSubsystem(Subsystem):
     def sockets(self) -> list[SocketRoute]:
         """The hello frame authenticates the member, so no scope is required."""
         return [SocketRoute("/broker/v1/link", None, self._serve_link)]
-
-    def subscribe_local(
-        self, mesh: str, member: str, callback: Callback, on_event: OnEvent | None = None
-    ) -> LocalConnection:
-        """Deliver to a member in this process, until `stop` of the connection."""
-        connection = LocalConnection(self.broker, mesh, member, callback, on_event)
-        connection.start()
-        return connection
 
     def close(self, timeout_seconds: float) -> bool:
         with suppress(Unavailable):

@@ -79,7 +79,7 @@ class MeshWebhookFeeder(Loop):
         enabled = [webhook for webhook in broker.directory.webhooks.values() if webhook.enabled]
         if not enabled:
             return []
-        ready = broker.store.read(queries.webhooks_with_work, enabled, broker.steady.now_ms())
+        ready = broker.store.read(queries.webhooks_with_work, enabled)
         demands, free = [], CLAIM_MAX
         for webhook in ready:
             capacity = min(free, WAITING_MAX - self._outbox.waiting(webhook.id, WAITING_MAX))

@@ -246,11 +246,11 @@ def _claim_for(
     tx: Tx, demand: Demand, lease_ms: int, shared: dict[str, Push | None]
 ) -> list[Claim]:
     claims: list[Claim] = []
-    limit, now_ms = demand.rows_max, tx.steady_ms
+    limit = demand.rows_max
     for recipient in demand.recipients:
         if limit <= 0:
             break
-        rows = queries.ready(tx, demand.mesh_id, recipient, demand.rank_max, now_ms, limit)
+        rows = queries.ready(tx, demand.mesh_id, recipient, demand.rank_max, limit)
         for id_, message_id, kind, attempts in rows:
             if message_id not in shared:
                 shared[message_id] = queries.message(tx, demand.mesh, message_id, kind)
@@ -264,41 +264,36 @@ def _claim_for(
     tx.executemany(
         "UPDATE delivery_queue SET lease_owner = ?, lease_until_ms = ?, attempts = attempts + 1"
         " WHERE id = ? AND lease_owner IS NULL",
-        [(demand.owner, now_ms + lease_ms, claim.id) for claim in claims],
+        [(demand.owner, tx.steady_ms + lease_ms, claim.id) for claim in claims],
     )
     return claims
 
 
-def release(tx: Tx, owner: str, ids: Sequence[int], delay_ms: int) -> int:
-    """End these leases: the deliveries are ready again after `delay_ms`. How many."""
+def release(tx: Tx, owner: str, ids: Sequence[int]) -> None:
+    """End these leases: the deliveries are ready again."""
     log_writes.log_released(tx, owner, ids)
-    released, ready_ms = 0, tx.steady_ms + delay_ms
-    for id_ in ids:
-        released += tx.execute(
-            f"UPDATE delivery_queue SET {FREE}, ready_ms = ? WHERE id = ? AND lease_owner = ?",
-            (ready_ms, id_, owner),
-        ).rowcount
-    return released
+    tx.executemany(
+        f"UPDATE delivery_queue SET {FREE} WHERE id = ? AND lease_owner = ?",
+        [(id_, owner) for id_ in ids],
+    )
 
 
-def release_all(tx: Tx) -> int:
+def release_all(tx: Tx) -> None:
     """End all leases. At the start no connection of an earlier process exists any more."""
     log_writes.log_restart(tx)
-    sql = f"UPDATE delivery_queue SET {FREE} WHERE lease_owner IS NOT NULL"
-    return tx.execute(sql).rowcount
+    tx.execute(f"UPDATE delivery_queue SET {FREE} WHERE lease_owner IS NOT NULL")
 
 
-def expire_leases(tx: Tx, limit: int) -> list[tuple[int, str]]:
-    """End leases that have expired: (id, owner) of each."""
-    rows: list[tuple[int, str]] = tx.execute(
-        "SELECT id, lease_owner FROM delivery_queue"
+def expire_leases(tx: Tx, limit: int) -> list[tuple[str, str]]:
+    """End leases that have expired: (owner, message) of each."""
+    rows = tx.execute(
+        "SELECT id, lease_owner, broker_message_id FROM delivery_queue"
         " WHERE lease_owner IS NOT NULL AND lease_until_ms <= ? ORDER BY lease_until_ms LIMIT ?",
         (tx.steady_ms, limit),
     ).fetchall()
-    if rows:
-        log_writes.log_expired(tx, [id_ for id_, _ in rows])
-    tx.executemany(f"UPDATE delivery_queue SET {FREE} WHERE id = ?", [(id_,) for id_, _ in rows])
-    return rows
+    log_writes.log_expired(tx, [row[0] for row in rows])
+    tx.executemany(f"UPDATE delivery_queue SET {FREE} WHERE id = ?", [row[:1] for row in rows])
+    return [row[1:] for row in rows]
 
 
 def note_call(
@@ -318,11 +313,3 @@ def change_webhook(tx: Tx, mesh_id: str, webhook_id: str, columns: Columns) -> N
             f"UPDATE webhook SET {column} = ? WHERE mesh_id = ? AND id = ?",
             (value, mesh_id, webhook_id),
         )
-
-
-def cap_waits(tx: Tx, wait_ms_max: int) -> int:
-    """Make deliveries ready that would wait longer than any delay lasts; how many."""
-    now_ms = tx.steady_ms
-    return tx.execute(
-        "UPDATE delivery_queue SET ready_ms = ? WHERE ready_ms > ?", (now_ms, now_ms + wait_ms_max)
-    ).rowcount

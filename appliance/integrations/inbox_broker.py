@@ -155,7 +155,7 @@ class LocalMeshSubscriber(Loop):
             if slug not in remote_meshes and self._client(slug).is_member
         }
         for slug in list(self._connections):
-            if slug not in ours or self._connections[slug].closed is not None:
+            if slug not in ours or self._connections[slug].closed:
                 self._leave(slug)
         for slug in sorted(ours - set(self._connections)):
             self._join(slug, now_ms)
@@ -181,11 +181,12 @@ class LocalMeshSubscriber(Loop):
         inbox.add_mesh(slug)
         inbox.broker_clients[slug] = self._client(slug)
         try:
-            connection = self._broker.subscribe_local(slug, member, receive, on_event)
+            connection = LocalConnection(self._broker.broker, slug, member, receive, on_event)
         except ApplianceError as error:
             self._subsystem.local[slug] = _state(slug, "waiting", error.message, now_ms)
             return
         self._connections[slug] = connection
+        connection.start()
         connection.set_status(inbox.profile(slug).status)
         self._subsystem.local[slug] = _state(slug, "local", "", now_ms)
         inbox.announce("daemon_reconnect", slug)
@@ -203,11 +204,12 @@ class LocalMeshSubscriber(Loop):
 
     def _leave(self, slug: str) -> None:
         connection = self._connections.pop(slug)
-        reason = connection.closed[1] if connection.closed is not None else "not a member"
         connection.stop()
         self._subsystem.local.pop(slug, None)
         self._subsystem.inbox.broker_clients.pop(slug, None)
-        self._subsystem.inbox.announce("daemon_disconnect", slug, reason=reason)
+        self._subsystem.inbox.announce(
+            "daemon_disconnect", slug, reason=connection.closed or "not a member"
+        )
 
 
 def _state(slug: str, state: str, reason: str, now_ms: int) -> inbox_wire.LinkState:

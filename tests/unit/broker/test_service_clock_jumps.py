@@ -37,40 +37,7 @@ def round_of_loops(broker):
     broker.service.steady.note()
 
 
-def waits(broker):
-    """When rows become ready and leases end, from now on."""
-    now_ms = broker.service.steady.now_ms()
-    rows = broker.rows("SELECT ready_ms, lease_until_ms FROM delivery_queue ORDER BY id")
-    return [(ready - now_ms, until and until - now_ms) for ready, until in rows]
-
-
-def fail_once(broker):
-    """A delivery that bert did not take: it waits for a second."""
-
-    def fail(_pushes):
-        raise RuntimeError
-
-    box = broker.connect("bert", fail)
-    box.receive()
-    box.connection.stop()
-
-
-# -- schedules -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("jump_ms", JUMPS)
-def test_a_released_delivery_waits_for_its_pause_and_no_longer(broker, go_on, jump_ms):
-    broker.send("m1", to="bert")
-    fail_once(broker)
-    round_of_loops(broker)
-    (before,) = waits(broker)
-    assert 0 < before[0] <= 60_000
-    broker.clock.ms += jump_ms
-    broker = go_on(broker)
-    round_of_loops(broker)
-    assert waits(broker) == [before]
-    broker.clock.pass_seconds(before[0] / 1000)
-    assert broker.connect("bert").receive() == ["hello"]
+# -- leases ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("jump_ms", JUMPS)
