@@ -10,11 +10,11 @@ from typing import Any, NoReturn
 
 from appliance.broker import metrics, wire
 from appliance.broker.directory import Directory
-from appliance.broker.nonces import NoncesFull, NonceUsed, UsedNonces
+from appliance.broker.nonces import UsedNonces, digest_of
 from appliance.broker.rows import UsedNonceRow
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.errors import Invalid
+from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.mesh import frames
 from appliance.mesh.signing import (
     hello_text,
@@ -24,13 +24,12 @@ from appliance.mesh.signing import (
     request_text,
 )
 
-MEMBER, BROKER, TIMESTAMP, NONCE, SIGNATURE, VERSION = (
+MEMBER, BROKER, TIMESTAMP, NONCE, SIGNATURE = (
     "HTTP_X_AGENTLIP_MEMBER",
     "HTTP_X_AGENTLIP_BROKER",
     "HTTP_X_AGENTLIP_TIMESTAMP",
     "HTTP_X_AGENTLIP_NONCE",
     "HTTP_X_AGENTLIP_SIGNATURE",
-    "HTTP_X_AGENTLIP_SIGNATURE_VERSION",
 )
 PREFIX = "member:"
 MEMBER_SCOPES = frozenset({wire.ACCEPT, wire.READ, wire.SUBSCRIBE})
@@ -77,55 +76,51 @@ class Signatures:
         self._signed_after_ms = 0
         self.unsaved: list[UsedNonceRow] = []
 
-    def restore(
-        self, broker_id: str, used: Sequence[UsedNonceRow], signed_after_ms: int = 0
-    ) -> None:
-        """Set the broker's id and the stored nonces, in the order of their expiry. Signatures that
-        are not newer than `signed_after_ms` are refused: their nonces may be lost."""
+    def restore(self, broker_id: str, used: Sequence[UsedNonceRow], signed_after_ms: int) -> None:
+        """Set the broker's id and the stored nonces. Signatures that are not newer than
+        `signed_after_ms` are refused: their nonces may be lost."""
         self.broker_id = broker_id
         self._signed_after_ms = signed_after_ms
-        now_ms, longest_ms = self._clock.now_ms(), 2 * self._skew_ms
-        self._nonces.restore(
-            ((nonce.member, nonce.digest, min(nonce.expires_ms - now_ms, longest_ms) / 1000)
-             for nonce in used),
-            self._clock.monotonic(),
-        )  # fmt: skip
+        now, now_ms = self._clock.monotonic(), self._clock.now_ms()
+        for nonce in used:
+            left_ms = min(nonce.expires_ms - now_ms, 2 * self._skew_ms)
+            self._nonces.add(nonce.member, nonce.digest, now + left_ms / 1000)
 
-    def forget(self) -> int:
-        """Drop expired nonces; how many are left."""
+    def forget(self) -> None:
+        """Drop expired nonces."""
         self._nonces.forget(self._clock.monotonic())
-        return len(self._nonces)
 
-    def request(self, environ: Environ) -> Callable[[bytes], Principal] | None:
+    def request(
+        self, environ: Environ, save: Callable[[], object] | None = None
+    ) -> Callable[[bytes], Principal] | None:
         """For `Operation.signer`: a function that verifies the body, or None without a signature.
 
-        Everything but the signature itself is checked before the body is read.
+        Everything but the signature itself is checked before the body is read. `save` is called
+        with a new nonce in `unsaved`, before the request runs.
         """
         given = environ.get(SIGNATURE)
         if given is None:
             return None
         member, stamp = str(environ.get(MEMBER, "")), str(environ.get(TIMESTAMP, ""))
         self._check_member(member)
-        self._check_version(str(environ.get(VERSION, "1")) != "1")
         self._check_time(stamp)
         method, path = str(environ["REQUEST_METHOD"]), str(environ.get("PATH_INFO", ""))
         nonce, broker = str(environ.get(NONCE, "")), self.broker_id
-        self._check_broker(str(environ.get(BROKER, "")))
+        if str(environ.get(BROKER, "")) != broker:
+            self._refuse("elsewhere", wire.WrongBroker(details={"broker_id": broker}))
+        if not is_nonce(nonce):
+            self._refuse("wrong", wire.BadSignature())
         query = str(environ.get("QUERY_STRING", ""))
-        verify = self._verifier(
-            member,
-            str(given),
-            lambda body: request_text(
-                method, broker, path.encode("latin-1"), query, stamp, nonce, body
-            ),
-        )
 
         def verify_once(body: bytes) -> Principal:
-            principal = verify(body)
+            text = request_text(method, broker, path.encode("latin-1"), query, stamp, nonce, body)
+            self._verify(member, text, str(given))
             self._use(member, nonce, int(stamp) + self._skew_ms)
-            return principal
+            if save is not None:
+                save()
+            return Principal(PREFIX + member, member[:16], MEMBER_SCOPES)
 
-        return verify_once if is_nonce(nonce) else self._wrong
+        return verify_once
 
     def hello(self, hello: frames.Hello, challenge: str) -> bool:
         """Whether this frame authenticates its member; False: it needs a challenge first.
@@ -136,67 +131,40 @@ class Signatures:
         self._check_member(hello.member)
         if not hello.signature:
             return False
-        self._check_version(hello.nonce != "")
         if not challenge or hello.nonce != challenge:
-            self._count("used")
-            raise wire.SignatureUsed
+            self._refuse("used", wire.SignatureUsed())
         text = hello_text(self.broker_id, hello.mesh, hello.member, challenge)
-        self._verifier(hello.member, hello.signature, lambda _body: text)(b"")
+        self._verify(hello.member, text, hello.signature)
         return True
 
-    def _verifier(
-        self, member: str, given: str, text_of: Callable[[bytes], bytes]
-    ) -> Callable[[bytes], Principal]:
-        def verify(body: bytes) -> Principal:
-            if not is_good(member, text_of(body), given):
-                self._wrong(body)
-            self._count("good")
-            return Principal(PREFIX + member, member[:16], MEMBER_SCOPES)
-
-        return verify
+    def _verify(self, member: str, text: bytes, signature: str) -> None:
+        if not is_good(member, text, signature):
+            self._refuse("wrong", wire.BadSignature())
+        metrics.signatures.labels("good").inc()
 
     def _use(self, member: str, nonce: str, expires_ms: int) -> None:
-        seconds = max(0, expires_ms - self._clock.now_ms()) / 1000
-        try:
-            digest = self._nonces.use(member, nonce, self._clock.monotonic(), seconds)
-        except NonceUsed:
-            self._count("used")
-            raise wire.SignatureUsed from None
-        except NoncesFull as full:
-            self._count("full")
-            raise wire.TooManySignatures(retry_after=full.seconds) from None
+        now, digest = self._clock.monotonic(), digest_of(member, nonce)
+        if digest in self._nonces:
+            self._refuse("used", wire.SignatureUsed())
+        if wait := self._nonces.wait_seconds(member, now):
+            self._refuse("full", wire.TooManySignatures(retry_after=wait))
+        self._nonces.add(member, digest, now + (expires_ms - self._clock.now_ms()) / 1000)
         self.unsaved.append(UsedNonceRow(expires_ms, digest, member))
 
     def _check_member(self, member: str) -> None:
         if not self._directory().has_key(member):
-            self._count("unknown")
             if not is_hex_key(member):
-                raise wire.BadSignature
-            raise wire.NotAMember(details={"member": member})
-
-    def _check_version(self, current: bool) -> None:
-        if not current:
-            self._count("old")
-            raise wire.OldSignature(details={"version": 2})
+                self._refuse("unknown", wire.BadSignature())
+            self._refuse("unknown", wire.NotAMember(details={"member": member}))
 
     def _check_time(self, stamp: str) -> None:
         digits = stamp.isascii() and stamp.isdigit() and len(stamp) <= 15
         now_ms = self._clock.now_ms()
         wrong = not digits or abs(int(stamp) - now_ms) > self._skew_ms
         if wrong or int(stamp) <= self._signed_after_ms:
-            self._count("stale")
-            raise wire.StaleSignature(
-                details={"now_ms": now_ms, "now": iso(now_ms), "skew_ms_max": self._skew_ms}
-            )
+            details = {"now_ms": now_ms, "now": iso(now_ms), "skew_ms_max": self._skew_ms}
+            self._refuse("stale", wire.StaleSignature(details=details))
 
-    def _check_broker(self, named: str) -> None:
-        if named != self.broker_id:
-            self._count("elsewhere")
-            raise wire.WrongBroker(details={"broker_id": self.broker_id})
-
-    def _wrong(self, _body: bytes) -> NoReturn:
-        self._count("wrong")
-        raise wire.BadSignature
-
-    def _count(self, outcome: str) -> None:
+    def _refuse(self, outcome: str, error: ApplianceError) -> NoReturn:
         metrics.signatures.labels(outcome).inc()
+        raise error

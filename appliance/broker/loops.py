@@ -54,7 +54,7 @@ class LeaseSweeper(Loop):
         while (rows := self._broker.expire_leases()) > 0:
             expired += rows
         metrics.outstanding.set(self._broker.store.read(queries.outstanding))
-        metrics.nonces.set(self._broker.signatures.forget())
+        self._broker.signatures.forget()
         self._broker.save_nonces()
         return {"expired": expired}
 

@@ -16,7 +16,6 @@ A delivery is leased before it is pushed, and its row is deleted when the ack is
 an ack it is pushed again after its lease, to whichever connection the member has then.
 """
 
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -29,7 +28,7 @@ from appliance.broker.rows import MemberRow, MeshRow
 from appliance.broker.service import Broker
 from appliance.broker.writes import Claim
 from appliance.kernel.auth import Principal
-from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated, Unavailable
+from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated
 from appliance.kernel.ids import random_id
 from appliance.kernel.wakeup import Wakeup
 from appliance.mesh import frames
@@ -142,8 +141,6 @@ class MemberSocket:
         if not trusted and not self._broker.signatures.hello(frame, self._nonce):
             self._challenge()
             return
-        with suppress(Unavailable):
-            self._broker.save_nonces()  # only a hello of version 1 has one
         directory = self._broker.directory
         mesh = directory.mesh(frame.mesh)
         member = directory.member(mesh.id, frame.member)

@@ -21,5 +21,4 @@ orphan_checks = counter("broker_dedupe_orphan_check_total", "Orphan checks by re
                         ("found",))  # fmt: skip
 orphans = gauge("broker_orphans", "Orphans found by the last check; anything but 0 is a fault")
 signatures = counter("broker_signatures_total", "Signatures of members verified", ("outcome",))
-"""outcome: good, wrong, unknown, stale, used, full, old, elsewhere"""
-nonces = gauge("broker_nonces", "Signed requests remembered against replays, as of the last sweep")
+"""outcome: good, wrong, unknown, stale, used, full, elsewhere"""

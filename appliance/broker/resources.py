@@ -154,7 +154,6 @@ SEND_ERRORS = (
     wire.NoSuchDestination,
     wire.MeshBusy,
     wire.BadSignature,
-    wire.OldSignature,
     wire.SignatureUsed,
     wire.StaleSignature,
     wire.TooManySignatures,

@@ -4,12 +4,12 @@ Broker.accept(member, item) -> (status, body)          one send
 Broker.accept_many(member, items) -> [(status, body)]  several, in as few commits as possible
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from appliance.broker import metrics, queries, retention, validation, wire, writes
-from appliance.broker.access import NONCES_MAX, Signatures
+from appliance.broker.access import NONCES_MAX, Environ, Signatures
 from appliance.broker.directory import Directory
 from appliance.broker.dispatch import Dispatch, MemberRunsElsewhere
 from appliance.broker.member_connection import MemberConnection
@@ -178,8 +178,8 @@ class Broker:
         if not commands:
             return []
         try:
-            results = self._write_with_nonces((writes.accept_many, (commands,)))
-            return [CallOutcome(result) for result in results]
+            [outcome] = self._write_with_nonces((writes.accept_many, (commands,)))
+            return [CallOutcome(result) for result in outcome.unwrap()]
         except Unavailable as error:
             return [CallOutcome(error=error) for _ in commands]
         except Exception as error:
@@ -204,47 +204,34 @@ class Broker:
 
     # -- signatures --------------------------------------------------------------------------
 
-    def signed_change(self, environ: Mapping[str, Any]) -> Callable[[bytes], Principal] | None:
+    def signed_change(self, environ: Environ) -> Callable[[bytes], Principal] | None:
         """Like `signatures.request`, but the nonce is stored before the request runs, so that
         nobody can replay it, not even after a crash."""
-        return self._storing(environ, ())
+        return self.signatures.request(environ, self._write_with_nonces)
 
-    def signed_read(self, environ: Mapping[str, Any]) -> Callable[[bytes], Principal] | None:
+    def signed_read(self, environ: Environ) -> Callable[[bytes], Principal] | None:
         """Like `signed_change`, but goes on while the disk is full; the nonce is stored later."""
-        return self._storing(environ, (Unavailable,))
-
-    def _storing(
-        self, environ: Mapping[str, Any], passed_over: tuple[type[ApplianceError], ...]
-    ) -> Callable[[bytes], Principal] | None:
-        verify = self.signatures.request(environ)
-
-        def verify_and_store(body: bytes) -> Principal:
-            assert verify is not None
-            principal = verify(body)
-            with suppress(*passed_over):
-                self.save_nonces()
-            return principal
-
-        return None if verify is None else verify_and_store
+        return self.signatures.request(environ, self.save_nonces)
 
     def save_nonces(self) -> None:
-        """Store the nonces that were not stored together with a send."""
-        if self.signatures.unsaved:
+        """Store the nonces that were not stored together with a send, unless the disk is full."""
+        with suppress(Unavailable):
             self._write_with_nonces()
 
-    def _write_with_nonces(self, *calls: Call) -> Any:
-        """Write the nonces that are not stored yet, then the calls. Returns the result of the last
-        call, or raises its error."""
+    def _write_with_nonces(self, *calls: Call) -> list[CallOutcome]:
+        """Write the nonces that are not stored yet, then the calls."""
         used, self.signatures.unsaved = self.signatures.unsaved, []
         nonces: list[Call] = [(writes.remember_nonces, (used,))] if used else []
-        stored = False
+        if not nonces and not calls:
+            return []
         try:
             outcomes = self.store.write_many([*nonces, *calls])
-            stored = not used or outcomes[0].error is None
-        finally:
-            if not stored:
-                self.signatures.unsaved += used
-        return outcomes[-1].unwrap()
+            for outcome in outcomes[: len(nonces)]:
+                outcome.unwrap()
+        except BaseException:
+            self.signatures.unsaved += used
+            raise
+        return outcomes[len(nonces) :]
 
     def _answer(self, command: Command, outcome: CallOutcome) -> Answer:
         error = outcome.error

@@ -1,7 +1,6 @@
 """The broker as a subsystem of the appliance."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -21,7 +20,6 @@ from appliance.broker.service import Broker
 from appliance.broker.settings import BrokerSettings
 from appliance.host import Host
 from appliance.kernel.auth import Principal
-from appliance.kernel.errors import Unavailable
 from appliance.kernel.log_retention import LogRetention
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route, SocketRoute
@@ -71,8 +69,7 @@ class BrokerSubsystem(Subsystem):
         return [SocketRoute("/broker/v1/link", None, self._serve_link)]
 
     def close(self, timeout_seconds: float) -> bool:
-        with suppress(Unavailable):
-            self.broker.save_nonces()
+        self.broker.save_nonces()
         return self.store.close(timeout_seconds)
 
     def _serve_link(

@@ -384,14 +384,6 @@ class SignatureUsed(Unauthenticated):
     default_hint = "sign every request with a new nonce (docs/reference/broker.md, signatures)"
 
 
-class OldSignature(Unauthenticated):
-    """`details.version` is the version that the broker requires."""
-
-    code = "SIGNATURE_VERSION"
-    default_message = "signatures of version 1 are not accepted"
-    default_hint = "sign as version 2 (docs/reference/broker.md, signatures)"
-
-
 class WrongBroker(Unauthenticated):
     """`details.broker_id` is the id to sign for."""
 

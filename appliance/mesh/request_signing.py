@@ -1,4 +1,4 @@
-"""Signs a member's requests to one broker, as version 2 of docs/reference/broker.md.
+"""Signs a member's requests to one broker, as described in docs/reference/broker.md.
 
 The broker's id is part of the signed text. It is a setting, or is learned from the error
 WRONG_BROKER, which the broker returns for every request with another id.
@@ -38,7 +38,6 @@ class RequestSigner:
             "X-Agentlip-Broker": self.broker_id,
             "X-Agentlip-Timestamp": stamp,
             "X-Agentlip-Nonce": nonce,
-            "X-Agentlip-Signature-Version": "2",
             "X-Agentlip-Signature": signer.sign(text).hex(),
         }
 

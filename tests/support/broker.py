@@ -111,7 +111,6 @@ def signed(
         "X-Agentlip-Broker": broker,
         "X-Agentlip-Timestamp": stamp,
         "X-Agentlip-Nonce": nonce,
-        "X-Agentlip-Signature-Version": "2",
         "X-Agentlip-Signature": sign(seed(name), text),
         **wrong,
     }

@@ -49,7 +49,6 @@ def signed(target: Target, path: str, content: Any) -> bytes:
         f"X-Agentlip-Broker: {broker}",
         f"X-Agentlip-Timestamp: {stamp}",
         f"X-Agentlip-Nonce: {nonce}",
-        "X-Agentlip-Signature-Version: 2",
         f"X-Agentlip-Signature: {sign(SENDER_SEED, text)}",
         "Content-Type: application/json",
         f"Content-Length: {len(body)}",

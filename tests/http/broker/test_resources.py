@@ -203,16 +203,6 @@ def raising(error):
     return fail
 
 
-@pytest.mark.parametrize("version", [{}, {"X-Agentlip-Signature-Version": "1"}])
-def test_signature_of_version_1_is_refused(broker, version):
-    raw = json.dumps(item("m1")).encode()
-    headers = signed("anna", "POST", ACCEPT, raw, broker.clock.now_ms(), broker.id)
-    del headers["X-Agentlip-Signature-Version"]
-    answer = broker.request("POST", ACCEPT, raw, {**headers, **version})
-    assert (answer.status_code, answer.json["code"]) == (401, "SIGNATURE_VERSION")
-    assert answer.json["details"] == {"version": 2}
-
-
 @pytest.mark.parametrize("seconds", [-301, 301])
 def test_stale_signature_is_refused_with_the_brokers_time(broker, seconds):
     raw = json.dumps(item("m1")).encode()

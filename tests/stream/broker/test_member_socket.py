@@ -159,7 +159,7 @@ def wait_for(hub, **wanted):
     [
         ({"signature": "0" * 128}, "BAD_SIGNATURE"),
         ({"nonce": "0" * 32}, "SIGNATURE_USED"),
-        ({"nonce": ""}, "SIGNATURE_VERSION"),
+        ({"nonce": ""}, "SIGNATURE_USED"),
         ({"mesh": "nowhere"}, "BAD_SIGNATURE"),
         ({"member": key("bert")}, "BAD_SIGNATURE"),
         ({"member": key("stranger")}, "NOT_A_MEMBER"),
