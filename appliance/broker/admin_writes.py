@@ -2,8 +2,14 @@
 
 from appliance.broker import queries, webhook_wire, wire, writes
 from appliance.broker.log_writes import log_dead_of_recipient
-from appliance.broker.rows import MeshRow
-from appliance.broker.writes import FREE
+from appliance.broker.rows import (
+    DestinationRow,
+    DestinationSubscriptionRow,
+    MemberRow,
+    MeshRow,
+    WebhookRow,
+)
+from appliance.broker.writes import FREE, UNLESS_THERE, insert
 from appliance.kernel.batch import Tx
 from appliance.kernel.registered_webhook import rotate
 
@@ -21,12 +27,7 @@ def create_mesh(tx: Tx, command: wire.CreateMesh) -> MeshRow:
         command.concurrency,
         tx.now_ms,
     )
-    made = tx.execute(
-        "INSERT INTO mesh (id, slug, dedupe_mode, dedupe_retention_days, message_retention_days,"
-        " concurrency, created_ms) VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (slug) DO NOTHING",
-        row,
-    ).rowcount
-    if not made:
+    if not insert(tx, "mesh", row, UNLESS_THERE):
         raise wire.MeshTaken(details={"mesh": command.slug})
     return row
 
@@ -83,7 +84,7 @@ def rotate_member(tx: Tx, mesh_id: str, old: str, new: str, name: str) -> None:
     )
 
 
-def create_destination(tx: Tx, mesh_id: str, kind: str, name: str) -> bool:
+def create_destination(tx: Tx, mesh_id: str, kind: wire.TopicOrQueue, name: str) -> bool:
     """False: it exists already."""
     _check_limit(
         tx,
@@ -91,14 +92,7 @@ def create_destination(tx: Tx, mesh_id: str, kind: str, name: str) -> bool:
         (mesh_id, kind),
         queries.DESTINATIONS_MAX,
     )
-    return (
-        tx.execute(
-            "INSERT INTO place (mesh_id, kind, name, created_ms) VALUES (?, ?, ?, ?)"
-            " ON CONFLICT (mesh_id, kind, name) DO NOTHING",
-            (mesh_id, kind, name, tx.now_ms),
-        ).rowcount
-        == 1
-    )
+    return insert(tx, "place", DestinationRow(mesh_id, kind, name, tx.now_ms), UNLESS_THERE)
 
 
 def subscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str) -> bool:
@@ -115,26 +109,17 @@ def subscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str) -> bo
         (mesh_id, kind, name),
         queries.SUBSCRIBERS_MAX,
     )
-    return (
-        tx.execute(
-            "INSERT INTO subscription (mesh_id, kind, name, subscriber, since_ms)"
-            " VALUES (?, ?, ?, ?, ?) ON CONFLICT (mesh_id, kind, name, subscriber) DO NOTHING",
-            (mesh_id, kind, name, subscriber, tx.now_ms),
-        ).rowcount
-        == 1
-    )
+    row = DestinationSubscriptionRow(mesh_id, kind, name, subscriber, tx.now_ms)
+    return insert(tx, "subscription", row, UNLESS_THERE)
 
 
 def unsubscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str) -> bool:
     """Deliveries that exist already are still made. False: it was not subscribed."""
-    return (
-        tx.execute(
-            "DELETE FROM subscription WHERE mesh_id = ? AND kind = ? AND name = ?"
-            " AND subscriber = ?",
-            (mesh_id, kind, name, subscriber),
-        ).rowcount
-        == 1
+    deleted = tx.execute(
+        "DELETE FROM subscription WHERE mesh_id = ? AND kind = ? AND name = ? AND subscriber = ?",
+        (mesh_id, kind, name, subscriber),
     )
+    return deleted.rowcount == 1
 
 
 def add_webhook(tx: Tx, mesh_id: str, url: str, secret: str) -> str:
@@ -142,10 +127,8 @@ def add_webhook(tx: Tx, mesh_id: str, url: str, secret: str) -> str:
         tx, "SELECT count(*) FROM webhook WHERE mesh_id = ?", (mesh_id,), queries.DESTINATIONS_MAX
     )
     webhook_id = tx.new_id("bhook_")
-    tx.execute(
-        "INSERT INTO webhook (mesh_id, id, url, added_ms, secret) VALUES (?, ?, ?, ?, ?)",
-        (mesh_id, webhook_id, url, tx.now_ms, secret),
-    )
+    row = WebhookRow(mesh_id, webhook_id, url, tx.now_ms, secret, None, None, 1, None, None)
+    insert(tx, "webhook", row)
     return webhook_id
 
 
@@ -176,12 +159,8 @@ def remove_webhook(tx: Tx, mesh_id: str, webhook_id: str) -> bool:
 
 
 def _insert_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
-    made = tx.execute(
-        "INSERT INTO member (mesh_id, pubkey, name, added_ms) VALUES (?, ?, ?, ?)"
-        " ON CONFLICT DO NOTHING",
-        (mesh_id, pubkey, name, tx.now_ms),
-    ).rowcount
-    if not made:
+    row = MemberRow(mesh_id, pubkey, name, tx.now_ms, None, None)
+    if not insert(tx, "member", row, UNLESS_THERE):
         raise wire.MemberTaken(details={"name": name})
 
 

@@ -134,10 +134,6 @@ def unknown_ids(reader: Executor, mesh_id: str, ids: Iterable[str]) -> list[str]
     ]
 
 
-def dedupe_records(reader: Executor, ids: Iterable[tuple[str, str]]) -> list[DedupeRecord | None]:
-    return [dedupe_record(reader, *key) for key in ids]
-
-
 def destination_exists(reader: Executor, mesh_id: str, kind: str, name: str) -> bool:
     sql = "SELECT 1 FROM place WHERE mesh_id = ? AND kind = ? AND name = ?"
     return reader.execute(sql, (mesh_id, kind, name)).fetchone() is not None

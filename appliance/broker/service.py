@@ -98,20 +98,22 @@ class Broker:
 
     def accept_many(self, member: str, items: Sequence[Any]) -> list[Answer]:
         """Accept several sends, in order. An item is an AcceptItem, raw JSON or a mapping."""
-        answers: list[Answer | None] = [None] * len(items)
-        admitted: list[tuple[int, Command]] = []
+        answers: dict[int, Answer] = {}
+        admitted: dict[int, Command] = {}
         for index, item in enumerate(items):
             try:
-                admitted.append((index, self._admit(member, item)))
+                command = self._admit(member, item)
+                answer = self._limit(command)
             except ApplianceError as error:
-                answers[index] = self._refusal(error)
-        self._limit(admitted, answers)
-        waiting = [(index, command) for index, command in admitted if answers[index] is None]
-        for (index, command), outcome in zip(
-            waiting, self._write([command for _, command in waiting]), strict=True
-        ):
+                answer = self._refusal(error)
+            if answer is None:
+                admitted[index] = command
+            else:
+                answers[index] = answer
+        outcomes = self._write(list(admitted.values()))
+        for (index, command), outcome in zip(admitted.items(), outcomes, strict=True):
             answers[index] = self._answer(command, outcome)
-        return [answer for answer in answers if answer is not None]
+        return [answers[index] for index in range(len(items))]
 
     def unknown(self, command: wire.UnknownQuery, member: str) -> wire.UnknownIds:
         """Raises MeshNotFound, NotAMember or MemberIsRevoked."""
@@ -126,44 +128,21 @@ class Broker:
         mesh = self.directory.mesh(send.mesh)
         sender = self.directory.member(mesh.id, member)
         digest, meta = validation.digest_of(send)
-        return Command(
-            mesh.id,
-            send.client_message_id,
-            digest,
-            send.destination_kind,
-            send.destination_ref,
-            send.reply_to_id or None,
-            send.priority,
-            meta,
-            send.body,
-            validation.mentions_of(send.meta, MENTIONS_MAX),
-            sender.pubkey,
-            sender.name,
-            retention.dedupe_window_ms(mesh.dedupe_mode, mesh.dedupe_retention_days),
-        )
+        mentions = validation.mentions_of(send.meta, MENTIONS_MAX)
+        return Command(mesh, sender, send, digest, meta, mentions)
 
-    def _limit(self, admitted: Sequence[tuple[int, Command]], answers: list[Answer | None]) -> None:
-        """Refuse what exceeds the rate limit, except ids that are known already."""
-        now = self.clock.monotonic()
-        over = []
-        for index, command in admitted:
-            bucket = self._bucket(command.mesh_id)
-            if bucket is not None and (wait := bucket.take(1, now)):
-                over.append((index, command, wait))
-        if not over:
-            return
-        ids = [(command.mesh_id, command.client_message_id) for _, command, _ in over]
-        try:
-            records = self.store.read(queries.dedupe_records, ids)
-        except ApplianceError as error:
-            records = []
-            for index, _, _ in over:
-                answers[index] = self._refusal(error)
-        for (index, command, wait), record in zip(over, records, strict=False):
-            if record is not None:
-                answers[index] = self._duplicate_answer(command, record)
-            else:
-                answers[index] = self._refusal(wire.MeshBusy(retry_after=max(wait, 0.001)))
+    def _limit(self, command: Command) -> Answer | None:
+        """Refuse what exceeds the rate limit, but answer for an id that is known already (B0).
+        None: it is within the limit."""
+        mesh_id = command.mesh.id
+        bucket = self._bucket(mesh_id)
+        wait = 0.0 if bucket is None else bucket.take(1, self.clock.monotonic())
+        if not wait:
+            return None
+        record = self.store.read(queries.dedupe_record, mesh_id, command.send.client_message_id)
+        if record is None:
+            raise wire.MeshBusy(retry_after=max(wait, 0.001))
+        return self._duplicate_answer(command, record)
 
     def _bucket(self, mesh_id: str) -> TokenBucket | None:
         """The rate limit of a mesh, with bursts of one second; None: there is no limit."""
@@ -180,27 +159,19 @@ class Broker:
         try:
             [outcome] = self._write_with_nonces((writes.accept_many, (commands,)))
             return [CallOutcome(result) for result in outcome.unwrap()]
-        except Unavailable as error:
-            return [CallOutcome(error=error) for _ in commands]
         except Exception as error:
-            if len(commands) == 1:
-                return [CallOutcome(error=error)]
+            if isinstance(error, Unavailable) or len(commands) == 1:
+                return [CallOutcome(error=error) for _ in commands]
         outcomes: list[CallOutcome] = []
         failed: dict[tuple[str, str, str], CallOutcome] = {}
         for command in commands:
-            to = (command.mesh_id, command.kind, command.ref)
-            outcome = failed.get(to) or self._write_alone(command)
+            send = command.send
+            to = (send.mesh, send.destination_kind, send.destination_ref)
+            outcome = failed.get(to) or self._write([command])[0]
             if outcome.error is not None:
                 failed[to] = outcome
             outcomes.append(outcome)
         return outcomes
-
-    def _write_alone(self, command: Command) -> CallOutcome:
-        call = (writes.accept, (command,))
-        try:
-            return self.store.write_many([call])[0]
-        except Unavailable as error:
-            return CallOutcome(error=error)
 
     # -- signatures --------------------------------------------------------------------------
 
@@ -245,14 +216,15 @@ class Broker:
             metrics.accepts.labels("first").inc()
             receipt = wire.Receipt(
                 result.record.broker_message_id,
-                command.client_message_id,
+                command.send.client_message_id,
                 result.record.history_id,
             )
             return 201, receipt.to_body()
-        if (bucket := self._bucket(command.mesh_id)) is not None:
+        if (bucket := self._bucket(command.mesh.id)) is not None:
             bucket.give_back(1, self.clock.monotonic())
         if result.record is None:
-            details = {"kind": command.kind, "ref": command.ref[:100]}
+            send = command.send
+            details = {"kind": send.destination_kind, "ref": send.destination_ref[:100]}
             return self._refusal(wire.NoSuchDestination(details=details))
         return self._duplicate_answer(command, result.record)
 

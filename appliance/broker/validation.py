@@ -18,6 +18,7 @@ from typing import Any
 from msgspec import Struct
 
 from appliance.broker import wire
+from appliance.broker.rows import MemberRow, MeshRow
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
 from appliance.mesh.canonical import canonical
@@ -29,21 +30,14 @@ MISMATCH, OTHER_SENDER = "request_fingerprint_mismatch", "sender_mismatch"
 
 
 class Command(Struct, frozen=True):
-    """A send that passed B1: everything the transaction writes."""
+    """A send that passed B1: everything the transaction writes. `meta` is JSON."""
 
-    mesh_id: str
-    client_message_id: str
+    mesh: MeshRow
+    sender: MemberRow
+    send: wire.AcceptItem
     fingerprint: bytes
-    kind: str
-    ref: str
-    reply_to_id: str | None
-    priority: str
     meta: str | None
-    body: str
     mentions: tuple[str, ...]
-    sender_pubkey: str
-    sender_name: str
-    retention_ms: int | None
 
 
 class DedupeRecord(Struct, frozen=True):
@@ -99,9 +93,9 @@ def mentions_of(meta: dict[str, Any] | None, limit: int) -> tuple[str, ...]:
 
 def duplicate_receipt(command: Command, record: DedupeRecord) -> wire.Receipt:
     """The reply for an id that was used before: the first receipt, or ClientMessageIdReused."""
-    client_message_id = command.client_message_id
+    client_message_id = command.send.client_message_id
     same = record.fingerprint == command.fingerprint
-    if not same or record.sender not in (None, command.sender_pubkey):
+    if not same or record.sender not in (None, command.sender.pubkey):
         kind = wire.ClientMessageIdOfOther if same else wire.ClientMessageIdReused
         raise kind(
             extra={

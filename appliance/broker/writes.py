@@ -5,12 +5,21 @@ two writers could race for an id.
 """
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
 from appliance.broker import log_writes, queries
 from appliance.broker.log_writes import DeliveryAck
-from appliance.broker.rows import UsedNonceRow
+from appliance.broker.retention import dedupe_window_ms
+from appliance.broker.rows import (
+    DedupeRow,
+    HistoryRow,
+    MentionRow,
+    QueuedMessageRow,
+    TopicMessageRow,
+    UsedNonceRow,
+)
 from appliance.broker.validation import RANKS, Command, DedupeRecord
 from appliance.kernel.batch import Tx
 from appliance.kernel.delivery import CallOutcome
@@ -18,6 +27,7 @@ from appliance.kernel.registered_webhook import Columns, note_outcome
 from appliance.mesh.push import Push
 
 FREE = "lease_owner = NULL, lease_until_ms = NULL"
+UNLESS_THERE = "ON CONFLICT DO NOTHING"
 
 
 class AcceptResult(Struct, frozen=True):
@@ -34,6 +44,13 @@ class DeliveriesCommitted(Struct, frozen=True):
     recipients: tuple[str, ...]
 
 
+def insert(tx: Tx, table: str, row: NamedTuple, on_conflict: str = "") -> bool:
+    """False: there is a row with this key, and `on_conflict` is UNLESS_THERE."""
+    columns, marks = ", ".join(row._fields), ", ".join("?" * len(row))
+    sql = f"INSERT INTO {table} ({columns}) VALUES ({marks}) {on_conflict}"
+    return tx.execute(sql, row).rowcount == 1
+
+
 # -- signatures ------------------------------------------------------------------------------
 
 
@@ -45,11 +62,8 @@ def remember_nonces(tx: Tx, used: Sequence[UsedNonceRow]) -> None:
         " FROM used_nonce WHERE expires_ms < ? ORDER BY expires_ms LIMIT ?)",
         (tx.now_ms, 2 * len(used)),
     )
-    tx.executemany(
-        "INSERT INTO used_nonce (expires_ms, digest, member) VALUES (?, ?, ?)"
-        " ON CONFLICT DO NOTHING",
-        used,
-    )
+    for nonce in used:
+        insert(tx, "used_nonce", nonce, UNLESS_THERE)
 
 
 # -- accepting (B2 and B3) -------------------------------------------------------------------
@@ -65,14 +79,10 @@ def accept_many(tx: Tx, commands: Sequence[Command]) -> list[AcceptResult]:
     return results
 
 
-def accept(tx: Tx, command: Command) -> AcceptResult:
-    return accept_many(tx, [command])[0]
-
-
 def _accept(tx: Tx, command: Command) -> AcceptResult:
     """Reads before it writes, so that a refusal leaves nothing to roll back."""
-    mesh_id = command.mesh_id
-    record = queries.dedupe_record(tx, mesh_id, command.client_message_id)
+    mesh_id, client_message_id = command.mesh.id, command.send.client_message_id
+    record = queries.dedupe_record(tx, mesh_id, client_message_id)
     if record is not None:
         return AcceptResult(record)
     recipients = recipients_of(tx, command)
@@ -80,18 +90,11 @@ def _accept(tx: Tx, command: Command) -> AcceptResult:
         return AcceptResult(None)
     made = DedupeRecord(tx.new_id("bmsg_"), tx.new_id("bh_"), command.fingerprint, True, tx.now_ms)
     if not _claim(tx, command, made):
-        return AcceptResult(queries.dedupe_record(tx, mesh_id, command.client_message_id))
+        return AcceptResult(queries.dedupe_record(tx, mesh_id, client_message_id))
     _store_message(tx, command, made)
     _store_deliveries(tx, command, made.broker_message_id, recipients)
-    if command.mentions:
-        tx.executemany(
-            "INSERT INTO mention_index (mesh_id, mentioned_pubkey, broker_message_id)"
-            " VALUES (?, ?, ?)",
-            [
-                (mesh_id, pubkey, made.broker_message_id)
-                for pubkey in queries.find_mentioned(tx, mesh_id, command.mentions)
-            ],
-        )
+    for pubkey in queries.find_mentioned(tx, mesh_id, command.mentions):
+        insert(tx, "mention_index", MentionRow(mesh_id, pubkey, made.broker_message_id))
     if recipients:
         tx.publish(DeliveriesCommitted(mesh_id, recipients))
     return AcceptResult(made, is_new=True)
@@ -99,7 +102,8 @@ def _accept(tx: Tx, command: Command) -> AcceptResult:
 
 def recipients_of(tx: Tx, command: Command) -> tuple[str, ...] | None:
     """Whose deliveries to create; None: the destination does not exist. The sender is left out."""
-    mesh_id, kind, ref = command.mesh_id, command.kind, command.ref
+    mesh_id, send = command.mesh.id, command.send
+    kind, ref = send.destination_kind, send.destination_ref
     if kind == "dm":
         key = queries.current_key(tx, mesh_id, ref)
         return None if key is None else (key,)
@@ -108,82 +112,64 @@ def recipients_of(tx: Tx, command: Command) -> tuple[str, ...] | None:
     if kind == "queue":
         return (f"queue:{ref}",)
     subscribers = queries.subscribers(tx, mesh_id, kind, ref)
-    return tuple([key for key in subscribers if key != command.sender_pubkey])
+    return tuple([key for key in subscribers if key != command.sender.pubkey])
 
 
 def _claim(tx: Tx, command: Command, made: DedupeRecord) -> bool:
-    keep = command.retention_ms
-    cursor = tx.execute(
-        "INSERT INTO client_message_dedupe (mesh_id, client_message_id, broker_message_id,"
-        " history_id, request_fingerprint, destination_kind, destination_ref, first_seen_ms,"
-        " expires_ms, sender_pubkey) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (mesh_id, client_message_id) DO NOTHING",
-        (
-            command.mesh_id,
-            command.client_message_id,
-            made.broker_message_id,
-            made.history_id,
-            command.fingerprint,
-            command.kind,
-            command.ref,
-            tx.now_ms,
-            None if keep is None else tx.steady_ms + keep,
-            command.sender_pubkey,
-        ),
+    mesh, send = command.mesh, command.send
+    keep_ms = dedupe_window_ms(mesh.dedupe_mode, mesh.dedupe_retention_days)
+    row = DedupeRow(
+        mesh.id,
+        send.client_message_id,
+        made.broker_message_id,
+        made.history_id,
+        command.fingerprint,
+        send.destination_kind,
+        send.destination_ref,
+        tx.now_ms,
+        None if keep_ms is None else tx.steady_ms + keep_ms,
+        1,
+        command.sender.pubkey,
     )
-    return cursor.rowcount == 1
+    return insert(tx, "client_message_dedupe", row, UNLESS_THERE)
 
 
 def _store_message(tx: Tx, command: Command, made: DedupeRecord) -> None:
     """`created_ms` is a time of the steady clock, and `skew_ms` what to add to show it."""
-    now_ms = tx.steady_ms
-    head = (made.broker_message_id, command.mesh_id, command.client_message_id)
-    rest = (
-        command.sender_pubkey,
-        command.sender_name,
-        command.priority,
-        command.meta,
-        command.body,
-        command.reply_to_id,
-        now_ms,
-        tx.now_ms - now_ms,
-    )
-    if command.kind == "topic":
-        tx.execute(
-            "INSERT INTO topic_message (id, mesh_id, client_message_id, topic, sender_pubkey,"
-            " sender_name, priority, meta, body, reply_to_id, created_ms, skew_ms)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*head, command.ref, *rest),
-        )
+    mesh_id, sender, send = command.mesh.id, command.sender, command.send
+    kind, ref = send.destination_kind, send.destination_ref
+    shared: dict[str, Any] = {
+        "id": made.broker_message_id,
+        "mesh_id": mesh_id,
+        "client_message_id": send.client_message_id,
+        "sender_pubkey": sender.pubkey,
+        "sender_name": sender.name,
+        "priority": send.priority,
+        "meta": command.meta,
+        "body": send.body,
+        "reply_to_id": send.reply_to_id,
+        "created_ms": tx.steady_ms,
+        "skew_ms": tx.now_ms - tx.steady_ms,
+    }
+    if kind == "topic":
+        insert(tx, "topic_message", TopicMessageRow(topic=ref, **shared))
     else:
-        tx.execute(
-            "INSERT INTO message_queue (id, mesh_id, client_message_id, destination_kind,"
-            " destination_ref, sender_pubkey, sender_name, priority, meta, body, reply_to_id,"
-            " created_ms, skew_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*head, command.kind, command.ref, *rest),
-        )
-    tx.execute(
-        "INSERT INTO message_history (id, mesh_id, broker_message_id, destination_kind,"
-        " destination_ref, sender_pubkey, created_ms) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            made.history_id,
-            command.mesh_id,
-            made.broker_message_id,
-            command.kind,
-            command.ref,
-            command.sender_pubkey,
-            tx.now_ms,
-        ),
+        row = QueuedMessageRow(destination_kind=kind, destination_ref=ref, **shared)
+        insert(tx, "message_queue", row)
+    history = HistoryRow(
+        made.history_id, mesh_id, made.broker_message_id, kind, ref, sender.pubkey, tx.now_ms
     )
+    insert(tx, "message_history", history)
 
 
 def _store_deliveries(tx: Tx, command: Command, message_id: str, recipients: Sequence[str]) -> None:
-    rank, ready_ms = RANKS[command.priority], tx.steady_ms
+    mesh_id, kind = command.mesh.id, command.send.destination_kind
+    rank, ready_ms = RANKS[command.send.priority], tx.steady_ms
     tx.executemany(
         "INSERT INTO delivery_queue (mesh_id, broker_message_id, recipient, kind, rank, ready_ms,"
         " created_ms) VALUES (?, ?, ?, ?, ?, ?, ?)",
         [
-            (command.mesh_id, message_id, recipient, command.kind, rank, ready_ms, tx.now_ms)
+            (mesh_id, message_id, recipient, kind, rank, ready_ms, tx.now_ms)
             for recipient in recipients
         ],
     )
