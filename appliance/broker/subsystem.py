@@ -7,12 +7,7 @@ import msgspec
 
 from appliance.broker import wire
 from appliance.broker.dispatch import Dispatch
-from appliance.broker.loops import (
-    DedupeRetention,
-    Deliverer,
-    LeaseSweeper,
-    OrphanCheck,
-)
+from appliance.broker.loops import Deliverer, LeaseSweeper, Retention
 from appliance.broker.member_socket import MemberSocket
 from appliance.broker.registry import Registry
 from appliance.broker.resources import routes
@@ -51,13 +46,11 @@ class BrokerSubsystem(Subsystem):
         self.broker = Broker(self.store, dispatch, settings, clock, log)
         self.broker.open()
         self.registry = Registry(self.broker, needs.check_url)
-        self.retention = DedupeRetention(self.broker)
         self.stores = (self.store,)
         self.loops: list[Loop] = [
             Deliverer(self.broker),
             LeaseSweeper(self.broker),
-            self.retention,
-            OrphanCheck(self.broker, self.registry),
+            Retention(self.broker, self.registry),
             LogRetention(self.store, self.broker.steady, clock, log),
         ]
 

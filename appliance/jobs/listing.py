@@ -14,8 +14,7 @@ from appliance.kernel.metrics import REGISTRY
 
 LOOPS = {
     "backup_scheduler": "makes backups on the schedule of [backup]",
-    "broker_orphans": "removes what members left in the broker",
-    "broker_retention": "deletes old messages of the broker",
+    "broker_retention": "deletes old messages of the broker, and checks for orphaned rows",
     "bus_pruner": "deletes old messages of the worker bus",
     "doctor_checkup": "runs the checks of readiness",
     "doctor_runs": "runs all cheap checks of the doctor",

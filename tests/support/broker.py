@@ -11,12 +11,7 @@ from falcon.testing import Result
 from appliance.broker import wire
 from appliance.broker.dispatch import Dispatch
 from appliance.broker.local_connection import LocalConnection
-from appliance.broker.loops import (
-    DedupeRetention,
-    Deliverer,
-    LeaseSweeper,
-    OrphanCheck,
-)
+from appliance.broker.loops import Deliverer, LeaseSweeper, Retention
 from appliance.broker.registry import Registry
 from appliance.broker.resources import routes
 from appliance.broker.service import Broker
@@ -165,8 +160,7 @@ class BrokerFixture:
         self.registry = Registry(self.service, webhook_outbox and webhook_outbox.check)
         self.deliverer = Deliverer(self.service)
         self.sweeper = LeaseSweeper(self.service)
-        self.retention = DedupeRetention(self.service)
-        self.orphan_check = OrphanCheck(self.service, self.registry)
+        self.retention = Retention(self.service, self.registry)
         if fill and "lab" not in self.service.directory.by_slug:
             self.fill()
 
