@@ -41,7 +41,9 @@ def change_mesh(tx: Tx, mesh_id: str, command: wire.ChangeMesh) -> None:
 
 def add_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
     _check_limit(tx, "SELECT count(*) FROM member", (), queries.MEMBERS_MAX)
-    _insert_member(tx, mesh_id, pubkey, name)
+    row = MemberRow(mesh_id, pubkey, name, tx.now_ms, None, None)
+    if not insert(tx, "member", row, UNLESS_THERE):
+        raise wire.MemberTaken(details={"name": name})
 
 
 def rename_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
@@ -73,7 +75,7 @@ def rotate_member(tx: Tx, mesh_id: str, old: str, new: str, name: str) -> None:
         "UPDATE member SET revoked_ms = ?, successor = ? WHERE mesh_id = ? AND pubkey = ?",
         (tx.now_ms, new, mesh_id, old),
     )
-    _insert_member(tx, mesh_id, new, name)
+    add_member(tx, mesh_id, new, name)
     tx.execute(
         "UPDATE subscription SET subscriber = ? WHERE mesh_id = ? AND subscriber = ?",
         (new, mesh_id, old),
@@ -123,9 +125,7 @@ def unsubscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str) -> 
 
 
 def add_webhook(tx: Tx, mesh_id: str, url: str, secret: str) -> str:
-    _check_limit(
-        tx, "SELECT count(*) FROM webhook WHERE mesh_id = ?", (mesh_id,), queries.DESTINATIONS_MAX
-    )
+    _check_limit(tx, "SELECT count(*) FROM webhook", (), queries.DESTINATIONS_MAX)
     webhook_id = tx.new_id("bhook_")
     row = WebhookRow(mesh_id, webhook_id, url, tx.now_ms, secret, None, None, 1, None, None)
     insert(tx, "webhook", row)
@@ -156,12 +156,6 @@ def remove_webhook(tx: Tx, mesh_id: str, webhook_id: str) -> bool:
     ).rowcount
     _remove_recipient(tx, mesh_id, f"webhook:{webhook_id}")
     return done == 1
-
-
-def _insert_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
-    row = MemberRow(mesh_id, pubkey, name, tx.now_ms, None, None)
-    if not insert(tx, "member", row, UNLESS_THERE):
-        raise wire.MemberTaken(details={"name": name})
 
 
 def _remove_recipient(tx: Tx, mesh_id: str, recipient: str) -> None:

@@ -60,15 +60,23 @@ class Directory:
             raise wire.MemberIsRevoked(details=details)
         return member
 
+    def members_of(self, mesh_id: str) -> list[MemberRow]:
+        """In the order of names."""
+        return [row for row in self._members.values() if row.mesh_id == mesh_id]
+
     def find(self, mesh_id: str, key_or_name: str) -> MemberRow:
         """By key, else by the name of an active member; raises NoSuchMember."""
         member = self._members.get((mesh_id, key_or_name))
         if member is not None:
             return member
-        for row in self._members.values():
-            if row.mesh_id == mesh_id and row.name == key_or_name and row.revoked_ms is None:
+        for row in self.members_of(mesh_id):
+            if row.name == key_or_name and row.revoked_ms is None:
                 return row
         raise wire.NoSuchMember(details={"member": key_or_name[:100]})
+
+    def subscriber(self, mesh_id: str, named: str) -> str:
+        """The key of that member, or `webhook:` and an id as it is."""
+        return named if named.startswith("webhook:") else self.find(mesh_id, named).pubkey
 
     def memberships(self, pubkey: str) -> list[MemberRow]:
         """The active members with that key, one per mesh."""

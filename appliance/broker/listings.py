@@ -1,25 +1,22 @@
-"""The broker's listings: history, members, destinations, webhooks and their deliveries."""
+"""The broker's listings of rows that are not in memory: history and destinations."""
 
 from functools import cache
 from typing import Any
 
 import msgspec
-from peewee import JOIN, SQL, Tuple, fn
+from peewee import JOIN, SQL, fn
 
 from appliance.broker import wire
 from appliance.broker.model import (
     Destination,
     DestinationSubscription,
     History,
-    Member,
     QueuedMessage,
     TopicMessage,
-    Webhook,
 )
 from appliance.broker.queries import push_of, subscribers
-from appliance.broker.rows import MemberRow, WebhookRow
 from appliance.kernel.clock import iso
-from appliance.kernel.model import fields, given, literal, statement
+from appliance.kernel.model import given, literal, statement
 from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 
@@ -69,15 +66,6 @@ def _seen_by(member: Any) -> Any:
     return (History.sender_pubkey == member) | to_it | fn.EXISTS(subscribed)
 
 
-_MEMBERS = statement(
-    Member.select(*fields(Member, MemberRow._fields))
-    .where(
-        Member.mesh_id == given("mesh"),
-        Tuple(Member.name, Member.pubkey) > Tuple(given("name"), given("pubkey")),
-    )
-    .order_by(Member.name, Member.pubkey)
-    .limit(_ROWS)
-)
 _DESTINATIONS = statement(
     Destination.select(Destination.name, Destination.created_ms)
     .where(
@@ -86,12 +74,6 @@ _DESTINATIONS = statement(
         Destination.name > given("after"),
     )
     .order_by(Destination.name)
-    .limit(_ROWS)
-)
-_WEBHOOKS = statement(
-    Webhook.select(*fields(Webhook, WebhookRow._fields))
-    .where(Webhook.mesh_id == given("mesh"), Webhook.id > given("after"))
-    .order_by(Webhook.id)
     .limit(_ROWS)
 )
 
@@ -119,21 +101,6 @@ def _entry_bytes(entry: wire.HistoryEntry) -> int:
     )
 
 
-def members(
-    reader: Reader, mesh_id: str, after: str, limit: int
-) -> tuple[list[MemberRow], bool, str]:
-    """In the order of names, after the cursor `after`."""
-    name, _, pubkey = after.partition(":")
-    page, more = reader.page(
-        _MEMBERS,
-        {"mesh": mesh_id, "name": name, "pubkey": pubkey, "rows": limit + 1},
-        limit=limit,
-        make=lambda row: MemberRow(*row),
-        size=lambda _row: ROW_BYTES,
-    )
-    return page, more, f"{page[-1].name}:{page[-1].pubkey}" if page else after
-
-
 def destinations(
     reader: Reader,
     mesh_id: str,
@@ -155,15 +122,4 @@ def destinations(
         size=lambda destination: (
             ROW_BYTES + sum(len(subscriber) + 3 for subscriber in destination.subscribers)
         ),
-    )
-
-
-def webhooks(reader: Reader, mesh_id: str, after: str, limit: int) -> tuple[list[WebhookRow], bool]:
-    """In the order of ids, after the id `after`."""
-    return reader.page(
-        _WEBHOOKS,
-        {"mesh": mesh_id, "after": after, "rows": limit + 1},
-        limit=limit,
-        make=lambda row: WebhookRow(*row),
-        size=lambda row: ROW_BYTES + text_bytes(row.url) + text_bytes(row.disabled_because),
     )

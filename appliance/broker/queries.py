@@ -1,7 +1,7 @@
 """The broker's reads. `reader` is a Reader or a Tx; every list has a limit."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -14,9 +14,9 @@ from appliance.kernel.clock import iso
 from appliance.kernel.meta import Executor
 from appliance.mesh.push import Push
 
+R = TypeVar("R", bound=NamedTuple)
 _meta = msgspec.json.Decoder(dict[str, Any]).decode
 
-WEBHOOK_COLUMNS = ", ".join(WebhookRow._fields)
 EPOCH = "epoch"
 LOWEST = max(RANKS.values())
 
@@ -32,7 +32,7 @@ def push_of(mesh: str, message_id: str, row: Sequence[Any]) -> Push:
 
 MESHES_MAX = 1_000  # they are kept in memory with their members
 MEMBERS_MAX = 10_000  # in all meshes together; they are kept in memory too
-DESTINATIONS_MAX = 10_000  # topics, queues or webhooks of one mesh
+DESTINATIONS_MAX = 10_000  # topics or queues of one mesh; webhooks of all, which are in memory
 SUBSCRIBERS_MAX = 2_000  # each message of a topic or queue makes a row for each
 
 
@@ -40,29 +40,20 @@ SUBSCRIBERS_MAX = 2_000  # each message of a topic or queue makes a row for each
 
 
 def directory(reader: Executor) -> Directory:
-    meshes = reader.execute(
-        "SELECT id, slug, dedupe_mode, dedupe_retention_days, message_retention_days,"
-        " concurrency, created_ms FROM mesh ORDER BY slug LIMIT ?",
-        (MESHES_MAX,),
-    )
-    members = reader.execute(
-        "SELECT mesh_id, pubkey, name, added_ms, revoked_ms, successor FROM member"
-        " ORDER BY mesh_id, name, pubkey LIMIT ?",
-        (MEMBERS_MAX,),
-    )
+    def rows(table: str, kind: type[R], order: str, limit: int) -> list[R]:
+        sql = f"SELECT {', '.join(kind._fields)} FROM {table} ORDER BY {order} LIMIT ?"
+        return [kind(*row) for row in reader.execute(sql, (limit,)).fetchall()]
+
     queues = reader.execute(
         "SELECT mesh_id, name, subscriber FROM subscription WHERE kind = 'queue'"
         " ORDER BY mesh_id, name LIMIT ?",
         (MEMBERS_MAX * 10,),
     )
-    webhooks = reader.execute(
-        f"SELECT {WEBHOOK_COLUMNS} FROM webhook ORDER BY id LIMIT ?", (MEMBERS_MAX,)
-    )
     return Directory(
-        [MeshRow(*row) for row in meshes.fetchall()],
-        [MemberRow(*row) for row in members.fetchall()],
+        rows("mesh", MeshRow, "slug", MESHES_MAX),
+        rows("member", MemberRow, "mesh_id, name, pubkey", MEMBERS_MAX),
         queues.fetchall(),
-        [WebhookRow(*row) for row in webhooks.fetchall()],
+        rows("webhook", WebhookRow, "id", DESTINATIONS_MAX),
     )
 
 
@@ -249,8 +240,9 @@ def destination(
 
 def webhook(reader: Executor, mesh_id: str, webhook_id: str) -> WebhookRow:
     """Raises NoSuchHook."""
+    columns = ", ".join(WebhookRow._fields)
     row = reader.execute(
-        f"SELECT {WEBHOOK_COLUMNS} FROM webhook WHERE mesh_id = ? AND id = ?", (mesh_id, webhook_id)
+        f"SELECT {columns} FROM webhook WHERE mesh_id = ? AND id = ?", (mesh_id, webhook_id)
     ).fetchone()
     if row is None:
         raise webhook_wire.WebhookNotFound(details={"webhook_id": webhook_id[:100]})

@@ -21,6 +21,8 @@ from appliance.broker.service import Broker
 from appliance.kernel import webhook_signature
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
+from appliance.kernel.page import ROW_BYTES, take_page, text_bytes
+from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.kernel.registered_webhook import requested_secret
 from appliance.mesh import signing
 
@@ -65,11 +67,12 @@ class Registry:
     # -- members -----------------------------------------------------------------------------
 
     def members(self, slug: str, query: wire.MeshRowsQuery = ALL) -> wire.MemberList:
-        mesh = self._mesh(slug)
-        limit = min(query.limit, queries.MEMBERS_MAX)
-        page, more, last = self._store.read(listings.members, mesh.id, query.after, limit)
-        rows = [self._to_wire(row) for row in page]
-        return wire.MemberList(rows, more, last)
+        name, _, pubkey = query.after.partition(":")
+        rows = self._broker.directory.members_of(self._mesh(slug).id)
+        later = (row for row in rows if (row.name, row.pubkey) > (name, pubkey))
+        page, more = take_page(later, query.limit, PAGE_BYTES_MAX, lambda _row: ROW_BYTES)
+        after = f"{page[-1].name}:{page[-1].pubkey}" if page else query.after
+        return wire.MemberList([self._to_wire(row) for row in page], more, after)
 
     def add_member(self, slug: str, command: wire.AddMember) -> wire.MemberReply:
         mesh = self._mesh(slug)
@@ -142,36 +145,32 @@ class Registry:
             if kind == "queue":
                 raise Invalid("webhooks subscribe to topics", details={"field": "subscriber"})
             self._check_webhook_url(None)
-        else:
-            subscriber = self._broker.directory.find(mesh.id, subscriber).pubkey
-        done = self._store.write(admin_writes.subscribe, mesh.id, kind, name, subscriber)
+        key = self._broker.directory.subscriber(mesh.id, subscriber)
+        done = self._store.write(admin_writes.subscribe, mesh.id, kind, name, key)
         self._broker.reload()
         return wire.ChangeReply(done)
 
     def unsubscribe(self, slug: str, kind: str, name: str, subscriber: str) -> wire.ChangeReply:
         mesh = self._mesh(slug)
-        if not subscriber.startswith("webhook:"):
-            subscriber = self._broker.directory.find(mesh.id, subscriber).pubkey
-        done = self._store.write(admin_writes.unsubscribe, mesh.id, kind, name, subscriber)
+        key = self._broker.directory.subscriber(mesh.id, subscriber)
+        done = self._store.write(admin_writes.unsubscribe, mesh.id, kind, name, key)
         self._broker.reload()
         return wire.ChangeReply(done)
 
     # -- webhooks ------------------------------------------------------------------------------
 
     def webhooks(self, slug: str, query: wire.MeshRowsQuery = ALL) -> webhook_wire.MeshWebhookList:
-        mesh, steady = self._mesh(slug), self._broker.steady
-        limit = min(query.limit, queries.DESTINATIONS_MAX)
-        page, more = self._store.read(listings.webhooks, mesh.id, query.after, limit)
-        last = page[-1].id if page else query.after
-        now_ms = steady.now_ms()
-        webhooks = [views.webhook_to_wire(row, now_ms, steady.wall_iso) for row in page]
-        return webhook_wire.MeshWebhookList(webhooks, more, last)
+        mesh_id, rows = self._mesh(slug).id, self._broker.directory.webhooks.values()
+        later = (row for row in rows if row.mesh_id == mesh_id and row.id > query.after)
+        page, more = take_page(
+            later, query.limit, PAGE_BYTES_MAX, lambda row: ROW_BYTES + text_bytes(row.url)
+        )
+        webhooks = [views.webhook_to_wire(row, self._broker.steady) for row in page]
+        return webhook_wire.MeshWebhookList(webhooks, more, page[-1].id if page else query.after)
 
     def show_webhook(self, slug: str, webhook_id: str) -> webhook_wire.MeshWebhookReply:
         row = self._store.read(queries.webhook, self._mesh(slug).id, webhook_id)
-        steady = self._broker.steady
-        webhook = views.webhook_to_wire(row, steady.now_ms(), steady.wall_iso)
-        return webhook_wire.MeshWebhookReply(webhook)
+        return webhook_wire.MeshWebhookReply(views.webhook_to_wire(row, self._broker.steady))
 
     def add_webhook(
         self, slug: str, command: webhook_wire.CreateMeshWebhook
@@ -257,17 +256,9 @@ class Registry:
 
     def _to_wire(self, row: MemberRow) -> wire.Member:
         connections = self._broker.dispatch.connections_of(row.mesh_id, row.pubkey)
-        running_on = (
-            connection.instance.name
-            for connection in connections
-            if connection.instance is not None
-        )
-        refused = (
-            connection.refused.name for connection in connections if connection.refused is not None
-        )
-        return views.member_to_wire(
-            row, bool(connections), next(running_on, None), next(refused, None)
-        )
+        running_on = next((each.instance.name for each in connections if each.instance), None)
+        refused = next((each.refused.name for each in connections if each.refused), None)
+        return views.member_to_wire(row, bool(connections), running_on, refused)
 
     def _broadcast(self, mesh: MeshRow, event: str, pubkey: str, **more: Any) -> None:
         frame = {"type": "event", "event": event, "mesh": mesh.slug, "member": pubkey, **more}

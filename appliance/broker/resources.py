@@ -107,7 +107,7 @@ def check_acts_for_itself(broker: Broker, who: Principal, mesh: str, member: str
     directory = broker.directory
     mesh_id, signed = directory.mesh(mesh).id, member_of(who)
     if signed is not None:
-        named = member if member.startswith("webhook:") else directory.find(mesh_id, member).pubkey
+        named = directory.subscriber(mesh_id, member)
         directory.member(mesh_id, signed)
         if signed != named:
             raise wire.NotYours

@@ -1,11 +1,10 @@
 """Rows of meshes, members and webhooks as wire structs. Pure."""
 
-from collections.abc import Callable
-
 from appliance.broker import webhook_wire, wire
 from appliance.broker.rows import MemberRow, MeshRow, WebhookRow
 from appliance.kernel.clock import iso
 from appliance.kernel.registered_webhook import secrets_of
+from appliance.kernel.steady_clock import SteadyClock
 
 
 def mesh_to_wire(row: MeshRow) -> wire.Mesh:
@@ -37,17 +36,15 @@ def member_to_wire(
     )
 
 
-def webhook_to_wire(
-    row: WebhookRow, now_ms: int, wall_iso: Callable[[int | None], str | None]
-) -> webhook_wire.MeshWebhook:
-    """Without its secrets. `now_ms` of the steady clock, whose times `wall_iso` shows."""
-    rotating = len(secrets_of(row, now_ms)) > 1
+def webhook_to_wire(row: WebhookRow, steady: SteadyClock) -> webhook_wire.MeshWebhook:
+    """Without its secrets."""
+    rotating = len(secrets_of(row, steady.now_ms())) > 1
     return webhook_wire.MeshWebhook(
         row.id,
         row.url,
         iso(row.added_ms),
         enabled=bool(row.enabled),
-        failing_since=wall_iso(row.failing_since_ms),
+        failing_since=steady.wall_iso(row.failing_since_ms),
         disabled_because=row.disabled_because,
-        rotating_until=wall_iso(row.former_until_ms if rotating else None),
+        rotating_until=steady.wall_iso(row.former_until_ms if rotating else None),
     )
