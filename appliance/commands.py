@@ -43,7 +43,7 @@ COMMANDS = {
             "appliance.broker.cli:meshes",
             "Manage meshes of the broker: members, topics, queues, subscriptions, webhooks.",
         ),
-        "broker": ("appliance.broker.cli:app", "Inspect the broker: status, history, orphans."),
+        "broker": ("appliance.broker.cli:app", "Inspect the broker: status, history."),
         "identity": (
             "appliance.identity.cli:app",
             "The member key: the identity of this appliance in meshes.",

@@ -71,7 +71,7 @@ FAILING = Problem("failing")
 DISABLED = Problem("disabled")
 TOO_SHORT = Problem("too-short")
 ORPHAN = Problem("orphan", Severity.ERROR, hint=COPY)
-UNKNOWN_RECIPIENT = Problem("unknown", Severity.ERROR, hint="agentlip broker orphans --json")
+UNKNOWN_RECIPIENT = Problem("unknown", Severity.ERROR, hint=COPY)
 CHECKS = (
     Check(
         name="broker.webhooks",

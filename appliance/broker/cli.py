@@ -15,7 +15,7 @@ meshes = plain_app(
     "Manage meshes of the broker: members, topics, queues, subscriptions, webhooks.",
     "Other appliances/mesh",
 )
-app = plain_app("Inspect the broker: status, history, orphans.", "Other appliances/broker")
+app = plain_app("Inspect the broker: status, history.", "Other appliances/broker")
 
 ROOT = "/broker/v1/meshes"
 
@@ -354,69 +354,6 @@ def show_history(
         ("BODY", lambda row: row["message"]["body"]),
     ]
     session.table(page["history"], columns, empty="no messages yet")
-
-
-@app.command("orphans")
-def find_orphans(session: Session) -> None:
-    """Check for orphaned rows. The exit code is 1 if there are any."""
-    rows = session.hub().post("/broker/v1/orphans", {})["orphans"]
-    columns = [("RULE", "rule"), ("MESH", "mesh"), ("MESSAGE", "broker_message_id"),
-               ("WHAT", "sentence")]  # fmt: skip
-    if not rows and not session.machine:
-        session.answer(rows, "no orphaned rows")
-        return
-    session.table(rows, columns, empty="")
-    if rows:
-        raise typer.Exit(1)
-
-
-@app.command("accept")
-def accept_message(
-    session: Session,
-    mesh: MeshArgument,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The message.")],
-    sender: Annotated[str, typer.Option("--as", help="Sending member: key or name.")],
-    topic: Annotated[str | None, typer.Option("--topic", help="Send to this topic.")] = None,
-    queue: Annotated[str | None, typer.Option("--queue", help="Send to this queue.")] = None,
-    to: Annotated[
-        str | None, typer.Option("--to", help="Send to this member: key or name.")
-    ] = None,
-    client_message_id: Annotated[
-        str | None, typer.Option("--id", help="Id of the send; repeating it does not send twice.")
-    ] = None,
-) -> None:
-    """Send one message to the broker without the outbox, to try out a mesh.
-
-    In normal use, send with agentlip outbox send: it keeps the message until it is accepted.
-
-    Example: agentlip broker accept lab --as anna --topic alerts 'build done'
-    """
-    from appliance.kernel.ids import random_id
-    from appliance.mesh.fingerprint import fingerprint
-
-    hub = session.hub()
-    keys = {
-        member["name"]: member["pubkey"] for member in hub.rows(_path(mesh, "members"), "members")
-    }
-    chosen = {"topic": topic, "queue": queue, "dm": None if to is None else keys.get(to, to)}
-    given = [(kind, ref) for kind, ref in chosen.items() if ref is not None]
-    if len(given) != 1:
-        raise Invalid("exactly one destination is required", hint="pass --topic, --queue or --to")
-    kind, ref = given[0]
-    item: dict[str, Any] = {
-        "mesh": mesh,
-        "client_message_id": client_message_id or random_id(),
-        "request_fingerprint": fingerprint(kind, ref, text.encode()).hex(),  # type: ignore[arg-type]
-        "destination_kind": kind,
-        "destination_ref": ref,
-        "body": text,
-    }
-    answer = hub.post(
-        "/broker/v1/accept", item, headers={"X-Agentlip-Member": keys.get(sender, sender)}
-    )
-    session.answer(answer, str(answer["broker_message_id"]))
-    if answer["duplicate"]:
-        session.note("this id was accepted before; nothing was sent again")
 
 
 def _retention(

@@ -78,7 +78,7 @@ class Retention(Loop):
         if not retention.is_due(now_ms, last, PRUNE_HOURS):
             return {"messages": 0, "ids": 0}
         swept = self.sweep()
-        self._registry.orphans()
+        self._registry.check_orphans()
         return swept
 
     def sweep(self) -> dict[str, int]:

@@ -3,19 +3,17 @@
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from appliance.broker import (
     admin_writes,
     listings,
     metrics,
-    orphans,
     queries,
     views,
     webhook_wire,
     wire,
 )
 from appliance.broker.dispatch import REVOKED
+from appliance.broker.orphans import Orphan, find_orphans
 from appliance.broker.rows import MemberRow, MeshRow
 from appliance.broker.service import Broker
 from appliance.kernel import webhook_signature
@@ -30,7 +28,7 @@ SWEPT = "swept_ms"
 ALL = wire.MeshRowsQuery()
 FANOUT_SECONDS_MAX = 300.0  # age below which the orphan check ignores delivery rows
 PAGE_MAX = 500  # rows in one reply; a larger limit is clamped
-ORPHAN_ROWS_MAX = 1_000  # orphans listed by one orphan check
+ORPHAN_ROWS_MAX = 1_000  # orphans of each rule that one orphan check counts
 
 
 class Registry:
@@ -229,22 +227,17 @@ class Registry:
             **counted,
         )
 
-    def orphans(self) -> wire.Orphans:
+    def check_orphans(self) -> list[Orphan]:
         """Run the orphan check now. Every orphan is a fault of the broker, logged as an error."""
         before_ms = self._broker.clock.now_ms() - int(FANOUT_SECONDS_MAX * 1000)
-        limit = ORPHAN_ROWS_MAX
-        rows = self._store.read_slow(orphans.find_orphans, before_ms, limit)
+        rows = self._store.read_slow(find_orphans, before_ms, ORPHAN_ROWS_MAX)
         self.orphan_count = len(rows)
         metrics.orphans.set(len(rows))
         metrics.orphan_checks.labels("something" if rows else "nothing").inc()
         if rows:
             rules = sorted({row.rule for row in rows})
             self._broker.log.error("broker_atomicity_violation_found", count=len(rows), rules=rules)
-        slugs = {mesh.id: mesh.slug for mesh in self._broker.directory.by_id.values()}
-        replace = msgspec.structs.replace
-        return wire.Orphans(
-            [replace(row, mesh=slugs.get(row.mesh, row.mesh)) for row in rows[:limit]]
-        )
+        return rows
 
     # -- steps -------------------------------------------------------------------------------------
 

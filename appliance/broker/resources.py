@@ -327,8 +327,4 @@ def _diagnostics(registry: Registry) -> list[Route]:
                              errors=(AlreadyConnected, MemberRunsElsewhere),
                              summary="Show counts and the result of the last orphan check"),
         }),
-        Route("/broker/v1/orphans", Responders(post=reply_with(registry.orphans)), {
-            "POST": Operation(wire.ADMIN, reply=wire.Orphans, summary="Check for orphaned rows",
-                              audited=True),
-        }),
     ]  # fmt: skip

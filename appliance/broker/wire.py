@@ -268,19 +268,6 @@ class BrokerStatus(Struct, frozen=True):
     epoch: str = ""
 
 
-class Orphan(Struct, frozen=True):
-    """An orphaned row: which rule it violates, of which message, and what is wrong."""
-
-    rule: str
-    mesh: str
-    broker_message_id: str
-    message: str = field(name="sentence")
-
-
-class Orphans(Struct, frozen=True):
-    orphans: list[Orphan]
-
-
 # -- errors --------------------------------------------------------------------------------
 
 

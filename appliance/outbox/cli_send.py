@@ -53,7 +53,7 @@ def send(
     """Send a message to a mesh or a mail address. It is stored durably when the command returns.
 
     Other commands that send: agentlip msg send posts to a topic of this hub; agentlip courier
-    enqueue gives work to consumers; agentlip broker accept bypasses the outbox, for tests.
+    enqueue gives work to consumers.
 
     Example: agentlip outbox send '#alerts' 'build done' --priority now
     """

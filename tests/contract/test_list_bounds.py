@@ -7,9 +7,7 @@ import msgspec
 import pytest
 
 from appliance.broker import wire as broker
-from appliance.broker.orphans import RULES
 from appliance.broker.queries import MESHES_MAX
-from appliance.broker.registry import ORPHAN_ROWS_MAX
 from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.outbox import wire as outbox
 from appliance.outbox.admin import REDRIVE_MAX
@@ -17,7 +15,6 @@ from appliance.outbox.admin import REDRIVE_MAX
 TIME = "2026-01-01T00:00:00.000Z"
 ID = "x" * 64  # our ids are shorter
 SLUG = "x" * 63
-SENTENCE = max((sentence for _, sentence, _ in RULES), key=len)
 
 
 def meshes():
@@ -25,15 +22,11 @@ def meshes():
     return row, MESHES_MAX
 
 
-def orphans():
-    return broker.Orphan("tombstone", SLUG, ID, SENTENCE), ORPHAN_ROWS_MAX
-
-
 def redriven():
     return outbox.Redriven(ID, "x" * 255, ID, "x" * 255), REDRIVE_MAX
 
 
-@pytest.mark.parametrize("largest", [meshes, orphans, redriven], ids=lambda item: item.__name__)
+@pytest.mark.parametrize("largest", [meshes, redriven], ids=lambda item: item.__name__)
 def test_the_largest_answer_is_about_a_page(largest):
     row, count = largest()
     assert (len(msgspec.json.encode(row)) + 1) * count <= PAGE_BYTES_MAX

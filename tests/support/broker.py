@@ -12,6 +12,7 @@ from appliance.broker import wire
 from appliance.broker.dispatch import Dispatch
 from appliance.broker.local_connection import LocalConnection
 from appliance.broker.loops import Deliverer, LeaseSweeper, Retention
+from appliance.broker.orphans import Orphan
 from appliance.broker.registry import Registry
 from appliance.broker.resources import routes
 from appliance.broker.service import Broker
@@ -211,8 +212,8 @@ class BrokerFixture:
         )
         return {table: self.count(table) for table in tables}
 
-    def orphans(self) -> list[wire.Orphan]:
-        return self.registry.orphans().orphans
+    def orphans(self) -> list[Orphan]:
+        return self.registry.check_orphans()
 
     # -- over HTTP -----------------------------------------------------------------------------
 

@@ -232,7 +232,6 @@ def test_signature_grants_only_what_the_member_owns(broker):
         ("POST", f"{LAB}/members", {"pubkey": key("x"), "name": "x"}),
         ("DELETE", f"{LAB}/members/bert", None),
         ("POST", f"{LAB}/topics", {"name": "x"}),
-        ("POST", "/broker/v1/orphans", None),
     ):
         assert broker.signed_request("anna", method, path, body).status_code == 401, path
     for method, path, body in (

@@ -94,7 +94,7 @@ def test_orphan_is_counted_logged_and_listed(tmp_path):
     broker.retention.run_once(broker.clock.now_ms())
     assert broker.registry.orphan_count == 1
     [orphan] = broker.orphans()
-    assert (orphan.rule, orphan.mesh, orphan.broker_message_id) == ("message", "lab", message_id)
+    assert (orphan.rule, orphan.broker_message_id) == ("message", message_id)
     assert broker.lines.entries()[-1]["msg"] == "broker_atomicity_violation_found"
     assert broker.registry.status().orphans == 1
     broker.close()
