@@ -192,20 +192,14 @@ def ready(
 
 def message(reader: Executor, mesh: str, message_id: str, kind: str) -> Push | None:
     """A message by its id; `kind` says in which table it is."""
+    table, destination = "message_queue", "NULL, destination_kind, destination_ref"
     if kind == "topic":
-        row = reader.execute(
-            "SELECT client_message_id, topic, 'topic', topic, sender_pubkey, sender_name,"
-            " priority, meta, body, reply_to_id, created_ms + skew_ms"
-            " FROM topic_message WHERE id = ?",
-            (message_id,),
-        ).fetchone()
-    else:
-        row = reader.execute(
-            "SELECT client_message_id, NULL, destination_kind, destination_ref, sender_pubkey,"
-            " sender_name, priority, meta, body, reply_to_id, created_ms + skew_ms"
-            " FROM message_queue WHERE id = ?",
-            (message_id,),
-        ).fetchone()
+        table, destination = "topic_message", "topic, 'topic', topic"
+    row = reader.execute(
+        f"SELECT client_message_id, {destination}, sender_pubkey, sender_name, priority, meta,"
+        f" body, reply_to_id, created_ms + skew_ms FROM {table} WHERE id = ?",
+        (message_id,),
+    ).fetchone()
     return None if row is None else push_of(mesh, message_id, row)
 
 

@@ -1,7 +1,7 @@
 """The broker's changes, each inside one transaction. Module-level, with arguments that pickle.
 
-The statements exist in PostgreSQL too. There is one writer; `ON CONFLICT DO NOTHING` decides where
-two writers could race for an id.
+The statements exist in PostgreSQL too. There is one writer, so what was read in a transaction
+still holds when it writes.
 """
 
 from collections.abc import Sequence
@@ -81,16 +81,15 @@ def accept_many(tx: Tx, commands: Sequence[Command]) -> list[AcceptResult]:
 
 def _accept(tx: Tx, command: Command) -> AcceptResult:
     """Reads before it writes, so that a refusal leaves nothing to roll back."""
-    mesh_id, client_message_id = command.mesh.id, command.send.client_message_id
-    record = queries.dedupe_record(tx, mesh_id, client_message_id)
+    mesh_id = command.mesh.id
+    record = queries.dedupe_record(tx, mesh_id, command.send.client_message_id)
     if record is not None:
         return AcceptResult(record)
     recipients = recipients_of(tx, command)
     if recipients is None:
         return AcceptResult(None)
     made = DedupeRecord(tx.new_id("bmsg_"), tx.new_id("bh_"), command.fingerprint, True, tx.now_ms)
-    if not _claim(tx, command, made):
-        return AcceptResult(queries.dedupe_record(tx, mesh_id, client_message_id))
+    _store_id(tx, command, made)
     _store_message(tx, command, made)
     _store_deliveries(tx, command, made.broker_message_id, recipients)
     for pubkey in queries.find_mentioned(tx, mesh_id, command.mentions):
@@ -115,7 +114,7 @@ def recipients_of(tx: Tx, command: Command) -> tuple[str, ...] | None:
     return tuple([key for key in subscribers if key != command.sender.pubkey])
 
 
-def _claim(tx: Tx, command: Command, made: DedupeRecord) -> bool:
+def _store_id(tx: Tx, command: Command, made: DedupeRecord) -> None:
     mesh, send = command.mesh, command.send
     keep_ms = dedupe_window_ms(mesh.dedupe_mode, mesh.dedupe_retention_days)
     row = DedupeRow(
@@ -131,7 +130,7 @@ def _claim(tx: Tx, command: Command, made: DedupeRecord) -> bool:
         1,
         command.sender.pubkey,
     )
-    return insert(tx, "client_message_dedupe", row, UNLESS_THERE)
+    insert(tx, "client_message_dedupe", row)
 
 
 def _store_message(tx: Tx, command: Command, made: DedupeRecord) -> None:
