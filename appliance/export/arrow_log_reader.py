@@ -6,18 +6,15 @@ a log with only one of them.
 """
 
 import importlib
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import pairwise
+from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 from appliance.export import table_writer
 from appliance.export.logs import EVENTS, ExportedLog
-from appliance.export.prefetch import prefetch
-from appliance.export.segment import Run
 from appliance.export.settings import Format
-from appliance.export.source import Batch, LogUnreadable, StoredLog, moment_of, open_log
-from appliance.shared.segment_chain import JUMP
+from appliance.export.source import Batch, LogUnreadable, StoredLog, instant_ms, open_log
 from appliance.workspace.datadir import DataDir
 
 ROWS = table_writer.ROW_GROUP_ROWS
@@ -34,24 +31,28 @@ def open_fast(
         with open_log(datadir, log) as reader:
             yield reader
         return
-    try:
+    with connection:
         yield ArrowLog(datadir, connection, log)
-    finally:
-        connection.close()
 
 
 class ArrowLog(StoredLog):
     """A StoredLog whose `read` returns batches of Arrow arrays."""
 
     def batches(self, after: int) -> Generator[tuple[int, Batch], None, None]:
-        """Read each batch while the one before is written. No other query may run meanwhile."""
-        return prefetch(super().batches(after))
+        """Read each batch in a thread while the one before is written: without it, an export takes
+        1.15 to 1.4 times as long. No other query may run meanwhile."""
+        batches = super().batches(after)
+        with ThreadPoolExecutor(1) as reader:
+            following = reader.submit(next, batches, None)
+            while (batch := following.result()) is not None:
+                following = reader.submit(next, batches, None)
+                yield batch
 
     def read(self, after: int) -> Batch | None:
         with self._cursor(ROWS) as cursor:
             cursor.execute(self.log.rows_after, (after, ROWS))
             table = cursor.fetch_arrow_table()
-        return Columns(table, self.log) if table.num_rows else None
+        return _batch(table, self.log) if table.num_rows else None
 
     def _ask(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         with self._cursor(1) as cursor:
@@ -65,83 +66,40 @@ class ArrowLog(StoredLog):
             with self._connection.cursor() as cursor:
                 cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(rows)})
                 yield cursor
-        except _errors() as error:
+        except importlib.import_module("adbc_driver_manager").Error as error:
             raise LogUnreadable(f"cannot read the database of {self.log.store}: {error}") from None
 
 
-class Columns:
-    """A batch of Arrow arrays."""
-
-    def __init__(self, table: Any, log: ExportedLog) -> None:
-        self._ids = table.column("event_id")
-        self.ids: Sequence[int] = self._ids.to_pylist()
-        self._columns = [
-            self._times(array) if column.type == "timestamp_us_utc" else array
+def _batch(table: Any, log: ExportedLog) -> Batch:
+    """Raises BadEvent for a row without a valid time."""
+    compute = importlib.import_module("pyarrow.compute")
+    ids, texts = table.column("event_id").to_pylist(), table.column("ts")
+    try:
+        columns = {
+            column.name: table_writer.times(array) if "timestamp" in column.type else array
             for column, array in zip(log.stored_columns, table.columns, strict=True)
-        ]
-        self._ts = self._columns[log.stored.index("ts")]
-        if self._ts.null_count:
-            self._refuse_times(table.column("ts"))
-        self._payload = table.column(log.payload) if log.payload else None
-
-    def first_ms(self, index: int) -> int:
-        return int(self._ts[index].as_py().timestamp() * 1000)
-
-    def part(self, start: int, stop: int) -> list[Any]:
-        return [column.slice(start, stop - start) for column in self._columns]
-
-    def payload_bytes(self, start: int, stop: int) -> int:
-        if self._payload is None:
-            return 0
-        compute = importlib.import_module("pyarrow.compute")
-        lengths = compute.binary_length(self._payload.slice(start, stop - start))
-        return int(compute.sum(lengths).as_py())
-
-    def _times(self, texts: Any) -> Any:
-        try:
-            return table_writer.times(texts)
-        except ValueError:
-            self._refuse_times(texts)
-            raise
-
-    def _refuse_times(self, texts: Any) -> None:
-        """Raise BadEvent with the id of the first invalid time."""
-        for event_id, text in zip(self.ids, texts.to_pylist(), strict=True):
-            moment_of(event_id, text)
-
-    def runs(self) -> list[Run]:
-        arrow = importlib.import_module("pyarrow")
-        compute = importlib.import_module("pyarrow.compute")
-        days = self._ts.cast(arrow.timestamp("us")).cast(arrow.date32(), safe=False)
-        ids, last = self._ids, len(self.ids) - 1
-        other_day = compute.not_equal(days.slice(1), days.slice(0, last))
-        steps = compute.subtract(ids.slice(1), ids.slice(0, last))
-        ends = compute.or_(other_day, compute.greater_equal(steps, JUMP))
-        cuts = [index + 1 for index in compute.indices_nonzero(ends).to_pylist()]
-        return [
-            Run(start, stop, str(days[start].as_py()))
-            for start, stop in pairwise([0, *cuts, last + 1])
-        ]
+        }
+        times_ms = [micros // 1000 for micros in columns["ts"].cast("int64").to_pylist()]
+    except (ValueError, TypeError):
+        list(map(instant_ms, ids, texts.to_pylist()))
+        raise
+    sizes = compute.binary_length(columns[log.payload]).to_pylist() if log.payload else []
+    return Batch(ids, times_ms, sizes, list(columns.values()))
 
 
 def _connect(datadir: DataDir, store: str) -> Any:
+    """None without the driver, or if it can't read the file, as on a read-only medium."""
     try:
         driver = importlib.import_module("adbc_driver_sqlite.dbapi")
     except ImportError:
         return None
     uri = datadir.database(store).absolute().as_uri() + "?mode=ro"
-    with suppress(*_errors()):
-        connection = driver.connect(uri, autocommit=True)
-        try:
-            with connection.cursor() as cursor:
-                cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}").fetchall()
-                cursor.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-    return None
-
-
-def _errors() -> tuple[type[Exception], ...]:
-    return (importlib.import_module("adbc_driver_manager").Error,)
+    connection = driver.connect(uri, autocommit=True)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}").fetchall()
+            cursor.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+    except driver.Error:
+        connection.close()
+        return None
+    return connection

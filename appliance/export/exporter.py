@@ -101,7 +101,7 @@ class Exporter:
                         tell(len(batch.ids))
             if self._open is not None:
                 first_ms = self._open.piece.first_ms
-                if due_only and not segment.is_due(first_ms, self._limits, self._now()):
+                if due_only and not segment.is_due(first_ms, self._limits, self._clock.now_ms()):
                     result.waiting = self._open.piece.rows
                 else:
                     self._close()
@@ -112,25 +112,29 @@ class Exporter:
         return result
 
     def _take(self, batch: Batch, run: Run, previous: int) -> None:
-        opened = self._open
-        if opened and not segment.takes(opened.piece, run.date, batch.ids[run.start]):
+        if self._open and not segment.takes(self._open.piece, run.date, batch.ids[run.start]):
             self._close()
-        taken = self._open.piece.rows if self._open else 0
-        rows_max = self._limits.rows_max
-        for part in segment.pieces(run, rows_max - taken, rows_max):
+        start = run.start
+        while start < run.stop:
             if self._open is None:
-                before = batch.ids[part.start - 1] if part.start else previous
-                self._open = self._begin(batch, part, self._previous(batch.ids[part.start], before))
+                before = batch.ids[start - 1] if start else previous
+                self._open = self._begin(batch, run._replace(start=start), before)
+            room = self._limits.rows_max - self._open.piece.rows
+            part = run._replace(start=start, stop=min(run.stop, start + room))
             self._open.add(self._with_epoch(batch, part), batch, part)
             if segment.is_full(self._open.piece, self._limits):
                 self._close()
+            start = part.stop
 
-    def _begin(self, batch: Batch, run: Run, previous: int) -> "_Open":
+    def _begin(self, batch: Batch, run: Run, before: int) -> "_Open":
         path = self._catalogue.temporary(run.date)
         file = table_writer.create(path, self._format, self._columns)
-        first = batch.ids[run.start]
-        begun = Piece(run.date, first, self._former(first), 0, 0, batch.first_ms(run.start))
-        return _Open(file, path, previous, begun, self._log.log.kind not in SPARSE)
+        first, kept = batch.ids[run.start], self._log.log.kept
+        # Event `first` follows the last exported one unless the store lost some.
+        former = self._newest.last_event_id if self._newest else 0 if kept else first - 1
+        begun = Piece(run.date, first, former, 0, 0, batch.times_ms[run.start])
+        consecutive = self._log.log.kind not in SPARSE
+        return _Open(file, path, self._previous(first, before), begun, consecutive)
 
     def _close(self) -> None:
         assert self._open is not None
@@ -149,7 +153,7 @@ class Exporter:
             format=self._format,
             bytes=written.bytes,
             sha256=written.sha256,
-            created_at=iso(self._now()),
+            created_at=iso(self._clock.now_ms()),
             date=piece.date,
             workspace_id=self._log.workspace_id,
         )
@@ -204,27 +208,18 @@ class Exporter:
             return newest.last_event_id
         return before or (0 if log.kept else newest.last_event_id)
 
-    def _former(self, first: int) -> int:
-        """The last exported event; event `first` follows it unless the store lost some."""
-        if self._newest is None:
-            return 0 if self._log.log.kept else first - 1
-        return self._newest.last_event_id
-
     def _is_anything_due(self, start: int) -> bool:
         first_ms = self._log.first_after(start)
         if first_ms is None:
             return False
-        if segment.is_due(first_ms, self._limits, self._now()):
+        if segment.is_due(first_ms, self._limits, self._clock.now_ms()):
             return True
         return self._log.count(start) >= self._limits.rows_max
 
     def _with_epoch(self, batch: Batch, run: Run) -> list[Sequence[Any]]:
-        columns = list(batch.part(run.start, run.stop))
+        columns = [column[run.start : run.stop] for column in batch.columns]
         columns.insert(self._epoch_at, [self._epoch] * (run.stop - run.start))
         return columns
-
-    def _now(self) -> int:
-        return self._clock.now_ms()
 
 
 class _Open(msgspec.Struct):
@@ -240,13 +235,12 @@ class _Open(msgspec.Struct):
     def add(self, columns: Sequence[Sequence[Any]], batch: Batch, run: Run) -> None:
         self.file.add(columns)
         piece = self.piece
-        rows, span = run.stop - run.start, batch.ids[run.stop - 1] - piece.last_event_id
-        if self.consecutive and span != rows:
+        if self.consecutive:
             self.gaps += segment_chain.holes(piece.last_event_id, batch.ids[run.start : run.stop])
         self.piece = piece._replace(
             last_event_id=batch.ids[run.stop - 1],
             rows=piece.rows + run.stop - run.start,
-            bytes=piece.bytes + batch.payload_bytes(run.start, run.stop),
+            bytes=piece.bytes + sum(batch.sizes[run.start : run.stop]),
         )
 
 

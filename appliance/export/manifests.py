@@ -224,12 +224,13 @@ def reading(name: str, gone: str = "does not exist") -> Iterator[None]:
 
 
 @contextmanager
-def writing() -> Iterator[None]:
-    """Convert OSError to OutputNotWritable."""
+def writing(folder: Path | None = None) -> Iterator[None]:
+    """Convert OSError to OutputNotWritable. `folder`: named by errors without a file, such as that
+    of a full disk."""
     try:
         yield
     except OSError as error:
-        where = f" {error.filename}" if error.filename else ""
+        where = f" {error.filename or folder or ''}".rstrip()
         raise OutputNotWritable(f"cannot write{where}: {error.strerror or error}") from error
 
 

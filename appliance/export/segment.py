@@ -60,27 +60,14 @@ class Run(NamedTuple):
     date: str
 
 
-def runs(ids: Sequence[int], dates: Sequence[str] | str) -> list[Run]:
-    """Split a batch where the day changes or ids jump. `dates`: one per event, or one for all."""
-    if isinstance(dates, str):
-        if ids[-1] - ids[0] < JUMP:
-            return [Run(0, len(ids), dates)]
-        dates = [dates] * len(ids)
-    parts, start = [], 0
-    for index in range(1, len(ids)):
-        if dates[index] != dates[index - 1] or ids[index] - ids[index - 1] >= JUMP:
-            parts.append(Run(start, index, dates[start]))
-            start = index
-    return [*parts, Run(start, len(ids), dates[start])]
-
-
-def pieces(run: Run, first_rows_max: int, rows_max: int) -> list[Run]:
-    """Split a run where segments are full. The first has room for `first_rows_max` rows."""
-    parts = []
-    while run.stop - run.start > first_rows_max:
-        parts.append(run._replace(stop=run.start + first_rows_max))
-        run, first_rows_max = run._replace(start=run.start + first_rows_max), rows_max
-    return [*parts, run]
+def runs(ids: Sequence[int], dates: Sequence[str]) -> list[Run]:
+    """Split a batch where the day changes or ids jump."""
+    cuts = [
+        index
+        for index in range(1, len(ids))
+        if dates[index] != dates[index - 1] or ids[index] - ids[index - 1] >= JUMP
+    ]
+    return [Run(start, stop, dates[start]) for start, stop in pairwise([0, *cuts, len(ids)])]
 
 
 class Piece(NamedTuple):

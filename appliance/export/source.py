@@ -1,24 +1,24 @@
 """Reads a log from the database of its store, with or without a running hub. Never writes."""
 
 import sqlite3
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from datetime import datetime
-from operator import itemgetter
-from typing import Any, Protocol
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
 
 from appliance.export import segment
 from appliance.export.errors import BadEvent
 from appliance.export.logs import EVENTS, LOGS, ExportedLog
 from appliance.export.segment import Run
 from appliance.kernel import meta
-from appliance.kernel.clock import utc
+from appliance.kernel.clock import DAY_MS, utc
 from appliance.kernel.errors import Unavailable
 from appliance.sdk.reader import open_database
 from appliance.workspace.datadir import DataDir
 
 ROWS = 20_000  # per read: about 15 MB of text
 TABLES_VERSION = 1
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 META = "SELECT key, value FROM meta LIMIT 100"
 
 
@@ -28,44 +28,24 @@ class LogUnreadable(Unavailable):
     default_hint = "agentlip doctor"
 
 
-class Batch(Protocol):
-    """Events in order, as the columns of the schema without the epoch."""
+class Batch(NamedTuple):
+    """Rows of a log in order.
 
-    @property
-    def ids(self) -> Sequence[int]: ...
+    times_ms  the time of each row, in milliseconds
+    sizes     the length of the payload of each row
+    columns   those of the schema without the epoch, as sequences or as Arrow arrays
+    """
+
+    ids: Sequence[int]
+    times_ms: Sequence[int]
+    sizes: Sequence[int]
+    columns: Sequence[Any]
 
     def runs(self) -> list[Run]:
         """Parts that may each be in one segment; see `segment.runs`."""
-
-    def first_ms(self, index: int) -> int:
-        """The time of the event, in milliseconds."""
-
-    def part(self, start: int, stop: int) -> list[Any]: ...
-
-    def payload_bytes(self, start: int, stop: int) -> int: ...
-
-
-class Rows:
-    """A batch of Python objects."""
-
-    def __init__(self, columns: Mapping[str, Sequence[Any]], log: ExportedLog) -> None:
-        self._columns = list(columns.values())
-        self.ids: Sequence[int] = columns["event_id"]
-        self._times: Sequence[str] = columns["ts"]
-        self._payload = columns[log.payload] if log.payload else None
-
-    def runs(self) -> list[Run]:
-        return segment.runs(self.ids, _dates(self.ids, self._times))
-
-    def first_ms(self, index: int) -> int:
-        return instant_ms(self.ids[index], self._times[index])
-
-    def part(self, start: int, stop: int) -> list[Any]:
-        return [column[start:stop] for column in self._columns]
-
-    def payload_bytes(self, start: int, stop: int) -> int:
-        """An approximation: counts characters, not bytes."""
-        return 0 if self._payload is None else sum(map(len, self._payload[start:stop]))
+        days = [ms // DAY_MS for ms in self.times_ms]
+        dates = {day: str((EPOCH + timedelta(days=day)).date()) for day in set(days)}
+        return segment.runs(self.ids, [dates[day] for day in days])
 
 
 class StoredLog:
@@ -126,7 +106,11 @@ class StoredLog:
         rows = self._ask(self.log.rows_after, after, ROWS)
         if not rows:
             return None
-        return Rows(dict(zip(self.log.stored, zip(*rows, strict=True), strict=True)), self.log)
+        columns = dict(zip(self.log.stored, zip(*rows, strict=True), strict=True))
+        ids = columns["event_id"]
+        times_ms = list(map(instant_ms, ids, columns["ts"]))
+        sizes = [len(text) for text in columns[self.log.payload]] if self.log.payload else []
+        return Batch(ids, times_ms, sizes, list(columns.values()))
 
     def batches(self, after: int) -> Generator[tuple[int, Batch], None, None]:
         """All events above that one, each batch with the id of the event before it."""
@@ -191,28 +175,10 @@ def newest_of(datadir: DataDir, log: ExportedLog) -> int | None:
     return int(number or 0)
 
 
-def _dates(ids: Sequence[int], ts: Sequence[str]) -> Sequence[str] | str:
-    """The day of each event in UTC. Most batches are within one day, which is fast."""
-    if None in ts:  # milliseconds outside the calendar
-        moment_of(ids[ts.index(None)], None)
-    first, last = min(ts), max(ts)
-    # Texts that sort between two texts with the same prefix have that prefix too.
-    if first[:11] == last[:11] and set(map(itemgetter(-1), filter(None, ts))) == {"Z"}:
-        return _date(ids[0], first)
-    return [_date(event_id, text) for event_id, text in zip(ids, ts, strict=True)]
-
-
-def _date(event_id: int, text: str) -> str:
-    return moment_of(event_id, text).date().isoformat()
-
-
-def instant_ms(event_id: int, text: str) -> int:
-    return int(moment_of(event_id, text).timestamp() * 1000)
-
-
-def moment_of(event_id: int, text: str | None) -> datetime:
+def instant_ms(event_id: int, text: str | None) -> int:
+    """Raises BadEvent."""
     try:
-        return datetime.fromisoformat(utc(text or ""))
+        return (datetime.fromisoformat(utc(text or "")) - EPOCH) // timedelta(milliseconds=1)
     except ValueError:
         shown = repr(text and text[:40])
         raise BadEvent(f"event {event_id} has an invalid time: {shown}") from None

@@ -58,7 +58,6 @@ IMPORTERS = {
         "appliance.kernel.*",
         "appliance.sdk.*",
         "appliance.busfile.heartbeats",  # in an agent's process, while the agent blocks
-        "appliance.export.prefetch",
     ],
     "asyncio": [
         "appliance.sdk.aio",

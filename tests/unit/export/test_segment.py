@@ -7,7 +7,7 @@ from hypothesis import strategies as some
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from appliance.export import segment
-from appliance.export.segment import Piece, Run, SegmentLimits
+from appliance.export.segment import Piece, SegmentLimits
 from appliance.export.wire import SegmentManifest
 from appliance.kernel.clock import DAY_MS
 
@@ -64,17 +64,6 @@ def test_runs_cover_a_batch_and_each_fits_one_segment(steps):
             )
             < segment.JUMP
         )
-
-
-@given(some.integers(1, 300), some.integers(1, 50), some.integers(1, 50))
-def test_run_is_split_where_segments_are_full(rows, first_rows, rows_max):
-    parts = segment.pieces(Run(5, 5 + rows, DAY), first_rows, rows_max)
-    assert [n for part in parts for n in range(part.start, part.stop)] == list(range(5, 5 + rows))
-    sizes = [part.stop - part.start for part in parts]
-    assert min(sizes) >= 1
-    assert sizes[0] == min(rows, first_rows)
-    assert all(size == rows_max for size in sizes[1:-1])
-    assert all(size <= rows_max for size in sizes[1:])
 
 
 def test_a_piece_is_full_by_rows_or_bytes_and_due_by_age_or_when_its_day_is_over():
