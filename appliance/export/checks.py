@@ -107,7 +107,7 @@ def _look_at(catalogue: SegmentDirectory, thorough: bool) -> Iterator[Finding]:
         except OSError as error:
             yield _BROKEN.finding(path.name, f"can't be read: {error.strerror}", hint)
     try:
-        begin = catalogue.begins_after() or 0
+        begin = catalogue.begins_after()
     except ExportError as error:
         yield _BROKEN.finding(RETENTION, error.message, hint)
         return

@@ -80,12 +80,6 @@ class LibraryMissing(Unavailable, ExportError):
     exit_code = 18
 
 
-class LogUnknown(Invalid):
-    code = "LOG_UNKNOWN"
-    default_message = "there is no such log"
-    default_hint = "agentlip export segments --help"
-
-
 class BadEvent(Invalid, ExportError):
     code = "BAD_EVENT"
     default_message = "an event cannot be exported"

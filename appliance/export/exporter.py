@@ -9,7 +9,6 @@ import msgspec
 
 from appliance.export import segment, table_writer
 from appliance.export.errors import OtherHistory
-from appliance.export.logs import EVENTS
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.segment import Piece, Run, SegmentLimits
 from appliance.export.settings import ExportSettings, Format
@@ -23,7 +22,6 @@ from appliance.shared.segment_chain import JUMP, SPARSE, Gap
 ProgressCallback = Callable[[int], None]
 BYTES_MAX = 256 << 20  # payload of a segment, which limits the memory of jobs
 GAPS_MAX = 100
-EXPORTED = "exported"
 
 
 class MissingRows(msgspec.Struct, frozen=True):
@@ -34,13 +32,14 @@ class MissingRows(msgspec.Struct, frozen=True):
 
 
 class ExportRound(msgspec.Struct):
-    """The result of one round for one log. `state` is EXPORTED or NO_LOG.
+    """The result of one round for one log.
 
     waiting  events of a segment that is not due yet
     missing  events that the store lost before they were exported
     gaps     their numbers, the first GAPS_MAX of them
     """
 
+    log: str
     segments: int = 0
     rows: int = 0
     bytes: int = 0
@@ -48,8 +47,6 @@ class ExportRound(msgspec.Struct):
     waiting: int = 0
     missing: int = 0
     gaps: list[MissingRows] = []
-    log: str = EVENTS.kind
-    state: str = EXPORTED
 
 
 class Exporter:
@@ -77,7 +74,7 @@ class Exporter:
         self._epoch = ""
         self._newest: SegmentManifest | None = None
         self._open: _Open | None = None
-        self._round = ExportRound()
+        self._round = ExportRound(log.log.kind)
 
     def run(
         self,
@@ -88,7 +85,8 @@ class Exporter:
         """Export to the end of the log. `due_only` skips a last segment that may grow."""
         self._epoch = self._log.epoch
         start = self._start()
-        result = self._round = ExportRound(last_event_id=start, log=self._log.log.kind)
+        result = self._round
+        result.last_event_id = start
         if due_only and not self._is_anything_due(start):
             result.waiting = self._log.count(start)
             return result

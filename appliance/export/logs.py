@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from appliance.export import schema
-from appliance.export.errors import LogUnknown
 from appliance.kernel.store_declaration import DECLARATIONS, LogDeclaration
 
 
@@ -98,11 +97,3 @@ _DECLARED = [_exported(store, each.log) for store, each in DECLARATIONS.items() 
 LOGS = {log.kind: log for log in sorted(_DECLARED, key=lambda log: (not log.kept, log.kind))}
 """The logs that stores declare, those first whose rows are kept."""
 EVENTS, INBOX = LOGS["events"], LOGS["inbox"]
-
-
-def log_of(kind: str) -> ExportedLog:
-    """Raises LogUnknown."""
-    try:
-        return LOGS[kind]
-    except KeyError:
-        raise LogUnknown(f"no log {kind[:40]!r}; the logs are {', '.join(LOGS)}") from None

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from appliance.export import metrics
+from appliance.export.logs import EVENTS
 from appliance.export.settings import ExportSettings, round_seconds
 from appliance.kernel.clock import DAY_MS, Clock
 from appliance.kernel.errors import Unavailable
@@ -61,17 +62,19 @@ class SegmentExporter(Loop):
 
     def _export(self) -> int:
         exported = self._ask("segments", "--due")
-        self._exported = {log["log"]: log["last_event_id"] for log in exported["logs"]}
-        metrics.rows.inc(exported["rows"])
-        metrics.written.inc(exported["bytes"])
-        metrics.last_event.set(exported["last_event_id"])
-        metrics.waiting.set(exported["waiting"])
-        for log in exported["logs"]:
-            metrics.log_rows.labels(log["log"]).inc(log["rows"])
-            metrics.log_last.labels(log["log"]).set(log["last_event_id"])
-            metrics.log_waiting.labels(log["log"]).set(log["waiting"])
-            metrics.log_missing.labels(log["log"]).inc(log["missing"])
-        return sum(log["segments"] for log in exported["logs"])
+        logs = {log["log"]: log for log in exported["logs"]}
+        self._exported = {kind: log["last_event_id"] for kind, log in logs.items()}
+        events = logs[EVENTS.kind]
+        metrics.rows.inc(events["rows"])
+        metrics.written.inc(events["bytes"])
+        metrics.last_event.set(events["last_event_id"])
+        metrics.waiting.set(events["waiting"])
+        for kind, log in logs.items():
+            metrics.log_rows.labels(kind).inc(log["rows"])
+            metrics.log_last.labels(kind).set(log["last_event_id"])
+            metrics.log_waiting.labels(kind).set(log["waiting"])
+            metrics.log_missing.labels(kind).inc(log["missing"])
+        return sum(log["segments"] for log in logs.values())
 
     def _ask(self, *arguments: str) -> dict[str, Any]:
         try:

@@ -90,8 +90,8 @@ class SegmentDirectory:
             raise SegmentTorn(f"{path.name} describes another segment: {manifest.file}")
         return manifest
 
-    def begins_after(self) -> int | None:
-        """The newest event that retention removed; None if retention never ran."""
+    def begins_after(self) -> int:
+        """The newest event that retention removed; 0 if retention never ran."""
         path = self.folder / RETENTION
         try:
             with reading(RETENTION), path.open("rb") as file:
@@ -99,16 +99,14 @@ class SegmentDirectory:
                     file.read(_MANIFEST_BYTES_MAX), type=_Retention
                 ).begins_after
         except SegmentMissing:
-            return None
+            return 0
         except msgspec.DecodeError as error:
             raise SegmentTorn(f"{RETENTION} is truncated or malformed: {error}") from None
 
     def begin_after(self, event_id: int) -> None:
-        """Note that retention removes all events up to this one. It never goes back."""
-        noted = self.begins_after()
-        if noted is None or noted < event_id:
-            with writing():
-                write_whole(self.folder / RETENTION, msgspec.json.encode(_Retention(event_id)))
+        """Note that retention removes all events up to this one."""
+        with writing():
+            write_whole(self.folder / RETENTION, msgspec.json.encode(_Retention(event_id)))
 
     def data(self, manifest: SegmentManifest) -> Path:
         return self.folder / segment.folder(manifest.date) / manifest.file

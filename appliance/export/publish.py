@@ -35,11 +35,9 @@ class SegmentTarget(Protocol):
 def publish(directory: SegmentDirectory, target: SegmentTarget) -> int:
     """Send the segments that the target does not have, in their order; returns their number. Raises
     OtherHistory if the target has another segment of the same name."""
-    there, count = target.list(directory.kind), 0
-    for manifest in segment.live(directory.manifests()):
+    count = 0
+    for manifest, there in _unpublished(directory, target):
         data, note = names(manifest)
-        if note in there:
-            continue
         path = directory.data(manifest)
         manifests.check(path, manifest.bytes, manifest.sha256)
         if there.get(data) != manifest.bytes:
@@ -53,10 +51,16 @@ def publish(directory: SegmentDirectory, target: SegmentTarget) -> int:
 
 def first_missing(directory: SegmentDirectory, target: SegmentTarget) -> str | None:
     """The first day with a segment that is not published: older ones may be removed here."""
-    there = target.list(directory.kind)
-    days = (manifest.date for manifest in segment.live(directory.manifests())
-            if names(manifest)[1] not in there)  # fmt: skip
-    return min(days, default=None)
+    return min((manifest.date for manifest, _ in _unpublished(directory, target)), default=None)
+
+
+def _unpublished(
+    directory: SegmentDirectory, target: SegmentTarget
+) -> Iterator[tuple[SegmentManifest, dict[str, int]]]:
+    """Segments whose manifest is not at the target, with the sizes of what is."""
+    alive = segment.live(directory.manifests())
+    there = target.list(directory.kind) if alive else {}
+    return ((manifest, there) for manifest in alive if names(manifest)[1] not in there)
 
 
 def names(manifest: SegmentManifest) -> tuple[str, str]:

@@ -75,7 +75,7 @@ class Segments:
 
     def _begins_after(self, log: str) -> int:
         try:
-            return self._catalogues[log].begins_after() or 0
+            return self._catalogues[log].begins_after()
         except ExportError as error:
             raise _damage_error(error) from None
 

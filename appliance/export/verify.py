@@ -59,7 +59,7 @@ def _log(segments: SegmentDirectory, log: ExportedLog, result: VerificationResul
         result.segments += 1
     begin = 0
     with _note_errors(result, folder + manifests.RETENTION):
-        begin = segments.begins_after() or 0
+        begin = segments.begins_after()
     for sentence in segment.problems_of_chain(segment.live(good), begin):
         _note(result, log.kind, SegmentMissing(sentence))
 

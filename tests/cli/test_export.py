@@ -36,8 +36,8 @@ def test_second_export_adds_only_new_events(logged, kind):
     logged.add(5000)  # from 23:00, one a second: past midnight
     done = export(logged, "segments", "--format", kind, "--json")
     assert done.code == 0, done
-    assert done.json["rows"] == 5000
-    assert done.json["last_event_id"] == logged.last
+    events = done.json["logs"][0]
+    assert (events["rows"], events["last_event_id"]) == (5000, logged.last)
     out = out_of(logged)
     written = manifests(out)
     assert [manifest.date for manifest in written] == ["2026-11-20", "2026-11-21"]
@@ -47,9 +47,9 @@ def test_second_export_adds_only_new_events(logged, kind):
         assert (len(data), hashlib.sha256(data).hexdigest()) == (manifest.bytes, manifest.sha256)
         assert manifest.epoch == "epoch-a"
     second = export(logged, "segments", "--format", kind, "--json")
-    assert (second.code, second.json["segments"]) == (0, 0)
+    assert (second.code, second.json["logs"][0]["segments"]) == (0, 0)
     logged.add(7)
-    assert export(logged, "segments", "--format", kind).out.startswith("7 events in 1 segment")
+    assert export(logged, "segments", "--format", kind).out.startswith("events: 7 rows in 1 ")
     assert ids_in(out) == logged.ids()
     assert export(logged, "verify", str(out)).code == 0
 

@@ -101,12 +101,16 @@ def test_killed_publication_is_continued_and_a_manifest_is_never_replaced(
     assert s3.get(name) == other
 
 
+def removed(done):
+    return sum(log["removed"] for log in done.json["logs"])
+
+
 def test_only_published_segments_are_removed_here(s3, export, logged, url):
     assert export("segments", AGENTLIP_EXPORT__TARGET="").code == 0
     directory = SegmentDirectory(logged.datadir.dir / "export")
     old = {"AGENTLIP_EXPORT__KEEP_DAYS": "1"}
     every = len(directory.manifests())
-    assert export("tidy", "--json", **old).json["removed"] == 0, "nothing was published before"
-    assert export("tidy", "--json", **old).json["removed"] > 0
+    assert removed(export("tidy", "--json", **old)) == 0, "nothing was published before"
+    assert removed(export("tidy", "--json", **old)) > 0
     assert len(directory.manifests()) < every
     assert export("verify", url).code == 0

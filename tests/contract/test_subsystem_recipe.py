@@ -159,8 +159,8 @@ def test_its_tool(client):
 
 
 def test_its_log(client, tree, served):
-    done = run(tree, "appliance", "--workspace", served, "export", "segments", "--log", "toy")
-    assert b"toy: 2 rows in 1 segment" in done.stdout, done
+    done = run(tree, "appliance", "--workspace", served, "export", "segments")
+    assert b"toy: 2 rows in 1 segments" in done.stdout, done
 
 
 def test_its_store_that_other_programs_write(client, served):

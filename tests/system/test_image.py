@@ -47,7 +47,7 @@ def test_exports_are_json_lines_and_parquet_names_the_other_image(box, volume):
     refused = appliance.sh("agentlip export segments", expect=18)
     assert "Hint: pip install 'agentlip[export]', or use the image agentlip-export" in refused
     done = json.loads(appliance.sh("agentlip export segments --format jsonl --json"))
-    assert done["rows"] == 2
+    assert done["logs"][0]["rows"] == 2
     appliance.sh("agentlip export verify /data/.agentlip/export")
 
 

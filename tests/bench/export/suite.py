@@ -109,7 +109,7 @@ def export(workspace: Path, out: Path) -> dict[str, Any]:
     )
     if done.returncode:
         raise RowFailed(done.stderr.decode("utf-8", "replace")[-500:])
-    output: dict[str, Any] = json.loads(done.stdout)
+    output: dict[str, Any] = json.loads(done.stdout)["logs"][0]
     return output
 
 

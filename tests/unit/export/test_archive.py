@@ -127,11 +127,11 @@ def test_archive_does_not_have_a_segment_that_differs(out, tmp_path, fields):
 
 
 def tidied(tmp_path, out):
-    settings = ExportSettings(keep_days=1, archive_dir=str(out))
+    settings = ExportSettings(keep_days=1)
     later = SystemClock()  # years after the events
     directory = SegmentDirectory(tmp_path / "in")
     with directory.only_writer():
-        removed = compact.tidy(directory, settings, later).removed
+        removed = compact.tidy(directory, settings, later, archive_dir=out).removed
     return removed, [manifest.date for manifest in directory.manifests()]
 
 
