@@ -98,9 +98,8 @@ class Exporter:
                     if tell is not None:
                         tell(len(batch.ids))
             if self._open is not None:
-                first_ms = self._open.piece.first_ms
-                if due_only and not segment.is_due(first_ms, self._limits, self._clock.now_ms()):
-                    result.waiting = self._open.piece.rows
+                if due_only and not self._is_due(self._open.first_ms):
+                    result.waiting = self._open.rows
                 else:
                     self._close()
         finally:
@@ -110,17 +109,17 @@ class Exporter:
         return result
 
     def _take(self, batch: Batch, run: Run, previous: int) -> None:
-        if self._open and not segment.takes(self._open.piece, run.date, batch.ids[run.start]):
+        if self._open and not segment.takes(self._open, run.date, batch.ids[run.start]):
             self._close()
         start = run.start
         while start < run.stop:
             if self._open is None:
                 before = batch.ids[start - 1] if start else previous
                 self._open = self._begin(batch, run._replace(start=start), before)
-            room = self._limits.rows_max - self._open.piece.rows
+            room = self._limits.rows_max - self._open.rows
             part = run._replace(start=start, stop=min(run.stop, start + room))
             self._open.add(self._with_epoch(batch, part), batch, part)
-            if segment.is_full(self._open.piece, self._limits):
+            if segment.is_full(self._open, self._limits):
                 self._close()
             start = part.stop
 
@@ -130,21 +129,22 @@ class Exporter:
         first, kept = batch.ids[run.start], self._log.log.kept
         # Event `first` follows the last exported one unless the store lost some.
         former = self._newest.last_event_id if self._newest else 0 if kept else first - 1
-        begun = Piece(run.date, first, former, 0, 0, batch.times_ms[run.start])
-        consecutive = self._log.log.kind not in SPARSE
-        return _Open(file, path, self._previous(first, before), begun, consecutive)
+        return _Open(
+            run.date, first, former, 0, 0, batch.times_ms[run.start], file=file, path=path,
+            previous=self._previous(first, before), consecutive=self._log.log.kind not in SPARSE,
+        )  # fmt: skip
 
     def _close(self) -> None:
         assert self._open is not None
-        opened, piece, result = self._open, self._open.piece, self._round
+        opened, result = self._open, self._round
         written = opened.file.finish()
-        name = segment.stem(piece.first_event_id, piece.last_event_id)
+        name = segment.stem(opened.first_event_id, opened.last_event_id)
         manifest = SegmentManifest(
             schema_version=SCHEMA_VERSION,
             kind=self._catalogue.kind,
             epoch=self._epoch,
-            first_event_id=piece.first_event_id,
-            last_event_id=piece.last_event_id,
+            first_event_id=opened.first_event_id,
+            last_event_id=opened.last_event_id,
             previous_event_id=opened.previous,
             rows=written.rows,
             file=f"{name}.{self._format}",
@@ -152,7 +152,7 @@ class Exporter:
             bytes=written.bytes,
             sha256=written.sha256,
             created_at=iso(self._clock.now_ms()),
-            date=piece.date,
+            date=opened.date,
             workspace_id=self._log.workspace_id,
         )
         self._catalogue.publish(manifest, opened.path)
@@ -210,9 +210,10 @@ class Exporter:
         first_ms = self._log.first_after(start)
         if first_ms is None:
             return False
-        if segment.is_due(first_ms, self._limits, self._clock.now_ms()):
-            return True
-        return self._log.count(start) >= self._limits.rows_max
+        return self._is_due(first_ms) or self._log.count(start) >= self._limits.rows_max
+
+    def _is_due(self, first_ms: int) -> bool:
+        return segment.is_due(first_ms, self._limits, self._clock.now_ms())
 
     def _with_epoch(self, batch: Batch, run: Run) -> list[Sequence[Any]]:
         columns = [column[run.start : run.stop] for column in batch.columns]
@@ -220,26 +221,23 @@ class Exporter:
         return columns
 
 
-class _Open(msgspec.Struct):
+class _Open(Piece, kw_only=True):
     """The segment in progress and its file."""
 
     file: TableFile
     path: Path
     previous: int
-    piece: Piece
     consecutive: bool
     gaps: list[Gap] = []
 
     def add(self, columns: Sequence[Sequence[Any]], batch: Batch, run: Run) -> None:
         self.file.add(columns)
-        piece = self.piece
+        ids = batch.ids[run.start : run.stop]
         if self.consecutive:
-            self.gaps += segment_chain.holes(piece.last_event_id, batch.ids[run.start : run.stop])
-        self.piece = piece._replace(
-            last_event_id=batch.ids[run.stop - 1],
-            rows=piece.rows + run.stop - run.start,
-            bytes=piece.bytes + sum(batch.sizes[run.start : run.stop]),
-        )
+            self.gaps += segment_chain.holes(self.last_event_id, ids)
+        self.last_event_id = ids[-1]
+        self.rows += len(ids)
+        self.bytes += sum(batch.sizes[run.start : run.stop])
 
 
 def limits_of(settings: ExportSettings) -> SegmentLimits:

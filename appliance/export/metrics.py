@@ -14,8 +14,4 @@ log_waiting = gauge("export_log_waiting_rows", "Rows of a log not exported yet",
 log_missing = counter(
     "export_log_missing_rows_total", "Rows removed from a log before their export", ("log",)
 )
-downloads = counter(
-    "export_segment_downloads_total", "Downloads of segments and tables of snapshots", ("kind",)
-)
 sent = counter("export_segment_sent_bytes_total", "Bytes of segments and snapshots sent to readers")
-reports = counter("export_reports_total", "Reports requested over HTTP", ("outcome",))

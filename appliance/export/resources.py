@@ -1,12 +1,11 @@
 """HTTP routes for segments, snapshots and reports."""
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import falcon
 
-from appliance.export import byterange, metrics, wire
+from appliance.export import byterange, wire
 from appliance.export.logs import LOGS
 from appliance.export.report_wire import (
     ActivityQuery,
@@ -14,12 +13,12 @@ from appliance.export.report_wire import (
     DeliveryQuery,
     DeliveryReport,
 )
-from appliance.export.service import Reports, Segments, Snapshots
+from appliance.export.service import FileDownload, Reports, Segments, Snapshots
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import Forbidden
 from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply, reply_bytes
-from appliance.web.responders import Responders, reply_with
+from appliance.web.responders import Responder, Responders, arguments_of, reply_with
 from appliance.workspace.command_runner import CommandTooSlow
 
 MEDIA = {"parquet": "application/vnd.apache.parquet", "jsonl": "application/x-ndjson"}
@@ -36,9 +35,7 @@ class SegmentsResource:
     def on_get_item(self, req: Any, resp: falcon.Response, name: str) -> None:
         log = req.context.query.log
         _check_scope(req.context.principal, log)
-        manifest = self._segments.find(log, name)
-        open_part = partial(self._segments.open, manifest)
-        send(req, resp, FileDownload(manifest.bytes, manifest.sha256, manifest.format), open_part)
+        send(req, resp, self._segments.find(log, name))
 
 
 def _check_scope(principal: Principal, log: str) -> None:
@@ -48,30 +45,7 @@ def _check_scope(principal: Principal, log: str) -> None:
         raise Forbidden(details={"scope": scope})
 
 
-class SnapshotFileResource:
-    def __init__(self, snapshots: Snapshots) -> None:
-        self._snapshots = snapshots
-
-    def on_get(self, req: Any, resp: falcon.Response, name: str, file: str) -> None:
-        table = self._snapshots.find(name, file)
-        open_part = partial(self._snapshots.open, name, table)
-        send(req, resp, FileDownload(table.bytes, table.sha256, file.rpartition(".")[2]), open_part)
-
-
-class FileDownload(NamedTuple):
-    """A file to send; `format` is parquet or jsonl."""
-
-    bytes: int
-    sha256: str
-    format: str
-
-
-def send(
-    req: Any,
-    resp: falcon.Response,
-    file: FileDownload,
-    open_part: Callable[[int, int], Iterator[bytes]],
-) -> None:
+def send(req: Any, resp: falcon.Response, file: FileDownload) -> None:
     """Send the file or the requested range. Files never change, so the hash is the ETag."""
     etag = f'"{file.sha256}"'
     resp.set_header("ETag", etag)
@@ -79,34 +53,35 @@ def send(
     resp.set_header("Cache-Control", "private, immutable")
     span = None
     if req.get_header("If-Range") in (None, etag):
-        resp.set_header("Content-Range", f"bytes */{file.bytes}")
-        span = byterange.parse_range(req.get_header("Range"), file.bytes)
+        resp.set_header("Content-Range", f"bytes */{file.size}")
+        span = byterange.parse_range(req.get_header("Range"), file.size)
         resp.delete_header("Content-Range")
-    start, stop = span or (0, file.bytes)
+    start, stop = span or (0, file.size)
     if span is not None:
         resp.status = falcon.HTTP_206
-        resp.set_header("Content-Range", f"bytes {start}-{stop - 1}/{file.bytes}")
-    resp.content_type = MEDIA.get(file.format, "application/octet-stream")
+        resp.set_header("Content-Range", f"bytes {start}-{stop - 1}/{file.size}")
+    resp.content_type = MEDIA[file.format]
     resp.content_length = stop - start
     if req.context.method != "HEAD":
-        metrics.downloads.labels("whole" if span is None else "part").inc()
-        resp.stream = open_part(start, stop)
+        resp.stream = file.chunks(start, stop)
 
 
-class ReportsResource:
-    def __init__(self, reports: Reports) -> None:
-        self._reports = reports
+def _send_with(verb: Callable[..., FileDownload]) -> Responder:
+    def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
+        send(req, resp, verb(*arguments_of(req, fields)))
 
-    def on_get_activity(self, req: Any, resp: falcon.Response) -> None:
-        reply_bytes(resp, self._reports.activity(req.context.query))
+    return respond
 
-    def on_get_delivery(self, req: Any, resp: falcon.Response) -> None:
-        reply_bytes(resp, self._reports.delivery(req.context.query))
+
+def _reply_bytes_with(verb: Callable[..., bytes]) -> Responder:
+    def respond(req: Any, resp: falcon.Response) -> None:
+        reply_bytes(resp, verb(req.context.query))
+
+    return respond
 
 
 def routes(segments: Segments, snapshots: Snapshots, reports: Reports) -> list[Route]:
     resource = SegmentsResource(segments)
-    reported = ReportsResource(reports)
     return [
         Route("/api/v1/segments", resource, {
             "GET": Operation(wire.READ, also=(wire.DELIVERY,),
@@ -126,20 +101,20 @@ def routes(segments: Segments, snapshots: Snapshots, reports: Reports) -> list[R
                              errors=(wire.SegmentsDamaged,),
                              summary="List snapshots of the tables, newest first, for an audit"),
         }),
-        Route("/api/v1/snapshots/{name}/{file}", SnapshotFileResource(snapshots), {
+        Route("/api/v1/snapshots/{name}/{file}", Responders(get=_send_with(snapshots.find)), {
             "GET": Operation(wire.READ, media="application/octet-stream", repeat_status=206,
                              errors=(wire.SnapshotNotFound, wire.RangeNotSatisfiable,
                                      wire.SegmentsDamaged),
                              summary="Download a table of a snapshot or a byte range of it"),
         }),
-        Route("/api/v1/reports/activity", reported, {
+        Route("/api/v1/reports/activity", Responders(get=_reply_bytes_with(reports.activity)), {
             "GET": Operation(wire.READ, reply=ActivityReport, query=ActivityQuery,
                              errors=(wire.NothingInRange, wire.ReportUnavailable, CommandTooSlow),
                              summary="Report the activity by day, channel, topic, sender and pair"),
-        }, suffix="activity"),
-        Route("/api/v1/reports/delivery", reported, {
+        }),
+        Route("/api/v1/reports/delivery", Responders(get=_reply_bytes_with(reports.delivery)), {
             "GET": Operation(wire.DELIVERY, reply=DeliveryReport, query=DeliveryQuery,
                              errors=(wire.NothingInRange, wire.ReportUnavailable, CommandTooSlow),
                              summary="Report durations, outcomes and dead letters of deliveries"),
-        }, suffix="delivery"),
+        }),
     ]  # fmt: skip

@@ -9,10 +9,11 @@ segments gets every event once.
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise, takewhile
 from typing import NamedTuple
+
+import msgspec
 
 from appliance.export.wire import SegmentManifest
 from appliance.kernel.clock import DAY_MS
@@ -70,7 +71,7 @@ def runs(ids: Sequence[int], dates: Sequence[str]) -> list[Run]:
     return [Run(start, stop, dates[start]) for start, stop in pairwise([0, *cuts, len(ids)])]
 
 
-class Piece(NamedTuple):
+class Piece(msgspec.Struct):
     """The facts about a segment in progress that determine when it is closed."""
 
     date: str
@@ -113,28 +114,6 @@ def newest(manifests: Iterable[SegmentManifest]) -> SegmentManifest | None:
     return max(manifests, key=lambda manifest: manifest.last_event_id, default=None)
 
 
-class Link(NamedTuple):
-    """The place of a segment in its log."""
-
-    kind: str
-    epoch: str
-    first: int
-    last: int
-    previous: int
-    rows: int
-
-
-def link_of(manifest: SegmentManifest) -> Link:
-    return Link(
-        manifest.kind,
-        manifest.epoch,
-        manifest.first_event_id,
-        manifest.last_event_id,
-        manifest.previous_event_id,
-        manifest.rows,
-    )
-
-
 def problems_of_chain(alive: Sequence[SegmentManifest], begins_after: int = 0) -> list[str]:
     """A message for each gap and each overlap; see `segment_chain.gaps`."""
     problems = [
@@ -142,7 +121,7 @@ def problems_of_chain(alive: Sequence[SegmentManifest], begins_after: int = 0) -
         for before, after in pairwise(alive)
         if after.first_event_id <= before.last_event_id
     ]
-    for gap in segment_chain.gaps(map(link_of, alive), begins_after):
+    for gap in segment_chain.gaps(alive, begins_after):
         problems.append(segment_chain.sentence(gap, alive[0].kind))
     return problems
 
@@ -196,8 +175,7 @@ def removable(
     gone: list[SegmentManifest] = []
     for index, manifest in enumerate(alive):
         if index < len(old) or manifest.created_at < replaced_before:
-            names = sorted(manifest.replaces, key=_length)
-            gone += [by_name[name] for name in names if name in by_name]
+            gone += [by_name[name] for name in manifest.replaces if name in by_name]
         if index < len(old):
             gone.append(manifest)
     return gone
@@ -209,35 +187,10 @@ def past_retention(alive: Sequence[SegmentManifest], dates_before: str) -> list[
     return list(takewhile(lambda manifest: manifest.date < dates_before, alive[:-1]))
 
 
-def _length(name: str) -> int:
-    first, last = name.split("-")[1:3]
-    return int(last) - int(first)
-
-
 def page(
-    manifests: Sequence[SegmentManifest], after: int, limit: int
+    manifests: Iterable[SegmentManifest], after: int, limit: int
 ) -> tuple[list[SegmentManifest], bool]:
-    """Segments that continue after event `after`, and whether there are more.
-
-    While segments are compacted, a page continues with the segment that begins at the cursor, so
-    a client gets no event twice. If that segment was removed, the page has one that also contains
-    events before the cursor.
-    """
-    alive = live(manifests)
-    begins = {
-        manifest.previous_event_id: manifest
-        for manifest in sorted(manifests, key=lambda manifest: manifest.rows)
-    }
-    begins |= {manifest.previous_event_id: manifest for manifest in alive}
-    ends = [manifest.last_event_id for manifest in alive]
-    rows: list[SegmentManifest] = []
-    while len(rows) <= limit:
-        at = bisect_right(ends, after)
-        if at == len(alive):
-            break
-        manifest = alive[at]
-        if manifest.first_event_id <= after and after in begins:
-            manifest = begins[after]
-        rows.append(manifest)
-        after = manifest.last_event_id
-    return rows[:limit], len(rows) > limit
+    """Segments with events above `after`, and whether there are more. If segments were compacted,
+    the first one may also contain events that a client has."""
+    alive = [manifest for manifest in live(manifests) if manifest.last_event_id > after]
+    return alive[:limit], len(alive) > limit

@@ -43,6 +43,18 @@ class SegmentManifest(Struct, frozen=True, kw_only=True):
     workspace_id: str | None = None
     replaces: tuple[str, ...] = ()
 
+    @property
+    def first(self) -> int:
+        return self.first_event_id
+
+    @property
+    def last(self) -> int:
+        return self.last_event_id
+
+    @property
+    def previous(self) -> int:
+        return self.previous_event_id
+
 
 class SnapshotFile(Struct, frozen=True):
     file: FileName

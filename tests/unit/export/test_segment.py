@@ -69,8 +69,8 @@ def test_runs_cover_a_batch_and_each_fits_one_segment(steps):
 def test_a_piece_is_full_by_rows_or_bytes_and_due_by_age_or_when_its_day_is_over():
     piece = Piece(DAY, 1, 50, 50, 500, 0)
     assert not segment.is_full(piece, LIMITS)
-    assert segment.is_full(piece._replace(rows=100), LIMITS)
-    assert segment.is_full(piece._replace(bytes=10_000), LIMITS)
+    assert segment.is_full(Piece(DAY, 1, 50, 100, 500, 0), LIMITS)
+    assert segment.is_full(Piece(DAY, 1, 50, 50, 10_000, 0), LIMITS)
     assert not segment.is_due(10_000, LIMITS, 14_999)
     assert segment.is_due(10_000, LIMITS, 15_000)
     midnight = DAY_MS
