@@ -8,17 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
 from appliance.export import manifests, table_writer
-from appliance.export.errors import ExportError, SchemaVersionUnknown, SegmentMissing, SegmentTorn
+from appliance.export.errors import SegmentMissing, SegmentTorn
+from appliance.export.verify import VerificationProblem, note_errors
 from appliance.export.wire import Count, Date, Digest, SegmentManifest
 from appliance.kernel.errors import Invalid
 
 CATALOGUE = "catalogue.json"
-CATALOGUE_BYTES_MAX = 256 * 1024 * 1024
-SCHEMA_VERSION = 1
 ArchivePath = Annotated[
     str, Meta(max_length=300, pattern=r"^[a-z]+/year=\d{4}/month=\d{2}/[A-Za-z0-9-]+\.parquet$")
 ]
@@ -64,18 +62,11 @@ class Catalogue(Struct, frozen=True):
     logs: dict[str, ArchivedLog]
 
 
-class ArchiveProblem(Struct, frozen=True):
-    file: str
-    code: str
-    message: str
-    exit_code: int
-
-
 class ArchiveVerification(Struct):
     files: int = 0
     rows: int = 0
     bytes: int = 0
-    problems: list[ArchiveProblem] = []
+    problems: list[VerificationProblem] = []
     gaps: list[str] = []
 
 
@@ -84,12 +75,10 @@ class Archive:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.logs = read_catalogue(folder).logs
-        self._segments = {
-            (kind, segment.epoch, segment.first_event_id, segment.last_event_id): segment
-            for kind, log in self.logs.items()
-            for segment in log.segments
-        }
+        path = folder / CATALOGUE
+        catalogue = manifests.read_manifest(path, Catalogue, str(path), "archive")
+        self.logs: dict[str, ArchivedLog] = catalogue.logs
+        self._segments = {kind: set(log.segments) for kind, log in self.logs.items()}
         self._verified: set[str] = set()
 
     def log(self, kind: str) -> ArchivedLog:
@@ -105,17 +94,10 @@ class Archive:
             raise SegmentTorn(f"{file.file} has other rows than the catalogue lists")
         self._verified.add(file.file)
 
-    def lists(self, manifest: SegmentManifest) -> bool:
-        """Whether the catalogue lists exactly this segment."""
-        key = (
-            manifest.kind, manifest.epoch, manifest.first_event_id, manifest.last_event_id,
-        )  # fmt: skip
-        segment = self._segments.get(key)
-        return segment is not None and _is_same(segment, manifest)
-
     def has(self, manifest: SegmentManifest) -> bool:
         """Whether the archive has exactly this segment, in files that are whole."""
-        if not self.lists(manifest):
+        fields = {name: getattr(manifest, name) for name in ArchivedSegment.__struct_fields__}
+        if ArchivedSegment(**fields) not in self._segments.get(manifest.kind, ()):
             return False
         files = [
             file
@@ -124,48 +106,25 @@ class Archive:
             and file.first_event_id <= manifest.last_event_id
             and file.last_event_id >= manifest.first_event_id
         ]
-        if sum(file.rows for file in files) < manifest.rows:
-            return False
         try:
             for file in files:
                 if file.file not in self._verified:
                     self.verify(file)
-        except (SegmentMissing, SegmentTorn, Invalid):
+        except (SegmentMissing, Invalid):
             return False
-        return True
+        return sum(file.rows for file in files) >= manifest.rows
 
 
 def removable_before(folder: Path, alive: Sequence[SegmentManifest], dates_before: str) -> str:
     """The day before which the archive has every segment, at most `dates_before`. Without a
     catalogue nothing is archived yet. Files are verified only for segments that are removed."""
-    old = [manifest for manifest in alive if manifest.date < dates_before]
-    if not old:
-        return dates_before
-    if not (folder / CATALOGUE).exists():
-        return min(manifest.date for manifest in old)
-    archive = Archive(folder)
-    unlisted = [manifest.date for manifest in old if not archive.lists(manifest)]
-    limit = min([dates_before, *unlisted])
-    for manifest in old:
-        if manifest.date < limit and not archive.has(manifest):
-            limit = manifest.date
-    return limit
-
-
-def read_catalogue(folder: Path) -> Catalogue:
-    path = folder / CATALOGUE
-    with manifests.reading(str(path)), path.open("rb") as file:
-        text = file.read(CATALOGUE_BYTES_MAX)
-    try:
-        catalogue = msgspec.json.decode(text, type=Catalogue)
-    except msgspec.DecodeError as error:
-        raise SegmentTorn(f"{path} is truncated or malformed: {error}") from None
-    if catalogue.schema_version != SCHEMA_VERSION:
-        raise SchemaVersionUnknown(
-            f"{path} has schema version {catalogue.schema_version}; this program knows"
-            f" {SCHEMA_VERSION}"
-        )
-    return catalogue
+    archive = Archive(folder) if (folder / CATALOGUE).exists() else None
+    for manifest in sorted(alive, key=lambda manifest: manifest.date):
+        if manifest.date >= dates_before:
+            break
+        if archive is None or not archive.has(manifest):
+            return manifest.date
+    return dates_before
 
 
 def verify(folder: Path) -> ArchiveVerification:
@@ -173,20 +132,11 @@ def verify(folder: Path) -> ArchiveVerification:
     archive = Archive(folder)
     result = ArchiveVerification()
     for kind, log in sorted(archive.logs.items()):
-        result.gaps = [*result.gaps, *(f"{kind}: {gap}" for gap in log.gaps)]
+        result.gaps += [f"{kind}: {gap}" for gap in log.gaps]
         for file in log.files:
-            try:
+            with note_errors(result.problems, file.file):
                 archive.verify(file)
-            except ExportError as error:
-                problem = ArchiveProblem(file.file, error.code, error.message, error.exit_code)
-                result.problems = [*result.problems, problem]
-                continue
-            result.files += 1
-            result.rows += file.rows
-            result.bytes += file.bytes
+                result.files += 1
+                result.rows += file.rows
+                result.bytes += file.bytes
     return result
-
-
-def _is_same(segment: ArchivedSegment, manifest: SegmentManifest) -> bool:
-    fields = ArchivedSegment.__struct_fields__
-    return all(getattr(segment, name) == getattr(manifest, name) for name in fields)

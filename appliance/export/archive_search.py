@@ -51,8 +51,21 @@ class ArchiveHits(msgspec.Struct):
 
     hits: list[ArchiveHit]
     more: bool = False
-    files: int = 0
-    rows: int = 0
+
+
+class _Created(msgspec.Struct, frozen=True):
+    """The message or the channel of an event, as far as it is searched."""
+
+    id: str = ""
+    name: str = ""
+    sender: str | None = None
+    content_raw: str | None = None
+
+
+class _Data(msgspec.Struct, frozen=True):
+    message: _Created = _Created()
+    channel: _Created = _Created()
+    new_content: str | None = None
 
 
 def search(archive: Archive, query: ArchiveQuery) -> ArchiveHits:
@@ -63,9 +76,7 @@ def search(archive: Archive, query: ArchiveQuery) -> ArchiveHits:
     for file in log.files:
         if not _has_day(file, query):
             continue
-        result.files += 1
         for row in _rows(archive, file, (CREATED, EDITED), channels, query.text):
-            result.rows += 1
             if row["event_id"] > cuts.get(row["epoch"], row["event_id"]):
                 continue  # a restore discarded it
             hit = _hit(row)
@@ -88,9 +99,9 @@ def _channel_ids(archive: Archive, channel: str) -> list[str]:
     ids = {channel}
     for file in archive.log(EVENTS).files:
         for row in _rows(archive, file, ("channel.created",), None, None):
-            made = _object(row["data_json"]).get("channel")
-            if isinstance(made, dict) and made.get("name") == channel:
-                ids.add(str(made.get("id")))
+            made = _data(row).channel
+            if made.name == channel:
+                ids.add(made.id)
     return sorted(ids)
 
 
@@ -108,7 +119,8 @@ def _rows(
     wanted = dataset.field("name").isin(names)
     if channels is not None:
         wanted &= dataset.field("scope_channel_id").isin(channels)
-    if text is not None and _is_literal(text):
+    literal = text is not None and json.dumps(text)[1:-1] == text and "/" not in text
+    if literal:  # JSON writes the text as it is
         compute = table_writer.library("pyarrow.compute")
         wanted &= compute.match_substring(dataset.field("data_json"), text, ignore_case=True)
     with table_writer.parquet_errors(file.file):
@@ -120,21 +132,11 @@ def _rows(
             yield from batch.to_pylist()
 
 
-def _is_literal(text: str) -> bool:
-    """Whether JSON writes the text as it is."""
-    return text.isascii() and json.dumps(text)[1:-1] == text and "/" not in text
-
-
 def _hit(row: dict[str, Any]) -> ArchiveHit | None:
     """None for a row that no hub writes."""
-    data = _object(row["data_json"])
-    if row["name"] == CREATED:
-        message = data.get("message")
-        message = message if isinstance(message, dict) else {}
-        sender, content = message.get("sender"), message.get("content_raw")
-    else:
-        sender, content = None, data.get("new_content")
-    if not isinstance(content, str):
+    data = _data(row)
+    content = data.message.content_raw if row["name"] == CREATED else data.new_content
+    if content is None:
         return None
     return ArchiveHit(
         event_id=row["event_id"],
@@ -144,7 +146,7 @@ def _hit(row: dict[str, Any]) -> ArchiveHit | None:
         channel_id=row["scope_channel_id"],
         topic_id=row["scope_topic_id"],
         message_id=row["entity_id"],
-        sender=sender if isinstance(sender, str) else None,
+        sender=data.message.sender,
         content=content,
     )
 
@@ -155,9 +157,8 @@ def _matches(hit: ArchiveHit, query: ArchiveQuery) -> bool:
     return query.text is None or query.text.casefold() in hit.content.casefold()
 
 
-def _object(text: str) -> dict[str, Any]:
+def _data(row: dict[str, Any]) -> _Data:
     try:
-        value = msgspec.json.decode(text)
+        return msgspec.json.decode(row["data_json"], type=_Data)
     except msgspec.DecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}
+        return _Data()

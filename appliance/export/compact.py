@@ -52,7 +52,7 @@ def tidy(
     dates_before = min(dates_before, kept_from or dates_before)
     every = directory.manifests()
     alive = segment.live(every)
-    if archive_dir is not None:
+    if archive_dir is not None and days:
         dates_before = archive.removable_before(archive_dir, alive, dates_before)
     if old := segment.past_retention(alive, dates_before):
         directory.begin_after(old[-1].last_event_id)

@@ -37,7 +37,7 @@ SNAPSHOT_MANIFEST = "manifest.json"
 RETENTION = "retention.json"
 TEMPORARY = ".tmp-"
 _LOCK = ".lock"
-_MANIFEST_BYTES_MAX = 4 * 1024 * 1024
+_MANIFEST_BYTES_MAX = 256 * 1024 * 1024  # the catalogue of a large archive
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -78,9 +78,7 @@ class SegmentDirectory:
         return max((segment.last_of(path.name) for path in self.paths()), default=0)
 
     def read(self, path: Path) -> SegmentManifest:
-        with reading(path.name), path.open("rb") as file:
-            text = file.read(_MANIFEST_BYTES_MAX)
-        manifest: SegmentManifest = decode(text, SegmentManifest, path.name, self.kind)
+        manifest: SegmentManifest = read_manifest(path, SegmentManifest, path.name, self.kind)
         name = segment.name_of(manifest)
         if (
             path.name != name + segment.MANIFEST
@@ -117,7 +115,7 @@ class SegmentDirectory:
             target = self.data(manifest)
             temporary.rename(target)
             sync_directory(target.parent)
-            self._write(target.parent, segment.name_of(manifest) + segment.MANIFEST, manifest)
+            write_manifest(target.with_name(segment.name_of(manifest) + segment.MANIFEST), manifest)
 
     def temporary(self, date: str) -> Path:
         """A path for a new segment of that day. Creates its folder."""
@@ -161,11 +159,6 @@ class SegmentDirectory:
     def _days(self) -> list[Path]:
         return [self.folder / name for name in _names(self.folder) if name.startswith("date=")]
 
-    def _write(self, day: Path, name: str, manifest: SegmentManifest) -> None:
-        write_whole(
-            day / name, msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
-        )
-
 
 def snapshots(out: Path) -> list[Path]:
     """The manifests of all snapshots under `out`, sorted by name."""
@@ -173,14 +166,16 @@ def snapshots(out: Path) -> list[Path]:
 
 
 def read_snapshot(path: Path) -> SnapshotManifest:
-    with reading(f"the snapshot {path.parent.name}"), path.open("rb") as file:
-        text = file.read(_MANIFEST_BYTES_MAX)
-    manifest: SnapshotManifest = decode(text, SnapshotManifest, path.name, SNAPSHOT)
+    name = f"the snapshot {path.parent.name}"
+    manifest: SnapshotManifest = read_manifest(path, SnapshotManifest, name, SNAPSHOT)
     return manifest
 
 
-def decode(text: bytes, kind: Any, name: str, wanted: str) -> Any:
-    """Decode a manifest. Raises SegmentTorn or SchemaVersionUnknown with the reason."""
+def read_manifest(path: Path, kind: Any, name: str, wanted: str) -> Any:
+    """Read a manifest, which errors call `name`. Raises SegmentMissing, SegmentTorn or
+    SchemaVersionUnknown with the reason."""
+    with reading(name), path.open("rb") as file:
+        text = file.read(_MANIFEST_BYTES_MAX)
     try:
         head = msgspec.json.decode(text, type=_Head)
         if head.kind != wanted:
@@ -203,6 +198,10 @@ def check(path: Path, size: int, digest: str | None) -> None:
             raise SegmentTorn(f"{path.name} has {actual} bytes; its manifest requires {size}")
         if digest and hashlib.file_digest(file, "sha256").hexdigest() != digest:
             raise WrongHash(f"{path.name} has another hash than its manifest")
+
+
+def write_manifest(path: Path, manifest: Any) -> None:
+    write_whole(path, msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n")
 
 
 def write_whole(path: Path, data: bytes) -> None:

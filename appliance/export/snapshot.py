@@ -10,14 +10,12 @@ import secrets
 import shutil
 from pathlib import Path
 
-import msgspec
-
 from appliance.export import schema, table_writer
 from appliance.export.manifests import (
     SNAPSHOT,
     SNAPSHOT_MANIFEST,
     TEMPORARY,
-    write_whole,
+    write_manifest,
     writing,
 )
 from appliance.export.settings import Format
@@ -34,8 +32,8 @@ def take(
     parent = out.absolute() / SNAPSHOT
     with writing():
         parent.mkdir(parents=True, exist_ok=True)
-        _sweep(parent)
-        folder = parent / f"{TEMPORARY}{secrets.token_hex(8)}"
+        _prune_temporary(parent)
+        folder = _temporary(parent)
         folder.mkdir()
     try:
         with log.moment():
@@ -53,10 +51,16 @@ def take(
             files=files,
         )
         target = parent / f"{epoch}-{newest:020d}"
-        _publish(folder, target, manifest)
+        with writing():
+            write_manifest(folder / SNAPSHOT_MANIFEST, manifest)
+            sync_directory(folder)
+            if target.exists():  # the same state, perhaps in another format
+                target.rename(_temporary(parent))
+            folder.rename(target)
+            sync_directory(parent)
+            _prune(parent, kept)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    _prune(parent, kept)
+        _prune_temporary(parent)
     return target, manifest
 
 
@@ -71,36 +75,21 @@ def _table(
     return SnapshotFile(name, written.rows, written.bytes, written.sha256)
 
 
-def _publish(folder: Path, target: Path, manifest: SnapshotManifest) -> None:
-    text = msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
-    with writing():
-        write_whole(folder / SNAPSHOT_MANIFEST, text)
-        sync_directory(folder)
-        if not target.exists():
-            folder.rename(target)
-            sync_directory(target.parent)
-            return
-        # A snapshot of the same state, perhaps in another format: replace it.
-        former = target.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
-        target.rename(former)
-        folder.rename(target)
-        sync_directory(target.parent)
-        shutil.rmtree(former, ignore_errors=True)
-
-
 def _prune(parent: Path, kept: int) -> None:
-    """Remove all but the newest `kept` snapshots. Rename each first, so readers ignore it."""
+    """Rename all but the newest `kept` snapshots, so readers ignore them."""
     manifests = sorted(
         parent.glob(f"[!.]*/{SNAPSHOT_MANIFEST}"), key=lambda path: path.stat().st_mtime_ns
     )
     for path in manifests[:-kept] if kept else []:
-        with writing():
-            gone = parent / f"{TEMPORARY}{secrets.token_hex(8)}"
-            path.parent.rename(gone)
-        shutil.rmtree(gone, ignore_errors=True)
+        path.parent.rename(_temporary(parent))
 
 
-def _sweep(parent: Path) -> None:
-    """Remove the files of killed snapshots. Only one process at a time writes snapshots."""
+def _prune_temporary(parent: Path) -> None:
+    """Remove temporary files, also of killed snapshots. Only one process at a time writes
+    snapshots."""
     for left in parent.glob(f"{TEMPORARY}*"):
         shutil.rmtree(left, ignore_errors=True)
+
+
+def _temporary(parent: Path) -> Path:
+    return parent / f"{TEMPORARY}{secrets.token_hex(8)}"

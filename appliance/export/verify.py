@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 
 from appliance.export import manifests, schema, segment, table_writer
-from appliance.export.archive import ArchiveProblem
 from appliance.export.errors import ExportError, LibraryMissing, SegmentMissing, SegmentTorn
 from appliance.export.logs import EVENTS, LOGS, ExportedLog
 from appliance.export.manifests import SNAPSHOT_MANIFEST, SegmentDirectory
@@ -18,7 +17,7 @@ from appliance.kernel.errors import Invalid
 class VerificationProblem(msgspec.Struct, frozen=True):
     file: str
     code: str
-    message: str = msgspec.field(name="sentence")
+    message: str
     exit_code: int
 
 
@@ -40,7 +39,7 @@ def verify(
     for log in LOGS.values():
         _log(open_segments(out, log.kind), log, result)
     for path in manifests.snapshots(out):
-        with _note_errors(result, f"{path.parent.name}/{SNAPSHOT_MANIFEST}"):
+        with note_errors(result.problems, f"{path.parent.name}/{SNAPSHOT_MANIFEST}"):
             _snapshot(path, result)
         result.snapshots += 1
     return result
@@ -50,7 +49,7 @@ def _log(segments: SegmentDirectory, log: ExportedLog, result: VerificationResul
     good: list[SegmentManifest] = []
     folder = "" if log is EVENTS else f"{log.kind}/"
     for path in segments.paths():
-        with _note_errors(result, folder + path.name):
+        with note_errors(result.problems, folder + path.name):
             manifest = segments.read(path)
             good.append(manifest)
             _segment(segments.data(manifest), manifest, log)
@@ -58,13 +57,14 @@ def _log(segments: SegmentDirectory, log: ExportedLog, result: VerificationResul
             result.bytes += manifest.bytes
         result.segments += 1
     begin = 0
-    with _note_errors(result, folder + manifests.RETENTION):
+    with note_errors(result.problems, folder + manifests.RETENTION):
         begin = segments.begins_after()
     for sentence in segment.problems_of_chain(segment.live(good), begin):
-        _note(result, log.kind, SegmentMissing(sentence))
+        with note_errors(result.problems, log.kind):
+            raise SegmentMissing(sentence)
 
 
-def raise_first(problems: Sequence[VerificationProblem | ArchiveProblem]) -> None:
+def raise_first(problems: Sequence[VerificationProblem]) -> None:
     """Raise the first problem, with the number of others."""
     if problems:
         first, more = problems[0], len(problems) - 1
@@ -102,16 +102,11 @@ def _snapshot(path: Path, result: VerificationResult) -> None:
 
 
 @contextmanager
-def _note_errors(result: VerificationResult, name: str) -> Iterator[None]:
+def note_errors(problems: list[VerificationProblem], name: str) -> Iterator[None]:
     """Records export errors as problems. A missing library is raised: it is not a problem."""
     try:
         yield
     except LibraryMissing:
         raise
     except ExportError as error:
-        _note(result, name, error)
-
-
-def _note(result: VerificationResult, name: str, error: ExportError) -> None:
-    problem = VerificationProblem(name, error.code, error.message, error.exit_code)
-    result.problems = [*result.problems, problem]
+        problems.append(VerificationProblem(name, error.code, error.message, error.exit_code))
