@@ -22,7 +22,7 @@ from appliance.courier import subsystem as courier
 from appliance.courier import wire as courier_wire
 from appliance.courier.settings import CourierSettings
 from appliance.courier.subsystem import CourierNeeds, CourierSubsystem
-from appliance.export.subsystem import ExportNeeds, ExportSubsystem
+from appliance.export.subsystem import ExportSubsystem
 from appliance.hooks.subsystem import HooksNeeds, HooksSubsystem
 from appliance.host import Host
 from appliance.hub.plugins.subsystem import PluginsNeeds, PluginsSubsystem
@@ -213,7 +213,7 @@ class Composition:
             sink = None if member.outbox is None else TriggerWebhooks(member.outbox)
             subsystems.append(CourierSubsystem(host, CourierNeeds(sink)))
         if self.hub is not None and host.runs("export"):
-            subsystems.append(ExportSubsystem(host, ExportNeeds(self.hub.newest_event)))
+            subsystems.append(ExportSubsystem(host))
         if self.hub is not None and bus is not None and host.section(BusSettings).hub_topic:
             subsystems.append(BusTopicSubsystem(host, BusTopicNeeds(self.hub, bus)))
         if self.hub is not None and host.runs("plugins"):

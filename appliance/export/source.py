@@ -156,9 +156,8 @@ def open_log(datadir: DataDir, log: ExportedLog = EVENTS) -> Iterator[StoredLog]
 
 
 def newest_numbers(datadir: DataDir) -> dict[str, int]:
-    """The newest number of each log that exists, other than the hub's."""
-    logs = [log for log in LOGS.values() if log is not EVENTS]
-    numbers = {log.kind: newest_of(datadir, log) for log in logs}
+    """The newest number of each log that exists."""
+    numbers = {kind: newest_of(datadir, log) for kind, log in LOGS.items()}
     return {kind: number for kind, number in numbers.items() if number is not None}
 
 

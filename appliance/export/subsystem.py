@@ -1,13 +1,9 @@
 """The subsystem that exports the logs and serves segments and reports."""
 
-from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 
-import msgspec
-
 from appliance.export import source
-from appliance.export.logs import EVENTS
 from appliance.export.loops import SegmentExporter
 from appliance.export.resources import routes
 from appliance.export.service import Reports, Segments, Snapshots
@@ -20,11 +16,6 @@ from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
 from appliance.kernel.threads import in_thread
 from appliance.workspace.command_runner import CommandRunner
-from appliance.workspace.datadir import DataDir
-
-
-class ExportNeeds(msgspec.Struct, frozen=True):
-    newest_event: Callable[[], int]
 
 
 class ExportSubsystem(Subsystem):
@@ -36,7 +27,7 @@ class ExportSubsystem(Subsystem):
     paths = ("/api/v1/reports", "/api/v1/segments", "/api/v1/snapshots")
     scopes = SCOPES
 
-    def __init__(self, host: Host, needs: ExportNeeds) -> None:
+    def __init__(self, host: Host) -> None:
         datadir, settings = host.datadir, host.section(ExportSettings)
         if settings.export and settings.export_format == "parquet" and find_spec("pyarrow") is None:
             raise BadSettings(
@@ -51,13 +42,8 @@ class ExportSubsystem(Subsystem):
         self._reports = Reports(child)
         self.loops: list[Loop] = []
         if settings.export:
-            newest = partial(_newest, datadir, needs.newest_event)
+            newest = partial(in_thread, source.newest_numbers, datadir)
             self.loops.append(SegmentExporter(child, settings, newest, host.clock, host.log))
 
     def routes(self) -> list[Route]:
         return routes(self._segments, self._snapshots, self._reports)
-
-
-def _newest(datadir: DataDir, newest_event: Callable[[], int]) -> dict[str, int]:
-    """The newest number of each log. The hub knows its own."""
-    return {**in_thread(source.newest_numbers, datadir), EVENTS.kind: newest_event()}

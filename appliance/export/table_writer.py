@@ -196,18 +196,11 @@ def times(texts: Any) -> Any:
 _Events = tuple[Sequence[int], set[str]]  # ids in the order of the file, and their epochs
 
 
-class Extent(NamedTuple):
-    """The facts that are read from a segment's file."""
-
-    first_event_id: int
-    last_event_id: int
-    rows: int
-    epochs: frozenset[str]
-
-
-def extent(path: Path, format_name: str, columns: Sequence[ExportColumn]) -> Extent:
-    """Read all values of a segment. Raises SegmentTorn if the ids do not ascend: then the number of
-    rows does not show which are missing."""
+def extent(
+    path: Path, format_name: str, columns: Sequence[ExportColumn]
+) -> tuple[int, int, int, set[str]]:
+    """Read all values of a segment: its first and last id, its rows and epochs. Raises SegmentTorn
+    if the ids do not ascend: then the number of rows does not show which are missing."""
     read = _events_of_lines if format_name == "jsonl" else partial(_events_of_parquet, columns)
     first = last = rows = 0
     epochs: set[str] = set()
@@ -217,7 +210,7 @@ def extent(path: Path, format_name: str, columns: Sequence[ExportColumn]) -> Ext
                 raise SegmentTorn(f"{path.name} has event {number} after event {former}")
         first, last, rows = first or ids[0], ids[-1], rows + len(ids)
         epochs |= some
-    return Extent(first, last, rows, frozenset(epochs))
+    return first, last, rows, epochs
 
 
 def rows(path: Path, format_name: str) -> Iterator[dict[str, Any]]:

@@ -30,7 +30,7 @@ def exporter(logged: Logged, **settings: object) -> SegmentExporter:
     return SegmentExporter(
         child,
         chosen,
-        lambda: {"events": logged.last, **newest_numbers(logged.datadir)},
+        lambda: newest_numbers(logged.datadir),
         SystemClock(),
         Log(io.BytesIO()),
     )
