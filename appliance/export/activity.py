@@ -6,14 +6,14 @@ The rows are read twice: first the counts, then the histograms of the rows that 
 from pathlib import Path
 from typing import Any
 
-from appliance.export import gold, sums
+from appliance.export import sums
 from appliance.export.errors import EmptyRange
 from appliance.export.gold import ACTIVITY, Gold, GoldRows
 from appliance.export.report_wire import Activity, ActivityReport, Pair
 from appliance.shared.histogram import RELATIVE_ERROR
 
 COUNTED = ("messages", "edits", "deletes", "moves", "replied")
-KEYS = ["channel_id", "topic_id", "sender"]
+KEYS = ["topic_id", "sender"]
 BUCKETS = "reply_buckets"
 NOBODY = "-"
 TOTAL = "total"
@@ -30,15 +30,14 @@ _LIMITED = (CHANNELS, TOPICS, SENDERS)
 
 def select(folder: Path, first: str | None, last: str | None, channel: str | None) -> GoldRows:
     """The rows of some days, and of all channels or those with one name or id."""
-    tables = Gold(folder, ACTIVITY)
+    tables = Gold(folder, ACTIVITY, first, last)
     ids: set[str] = set()
     if channel is not None:
         names = tables.names("channels", "channel_id", "name")
         ids = {channel, *(key for key, name in names.items() if name == channel)}
-    return gold.select(
-        tables, first, last, ("channel_id",),
-        lambda row: channel is None or row["channel_id"] in ids,
-    )  # fmt: skip
+    return GoldRows(
+        tables, ("channel_id",), lambda row: channel is None or row["channel_id"] in ids
+    )
 
 
 def report(
@@ -49,21 +48,13 @@ def report(
     `channel` is a name or an id.
     """
     selected = select(folder, first, last, channel)
-    columns = [*KEYS[1:], *COUNTED, "active_seconds"]
-    counts = dict(
-        zip(
-            VIEWS,
-            sums.columns_by(
-                selected.rows(ACTIVITY, columns), list(VIEWS.values()), columns[len(KEYS) - 1 :]
-            ),
-            strict=True,
-        )
-    )
+    first, last = selected.tables.first, selected.tables.last
+    counted = [*COUNTED, "active_seconds"]
+    rows = selected.rows(ACTIVITY, [*KEYS, *counted])
+    counts = dict(zip(VIEWS, sums.columns_by(rows, VIEWS.values(), counted), strict=True))
     if not counts[TOTAL]:
         where = f" in channel {channel}" if channel else ""
-        raise EmptyRange(
-            f"no activity from {selected.first or '…'} to {selected.last or '…'}{where}"
-        )
+        raise EmptyRange(f"no activity from {first or '…'} to {last or '…'}{where}")
     listed = {name: sorted(by, key=lambda key: (-by[key][0], -by[key][1], key))
               for name, by in counts.items()}  # fmt: skip
     left_out = {name: max(0, len(listed[name]) - top) for name in _LIMITED}
@@ -71,8 +62,8 @@ def report(
     lists = _activities(selected, counts, listed)
     pairs, pairs_left = _pairs(selected, top)
     return ActivityReport(
-        selected.first,
-        selected.last,
+        first,
+        last,
         channel,
         total=lists.pop(TOTAL)[0],
         pairs=pairs,
@@ -86,14 +77,14 @@ def _activities(
     selected: GoldRows, counts: dict[str, dict[str, list[Any]]], listed: dict[str, list[str]]
 ) -> dict[str, list[Activity]]:
     waits = sums.histograms_by(
-        selected.rows(ACTIVITY, [*KEYS[1:], BUCKETS]),
-        list(VIEWS.values()),
+        selected.rows(ACTIVITY, [*KEYS, BUCKETS]),
+        VIEWS.values(),
         BUCKETS,
         [set(listed[view]) for view in VIEWS],
     )
     names = {
-        CHANNELS: selected.tables.names(CHANNELS, "channel_id", "name", set(listed[CHANNELS])),
-        TOPICS: selected.tables.names(TOPICS, "topic_id", "title", set(listed[TOPICS])),
+        CHANNELS: selected.tables.names(CHANNELS, "channel_id", "name"),
+        TOPICS: selected.tables.names(TOPICS, "topic_id", "title"),
     }
     return {
         view: [

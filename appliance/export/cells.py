@@ -13,7 +13,7 @@ from appliance.shared.histogram import GAMMA
 
 OTHERS = -1
 # Days of each period; every one is a multiple of the one before.
-PERIODS = {"day": 1, "week": 7, "4 weeks": 28, "52 weeks": 364, "all": 0}
+PERIODS = {"day": 1, "week": 7, "4 weeks": 28, "all": 0}
 
 
 class Level(NamedTuple):
@@ -42,16 +42,12 @@ class Level(NamedTuple):
 
 LEVELS = (
     Level("day", 200, 200, 1),
-    Level("day", 200, 50, 1),
     Level("day", 200, 20, 4),
     Level("day", 50, 20, 4),
-    Level("day", 50, 10, 8),
     Level("day", 20, 10, 8),
     Level("day", 10, 5, 16),
     Level("week", 10, 5, 16),
     Level("4 weeks", 10, 5, 16),
-    Level("52 weeks", 10, 5, 16),
-    Level("52 weeks", 5, 5, 16),
     Level("all", 5, 5, 16),
 )
 Key = tuple[Any, ...]

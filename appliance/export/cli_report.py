@@ -3,19 +3,18 @@
 Exit codes are those of `agentlip export`.
 """
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated
 
 import msgspec
 import typer
 
 from appliance.cli_support import Session, plain_app
-from appliance.export import activity, delivery, report_html, report_page
+from appliance.export import activity, delivery, report_html, report_page, report_tables
 from appliance.export.cli import FirstFlag, LastFlag, day_of, workspace_of
 from appliance.export.manifests import write_whole, writing
-from appliance.export.report_tables import show_activity, show_delivery
-from appliance.export.report_wire import LogKind
-from appliance.kernel.errors import Invalid
+from appliance.export.report_wire import ActivityReport, DeliveryReport
 
 app = plain_app(
     "Reports from the results of the Spark jobs.\n\n"
@@ -31,8 +30,10 @@ GoldFlag = Annotated[
 ChannelFlag = Annotated[
     str | None, typer.Option("--channel", help="Only this channel, by name or id.")
 ]
-ACTIVITY_VIEWS = ("day", "channel", "topic", "sender", "pair")
-DELIVERY_VIEWS = ("stage", "destination", "cause")
+TopFlag = Annotated[int, typer.Option("--top", min=1, help="Maximum number of rows.")]
+ActivityView = StrEnum("ActivityView", ["day", "channel", "topic", "sender", "pair"])
+DeliveryView = StrEnum("DeliveryView", ["stage", "destination", "cause"])
+DeliveryLog = StrEnum("DeliveryLog", ["outbox", "broker", "courier", "runs"])
 
 
 @app.command("activity")
@@ -43,20 +44,13 @@ def report_activity(
     last: LastFlag = None,
     channel: ChannelFlag = None,
     by: Annotated[
-        str, typer.Option("--by", help="Rows of the table: day, channel, topic, sender or pair.")
-    ] = "sender",
-    top: Annotated[
-        int, typer.Option("--top", min=1, help="Maximum number of rows; days are always complete.")
-    ] = 20,
+        ActivityView, typer.Option("--by", help="Rows of the table; days are always complete.")
+    ] = ActivityView.sender,
+    top: TopFlag = 20,
 ) -> None:
     """Report messages, edits and replies: agentlip report activity --by topic"""
-    _choice(by, ACTIVITY_VIEWS)
     folder = _gold(session, gold_dir)
-    report = activity.report(folder, day_of(first), day_of(last), channel, top)
-    if session.machine:
-        session.answer(msgspec.to_builtins(report), "")
-    else:
-        show_activity(session, report, by)
+    _show(session, activity.report(folder, day_of(first), day_of(last), channel, top), by)
 
 
 @app.command("delivery")
@@ -65,24 +59,15 @@ def report_delivery(
     gold_dir: GoldFlag = None,
     first: FirstFlag = None,
     last: LastFlag = None,
-    log: Annotated[
-        str | None, typer.Option("--log", help="Only this log: outbox, broker, courier or runs.")
-    ] = None,
+    log: Annotated[DeliveryLog | None, typer.Option("--log", help="Only this log.")] = None,
     by: Annotated[
-        str, typer.Option("--by", help="Rows of the table: stage, destination or cause.")
-    ] = "stage",
-    top: Annotated[int, typer.Option("--top", min=1, help="Maximum number of rows.")] = 100,
+        DeliveryView, typer.Option("--by", help="Rows of the table.")
+    ] = DeliveryView.stage,
+    top: TopFlag = 100,
 ) -> None:
     """Report durations, outcomes and dead letters of deliveries: agentlip report delivery"""
-    _choice(by, DELIVERY_VIEWS)
-    if log is not None:
-        _choice(log, get_args(LogKind))
     folder = _gold(session, gold_dir)
-    report = delivery.report(folder, day_of(first), day_of(last), log, top)
-    if session.machine:
-        session.answer(msgspec.to_builtins(report), "")
-    else:
-        show_delivery(session, report, by)
+    _show(session, delivery.report(folder, day_of(first), day_of(last), log, top), by)
 
 
 @app.command("html")
@@ -104,13 +89,15 @@ def report_as_html(
     session.answer(answer, f"wrote {out}: {len(data):,} bytes{coarser}")
 
 
+def _show(session: Session, report: ActivityReport | DeliveryReport, by: str) -> None:
+    if session.machine:
+        session.answer(msgspec.to_builtins(report), "")
+    else:
+        report_tables.show(session, report, by)
+
+
 def _gold(session: Session, explicit: Path | None) -> Path:
     if explicit is not None:
         return explicit
     datadir, settings = workspace_of(session)
     return datadir.workspace / settings.gold_dir
-
-
-def _choice(value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise Invalid(f"unknown value {value}", hint=f"use one of: {', '.join(choices)}")

@@ -3,11 +3,10 @@
 A route, a subscription or a stream is a destination of one of the logs.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from appliance.export import gold, sums
+from appliance.export import sums
 from appliance.export.errors import EmptyRange
 from appliance.export.gold import DELIVERY, Gold, GoldRows
 from appliance.export.report_wire import (
@@ -28,8 +27,8 @@ Stage = tuple[str, str, str]
 
 def select(folder: Path, first: str | None, last: str | None, log: str | None) -> GoldRows:
     """The rows of some days, and of all logs or one."""
-    tables, always = Gold(folder, DELIVERY), ("log", "destination")
-    return gold.select(tables, first, last, always, lambda row: log in (None, row["log"]))
+    tables = Gold(folder, DELIVERY, first, last)
+    return GoldRows(tables, ("log", "destination"), lambda row: log in (None, row["log"]))
 
 
 def report(
@@ -37,17 +36,16 @@ def report(
 ) -> DeliveryReport:
     """Sum up the days from `first` to `last`. Raises EmptyRange if nothing happened."""
     selected = select(folder, first, last, log)
+    first, last = selected.tables.first, selected.tables.last
     latency, latency_left = _latency(selected, top)
     outcomes, outcomes_left = _outcomes(selected, top)
     dead_letters, dead_left = _dead_letters(selected, top)
     if not (latency or outcomes or dead_letters):
         where = f" of log {log}" if log else ""
-        raise EmptyRange(
-            f"no deliveries from {selected.first or '…'} to {selected.last or '…'}{where}"
-        )
+        raise EmptyRange(f"no deliveries from {first or '…'} to {last or '…'}{where}")
     return DeliveryReport(
-        selected.first,
-        selected.last,
+        first,
+        last,
         log,
         latency=latency,
         outcomes=outcomes,
@@ -66,16 +64,11 @@ def stage_of(row: Any) -> Stage:
 
 
 def _latency(selected: GoldRows, top: int) -> tuple[list[StageLatency], int]:
-    objectives: dict[Stage, float] = {}
-
-    def with_objective(rows: Iterator[Any]) -> Iterator[Any]:
-        for row in rows:  # days are in order, so the newest objective stays
-            objectives[stage_of(row)] = row["objective_seconds"]
-            yield row
-
+    # Days are in order, so the newest objective stays.
+    rows = selected.rows(LATENCY, ["stage", "objective_seconds"])
+    objectives = {stage_of(row): row["objective_seconds"] for row in rows}
     counted = ["count", "within_objective"]
-    rows = selected.rows(LATENCY, ["stage", *counted, "objective_seconds"])
-    (counts,) = sums.columns_by(with_objective(rows), [stage_of], counted)
+    (counts,) = sums.columns_by(selected.rows(LATENCY, ["stage", *counted]), [stage_of], counted)
     listed = sorted(counts, key=lambda stage: (-counts[stage][0], stage[:2], _order(stage)))[:top]
     rows = selected.rows(LATENCY, ["stage", BUCKETS])
     (durations,) = sums.histograms_by(rows, [stage_of], BUCKETS, [set(listed)])

@@ -4,13 +4,13 @@ A version of a table never changes, so a job that publishes the next one does no
 """
 
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from appliance.export import manifests, table_writer
+from appliance.export import table_writer
 from appliance.export.errors import SchemaVersionUnknown, SegmentTorn, TablesMissing
 
 ACTIVITY, DELIVERY = "activity", "delivery"
@@ -20,31 +20,29 @@ NEWEST = "SELECT number, schema, versions FROM runs ORDER BY number DESC LIMIT 1
 
 
 class Gold:
-    """The tables of one job as its newest run left them, with their `days`."""
+    """Some days of the tables of one job, as its newest run left them."""
 
-    def __init__(self, gold: Path, job: str) -> None:
-        """`gold` may also be the output directory of the job."""
-        root = _root(gold, job)
+    def __init__(self, gold: Path, job: str, first: str | None, last: str | None) -> None:
+        """`gold` may also be the output directory of the job. Without `first` or `last`, such as
+        2026-11-21: from the oldest day, or to the newest."""
+        roots = (gold / job, gold / "gold" / job)
+        root = next((root for root in roots if (root / "runs").exists()), None)
         if root is None:
             raise TablesMissing(
                 f"{gold} contains no {job} tables",
                 hint=f"run the job first: docker run … {job} --in … --out …",
             )
-        self.version, self.schema, versions = _newest_run(root, job)
+        versions = _newest_versions(root, job)
         self._files = {table: _files(root / table, number) for table, number in versions.items()}
-        self.days = sorted({day for files in self._files.values() for _, _, day in files} - {""})
+        days = sorted({day for files in self._files.values() for _, day in files} - {""}) or [""]
+        self.first, self.last = first or days[0], last or days[-1]
 
-    def rows(
-        self, table: str, columns: list[str], first: str = "", last: str = "~"
-    ) -> Iterator[Any]:
-        """Rows as dictionaries, of a table with days with their `day`. Files are checked first.
-
-        `first` and `last` are inclusive, such as 2026-11-21. A histogram is a list of pairs.
-        """
-        for path, size, day in self._files.get(table, ()):
-            if day and not first <= day <= last:
+    def rows(self, table: str, columns: list[str]) -> Iterator[Any]:
+        """Rows as dictionaries, of a table with days with their `day`. A histogram is a list of
+        pairs."""
+        for path, day in self._files.get(table, ()):
+            if day and not self.first <= day <= self.last:
                 continue
-            manifests.check(path, size, None)
             where = f"{table} of {day}" if day else table
             with table_writer.open_parquet(path, where) as file:
                 if missing := set(columns) - set(file.schema_arrow.names):
@@ -52,74 +50,40 @@ class Gold:
                 for batch in file.iter_batches(BATCH_ROWS, columns=columns):
                     yield from ({**row, "day": day} for row in batch.to_pylist())
 
-    def names(
-        self, table: str, key: str, name: str, wanted: Collection[str] | None = None
-    ) -> dict[str, str]:
-        """The column `name` of a table without days by its `key`, for the wanted keys or all."""
-        return {
-            row[key]: row[name]
-            for row in self.rows(table, [key, name])
-            if wanted is None or row[key] in wanted
-        }
+    def names(self, table: str, key: str, name: str) -> dict[str, str]:
+        """The column `name` of a table without days by its `key`."""
+        return {row[key]: row[name] for row in self.rows(table, [key, name])}
 
 
 class GoldRows(NamedTuple):
-    """The rows of some days that `keep` keeps, with the columns `always` beside those asked for."""
+    """The rows that `keep` keeps, with the columns `always` beside those asked for."""
 
     tables: Gold
-    first: str
-    last: str
     always: tuple[str, ...]
     keep: Callable[[Any], bool]
 
     def rows(self, table: str, columns: list[str]) -> Iterator[Any]:
-        return filter(
-            self.keep, self.tables.rows(table, [*self.always, *columns], self.first, self.last)
-        )
+        return filter(self.keep, self.tables.rows(table, [*self.always, *columns]))
 
 
-def select(
-    tables: Gold,
-    first: str | None,
-    last: str | None,
-    always: tuple[str, ...],
-    keep: Callable[[Any], bool],
-) -> GoldRows:
-    """Without `first` or `last`: from the oldest day, or to the newest."""
-    days = tables.days or [""]
-    return GoldRows(tables, first or days[0], last or days[-1], always, keep)
-
-
-def exists(gold: Path, job: str) -> bool:
-    return _root(gold, job) is not None
-
-
-def _root(gold: Path, job: str) -> Path | None:
-    return next(
-        (root for root in (gold / job, gold / "gold" / job) if (root / "runs").exists()), None
-    )
-
-
-def _newest_run(root: Path, job: str) -> tuple[int, str, dict[str, int]]:
-    """The number of the run, its schema, and the versions of the tables."""
+def _newest_versions(root: Path, job: str) -> dict[str, int]:
+    """The versions of the tables."""
     with _readable(root / "runs") as delta:
         row = delta.QueryBuilder().register("runs", _open(root / "runs")).execute(NEWEST).read_all()
-        number, schema, versions = (row[name][0].as_py() for name in row.column_names)
+        schema, versions = (row[name][0].as_py() for name in ("schema", "versions"))
     if schema != SCHEMAS[job]:
         raise SchemaVersionUnknown(
             f"the {job} tables have schema {schema}; this program reads {SCHEMAS[job]}",
             hint=f"run the job again, of the same version as agentlip: docker run … {job} …",
         )
-    return number, schema, json.loads(versions)
+    return json.loads(versions)  # type: ignore[no-any-return]
 
 
-def _files(folder: Path, version: int) -> list[tuple[Path, int, str]]:
-    """The files of a table with their bytes and days, in the order of days; "" without days."""
-    actions = _open(folder, version).get_add_actions(flatten=True)
-    columns = (actions.column(name).to_pylist() for name in ("path", "size_bytes"))
+def _files(folder: Path, version: int) -> list[tuple[Path, str]]:
+    """The files of a table with their days, in the order of days; "" without days."""
+    paths = _open(folder, version).get_add_actions(flatten=True).column("path").to_pylist()
     return sorted(
-        (folder / unquote(path), size, path.rpartition("/")[0].removeprefix("day="))
-        for path, size in zip(*columns, strict=True)
+        (folder / unquote(path), path.rpartition("/")[0].removeprefix("day=")) for path in paths
     )
 
 

@@ -68,12 +68,9 @@ def _precision(page: ReportPage) -> str:
     level = page.level
     if page.is_exact:
         return f"Medians and percentiles are within ±{level.error:.0%}."
-    days = {"day": "", "all": "All days are added up. "}.get(
-        level.period, f"Days are added up by {level.period}. "
-    )
     return (
-        "To limit the size of this file, it is less detailed than the tables of the jobs."
-        f" {days}At most {level.names_max} names of each kind are separate,"
+        "To limit the size of this file, it is less detailed than the tables of the jobs. Days are"
+        f" added up by: {level.period}. At most {level.names_max} names of each kind are separate,"
         f" {level.pairs_max} in replies between senders. Medians and percentiles of filters are"
         f" within ±{level.error:.0%}. For more detail, choose fewer days."
     )

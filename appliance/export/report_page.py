@@ -3,7 +3,7 @@
 Memory is limited by CELLS_MAX: if there are more, they are made coarser while the rows are read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,8 +11,8 @@ import msgspec
 
 from appliance.export import activity, delivery
 from appliance.export.cells import LEVELS, Cells, Level
-from appliance.export.errors import EmptyRange
-from appliance.export.gold import ACTIVITY, DELIVERY, GoldRows, exists
+from appliance.export.errors import EmptyRange, ExportError, TablesMissing
+from appliance.export.gold import ACTIVITY, GoldRows
 from appliance.export.report_text import display
 from appliance.export.report_wire import ActivityReport, DeliveryReport
 
@@ -58,29 +58,25 @@ class ReportPage(NamedTuple):
 def build(gold: Path, first: str | None, last: str | None, channel: str | None) -> ReportPage:
     """Read both reports and their cells. Raises EmptyRange if neither has data."""
     cube, names = _Cube(), dict[str, list[Any]]()
-    acted = delivered = None
-    has_delivery = exists(gold, DELIVERY)
-    if exists(gold, ACTIVITY) or not has_delivery:
-        try:
-            acted = activity.report(gold, first, last, channel, NAMES_MAX)
-        except EmptyRange:
-            if channel is not None or not has_delivery:
-                raise
+    missed: list[ExportError] = []
+    acted = _read(missed, activity.report, gold, first, last, channel)
+    delivered = _read(missed, delivery.report, gold, first, last, None)
+    if acted is None and (channel is not None or delivered is None):
+        raise missed[0]
     if acted is not None:
         names |= _add_activity(cube, activity.select(gold, first, last, channel), acted)
-    if has_delivery and (delivered := _read_delivery(gold, first, last)) is not None:
+    if delivered is not None:
         names |= _add_delivery(cube, delivery.select(gold, first, last, None), delivered)
     reports = [report for report in (acted, delivered) if report is not None]
-    if not reports:
-        raise EmptyRange(f"nothing from {first or '…'} to {last or '…'}")
     first, last = min(report.first for report in reports), max(report.last for report in reports)
     return ReportPage(first, last, channel, acted, delivered, cube, names)
 
 
-def _read_delivery(gold: Path, first: str | None, last: str | None) -> DeliveryReport | None:
+def _read(missed: list[ExportError], report: Callable[..., Any], *selection: Any) -> Any:
     try:
-        return delivery.report(gold, first, last, None, NAMES_MAX)
-    except EmptyRange:
+        return report(*selection, NAMES_MAX)
+    except (EmptyRange, TablesMissing) as error:
+        missed.append(error)
         return None
 
 

@@ -1,22 +1,52 @@
 """Prints reports as tables in the terminal, with a line about what the columns count."""
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.structs import asdict
 
-from appliance.cli_support import Session, note, write_line
-from appliance.export.report_wire import Activity, ActivityReport, DeliveryReport, StageLatency
+from appliance.cli_support import Row, Session, note, write_line
+from appliance.export.report_wire import ActivityReport, DeliveryReport
 
-Columns = list[tuple[str, str]]
-VIEWS = {"day": "days", "channel": "channels", "topic": "topics", "sender": "senders"}
+MINUTE, HOUR, DAY = 60, 3600, 86_400
+UNITS = (("ms", 0.001, 1), ("s", 1, MINUTE), ("min", MINUTE, HOUR), ("h", HOUR, DAY),
+         ("d", DAY, float("inf")))  # fmt: skip
+
+
+def duration(seconds: float | None) -> str | None:
+    """Three digits with a unit, from milliseconds to days."""
+    if seconds is None:
+        return None
+    unit, size = next((unit, size) for unit, size, limit in UNITS if seconds < limit)
+    return f"{float(f'{seconds / size:.3g}'):g} {unit}"
+
+
+def share(value: float) -> str:
+    """A percentage; 100 % only if nothing is missing."""
+    text = f"{value * 100:.1f} %"
+    return "99.9 %" if text == "100.0 %" and value < 1 else text
+
+
+def _duration_of(key: str) -> Callable[[Row], str | None]:
+    return lambda row: duration(row[key])
+
+
+Columns = list[tuple[str, str | Callable[[Row], Any]]]
 ACTIVITY: Columns = [
     ("MESSAGES", "messages"), ("EDITS", "edits"), ("DELETES", "deletes"), ("MOVES", "moves"),
-    ("REPLIED", "replied"), ("REPLY P50", "p50"), ("REPLY P95", "p95"), ("ACTIVE", "active"),
+    ("REPLIED", "replied"), ("REPLY P50", _duration_of("reply_seconds")),
+    ("REPLY P95", _duration_of("reply_p95_seconds")), ("ACTIVE", _duration_of("active_seconds")),
+    ("NAME", "name"),
 ]  # fmt: skip
-PAIRS: Columns = [("REPLIES", "replies"), ("REPLY P50", "p50"), ("REPLY P95", "p95")]
+PAIRS: Columns = [
+    ("REPLIES", "replies"), ("REPLY P50", _duration_of("median_seconds")),
+    ("REPLY P95", _duration_of("p95_seconds")), ("SENDER", "sender"), ("ANSWERS", "answers"),
+]  # fmt: skip
 STAGES: Columns = [
-    ("COUNT", "count"), ("P50", "p50"), ("P95", "p95"), ("P99", "p99"), ("OBJECTIVE", "objective"),
-    ("MET", "met"), ("LOG", "log"), ("STAGE", "stage"), ("DESTINATION", "destination"),
+    ("COUNT", "count"), ("P50", _duration_of("p50_seconds")), ("P95", _duration_of("p95_seconds")),
+    ("P99", _duration_of("p99_seconds")), ("OBJECTIVE", _duration_of("objective_seconds")),
+    ("MET", lambda row: share(row["attainment"])), ("LOG", "log"), ("STAGE", "stage"),
+    ("DESTINATION", "destination"),
 ]  # fmt: skip
 OUTCOMES: Columns = [
     ("ACCEPTED", "accepted"), ("DELIVERED", "delivered"), ("ACKED", "acked"),
@@ -40,84 +70,22 @@ OUTCOME_MEANS = (
     " DEAD: messages that were given up.\nThe logs of the courier and of runs have no"
     " acceptances, and that of the outbox no acks."
 )
-MINUTE, HOUR, DAY = 60, 3600, 86_400
-UNITS = (("ms", 0.001, 1), ("s", 1, MINUTE), ("min", MINUTE, HOUR), ("h", HOUR, DAY),
-         ("d", DAY, float("inf")))  # fmt: skip
+# The list of a report, its columns, and what they count.
+VIEWS = {
+    "day": ("days", ACTIVITY, REPLIED_MEANS), "channel": ("channels", ACTIVITY, REPLIED_MEANS),
+    "topic": ("topics", ACTIVITY, REPLIED_MEANS), "sender": ("senders", ACTIVITY, REPLIED_MEANS),
+    "pair": ("pairs", PAIRS, ""), "stage": ("latency", STAGES, STAGE_MEANS),
+    "destination": ("outcomes", OUTCOMES, OUTCOME_MEANS), "cause": ("dead_letters", CAUSES, ""),
+}  # fmt: skip
 
 
-def show_activity(session: Session, report: ActivityReport, by: str) -> None:
-    where = f", channel {report.channel}" if report.channel else ""
-    write_line(f"{report.first} to {report.last} (UTC){where}: {report.total.messages:,} messages")
-    if by == "pair":
-        rows = [
-            {
-                "replies": pair.replies,
-                "p50": duration(pair.median_seconds),
-                "p95": duration(pair.p95_seconds),
-                "name": f"{pair.sender} answers {pair.answers}",
-            }
-            for pair in report.pairs
-        ]
-        session.table(rows, [*PAIRS, ("", "name")], empty="no replies")
-    else:
-        rows = [_activity(row) for row in getattr(report, VIEWS[by])]
-        session.table(rows, [*ACTIVITY, (by.upper(), "name")], empty="no activity")
-        note(REPLIED_MEANS.format(error=report.quantile_error))
-    _more(len(rows), report.left_out.get(VIEWS.get(by, "pairs"), 0))
-
-
-def show_delivery(session: Session, report: DeliveryReport, by: str) -> None:
-    where = f", log {report.log}" if report.log else ""
-    write_line(f"{report.first} to {report.last} (UTC){where}")
-    if by == "stage":
-        rows = [_stage(row) for row in report.latency]
-        session.table(rows, STAGES, empty="no stage ended")
-        note(STAGE_MEANS.format(error=report.quantile_error))
-        left = report.left_out["latency"]
-    elif by == "destination":
-        rows = [asdict(row) for row in report.outcomes]
-        session.table(rows, OUTCOMES, empty="no deliveries")
-        note(OUTCOME_MEANS)
-        left = report.left_out["outcomes"]
-    else:
-        rows = [asdict(row) for row in report.dead_letters]
-        session.table(rows, CAUSES, empty="no dead letters")
-        left = report.left_out["dead_letters"]
-    _more(len(rows), left)
-
-
-def duration(seconds: float | None) -> str | None:
-    """Three digits with a unit, from milliseconds to days."""
-    if seconds is None:
-        return None
-    unit, size = next((unit, size) for unit, size, limit in UNITS if seconds < limit)
-    return f"{float(f'{seconds / size:.3g}'):g} {unit}"
-
-
-def share(value: float) -> str:
-    """A percentage; 100 % only if nothing is missing."""
-    text = f"{value * 100:.1f} %"
-    return "99.9 %" if text == "100.0 %" and value < 1 else text
-
-
-def _more(shown: int, left: int) -> None:
-    if left:
-        note(f"{left:,} more: --top {shown + left}")
-
-
-def _activity(row: Activity) -> dict[str, Any]:
-    return asdict(row) | {
-        "p50": duration(row.reply_seconds),
-        "p95": duration(row.reply_p95_seconds),
-        "active": duration(row.active_seconds),
-    }
-
-
-def _stage(row: StageLatency) -> dict[str, Any]:
-    return asdict(row) | {
-        "p50": duration(row.p50_seconds),
-        "p95": duration(row.p95_seconds),
-        "p99": duration(row.p99_seconds),
-        "objective": duration(row.objective_seconds),
-        "met": share(row.attainment),
-    }
+def show(session: Session, report: ActivityReport | DeliveryReport, by: str) -> None:
+    """Print one list of a report, one of VIEWS."""
+    name, columns, means = VIEWS[by]
+    write_line(f"{report.first} to {report.last} (UTC)")
+    rows = [asdict(row) for row in getattr(report, name)]
+    session.table(rows, columns, empty="nothing of this kind")
+    if means:
+        note(means.format(error=report.quantile_error))
+    if left := report.left_out.get(name):
+        note(f"{left:,} more: --top {len(rows) + left}")

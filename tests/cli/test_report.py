@@ -106,9 +106,9 @@ def spoil(what: str, root: Path) -> None:
 @pytest.mark.parametrize(
     ("what", "code", "words"),
     [
-        ("missing", 10, "is missing, but its manifest exists"),
+        ("missing", 10, "does not exist"),
         ("nothing", 10, "contains no activity tables"),
-        ("torn", 11, "its manifest requires"),
+        ("torn", 11, "cannot be read"),
         ("not parquet", 11, "cannot be read"),
         ("torn log", 11, "cannot be read"),
         ("version", 13, "run the job again"),
