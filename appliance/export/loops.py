@@ -67,7 +67,6 @@ class SegmentExporter(Loop):
         events = logs[EVENTS.kind]
         metrics.rows.inc(events["rows"])
         metrics.written.inc(events["bytes"])
-        metrics.last_event.set(events["last_event_id"])
         metrics.waiting.set(events["waiting"])
         for kind, log in logs.items():
             metrics.log_rows.labels(kind).inc(log["rows"])

@@ -6,7 +6,6 @@ rounds = counter("export_rounds_total", "Rounds of the segment exporter", ("outc
                  zeros=("ok", "failed"))  # fmt: skip
 rows = counter("export_rows_total", "Events written to segments")
 written = counter("export_bytes_total", "Bytes of segments written")
-last_event = gauge("export_last_event_id", "Newest exported event")
 waiting = gauge("export_waiting_events", "Events that are not exported yet")
 log_rows = counter("export_log_rows_total", "Rows of a log written to segments", ("log",))
 log_last = gauge("export_log_last_row", "Newest exported row of a log", ("log",))

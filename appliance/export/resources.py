@@ -6,7 +6,6 @@ from typing import Any
 import falcon
 
 from appliance.export import byterange, wire
-from appliance.export.logs import LOGS
 from appliance.export.report_wire import (
     ActivityQuery,
     ActivityReport,
@@ -14,35 +13,18 @@ from appliance.export.report_wire import (
     DeliveryReport,
 )
 from appliance.export.service import FileDownload, Reports, Segments, Snapshots
-from appliance.kernel.auth import Principal
-from appliance.kernel.errors import Forbidden
 from appliance.kernel.route import Operation, Route
-from appliance.web.media import reply, reply_bytes
-from appliance.web.responders import Responder, Responders, arguments_of, reply_with
+from appliance.web.media import reply_bytes
+from appliance.web.responders import (
+    Responder,
+    Responders,
+    arguments_of,
+    reply_to_caller,
+    reply_with,
+)
 from appliance.workspace.command_runner import CommandTooSlow
 
 MEDIA = {"parquet": "application/vnd.apache.parquet", "jsonl": "application/x-ndjson"}
-
-
-class SegmentsResource:
-    def __init__(self, segments: Segments) -> None:
-        self._segments = segments
-
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        _check_scope(req.context.principal, req.context.query.log)
-        reply(resp, self._segments.list_after(req.context.query))
-
-    def on_get_item(self, req: Any, resp: falcon.Response, name: str) -> None:
-        log = req.context.query.log
-        _check_scope(req.context.principal, log)
-        send(req, resp, self._segments.find(log, name))
-
-
-def _check_scope(principal: Principal, log: str) -> None:
-    """Each log needs its own scope; the routes admit callers with any of them."""
-    scope = LOGS[log].scope
-    if not principal.allows(scope):
-        raise Forbidden(details={"scope": scope})
 
 
 def send(req: Any, resp: falcon.Response, file: FileDownload) -> None:
@@ -66,53 +48,52 @@ def send(req: Any, resp: falcon.Response, file: FileDownload) -> None:
         resp.stream = file.chunks(start, stop)
 
 
-def _send_with(verb: Callable[..., FileDownload]) -> Responder:
+def _send_to_caller(verb: Callable[..., FileDownload]) -> Responder:
     def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
-        send(req, resp, verb(*arguments_of(req, fields)))
+        send(req, resp, verb(*arguments_of(req, fields), req.context.principal))
 
     return respond
 
 
-def _reply_bytes_with(verb: Callable[..., bytes]) -> Responder:
+def _report_with(reports: Reports, name: str) -> Responder:
     def respond(req: Any, resp: falcon.Response) -> None:
-        reply_bytes(resp, verb(req.context.query))
+        reply_bytes(resp, reports.run(name, req.context.query))
 
     return respond
 
 
 def routes(segments: Segments, snapshots: Snapshots, reports: Reports) -> list[Route]:
-    resource = SegmentsResource(segments)
     return [
-        Route("/api/v1/segments", resource, {
+        Route("/api/v1/segments", Responders(get=reply_to_caller(segments.list_after)), {
             "GET": Operation(wire.READ, also=(wire.DELIVERY,),
                              reply=wire.SegmentList, query=wire.SegmentsQuery,
                              errors=(wire.SegmentsDamaged,),
                              summary="List segments of a log after an event, oldest first"),
         }),
-        Route("/api/v1/segments/{name}", resource, {
+        Route("/api/v1/segments/{name}", Responders(get=_send_to_caller(segments.find)), {
             "GET": Operation(wire.READ, also=(wire.DELIVERY,), query=wire.SegmentQuery,
                              media="application/octet-stream", repeat_status=206,
                              errors=(wire.SegmentNotFound, wire.RangeNotSatisfiable,
                                      wire.SegmentsDamaged),
                              summary="Download a segment or a byte range of it"),
-        }, suffix="item"),
+        }),
         Route("/api/v1/snapshots", Responders(get=reply_with(snapshots.newest)), {
             "GET": Operation(wire.READ, reply=wire.SnapshotList, query=wire.SnapshotsQuery,
                              errors=(wire.SegmentsDamaged,),
                              summary="List snapshots of the tables, newest first, for an audit"),
         }),
-        Route("/api/v1/snapshots/{name}/{file}", Responders(get=_send_with(snapshots.find)), {
+        Route("/api/v1/snapshots/{name}/{file}", Responders(get=_send_to_caller(snapshots.find)), {
             "GET": Operation(wire.READ, media="application/octet-stream", repeat_status=206,
                              errors=(wire.SnapshotNotFound, wire.RangeNotSatisfiable,
                                      wire.SegmentsDamaged),
                              summary="Download a table of a snapshot or a byte range of it"),
         }),
-        Route("/api/v1/reports/activity", Responders(get=_reply_bytes_with(reports.activity)), {
+        Route("/api/v1/reports/activity", Responders(get=_report_with(reports, "activity")), {
             "GET": Operation(wire.READ, reply=ActivityReport, query=ActivityQuery,
                              errors=(wire.NothingInRange, wire.ReportUnavailable, CommandTooSlow),
                              summary="Report the activity by day, channel, topic, sender and pair"),
         }),
-        Route("/api/v1/reports/delivery", Responders(get=_reply_bytes_with(reports.delivery)), {
+        Route("/api/v1/reports/delivery", Responders(get=_report_with(reports, "delivery")), {
             "GET": Operation(wire.DELIVERY, reply=DeliveryReport, query=DeliveryQuery,
                              errors=(wire.NothingInRange, wire.ReportUnavailable, CommandTooSlow),
                              summary="Report durations, outcomes and dead letters of deliveries"),

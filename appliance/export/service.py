@@ -3,7 +3,7 @@
 Files are read in native threads.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +17,8 @@ from appliance.export.logs import LOGS
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.report_wire import ActivityQuery, DeliveryQuery
 from appliance.export.wire import SegmentManifest
-from appliance.kernel.errors import Invalid
+from appliance.kernel.auth import Principal
+from appliance.kernel.errors import Forbidden, Invalid
 from appliance.kernel.page import take_page
 from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.kernel.threads import in_thread
@@ -64,7 +65,8 @@ class Segments:
     def __init__(self, out: Path) -> None:
         self._directories = {kind: SegmentDirectory(out, kind) for kind in LOGS}
 
-    def list_after(self, query: wire.SegmentsQuery) -> wire.SegmentList:
+    def list_after(self, query: wire.SegmentsQuery, principal: Principal) -> wire.SegmentList:
+        _check_scope(query.log, principal)
         entries = in_thread(self._read_all, query.log)
         limit = min(query.limit, SEGMENTS_PAGE_MAX)
         segments, more = segment.page(entries, query.after, limit)
@@ -75,10 +77,11 @@ class Segments:
             begin = in_thread(self._directories[query.log].begins_after)
         return wire.SegmentList(page, cursor, more or cut, begin)
 
-    def find(self, log: str, name: str) -> FileDownload:
-        for entry in in_thread(self._read_all, log):
+    def find(self, name: str, query: wire.SegmentQuery, principal: Principal) -> FileDownload:
+        _check_scope(query.log, principal)
+        for entry in in_thread(self._read_all, query.log):
             if entry.file == name:
-                path = self._directories[log].data(entry)
+                path = self._directories[query.log].data(entry)
                 return FileDownload(path, entry.bytes, entry.sha256, entry.format)
         raise wire.SegmentNotFound
 
@@ -113,7 +116,7 @@ class Snapshots:
         last = f"{page[-1].as_of_event_id}:{page[-1].name}" if more else None
         return wire.SnapshotList(page, more, last)
 
-    def find(self, name: str, file: str) -> FileDownload:
+    def find(self, name: str, file: str, _caller: Principal) -> FileDownload:
         """A file from the list of snapshots. Names are never used as paths before this check."""
         manifest = in_thread(self._read_all).get(name)
         for entry in manifest.files.values() if manifest else ():
@@ -138,21 +141,15 @@ class Reports:
         self._child = child
         self._running = 0
 
-    def activity(self, query: ActivityQuery) -> bytes:
-        """An ActivityReport as JSON, from the output of the command."""
-        options = {"from": query.first, "to": query.last, "channel": query.channel}
-        return self._run("activity", query.top, options)
-
-    def delivery(self, query: DeliveryQuery) -> bytes:
-        """A DeliveryReport as JSON, from the output of the command."""
-        options = {"from": query.first, "to": query.last, "log": query.log}
-        return self._run("delivery", query.top, options)
-
-    def _run(self, name: str, top: int, options: Mapping[str, str | None]) -> bytes:
+    def run(self, name: str, query: ActivityQuery | DeliveryQuery) -> bytes:
+        """The report as JSON, from the output of the command, whose options are the fields of the
+        query."""
         if self._running >= REPORTS_MAX:
             raise wire.ReportUnavailable("too many reports are running", retry_after=2.0)
-        arguments = ["report", name, f"--top={min(top, REPORT_ROWS_MAX)}"]
-        arguments += [f"--{flag}={value}" for flag, value in options.items() if value is not None]
+        query = msgspec.structs.replace(query, top=min(query.top, REPORT_ROWS_MAX))
+        options = msgspec.to_builtins(query).items()
+        chosen = [f"--{flag}={value}" for flag, value in options if value is not None]
+        arguments = ["report", name, *chosen]
         self._running += 1
         try:
             done = self._child.run(arguments, REPORT_SECONDS_MAX, too_slow_hint=TOO_SLOW)
@@ -166,6 +163,13 @@ class Reports:
         if done.code == EXIT_INVALID:
             raise Invalid(error.error, hint=error.hint)
         raise wire.ReportUnavailable(error.error, details={"code": error.code}, hint=error.hint)
+
+
+def _check_scope(log: str, principal: Principal) -> None:
+    """Each log needs its own scope; the routes admit callers with any of them."""
+    scope = LOGS[log].scope
+    if not principal.allows(scope):
+        raise Forbidden(details={"scope": scope})
 
 
 @lru_cache(maxsize=MANIFESTS_MAX)

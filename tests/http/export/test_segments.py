@@ -174,7 +174,7 @@ def test_running_appliance_exports_segments_and_reports_progress(tmp_path):
         for number in range(1, 10):  # more segments than compaction leaves alone
             hub.send_many(topic_id, ["x"] * 10)
             want = number * 10 + 2
-            until(lambda want=want: seen(hub, "last_event_id") == want, what="a round")
+            until(lambda want=want: seen(hub, 'log_last_row{log="events"}') == want, what="a round")
         assert ids_in(out) == list(range(1, 93))
         until(lambda: any(each.replaces for each in manifests(out)), what="compaction")
         assert ids_in(out) == list(range(1, 93))

@@ -7,15 +7,18 @@ from appliance.export import manifests, segment
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.service import Segments, Snapshots
 from appliance.export.wire import (
+    READ,
     SegmentManifest,
     SegmentsQuery,
     SnapshotFile,
     SnapshotManifest,
     SnapshotsQuery,
 )
+from appliance.kernel.auth import Principal
 from tests.support.pages import pages_of
 
 BYTES = 1 << 20
+READER = Principal("reader", "reader", frozenset({READ}))
 COUNT = 40
 DAY = "2026-11-21"
 
@@ -53,7 +56,7 @@ def test_list_of_segments_that_replace_many_is_limited_in_bytes(out):
     segments = Segments(out)
     sizes, last_ids, after = [], [], 0
     while True:
-        page = segments.list_after(SegmentsQuery(after=after, limit=1000))
+        page = segments.list_after(SegmentsQuery(after=after, limit=1000), READER)
         sizes.append((len(page.segments), len(msgspec.json.encode(page)) <= BYTES))
         last_ids += [segment.last_event_id for segment in page.segments]
         assert page.next == last_ids[-1]
