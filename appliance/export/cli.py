@@ -1,7 +1,7 @@
 """`agentlip export`: writes logs as segments and tables as a snapshot, and verifies both."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import date
 from enum import StrEnum
 from functools import partial
@@ -67,8 +67,9 @@ def export_segments(
 ) -> None:
     """Write new rows of all logs as closed segments: agentlip export segments --out /data/out"""
     exports = _exports(session, out, format_name)
+    line = ProgressLine(SystemClock(), not session.machine)
     with exports.only_writer():
-        done = exports.export(due_only=due, tell=_progress(session))
+        done = exports.export(due_only=due, tell=line.show)
         exports.publish()
     for log in done:
         if log.missing:
@@ -167,17 +168,6 @@ def _exports(session: Session, out: Path | None, format_name: str | None = None)
     datadir, settings = workspace_of(session, format_name)
     target = open_target(settings.target, datadir) if settings.target else None
     return Exports(datadir, settings, SystemClock(), out, target)
-
-
-def _progress(session: Session) -> Callable[[int], None]:
-    line, rows = ProgressLine(SystemClock(), not session.machine), 0
-
-    def add(more: int) -> None:
-        nonlocal rows
-        rows += more
-        line.show(f"{rows:,} rows")
-
-    return add
 
 
 def _answer(

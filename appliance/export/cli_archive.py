@@ -20,6 +20,9 @@ app = plain_app(
     "Administration/archive",
 )
 HITS_MAX = 10_000
+COLUMNS = [
+    ("TIME", "ts"), ("SENDER", "sender"), ("MESSAGE", "message_id"), ("CONTENT", "content"),
+]  # fmt: skip
 
 DirectoryArgument = Annotated[
     Path, typer.Argument(metavar="DIR", help="Directory of the archive, with catalogue.json.")
@@ -66,9 +69,7 @@ def search_archive(
     if session.machine:
         session.answer(msgspec.to_builtins(result), "")
         return
-    columns = [("TIME", "ts"), ("SENDER", "sender"), ("MESSAGE", "message_id")]
-    columns += [("CONTENT", "content")]
     rows = [msgspec.structs.asdict(hit) for hit in result.hits]
-    session.table(rows, columns, empty="nothing matches")
+    session.table(rows, COLUMNS, empty="nothing matches")
     if result.more:
         note(f"there are more; the search ended after {len(rows)}: use --limit or fewer days")

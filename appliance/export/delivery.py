@@ -69,7 +69,7 @@ def _latency(selected: GoldRows, top: int) -> tuple[list[StageLatency], int]:
     objectives = {stage_of(row): row["objective_seconds"] for row in rows}
     counted = ["count", "within_objective"]
     (counts,) = sums.columns_by(selected.rows(LATENCY, ["stage", *counted]), [stage_of], counted)
-    listed = sorted(counts, key=lambda stage: (-counts[stage][0], stage[:2], _order(stage)))[:top]
+    listed = sorted(counts, key=lambda stage: (-counts[stage][0], stage))[:top]
     rows = selected.rows(LATENCY, ["stage", BUCKETS])
     (durations,) = sums.histograms_by(rows, [stage_of], BUCKETS, [set(listed)])
     latency = [
@@ -83,13 +83,9 @@ def _latency(selected: GoldRows, top: int) -> tuple[list[StageLatency], int]:
             within_objective=counts[stage][1],
             attainment=round(counts[stage][1] / max(1, counts[stage][0]), 5),
         )
-        for stage in sorted(listed, key=lambda stage: (*stage[:2], _order(stage)))
+        for stage in sorted(listed, key=lambda stage: (*stage[:2], STAGES.index(stage[2])))
     ]
     return latency, len(counts) - len(listed)
-
-
-def _order(stage: Stage) -> int:
-    return STAGES.index(stage[2]) if stage[2] in STAGES else len(STAGES)
 
 
 def _outcomes(selected: GoldRows, top: int) -> tuple[list[DestinationOutcome], int]:

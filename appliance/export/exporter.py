@@ -19,7 +19,7 @@ from appliance.kernel.clock import Clock, iso
 from appliance.shared import segment_chain
 from appliance.shared.segment_chain import JUMP, SPARSE, Gap
 
-ProgressCallback = Callable[[int], None]
+ProgressCallback = Callable[[str], None]
 BYTES_MAX = 256 << 20  # payload of a segment, which limits the memory of jobs
 GAPS_MAX = 100
 
@@ -96,7 +96,7 @@ class Exporter:
                     for run in batch.runs():
                         self._take(batch, run, previous)
                     if tell is not None:
-                        tell(len(batch.ids))
+                        tell(f"{self._log.log.kind}: row {batch.ids[-1]:,}")
             if self._open is not None:
                 if due_only and not self._is_due(self._open.first_ms):
                     result.waiting = self._open.rows
@@ -161,10 +161,9 @@ class Exporter:
         result.rows += manifest.rows
         result.bytes += manifest.bytes
         result.last_event_id = manifest.last_event_id
-        for gap in opened.gaps:
-            result.missing += gap.rows
-            if len(result.gaps) < GAPS_MAX:
-                result.gaps.append(MissingRows(gap.first, gap.last))
+        result.missing += sum(gap.rows for gap in opened.gaps)
+        gaps = opened.gaps[: GAPS_MAX - len(result.gaps)]
+        result.gaps += [MissingRows(gap.first, gap.last) for gap in gaps]
         self._newest = manifest
 
     def _start(self) -> int:
@@ -185,11 +184,9 @@ class Exporter:
             return
         end = self._log.newest() if kept else self._log.highest()
         if end < newest.last_event_id:
-            same = " of the same epoch" if kept else ""
             raise OtherHistory(
                 f"the log {self._catalogue.kind} ends with event {end}, but a segment has event"
-                f" {newest.last_event_id}{same}: the database was replaced without the"
-                " restore command"
+                f" {newest.last_event_id}: the database was replaced without the restore command"
             )
 
     def _previous(self, first: int, before: int) -> int:

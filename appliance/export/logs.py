@@ -67,16 +67,8 @@ class ExportedLog(NamedTuple):
         )
 
     @property
-    def count_after(self) -> str:
-        return f"SELECT count(*) FROM {self.table} WHERE {self.key} > ?"
-
-    @property
     def newest(self) -> str:
         return f"SELECT max({self.key}) FROM {self.table}"
-
-    @property
-    def newest_before(self) -> str:
-        return f"SELECT max({self.key}) FROM {self.table} WHERE {self.key} < ?"
 
     def _column(self, name: str) -> str:
         return self.expressions.get(name, name)

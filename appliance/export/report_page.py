@@ -112,35 +112,31 @@ class _Cube:
         return True
 
 
-class _Ranks:
+def _ranks(keys: Iterable[Any]) -> Callable[[Any], int]:
     """The rank of each of the largest names; others get NAMES_MAX, which no level keeps."""
-
-    def __init__(self, keys: Iterable[Any]) -> None:
-        self._ranks = {key: rank for rank, key in enumerate(dict.fromkeys(keys))}
-
-    def of(self, key: Any) -> int:
-        return self._ranks.get(key, NAMES_MAX)
+    ranks = {key: rank for rank, key in enumerate(dict.fromkeys(keys))}
+    return lambda key: ranks.get(key, NAMES_MAX)
 
 
 def _add_activity(cube: _Cube, selected: GoldRows, report: ActivityReport) -> dict[str, list[Any]]:
     """Add the cells and return the names by rank."""
-    channels = _Ranks(row.key for row in report.channels)
-    topics = _Ranks(row.key for row in report.topics)
-    senders = _Ranks(row.key for row in report.senders)
+    channels = _ranks(row.key for row in report.channels)
+    topics = _ranks(row.key for row in report.topics)
+    senders = _ranks(row.key for row in report.senders)
     nobody = activity.NOBODY
     columns = ["topic_id", "sender", *activity.COUNTED, "active_seconds", activity.BUCKETS]
     for row in selected.rows(ACTIVITY, columns):
         key = (
             row["day"],
-            channels.of(row["channel_id"] or nobody),
-            topics.of(row["topic_id"] or nobody),
-            senders.of(row["sender"] or nobody),
+            channels(row["channel_id"] or nobody),
+            topics(row["topic_id"] or nobody),
+            senders(row["sender"] or nobody),
         )
         counts = [*(row[name] for name in activity.COUNTED), round(row["active_seconds"])]
         cube.add("rows", key, counts, row[activity.BUCKETS] or ())
     for row in selected.rows("pairs", ["sender", "answers", "replies", activity.BUCKETS]):
-        pair = (senders.of(name) for name in activity.pair_of(row))
-        key = (row["day"], channels.of(row["channel_id"] or nobody), *pair)
+        pair = map(senders, activity.pair_of(row))
+        key = (row["day"], channels(row["channel_id"] or nobody), *pair)
         cube.add("pairs", key, [row["replies"]], row[activity.BUCKETS] or ())
     return {
         name: [display(row.name, NAME_CHARACTERS_MAX) for row in rows]
@@ -155,24 +151,22 @@ def _add_delivery(cube: _Cube, selected: GoldRows, report: DeliveryReport) -> di
     rows: list[Any] = [*report.outcomes, *report.latency, *report.dead_letters]
     listed = list(dict.fromkeys((row.log, row.destination) for row in rows))[:NAMES_MAX]
     causes = list(dict.fromkeys(row.cause for row in report.dead_letters))
-    destinations, ranks = _Ranks(listed), _Ranks(causes)
+    destinations, ranks = _ranks(listed), _ranks(causes)
     objectives: dict[tuple[str, str], float] = {}
     for row in selected.rows(
         delivery.LATENCY,
         ["stage", "count", "within_objective", "objective_seconds", delivery.BUCKETS],
     ):
-        if row["stage"] not in delivery.STAGES:
-            continue
         stage = delivery.STAGES.index(row["stage"])
         objectives[row["log"], row["stage"]] = row["objective_seconds"]
         counts = [row["count"], row["within_objective"]]
-        key = (row["day"], destinations.of(delivery.destination_of(row)), stage)
+        key = (row["day"], destinations(delivery.destination_of(row)), stage)
         cube.add("latency", key, counts, row[delivery.BUCKETS])
     for row in selected.rows("outcomes", list(delivery.OUTCOMES)):
         counts = [row[name] for name in delivery.OUTCOMES]
-        cube.add("outcomes", (row["day"], destinations.of(delivery.destination_of(row))), counts)
+        cube.add("outcomes", (row["day"], destinations(delivery.destination_of(row))), counts)
     for row in selected.rows(delivery.DEAD_LETTERS, ["cause", "count"]):
-        key = (row["day"], destinations.of(delivery.destination_of(row)), ranks.of(row["cause"]))
+        key = (row["day"], destinations(delivery.destination_of(row)), ranks(row["cause"]))
         cube.add("dead_letters", key, [row["count"]])
     return {
         "stages": list(delivery.STAGES),

@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from appliance.export import arrow_log_reader, compact, source
-from appliance.export.errors import ExportError, LibraryMissing, OutputBusy, OutputNotWritable
+from appliance.export.errors import ExportError
 from appliance.export.exporter import Exporter, ExportRound, ProgressCallback, limits_of
 from appliance.export.logs import LOGS
 from appliance.export.manifests import SegmentDirectory
@@ -14,8 +14,6 @@ from appliance.export.settings import ExportSettings
 from appliance.export.source import LogUnreadable
 from appliance.kernel.clock import Clock
 from appliance.workspace.datadir import DataDir
-
-_ENDS_ALL = (OutputBusy, OutputNotWritable, LibraryMissing)
 
 
 class Exports:
@@ -60,8 +58,6 @@ class Exports:
                 with arrow_log_reader.open_fast(self._datadir, kind, log) as reader:
                     exporter = Exporter(reader, directory, kind, limits, self._clock)
                     results.append(exporter.run(due_only=due_only, tell=tell))
-            except _ENDS_ALL:
-                raise
             except (ExportError, LogUnreadable) as error:
                 failure = failure or error
         if failure is not None:

@@ -91,10 +91,11 @@ class StoredLog:
 
     def before(self, event_id: int) -> int:
         """The newest event before that one, or 0."""
-        return int(self._ask(self.log.newest_before, event_id)[0][0] or 0)
+        return int(self._ask(f"{self.log.newest} WHERE {self.log.key} < ?", event_id)[0][0] or 0)
 
     def count(self, after: int) -> int:
-        return int(self._ask(self.log.count_after, after)[0][0])
+        query = f"SELECT count(*) FROM {self.log.table} WHERE {self.log.key} > ?"
+        return int(self._ask(query, after)[0][0])
 
     def first_after(self, event_id: int) -> int | None:
         """The time of the next event in milliseconds, or None."""
