@@ -65,7 +65,6 @@ class Hub:
         feed.jump(facts["head"])
         self.waits = WaitLimit(WAITING_MAX, wire.TooManyListeners)
         self.turns = Turns(clock, REPLAY_BYTES_MAX)
-        self._running: set[tuple[str, str, str, str]] = set()
 
     # -- mutations -------------------------------------------------------------------
 
@@ -106,16 +105,7 @@ class Hub:
     def create_message(
         self, command: wire.CreateMessage, principal: Principal, key: str | None = None
     ) -> Reply:
-        topic_id = self.access.find_topic(principal, POST, command.topic_id)
-        check_message(command.sender, command.content_raw)
-        writes.check_sender(command.sender, principal.senders)
-        if topic_id != command.topic_id:
-            command = msgspec.structs.replace(command, topic_id=topic_id)
-        identity = keyed_request(principal, "POST", "messages", key, command)
-        return self._mutate(
-            "create_message", identity, writes.create_message,
-            topic_id, command.sender, command.content_raw, principal.label, caller.traceparent(),
-        )  # fmt: skip
+        return self._mutate("create_message", *self._posting(command, principal, key))
 
     def patch_message(
         self,
@@ -189,35 +179,24 @@ class Hub:
         keys: Sequence[str | None],
     ) -> Callable[[], list[Reply | ApplianceError]]:
         """Hand messages to the writer. The returned function waits for the results of
-        `create_messages`. Call it exactly once: it also releases the idempotency keys.
+        `create_messages`. Call it exactly once.
         """
         results: list[Reply | ApplianceError | None] = [None] * len(commands)
         calls: list[Any] = []
         indexes: list[int] = []
-        reserved: list[tuple[str, str, str, str]] = []
-        try:
-            for index, (command, key) in enumerate(zip(commands, keys, strict=True)):
-                if isinstance(command, ApplianceError):
-                    results[index] = command
-                    continue
-                try:
-                    topic_id = self.access.find_topic(principal, POST, command.topic_id)
-                    check_message(command.sender, command.content_raw)
-                    writes.check_sender(command.sender, principal.senders)
-                    calls.append(self._message_call(topic_id, command, principal, key, reserved))
-                    indexes.append(index)
-                except ApplianceError as error:
-                    results[index] = error
-            write_request = self.store.begin(calls) if calls else None
-        except BaseException:
-            self._running.difference_update(reserved)
-            raise
+        for index, (command, key) in enumerate(zip(commands, keys, strict=True)):
+            if isinstance(command, ApplianceError):
+                results[index] = command
+                continue
+            try:
+                calls.append((idempotency.reply_once, self._posting(command, principal, key)))
+                indexes.append(index)
+            except ApplianceError as error:
+                results[index] = error
+        write_request = self.store.begin(calls) if calls else None
 
         def finish() -> list[Reply | ApplianceError]:
-            try:
-                outcomes = write_request.wait() if write_request else []
-            finally:
-                self._running.difference_update(reserved)
+            outcomes = write_request.wait() if write_request else []
             errors = [outcome.error for outcome in outcomes]
             if errors and all(isinstance(error, Unavailable) for error in errors):
                 outcomes[0].unwrap()  # raises: nothing was stored, as on a full disk
@@ -230,25 +209,17 @@ class Hub:
 
         return finish
 
-    def _message_call(
-        self,
-        topic_id: str,
-        command: wire.CreateMessage | wire.BatchMessage,
-        principal: Principal,
-        key: str | None,
-        reserved: list[tuple[str, str, str, str]],
-    ) -> tuple[Any, tuple[Any, ...]]:
+    def _posting(
+        self, command: wire.CreateMessage | wire.BatchMessage, principal: Principal, key: str | None
+    ) -> tuple[Any, ...]:
+        """The arguments of `reply_once` that post a message. With one key, a batch and a single
+        POST are the same request, so a retry may use either route."""
+        topic_id = self.access.find_topic(principal, POST, command.topic_id)
+        check_message(command.sender, command.content_raw)
+        writes.check_sender(command.sender, principal.senders)
         plain = (topic_id, command.sender, command.content_raw)
-        cause = (principal.label, caller.traceparent())
-        if key is None:
-            return writes.create_message, (*plain, *cause)
-        # The same identity as a single POST: a retry may use either route.
-        single = wire.CreateMessage(*plain)
-        identity = keyed_request(principal, "POST", "messages", key, single)
-        assert identity is not None
-        self._reserve_key(identity[:4])
-        reserved.append(identity[:4])
-        return idempotency.reply_once, (identity, writes.create_message, *plain, *cause)
+        identity = keyed_request(principal, "POST", "messages", key, wire.CreateMessage(*plain))
+        return identity, writes.create_message, *plain, principal.label, caller.traceparent()
 
     def _mutate(
         self,
@@ -259,14 +230,7 @@ class Hub:
     ) -> Reply:
         outcome = "failed"
         try:
-            if identity is None:
-                reply: Reply = self.store.write(function, *args)
-            else:
-                self._reserve_key(identity[:4])
-                try:
-                    reply = self.store.write(idempotency.reply_once, identity, function, *args)
-                finally:
-                    self._running.discard(identity[:4])
+            reply: Reply = self.store.write(idempotency.reply_once, identity, function, *args)
             outcome = "done"
         except ApplianceError:
             outcome = "refused"
@@ -274,12 +238,6 @@ class Hub:
         finally:
             metrics.mutations.labels(verb, outcome).inc()
         return reply
-
-    def _reserve_key(self, name: tuple[str, str, str, str]) -> None:
-        """Mark a key as in use. Raises KeyInProgress for a second request with the same key."""
-        if name in self._running:
-            raise wire.KeyInProgress(retry_after=1.0)
-        self._running.add(name)
 
     # -- reads -----------------------------------------------------------------------
 

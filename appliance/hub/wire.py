@@ -482,12 +482,6 @@ class SenderNotAllowed(Forbidden):
     default_hint = "agentlip token list shows the allowed sender names of each token"
 
 
-class KeyInProgress(Conflict):
-    code = "IDEMPOTENCY_IN_PROGRESS"
-    default_message = "the first request with this idempotency key is still running"
-    default_hint = "wait for retry_after seconds, then send the same request again"
-
-
 class TooManyListeners(Unavailable):
     default_message = "too many clients are waiting for events"
     default_hint = "use the WebSocket"

@@ -27,19 +27,21 @@ class Reply:
         return Reply, (self.status, self.body, self.replayed)
 
 
-def reply_once(tx: Tx, identity: KeyedRequest, function: Any, *args: Any) -> Reply:
+def reply_once(tx: Tx, identity: KeyedRequest | None, function: Any, *args: Any) -> Reply:
     """The stored reply for this key, or else the reply of `function(tx, *args)`, which is stored.
+    Without a key, nothing is stored.
 
     Reply and change are in one transaction. An error leaves no row, so the key can be used again.
     """
-    reply_before = stored_reply(tx, identity)
+    reply_before = None if identity is None else stored_reply(tx, identity)
     if reply_before is not None:
         return reply_before
     reply: Reply = function(tx, *args)
-    tx.execute(
-        "INSERT INTO x_idempotency VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (*identity, reply.status, reply.body, tx.now_ms),
-    )
+    if identity is not None:
+        tx.execute(
+            "INSERT INTO x_idempotency VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (*identity, reply.status, reply.body, tx.now_ms),
+        )
     return reply
 
 

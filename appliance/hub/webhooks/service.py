@@ -174,7 +174,6 @@ class Webhooks:
         return wire.EventSelection(names, sorted(filters.channels), topics)
 
     def _mutate(self, identity: Any, function: Any, *args: Any) -> Reply:
-        given = (function, *args) if identity is None else (reply_once, identity, function, *args)
-        reply: Reply = self._store.write(*given)
+        reply: Reply = self._store.write(reply_once, identity, function, *args)
         self.work.set()
         return reply

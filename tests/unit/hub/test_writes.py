@@ -3,7 +3,6 @@
 import json
 import sqlite3
 from contextlib import closing
-from unittest.mock import Mock
 
 import gevent
 import msgspec
@@ -11,8 +10,7 @@ import pytest
 
 from appliance.hub import wire
 from appliance.kernel import idempotency
-from appliance.kernel.auth import Principal
-from appliance.kernel.errors import Unavailable
+from appliance.kernel.errors import KeyReused, Unavailable
 from appliance.kernel.idempotency import Reply
 
 
@@ -307,18 +305,20 @@ def message(ids, content="once"):
     return wire.CreateMessage(ids[1], "alice", content)
 
 
-def test_key_in_use_is_refused_with_retry_after(env, ids, gate):
+def test_request_with_a_key_in_use_waits_for_the_first_reply(env, ids, gate):
     with gate:
-        first = gevent.spawn(env.hub.create_message, message(ids), env.alice, "k")
-        gevent.sleep(0)
-        with pytest.raises(wire.KeyInProgress) as busy:
-            env.hub.create_message(message(ids), env.alice, "k")
-        assert busy.value.retry_after > 0
-        other = gevent.spawn(env.hub.create_message, message(ids), env.bob, "k")
+        first, again, other = (
+            gevent.spawn(env.hub.create_message, message(ids, content), who, "k")
+            for content, who in (("once", env.alice), ("once", env.alice), ("once", env.bob))
+        )
+        changed = gevent.spawn(env.hub.create_message, message(ids, "changed"), env.alice, "k")
         gevent.sleep(0)
     assert first.get(10).status == 201
-    assert other.get(10).status == 201
-    assert env.hub.create_message(message(ids), env.alice, "k").replayed
+    assert not first.value.replayed
+    assert (again.get(10).body, again.value.replayed) == (first.value.body, True)
+    assert not other.get(10).replayed
+    with pytest.raises(KeyReused):
+        changed.get(10)
 
 
 def test_cancelled_request_frees_its_key(env, ids, gate):
@@ -332,17 +332,10 @@ def test_cancelled_request_frees_its_key(env, ids, gate):
     assert len(env.rows("SELECT 1 FROM messages WHERE content_raw = 'once'")) == 1
 
 
-def test_interrupted_batch_frees_its_keys(env, ids):
-    """A limited token's topics are looked up item by item, and its client may leave then."""
-    limited = Principal(
-        "carol", "carol", frozenset({"hub:post"}), {"hub:post": frozenset({ids[0]})}
-    )
-    item = wire.BatchMessage(ids[1], "carol", "once")
-    env.hub.access.find_topic = Mock(side_effect=[ids[1], gevent.GreenletExit])
-    with pytest.raises(gevent.GreenletExit):
-        env.hub.create_messages([item, item], limited, ["k1", "k2"])
-    del env.hub.access.find_topic
-    assert env.hub.create_messages([item], limited, ["k1"])[0].status == 201
+def test_key_that_occurs_twice_in_a_batch_posts_once(env, ids):
+    item = wire.BatchMessage(ids[1], "alice", "once")
+    first, again = env.hub.create_messages([item, item], env.alice, ["k", "k"])
+    assert (again.body, first.replayed, again.replayed) == (first.body, False, True)
 
 
 def test_old_keys_are_forgotten_a_piece_at_a_time(env, ids):
