@@ -1,4 +1,4 @@
-"""Searches a table of texts with its FTS5 index, or with substring matching where there is none.
+"""Searches messages with their FTS5 index, or with substring matching where there is none.
 
 The index may lag behind the table; `indexed_until` is its last rowid. Newer rows are searched too,
 so a row is found as soon as it is committed:
@@ -35,20 +35,12 @@ RANKED_CHARACTERS_MAX = 1 << 20  # total length of the ranked texts; about 40 ms
 CHUNK_ROWS = 500  # rows beyond the index searched at once
 CHUNK_CHARACTERS = 1 << 18
 
+INDEX = "messages_fts"  # external content: `messages.content_raw`
+INDEXED_UNTIL = "x_fts"  # how far the index reaches
+PAIRS = "x_cjk_messages"  # the index of pairs, which may be missing
+
 Text = tuple[int, str]  # rowid, text
 Sql = tuple[str, Sequence[Any]]  # a condition and its parameters
-
-
-class SearchTable(msgspec.Struct, frozen=True):
-    """A table with a column of text, its external-content index, and the table that stores how far
-    the index reaches. `pairs`: the index of pairs, which may be missing.
-    """
-
-    table: str
-    column: str
-    index: str
-    indexed_until: str
-    pairs: str
 
 
 class TextMatches(msgspec.Struct, frozen=True):
@@ -62,16 +54,15 @@ class TextMatches(msgspec.Struct, frozen=True):
 
 def find(
     connection: sqlite3.Connection,
-    source: SearchTable,
     query: Query,
     columns: str,
     where: Sql,
     rows_max: int,
     limit: ReadLimit,
 ) -> TextMatches:
-    """At most `rows_max` rows and one page of bytes that also match `where`, which refers to the
-    table as `m`."""
-    search = _Search(connection, source, query, where, limit)
+    """At most `rows_max` messages and one page of bytes that also match `where`, which refers to
+    the table as `m`."""
+    search = _Search(connection, query, where, limit)
     with _read_transaction(connection):
         indexed_until = search.indexed_until()
         if not query.alternatives:
@@ -80,6 +71,28 @@ def find(
             return search.without_index(columns, rows_max)
         numbers = search.numbers(indexed_until, max(rows_max, RANKED_MAX) + 1)
         return search.page(columns, numbers, rows_max)
+
+
+def conditions(
+    channel_id: str | None,
+    topic_id: str | None,
+    sender: str | None,
+    after: str | None,
+    before: str | None,
+) -> tuple[str, list[str]]:
+    """The condition for messages that are not deleted and match these values; None matches any."""
+    where, parameters = ["m.deleted_at IS NULL"], list[str]()
+    for condition, value in (
+        ("m.channel_id = ?", channel_id),
+        ("m.topic_id = ?", topic_id),
+        ("m.sender = ?", sender),
+        ("m.created_at >= ?", after),
+        ("m.created_at < ?", before),
+    ):
+        if value is not None:
+            where.append(condition)
+            parameters.append(value)
+    return " AND ".join(where), parameters
 
 
 @contextmanager
@@ -98,13 +111,11 @@ class _Search:
     def __init__(
         self,
         connection: sqlite3.Connection,
-        source: SearchTable,
         query: Query,
         where: Sql,
         limit: ReadLimit,
     ) -> None:
         self._execute = connection.execute
-        self._source = source
         self._query = query
         self._where = where
         self._limit = limit
@@ -112,10 +123,10 @@ class _Search:
 
     def indexed_until(self) -> int | None:
         """The last rowid in the index; None without an index or without FTS5."""
-        if not self._is_there(self._source.index):
+        if not self._is_there(INDEX):
             return None
         try:
-            row = self._execute(f"SELECT indexed FROM {self._source.indexed_until}").fetchone()
+            row = self._execute(f"SELECT indexed FROM {INDEXED_UNTIL}").fetchone()
         except sqlite3.OperationalError as error:
             if _is_missing(error):
                 return None
@@ -135,15 +146,10 @@ class _Search:
         """Rowids of at most `matches_max` matches: few are ranked, many are newest first."""
         matches = self._above(indexed_until, matches_max)
         if len(matches) < matches_max:
-            indexed = set(
-                self._search_in(self._source.index, self._query.match, indexed_until, matches_max)
-            )
-            if self._is_there(self._source.pairs):
-                indexed.update(
-                    self._search_in(
-                        self._source.pairs, self._query.match_pairs, indexed_until, matches_max
-                    )
-                )
+            indexed: set[int] = set()
+            for index, match in ((INDEX, self._query.match), (PAIRS, self._query.match_pairs)):
+                if self._is_there(index):
+                    indexed.update(self._search_in(index, match, indexed_until, matches_max))
             matches += sorted(indexed, reverse=True)[: matches_max - len(matches)]
         if 1 < len(matches) <= RANKED_MAX:
             return self._rank(matches) or matches
@@ -153,12 +159,12 @@ class _Search:
 
     def _above(self, indexed_until: int, matches_max: int) -> list[int]:
         """The newest rows that match and are not in the index."""
-        source, where = self._source, self._where
-        maybe, parameters = self._query.maybe(f"m.{source.column}")
+        where = self._where
+        maybe, parameters = self._query.maybe("m.content_raw")
         # The cheap check decides for ASCII texts only.
-        beyond = f"length(m.{source.column}) <> length(CAST(m.{source.column} AS BLOB))"
+        beyond = "length(m.content_raw) <> length(CAST(m.content_raw AS BLOB))"
         candidates = self._execute(
-            f"SELECT m.rowid, m.{source.column} FROM {source.table} AS m"
+            f"SELECT m.rowid, m.content_raw FROM messages AS m"
             f" WHERE m.rowid > ? AND {where[0]} AND ({maybe} OR {beyond}) ORDER BY m.rowid DESC",
             (indexed_until, *where[1], *parameters),
         )
@@ -174,9 +180,9 @@ class _Search:
 
     def _search_in(self, index: str, match: str, indexed_until: int, matches_max: int) -> list[int]:
         # CROSS JOIN: SQLite must start from the index, not scan the table.
-        source, where = self._source, self._where
+        where = self._where
         rows = self._execute(
-            f"SELECT f.rowid FROM {index} AS f CROSS JOIN {source.table} AS m ON m.rowid = f.rowid"
+            f"SELECT f.rowid FROM {index} AS f CROSS JOIN messages AS m ON m.rowid = f.rowid"
             f" WHERE {index} MATCH ? AND f.rowid <= ? AND {where[0]}"
             " ORDER BY f.rowid DESC LIMIT ?",
             (match, indexed_until, *where[1], matches_max),
@@ -190,7 +196,7 @@ class _Search:
         texts: list[Text] = []
         left = RANKED_CHARACTERS_MAX
         for number in numbers:
-            ((text,),) = self._row(number, f"m.{self._source.column}")
+            ((text,),) = self._row(number, "m.content_raw")
             left -= len(text)
             if left < 0:
                 return []
@@ -217,20 +223,20 @@ class _Search:
 
     def _row(self, number: int, columns: str) -> list[tuple[Any, ...]]:
         return self._execute(
-            f"SELECT {columns} FROM {self._source.table} AS m WHERE m.rowid = ?", (number,)
+            f"SELECT {columns} FROM messages AS m WHERE m.rowid = ?", (number,)
         ).fetchall()
 
     def page(self, columns: str, numbers: Sequence[int], rows_max: int) -> TextMatches:
         """One page of these rows, in this order."""
-        columns = f"m.{self._source.column}, {columns}"
+        columns = f"m.content_raw, {columns}"
         rows = (row for number in numbers for row in self._row(number, columns))
         return self._cut(rows, rows_max, True)
 
     def without_index(self, columns: str, rows_max: int) -> TextMatches:
-        source, where = self._source, self._where
-        condition, parameters = self._query.contained(f"m.{source.column}")
+        where = self._where
+        condition, parameters = self._query.contained("m.content_raw")
         rows = self._execute(
-            f"SELECT m.{source.column}, {columns} FROM {source.table} AS m"
+            f"SELECT m.content_raw, {columns} FROM messages AS m"
             f" WHERE {where[0]} AND {condition} ORDER BY m.rowid DESC",
             (*where[1], *parameters),
         )

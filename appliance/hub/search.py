@@ -8,9 +8,6 @@ from appliance.kernel.clock import utc
 from appliance.kernel.errors import Invalid
 from appliance.kernel.reader import Reader
 
-MESSAGES = fulltext.SearchTable(
-    "messages", "content_raw", "messages_fts", "x_fts", "x_cjk_messages"
-)
 COLUMNS = message_columns("m")
 
 
@@ -21,24 +18,16 @@ def find(
 
     `only`: the channels that the caller may read; None: all.
     """
-    conditions, parameters = ["m.deleted_at IS NULL"], list[str]()
-    for condition, value in (
-        ("m.channel_id = ?", query.channel_id),
-        ("m.topic_id = ?", query.topic_id),
-        ("m.sender = ?", query.sender),
-        ("m.created_at >= ?", _instant("after", query.after)),
-        ("m.created_at < ?", _instant("before", query.before)),
-    ):
-        if value is not None:
-            conditions.append(condition)
-            parameters.append(value)
+    where, parameters = fulltext.conditions(
+        query.channel_id, query.topic_id, query.sender,
+        _instant("after", query.after), _instant("before", query.before),
+    )  # fmt: skip
     if only is not None:
-        conditions.append(f"m.channel_id IN ({','.join('?' * len(only))})")
+        where += f" AND m.channel_id IN ({','.join('?' * len(only))})"
         parameters += sorted(only)
     matches = fulltext.find(
-        reader.connection, MESSAGES, words, COLUMNS,
-        (" AND ".join(conditions), parameters), query.limit, reader.limit,
-    )  # fmt: skip
+        reader.connection, words, COLUMNS, (where, parameters), query.limit, reader.limit
+    )
     if not matches.rows:
         require_scope_exists(reader, query)
     messages = [

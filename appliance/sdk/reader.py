@@ -31,10 +31,6 @@ ROWS_MAX = 1000
 PAGE_BYTES_MAX = 16 * 1024 * 1024  # the messages of one search
 
 PRINCIPALS = "x_message_principals"  # missing in workspaces that another program created
-SEARCHED = fulltext.SearchTable(
-    "messages", "content_raw", "messages_fts", "x_fts", "x_cjk_messages"
-)
-
 Row = dict[str, Any]
 
 
@@ -204,23 +200,17 @@ class WorkspaceReader(Closing):
         `before` is exclusive.
         """
         query = parse(words)
-        where, parameters = ["m.deleted_at IS NULL"], list[str]()
-        for condition, value in (
-            ("m.channel_id = ?", None if channel is None else self.channel(channel)["id"]),
-            ("m.topic_id = ?", None if topic_id is None else self.topic(topic_id)["id"]),
-            ("m.sender = ?", sender),
-            ("m.created_at >= ?", _instant(after)),
-            ("m.created_at < ?", _instant(before)),
-        ):
-            if value is not None:
-                where.append(condition)
-                parameters.append(value)
+        where = fulltext.conditions(
+            None if channel is None else self.channel(channel)["id"],
+            None if topic_id is None else self.topic(topic_id)["id"],
+            sender,
+            _instant(after),
+            _instant(before),
+        )
         self._limit.start()
         with _readable_errors(self._database):
-            hits = fulltext.find(
-                self._connection, SEARCHED, query, self._message("m"),
-                (" AND ".join(where), parameters), _rows_max(limit), self._limit,
-            )  # fmt: skip
+            columns, rows_max = self._message("m"), _rows_max(limit)
+            hits = fulltext.find(self._connection, query, columns, where, rows_max, self._limit)
         messages = [
             dict(zip([*STORED_MESSAGE, "principal", "snippet"], [*row, snippet], strict=True))
             for row, snippet in zip(hits.rows, hits.snippets, strict=True)
