@@ -27,8 +27,7 @@ def list_plugins(session: Session) -> None:
         rows,
         [("NAME", "name"), ("TYPE", "type"), ("STATE", "state"), ("BREAKER", "breaker"),
          ("CURSOR", "cursor"), ("LAG", "lag"), ("DONE", "done"), ("FAILED", "failed"),
-         ("ISOLATION", lambda row: _isolation(row["isolation"])),
-         ("BY", lambda row: _isolated_by(row["isolation"])), ("REASON", "reason")],
+         ("ISOLATION", lambda row: _isolation(row["isolation"])), ("REASON", "reason")],
         empty="no plugins; add some to agentlip.toml: docs/how-to/plugins.md",
     )  # fmt: skip
 
@@ -77,15 +76,3 @@ def _isolation(report: dict[str, Any] | None) -> str:
         return "not started"
     open_ = gaps(msgspec.convert(report, Isolation), network=False, subprocesses=False)
     return f"OPEN: {', '.join(open_)}" if open_ else "shut in"
-
-
-def _isolated_by(report: dict[str, Any] | None) -> str:
-    """The means of isolation at the last start, as confirmed by the kernel."""
-    if report is None:
-        return ""
-    isolation = msgspec.convert(report, Isolation)
-    means = [] if isolation.uid is None else [f"uid {isolation.uid}"]
-    means += [f"landlock {isolation.landlock}"] if isolation.landlock else []
-    means += ["seccomp"] if isolation.seccomp else []
-    means += ["pid namespace"] if isolation.pid_namespace else []
-    return ", ".join(means) or "nothing"

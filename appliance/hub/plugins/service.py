@@ -11,7 +11,6 @@ from appliance.hub.rows import PluginCursorRow
 from appliance.hub.service import PAGE_MAX, Hub
 from appliance.kernel.auth import ANONYMOUS, Principal
 from appliance.kernel.clock import Clock
-from appliance.workspace.epochs import ids_between
 
 LAG_WARNING_EVENTS = 10_000.0  # a plugin that is further behind does not catch up by itself
 
@@ -31,29 +30,23 @@ class PluginProgress(Protocol):
 
 
 class Plugins:
-    """One per process. `off`: configured plugins that don't run."""
+    """One per process."""
 
     def __init__(
         self,
         hub: Hub,
         runners: Sequence[PluginProgress],
-        off: Sequence[PluginSettings],
         clock: Clock,
     ) -> None:
         self._hub = hub
         self._store = hub.store
         self._runners = runners
-        self._off = off
         self._clock = clock
 
     def list_all(self) -> wire.PluginList:
         stored = self._store.read(listings.cursors)
-        head = self._hub.feed.head
-        plugins = [
-            self._describe(runner, stored.get(runner.plugin.name)) for runner in self._runners
-        ]
         return wire.PluginList(
-            plugins + [self._describe_off(own, stored.get(own.name), head) for own in self._off]
+            [self._describe(runner, stored.get(runner.plugin.name)) for runner in self._runners]
         )
 
     def re_enrich(self, command: wire.ReEnrich) -> wire.ReEnrichTaken:
@@ -129,18 +122,6 @@ class Plugins:
             failed=plugin.failed,
             isolation=None if worker is None else worker.isolation,
         )
-
-    def _describe_off(
-        self, own: PluginSettings, stored: PluginCursorRow | None, head: int
-    ) -> wire.PluginStatus:
-        cursor = head if stored is None else stored.cursor
-        return wire.PluginStatus(
-            name=own.name, type=own.type, source=_source(own), digest="", version="", state="off",
-            reason="switched off in the settings", required=own.required, breaker="closed",
-            pause_seconds=0.0, cursor=cursor,
-            lag=ids_between(cursor, head, self._hub.identity.epochs),
-            pending=0, redo=_redo(stored), done=0, failed=0, isolation=None,
-        )  # fmt: skip
 
 
 def _redo(stored: PluginCursorRow | None) -> int:

@@ -34,7 +34,6 @@ class PluginsSubsystem(Subsystem):
             raise BadSettings(f"settings: plugins.use: two plugins have the name {twice[0]}")
         self._log = log
         on = [own for own in settings.all if own.enabled]
-        off = [own for own in settings.all if not own.enabled]
         folder, data_dir = host.datadir.workspace, host.datadir.dir
         plugins = [Plugin(own, settings, folder, data_dir, clock, log) for own in on]
         self.runners = [
@@ -42,7 +41,7 @@ class PluginsSubsystem(Subsystem):
             for plugin in plugins
         ]
         self.loops: list[Loop] = list(self.runners)
-        self.plugins = Plugins(hub, self.runners, off, clock)
+        self.plugins = Plugins(hub, self.runners, clock)
         for plugin in plugins:
             if plugin.own.required:
                 plugin.prove()  # raises PluginUnfit if it can't run

@@ -60,7 +60,7 @@ class ReEnrich(Struct, frozen=True):
 
 # -- replies ---------------------------------------------------------------------------------
 
-State = Literal["running", "idle", "paused", "broken", "off"]
+State = Literal["running", "idle", "paused", "broken"]
 
 
 class Isolation(Struct, frozen=True):

@@ -155,20 +155,14 @@ class PluginWorker:
 
     def _missing(self, isolation: wire.Isolation) -> str:
         """Why the isolation isn't sufficient; empty if it is."""
-        if isolation.write == "denied" and isolation.read == "denied":
-            if isolation.uid == 0 and self._plugin.subprocesses:
-                return (
-                    "a plugin with subprocesses can't run as root: user"
-                    f" {NOBODY} can't read the Python in {sys.base_prefix}"
-                )
-            return ""
-        sentence = "it can't be kept from accessing .agentlip/: no Landlock"
-        if isolation.uid == 0:
+        if isolation.write != "denied" or isolation.read != "denied":
+            return "it can't be kept from accessing .agentlip/: no Landlock, no other user"
+        if isolation.uid == 0 and self._plugin.subprocesses:
             return (
-                f"{sentence}, and it would stay root: user {NOBODY} can't read the"
-                f" Python in {sys.base_prefix}"
+                "a plugin with subprocesses can't run as root: user"
+                f" {NOBODY} can't read the Python in {sys.base_prefix}"
             )
-        return f"{sentence}, no other user"
+        return ""
 
     def _log_isolation(self, isolation: wire.Isolation) -> None:
         if self._log is None:
