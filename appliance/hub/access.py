@@ -5,7 +5,6 @@ Unlimited principals skip the checks: they have no `channels`.
 """
 
 import re
-from collections.abc import Sequence
 
 from appliance.hub import queries, wire
 from appliance.hub.subscription import Filter
@@ -14,8 +13,6 @@ from appliance.kernel.errors import Forbidden, Invalid
 from appliance.kernel.store import Store
 
 READ, POST = wire.READ, wire.POST
-TOPICS_REMEMBERED_MAX = 10_000
-CHANNELS_REMEMBERED_MAX = 10_000
 
 
 _is_id = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
@@ -27,13 +24,10 @@ class OtherChannel(Forbidden):
 
 
 class Access:
-    """Finds channels and topics by id or name. Caches what never changes: the ids of channels, and
-    the channel of a topic."""
+    """Finds channels and topics by id or name."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._channels: set[str] = set()  # ids
-        self._channel_of: dict[str, str] = {}
 
     def require_unlimited(self, principal: Principal, scope: str) -> None:
         """Raises OtherChannel for limited tokens; for operations that concern no single channel."""
@@ -43,11 +37,7 @@ class Access:
     def find_channel(self, principal: Principal, scope: str, reference: str) -> str:
         """The id of a channel by id or name. Raises NoSuchChannel, or OtherChannel for a limited
         token, which can't find out what exists elsewhere."""
-        channel_id = reference if reference in self._channels else None
-        if channel_id is None:
-            channel_id = self._store.read(queries.channel_ids, [reference]).get(reference)
-            if channel_id is not None and len(self._channels) < CHANNELS_REMEMBERED_MAX:
-                self._channels.add(channel_id)
+        channel_id = self._store.read(queries.channel_ids, [reference]).get(reference)
         self._check(principal, scope, channel_id)
         if channel_id is None:
             raise wire.NoSuchChannel(details={"channel_id": reference})
@@ -69,7 +59,7 @@ class Access:
                 hint="write a topic as its id, or as CHANNEL/TITLE, for example general/hello",
             )
         if principal.channels_for(scope) is not None:
-            channel_id = self._channels_of([reference]).get(reference)
+            channel_id = self._store.read(queries.channels_of_topics, [reference]).get(reference)
             if channel_id is not None:
                 self._check(principal, scope, channel_id)
         return reference
@@ -91,7 +81,7 @@ class Access:
         only = principal.channels_for(READ)
         if only is None:
             return wanted
-        channel_of = self._channels_of(sorted(wanted.topics))
+        channel_of = self._store.read(queries.channels_of_topics, sorted(wanted.topics))
         topics = frozenset(topic for topic, channel in channel_of.items() if channel in only)
         return Filter(wanted.channels & only, topics)
 
@@ -99,13 +89,3 @@ class Access:
         only = principal.channels_for(scope)
         if only is not None and channel_id not in only:
             raise OtherChannel(details={"scope": scope})
-
-    def _channels_of(self, topic_ids: Sequence[str]) -> dict[str, str]:
-        """Topic id → channel id, for the topics that exist."""
-        unknown = [topic_id for topic_id in topic_ids if topic_id not in self._channel_of]
-        if unknown:
-            if len(self._channel_of) > TOPICS_REMEMBERED_MAX:
-                self._channel_of.clear()
-            self._channel_of.update(self._store.read(queries.channels_of_topics, unknown))
-        channel_of = self._channel_of
-        return {topic_id: channel_of[topic_id] for topic_id in topic_ids if topic_id in channel_of}

@@ -55,17 +55,14 @@ def list_channels(session: Session, limit: LimitFlag = 1000) -> None:
 @channels.command("create")
 def create_channel(
     session: Session,
-    name: Annotated[str | None, typer.Argument(help="Name of the channel.")] = None,
-    name_flag: Annotated[
-        str | None, typer.Option("--name", help="Name of the channel, as an option.")
-    ] = None,
+    name: Annotated[str, typer.Argument(help="Name of the channel.")],
     description: Annotated[
         str | None, typer.Option("--description", help="What the channel is for.")
     ] = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
     """Create a channel."""
-    body = {"name": _exactly_one(name, name_flag, "NAME"), "description": description}
+    body = {"name": name, "description": description}
     answer = session.hub().post("/api/v1/channels", body, idempotency_key)
     session.answer(answer, f"created channel {answer['channel']['id']}")
 
@@ -88,16 +85,14 @@ def list_topics(session: Session, channel: ChannelFlag, limit: LimitFlag = 1000)
 def create_topic(
     session: Session,
     channel: ChannelFlag,
-    title: Annotated[str | None, typer.Argument(help="Title of the topic.")] = None,
-    title_flag: Annotated[str | None, typer.Option("--title", help="Title, as an option.")] = None,
+    title: Annotated[str, typer.Argument(help="Title of the topic.")],
     idempotency_key: KeyFlag = None,
 ) -> None:
     """Create a topic in a channel."""
     from appliance.sdk.catalogue import Catalogue
 
-    wanted = _exactly_one(title, title_flag, "TITLE")
     hub = session.hub()
-    body = {"channel_id": Catalogue(hub).channel_id(channel), "title": wanted}
+    body = {"channel_id": Catalogue(hub).channel_id(channel), "title": title}
     answer = hub.post("/api/v1/topics", body, idempotency_key)
     session.answer(answer, f"created topic {answer['topic']['id']}")
 
@@ -254,8 +249,6 @@ def retopic_message(
     idempotency_key: KeyFlag = None,
 ) -> None:
     """Move a message, it and all newer ones, or its whole topic, to another topic."""
-    if mode not in ("one", "later", "all"):
-        raise Invalid("--mode must be one, later or all", hint="agentlip msg retopic --help")
     if mode == "all" and not force:
         raise Invalid("--mode all moves every message of the topic", hint="add --force to confirm")
     body = {"op": "move_topic", "to_topic_id": to_topic_id, "mode": mode}
@@ -308,24 +301,14 @@ def _content(content: str | None, stdin: bool) -> str:
         raise Invalid("give the text by --content or by --stdin", hint="agentlip msg send --help")
     if content is not None:
         return content
-    raw = sys.stdin.buffer.read(CONTENT_BYTES_MAX + 2)
-    try:
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError:
-        # The limit may have cut a character; report the length instead.
-        if len(raw) <= CONTENT_BYTES_MAX:
-            raise Invalid(
-                "standard input is not UTF-8", hint="convert it: iconv -f LATIN1 -t UTF-8"
-            ) from None
-        text = ""
-    if len(raw.removesuffix(b"\n")) > CONTENT_BYTES_MAX:
+    raw = sys.stdin.buffer.read(CONTENT_BYTES_MAX + 2).removesuffix(b"\n")
+    if len(raw) > CONTENT_BYTES_MAX:
         raise Invalid(
             f"the message has more than {CONTENT_BYTES_MAX} bytes", hint="send it in parts"
         )
-    return text.removesuffix("\n")
-
-
-def _exactly_one(argument: str | None, flag: str | None, name: str) -> str:
-    if (argument is None) == (flag is None):
-        raise Invalid(f"give {name} once, as the argument or as --{name.lower()}")
-    return argument if argument is not None else str(flag)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise Invalid(
+            "standard input is not UTF-8", hint="convert it: iconv -f LATIN1 -t UTF-8"
+        ) from None

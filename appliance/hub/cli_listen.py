@@ -29,19 +29,6 @@ from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, FileCursor
 app = plain_app(listed="Messages/listen")
 
 
-class PrintRule(msgspec.Struct, frozen=True):
-    """Which events are printed, and after which to stop."""
-
-    names: frozenset[str]
-    until_event: int | None
-    exit_after: int | None
-
-    def reached(self, event_id: int, printed: int) -> bool:
-        if self.exit_after is not None and printed >= self.exit_after:
-            return True
-        return self.until_event is not None and event_id >= self.until_event
-
-
 @app.command("listen")
 def listen(
     session: Session,
@@ -107,9 +94,8 @@ def listen(
         say=_say,
         insist=wait,
     )
-    rule = PrintRule(frozenset(name or ()), until_event, exit_after)
     with until_signalled():
-        _print_events(follower, rule, file, put)
+        _print_events(follower, file, put, frozenset(name or ()), until_event, exit_after)
 
 
 def _put_json(text: str) -> None:
@@ -137,7 +123,12 @@ def sentence(event: dict[str, Any]) -> str:
 
 
 def _print_events(
-    follower: Any, rule: PrintRule, file: FileCursor, put: Callable[[str], None]
+    follower: Any,
+    file: FileCursor,
+    put: Callable[[str], None],
+    names: frozenset[str],
+    until_event: int | None,
+    exit_after: int | None,
 ) -> None:
     cursor = Cursor(follower.after, follower.epoch)
     printed = 0
@@ -147,13 +138,13 @@ def _print_events(
             if event is None:
                 file.keep(cursor)
                 continue
-            if rule.until_event is not None and event.event_id > rule.until_event:
+            if until_event is not None and event.event_id > until_event:
                 return
-            if not rule.names or event.name in rule.names:
+            if not names or event.name in names:
                 put(event.text)
                 printed += 1
             cursor = Cursor(event.event_id, follower.epoch)
-            if rule.reached(event.event_id, printed):
+            if event.event_id == until_event or printed == exit_after:
                 return
             file.keep(cursor)
     finally:

@@ -1,6 +1,7 @@
 """The hub on HTTP: one class for each noun, and the table of routes (hub spec §0.9)."""
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import falcon
 
@@ -12,12 +13,6 @@ from appliance.kernel.idempotency import Reply
 from appliance.kernel.route import OPEN, Operation, Route
 from appliance.web.media import reply_bytes
 from appliance.web.responders import Responders, reply_to_caller, reply_to_change, reply_with
-
-
-class HealthReporter(Protocol):
-    """The hub, or its replacement while it is switched off."""
-
-    def health(self) -> wire.Health: ...
 
 
 class HubResource:
@@ -58,16 +53,16 @@ class EventsResource(HubResource):
         resp.stream = event_stream(self._hub, context.query, last_event_id, context.principal)
 
 
-def health_route(source: HealthReporter) -> Route:
+def health_route(health: Callable[[], wire.Health]) -> Route:
     operation = Operation(
         OPEN, reply=wire.Health, probe=True, summary="Identity and version of this hub"
     )
-    return Route("/health", Responders(get=reply_with(source.health)), {"GET": operation})
+    return Route("/health", Responders(get=reply_with(health)), {"GET": operation})
 
 
 def routes(hub: Hub) -> list[Route]:
     return [
-        health_route(hub),
+        health_route(hub.health),
         *_topic_routes(hub),
         *_message_routes(hub),
         *_event_routes(EventsResource(hub)),

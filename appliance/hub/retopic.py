@@ -52,7 +52,7 @@ def move(
             details={"message_id": message_id, "expected": source, "current": anchor.topic_id}
         )
     selection, parameters = _selection(tx, anchor, command.mode, order)
-    _refuse_too_many(tx, target, selection, parameters, order, messages_max)
+    _refuse_too_many(tx, selection, parameters, messages_max)
     selected = f"{selection} ORDER BY {order}"
     event_ids = _append_events(tx, anchor, command, selected, parameters, principal)
     moved = tx.execute(
@@ -81,29 +81,15 @@ def _selection(
 
 
 def _refuse_too_many(
-    tx: Tx,
-    target: str,
-    selection: str,
-    parameters: list[str | int],
-    order: str,
-    messages_max: int,
+    tx: Tx, selection: str, parameters: list[str | int], messages_max: int
 ) -> None:
-    """The hint of the error is the command that moves the newest messages, up to the limit."""
     count, version = tx.execute(
         f"SELECT count(*), max(version) FROM"
         f" (SELECT version FROM messages WHERE {selection} LIMIT ?)",
         (*parameters, messages_max + 1),
     ).fetchone()
     if count > messages_max:
-        (newest,) = tx.execute(
-            f"SELECT id FROM messages WHERE {selection} ORDER BY {order} DESC LIMIT 1 OFFSET ?",
-            (*parameters, messages_max - 1),
-        ).fetchone()
-        raise wire.TooManyToMove(
-            details={"limit": messages_max},
-            hint=f"move the newest {messages_max} first, then again: agentlip msg retopic {newest}"
-            f" --to-topic-id {target} --mode later",
-        )
+        raise wire.TooManyToMove(details={"limit": messages_max})
     if count and version >= wire.VERSION_MAX:
         raise wire.VersionsUsedUp
 

@@ -88,7 +88,7 @@ class HealthSubsystem(Subsystem):
     name = "health"
 
     def __init__(self, host: Host, needs: HubNeeds) -> None:
-        self.health = partial(health_of, needs.identity, host.clock)
+        self._health = partial(health_of, needs.identity, host.clock)
 
     def routes(self) -> list[Route]:
-        return [health_route(self)]
+        return [health_route(self._health)]

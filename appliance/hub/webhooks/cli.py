@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli_support import Session, note, plain_app
-from appliance.hub.cli_reach import KeyFlag
+from appliance.hub.cli_reach import KeyFlag, segment
 from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Invalid
 
@@ -180,8 +180,4 @@ def _secret(file: Path | None) -> str | None:
 
 
 def _path(webhook_id: str) -> str:
-    from urllib.parse import quote
-
-    if not webhook_id:
-        raise Invalid("an id must not be empty", hint="agentlip webhook list")
-    return f"{PATH}/{quote(webhook_id, safe='')}"
+    return f"{PATH}/{segment(webhook_id)}"

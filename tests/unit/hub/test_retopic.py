@@ -187,8 +187,6 @@ def test_6_more_than_the_setting_allows_is_refused_and_exactly_that_many_move(ne
         fixture.move(fixture.ids[0], fixture.b, "all")
     assert refused.value.kind == "invalid"
     assert refused.value.details == {"limit": 4}
-    command = f"agentlip msg retopic {fixture.ids[1]} --to-topic-id {fixture.b} --mode later"
-    assert refused.value.hint.endswith(command)
     assert fixture.env.everything() == before
     assert fixture.move(fixture.ids[1], fixture.b, "later").affected_count == 4
 
