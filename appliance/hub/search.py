@@ -23,7 +23,8 @@ def find(
         _instant("after", query.after), _instant("before", query.before),
     )  # fmt: skip
     if only is not None:
-        where += f" AND m.channel_id IN ({','.join('?' * len(only))})"
+        marks = ",".join("?" * len(only))
+        where += f" AND m.channel_id IN ({marks})"
         parameters += sorted(only)
     matches = fulltext.find(
         reader.connection, words, COLUMNS, (where, parameters), query.limit, reader.limit
