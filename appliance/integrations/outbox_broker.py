@@ -9,14 +9,15 @@ from appliance.kernel.errors import ApplianceError
 from appliance.mesh.signing import MemberKeys
 from appliance.outbox import wire as outbox_wire
 from appliance.outbox.service import BROKER, Membership
-from appliance.outbox.target import BatchTarget, Outgoing, Result, item_of, result_of
+from appliance.outbox.target import DeliveryTarget, Outgoing, Result, item_of, result_of
 
 
-class OwnBroker(BatchTarget):
+class OwnBroker(DeliveryTarget):
     """The broker of this appliance, to which we send as our member of each mesh. While it is
     suspended, its meshes are not known and sends wait."""
 
     name = BROKER
+    takes_batches = True
 
     def __init__(
         self, broker: Broker, keys: MemberKeys, suspended: ApplianceError | None = None

@@ -19,7 +19,7 @@ from appliance.outbox.routes import DELIVERIES_MAX
 from appliance.outbox.target import (
     KEY_REFUSALS,
     TRANSIENT_STATUSES,
-    BatchTarget,
+    DeliveryTarget,
     Outgoing,
     Result,
     RetryLater,
@@ -43,10 +43,11 @@ class BrokerResponse(msgspec.Struct, frozen=True):
     retry_after: float | None
 
 
-class HttpBrokerTarget(BatchTarget):
+class HttpBrokerTarget(DeliveryTarget):
     """One broker. Safe to use from many greenlets: each delivery has its own connection."""
 
     name = "broker"
+    takes_batches = True
 
     def __init__(
         self,
@@ -61,12 +62,11 @@ class HttpBrokerTarget(BatchTarget):
         self._http = HttpClient(url, limits, "the broker", tls)
         self._signer = signer
         self._signing = RequestSigner(clock, broker_id)
-        self._supports_batches = True
 
     def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
         """Deliver all in one request. If the broker refuses the whole batch, deliver each send by
         itself, because the refusal may concern only one of them."""
-        if len(sends) == 1 or not self._supports_batches:
+        if len(sends) == 1:
             return self._deliver_each(sends)
         try:
             response = self._call(BATCH, {"items": [item_of(send) for send in sends]})
@@ -78,8 +78,6 @@ class HttpBrokerTarget(BatchTarget):
             return [result_of(send, response.status, response.body) for send in sends]
         permanent = 400 <= response.status < 500 and response.status not in TRANSIENT_STATUSES
         if permanent and is_broker_refusal(response.body):
-            if response.status in (404, 405):
-                self._supports_batches = False
             return self._deliver_each(sends)
         reason = f"the broker responded with {response.status}"
         return [RetryLater(reason, response.retry_after) for _ in sends]

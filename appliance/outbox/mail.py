@@ -15,7 +15,7 @@ import ipaddress
 import smtplib
 import socket
 import ssl
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from email.headerregistry import Address
 from typing import NamedTuple
@@ -67,7 +67,7 @@ SERVER_RULES = ServerRules()
 
 
 class MailTarget(DeliveryTarget):
-    """Delivers to `mailto:…`. Safe for many greenlets: each run of mails has its own connection."""
+    """Delivers to `mailto:…`. Safe for many greenlets: each mail has its own connection."""
 
     name = MAIL
 
@@ -113,17 +113,7 @@ class MailTarget(DeliveryTarget):
 
     # -- delivering ----------------------------------------------------------------------
 
-    def deliver_each(self, sends: Sequence[Outgoing]) -> Generator[Result, None, None]:
-        """Over one connection, which is replaced after each mail that is not delivered."""
-        session = MailSession(self._settings, self._tls, self._resolve)
-        with closing(session):
-            for send in sends:
-                result = self._deliver(send, session)
-                yield result
-                if not isinstance(result, Delivered):
-                    session.close()
-
-    def _deliver(self, send: Outgoing, session: "MailSession") -> Result:
+    def deliver(self, send: Outgoing) -> Result:
         recipients = destination.mail_addresses(send.destination_ref)
         try:
             self._check_allowed(recipients)
@@ -131,19 +121,9 @@ class MailTarget(DeliveryTarget):
             return RetryLater(error.message)
         message_id = self._message_id(send.client_message_id)
         text = self._message(send, recipients, message_id)
-        try:
-            with time_limit(DELIVERY_SECONDS):
-                result = session.submit(recipients, text)
-        except TimeoutError:
-            result = session.failure(TIMED_OUT)
-        except smtplib.SMTPServerDisconnected as error:
-            late = isinstance(error.__context__, TimeoutError)
-            result = session.failure(TIMED_OUT if late else "the mail server closed the connection")
-        except (OSError, smtplib.SMTPException, UnicodeError) as error:
-            result = session.failure(_error_text(error))
-        if isinstance(result, Delivered):
-            return Delivered(broker_message_id=message_id)
-        return result
+        with closing(MailSession(self._settings, self._tls, self._resolve)) as session:
+            result = _submit(session, recipients, text)
+        return Delivered(broker_message_id=message_id) if isinstance(result, Delivered) else result
 
     def _message_id(self, client_message_id: str) -> str:
         return mime.new_message_id(self._origin, self._sender.domain, client_message_id)
@@ -175,7 +155,7 @@ class CodeMailTarget(MailTarget):
 
 
 class MailSession:
-    """A session with the SMTP server, for one mail after another."""
+    """A session with the SMTP server, for one mail."""
 
     def __init__(self, settings: MailSettings, tls: ssl.SSLContext, resolver: Resolve) -> None:
         self._settings = settings
@@ -188,10 +168,7 @@ class MailSession:
 
     def submit(self, recipients: Sequence[str], text: bytes) -> Result:
         """Raises what the connection raises."""
-        self._message_sent = self._is_broken = False
         try:
-            if self._server is not None:
-                return self._transfer(self._server, recipients, text)
             server = self._connect()
             return self._log_in(server) or self._transfer(server, recipients, text)
         except BadWebhookUrl as error:
@@ -210,7 +187,7 @@ class MailSession:
 
     def close(self) -> None:
         """Ends the session; the result is already known."""
-        server, self._server = self._server, None
+        server = self._server
         if server is None:
             return
         with suppress(OSError, smtplib.SMTPException):
@@ -335,6 +312,19 @@ class PinnedSmtp(smtplib.SMTP):
             raise
         connected.settimeout(REPLY_SECONDS)
         return connected
+
+
+def _submit(session: MailSession, recipients: Sequence[str], text: bytes) -> Result:
+    try:
+        with time_limit(DELIVERY_SECONDS):
+            return session.submit(recipients, text)
+    except TimeoutError:
+        return session.failure(TIMED_OUT)
+    except smtplib.SMTPServerDisconnected as error:
+        late = isinstance(error.__context__, TimeoutError)
+        return session.failure(TIMED_OUT if late else "the mail server closed the connection")
+    except (OSError, smtplib.SMTPException, UnicodeError) as error:
+        return session.failure(_error_text(error))
 
 
 def _error_text(error: Exception) -> str:

@@ -6,8 +6,6 @@ recognises a duplicate by its id. Claims and outcomes whose write failed are rep
 
 import random
 from collections.abc import Callable
-from contextlib import closing
-from itertools import zip_longest
 
 import msgspec
 
@@ -22,7 +20,6 @@ from appliance.outbox.routes import ROUTES_MAX, RouteState
 from appliance.outbox.rows import SendRow
 from appliance.outbox.service import RETRY_AFTER_MAX_MS, Outbox
 from appliance.outbox.target import (
-    BatchTarget,
     Delivered,
     DeliveryTarget,
     Outgoing,
@@ -32,11 +29,8 @@ from appliance.outbox.target import (
 )
 from appliance.outbox.writes import DeliveryOutcome
 
-WINDOWS_MAX = 20  # groups of destinations to search for a due send in one claim
 SLOW_SECONDS = 2.0
 DELIVER_MAX = 200  # sends in one request, which is the limit of a broker
-RUN_MAX = 20  # ordered sends that a target delivers one after another; a kill repeats as many
-RUN_SECONDS = 1.0  # after which such a run ends, so that a kill repeats no older delivery
 INTERRUPTED = "the delivery was interrupted"
 
 _decode = msgspec.json.Decoder().decode
@@ -107,23 +101,17 @@ class Sender:
     def _claim(
         self, name: str, route: RouteState, target: DeliveryTarget, now_ms: int, probe: bool
     ) -> list[SendRow]:
-        in_order = ordering.is_in_order(name)
-        one_by_one = RUN_MAX if in_order else 1
-        limit = DELIVER_MAX if isinstance(target, BatchTarget) else one_by_one
-        if probe:
-            limit = min(limit, PROBE_SENDS_MAX)
+        limit = PROBE_SENDS_MAX if probe else DELIVER_MAX
+        if not target.takes_batches:
+            limit = 1
         oldest_ms = now_ms - self._max_age_ms(name)
         args = (name, now_ms, oldest_ms, limit, DELIVER_BYTES_MAX)
         try:
-            if not in_order:
-                rows: list[SendRow] = self._outbox.store.write(writes.claim, *args)
-                return rows
-            for _ in range(WINDOWS_MAX):
-                rows, route.cursor = self._outbox.store.write(
-                    writes.claim_in_order, *args, route.cursor
-                )
-                if rows or route.cursor is None:
-                    break
+            if not ordering.is_in_order(name):
+                return self._outbox.store.write(writes.claim, *args)
+            rows, route.cursor = self._outbox.store.write(
+                writes.claim_in_order, *args, route.cursor
+            )
             return rows
         except Exception:
             self._may_have_orphans = True  # the claim may be committed nevertheless
@@ -155,25 +143,17 @@ class Sender:
         self._outbox.delivery_work.set()
 
     def _call_target(self, target: DeliveryTarget, sends: list[Outgoing]) -> list[Result]:
-        """A result for each send that was tried. One after another ends at a failure, and when the
-        outcomes have to be recorded."""
-        results: list[Result] = []
-        ends = self._clock.monotonic() + RUN_SECONDS
-        one_by_one = not isinstance(target, BatchTarget)
         try:
-            with closing(target.deliver_each(sends)) as deliveries:
-                for result in deliveries:
-                    results.append(result)
-                    late = self._clock.monotonic() > ends
-                    if one_by_one and (late or isinstance(result, RetryLater)):
-                        break
+            results = target.deliver_many(sends)
+            if len(results) != len(sends):
+                raise ValueError("a wrong number of results")
             return results
         except ApplianceError as error:
             failure = RetryLater(error.code, error.retry_after)
         except Exception as error:
             self._log.error("a target failed", error, target=target.name)
             failure = RetryLater(f"the target failed: {type(error).__name__}")
-        return results + [failure] * (1 if one_by_one else len(sends))
+        return [failure] * len(sends)
 
     def _update_breaker(self, route: RouteState, results: list[Result]) -> None:
         """A route works if at least one send was delivered or refused."""
@@ -198,14 +178,14 @@ class Sender:
         """The outcome of each send. Behind a failed send of an ordered destination, the others wait
         as if they had not been tried."""
         outcomes, failed = [], set()
-        for row, result in zip_longest(rows, results):
-            destination = (row.destination_kind, row.destination_ref)
+        for row, result in zip(rows, results, strict=True):
+            destination, waits = (row.destination_kind, row.destination_ref), False
             if isinstance(result, RetryLater) and ordering.is_in_order(row.route):
-                result = None if destination in failed else result
+                waits = destination in failed
                 failed.add(destination)
             outcomes.append(
                 DeliveryOutcome(row.id, states.RELEASE)
-                if result is None
+                if waits
                 else self._outcome(target, row, result)
             )
         return outcomes

@@ -25,7 +25,7 @@ from appliance.outbox.routes import DELIVERIES_MAX
 from appliance.outbox.sender import Sender
 from appliance.outbox.service import BROKER, Membership, Outbox
 from appliance.outbox.settings import MailSettings, OutboxSettings
-from appliance.outbox.target import BatchTarget, BrokersByMesh, DeliveryTarget
+from appliance.outbox.target import BrokersByMesh, DeliveryTarget
 from appliance.outbox.tools import tools
 
 RESTARTED = "the appliance was restarted during the delivery"
@@ -34,7 +34,7 @@ RESTARTED = "the appliance was restarted during the delivery"
 class OutboxNeeds(msgspec.Struct, frozen=True):
     """`local` is the broker of this appliance; `targets` are the targets besides brokers."""
 
-    local: BatchTarget | None
+    local: DeliveryTarget | None
     signer: Callable[[str], Signer]
     membership: Membership
     targets: tuple[DeliveryTarget, ...]

@@ -1,7 +1,6 @@
 """Delivery targets: their protocols, their results, and how a broker's reply becomes a result."""
 
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -65,20 +64,19 @@ Result = Delivered | Undeliverable | RetryLater
 
 class DeliveryTarget:
     """Delivers the sends that name it. An exception counts as RetryLater; failures of receivers are
-    returned, not raised. A target implements `deliver` or `deliver_each`."""
+    returned, not raised. A target implements `deliver`, or `deliver_many` if it takes batches."""
 
     name: str
+    takes_batches = False  # of one route; results are in the same order
     waiting_max: int | None = None  # sends that may wait for one destination
     internal_only = False  # only this process may use it, because it signs what it delivers
 
     def deliver(self, send: Outgoing) -> Result:
-        with closing(self.deliver_each([send])) as results:
-            return next(results)
+        return self.deliver_many([send])[0]
 
-    def deliver_each(self, sends: Sequence[Outgoing]) -> Generator[Result, None, None]:
-        """One after another; the caller may stop after any of them."""
-        for send in sends:
-            yield self.deliver(send)
+    def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
+        """No send is delivered behind one to the same destination that must be repeated."""
+        return [self.deliver(send) for send in sends]
 
     def resolve(self, to: str) -> tuple[DestinationKind, str, str] | None:
         """Kind, reference and route of a destination, or None if `to` names one in a mesh. Raises
@@ -98,20 +96,6 @@ class DeliveryTarget:
 
     def close(self) -> None:
         """Called at the end of the process."""
-
-
-class BatchTarget(DeliveryTarget):
-    """A target that delivers many sends of one route at once; results are in the same order. No
-    send is delivered behind one to the same destination that must be repeated."""
-
-    def deliver_each(self, sends: Sequence[Outgoing]) -> Generator[Result, None, None]:
-        results = self.deliver_many(sends)
-        if len(results) != len(sends):
-            raise ValueError("a wrong number of results")
-        yield from results
-
-    def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
-        raise NotImplementedError
 
 
 Targets = Mapping[str, DeliveryTarget]
@@ -184,12 +168,13 @@ def _reason(status: int, fields: Mapping[str, Any]) -> str:
     return f"{status}: {', '.join(dict.fromkeys(texts))}"[:500] if texts else ""
 
 
-class BrokersByMesh(BatchTarget):
+class BrokersByMesh(DeliveryTarget):
     """Chooses the broker by mesh: a remote one of the settings, or else the local one."""
 
     name = "broker"
+    takes_batches = True
 
-    def __init__(self, remote: Mapping[str, BatchTarget], local: BatchTarget | None = None) -> None:
+    def __init__(self, remote: Targets, local: DeliveryTarget | None = None) -> None:
         self._remote = dict(remote)
         self._local = local
 
@@ -206,7 +191,7 @@ class BrokersByMesh(BatchTarget):
         broker = self._broker(mesh)
         return None if broker is None else broker.unknown(mesh, ids)
 
-    def _broker(self, mesh: str) -> BatchTarget | None:
+    def _broker(self, mesh: str) -> DeliveryTarget | None:
         return self._remote.get(mesh, self._local)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from appliance.mesh.fingerprint import fingerprint, prefix
-from appliance.outbox.target import BatchTarget, Outgoing, Result, item_of, result_of
+from appliance.outbox.target import DeliveryTarget, Outgoing, Result, item_of, result_of
 from tests.support.http_server import http_server
 
 Answer = tuple[int, Any, float | None]
@@ -86,10 +86,11 @@ def always(status: int, body: Any = None, wait: float | None = None) -> Callable
     return lambda _item: (status, body, wait)
 
 
-class ScriptedTarget(BatchTarget):
+class ScriptedTarget(DeliveryTarget):
     """A target on a ledger, without a network."""
 
     name = "broker"
+    takes_batches = True
 
     def __init__(self, broker: FakeBroker) -> None:
         self.broker = broker

@@ -23,7 +23,7 @@ from appliance.kernel.batch import BatchRunner, Call, CallOutcome
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.retry import RetrySettings
 from appliance.outbox.target import (
-    BatchTarget,
+    DeliveryTarget,
     Outgoing,
     Result,
     RetryLater,
@@ -89,10 +89,11 @@ class CommitFaults:
         return Runner
 
 
-class FaultyTarget(BatchTarget):
+class FaultyTarget(DeliveryTarget):
     """What the outbox delivers to: the broker, by way of what may go wrong next."""
 
     name = "broker"
+    takes_batches = True
 
     def __init__(self, mesh: "MeshFixture") -> None:
         self.fault = ""

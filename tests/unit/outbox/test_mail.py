@@ -78,16 +78,6 @@ def test_retried_mail_has_the_same_bytes(server):
     assert third.message["In-Reply-To"] == first.id
 
 
-def test_mails_of_a_run_share_a_connection_until_one_is_refused(server):
-    server.rule(rcpt={"no@example.com": "550 unknown"})
-    sends = [send_of(OPS), send_of(OPS), send_of("no@example.com"), send_of(OPS)]
-    connections = []
-    target = target_of(server, lambda *_name: connections.append(1) or ["127.0.0.1"])
-    kinds = [type(result) for result in target.deliver_each(sends)]
-    assert kinds == [Delivered, Delivered, Undeliverable, Delivered]
-    assert (len(server.mails), len(connections)) == (3, 2)
-
-
 @pytest.mark.parametrize(
     ("rules", "kind", "words"),
     [
