@@ -1,24 +1,21 @@
 """Administration of sends: redrive, drop, prune. Ids are never released."""
 
 import hashlib
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
 from appliance.kernel import idempotency
+from appliance.kernel.auth import Principal
 from appliance.kernel.errors import Invalid
-from appliance.kernel.idempotency import KeyedRequest, Reply
+from appliance.kernel.idempotency import Reply
 from appliance.mesh.fingerprint import fingerprint
 from appliance.outbox import listings, metrics, queries, states, wire, writes
 from appliance.outbox.rows import SendRow
-from appliance.outbox.service import ADMIN_ACTOR, META_BYTES_MAX, STEP_ROWS_MAX, Outbox
+from appliance.outbox.service import META_BYTES_MAX, STEP_ROWS_MAX, Outbox
 from appliance.outbox.views import meta_of
 from appliance.outbox.writes import Successor
-
-Verb = Literal["redrive", "drop", "prune"]
-Command = wire.Redrive | wire.Drop | wire.Prune
 
 _encode = msgspec.json.Encoder().encode
 _canonical = msgspec.json.Encoder(order="deterministic").encode
@@ -30,61 +27,42 @@ class OutboxAdmin:
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
-        self._verbs: dict[Verb, Callable[[Any, KeyedRequest | None], Reply]] = {
-            "redrive": self._redrive,
-            "drop": self._drop,
-            "prune": self._prune,
-        }
 
-    def execute(self, verb: Verb, command: Command, by: str, key: str | None) -> Reply:
-        """The reply to a request. A repeated idempotency key gets the first reply again, even if
-        the sends have changed since; raises KeyReused for another request with that key."""
-        key_identity = None
-        if key is not None and not (isinstance(command, wire.Redrive) and command.dry_run):
-            digest = hashlib.sha256(_canonical(command)).hexdigest()
-            key_identity = by, "POST", f"outbox/{verb}", key, digest
-            reply = self._outbox.store.read(idempotency.stored_reply, key_identity)
-            if reply is not None:
-                return reply
-        return self._verbs[verb](command, key_identity)
-
-    def _write(self, identity: KeyedRequest | None, function: Any, *args: Any) -> Reply:
-        call = (writes.as_reply, function, *args)
-        keyed_call = call if identity is None else (idempotency.reply_once, identity, *call)
-        reply: Reply = self._outbox.store.write(*keyed_call)
-        return reply
-
-    def _redrive(self, command: wire.Redrive, identity: KeyedRequest | None) -> Reply:
+    def redrive(self, command: wire.Redrive, who: Principal, key: str | None = None) -> Reply:
+        """A repeated idempotency key gets the first reply again, even if the sends have changed
+        since; raises KeyReused for another request with that key."""
         _check(command)
+        store, identity = self._outbox.store, None
+        if key is not None and not command.dry_run:
+            digest = hashlib.sha256(_canonical(command)).hexdigest()
+            identity = who.id, "POST", "outbox/redrive", key, digest
+            stored = store.read(idempotency.stored_reply, identity)
+            if stored is not None:
+                return stored
         rows = self._select(command)
         plan = [(row, None if command.lost else self._successor(command, row)) for row in rows]
+        more = self._has_more(command, rows)
         if command.dry_run:
             redriven = [
                 wire.Redriven(row.id, row.client_message_id, None, command.new_client_id)
                 for row, _ in plan
             ]
-            return Reply(
-                200, _encode(wire.RedriveResult(redriven, True, self._has_more(command, rows)))
-            )
+            return Reply(200, _encode(wire.RedriveResult(redriven, True, more)))
         chosen = tuple((row.id, successor) for row, successor in plan)
-        reply = self._write(
-            identity,
-            writes.redrive,
-            *(chosen, ADMIN_ACTOR, self._has_more(command, rows)),
-        )
+        reply: Reply = store.write(idempotency.reply_once, identity, writes.redrive, chosen, more)
         if reply.replayed:  # another request with this key finished first
             return reply
         metrics.redrives.inc(len(chosen))
         self._outbox.gauge.accepted(
             sum(row.status == states.DEAD for row in rows), sum(len(row.payload) for row in rows)
         )
-        self._outbox.wake({row.route for row in rows})
+        self._outbox.delivery_work.set()
         return reply
 
-    def _drop(self, command: wire.Drop, identity: KeyedRequest | None) -> Reply:
-        return self._write(identity, writes.drop, command.id, ADMIN_ACTOR)
+    def drop(self, command: wire.Drop) -> wire.DropResult:
+        return self._outbox.store.write(writes.drop, command.id)
 
-    def _prune(self, command: wire.Prune, identity: KeyedRequest | None) -> Reply:
+    def prune(self, command: wire.Prune) -> wire.Pruned:
         if not command.confirm:
             raise Invalid(
                 "prune drops payloads permanently; confirm is required",
@@ -92,9 +70,7 @@ class OutboxAdmin:
                 hint="agentlip outbox prune --confirm",
             )
         before_ms = self._outbox.clock.now_ms() - int(command.older_than_seconds * 1000)
-        limit = STEP_ROWS_MAX
-        args = (command.dead, before_ms, ADMIN_ACTOR, limit)
-        return self._write(identity, writes.prune, *args)
+        return self._outbox.store.write(writes.prune, command.dead, before_ms, STEP_ROWS_MAX)
 
     def _has_more(self, command: wire.Redrive, rows: list[SendRow]) -> bool:
         limit = min(command.limit, REDRIVE_MAX)

@@ -77,7 +77,7 @@ def inspect(session: Session, any_id: IdArgument) -> None:
 
     Example: agentlip outbox inspect out_01K9Z7V0F5W3M2D8S6T4R1Q0P9
     """
-    details = _inspect_all(session.hub(), any_id)
+    details = session.hub().get(f"{PATH}/inspect", id=any_id)
     send = details["send"]
     lines = [f"{name}: {value}" for name, value in send.items() if value is not None]
     if details["meta"]:
@@ -91,16 +91,6 @@ def inspect(session: Session, any_id: IdArgument) -> None:
             f"  {row['id']} {row['status']} {row['client_message_id']}" for row in details["chain"]
         ]
     session.answer(details, "\n".join(lines))
-
-
-def _inspect_all(hub: Any, any_id: str) -> dict[str, Any]:
-    """With all pages of the chain, because a page is limited in bytes."""
-    details: dict[str, Any] = hub.get(f"{PATH}/inspect", id=any_id)
-    while details.get("has_more"):
-        page = hub.get(f"{PATH}/inspect", id=any_id, after=details["next"])
-        details["chain"] += page["chain"]
-        details |= {"has_more": page["has_more"], "next": page["next"]}
-    return details
 
 
 @app.command("redrive")

@@ -1,12 +1,9 @@
 """Reads of the outbox. Each has a row limit."""
 
-from collections.abc import Callable
-from contextlib import closing
 from typing import NamedTuple, TypeVar
 
 from appliance.kernel import meta
 from appliance.kernel.meta import Executor
-from appliance.kernel.page import take_page
 from appliance.kernel.reader import Reader
 from appliance.outbox import wire
 from appliance.outbox.rows import SendRow
@@ -24,6 +21,7 @@ INDEX = {
 }
 
 
+CHAIN_MAX = 100  # redrives shown of one send
 EPOCH = "epoch:"  # and the mesh: a key in meta
 LOST = "accepted by its broker and gone: the broker was restored from an earlier backup"
 
@@ -39,65 +37,23 @@ def require(reader: Executor, any_id: str) -> SendRow:
     raise wire.NoSuchSend(details={"id": any_id})
 
 
-# The rest of a chain, oldest first. UNION instead of UNION ALL, so that it also ends if the rows of
-# a damaged file form a cycle.
-_FOLLOWING = (
-    "WITH RECURSIVE following (id) AS (VALUES (?) UNION SELECT one.superseded_by"
-    " FROM following JOIN outbox AS one ON one.id = following.id"
-    " WHERE one.superseded_by IS NOT NULL)"
-)
-_LEADING = (
-    "WITH RECURSIVE leading (id) AS (VALUES (?) UNION SELECT one.id"
-    " FROM leading JOIN outbox AS one"
-    " ON one.superseded_by IS NOT NULL AND one.superseded_by = leading.id)"
+# UNION instead of UNION ALL, so that it also ends if the rows of a damaged file form a cycle. A
+# successor is stored after the send that it replaces.
+_CHAIN = (
+    "WITH RECURSIVE chain (member) AS (VALUES (?) UNION SELECT one.superseded_by"
+    " FROM chain JOIN outbox AS one ON one.id = member WHERE one.superseded_by IS NOT NULL"
+    " UNION SELECT one.id FROM chain JOIN outbox AS one"
+    " ON one.superseded_by IS NOT NULL AND one.superseded_by = member)"
+    f" SELECT {COLUMNS} FROM chain CROSS JOIN outbox ON id = member"
+    " ORDER BY outbox.rowid DESC LIMIT ?"
 )
 
 
-def chain(
-    reader: Reader,
-    row_id: str,
-    after: str | None,
-    make: Callable[[SendRow], T],
-    size: Callable[[T], int],
-    limit: int,
-    bytes_max: int,
-) -> tuple[list[T], bool]:
-    """The chain of redrives that includes a row, oldest first, from behind `after`; and whether
-    there is more of it."""
-    start = after or _first_of_chain(reader, row_id)
-    columns = ", ".join(f"outbox.{name}" for name in SendRow._fields)
-    rows = reader.execute(
-        f"{_FOLLOWING} SELECT {columns} FROM following CROSS JOIN outbox ON"
-        " outbox.id = following.id WHERE outbox.id IS NOT ?",
-        (start, after),
-    )
-    with closing(rows):
-        return take_page((make(SendRow(*row)) for row in rows), limit, bytes_max, size)
-
-
-def _first_of_chain(reader: Reader, row_id: str) -> str:
-    """Id of the first row in the chain of that row."""
-    row = reader.row(
-        _LEADING + " SELECT id FROM leading WHERE NOT EXISTS"
-        " (SELECT 1 FROM outbox WHERE superseded_by IS NOT NULL AND superseded_by = leading.id)",
-        (row_id,),
-    )
-    return row_id if row is None else str(row[0])
-
-
-def inspect(
-    reader: Reader,
-    any_id: str,
-    after: str | None,
-    make: Callable[[SendRow], T],
-    size: Callable[[T], int],
-    send_bytes: Callable[[SendRow], int],
-    limit: int,
-) -> tuple[SendRow, list[T], bool]:
-    """A send, and as much of its chain as fits in the page beside it. Raises NoSuchSend."""
+def inspect(reader: Reader, any_id: str) -> tuple[SendRow, list[SendRow]]:
+    """A send, and the newest sends of its chain of redrives, oldest first. Raises NoSuchSend."""
     row = require(reader, any_id)
-    bytes_left = reader.limit.page_bytes_max - send_bytes(row)
-    return (row, *chain(reader, row.id, after, make, size, limit, bytes_left))
+    chain = reader.rows(_CHAIN, (row.id, CHAIN_MAX), limit=CHAIN_MAX)
+    return row, [SendRow(*sent) for sent in reversed(chain)]
 
 
 def waiting(reader: Executor, route: str, ref: str, limit: int) -> int:

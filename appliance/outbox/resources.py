@@ -9,11 +9,11 @@ from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError, KeyReused
 from appliance.kernel.route import Operation, Route
 from appliance.outbox import destination, wire
-from appliance.outbox.admin import Command, OutboxAdmin, Verb
+from appliance.outbox.admin import OutboxAdmin
 from appliance.outbox.expiry import MaxAgeTooLong, RetentionTooShort
 from appliance.outbox.service import Outbox
-from appliance.web.media import reply, reply_bytes, reply_stored
-from appliance.web.responders import Responder, Responders, reply_with
+from appliance.web.media import reply, reply_bytes
+from appliance.web.responders import Responders, reply_to_change, reply_with
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -53,17 +53,6 @@ def batch_body(results: list[tuple[int, wire.Accepted] | ApplianceError]) -> byt
     return b'{"results":[%b]}' % b",".join(items)
 
 
-def _command(admin: OutboxAdmin, verb: Verb) -> Responder:
-    """Replies as a command of operators does, also if it is repeated with the same key."""
-
-    def respond(req: Any, resp: falcon.Response, command: Command) -> None:
-        context = req.context
-        result = admin.execute(verb, command, context.principal.id, context.idempotency_key)
-        reply_stored(resp, result)
-
-    return respond
-
-
 def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
     sends = SendResource(outbox)
     errors_of_send = (
@@ -99,13 +88,13 @@ def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
                              summary="List sends without payloads, newest first"),
         }),
         Route("/v1/outbox/inspect", Responders(
-            get=reply_with(lambda query: outbox.inspect(query.id, query.after, query.limit)),
+            get=reply_with(lambda query: outbox.inspect(query.id)),
         ), {
             "GET": Operation(wire.READ, reply=wire.OutboxSend, query=wire.InspectQuery,
                              errors=(wire.NoSuchSend,),
                              summary="Get one send with its payload and its chain of redrives"),
         }),
-        *[Route(f"/v1/outbox/{name}", Responders(post=_command(admin, "redrive")), {
+        *[Route(f"/v1/outbox/{name}", Responders(post=reply_to_change(admin.redrive)), {
             "POST": Operation(wire.ADMIN, keyed=True, body=wire.Redrive, reply=wire.RedriveResult,
                               errors=(wire.NoSuchSend, wire.WrongState, wire.IdTaken,
                                       wire.PayloadGone, KeyReused),
@@ -113,15 +102,13 @@ def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
                               summary="Retire stuck sends and replace them with new ones",
                               audited=True),
         }) for name in ("redrive", "requeue")],  # requeue: the former name
-        Route("/v1/outbox/drop", Responders(post=_command(admin, "drop")), {
-            "POST": Operation(wire.ADMIN, keyed=True, body=wire.Drop, reply=wire.DropResult,
-                              errors=(wire.NoSuchSend, wire.WrongState, KeyReused),
-                              audited=True,
+        Route("/v1/outbox/drop", Responders(post=reply_with(admin.drop)), {
+            "POST": Operation(wire.ADMIN, body=wire.Drop, reply=wire.DropResult,
+                              errors=(wire.NoSuchSend, wire.WrongState), audited=True,
                               summary="Retire a send and drop its payload; its id stays used"),
         }),
-        Route("/v1/outbox/prune", Responders(post=_command(admin, "prune")), {
-            "POST": Operation(wire.ADMIN, keyed=True, body=wire.Prune, reply=wire.Pruned,
-                              errors=(KeyReused,), audited=True,
+        Route("/v1/outbox/prune", Responders(post=reply_with(admin.prune)), {
+            "POST": Operation(wire.ADMIN, body=wire.Prune, reply=wire.Pruned, audited=True,
                               summary="Drop payloads of ended sends; their ids stay used"),
         }),
         Route("/v1/outbox/reload", Responders(post=reply_with(lambda _command: outbox.reload())), {

@@ -34,11 +34,6 @@ class Routes:
     def state(self, name: str) -> RouteState:
         return self._routes.setdefault(name, RouteState(BREAKER_FAILURES))
 
-    def can_start(self, name: str) -> bool:
-        """Whether a new send on that route could be delivered now."""
-        route = self._routes.get(name)
-        return route is None or (route.breaker.is_closed and self.has_capacity(route))
-
     def has_capacity(self, route: RouteState) -> bool:
         """All slow routes together get at most half of the pool."""
         if not route.free(self._clock.monotonic(), CONCURRENCY_MAX):

@@ -1,7 +1,7 @@
 """The outbox service: accepts sends, lists them, and reports its state."""
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
@@ -43,7 +43,6 @@ from appliance.outbox.views import (
     message_of,
     meta_of,
     row_bytes,
-    send_bytes,
     to_wire,
 )
 from appliance.outbox.writes import Acceptance, NewSend
@@ -53,7 +52,6 @@ BATCH_MAX = 500  # sends in one POST /v1/send/batch
 ACCEPTS_MAX = 64  # concurrent send requests; more get 429
 RETRY_AFTER_MAX_MS = 3_600_000  # longest Retry-After that is obeyed
 BROKER = "broker"
-ADMIN_ACTOR = "operator"
 FEATURES = (
     "send", "send_batch", "topic_post", "outbox_redrive", "outbox_requeue", "outbox_reload",
 )  # fmt: skip
@@ -124,11 +122,6 @@ class Outbox:
         self.steady.open()
         longest_ms = RETRY_AFTER_MAX_MS + round(self.settings.retry.max_seconds * 1000)
         self.store.write(writes.cap_waits, longest_ms)
-
-    def wake(self, routes: Collection[str]) -> None:
-        """New sends are pending on these routes: deliver them, if one has capacity."""
-        if any(self.routes.can_start(route) for route in routes):
-            self.delivery_work.set()
 
     # -- maximum age --------------------------------------------------------------------
 
@@ -330,7 +323,7 @@ class Outbox:
         ]
         if stored:
             self.gauge.accepted(len(stored), sum(len(new.payload) + ROW_BYTES for new in stored))
-            self.wake({new.route for new in stored})
+            self.delivery_work.set()
         return results
 
     def _reply(self, new: NewSend, acceptance: Acceptance) -> tuple[int, wire.Accepted]:
@@ -381,17 +374,11 @@ class Outbox:
         )  # fmt: skip
         return wire.OutboxPage(rows, rows[-1].id if more else None)
 
-    def inspect(
-        self, any_id: str, after: str | None = None, limit: int = wire.CHAIN_LIMIT
-    ) -> wire.OutboxSend:
-        row, chain, more = self.store.read(
-            queries.inspect, any_id, after, self._to_wire(), row_bytes,
-            send_bytes, min(limit, PAGE_MAX),
-        )  # fmt: skip
-        return wire.OutboxSend(
-            self._to_wire()(row), message_of(row), meta_of(row),
-            chain, more, chain[-1].id if more else None,
-        )  # fmt: skip
+    def inspect(self, any_id: str) -> wire.OutboxSend:
+        row, rows = self.store.read(queries.inspect, any_id)
+        make = self._to_wire()
+        chain = [make(redriven) for redriven in rows]
+        return wire.OutboxSend(make(row), message_of(row), meta_of(row), chain)
 
     def _to_wire(self) -> Callable[[SendRow], wire.OutboxRow]:
         return partial(to_wire, ahead_ms=self.steady.ahead_ms())

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from appliance.kernel.auth import Principal
 from appliance.kernel.tool import Tool
 from appliance.outbox import wire
@@ -16,10 +14,10 @@ def tools(outbox: Outbox, admin: OutboxAdmin) -> Sequence[Tool]:
         return outbox.send(arguments, None, principal=who.label)[1]
 
     def inspect(arguments: wire.InspectQuery, _who: Principal) -> wire.OutboxSend:
-        return outbox.inspect(arguments.id, arguments.after, arguments.limit)
+        return outbox.inspect(arguments.id)
 
-    def drop(arguments: wire.Drop, who: Principal) -> msgspec.Raw:
-        return msgspec.Raw(admin.execute("drop", arguments, who.id, None).body)
+    def drop(arguments: wire.Drop, _who: Principal) -> wire.DropResult:
+        return admin.drop(arguments)
 
     return [
         Tool(

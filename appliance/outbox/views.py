@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 
 from appliance.kernel.clock import iso
-from appliance.kernel.page import text_bytes
 from appliance.outbox import destination, states, wire
 from appliance.outbox.rows import SendRow
 
@@ -62,9 +61,3 @@ def to_wire(row: SendRow, ahead_ms: int = 0) -> wire.OutboxRow:
 
 def row_bytes(row: wire.OutboxRow) -> int:
     return len(_encode(row)) + ROW_OVERHEAD_BYTES
-
-
-def send_bytes(row: SendRow) -> int:
-    """Size of the whole send in a response, without its chain."""
-    details = text_bytes(message_of(row)) + text_bytes(row.meta)
-    return row_bytes(to_wire(row)) + details + ROW_OVERHEAD_BYTES

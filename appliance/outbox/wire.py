@@ -26,7 +26,6 @@ Member = Annotated[str, Meta(min_length=1, max_length=200)]
 RowId = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")]
 Seconds = Annotated[float, Meta(ge=0, le=315_360_000)]
 Limit = Annotated[int, Meta(ge=1, description="clamped to the maximum")]
-CHAIN_LIMIT = 500  # default number of redrives returned for one send
 
 
 class Send(Struct, frozen=True, forbid_unknown_fields=True):
@@ -118,15 +117,12 @@ class OutboxPage(Struct, frozen=True):
 
 
 class OutboxSend(Struct, frozen=True):
-    """One send with its payload, and its chain of redrives, oldest first. While `has_more` is true,
-    set `after` to `next` to get more of the chain."""
+    """One send with its payload, and the newest 100 of its chain of redrives, oldest first."""
 
     send: OutboxRow
     message: str | None
     meta: dict[str, Any] | None
     chain: list[OutboxRow]
-    has_more: bool = False
-    next: str | None = None
 
 
 class ListQuery(Struct, frozen=True):
@@ -142,12 +138,9 @@ class ListQuery(Struct, frozen=True):
 
 
 class InspectQuery(Struct, frozen=True):
-    """`id` is the id of the row or the client_message_id. `after` is a row id: the chain continues
-    behind it."""
+    """`id` is the id of the row or the client_message_id."""
 
     id: RowId
-    after: RowId | None = None
-    limit: Limit = CHAIN_LIMIT
 
 
 class Patch(Struct, frozen=True, forbid_unknown_fields=True):

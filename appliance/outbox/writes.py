@@ -4,13 +4,12 @@ Functions take a Tx and plain values, so that the writer process can run them.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec import Struct
 
 from appliance.kernel import meta
 from appliance.kernel.batch import Tx
@@ -23,6 +22,8 @@ from appliance.outbox.views import to_wire
 
 ID_PREFIX = "out_"
 TOO_OLD = "older than max_age_hours"
+BY_OPERATOR = "operator"  # `aborted_by` of retired sends
+DESTINATIONS_MAX = 1000  # visited by one claim; the next one continues
 _DUE = "status = 'pending' AND next_attempt_at <= ? AND accepted_steady_ms > ?"
 _encode = msgspec.json.Encoder().encode
 
@@ -134,11 +135,11 @@ def claim_in_order(
     tx: Tx, route: str, now_ms: int, too_old_ms: int, limit: int, bytes_max: int, after: Any
 ) -> tuple[list[SendRow], Any]:
     """Claim a run of each destination: its oldest sends, up to the first that is not due or in
-    flight. Visits up to `limit` destinations from `after` on, until there are `limit` sends; also
-    returns the cursor to continue from."""
+    flight. Visits destinations from `after` on, until there are `limit` sends; also returns the
+    cursor to continue from."""
     rows: list[SendRow] = []
     kind, ref = after or ("", "")
-    for _ in range(limit):
+    for _ in range(DESTINATIONS_MAX):
         row = tx.execute(
             f"SELECT destination_kind, destination_ref, {_DUE} FROM outbox"
             " WHERE status IN ('pending', 'inflight') AND route = ?"
@@ -148,7 +149,10 @@ def claim_in_order(
         ).fetchone()
         if row is None:
             kind = ref = ""
-            break
+            if rows or after is None:
+                break
+            after = None  # once more from the beginning
+            continue
         kind, ref, is_due = row
         if not is_due:
             continue
@@ -312,22 +316,15 @@ class Successor(NamedTuple):
     patched: bool = False
 
 
-def as_reply(tx: Tx, function: Callable[..., Struct], *args: Any) -> Reply:
-    """The result of `function` as a stored reply."""
-    return Reply(200, _encode(function(tx, *args)))
-
-
-def redrive(
-    tx: Tx, plan: Sequence[tuple[str, Successor | None]], by: str, more: bool
-) -> wire.RedriveResult:
+def redrive(tx: Tx, plan: Sequence[tuple[str, Successor | None]], more: bool) -> Reply:
     """Retire each send of `plan` and insert its successor, or send it again under its id if there
     is none: all of them or none."""
     done = [
-        _send_again(tx, row_id) if successor is None else _redrive(tx, row_id, successor, by)
+        _send_again(tx, row_id) if successor is None else _redrive(tx, row_id, successor)
         for row_id, successor in plan
     ]
     log_writes.log_events(tx, [event for outcome in done for event in _events_of_redrive(outcome)])
-    return wire.RedriveResult(done, False, more)
+    return Reply(200, _encode(wire.RedriveResult(done, False, more)))
 
 
 def _events_of_redrive(redriven: wire.Redriven) -> list[SendEvent]:
@@ -351,7 +348,7 @@ def _send_again(tx: Tx, row_id: str) -> wire.Redriven:
     return wire.Redriven(row_id, changed[0], row_id, changed[0])
 
 
-def _redrive(tx: Tx, row_id: str, successor: Successor, by: str) -> wire.Redriven:
+def _redrive(tx: Tx, row_id: str, successor: Successor) -> wire.Redriven:
     old = queries.require(tx, row_id)
     check_retirable(old)
     existing = tx.execute(
@@ -382,12 +379,12 @@ def _redrive(tx: Tx, row_id: str, successor: Successor, by: str) -> wire.Redrive
     tx.execute(
         "UPDATE outbox SET status = 'aborted', aborted_at = ?, aborted_by = ?, superseded_by = ?"
         " WHERE id = ?",
-        (tx.now_ms, by, new_id, old.id),
+        (tx.now_ms, BY_OPERATOR, new_id, old.id),
     )
     return wire.Redriven(old.id, old.client_message_id, new_id, successor.client_message_id)
 
 
-def drop(tx: Tx, any_id: str, by: str) -> wire.DropResult:
+def drop(tx: Tx, any_id: str) -> wire.DropResult:
     """Retire a send without a successor and drop its payload."""
     row = queries.require(tx, any_id)
     if row.status == states.INFLIGHT:
@@ -396,7 +393,7 @@ def drop(tx: Tx, any_id: str, by: str) -> wire.DropResult:
         log_writes.log_events(tx, [SendEvent(row.id, log_writes.ABORTED)])
         tx.execute(
             "UPDATE outbox SET status = 'aborted', aborted_at = ?, aborted_by = ? WHERE id = ?",
-            (tx.now_ms, by, row.id),
+            (tx.now_ms, BY_OPERATOR, row.id),
         )
     tx.execute(
         "UPDATE outbox SET payload = x'', meta = NULL, payload_dropped_at ="
@@ -406,7 +403,7 @@ def drop(tx: Tx, any_id: str, by: str) -> wire.DropResult:
     return wire.DropResult(to_wire(queries.require(tx, row.id)))
 
 
-def prune(tx: Tx, dead: bool, before_ms: int, by: str, limit: int) -> wire.Pruned:
+def prune(tx: Tx, dead: bool, before_ms: int, limit: int) -> wire.Pruned:
     """Drop payloads of ended sends; with `dead`, also retire dead letters and drop theirs."""
     pruned = drop_payloads(tx, before_ms, limit)
     pruned += _drop_payloads(tx, "status = 'aborted'", "aborted_at", before_ms, limit - pruned)
@@ -418,7 +415,7 @@ def prune(tx: Tx, dead: bool, before_ms: int, by: str, limit: int) -> wire.Prune
         tx.executemany(
             "UPDATE outbox SET payload = x'', meta = NULL, payload_dropped_at = ?1,"
             " status = 'aborted', aborted_at = ?1, aborted_by = ?2 WHERE id = ?3",
-            [(tx.now_ms, by, id_) for (id_,) in ids],
+            [(tx.now_ms, BY_OPERATOR, id_) for (id_,) in ids],
         )
         log_writes.log_events(tx, [SendEvent(id_, log_writes.ABORTED) for (id_,) in ids])
         pruned += len(ids)

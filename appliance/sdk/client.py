@@ -379,7 +379,7 @@ class Client(Closing):
 
     def send_status(self, send_id: str) -> models.SendState:
         """The state of a send, by its `client_message_id` or the id of its row. Raises NotFound."""
-        return self._get("/v1/outbox/inspect", models.SendState, "send", id=send_id, limit=1)
+        return self._get("/v1/outbox/inspect", models.SendState, "send", id=send_id)
 
     def receive(
         self, *, mesh: str | None = None, limit: int = 100, wait_seconds: float = 0.0

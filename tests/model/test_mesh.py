@@ -184,11 +184,11 @@ class MeshMachine(RuleBasedStateMachine):
     def redrive(self, key, patch):
         change = None if patch is None else wire.Patch(message=patch)
         self.retire(key, lambda admin: admin.redrive(
-            wire.Redrive(id=key, auto=True, patch=change), "ann"))  # fmt: skip
+            wire.Redrive(id=key, auto=True, patch=change)))  # fmt: skip
 
     @rule(key=KEYS)
     def drop(self, key):
-        self.retire(key, lambda admin: admin.drop(key, "ann"))
+        self.retire(key, lambda admin: admin.drop(wire.Drop(key)))
 
     def retire(self, key, act):
         try:

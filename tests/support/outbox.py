@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from appliance.kernel.auth import ANONYMOUS
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
@@ -39,7 +40,7 @@ def dead(outbox, key="k1", message="hello", **more):
 def redrive(outbox, any_id="k1", **more):
     if not more.keys() & {"auto", "new_client_id"}:
         more["auto"] = True
-    return outbox.admin.redrive(wire.Redrive(id=any_id, **more), "ann").redriven
+    return outbox.admin.redrive(wire.Redrive(id=any_id, **more)).redriven
 
 
 class Faults(BatchRunner):
@@ -94,17 +95,9 @@ def with_paused_pool(new_outbox, size=16, **settings):
 class DecodingAdmin(OutboxAdmin):
     """Requests without an idempotency key, their replies decoded."""
 
-    def redrive(self, command, by):
-        return msgspec.json.decode(
-            self.execute("redrive", command, by, None).body, type=wire.RedriveResult
-        )
-
-    def drop(self, any_id, by):
-        reply = self.execute("drop", wire.Drop(any_id), by, None)
-        return msgspec.json.decode(reply.body, type=wire.DropResult)
-
-    def prune(self, command, by):
-        return msgspec.json.decode(self.execute("prune", command, by, None).body, type=wire.Pruned)
+    def redrive(self, command, who=ANONYMOUS, key=None):
+        reply = super().redrive(command, who, key)
+        return msgspec.json.decode(reply.body, type=wire.RedriveResult)
 
 
 class OutboxFixture:

@@ -96,12 +96,12 @@ def test_redrive_by_filter_takes_all_matching_sends(outbox):
     outbox.set("c", "dead", last_error="413: too large")
     outbox.send(key="d", mesh="ops")
     filters = wire.Redrive(to="#alerts", error_contains="no such topic", auto=True)
-    result = outbox.admin.redrive(filters, "ann")
+    result = outbox.admin.redrive(filters)
     assert [row.client_message_id for row in result.redriven] == ["a"]
-    result = outbox.admin.redrive(wire.Redrive(mesh="ops", auto=True), "ann")
+    result = outbox.admin.redrive(wire.Redrive(mesh="ops", auto=True))
     assert [row.client_message_id for row in result.redriven] == ["b", "c"]
     assert outbox.row("d").status == "pending", "only dead letters, unless `pending` is requested"
-    result = outbox.admin.redrive(wire.Redrive(status="pending", auto=True), "ann")
+    result = outbox.admin.redrive(wire.Redrive(status="pending", auto=True))
     assert len(result.redriven) == 4
 
 
@@ -110,12 +110,12 @@ def test_redrive_by_filter_obeys_limit_and_age(outbox):
         outbox.clock.pass_seconds(10)
         dead(outbox, f"k{number}")
     old = wire.Redrive(older_than_seconds=25, auto=True, dry_run=True)
-    result = outbox.admin.redrive(old, "ann").redriven
+    result = outbox.admin.redrive(old).redriven
     assert [row.client_message_id for row in result] == ["k0", "k1"]
-    result = outbox.admin.redrive(wire.Redrive(status="dead", auto=True, limit=3), "ann")
+    result = outbox.admin.redrive(wire.Redrive(status="dead", auto=True, limit=3))
     assert [row.client_message_id for row in result.redriven] == ["k0", "k1", "k2"]
     assert result.more
-    assert not outbox.admin.redrive(wire.Redrive(status="dead", auto=True), "ann").more
+    assert not outbox.admin.redrive(wire.Redrive(status="dead", auto=True)).more
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_redrive_by_filter_obeys_limit_and_age(outbox):
 def test_ambiguous_redrive_is_refused(outbox, command):
     dead(outbox)
     with pytest.raises(Invalid):
-        outbox.admin.redrive(command, "ann")
+        outbox.admin.redrive(command)
     assert outbox.statuses() == {"k1": "dead"}
 
 
@@ -148,7 +148,7 @@ def test_redrive_without_payload_needs_a_new_one(outbox):
 def test_a_dropped_send_keeps_its_id_and_loses_its_payload(outbox, status):
     outbox.send("a secret", key="k1", meta={"b": 1})
     outbox.set("k1", status)
-    dropped = outbox.admin.drop("k1", "ann").send
+    dropped = outbox.admin.drop(wire.Drop("k1")).send
     assert dropped.status == ("done" if status == "done" else "aborted")
     result = outbox.service.inspect("k1")
     assert (result.message, result.meta, result.send.payload_bytes) == (None, None, 0)
@@ -162,12 +162,12 @@ def test_prune_keeps_payloads_of_open_sends(outbox):
     for status in ("pending", "inflight", "done", "dead", "aborted"):
         outbox.send(key=status)
         outbox.set(status, status)
-    assert outbox.admin.prune(wire.Prune(confirm=True), "ann").pruned == 2
+    assert outbox.admin.prune(wire.Prune(confirm=True)).pruned == 2
     kept = dict(outbox.rows("SELECT client_message_id, payload != x'' FROM outbox"))
     assert kept == {"pending": 1, "inflight": 1, "done": 0, "dead": 1, "aborted": 0}
-    assert outbox.admin.prune(wire.Prune(confirm=True, dead=True), "ann").pruned == 1
+    assert outbox.admin.prune(wire.Prune(confirm=True, dead=True)).pruned == 1
     assert outbox.row("dead").status == "aborted"
-    assert outbox.admin.prune(wire.Prune(confirm=True, dead=True), "ann").pruned == 0
+    assert outbox.admin.prune(wire.Prune(confirm=True, dead=True)).pruned == 0
 
 
 def test_prune_works_in_batches_and_obeys_the_age(new_outbox, monkeypatch):
@@ -179,6 +179,6 @@ def test_prune_works_in_batches_and_obeys_the_age(new_outbox, monkeypatch):
         outbox.clock.pass_seconds(10)
     answers = []
     while not answers or answers[-1].more:
-        answers.append(outbox.admin.prune(wire.Prune(confirm=True, older_than_seconds=15), "ann"))
+        answers.append(outbox.admin.prune(wire.Prune(confirm=True, older_than_seconds=15)))
     assert sum(row.pruned for row in answers) == 4
     assert outbox.row("k4").payload_kept

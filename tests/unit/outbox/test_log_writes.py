@@ -79,11 +79,11 @@ def test_redrive_drop_and_prune(outbox):
     for name in ("k1", "k2", "k3"):
         outbox.send(key=name)
         outbox.set(name, "dead")
-    outbox.admin.redrive(wire.Redrive(id="k1", new_client_id="k9"), "ann")
-    outbox.admin.drop("k2", "ann")
+    outbox.admin.redrive(wire.Redrive(id="k1", new_client_id="k9"))
+    outbox.admin.drop(wire.Drop("k2"))
     outbox.clock.pass_seconds(1)
-    outbox.admin.prune(wire.Prune(confirm=True, dead=True), "ann")
-    outbox.admin.drop("k2", "ann")
+    outbox.admin.prune(wire.Prune(confirm=True, dead=True))
+    outbox.admin.drop(wire.Drop("k2"))
     assert [row[:2] for row in logged(outbox)[3:]] == [
         ("send.requeued", "k1"),
         ("send.accepted", "k9"),

@@ -43,9 +43,9 @@ def test_lost_sends_are_sent_again_as_they_were(outbox):
     outbox.store.write(writes.mark_lost, [before.id, outbox.row("k2").id])
     outbox.set("k2", "dead", payload=b"", payload_dropped_at=outbox.clock.now_ms())
     with pytest.raises(Invalid):
-        outbox.admin.redrive(wire.Redrive(lost=True, auto=True), "ann")
-    (planned,) = outbox.admin.redrive(wire.Redrive(lost=True, dry_run=True), "ann").redriven
-    (done,) = outbox.admin.redrive(wire.Redrive(lost=True), "ann").redriven
+        outbox.admin.redrive(wire.Redrive(lost=True, auto=True))
+    (planned,) = outbox.admin.redrive(wire.Redrive(lost=True, dry_run=True)).redriven
+    (done,) = outbox.admin.redrive(wire.Redrive(lost=True)).redriven
     assert (planned.id, planned.new_id) == (before.id, None)
     assert (done.new_id, done.new_client_message_id) == (before.id, "k1")
     outbox.round()

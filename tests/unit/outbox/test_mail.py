@@ -258,7 +258,7 @@ def test_invalid_mail_is_refused_before_its_id_is_used(outbox, server, monkeypat
     outbox.send("hi", "k", to)
     with pytest.raises(Invalid):
         outbox.admin.redrive(
-            wire.Redrive(id="k", auto=True, patch=wire.Patch(meta={"subject": "a\nb"})), "operator"
+            wire.Redrive(id="k", auto=True, patch=wire.Patch(meta={"subject": "a\nb"}))
         )
 
 

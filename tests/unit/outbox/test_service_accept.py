@@ -162,9 +162,9 @@ def test_id_is_never_released(outbox):
     outbox.set("dead", "dead")
     outbox.set("dropped", "dead")
     outbox.set("requeued", "dead")
-    outbox.admin.drop("dropped", "me")
-    outbox.admin.redrive(wire.Redrive(id="requeued", auto=True), "me")
-    outbox.admin.prune(wire.Prune(confirm=True, dead=True), "me")
+    outbox.admin.drop(wire.Drop("dropped"))
+    outbox.admin.redrive(wire.Redrive(id="requeued", auto=True))
+    outbox.admin.prune(wire.Prune(confirm=True, dead=True))
     outbox.clock.pass_seconds(1_000_000_000)
     outbox.sweep.run_once(outbox.clock.now_ms())
     for key in ("done", "dead", "dropped", "requeued"):

@@ -53,7 +53,7 @@ def test_a_file_that_is_too_large_counts_as_full(new_outbox):
     outbox.watch.run_once(0)
     assert outbox.service.state().level in ("full", "degraded")
     outbox.round()
-    outbox.admin.prune(wire.Prune(confirm=True), "me")
+    outbox.admin.prune(wire.Prune(confirm=True))
     outbox.watch.run_once(0)
     assert outbox.service.state().level == "normal"
     assert outbox.send(key="again")[0] == 202

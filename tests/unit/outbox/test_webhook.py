@@ -119,9 +119,7 @@ def test_signed_send_can_be_redriven_but_not_patched(outbox, receiver):
     command = wire.Send(to="hook_1", message="{}", client_message_id="k", target="webhook")
     outbox.service.send(command, internal=True)
     with pytest.raises(wire.WrongState):
-        outbox.admin.redrive(
-            wire.Redrive(id="k", auto=True, patch=wire.Patch(message="forged")), "operator"
-        )
-    outbox.admin.redrive(wire.Redrive(id="k", auto=True), "operator")
+        outbox.admin.redrive(wire.Redrive(id="k", auto=True, patch=wire.Patch(message="forged")))
+    outbox.admin.redrive(wire.Redrive(id="k", auto=True))
     outbox.round()
     assert [got.body for got in receiver.got] == [b"{}"]
