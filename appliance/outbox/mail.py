@@ -13,7 +13,6 @@ same Message-ID.
 
 import ipaddress
 import smtplib
-import socket
 import ssl
 from collections.abc import Sequence
 from contextlib import closing, suppress
@@ -22,7 +21,6 @@ from typing import NamedTuple
 
 from appliance.kernel.config import BadSettings, secret
 from appliance.kernel.errors import Invalid
-from appliance.kernel.http_client import Unreachable
 from appliance.kernel.pool import time_limit
 from appliance.mesh.fingerprint import DestinationKind
 from appliance.outbox import destination, mime
@@ -39,12 +37,9 @@ from appliance.outbox.target import (
     Undeliverable,
 )
 from appliance.outbox.wire import MailNotAllowed
-from appliance.web import safe_connect
-from appliance.web.address import BadWebhookUrl
-from appliance.web.safe_connect import Resolve
+from appliance.web.address import BadWebhookUrl, check_address
 
-CONNECT_SECONDS = 5.0
-REPLY_SECONDS = 30.0  # for each reply of the server
+REPLY_SECONDS = 30.0  # for the connection, and for each reply of the server
 DELIVERY_SECONDS = 120.0  # for the whole delivery of one mail
 RECIPIENTS_MAX = 10  # recipients of one mail
 ANYWHERE = "*"
@@ -71,21 +66,14 @@ class MailTarget(DeliveryTarget):
 
     name = MAIL
 
-    def __init__(
-        self,
-        settings: MailSettings,
-        origin: str,
-        resolver: Resolve = safe_connect.resolve,
-        tls: ssl.SSLContext | None = None,
-    ) -> None:
+    def __init__(self, settings: MailSettings, origin: str) -> None:
         """`origin` identifies the workspace in Message-IDs. Raises BadSettings."""
         _check(settings)
         self._settings = settings
         self._origin = origin
-        self._resolve = resolver
         self._allow = frozenset(_allow_entry(entry) for entry in settings.allow)
         self._sender = Address(SENDER_NAME, addr_spec=settings.sender)
-        self._tls = tls or _tls_context(settings.ca_file)
+        self._tls = _tls_context(settings.ca_file)
 
     # -- accepting -----------------------------------------------------------------------
 
@@ -121,7 +109,7 @@ class MailTarget(DeliveryTarget):
             return RetryLater(error.message)
         message_id = self._message_id(send.client_message_id)
         text = self._message(send, recipients, message_id)
-        with closing(MailSession(self._settings, self._tls, self._resolve)) as session:
+        with closing(MailSession(self._settings, self._tls)) as session:
             result = _submit(session, recipients, text)
         return Delivered(broker_message_id=message_id) if isinstance(result, Delivered) else result
 
@@ -157,26 +145,32 @@ class CodeMailTarget(MailTarget):
 class MailSession:
     """A session with the SMTP server, for one mail."""
 
-    def __init__(self, settings: MailSettings, tls: ssl.SSLContext, resolver: Resolve) -> None:
+    def __init__(self, settings: MailSettings, tls: ssl.SSLContext) -> None:
         self._settings = settings
         self._tls = tls
-        self._resolve = resolver
         self._password = ""
-        self._server: PinnedSmtp | None = None
+        self._server: smtplib.SMTP | None = None
         self._message_sent = False
         self._is_broken = False
 
     def submit(self, recipients: Sequence[str], text: bytes) -> Result:
         """Raises what the connection raises."""
         try:
-            server = self._connect()
-            return self._log_in(server) or self._transfer(server, recipients, text)
+            server = self._log_in()
         except BadWebhookUrl as error:
             return RetryLater(f"the mail server: {error.message}")
-        except Unreachable:
-            return RetryLater("the mail server's name can't be resolved")
         except BadSettings:
             return RetryLater("mail.password_file can't be read")
+        except smtplib.SMTPAuthenticationError as error:
+            # Without the server's text, which may repeat the password.
+            return RetryLater(f"the mail server refused the login ({error.smtp_code})")
+        except smtplib.SMTPResponseException as error:
+            return RetryLater(self._reply_text(error.smtp_code, error.smtp_error))
+        except smtplib.SMTPServerDisconnected:
+            raise
+        except smtplib.SMTPException:
+            return RetryLater("the mail server offers no STARTTLS or no supported login")
+        return self._transfer(server, recipients, text)
 
     def failure(self, reason: str) -> Result:
         """An attempt without a reply. The mail may have been accepted nevertheless."""
@@ -197,59 +191,39 @@ class MailSession:
                     server.quit()
         server.close()
 
-    def _connect(self) -> "PinnedSmtp":
+    def _log_in(self) -> smtplib.SMTP:
+        """Connection, TLS and login. A refusal here is not about the send, so it is retried."""
         settings = self._settings
-        addresses = safe_connect.resolve_allowed(
-            self._resolve, settings.host, settings.port, SERVER_RULES
-        )
-        for address in addresses:
-            if (
-                settings.security == "none"
-                and not settings.allow_plain
-                and not ipaddress.ip_address(address).is_loopback
-            ):
-                raise BadWebhookUrl(
-                    "security 'none' to another machine is not allowed (mail.allow_plain)"
-                )
-        tls = self._tls if settings.security == "tls" else None
-
-        def connect(address: str) -> PinnedSmtp:
-            server = self._server = PinnedSmtp(settings, address, tls)
-            try:
-                server.greeting = server.connect(settings.host, settings.port)
-            except OSError:
-                server.close()
-                raise
-            return server
-
-        return safe_connect.connect_first(addresses, connect)
-
-    def _log_in(self, server: "PinnedSmtp") -> Result | None:
-        """Greeting, TLS and login. A refusal here is not about the send, so it is retried."""
-        settings = self._settings
-        code, reply = server.greeting
-        if code != 220:
-            return RetryLater(self._reply_text(code, reply))
-        try:
+        server = self._server = self._connect()
+        self._check_peer(_peer_of(server))
+        server.ehlo_or_helo_if_needed()
+        if settings.security == "starttls":
+            server.starttls(context=self._tls)
             server.ehlo_or_helo_if_needed()
-            if settings.security == "starttls":
-                server.starttls(context=self._tls)
-                server.ehlo_or_helo_if_needed()
-            if settings.user:
-                self._password = secret(settings.password_file or "")
-                server.login(settings.user, self._password)
-        except smtplib.SMTPAuthenticationError as error:
-            # Without the server's text, which may repeat the password.
-            return RetryLater(f"the mail server refused the login ({error.smtp_code})")
-        except smtplib.SMTPResponseException as error:
-            return RetryLater(self._reply_text(error.smtp_code, error.smtp_error))
-        except smtplib.SMTPServerDisconnected:
-            raise
-        except smtplib.SMTPException:
-            return RetryLater("the mail server offers no STARTTLS or no supported login")
-        return None
+        if settings.user:
+            self._password = secret(settings.password_file or "")
+            server.login(settings.user, self._password)
+        return server
 
-    def _transfer(self, server: "PinnedSmtp", recipients: Sequence[str], text: bytes) -> Result:
+    def _connect(self) -> smtplib.SMTP:
+        settings = self._settings
+        name = settings.sender.partition("@")[2]  # the default would look it up in DNS
+        address = settings.host, settings.port, name
+        if settings.security == "tls":
+            return smtplib.SMTP_SSL(*address, timeout=REPLY_SECONDS, context=self._tls)
+        return smtplib.SMTP(*address, timeout=REPLY_SECONDS)
+
+    def _check_peer(self, address: str) -> None:
+        """Raises BadWebhookUrl before anything is sent to an address that is not allowed."""
+        check_address(address, SERVER_RULES)
+        settings = self._settings
+        local = ipaddress.ip_address(address).is_loopback
+        if settings.security == "none" and not settings.allow_plain and not local:
+            raise BadWebhookUrl(
+                "security 'none' to another machine is not allowed (mail.allow_plain)"
+            )
+
+    def _transfer(self, server: smtplib.SMTP, recipients: Sequence[str], text: bytes) -> Result:
         options = [f"size={len(text)}"] if server.has_extn("size") else []
         code, reply = server.mail(self._settings.sender, options)
         if code != 250:
@@ -290,28 +264,10 @@ class MailSession:
         return f"{code}: {' '.join(plain.split())}"[:REPLY_CHARACTERS_MAX]
 
 
-class PinnedSmtp(smtplib.SMTP):
-    """Connects to one checked address; TLS still verifies the name."""
-
-    greeting: tuple[int, bytes] = (0, b"")
-
-    def __init__(self, settings: MailSettings, address: str, tls: ssl.SSLContext | None) -> None:
-        name = settings.sender.partition("@")[2]  # the default would look it up in DNS
-        super().__init__(local_hostname=name, timeout=CONNECT_SECONDS)
-        self._host = settings.host
-        self._address = address
-        self._tls = tls
-
-    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
-        connected = socket.create_connection((self._address, port), timeout)
-        try:
-            if self._tls is not None:
-                connected = self._tls.wrap_socket(connected, server_hostname=host)
-        except BaseException:
-            connected.close()
-            raise
-        connected.settimeout(REPLY_SECONDS)
-        return connected
+def _peer_of(server: smtplib.SMTP) -> str:
+    """The address of the server that it is connected to."""
+    assert server.sock is not None
+    return str(server.sock.getpeername()[0])
 
 
 def _submit(session: MailSession, recipients: Sequence[str], text: bytes) -> Result:
