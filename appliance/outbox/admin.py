@@ -39,9 +39,8 @@ class OutboxAdmin:
             stored = store.read(idempotency.stored_reply, identity)
             if stored is not None:
                 return stored
-        rows = self._select(command)
+        rows, more = self._select(command)
         plan = [(row, None if command.lost else self._successor(command, row)) for row in rows]
-        more = self._has_more(command, rows)
         if command.dry_run:
             redriven = [
                 wire.Redriven(row.id, row.client_message_id, None, command.new_client_id)
@@ -72,14 +71,11 @@ class OutboxAdmin:
         before_ms = self._outbox.clock.now_ms() - int(command.older_than_seconds * 1000)
         return self._outbox.store.write(writes.prune, command.dead, before_ms, STEP_ROWS_MAX)
 
-    def _has_more(self, command: wire.Redrive, rows: list[SendRow]) -> bool:
-        limit = min(command.limit, REDRIVE_MAX)
-        return command.id is None and len(rows) >= limit
-
-    def _select(self, command: wire.Redrive) -> list[SendRow]:
+    def _select(self, command: wire.Redrive) -> tuple[list[SendRow], bool]:
+        """The sends, and whether others may match the filter too."""
         outbox = self._outbox
         if command.id is not None:
-            return [outbox.store.read(queries.require, command.id)]
+            return [outbox.store.read(queries.require, command.id)], False
         filters = outbox.filters(command.mesh, command.to)
         before = None
         if command.older_than_seconds is not None:
@@ -87,7 +83,7 @@ class OutboxAdmin:
         limit = min(command.limit, REDRIVE_MAX)
         # Without a payload a send can be redriven only with a new message.
         with_payload = command.patch is None or command.patch.message is UNSET
-        return outbox.store.read(
+        rows = outbox.store.read(
             listings.redrivable,
             command.status or states.DEAD,
             filters,
@@ -96,6 +92,7 @@ class OutboxAdmin:
             with_payload,
             limit,
         )
+        return rows, len(rows) >= limit
 
     def _successor(self, command: wire.Redrive, row: SendRow) -> Successor:
         writes.check_retirable(row)
@@ -142,22 +139,16 @@ def _check(command: wire.Redrive) -> None:
                 hint="agentlip outbox redrive --lost --dry-run",
             )
         return
-    if command.auto == (command.new_client_id is not None):
-        raise Invalid(
-            "give either new_client_id or auto",
-            details={"field": "auto"},
-            hint="agentlip outbox redrive ID --auto",
-        )
     filtering = (command.status, command.mesh, command.to, command.error_contains)
     by_filter = any(value is not None for value in (*filtering, command.older_than_seconds))
-    if (command.id is not None) == by_filter:
+    has_new_id = command.new_client_id is not None
+    if (
+        (command.id is not None) == by_filter
+        or command.auto == has_new_id
+        or (by_filter and has_new_id)  # several sends can't share one
+    ):
         raise Invalid(
-            "give either an id or a filter",
-            details={"field": "id"},
+            "give an id or a filter, and auto; or an id and its new_client_id",
+            details={"field": "auto"},
             hint="agentlip outbox redrive --failed --auto --dry-run",
-        )
-    if by_filter and command.new_client_id is not None:
-        raise Invalid(
-            "new_client_id needs an id: several sends can't share one",
-            details={"field": "new_client_id"},
         )

@@ -43,6 +43,15 @@ class BrokerResponse(msgspec.Struct, frozen=True):
     retry_after: float | None
 
 
+class BatchItem(msgspec.Struct, frozen=True):
+    status: int
+    body: dict[str, Any]
+
+
+class BatchReply(msgspec.Struct, frozen=True):
+    results: list[BatchItem]
+
+
 class HttpBrokerTarget(DeliveryTarget):
     """One broker. Safe to use from many greenlets: each delivery has its own connection."""
 
@@ -151,22 +160,19 @@ class HttpBrokerTarget(DeliveryTarget):
 
 
 def _results_of(sends: Sequence[Outgoing], response: BrokerResponse) -> list[Result]:
-    results = response.body.get("results") if isinstance(response.body, dict) else None
-    if not isinstance(results, list) or len(results) != len(sends):
+    try:
+        items = msgspec.convert(response.body, BatchReply).results
+        return [_result_of(send, item) for send, item in zip(sends, items, strict=True)]
+    except (msgspec.ValidationError, ValueError):
         return [RetryLater("the broker's response does not match the batch") for _ in sends]
-    return [_result_of(send, result) for send, result in zip(sends, results, strict=True)]
 
 
-def _result_of(send: Outgoing, result: Any) -> Result:
-    if not isinstance(result, dict) or not isinstance(result.get("status"), int):
-        return RetryLater("the broker's response does not match the batch")
-    body = result.get("body")
-    fields = body if isinstance(body, dict) else {}
-    details = fields.get("details")
-    retry_after = fields.get("retry_after")
+def _result_of(send: Outgoing, item: BatchItem) -> Result:
+    details = item.body.get("details")
+    retry_after = item.body.get("retry_after")
     if retry_after is None and isinstance(details, dict):
         retry_after = details.get("retry_after")
-    return result_of(send, result["status"], fields, seconds_of(retry_after))
+    return result_of(send, item.status, item.body, seconds_of(retry_after))
 
 
 def _decode(content: bytes) -> Any:

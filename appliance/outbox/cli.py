@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, note, plain_app
+from appliance.cli_support import Session, plain_app
 from appliance.kernel.errors import Invalid
 from appliance.outbox.cli_send import json_object, send
 
@@ -163,19 +163,16 @@ app.command("requeue", hidden=True)(redrive)  # its name in the specification of
 
 def _show_redriven(session: Session, answer: dict[str, Any]) -> None:
     rows = answer["requeued"]
-    if session.machine:
-        session.answer(answer, "")
-        return
     columns = [
         ("RETIRED", "id"),
         ("NEW", "new_id"),
         ("NEW CLIENT MESSAGE ID", "new_client_message_id"),
     ]
-    session.table(rows, columns, empty="nothing to redrive")
+    session.table(rows, columns, empty="nothing to redrive", answer=answer)
     if answer["more"]:
-        note(f"limit of {len(rows)} reached; repeat the command or raise --limit")
+        session.note(f"limit of {len(rows)} reached; repeat the command or raise --limit")
     if rows and answer["dry_run"]:
-        note("nothing was changed; omit --dry-run to redrive")
+        session.note("nothing was changed; omit --dry-run to redrive")
 
 
 @app.command("drop")

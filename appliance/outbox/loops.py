@@ -13,7 +13,6 @@ IDEMPOTENCY_HOURS = 24.0  # hours to remember keys of redrive, drop and prune
 IDLE_SECONDS = 30.0
 POLL_SECONDS = 0.5  # between checks for due retries
 COMPARE_ROWS = 1000  # the most that a broker compares in one request
-COMPARE_PAGES_MAX = 100  # in one round, so that another mesh is not kept waiting
 SWEEP_BATCHES_MAX = 10  # batches of STEP_ROWS_MAX pending sends in one round
 
 
@@ -97,7 +96,6 @@ class BrokerComparison(Loop):
         super().__init__(outbox.clock, outbox.log, work=outbox.comparison_work)
         self._outbox = outbox
         self._compared: dict[str, str] = {}
-        self._cursors: dict[tuple[str, str], tuple[int, int]] = {}
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         lost = 0
@@ -109,19 +107,13 @@ class BrokerComparison(Loop):
         return {"lost": lost}
 
     def _compare(self, mesh: str, epoch: str, now_ms: int) -> int:
-        """Continues where the former round ended; how many are lost."""
+        """How many are lost. An interrupted comparison begins again."""
         outbox, lost = self._outbox, 0
-        oldest_ms = now_ms - outbox.max_age_hours(mesh) * HOUR_MS
-        cursor = self._cursors.pop((mesh, epoch), (oldest_ms, 0))
-        for _ in range(COMPARE_PAGES_MAX):
-            rows = outbox.store.read(queries.list_delivered, mesh, cursor, COMPARE_ROWS)
-            if not rows:
-                outbox.store.write(writes.note_epoch, mesh, epoch)
-                self._compared[mesh] = epoch
-                return lost
+        cursor = (now_ms - outbox.max_age_hours(mesh) * HOUR_MS, 0)
+        while rows := outbox.store.read(queries.list_delivered, mesh, cursor, COMPARE_ROWS):
             unknown = outbox.targets[BROKER].unknown(mesh, [row[3] for row in rows])
             if unknown is None:
-                break
+                return lost
             named = set(unknown)
             ids = [row[2] for row in rows if row[3] in named]
             if ids:
@@ -132,7 +124,8 @@ class BrokerComparison(Loop):
                     mesh=mesh, count=len(ids),
                 )  # fmt: skip
             cursor = rows[-1][:2]
-        self._cursors[mesh, epoch] = cursor
+        outbox.store.write(writes.note_epoch, mesh, epoch)
+        self._compared[mesh] = epoch
         return lost
 
 

@@ -364,13 +364,12 @@ class Outbox:
     # -- reading -------------------------------------------------------------------------
 
     def list_sends(self, query: wire.ListQuery) -> wire.OutboxPage:
-        status = "dead" if query.failed else query.status
         filters = self.filters(query.mesh, query.to)
         limit = min(query.limit, PAGE_MAX)
         oldest_first = query.after is not None and query.before is None
         rows, more = self.store.read(
             listings.sends, self._to_wire(), row_bytes,
-            status, filters, query.after, query.before, limit, oldest_first,
+            query.status, filters, query.after, query.before, limit, oldest_first,
         )  # fmt: skip
         return wire.OutboxPage(rows, rows[-1].id if more else None)
 
@@ -389,7 +388,6 @@ class Outbox:
         served = {self.settings.mesh, *(remote.mesh for remote in self.settings.brokers)}
         broker = self.targets.get(BROKER)
         meshes = sorted(mesh for mesh in served if broker is None or broker.serves(mesh))
-        jump_ms, jumped_at = self.steady.last_jump
         return wire.OutboxState(
             level=gauge.level,
             fill=round(gauge.fill_ratio, 4),
@@ -399,8 +397,6 @@ class Outbox:
             max_age_hours={mesh: self.max_age_hours(mesh) for mesh in meshes},
             meshes=meshes,
             open_routes=self.routes.open_names(),
-            clock_jump_seconds=jump_ms / 1000,
-            clock_jumped_at=jumped_at,
             lost=stats.lost,
         )
 

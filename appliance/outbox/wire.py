@@ -126,12 +126,11 @@ class OutboxSend(Struct, frozen=True):
 
 
 class ListQuery(Struct, frozen=True):
-    """With `after`: oldest first, from that id on. `failed=true` is the same as `status=dead`."""
+    """With `after`: oldest first, from that id on."""
 
     status: Status | None = None
     mesh: Name | None = None
     to: Destination | None = None
-    failed: bool = False
     after: RowId | None = None
     before: RowId | None = None
     limit: Limit = 100
@@ -224,11 +223,7 @@ class Reloaded(Struct, frozen=True):
 
 class OutboxState(Struct, frozen=True):
     """State of the outbox: `level` is normal, high, full or degraded.
-
-    `clock_jump_seconds` is the size of the last clock change, detected at `clock_jumped_at`. Waits
-    and ages of pending sends are not affected. `lost`: dead letters that a broker had accepted
-    before it was restored.
-    """
+    `lost`: dead letters that a broker had accepted before it was restored."""
 
     level: str
     fill: float
@@ -238,8 +233,6 @@ class OutboxState(Struct, frozen=True):
     max_age_hours: dict[str, int]
     meshes: list[str]
     open_routes: list[str]
-    clock_jump_seconds: float = 0.0
-    clock_jumped_at: str | None = None
     lost: int = 0
 
 
