@@ -70,11 +70,6 @@ class Access:
             if channel_id is not None:
                 self._check(principal, scope, channel_id)
 
-    def all_events(self, principal: Principal) -> Filter | None:
-        """The filter for a caller that subscribes to everything."""
-        only = principal.channels_for(READ)
-        return None if only is None else Filter(only)
-
     def narrow(self, wanted: Filter, principal: Principal) -> Filter:
         """The part of `wanted` that this caller may read. Channels that don't exist yet are left
         out, because tokens are limited to channel ids."""

@@ -26,7 +26,6 @@ from appliance.kernel.idempotency import Reply
 from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.store import Store
 
-PAGE_MAX = 1000  # rows in one response; a larger `limit` is clamped
 WAITING_MAX = 500  # long polls and SSE streams of callers with a token; more get a 503
 WAIT_SECONDS_MAX = 60.0  # the longest long poll; a longer `wait` is clamped
 REPLAY_BATCH_MAX = 1000  # events that one query reads from the log
@@ -249,7 +248,7 @@ class Hub:
         return head
 
     def list_channels(self, query: wire.ChannelsQuery, principal: Principal) -> wire.ChannelList:
-        only, limit = principal.channels_for(READ), min(query.limit, PAGE_MAX)
+        only, limit = principal.channels_for(READ), min(query.limit, wire.PAGE_MAX)
         return self.store.read(listings.channels, limit, query.after_name, only)
 
     def list_topics(
@@ -257,7 +256,7 @@ class Hub:
     ) -> wire.TopicList:
         channel_id = self.access.find_channel(principal, READ, channel_id)
         return self.store.read(
-            listings.topics, channel_id, min(query.limit, PAGE_MAX), query.before_id
+            listings.topics, channel_id, min(query.limit, wire.PAGE_MAX), query.before_id
         )
 
     def page_messages(self, query: wire.MessagesQuery, principal: Principal) -> wire.MessageList:
@@ -284,7 +283,7 @@ class Hub:
         self, topic_id: str, query: wire.AttachmentsQuery, principal: Principal
     ) -> wire.AttachmentList:
         topic_id = self.access.find_topic(principal, READ, topic_id)
-        query = msgspec.structs.replace(query, limit=min(query.limit, PAGE_MAX))
+        query = msgspec.structs.replace(query, limit=min(query.limit, wire.PAGE_MAX))
         return self.store.read(listings.attachments, topic_id, query)
 
     def search(self, query: wire.SearchQuery, principal: Principal) -> wire.SearchResult:
@@ -296,7 +295,7 @@ class Hub:
     def list_events(self, query: wire.EventsQuery, principal: Principal) -> bytes:
         """The body of `GET /api/v1/events`; with `wait`, waits for the first event."""
         only = principal.channels_for(READ)
-        tail = None if query.tail is None else min(query.tail, PAGE_MAX)
+        tail = None if query.tail is None else min(query.tail, wire.PAGE_MAX)
         query = msgspec.structs.replace(self._resolve(query, principal), tail=tail)
         until = self.feed.head
         with self.turns.turn(principal) as charge:
@@ -357,8 +356,8 @@ class Hub:
     ) -> LiveFilter | None:
         """The filter of a listener, limited to what its token may read; None: everything."""
         if subscriptions is None:
-            only = self.access.all_events(principal)
-            return None if only is None else LiveFilter(frozenset(), lambda: only)
+            only = principal.channels_for(READ)
+            return None if only is None else LiveFilter(frozenset(), lambda: Filter(only))
 
         def resolve() -> Filter:
             return self.access.narrow(
@@ -396,7 +395,7 @@ class Hub:
             query,
             channel_id=channel and self.access.find_channel(principal, READ, channel),
             topic_id=topic and self.access.find_topic(principal, READ, topic),
-            limit=min(query.limit, PAGE_MAX),
+            limit=min(query.limit, wire.PAGE_MAX),
         )
 
 

@@ -14,7 +14,7 @@ PROTOCOL_VERSION = "v1"
 TOMBSTONE = "[deleted]"
 CONTENT_BYTES_MAX = 65_536
 BATCH_MAX = 500
-PAGE_MAX = 1000
+PAGE_MAX = 1000  # rows in one response; a larger `limit` is clamped
 VALUE_BYTES_MAX = 16_384
 VERSION_MAX = 2**63 - 1
 

@@ -8,7 +8,8 @@ from appliance.hub.plugins import listings, wire, writes
 from appliance.hub.plugins.plugin import Plugin
 from appliance.hub.plugins.settings import PluginSettings
 from appliance.hub.rows import PluginCursorRow
-from appliance.hub.service import PAGE_MAX, Hub
+from appliance.hub.service import Hub
+from appliance.hub.wire import PAGE_MAX
 from appliance.kernel.auth import ANONYMOUS, Principal
 from appliance.kernel.clock import Clock
 
