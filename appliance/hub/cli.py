@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli_support import Session, plain, plain_app
-from appliance.hub.cli_reach import KeyFlag, open_reader, segment, topic_of
+from appliance.hub.cli_reach import KeyFlag, open_reader, segment
 from appliance.kernel.errors import Invalid
 
 channels = plain_app("Channels: groups of topics, one per project or team.", "Messages/channel")
@@ -89,10 +89,10 @@ def create_topic(
     idempotency_key: KeyFlag = None,
 ) -> None:
     """Create a topic in a channel."""
-    from appliance.sdk.catalogue import Catalogue
+    from appliance.sdk.catalogue import channel_id_of
 
     hub = session.hub()
-    body = {"channel_id": Catalogue(hub).channel_id(channel), "title": title}
+    body = {"channel_id": channel_id_of(hub, channel), "title": title}
     answer = hub.post("/api/v1/topics", body, idempotency_key)
     session.answer(answer, f"created topic {answer['topic']['id']}")
 
@@ -105,8 +105,10 @@ def rename_topic(
     idempotency_key: KeyFlag = None,
 ) -> None:
     """Rename a topic."""
+    from appliance.sdk.catalogue import topic_id_of
+
     hub = session.hub()
-    path = f"/api/v1/topics/{segment(topic_of(hub, topic_id))}"
+    path = f"/api/v1/topics/{segment(topic_id_of(hub, topic_id))}"
     answer = hub.patch(path, {"title": title}, idempotency_key)
     session.answer(answer, f"renamed topic {topic_id}")
 
@@ -279,11 +281,11 @@ def _topic_to_read(
 
 
 def _topic_to_write(hub: Any, topic_id: str | None, channel: str | None, title: str | None) -> str:
-    from appliance.sdk.catalogue import Catalogue
+    from appliance.sdk.catalogue import topic_id_in
 
     if topic_id is not None and _by_id(topic_id, channel, title):
         return topic_id
-    return Catalogue(hub).topic_id(str(channel), str(title))
+    return topic_id_in(hub, str(channel), str(title))
 
 
 def _by_id(topic_id: str | None, channel: str | None, title: str | None) -> bool:

@@ -6,7 +6,7 @@ import msgspec
 import typer
 
 from appliance.cli_support import Session, plain_app
-from appliance.hub.cli_reach import KeyFlag, open_reader, segment, topic_of
+from appliance.hub.cli_reach import KeyFlag, open_reader, segment
 from appliance.kernel.errors import Invalid
 
 app = plain_app("Attachments: links, files and facts of a topic.", "Messages/attachment")
@@ -69,12 +69,14 @@ def add_attachment(
     idempotency_key: KeyFlag = None,
 ) -> None:
     """Add an attachment to a topic. Adding an equal one returns the existing one."""
+    from appliance.sdk.catalogue import topic_id_of
+
     body = {
         "kind": kind, "value_json": _object(value_json), "key": key,
         "source_message_id": source_message_id, "dedupe_key": dedupe_key,
     }  # fmt: skip
     hub = session.hub()
-    path = f"/api/v1/topics/{segment(topic_of(hub, topic_id))}/attachments"
+    path = f"/api/v1/topics/{segment(topic_id_of(hub, topic_id))}/attachments"
     answer = hub.post(path, body, idempotency_key)
     added = {"attachment_id": answer["attachment"]["id"], "event_id": answer["event_id"]}
     sentence = f"attached {added['attachment_id']} (event {added['event_id']})"

@@ -32,13 +32,6 @@ def open_reader(session: Session) -> Any:
     return WorkspaceReader(find_workspace(session.workspace).database("hub"))
 
 
-def topic_of(hub: Any, reference: str) -> str:
-    """The id of a topic given by id or CHANNEL/TITLE."""
-    from appliance.sdk.catalogue import topic_id_of
-
-    return topic_id_of(hub, reference)
-
-
 def segment(text: str) -> str:
     """An id as a segment of a path."""
     if not text:

@@ -27,6 +27,8 @@ import msgspec
 from appliance.hub import cjk
 from appliance.hub.search_query import Query
 from appliance.hub.snippet import Snippets
+from appliance.kernel.clock import utc
+from appliance.kernel.errors import Invalid
 from appliance.kernel.page import ROW_BYTES, take_page, text_bytes
 from appliance.kernel.readlimit import ReadLimit
 
@@ -80,19 +82,32 @@ def conditions(
     after: str | None,
     before: str | None,
 ) -> tuple[str, list[str]]:
-    """The condition for messages that are not deleted and match these values; None matches any."""
+    """The condition for messages that are not deleted and match these values; None matches any.
+    Raises Invalid for a time that is none."""
     where, parameters = ["m.deleted_at IS NULL"], list[str]()
     for condition, value in (
         ("m.channel_id = ?", channel_id),
         ("m.topic_id = ?", topic_id),
         ("m.sender = ?", sender),
-        ("m.created_at >= ?", after),
-        ("m.created_at < ?", before),
+        ("m.created_at >= ?", _instant("after", after)),
+        ("m.created_at < ?", _instant("before", before)),
     ):
         if value is not None:
             where.append(condition)
             parameters.append(value)
     return " AND ".join(where), parameters
+
+
+def _instant(name: str, text: str | None) -> str | None:
+    """The time in the format of `created_at`."""
+    try:
+        return None if text is None else utc(text)
+    except ValueError:
+        raise Invalid(
+            f"{name} is not a date or time",
+            details={"field": name},
+            hint="write 2026-02-04 or 2026-02-04T20:00:00Z",
+        ) from None
 
 
 @contextmanager

@@ -4,8 +4,6 @@ from appliance.hub import fulltext, wire
 from appliance.hub.columns import message_columns
 from appliance.hub.queries import require_scope_exists
 from appliance.hub.search_query import Query
-from appliance.kernel.clock import utc
-from appliance.kernel.errors import Invalid
 from appliance.kernel.reader import Reader
 
 COLUMNS = message_columns("m")
@@ -19,9 +17,8 @@ def find(
     `only`: the channels that the caller may read; None: all.
     """
     where, parameters = fulltext.conditions(
-        query.channel_id, query.topic_id, query.sender,
-        _instant("after", query.after), _instant("before", query.before),
-    )  # fmt: skip
+        query.channel_id, query.topic_id, query.sender, query.after, query.before
+    )
     if only is not None:
         marks = ",".join("?" * len(only))
         where += f" AND m.channel_id IN ({marks})"
@@ -36,15 +33,3 @@ def find(
         for row, snippet in zip(matches.rows, matches.snippets, strict=True)
     ]
     return wire.SearchResult(messages, matches.fts_used, matches.has_more)
-
-
-def _instant(name: str, text: str | None) -> str | None:
-    """The time in the format of `created_at`."""
-    try:
-        return None if text is None else utc(text)
-    except ValueError:
-        raise Invalid(
-            f"{name} is not a date or time",
-            details={"field": name},
-            hint="write 2026-02-04 or 2026-02-04T20:00:00Z",
-        ) from None

@@ -10,10 +10,10 @@ own while it waits. Cancelling a call stops the wait for it; the hub may still p
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from appliance.sdk import models
 from appliance.sdk.client import Client
@@ -43,31 +43,6 @@ class CallThreads:
         self._pool.shutdown(wait=False)
 
 
-class ThreadIterator(Generic[T]):
-    """Takes the values of an iterator that waits, in threads.
-
-    A value that arrives while nobody waits for it, because the wait was cancelled, is the next one.
-    """
-
-    def __init__(self, values: Iterator[T], threads: CallThreads) -> None:
-        self._values = values
-        self._threads = threads
-        self._next: asyncio.Future[T | None] | None = None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> T:
-        if self._next is None:
-            self._next = self._threads.submit(partial(next, self._values, None))
-        await asyncio.wait([self._next])
-        done, self._next = self._next, None
-        value = done.result()
-        if value is None:
-            raise StopAsyncIteration
-        return value
-
-
 class ThreadedClient(AsyncClosing):
     """A client whose calls run in threads. It belongs to one event loop."""
 
@@ -81,11 +56,13 @@ class ThreadedClient(AsyncClosing):
         await asyncio.to_thread(self._client.close)
 
 
-async def iterate(values: Generator[T], end: Callable[[], object]) -> AsyncGenerator[T]:
+async def iterate(
+    values: Generator[T], end: Callable[[], object] = lambda: None
+) -> AsyncGenerator[T]:
     """The values, which are taken in a thread of its own. `end` ends a wait for one."""
     thread = CallThreads(1)
     try:
-        async for value in ThreadIterator(values, thread):
+        while (value := await thread.submit(partial(next, values, None))) is not None:
             yield value
     finally:
         await asyncio.to_thread(end)
@@ -107,8 +84,8 @@ def run_in_thread(
 
 
 class AsyncClient(ThreadedClient):
-    """Takes the arguments of `Client`. Belongs to one event loop, which runs all callbacks but
-    `cursor`."""
+    """Takes the arguments of `Client`. Belongs to one event loop, which runs all
+    callbacks."""
 
     _client: Client
     disconnect = ThreadedClient.close
@@ -175,6 +152,6 @@ class AsyncClient(ThreadedClient):
     ask = run_in_thread(Client.ask)
     wait_for_answer = run_in_thread(Client.wait_for_answer)
 
-    def messages(self, topic_id: str) -> ThreadIterator[models.Message]:
+    def messages(self, topic_id: str) -> AsyncGenerator[models.Message]:
         """Like `Client.messages`, as an async iterator."""
-        return ThreadIterator(self._client.messages(topic_id), self._threads)
+        return iterate(self._client.messages(topic_id))

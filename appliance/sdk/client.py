@@ -10,7 +10,7 @@ an idempotency key, so repeating it after a lost answer never does it twice; wit
 with a busy one, it is repeated as long as `retry` allows, and then fails with a typed error.
 """
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
@@ -23,7 +23,7 @@ from appliance.kernel.ids import random_id
 from appliance.sdk import models
 from appliance.sdk.catalogue import topic_id_of
 from appliance.sdk.closing import Closing
-from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, CursorStore, cursor_store
+from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, FileCursor
 from appliance.sdk.errors import refusal
 from appliance.sdk.http import (
     REQUEST_WAIT_SECONDS_MAX,
@@ -52,7 +52,7 @@ class Client(Closing):
 
     subscriptions   {"channels": [ids or names], "topics": [ids]}; None: all events
     after_event_id  where `events` begins if `cursor` is empty; with `epoch` if known
-    cursor          FileCursor(path), or a function that stores each Cursor
+    cursor          FileCursor(path); without it, `cursor` is only kept in memory
     inbox_cursor    the same for `receive` and `ack`: another file
     on_new_history  called when a restored backup or another database invalidated the cursor;
                     returns the event to continue after (default: 0, from the beginning)
@@ -69,8 +69,8 @@ class Client(Closing):
         subscriptions: Subscriptions | None = None,
         after_event_id: int = 0,
         epoch: str = "",
-        cursor: CursorStore | Callable[[Cursor], object] | None = None,
-        inbox_cursor: CursorStore | Callable[[Cursor], object] | None = None,
+        cursor: FileCursor | None = None,
+        inbox_cursor: FileCursor | None = None,
         on_new_history: Callable[[NewHistory], int] = lambda _: 0,
         retry: Retry = THROUGH_RESTARTS,
         wait: bool = False,
@@ -80,9 +80,9 @@ class Client(Closing):
         self.subscriptions = subscriptions
         self.on_new_history = on_new_history
         self.wait = wait
-        self.keeper = cursor_store(cursor)
+        self.keeper = cursor or FileCursor(None)
         self.cursor = self.keeper.load() or Cursor(after_event_id, epoch)
-        self._inbox_keeper = cursor_store(inbox_cursor)
+        self._inbox_keeper = inbox_cursor or FileCursor(None)
         self._inbox_cursor = self._inbox_keeper.load() or Cursor()
         self._hubs = HubConnections(self.target.locate, retry)
         self._follower: Follower | None = None
@@ -307,7 +307,7 @@ class Client(Closing):
             limit=limit,
         )  # fmt: skip
 
-    def messages(self, topic_id: str) -> Iterator[models.Message]:
+    def messages(self, topic_id: str) -> Generator[models.Message]:
         """All messages of a topic, oldest first, page by page."""
         newest = self.tail_messages(topic_id, 1000)
         pages = [newest]

@@ -4,9 +4,7 @@ A cursor is stored after the consumer has processed its event. A consumer that w
 get a few events twice, but never misses one.
 """
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -29,14 +27,6 @@ class Cursor(msgspec.Struct, frozen=True):
 
     event_id: int = 0
     epoch: str = ""
-
-
-@runtime_checkable
-class CursorStore(Protocol):
-    """Stores a cursor. `keep` may delay the write until it is called with `now`."""
-
-    def load(self) -> Cursor | None: ...
-    def keep(self, cursor: Cursor, *, now: bool = False) -> None: ...
 
 
 class FileCursor:
@@ -77,26 +67,3 @@ class FileCursor:
             raise BadCursorFile(f"cannot write the cursor file {self._path}: {error}") from None
         self._written = cursor
         self._next = self._clock.monotonic() + CURSOR_SECONDS
-
-
-class CallbackCursor:
-    """Passes every cursor to a function, which stores it."""
-
-    def __init__(self, function: Callable[[Cursor], object]) -> None:
-        self._function = function
-        self._given: Cursor | None = None
-
-    def load(self) -> Cursor | None:
-        return None
-
-    def keep(self, cursor: Cursor, *, now: bool = False) -> None:
-        if cursor != self._given:
-            self._function(cursor)
-            self._given = cursor
-
-
-def cursor_store(cursor: CursorStore | Callable[[Cursor], object] | None) -> CursorStore:
-    """The store for the `cursor` argument of a client."""
-    if cursor is None:
-        return FileCursor(None)
-    return cursor if isinstance(cursor, CursorStore) else CallbackCursor(cursor)

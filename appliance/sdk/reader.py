@@ -18,8 +18,8 @@ from appliance.hub import foreign_schema, fulltext
 from appliance.hub.columns import ATTACHMENT, CHANNEL, STORED_MESSAGE, TOPIC
 from appliance.hub.search_query import parse
 from appliance.hub.text import plain_name
-from appliance.hub.wire import NoSuchChannel, NoSuchMessage, NoSuchTopic
-from appliance.kernel.clock import Clock, SystemClock, utc
+from appliance.hub.wire import NoSuchChannel, NoSuchMessage, NoSuchTopic, UnknownCursor
+from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
 from appliance.kernel.readlimit import ReadLimit, ReadStopped, is_interrupt
 from appliance.sdk.closing import Closing
@@ -50,16 +50,6 @@ class QueryTooLong(Unavailable):
     code = "QUERY_TOO_LONG"
     default_message = f"the query took longer than {QUERY_SECONDS_MAX:.0f} s and was stopped"
     default_hint = "search a topic instead of a channel, or use a smaller --limit"
-
-
-class UnknownCursor(Invalid):
-    default_message = "the id to continue from doesn't exist"
-    default_hint = "pass the id of the last row of the previous page, or leave the option out"
-
-
-class BadTime(Invalid):
-    default_message = "invalid date or time"
-    default_hint = "write 2026-02-04 or 2026-02-04T20:00:00Z"
 
 
 class BadLimit(Invalid):
@@ -149,7 +139,7 @@ class WorkspaceReader(Closing):
             if message_id is not None:
                 where.append(f"{self._order} {sign} ?")
                 anchor = f"SELECT {self._order} AS place FROM messages WHERE id = ? LIMIT 1"
-                parameters.append(self._anchor(f"--{name}-id", anchor, message_id)["place"])
+                parameters.append(self._anchor(f"{name}_id", anchor, message_id)["place"])
         direction = "DESC" if after_id is None else "ASC"
         query = (
             f"SELECT {self._message('messages')} FROM messages WHERE {' AND '.join(where)}"
@@ -173,7 +163,7 @@ class WorkspaceReader(Closing):
         if before_id is not None:
             anchor = "SELECT created_at, id FROM topic_attachments WHERE id = ? LIMIT 1"
             where.append("(created_at, id) < (?, ?)")
-            parameters += self._anchor("--before-id", anchor, before_id).values()
+            parameters += self._anchor("before_id", anchor, before_id).values()
         query = (
             f"SELECT {ATTACHMENT} FROM topic_attachments WHERE {' AND '.join(where)}"
             " ORDER BY created_at DESC, id DESC LIMIT ?"
@@ -204,8 +194,8 @@ class WorkspaceReader(Closing):
             None if channel is None else self.channel(channel)["id"],
             None if topic_id is None else self.topic(topic_id)["id"],
             sender,
-            _instant(after),
-            _instant(before),
+            after,
+            before,
         )
         self._limit.start()
         with _readable_errors(self._database):
@@ -232,9 +222,9 @@ class WorkspaceReader(Closing):
         stored = ", ".join(f"{table}.{name}" for name in STORED_MESSAGE)
         return f"{stored}, {principal if self._has_principals else 'NULL'} AS principal"
 
-    def _anchor(self, option: str, query: str, id_: str) -> Row:
+    def _anchor(self, field: str, query: str, id_: str) -> Row:
         """The row that a page continues from. Raises UnknownCursor."""
-        return self._one(query, (id_,), UnknownCursor(f"{option} doesn't exist: {_short(id_)}"))
+        return self._one(query, (id_,), UnknownCursor(field, id_))
 
     def _one(self, query: str, parameters: Sequence[Any], missing: ApplianceError) -> Row:
         """The first row. Raises `missing` if there is none."""
@@ -309,13 +299,6 @@ def _rows_max(limit: int) -> int:
     if limit < 1:
         raise BadLimit
     return min(limit, ROWS_MAX)
-
-
-def _instant(text: str | None) -> str | None:
-    try:
-        return None if text is None else utc(text)
-    except ValueError:
-        raise BadTime(f"invalid date or time: {_short(str(text))}") from None
 
 
 def _short(text: str) -> str:

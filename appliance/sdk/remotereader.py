@@ -3,8 +3,7 @@
 from typing import Any
 from urllib.parse import quote
 
-from appliance.hub.wire import NoSuchTopic
-from appliance.sdk.catalogue import Catalogue, topic_id_of
+from appliance.sdk.catalogue import channel_id_of, topic_id_in, topic_id_of
 from appliance.sdk.closing import Closing
 from appliance.sdk.http import HubClient
 from appliance.sdk.reader import ROWS_MAX, Row
@@ -15,7 +14,6 @@ class RemoteReader(Closing):
 
     def __init__(self, client: HubClient) -> None:
         self._client = client
-        self._catalogue = Catalogue(client)
 
     def close(self) -> None:
         self._client.close()
@@ -25,17 +23,12 @@ class RemoteReader(Closing):
 
     def topics(self, channel: str, limit: int) -> list[Row]:
         """Topics of a channel (name or id), the most recently used first."""
-        channel_id = self._catalogue.channel_id(channel)
+        channel_id = channel_id_of(self._client, channel)
         path = f"/api/v1/channels/{channel_id}/topics"
         return self._rows(path, "topics", limit, "before_id")
 
     def topic_titled(self, channel: str, title: str) -> Row:
-        channel_id = self._catalogue.channel_id(channel)
-        try:
-            return {"id": self._catalogue.topic_id(channel, title), "channel_id": channel_id}
-        except NoSuchTopic as error:
-            error.hint = f"agentlip topic list --channel {channel}"
-            raise
+        return {"id": topic_id_in(self._client, channel, title)}
 
     def message(self, message_id: str) -> Row:
         answer = self._client.get(f"/api/v1/messages/{quote(message_id, safe='')}")
@@ -72,7 +65,7 @@ class RemoteReader(Closing):
         before: str | None = None,
         limit: int = 100,
     ) -> Row:
-        channel_id = None if channel is None else self._catalogue.channel_id(channel)
+        channel_id = None if channel is None else channel_id_of(self._client, channel)
         return self._client.get(
             "/api/v1/search", q=words, channel_id=channel_id, topic_id=topic_id,
             sender=sender, after=after, before=before, limit=limit,

@@ -223,11 +223,11 @@ def _channel_ids(session: Session, channels: list[str]) -> list[str]:
     from appliance.sdk.discovery import find_hub, find_workspace
 
     if session.workspace is None and os.environ.get("AGENTLIP_URL"):
-        from appliance.sdk.catalogue import Catalogue
+        from appliance.sdk.catalogue import channel_id_of
         from appliance.sdk.http import HubClient
 
-        catalogue = Catalogue(HubClient(lambda: find_hub(None)))
-        return [catalogue.channel_id(channel) for channel in channels]
+        hub = HubClient(lambda: find_hub(None))
+        return [channel_id_of(hub, channel) for channel in channels]
     from appliance.sdk.reader import WorkspaceReader
 
     with WorkspaceReader(find_workspace(session.workspace).database("hub")) as reader:

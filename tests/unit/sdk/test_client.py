@@ -67,7 +67,7 @@ def _full(*_: Any) -> None:
     raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize("whose", ["disconnect", "reconnect", "cursor", "on_new_history"])
+@pytest.mark.parametrize("whose", ["disconnect", "reconnect", "on_new_history"])
 def test_callback_exception_propagates_to_caller(flavour, whose) -> None:
     """Their OSError looks like one of the socket's; it must not cause a reconnect."""
 
@@ -82,7 +82,7 @@ def test_callback_exception_propagates_to_caller(flavour, whose) -> None:
         socket.recv()
 
     given: dict[str, Any] = {"handlers": {whose: _full}}
-    if whose in ("cursor", "on_new_history"):
+    if whose == "on_new_history":
         given = {whose: _full}
     with stream_hub(first, second, second) as endpoint, pytest.raises(OSError, match="No space"):
         flavour.take(2, url=endpoint.url, **given)
