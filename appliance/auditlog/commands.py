@@ -12,8 +12,8 @@ ALWAYS = frozenset({
     "agentlip backup restore", "agentlip backup scheduled", "agentlip backup upload",
     "agentlip doctor clear",
     "agentlip doctor repair", "agentlip export tidy", "agentlip identity accept-host",
-    "agentlip identity archive-cleanup", "agentlip identity remint", "agentlip migrate",
-    "agentlip recover", "agentlip relay admins add", "agentlip relay admins remove",
+    "agentlip identity remint", "agentlip migrate", "agentlip recover",
+    "agentlip relay admins add", "agentlip relay admins remove",
     "agentlipd install-service", "agentlipd reset", "agentlipd uninstall",
     "agentlipd uninstall-service",
 })  # fmt: skip

@@ -13,8 +13,6 @@ app = plain_app(
     "Example: agentlip identity show --json | jq -r .pubkey",
     "Other appliances/identity",
 )
-YesFlag = Annotated[bool, typer.Option("--yes", help="Required to make the change.")]
-NOT_SURE = "add --yes to confirm"
 
 
 @app.command("show")
@@ -51,14 +49,17 @@ def accept_host(session: Session) -> None:
 
 
 @app.command("remint")
-def remint(session: Session, yes: YesFlag = False) -> None:
+def remint(
+    session: Session,
+    yes: Annotated[bool, typer.Option("--yes", help="Required to make the change.")] = False,
+) -> None:
     """Make a new key, because this workspace is a copy. Brokers see a new member.
 
     Example: agentlip identity remint --yes
     """
     if not yes:
         raise Invalid("remint replaces the member key: the new one is not a member of any mesh",
-                      hint=NOT_SURE)  # fmt: skip
+                      hint="add --yes to confirm")  # fmt: skip
     from appliance.identity import files
     from appliance.kernel.clock import SystemClock
     from appliance.kernel.ids import random_id
@@ -85,83 +86,6 @@ def rotate(session: Session) -> None:
     session.answer(answer, f"the member key is now {answer['pubkey']}; accepted by: {meshes}")
 
 
-@app.command("archive-cleanup")
-def archive_cleanup(
-    session: Session,
-    older_than: Annotated[
-        float,
-        typer.Option(
-            "--older-than",
-            metavar="DAYS",
-            min=0,
-            max=36500,
-            help="Only keys rotated out more than this many days ago.",
-        ),
-    ] = 0.0,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be removed, remove nothing.")
-    ] = False,
-    yes: YesFlag = False,
-) -> None:
-    """Remove archived keys past their grace period. Stop the appliance first.
-
-    During its grace period of a week a rotated-out key still decrypts data sealed for
-    it, and is kept. Malformed archives that were put aside are removed after 30 days.
-
-    Example: agentlip identity archive-cleanup --older-than 14 --yes
-    """  # fmt: skip
-    from appliance.identity import files
-    from appliance.kernel.clock import SystemClock
-    from appliance.workspace.swap import hold_stopped
-
-    datadir, settings = _files(session)
-    clock = SystemClock()
-    result = files.clean_archive(datadir, settings, older_than, clock, apply=False)
-    if not dry_run and (result.removed or result.put_aside):
-        if not yes:
-            raise Invalid(
-                f"this removes {_counted(result)}; data sealed for them becomes unreadable",
-                hint=NOT_SURE,
-                details={"found": msgspec.to_builtins(result)},
-            )
-        with hold_stopped(datadir, clock):
-            result = files.clean_archive(datadir, settings, older_than, clock, apply=True)
-    verb = "would remove" if dry_run else "removed"
-    names = [*(key.key_id for key in result.removed), *result.put_aside]
-    lines = [f"{verb} {_counted(result)}, kept {len(result.kept)} of the keys"]
-    lines += [f"{verb} {name}" for name in names]
-    lines += [f"kept {key.key_id} until {key.expires_at}" for key in result.kept]
-    session.answer(msgspec.structs.replace(result, dry_run=dry_run), "\n".join(lines))
-
-
-def _counted(result: Any) -> str:
-    keys, aside = len(result.removed), len(result.put_aside)
-    more = f" and {aside} archive{'s' * (aside != 1)} put aside" if aside else ""
-    return f"{keys} archived key{'s' * (keys != 1)}{more}"
-
-
-@app.command("rotate-token")
-def rotate_token(
-    session: Session,
-    grace: Annotated[
-        float,
-        typer.Option(
-            "--grace", metavar="SECONDS", min=0, help="Seconds the old token stays valid."
-        ),
-    ] = 60.0,
-) -> None:
-    """Replace the token of this workspace; the old one stays valid for 60 s.
-
-    Example: agentlip identity rotate-token
-    """
-    answer = session.hub().post("/api/v1/tokens/server/rotate", {"grace_seconds": grace}, "")
-    until = answer["token"]["rotating_until"]
-    fields = {"rotating_until": until}
-    session.answer(fields, "the workspace has a new token, in .agentlip/token")
-    if until:
-        session.note(f"the old token is valid until {until}")
-
-
 def _files(session: Session) -> tuple[Any, Any]:
     """The workspace and its [identity] settings."""
     import os
@@ -180,7 +104,6 @@ def _files(session: Session) -> tuple[Any, Any]:
 def _lines(fields: Any) -> list[str]:
     home = {
         "same": "made on this machine",
-        "moved_card": "made on this machine",
         "other": "made on ANOTHER machine",
         "unknown": "made on an unknown machine",
     }[fields["host"]]

@@ -11,7 +11,7 @@ from appliance.identity.host import HostFingerprint
 from appliance.identity.keys import BadKeys, KeyArchive, KeyPair
 from appliance.identity.mode import choose
 from appliance.identity.settings import IdentitySettings
-from appliance.kernel.clock import DAY_MS, Clock, iso
+from appliance.kernel.clock import Clock, iso
 from appliance.kernel.ownership import read_regular
 from appliance.workspace import manifest
 from appliance.workspace.datadir import DataDir
@@ -24,8 +24,6 @@ KEYPAIR, NEXT, ARCHIVE, HOST = (
     "keypair-archive.json",
     "host_fingerprint.json",
 )
-SECRETS = (KEYPAIR, NEXT, ARCHIVE, HOST)
-PUT_ASIDE_DAYS_MIN = 30  # a damaged archive that was put aside may be needed for so long
 _FILE_BYTES_MAX = 256 * 1024
 
 
@@ -77,21 +75,6 @@ class IdentityFiles:
         (self.folder / name).rename(self.folder / other)
         return other
 
-    def put_aside_before(self, name: str, before_ms: int) -> list[str]:
-        """Names of files that `put_aside` made from `name` before that time, oldest first."""
-        stem = f"{name}.malformed-"
-        times = [path.name.removeprefix(stem) for path in self.folder.glob(f"{stem}*")]
-        old = sorted(int(text) for text in times if text.isdecimal() and int(text) < before_ms)
-        return [f"{stem}{time}" for time in old]
-
-    def readable_by_others(self) -> list[str]:
-        """Names of secret files that other users can read."""
-        return [
-            name
-            for name in SECRETS
-            if (path := self.folder / name).exists() and path.stat().st_mode & 0o077
-        ]
-
 
 def read_view(datadir: DataDir, settings: IdentitySettings) -> wire.IdentityView:
     """The identity as stored; raises NoKeys without a key."""
@@ -99,24 +82,27 @@ def read_view(datadir: DataDir, settings: IdentitySettings) -> wire.IdentityView
     text = files.read(KEYPAIR)
     if text is None:
         raise wire.NoKeys
-    key_pair = parse_key_pair(text)
-    current = host.measure(os.environ)
-    stored = read_host(files)
-    archive = files.read(ARCHIVE)
-    try:
-        entries = KeyArchive() if archive is None else keys.read_archive(archive)
-    except BadKeys:
-        entries = KeyArchive()
+    return view_of(parse_key_pair(text), settings, host.measure(os.environ), files)
+
+
+def view_of(
+    key_pair: KeyPair,
+    settings: IdentitySettings,
+    current_host: HostFingerprint,
+    files: IdentityFiles | None,
+) -> wire.IdentityView:
+    """`files`: None for an ephemeral key."""
+    stored = current_host if files is None else read_host(files)
     return wire.IdentityView(
         pubkey=key_pair.ed25519_pubkey,
         key_id=key_pair.key_id,
-        mode="persistent",
+        mode="ephemeral" if files is None else "persistent",
         created_at=key_pair.created_at,
         host_fingerprint=None if stored is None else stored.fingerprint,
-        host="unknown" if stored is None else host.compare(stored, current),
+        host="unknown" if stored is None else host.compare(stored, current_host),
         clone_policy=settings.clone_policy,
-        rotation_unfinished=files.read(NEXT) is not None,
-        archived=archived_view(entries),
+        rotation_unfinished=files is not None and files.read(NEXT) is not None,
+        archived=[] if files is None else _archived(files),
     )
 
 
@@ -141,40 +127,6 @@ def remint(datadir: DataDir, settings: IdentitySettings, clock: Clock) -> wire.I
     return read_view(datadir, settings)
 
 
-def clean_archive(
-    datadir: DataDir, settings: IdentitySettings, older_days: float, clock: Clock, *, apply: bool
-) -> wire.ArchiveCleaned:
-    """Remove archived keys past their grace period that were rotated out `older_days` ago.
-
-    Malformed archives that were put aside are removed after the longest grace period. Called
-    under the writer lock. Without `apply` nothing is removed.
-    """
-    files = IdentityFiles(datadir)
-    files.read_keys(settings)
-    now_ms = clock.now_ms()
-    before = iso(now_ms - int(older_days * DAY_MS))
-    text = files.read(ARCHIVE)
-    try:
-        archive = KeyArchive() if text is None else keys.read_archive(text)
-    except BadKeys as error:
-        raise wire.ArchiveDamaged(details={"problem": str(error)}) from None
-    removed = [key for key in archive.keys if key.expires_at <= iso(now_ms)]
-    removed = [key for key in removed if key.rotated_out_at <= before]
-    kept = tuple(key for key in archive.keys if key not in removed)
-    aside_days = max(older_days, PUT_ASIDE_DAYS_MIN)
-    put_aside_names = files.put_aside_before(ARCHIVE, now_ms - int(aside_days * DAY_MS))
-    if apply and removed:
-        files.write(ARCHIVE, KeyArchive(kept))
-    for name in put_aside_names if apply else ():
-        files.remove(name)
-    return wire.ArchiveCleaned(
-        not apply,
-        archived_view(KeyArchive(tuple(removed))),
-        put_aside_names,
-        archived_view(KeyArchive(kept)),
-    )
-
-
 def parse_key_pair(text: bytes) -> KeyPair:
     try:
         return keys.read_keys(text)
@@ -190,7 +142,12 @@ def read_host(files: IdentityFiles) -> HostFingerprint | None:
         return None
 
 
-def archived_view(archive: KeyArchive) -> list[wire.ArchivedKey]:
+def _archived(files: IdentityFiles) -> list[wire.ArchivedKey]:
+    text = files.read(ARCHIVE)
+    try:
+        archive = KeyArchive() if text is None else keys.read_archive(text)
+    except BadKeys:  # the next start puts it aside
+        return []
     return [
         wire.ArchivedKey(key.key_id, key.ed25519_pubkey, key.rotated_out_at, key.expires_at)
         for key in archive.keys

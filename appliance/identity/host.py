@@ -8,7 +8,6 @@ In containers the card is ignored, because its address is random at each start.
 import hashlib
 import re
 import secrets
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -17,8 +16,7 @@ import msgspec
 
 from appliance.identity.mode import SHORT_LIVED_VARIABLES
 
-_LINUX_IDS = ("etc/machine-id", "var/lib/dbus/machine-id")
-_BSD_IDS = ("etc/hostid",)
+_IDS = ("etc/machine-id", "var/lib/dbus/machine-id", "etc/hostid")
 _VIRTUAL = re.compile(
     r"lo\d*|docker.*|br-.*|veth.*|tap.*|tun.*|tailscale.*|wg.*|utun.*|ppp.*|vboxnet.*"
     r"|vmnet.*|awdl.*|llw.*"
@@ -30,7 +28,7 @@ _CARDS_MAX = 1000
 
 HOST_ID_MISSING = "fingerprint_host_id_unavailable"
 UNAVAILABLE = "fingerprint_unavailable"
-HostMatch = Literal["same", "moved_card", "other", "unknown"]
+HostMatch = Literal["same", "other", "unknown"]
 
 
 class HostFingerprint(msgspec.Struct, frozen=True):
@@ -63,16 +61,14 @@ def measure(environment: Mapping[str, str], root: Path = Path("/")) -> HostFinge
 def compare(stored: HostFingerprint, current: HostFingerprint) -> HostMatch:
     """`unknown`: one side has nothing to compare, which is not a sign of a copy."""
     if stored.host_id_sha256 and current.host_id_sha256:
-        if stored.host_id_sha256 != current.host_id_sha256:
-            return "other"
-        return "same" if stored.card_sha256 == current.card_sha256 else "moved_card"
+        return "same" if stored.host_id_sha256 == current.host_id_sha256 else "other"
     if stored.card_sha256 and current.card_sha256:
         return "same" if stored.card_sha256 == current.card_sha256 else "other"
     return "unknown"
 
 
 def host_id(root: Path) -> str | None:
-    for name in _LINUX_IDS if sys.platform == "linux" else _BSD_IDS:
+    for name in _IDS:
         text = _text(root / name)
         # systemd writes `uninitialized` into images that were never booted.
         if text and _ID.fullmatch(text):

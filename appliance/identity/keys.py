@@ -127,19 +127,11 @@ def archived(keys: KeyPair, rotated_out_at: str, expires_at: str) -> ArchivedKey
     )
 
 
-def add(archive: KeyArchive, key: ArchivedKeyPair, now: str, limit: int) -> tuple[KeyArchive, int]:
+def add(archive: KeyArchive, key: ArchivedKeyPair, now: str) -> tuple[KeyArchive, int]:
     """The archive with `key` and without expired keys, and how many others the limit removed."""
     others = [entry for entry in archive.keys if entry.key_id != key.key_id]
     kept = [entry for entry in (*others, key) if entry.expires_at > now]
-    surplus = max(0, len(kept) - limit)
-    return KeyArchive(tuple(kept[surplus:]), limit), surplus
-
-
-def without_expired(archive: KeyArchive, now: str) -> KeyArchive:
-    kept = tuple(key for key in archive.keys if key.expires_at > now)
-    return (
-        archive if len(kept) == len(archive.keys) else KeyArchive(kept, archive.max_archived_keys)
-    )
+    return KeyArchive(tuple(kept[-ARCHIVED_KEYS_MAX:])), max(0, len(kept) - ARCHIVED_KEYS_MAX)
 
 
 def text_of(value: Any) -> str:

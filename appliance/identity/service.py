@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from appliance.identity import host, keys, metrics, wire
 from appliance.identity.files import (
@@ -10,9 +11,9 @@ from appliance.identity.files import (
     KEYPAIR,
     NEXT,
     IdentityFiles,
-    archived_view,
     parse_key_pair,
     read_host,
+    view_of,
 )
 from appliance.identity.host import HostFingerprint
 from appliance.identity.keys import BadKeys, KeyArchive, KeyPair, KeyRotation
@@ -24,8 +25,10 @@ from appliance.mesh.signing import RotationOutcome, Signer
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.manifest import IDENTITY, StoreLost
 
-PublishKey = Callable[[Signer, Signer], Mapping[str, RotationOutcome]]
-"""(old, new) → for each mesh whether its broker accepted the new key; unknown: it may have."""
+T = TypeVar("T")
+
+PublishKey = Callable[[Signer], Mapping[str, RotationOutcome]]
+"""The new key → for each mesh whether its broker accepted the new key; unknown: it may have."""
 
 
 class MeshSigner:
@@ -53,7 +56,6 @@ class MemberIdentity:
         key_pair: KeyPair,
         mode: str,
         current_host: HostFingerprint,
-        host_match: str,
         clock: Clock,
         log: Log,
     ) -> None:
@@ -67,7 +69,6 @@ class MemberIdentity:
         self._clock = clock
         self._log = log
         self.mode = mode
-        self.host_match = host_match
 
     @classmethod
     def load(
@@ -94,26 +95,13 @@ class MemberIdentity:
         now = iso(clock.now_ms())
         if chosen.mode == "ephemeral":
             key_pair = keys.make(now)
-            identity = cls(settings, files, key_pair, "ephemeral", current_host, "same", clock, log)
-            identity.resume()
-            return identity
-        for name in files.readable_by_others():
-            log.warning("an identity file can be read by other users", file=name)
-        key_pair, made = _load_or_make(files, now)
-        host_match = "same" if made else _compare_host(files, current_host, log)
-        if (
-            made
-            or host_match == "moved_card"
-            or (host_match == "unknown" and _should_store_host(files, current_host))
-        ):
-            files.write(HOST, current_host)
-        if current_host.notice:
-            log.info(current_host.notice)
-        if host_match == "other":
-            _check_clone_policy(settings, log, has_remote_brokers)
-        identity = cls(
-            settings, files, key_pair, "persistent", current_host, host_match, clock, log
-        )
+        else:
+            key_pair = _load_or_make(files, now)
+            if current_host.notice:
+                log.info(current_host.notice)
+            if not _is_same_host(files, current_host):
+                _check_clone_policy(settings, log, has_remote_brokers)
+        identity = cls(settings, files, key_pair, chosen.mode, current_host, clock, log)
         identity.resume()
         return identity
 
@@ -139,18 +127,8 @@ class MemberIdentity:
         return pubkey in self._own_keys
 
     def view(self) -> wire.IdentityView:
-        archive = self._archive() if self.mode == "persistent" else KeyArchive()
-        return wire.IdentityView(
-            pubkey=self._keys.ed25519_pubkey,
-            key_id=self._keys.key_id,
-            mode=self.mode,
-            created_at=self._keys.created_at,
-            host_fingerprint=self._current_host.fingerprint,
-            host=self.host_match,
-            clone_policy=self._settings.clone_policy,
-            rotation_unfinished=self._rotation is not None,
-            archived=archived_view(archive),
-        )
+        files = self._files if self.mode == "persistent" else None
+        return view_of(self._keys, self._settings, self._current_host, files)
 
     def rotate(self, publish_key: PublishKey) -> wire.Rotated:
         """Replace the key once every broker accepted the new one.
@@ -172,7 +150,7 @@ class MemberIdentity:
     def _rotate(self, publish_key: PublishKey) -> wire.Rotated:
         old, new = self._keys, self._begin().keys
         self._update_own_keys()
-        results = publish_key(old, new)
+        results = publish_key(new)
         taken = [mesh for mesh, outcome in results.items() if outcome == "taken"]
         missing = [mesh for mesh, outcome in results.items() if outcome != "taken"]
         if missing:
@@ -198,27 +176,18 @@ class MemberIdentity:
         """Remove archived keys past their grace period; returns how many."""
         if self.mode != "persistent":
             return 0
-        before = self._archive()
-        after = keys.without_expired(before, iso(now_ms))
-        if after is not before:
-            self._files.write(ARCHIVE, after)
-        return len(before.keys) - len(after.keys)
+        before = self._archive().keys
+        kept = tuple(key for key in before if key.expires_at > iso(now_ms))
+        if kept != before:
+            self._files.write(ARCHIVE, KeyArchive(kept))
+        return len(before) - len(kept)
 
     def resume(self) -> None:
         """At the start: load an unfinished rotation, and prune the archive."""
         if self.mode == "persistent":
-            self._rotation = self._unfinished()
+            self._rotation = self._decode(NEXT, keys.read_rotation)
             self.prune_archive(self._clock.now_ms())
         self._update_own_keys()
-
-    def _unfinished(self) -> KeyRotation | None:
-        text = self._files.read(NEXT)
-        try:
-            return None if text is None else keys.read_rotation(text)
-        except BadKeys as error:
-            kept_as = self._files.put_aside(NEXT, self._clock.now_ms())
-            self._log.warning(str(error), kept_as=kept_as)
-            return None
 
     def _begin(self) -> KeyRotation:
         """The unfinished rotation, or a new one."""
@@ -242,7 +211,7 @@ class MemberIdentity:
         now_ms = self._clock.now_ms()
         archived_until = iso(now_ms + keys.ARCHIVE_DAYS * DAY_MS)
         entry = keys.archived(old, iso(now_ms), archived_until)
-        archive, surplus = keys.add(self._archive(), entry, iso(now_ms), keys.ARCHIVED_KEYS_MAX)
+        archive, surplus = keys.add(self._archive(), entry, iso(now_ms))
         self._files.write(ARCHIVE, archive)
         if surplus:
             metrics.forced_out.inc(surplus)
@@ -250,42 +219,42 @@ class MemberIdentity:
         return archived_until
 
     def _archive(self) -> KeyArchive:
-        """The stored archive. A malformed one is put aside and replaced by an empty one."""
-        text = self._files.read(ARCHIVE)
-        if text is None:
-            return KeyArchive()
+        return self._decode(ARCHIVE, keys.read_archive) or KeyArchive()
+
+    def _decode(self, name: str, read: Callable[[bytes], T]) -> T | None:
+        """The content of a file; None without one. A malformed one is put aside."""
+        text = self._files.read(name)
         try:
-            return keys.read_archive(text)
+            return None if text is None else read(text)
         except BadKeys as error:
-            kept_as = self._files.put_aside(ARCHIVE, self._clock.now_ms())
+            kept_as = self._files.put_aside(name, self._clock.now_ms())
             self._log.warning(str(error), kept_as=kept_as)
-            return KeyArchive()
+            return None
 
 
-def _load_or_make(files: IdentityFiles, now: str) -> tuple[KeyPair, bool]:
+def _load_or_make(files: IdentityFiles, now: str) -> KeyPair:
     text = files.read(KEYPAIR)
     if text is not None:
-        return parse_key_pair(text), False
+        return parse_key_pair(text)
     if files.had_keys:
         raise StoreLost(IDENTITY)
+    files.remove(HOST)  # the machine of a former key
     key_pair = keys.make(now)
     files.write(KEYPAIR, key_pair)
-    return key_pair, True
+    return key_pair
 
 
-def _compare_host(files: IdentityFiles, current_host: HostFingerprint, log: Log) -> str:
+def _is_same_host(files: IdentityFiles, current_host: HostFingerprint) -> bool:
+    """Whether the key was made here, as far as can be known. Stores what is known better now."""
     stored = read_host(files)
-    if stored is None:
-        return "unknown"
-    host_match = host.compare(stored, current_host)
-    if host_match == "moved_card":
-        log.info("the network card changed; the machine is the same")
-    return host_match
-
-
-def _should_store_host(files: IdentityFiles, current_host: HostFingerprint) -> bool:
-    """Whether to replace the stored fingerprint, if the comparison gave `unknown`."""
-    return read_host(files) is None or bool(current_host.host_id_sha256 or current_host.card_sha256)
+    match = "unknown" if stored is None else host.compare(stored, current_host)
+    if match == "other":
+        return False
+    has_id = current_host.host_id_sha256 is not None
+    measured = has_id or (match == "unknown" and current_host.card_sha256 is not None)
+    if stored is None or (measured and stored != current_host):
+        files.write(HOST, current_host)
+    return True
 
 
 def _check_clone_policy(settings: IdentitySettings, log: Log, has_remote_brokers: bool) -> None:

@@ -15,7 +15,7 @@ class ArchivedKey(Struct, frozen=True):
 
 
 class IdentityView(Struct, frozen=True):
-    """The member key without its secrets. `host` is same, moved_card, other or unknown."""
+    """The member key without its secrets. `host` is same, other or unknown."""
 
     pubkey: str
     key_id: str
@@ -37,15 +37,6 @@ class Rotated(Struct, frozen=True):
     archived_until: str | None
 
 
-class ArchiveCleaned(Struct, frozen=True):
-    """`put_aside` names removed malformed archives. With `dry_run`, nothing was removed."""
-
-    dry_run: bool
-    removed: list[ArchivedKey]
-    put_aside: list[str]
-    kept: list[ArchivedKey]
-
-
 class HostChanged(Conflict):
     code = "HOST_CHANGED"
     default_message = "the member key of this workspace was made on another machine"
@@ -61,12 +52,6 @@ class KeysDamaged(Conflict):
     default_hint = (
         "restore keypair.json from a backup, or make a new key: agentlip identity remint --yes"
     )
-
-
-class ArchiveDamaged(Conflict):
-    code = "KEYPAIR_ARCHIVE_DAMAGED"
-    default_message = "the archive of member keys can't be read; nothing was removed"
-    default_hint = "agentlipd restart: the start renames it and creates a new one"
 
 
 class OnlyPersistent(Conflict):

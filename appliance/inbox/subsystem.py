@@ -112,9 +112,8 @@ class InboxSubsystem(Subsystem):
         own = [connection.to_wire() for connection in self.connections.values()]
         return [*own, *self.local.values()]
 
-    def offer_new_key(self, old: Signer, new: Signer) -> dict[str, RotationOutcome]:
+    def offer_new_key(self, new: Signer) -> dict[str, RotationOutcome]:
         """Ask every broker to replace our key; the outcome by mesh."""
-        del old  # broker clients sign with the key that their broker has
         return {
             mesh: _rotation_outcome(broker_client, new)
             for mesh, broker_client in self.inbox.broker_clients.items()

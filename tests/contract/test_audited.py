@@ -72,7 +72,7 @@ OTHERS = {
     "agentlip mesh unsubscribe", "agentlip mesh webhooks", "agentlip mesh add-webhook",
     "agentlip mesh update-webhook",
     "agentlip mesh remove-webhook", "agentlip identity show", "agentlip identity rotate",
-    "agentlip identity rotate-token", "agentlip relay pending", "agentlip relay approve",
+    "agentlip relay pending", "agentlip relay approve",
     "agentlip relay revoke", "agentlip relay broadcast", "agentlip relay keys",
     "agentlip relay serve", "agentlip relay admins list",
     "agentlip backup targets", "agentlip backup verify", "agentlip backup list",

@@ -77,7 +77,7 @@ def workspace(tmp_path):
     return Workspace(tmp_path)
 
 
-def refuse(_old, _new):
+def refuse(_new):
     raise AssertionError("no broker may be told")
 
 
@@ -184,8 +184,9 @@ def test_changed_network_card_is_accepted_with_the_same_machine_id(workspace, ma
     workspace.load(machine.id("a").card("wlan0", "52:54:00:00:00:01"))
     for end in ("02", "03"):
         machine.card("wlan0", f"52:54:00:00:00:{end}")
-        assert workspace.load(machine).host_match == "moved_card"
-    assert workspace.load(machine).host_match == "same"
+        assert workspace.load(machine).view().host == "same"
+    stored = json.loads(workspace.file("host_fingerprint.json").read_text())
+    assert stored["fingerprint"] == host.measure({}, machine.root).fingerprint
 
 
 @pytest.mark.parametrize(
@@ -201,7 +202,7 @@ def test_network_card_is_ignored_in_containers(workspace, machine, container_fil
     workspace.load(machine)
     assert host.UNAVAILABLE in workspace.log_messages
     machine.card("eth0", "02:42:ac:11:00:09")
-    assert workspace.load(machine).host_match == "unknown"
+    assert workspace.load(machine).view().host == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -230,7 +231,7 @@ def test_damaged_key_stops_the_start_and_is_kept(workspace, machine, broken):
 # -- rotation ------------------------------------------------------------------------------
 
 
-def agree(_old, _new):
+def agree(_new):
     return {"work": "taken"}
 
 
@@ -265,7 +266,7 @@ def test_rotation_refused_by_all_brokers_leaves_nothing(workspace, machine):
     identity = workspace.load(machine)
     before = identity.public_hex
     with pytest.raises(wire.RotationUnfinished):
-        identity.rotate(lambda _old, _new: {"work": "refused"})
+        identity.rotate(lambda _new: {"work": "refused"})
     assert identity.public_hex == before
     assert not identity.view().rotation_unfinished
     assert not workspace.file("keypair-next.json").exists()
@@ -278,7 +279,7 @@ def test_partial_rotation_continues_with_the_same_key(workspace, machine, first)
     identity = workspace.load(machine)
     before, offered = identity.public_hex, []
 
-    def half(_old, new):
+    def half(new):
         offered.append(new.ed25519_pubkey)
         return {"work": first, "home": "unknown"}
 
