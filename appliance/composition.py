@@ -35,7 +35,7 @@ from appliance.identity.mode import in_ci
 from appliance.identity.service import MemberIdentity
 from appliance.identity.settings import IdentitySettings
 from appliance.identity.subsystem import IdentityNeeds, IdentitySubsystem
-from appliance.inbox.resources import OutboxStatus
+from appliance.inbox.service import OutboxStatus
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, OpenInbox, brokers_of
 from appliance.integrations.ask_bus import AskBusNeeds, AskBusSubsystem

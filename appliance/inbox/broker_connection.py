@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from appliance.inbox import metrics, negotiation, wire
-from appliance.inbox.service import Inbox
+from appliance.inbox.service import Inbox, OutboxStatus
 from appliance.inbox.settings import BrokerEndpoint
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError, Unauthenticated, Unavailable
@@ -36,8 +36,10 @@ from appliance.sdk.discovery import Endpoint
 from appliance.sdk.websocket import SocketBroken, SocketRefused, WebSocket
 
 PATH = "/broker/v1/link"
-REPLACED, CONNECTED = 4003, 4004
 ELSEWHERE = "MEMBER_RUNS_ELSEWHERE"
+COPIES = {4003: "replaced_by_newer_connection", 4004: "member_already_connected", ELSEWHERE: ""}
+"""Codes of a connection that another one with the same key has ended, and their reasons."""
+
 SLOW_FAILURES = 100  # count as so many failures: the longest backoff
 TEXT_BYTES_MAX = 256 * 1024  # one message with its meta
 TEXT_MAX = 500  # characters of a broker's text that is logged and stored
@@ -58,8 +60,7 @@ class ConnectionStopped(Exception):
 
 
 class BrokerConnection(Loop):
-    """The connection for one mesh. `set_dedupe_retention` is called with the number of days for
-    which the broker keeps ids (None: forever), `set_epoch` with the broker's epoch."""
+    """The connection for one mesh. The outbox gets what the broker promises about its sends."""
 
     name = "inbox_link"
     interval_seconds = 0.005
@@ -71,12 +72,11 @@ class BrokerConnection(Loop):
         endpoint: BrokerEndpoint,
         inbox: Inbox,
         signer: Signer,
+        outbox: OutboxStatus,
+        instance: MemberInstance,
         clock: Clock,
         log: Log,
-        set_dedupe_retention: Callable[[str, int | None], None] = lambda _mesh, _days: None,
-        set_epoch: Callable[[str, str], None] = lambda _mesh, _epoch: None,
         dial: Callable[..., WebSocket] = WebSocket,
-        instance: MemberInstance | None = None,
     ) -> None:
         super().__init__(clock, log)
         self.mesh = endpoint.mesh
@@ -87,10 +87,9 @@ class BrokerConnection(Loop):
         self._endpoint = endpoint
         self._inbox = inbox
         self._signer = signer
-        self._set_dedupe_retention = set_dedupe_retention
-        self._set_epoch = set_epoch
-        self._dial = dial
+        self._outbox = outbox
         self._instance = instance
+        self._dial = dial
         self._link: WebSocket | None = None
         self._failures = 0
         self._next_attempt = float("-inf")
@@ -98,7 +97,7 @@ class BrokerConnection(Loop):
         self._buffered: deque[bytes] = deque()
         self._refused_pushes = 0
         self._logged_reason = ""
-        self._revoked_key = ""
+        self._member = ""  # the key of the last hello
 
     @property
     def connected(self) -> bool:
@@ -122,7 +121,7 @@ class BrokerConnection(Loop):
     def run_once(self, now_ms: int) -> dict[str, int]:
         """Connect if it is time, or handle received frames. A broker's faults do not raise."""
         counts = {"received": 0}
-        if self.reason in (REVOKED, ROTATED) and self._revoked_key != self._signer.public_hex:
+        if self.reason in (REVOKED, ROTATED) and self._member != self._signer.public_hex:
             self._set_state("waiting", "the member key has changed")
         left = self._next_attempt - self.clock.monotonic()
         if self.state == "stopped" or left > 0:
@@ -139,7 +138,10 @@ class BrokerConnection(Loop):
         except SocketBroken as error:
             self._lost(error.details.get("code"), error.message)
         except Unauthenticated as error:
-            self._refused("UNAUTHORIZED", error.message)
+            if error.message == REVOKED:
+                self._stop_for_good(REVOKED)
+            else:
+                self._wait("refused", error.message)
         except (Unavailable, SocketRefused) as error:
             self._wait("refused" if isinstance(error, SocketRefused) else "lost", error.message)
         return counts
@@ -153,14 +155,10 @@ class BrokerConnection(Loop):
         self._link = self._dial(endpoint_of(endpoint.url), PATH, endpoint.ca_file, frame_bytes_max)
         self._last_receipt = self.clock.monotonic()
         ack = self._authenticate()
-        version, name = ack.get("broker_version"), ack.get("name")
-        self.broker_version = version if isinstance(version, str) else None
-        self.member_name = name if isinstance(name, str) else None
-        require = list(negotiation.REQUIRED)
-        optional: list[Any] = list(negotiation.OPTIONAL)
-        if self._instance is not None:
-            optional[optional.index(POLICY)] = self._instance.to_feature()
-        self._send(type="negotiate", require=require, optional=optional)
+        self.broker_version, self.member_name = _text(ack, "broker_version"), _text(ack, "name")
+        offered = self._instance.to_feature()
+        optional = [offered if name == POLICY else name for name in negotiation.OPTIONAL]
+        self._send(type="negotiate", require=list(negotiation.REQUIRED), optional=optional)
         answer = self._expect("negotiated")
         agreed = negotiation.agree(answer.get("supported"), answer.get("missing_required"))
         if agreed.problem is not None:
@@ -170,21 +168,22 @@ class BrokerConnection(Loop):
             self.log.warning(
                 "feature_optional_param_invalid", mesh=self.mesh, feature=problem.reason
             )
-        self._apply_retention(agreed)
+        try:
+            self._outbox.set_dedupe_retention(self.mesh, agreed.retention_days)
+        except ApplianceError as error:
+            raise ConnectionStopped(error.message) from None
         self.features = agreed.features
         self._failures, self._logged_reason = 0, ""
         self._inbox.note_accepted(self.mesh)
-        if isinstance(epoch := ack.get("epoch"), str) and epoch:
-            self._set_epoch(self.mesh, epoch[:EPOCH_CHARACTERS_MAX])
+        if epoch := _text(ack, "epoch"):
+            self._outbox.set_epoch(self.mesh, epoch[:EPOCH_CHARACTERS_MAX])
         self._set_state("connected", "")
         self._inbox.announce("daemon_reconnect", self.mesh)
-        profile = self._inbox.profile(self.mesh)
-        if profile.status != "idle":
-            self._send(type="status", status=profile.status)
+        self._send(type="status", status=self._inbox.profile(self.mesh).status)
 
     def _authenticate(self) -> dict[str, Any]:
         """Returns the broker's hello_ack, after signing its id and challenge if required."""
-        member = self._signer.public_hex
+        member = self._member = self._signer.public_hex
         self._send(type="hello", mesh=self.mesh, member=member)
         answer = self._expect("challenge", "hello_ack")
         if answer["type"] == "hello_ack":
@@ -196,12 +195,6 @@ class BrokerConnection(Loop):
         signature = self._signer.sign(text).hex()
         self._send(type="hello", mesh=self.mesh, member=member, nonce=nonce, signature=signature)
         return self._expect("hello_ack")
-
-    def _apply_retention(self, agreed: negotiation.Agreed) -> None:
-        try:
-            self._set_dedupe_retention(self.mesh, agreed.retention_days)
-        except ApplianceError as error:
-            raise ConnectionStopped(error.message) from None
 
     def _expect(self, *kinds: str) -> dict[str, Any]:
         """The next frame of one of these types. Frames behind it stay buffered."""
@@ -241,7 +234,7 @@ class BrokerConnection(Loop):
         now = self.clock.monotonic()
         if not messages:
             if now - max(self._last_receipt, self._link.received_at) > SILENCE_SECONDS:
-                raise SocketBroken("the broker is silent", details={"code": "silent"})
+                raise SocketBroken("the broker is silent")
             return 0
         self._last_receipt = now
         pushes = []
@@ -276,15 +269,18 @@ class BrokerConnection(Loop):
         """A valid push, or None. An invalid push is not acked, so the broker keeps it."""
         try:
             push = msgspec.convert(frame, wire.ReceivedPush)
-        except msgspec.ValidationError as error:
+            texts = f"{push.body}{push.sender_name}{push.topic}{push.destination_ref}"
+            # The frame is not measured: it may take six bytes for one, and a text that the broker
+            # accepted would be refused here.
+            size = len(push.body.encode()) + len(canonical(push.meta) if push.meta else b"")
+            is_text = b"\0" not in texts.encode()
+        except (msgspec.ValidationError, NotCanonical, UnicodeEncodeError) as error:
             self._refuse("push", _field(str(error)))
             return None
         if push.mesh != self.mesh:
             self._refuse("mesh", "mesh")
-        elif not _is_text(push.body, push.sender_name, push.topic or "", push.destination_ref):
+        elif not is_text:  # SQLite ends a text at NUL
             self._refuse("push", "text")
-        elif (size := _size(push)) is None:
-            self._refuse("push", "meta")
         elif size > TEXT_BYTES_MAX:
             self._refuse("size", "body")
         else:
@@ -300,16 +296,17 @@ class BrokerConnection(Loop):
             )
 
     def _event(self, frame: dict[str, Any]) -> None:
-        name, member = str(frame.get("event")), frame.get("member")
-        if name == REVOKED and member == self._signer.public_hex:
-            raise ConnectionStopped(REVOKED)
-        renamed = frame.get("name")
-        if name == "member_renamed" and member == self._signer.public_hex:
-            self.member_name = renamed if isinstance(renamed, str) else self.member_name
-        if name == "member_runs_elsewhere" and member == self._signer.public_hex:
-            self._note_copy(frame)
+        name, member = frame.get("event"), frame.get("member")
         if name in ("peer_join", "peer_leave") and isinstance(member, str):
             self._inbox.announce(name, self.mesh, pubkey=member[:64])
+        if member != self._member:
+            return
+        if name == REVOKED:
+            raise ConnectionStopped(REVOKED)
+        if name == "member_renamed":
+            self.member_name = _text(frame, "name") or self.member_name
+        if name == "member_runs_elsewhere":
+            self._note_copy(frame)
 
     def _note_copy(self, named: dict[str, Any]) -> None:
         running_on, refused = (
@@ -323,55 +320,40 @@ class BrokerConnection(Loop):
         if code in NAMES:
             self._report_negotiation(message, code, {})
             self._stop_for_good(NAMES[code])
-        elif code in (REPLACED, CONNECTED):
+        elif code in COPIES:
             # Another process uses our key, or an old connection is still open: reconnect slowly.
             self.log.warning(
                 "another connection uses the key of this member", mesh=self.mesh, code=code
             )
             self._failures += SLOW_FAILURES
-            self._wait("replaced", "replaced_by_newer_connection" if code == REPLACED
-                       else "member_already_connected")  # fmt: skip
-        elif code == ELSEWHERE:
-            self._failures += SLOW_FAILURES
-            self._wait("replaced", message)
+            self._wait("replaced", COPIES[code] or message)
         else:
-            self._wait("silent" if code == "silent" else "lost", message)
-
-    def _refused(self, code: str, message: str) -> None:
-        if message == REVOKED:
-            self._stop_for_good(REVOKED)
-        elif message == ROTATED:
-            self._wait("refused", message)
-        else:
-            self._failures += 3
-            self._wait("refused", message or code)
+            self._wait("lost", message)
 
     def _wait(self, cause: str, message: str) -> None:
-        was_up = self.connected
-        self._close()
-        metrics.reconnects.labels(cause).inc()
         delay = delay_seconds(self.retry, self._failures + 1, random.random())
         self._failures += 1
         self._next_attempt = self.clock.monotonic() + delay
-        if was_up or message != self._logged_reason:  # once per reason, not per attempt
+        if self.connected or message != self._logged_reason:  # once per reason, not per attempt
             self._logged_reason = message
             self.log.info("not connected to the broker", mesh=self.mesh, why=cause, reason=message)
-        self._set_state("waiting", message)
-        if was_up:
-            self._inbox.announce("daemon_disconnect", self.mesh, reason=cause)
+        self._disconnect("waiting", cause, message)
 
     def _stop_for_good(self, reason: str) -> None:
         """Stop until the next start or, after a revocation, until the key is replaced."""
-        was_up = self.connected
-        self._revoked_key = self._signer.public_hex
         if reason == REVOKED:
-            self._inbox.note_revoked(self.mesh, self._revoked_key)
-        self._close()
-        metrics.reconnects.labels("stopped").inc()
+            self._inbox.note_revoked(self.mesh, self._member)
         self.log.error("the connection to the broker is stopped", mesh=self.mesh, reason=reason)
-        self._set_state("stopped", reason)
+        self._disconnect("stopped", "stopped", reason)
+
+    def _disconnect(self, state: str, cause: str, reason: str) -> None:
+        was_up = self.connected
+        self._close()
+        metrics.reconnects.labels(cause).inc()
+        self._set_state(state, reason)
         if was_up:
-            self._inbox.announce("daemon_disconnect", self.mesh, reason=reason)
+            shown = reason if state == "stopped" else cause
+            self._inbox.announce("daemon_disconnect", self.mesh, reason=shown)
 
     def _report_negotiation(self, reason: str, code: int, answer: dict[str, Any]) -> None:
         """Log everything about a failed negotiation in one line."""
@@ -420,22 +402,9 @@ def decode(message: bytes) -> dict[str, Any]:
     return frame if isinstance(frame, dict) else {}
 
 
-def _size(push: Push) -> int | None:
-    """Bytes of the text and its meta; None if the meta is not valid. The frame is not measured: it
-    may take six bytes for one, and a text that the broker accepted would be refused here."""
-    try:
-        meta = canonical(push.meta) if push.meta else b""
-    except NotCanonical:
-        return None
-    return len(push.body.encode()) + len(meta)
-
-
-def _is_text(*texts: str) -> bool:
-    """Whether SQLite can store these texts: UTF-8 without NUL."""
-    try:
-        return not any(b"\0" in text.encode() for text in texts)
-    except UnicodeEncodeError:
-        return False
+def _text(frame: dict[str, Any], name: str) -> str | None:
+    value = frame.get(name)
+    return value if isinstance(value, str) else None
 
 
 def _field(problem: str) -> str:

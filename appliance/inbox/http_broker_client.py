@@ -2,22 +2,19 @@
 
 import ssl
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from appliance.inbox import broker_pages, wire
+from appliance.inbox import wire
 from appliance.inbox.settings import BrokerEndpoint
 from appliance.kernel.clock import Clock
 from appliance.kernel.http_client import HttpClient, HttpLimits, Unreachable
 from appliance.mesh.request_signing import RequestSigner
 from appliance.mesh.signing import Signer, rotation_text
 
-T = TypeVar("T")
-
 MESHES = "/broker/v1/meshes"
-ROWS_MAX = 10_000  # rows used of one page, even if the broker sends more
 TEXT_MAX = 255  # characters of a name or key in a row
 NOT_FOUND = 404
 ASK_SECONDS = 15.0  # timeout of a request to a broker
@@ -57,28 +54,16 @@ class HttpBrokerClient:
             if refusal.details.get("status") != NOT_FOUND:
                 raise  # a topic that does not exist has no subscribers
 
-    def topics(self, after: str, limit: int, bytes_max: int) -> tuple[list[tuple[str, bool]], str]:
+    def topics(self, after: str, limit: int) -> tuple[list[tuple[str, bool]], str]:
+        rows, following = self._page("topics", "places", after, limit)
         own = self._signer.public_hex
+        return [(_text(row, "name"), own in _list(row, "subscribers")) for row in rows], following
 
-        def parse(row: dict[str, Any]) -> tuple[str, bool]:
-            return _text(row, "name"), own in row.get("subscribers", ())
+    def peers(self, after: str, limit: int) -> tuple[list[wire.Peer], str]:
+        rows, following = self._page("members", "members", after, limit)
+        return [self._to_peer(row) for row in rows], following
 
-        fetch = self._page_fetcher("topics", "places", parse)
-        return broker_pages.collect(fetch, after, limit, bytes_max, broker_pages.topic_bytes)
-
-    def peers(self, after: str, limit: int, bytes_max: int) -> tuple[list[wire.Peer], str]:
-        own = self._signer.public_hex
-
-        def parse(row: dict[str, Any]) -> wire.Peer:
-            key = _text(row, "pubkey")
-            connected = bool(row.get("connected"))
-            return wire.Peer(key, _text(row, "name"), _text(row, "state"), connected, key == own)
-
-        fetch = self._page_fetcher("members", "members", parse)
-        return broker_pages.collect(fetch, after, limit, bytes_max, broker_pages.peer_bytes)
-
-    def set_status(self, status: str, visible: bool, summary: str) -> None:
-        del visible, summary  # brokers only have a status
+    def set_status(self, status: str) -> None:
         self._send_frame({"type": "status", "status": status})
 
     def rename(self, name: str) -> None:
@@ -108,19 +93,23 @@ class HttpBrokerClient:
     def _subscription(self, topic: str) -> str:
         return f"{self._base}/topics/{quote(topic, safe='')}/subscribers/{self._signer.public_hex}"
 
-    def _page_fetcher(
-        self, path: str, name: str, parse: Callable[[dict[str, Any]], T]
-    ) -> broker_pages.FetchPage[T]:
-        """A function that requests one page of a list; brokers limit pages in bytes too."""
+    def _page(
+        self, path: str, name: str, after: str, limit: int
+    ) -> tuple[list[dict[str, Any]], str]:
+        """One page of a list, which brokers limit in bytes too, and the cursor after it."""
+        query = urlencode({"after": after, "limit": limit} if after else {"limit": limit})
+        answer = self._request("GET", f"{self._base}/{path}", query=query)
+        rows = [row for row in _list(answer, name)[:limit] if isinstance(row, dict)]
+        following = _text(answer, "next")
+        ends = answer.get("has_more") is not True or not rows or following == after
+        return rows, "" if ends else following
 
-        def fetch(after: str, limit: int) -> tuple[list[T], str]:
-            parameters = {"after": after, "limit": limit if limit < ROWS_MAX else ""}
-            query = urlencode({key: value for key, value in parameters.items() if value})
-            answer = self._request("GET", f"{self._base}/{path}", query=query)
-            rows = [parse(row) for row in _rows_of(answer, name)[:ROWS_MAX]]
-            return rows, _text(answer, "next") if answer.get("has_more") is True else ""
-
-        return fetch
+    def _to_peer(self, row: dict[str, Any]) -> wire.Peer:
+        key = _text(row, "pubkey")
+        return wire.Peer(
+            key, _text(row, "name"), _text(row, "state"), bool(row.get("connected")),
+            key == self._signer.public_hex,
+        )  # fmt: skip
 
     def _request(
         self,
@@ -177,6 +166,6 @@ def _text(row: dict[str, Any], name: str) -> str:
     return str(row.get(name))[:TEXT_MAX]
 
 
-def _rows_of(answer: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    rows = answer.get(name)
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+def _list(row: dict[str, Any], name: str) -> list[Any]:
+    value = row.get(name)
+    return value if isinstance(value, list) else []

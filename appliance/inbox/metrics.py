@@ -13,7 +13,7 @@ invalid = counter("inbox_invalid_inbound_total", "Refused frames of brokers", ("
 connected = gauge("inbox_links_connected", "Links to brokers that are up")
 links = gauge("inbox_links", "Links to brokers by state", ("state",))
 reconnects = counter("inbox_reconnects_total", "Closed links to brokers, by reason", ("reason",))
-"""reason: lost, silent, replaced, refused, stopped"""
+"""reason: lost, replaced, refused, stopped"""
 
 lag = histogram("inbox_lag_seconds", "Time from acceptance by the broker to storing in the inbox")
 sessions = gauge("inbox_sessions", "Long polls and event streams", ("kind",))

@@ -25,15 +25,6 @@ class MessageFilter(NamedTuple):
     own: bool = True
     limit: int = 100
 
-    def matches(self, message: wire.InboxMessage) -> bool:
-        """Whether a message that was just received belongs to the result."""
-        return (
-            message.mesh == self.mesh
-            and (self.topic is None or message.topic == self.topic)
-            and self.sender in (None, message.sender_pubkey, message.sender_name)
-            and (self.own or not message.own)
-        )
-
 
 class MessagePage(NamedTuple):
     messages: list[wire.InboxMessage]

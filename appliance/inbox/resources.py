@@ -8,7 +8,7 @@ import falcon
 
 from appliance import __version__
 from appliance.inbox import negotiation, wire
-from appliance.inbox.service import Inbox
+from appliance.inbox.service import Inbox, OutboxStatus
 from appliance.inbox.sse import event_stream
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.clock import iso
@@ -19,25 +19,6 @@ from appliance.web.responders import Responders, reply_to_caller, reply_with
 IPC_API = "v1"
 FEATURES = ("inbox", "events", "hooks", "identity", "long_poll", "topics")
 MAJOR = __version__.partition(".")[0]
-
-
-class OutboxStatus:
-    """The outbox as the inbox uses it, for status replies and what brokers say of themselves. This
-    one is that of a disabled outbox."""
-
-    def counts(self) -> tuple[int, int]:
-        """The number of pending sends and of sends in flight."""
-        return 0, 0
-
-    @property
-    def features(self) -> list[str]:
-        return []
-
-    def set_dedupe_retention(self, mesh: str, retention_days: int | None) -> None:
-        """Set for how many days the mesh's broker keeps ids; None: forever."""
-
-    def set_epoch(self, mesh: str, epoch: str) -> None:
-        """Set the epoch of the mesh's broker, which changes when the broker is restored."""
 
 
 class StatusSources(NamedTuple):

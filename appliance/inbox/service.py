@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from datetime import datetime
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
-from appliance.inbox import broker_pages, listings, metrics, queries, wire, writes
+from appliance.inbox import listings, metrics, queries, wire, writes
 from appliance.inbox.event import of_fact
 from appliance.inbox.events import InboxEvents
 from appliance.inbox.settings import InboxSettings
@@ -15,7 +15,7 @@ from appliance.kernel.clock import Clock, iso, utc
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.feed import FeedSubscription
 from appliance.kernel.log import Log
-from appliance.kernel.page import take_page
+from appliance.kernel.page import take_page, text_bytes
 from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.kernel.store import Store
 from appliance.mesh.instance import note_copy
@@ -31,6 +31,8 @@ WAITING_MAX = 64  # concurrent long polls
 STREAMS_MAX = 32  # concurrent event streams
 QUEUE_MAX = 1000  # events queued for one reader before it reads the table again
 TOPICS_MAX = 10_000  # remembered subscriptions of one mesh
+PAGE_OVERHEAD_BYTES = 500  # size of a page without its topics: the mesh, the cursor
+TOPIC_OVERHEAD_BYTES = 100  # size of a topic without its name
 
 
 class BrokerClient(Protocol):
@@ -40,23 +42,38 @@ class BrokerClient(Protocol):
 
     def subscribe(self, topic: str) -> None: ...
     def unsubscribe(self, topic: str) -> None: ...
-    def topics(self, after: str, limit: int, bytes_max: int) -> tuple[list[tuple[str, bool]], str]:
-        """(name, whether we are subscribed) after a name, and the next cursor or ""."""
+    def topics(self, after: str, limit: int) -> tuple[list[tuple[str, bool]], str]:
+        """A page of (name, whether we are subscribed), and the broker's next cursor or ""."""
 
-    def peers(self, after: str, limit: int, bytes_max: int) -> tuple[list[wire.Peer], str]:
-        """Members after a cursor of the broker, and the next cursor or ""."""
+    def peers(self, after: str, limit: int) -> tuple[list[wire.Peer], str]:
+        """A page of members, and the broker's next cursor or ""."""
 
-    def set_status(self, status: str, visible: bool, summary: str) -> None: ...
+    def set_status(self, status: str) -> None: ...
     def rename(self, name: str) -> None: ...
+    def rotate(self, new: Signer) -> None:
+        """Replace our key by that of `new`."""
 
-
-@runtime_checkable
-class SupportsKeyRotation(Protocol):
-    """A BrokerClient that can replace our key."""
-
-    def rotate(self, new: Signer) -> None: ...
     def accepts_key(self, signer: Signer) -> bool:
         """Whether the broker accepts this key as a member's; never raises."""
+
+
+class OutboxStatus:
+    """The outbox as the inbox uses it, for status replies and what brokers say of themselves. This
+    one is that of a disabled outbox."""
+
+    def counts(self) -> tuple[int, int]:
+        """The number of pending sends and of sends in flight."""
+        return 0, 0
+
+    @property
+    def features(self) -> list[str]:
+        return []
+
+    def set_dedupe_retention(self, mesh: str, retention_days: int | None) -> None:
+        """Set for how many days the mesh's broker keeps ids; None: forever."""
+
+    def set_epoch(self, mesh: str, epoch: str) -> None:
+        """Set the epoch of the mesh's broker, which changes when the broker is restored."""
 
 
 class Inbox:
@@ -196,9 +213,7 @@ class Inbox:
         return wire.InboxPage(filter_.mesh, page.messages, page.next, page.has_more, page.reset)
 
     def _wait_for(self, filter_: queries.MessageFilter, seconds: float) -> queries.MessagePage:
-        subscription = self.feed.subscribe(
-            1, lambda event: event.message is not None and filter_.matches(event.message)
-        )
+        subscription = self.listen(filter_.mesh)
         with ExitStack() as ending:
             ending.callback(self.feed.unsubscribe, subscription)
             ending.callback(self.polls.enter(subscription.wake))
@@ -253,42 +268,30 @@ class Inbox:
     def topics(self, query: wire.MeshListQuery, who: Principal) -> wire.InboxTopics:
         """The broker's topics; while it is unreachable, the subscriptions made from here."""
         mesh = self.mesh_of(query.mesh, who, wire.READ)
-        limit, bytes_max = self._page_of(query)
-        # One more than a page holds, to see whether there are more.
-        own = dict(self._store.read(listings.topics, mesh, limit + 1, query.after))
-        broker_client = self.broker_clients.get(mesh)
-        remote: list[tuple[str, bool]] = []
-        complete, following = broker_client is not None, ""
-        if broker_client is not None:
-            try:
-                remote, following = broker_client.topics(query.after, limit, bytes_max)
-            except ApplianceError:
-                complete = False
-        page = broker_pages.merge_topics(list(own), remote, query.after, bool(following))
-        page, cut = take_page(page, limit, bytes_max, broker_pages.topic_bytes)
+        limit = min(query.limit, LIST_MAX)
+        own = dict(self._store.read(listings.topics, mesh, TOPICS_MAX, query.after))
+        try:
+            page, following = self._broker_client(mesh).topics(query.after, limit)
+            complete = True
+        except ApplianceError:
+            subscribed = [(name, True) for name in own]
+            page, more = take_page(subscribed, limit, PAGE_BYTES_MAX - PAGE_OVERHEAD_BYTES, _size)
+            complete, following = False, page[-1][0] if more else ""
         topics = [
             wire.InboxTopic(name, subscribed, iso(own[name]) if name in own else None)
             for name, subscribed in page
         ]
-        more = bool(page) and (cut or bool(following))
-        return wire.InboxTopics(mesh, topics, complete, more, page[-1][0] if more else None)
-
-    def _page_of(self, query: wire.MeshListQuery) -> tuple[int, int]:
-        """Rows and bytes."""
-        bytes_max = PAGE_BYTES_MAX - broker_pages.PAGE_OVERHEAD_BYTES
-        return min(query.limit, LIST_MAX), bytes_max
+        return wire.InboxTopics(mesh, topics, complete, bool(following), following or None)
 
     def change_profile(self, command: wire.ChangeProfile, who: Principal) -> wire.ProfileReply:
         """Change the stored profile, which is sent again on each connect. The name is changed at
         the broker first; if that fails, nothing changes."""
         mesh = self.mesh_of(command.mesh, who, wire.WRITE)
         if command.name is not None:
-            if mesh not in self.broker_clients:
-                raise wire.BrokerUnknown(details={"mesh": mesh})
-            self.broker_clients[mesh].rename(command.name)
+            self._broker_client(mesh).rename(command.name)
         updated = self._store.write(writes.change_profile, mesh, command)
         if broker_client := self.broker_clients.get(mesh):
-            broker_client.set_status(updated.status, updated.visible, updated.summary)
+            broker_client.set_status(updated.status)
         return updated
 
     def profile(self, mesh: str) -> wire.ProfileReply:
@@ -296,11 +299,14 @@ class Inbox:
 
     def peers(self, query: wire.MeshListQuery, who: Principal) -> wire.Peers:
         mesh = self.mesh_of(query.mesh, who, wire.READ)
-        broker_client = self.broker_clients.get(mesh)
-        if broker_client is None:
-            raise wire.BrokerUnknown(details={"mesh": mesh})
-        peers, following = broker_client.peers(query.after, *self._page_of(query))
+        limit = min(query.limit, LIST_MAX)
+        peers, following = self._broker_client(mesh).peers(query.after, limit)
         return wire.Peers(mesh, peers, bool(following), following or None)
+
+    def _broker_client(self, mesh: str) -> BrokerClient:
+        if mesh not in self.broker_clients:
+            raise wire.BrokerUnknown(details={"mesh": mesh})
+        return self.broker_clients[mesh]
 
 
 def _since(text: str | None) -> tuple[int | None, int | None]:
@@ -317,3 +323,7 @@ def _since(text: str | None) -> tuple[int | None, int | None]:
 
 def _outcome(new: bool) -> str:
     return "new" if new else "duplicate"
+
+
+def _size(topic: tuple[str, bool]) -> int:
+    return TOPIC_OVERHEAD_BYTES + text_bytes(topic[0])

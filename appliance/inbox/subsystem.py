@@ -11,8 +11,8 @@ from appliance.inbox.broker_connection import STATES, BrokerConnection
 from appliance.inbox.events import InboxEvents
 from appliance.inbox.http_broker_client import HttpBrokerClient
 from appliance.inbox.loops import Sweeper
-from appliance.inbox.resources import OutboxStatus, StatusSources, routes
-from appliance.inbox.service import Inbox, SupportsKeyRotation
+from appliance.inbox.resources import StatusSources, routes
+from appliance.inbox.service import BrokerClient, Inbox, OutboxStatus
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.inbox.tools import tools
 from appliance.kernel.auth import TokenBook
@@ -73,23 +73,15 @@ class InboxSubsystem(Subsystem):
         self.inbox = inbox
         self.store = needs.opened.store
         self.stores = (self.store,)
-        self.connections = {
-            mesh: BrokerConnection(
-                endpoint,
-                inbox,
-                keys.in_mesh(mesh),
-                clock,
-                host.log,
-                outbox_status.set_dedupe_retention,
-                outbox_status.set_epoch,
-                instance=instance_here(host.datadir.workspace),
-            )
-            for mesh, endpoint in brokers.items()
-        }
+        here = instance_here(host.datadir.workspace)
+        self.connections: dict[str, BrokerConnection] = {}
         for mesh, endpoint in brokers.items():
-            inbox.broker_clients[mesh] = HttpBrokerClient(
-                endpoint, keys.in_mesh(mesh), clock, self.connections[mesh].send
+            signer = keys.in_mesh(mesh)
+            connection = BrokerConnection(
+                endpoint, inbox, signer, outbox_status, here, clock, host.log
             )
+            self.connections[mesh] = connection
+            inbox.broker_clients[mesh] = HttpBrokerClient(endpoint, signer, clock, connection.send)
         self.loops: list[Loop] = [
             Sweeper(self.store, settings, clock, host.log),
             *self.connections.values(),
@@ -117,7 +109,6 @@ class InboxSubsystem(Subsystem):
         return {
             mesh: _rotation_outcome(broker_client, new)
             for mesh, broker_client in self.inbox.broker_clients.items()
-            if isinstance(broker_client, SupportsKeyRotation)
         }
 
     def drain(self) -> None:
@@ -154,12 +145,11 @@ def brokers_of(
     return brokers
 
 
-def _rotation_outcome(broker_client: SupportsKeyRotation, new: Signer) -> RotationOutcome:
+def _rotation_outcome(broker_client: BrokerClient, new: Signer) -> RotationOutcome:
     try:
         broker_client.rotate(new)
-    except wire.BrokerNotReached:
-        return "taken" if broker_client.accepts_key(new) else "unknown"
-    except ApplianceError:
-        # If an earlier reply was lost, the broker has the new key already.
-        return "taken" if broker_client.accepts_key(new) else "refused"
+    except ApplianceError as error:
+        # If the reply to this or to an earlier request was lost, the broker has the new key.
+        if not broker_client.accepts_key(new):
+            return "unknown" if isinstance(error, wire.BrokerNotReached) else "refused"
     return "taken"

@@ -5,14 +5,13 @@ import msgspec
 from appliance.inbox import queries, wire
 from appliance.inbox.event import of_message
 from appliance.kernel.batch import Tx
-from appliance.kernel.clock import iso
 from appliance.mesh.push import Push
 
 INSERT = (
     "INSERT INTO inbox (id, client_message_id, broker_message_id, mesh, topic, sender_pubkey,"
     " sender_name, body, meta, received_at, reply_to_id, destination_kind, destination_ref,"
     " priority, created_at, own) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    " ON CONFLICT (mesh, client_message_id) DO NOTHING RETURNING number, id"
+    f" ON CONFLICT (mesh, client_message_id) DO NOTHING RETURNING {queries.COLUMNS}"
 )
 
 
@@ -30,12 +29,8 @@ def receive(tx: Tx, push: Push, own: bool) -> bool:
     ).fetchone()  # fmt: skip
     if row is None:
         return False
-    number, id_ = row
-    message = wire.InboxMessage(
-        number, id_, client_id, push.message_id, push.mesh, push.topic, push.destination_kind,
-        push.destination_ref, push.sender_pubkey, push.sender_name, push.priority,
-        push.meta or None, push.body, push.reply_to_id, push.created_at, iso(tx.now_ms), own,
-    )  # fmt: skip
+    # Hooks read the meta, so it is not left encoded.
+    message = msgspec.structs.replace(queries.message_of(row), meta=push.meta or None)
     tx.publish(of_message(message))
     return True
 
@@ -53,13 +48,13 @@ def note_accepted(tx: Tx, mesh: str) -> None:
 
 
 def subscribe(tx: Tx, mesh: str, topic: str, limit: int) -> bool:
-    (count,) = tx.execute("SELECT count(*) FROM topics WHERE mesh = ?", (mesh,)).fetchone()
-    if count >= limit and not _is_subscribed(tx, mesh, topic):
-        raise wire.TooManyTopics(details={"limit": limit})
     cursor = tx.execute(
         "INSERT INTO topics (mesh, topic, subscribed_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
         (mesh, topic, tx.now_ms),
     )
+    (count,) = tx.execute("SELECT count(*) FROM topics WHERE mesh = ?", (mesh,)).fetchone()
+    if cursor.rowcount == 1 and count > limit:
+        raise wire.TooManyTopics(details={"limit": limit})
     return cursor.rowcount == 1
 
 
@@ -70,15 +65,15 @@ def unsubscribe(tx: Tx, mesh: str, topic: str) -> bool:
 
 def change_profile(tx: Tx, mesh: str, command: wire.ChangeProfile) -> wire.ProfileReply:
     """Omitted fields stay as they are."""
-    now = queries.profile(tx, mesh)
-    summary = now.summary if command.summary is None else command.summary
-    status = now.status if command.status is None else command.status
-    visible = now.visible if command.visible is None else command.visible
+    changed = {
+        name: value
+        for name in ("summary", "status", "visible")
+        if (value := getattr(command, name)) is not None
+    }
+    profile = msgspec.structs.replace(queries.profile(tx, mesh), **changed)
     tx.execute(
-        "INSERT INTO profiles (mesh, summary, status, visible, changed_at) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT (mesh) DO UPDATE SET summary = excluded.summary, status = excluded.status,"
-        " visible = excluded.visible, changed_at = excluded.changed_at",
-        (mesh, summary, status, visible, tx.now_ms),
+        "REPLACE INTO profiles (mesh, summary, status, visible, changed_at) VALUES (?, ?, ?, ?, ?)",
+        (mesh, profile.summary, profile.status, profile.visible, tx.now_ms),
     )
     return queries.profile(tx, mesh)
 
@@ -92,8 +87,3 @@ def sweep(tx: Tx, table: str, before_ms: int, limit: int) -> int:
         (before_ms, limit),
     )
     return cursor.rowcount
-
-
-def _is_subscribed(tx: Tx, mesh: str, topic: str) -> bool:
-    row = tx.execute("SELECT 1 FROM topics WHERE mesh = ? AND topic = ?", (mesh, topic))
-    return row.fetchone() is not None

@@ -13,7 +13,6 @@ from appliance.broker.registry import Registry
 from appliance.broker.service import Broker
 from appliance.broker.subsystem import BrokerSubsystem
 from appliance.host import Host
-from appliance.inbox import broker_pages
 from appliance.inbox import wire as inbox_wire
 from appliance.inbox.subsystem import InboxSubsystem
 from appliance.kernel.clock import Clock, iso
@@ -51,37 +50,24 @@ class LocalBrokerClient:
         ):  # a topic that does not exist has no subscribers
             self._registry.unsubscribe(self._mesh, "topic", topic, self._signer.public_hex)
 
-    def topics(self, after: str, limit: int, bytes_max: int) -> tuple[list[tuple[str, bool]], str]:
-        own = self._signer.public_hex
+    def topics(self, after: str, limit: int) -> tuple[list[tuple[str, bool]], str]:
+        own, query = self._signer.public_hex, broker_wire.MeshRowsQuery(after, limit)
+        page = self._registry.destinations(self._mesh, "topic", query)
+        rows = [(topic.name, own in topic.subscribers) for topic in page.destinations]
+        return rows, page.next if page.has_more else ""
 
-        def fetch(after: str, limit: int) -> tuple[list[tuple[str, bool]], str]:
-            query = broker_wire.MeshRowsQuery(after, limit)
-            page = self._registry.destinations(self._mesh, "topic", query)
-            rows = [
-                (destination.name, own in destination.subscribers)
-                for destination in page.destinations
-            ]
-            return rows, page.next if page.has_more else ""
+    def peers(self, after: str, limit: int) -> tuple[list[inbox_wire.Peer], str]:
+        own, query = self._signer.public_hex, broker_wire.MeshRowsQuery(after, limit)
+        page = self._registry.members(self._mesh, query)
+        rows = [
+            inbox_wire.Peer(
+                member.pubkey, member.name, member.state, member.connected, member.pubkey == own
+            )
+            for member in page.members
+        ]
+        return rows, page.next if page.has_more else ""
 
-        return broker_pages.collect(fetch, after, limit, bytes_max, broker_pages.topic_bytes)
-
-    def peers(self, after: str, limit: int, bytes_max: int) -> tuple[list[inbox_wire.Peer], str]:
-        own = self._signer.public_hex
-
-        def fetch(after: str, limit: int) -> tuple[list[inbox_wire.Peer], str]:
-            page = self._registry.members(self._mesh, broker_wire.MeshRowsQuery(after, limit))
-            rows = [
-                inbox_wire.Peer(
-                    member.pubkey, member.name, member.state, member.connected, member.pubkey == own
-                )
-                for member in page.members
-            ]
-            return rows, page.next if page.has_more else ""
-
-        return broker_pages.collect(fetch, after, limit, bytes_max, broker_pages.peer_bytes)
-
-    def set_status(self, status: str, visible: bool, summary: str) -> None:
-        del visible, summary  # brokers only have a status
+    def set_status(self, status: str) -> None:
         self._send_status(status)
 
     @property

@@ -1,6 +1,6 @@
 """Gives the inbox the outbox's status, and the outbox the dedupe retention and epoch of brokers."""
 
-from appliance.inbox.resources import OutboxStatus
+from appliance.inbox.service import OutboxStatus
 from appliance.outbox.service import Outbox
 
 

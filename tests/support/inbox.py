@@ -20,11 +20,13 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
+from appliance.mesh.instance import MemberInstance
 from appliance.mesh.push import Push
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.schema import create_workspace
 
 OWN = keys.make("2026-02-04T20:00:00.000Z")
+INSTANCE = MemberInstance("here", "/work", "boot")
 ALICE = "a" * 64
 BROKER_ID, NONCE = "b" * 32, "n" * 32
 SUPPORTED = {

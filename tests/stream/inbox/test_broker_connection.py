@@ -7,11 +7,13 @@ from nacl.signing import VerifyKey
 
 from appliance.inbox import broker_connection
 from appliance.inbox.broker_connection import BrokerConnection
+from appliance.inbox.service import OutboxStatus
 from appliance.inbox.settings import BrokerEndpoint
 from appliance.kernel.retry import RetrySettings
 from appliance.mesh.signing import hello_text
 from tests.support.inbox import (
     BROKER_ID,
+    INSTANCE,
     NONCE,
     OWN,
     SUPPORTED,
@@ -35,8 +37,9 @@ def inbox(tmp_path, monkeypatch):
     inbox.close()
 
 
-def receiver_of(inbox, endpoint, **more):
-    return BrokerConnection(endpoint, inbox.service, OWN, inbox.clock, inbox.log, **more)
+def receiver_of(inbox, endpoint, outbox=None):
+    outbox = outbox or OutboxStatus()
+    return BrokerConnection(endpoint, inbox.service, OWN, outbox, INSTANCE, inbox.clock, inbox.log)
 
 
 def go(receiver, done, rounds=ROUNDS_MAX):
@@ -68,12 +71,13 @@ def test_hello_is_signed_and_a_push_is_stored_before_it_is_acked(inbox):
         until_gone(connection)
 
     adopted = []
+
+    class Outbox(OutboxStatus):
+        def set_dedupe_retention(self, mesh, retention_days):
+            adopted.append((mesh, retention_days))
+
     with scripted_broker(script) as scripted:
-        receiver = receiver_of(
-            inbox,
-            scripted.endpoint(),
-            set_dedupe_retention=lambda mesh, days: adopted.append((mesh, days)),
-        )
+        receiver = receiver_of(inbox, scripted.endpoint(), Outbox())
         go(receiver, lambda: len(inbox.rows()) == 2 and len(inbox.events) == 3)
     assert adopted == [("default", 30)]
     assert [event.name for event in inbox.events] == ["daemon_reconnect", "message", "message"]
