@@ -34,6 +34,7 @@ COLUMNS: Columns = [
     ("MESSAGE", "body"),
 ]  # fmt: skip
 WAIT_SECONDS = 25
+PATH = "/v1/inbox"
 
 
 @app.command("list")
@@ -53,7 +54,8 @@ def list_messages(
 
     Example: agentlip inbox list --since 2026-02-04T20:00:00Z --from alice
     """
-    page = _page(session.hub(), since, topic, sender, limit, mesh, others)
+    filters = _filters(topic, sender, mesh, others)
+    page = session.hub().get(PATH, since=since, limit=limit, **filters)
     session.table(page["messages"], COLUMNS, empty="no messages", answer=page)
 
 
@@ -75,7 +77,7 @@ def watch(
 
     Example: agentlip inbox watch --topic alerts --jsonl
     """
-    messages = _follow(session, since, topic, sender, mesh, others)
+    messages = _follow(session, since, _filters(topic, sender, mesh, others))
     for printed, message in enumerate(messages, start=1):
         session.line(message, COLUMNS)
         if printed == exit_after:
@@ -187,39 +189,23 @@ def runs(
     )  # fmt: skip
 
 
-def _follow(
-    session: Session,
-    since: str | None,
-    topic: str | None,
-    sender: str | None,
-    mesh: str | None,
-    others: bool,
-) -> Iterator[Any]:
+def _filters(
+    topic: str | None, sender: str | None, mesh: str | None, others: bool
+) -> dict[str, Any]:
+    return {"topic": topic, "from": sender, "mesh": mesh, "own": "false" if others else None}
+
+
+def _follow(session: Session, since: str | None, filters: dict[str, Any]) -> Iterator[Any]:
     """Long polls with a cursor, so that no message is repeated or left out."""
     from appliance.sdk.http import PATIENT
 
     hub = session.hub(PATIENT)
     if since is None:
-        since = str(_page(hub, None, topic, sender, 1, mesh, others)["next"])
+        since = str(hub.get(PATH, limit=1, **filters)["next"])
     while True:
-        page = _page(hub, since, topic, sender, 500, mesh, others, WAIT_SECONDS)
+        page = hub.get(PATH, since=since, limit=500, wait=WAIT_SECONDS, **filters)
         yield from page["messages"]
         since = str(page["next"])
-
-
-def _page(
-    hub: Any,
-    since: str | None,
-    topic: str | None,
-    sender: str | None,
-    limit: int,
-    mesh: str | None,
-    others: bool,
-    wait: int | None = None,
-) -> Any:
-    parameters = {"since": since, "topic": topic, "from": sender, "limit": limit, "mesh": mesh,
-             "wait": wait, "own": "false" if others else None}  # fmt: skip
-    return hub.get("/v1/inbox", **parameters)
 
 
 def _change(session: Session, verb: str, topic: str, mesh: str | None) -> Any:

@@ -10,7 +10,6 @@ received = counter(
 invalid = counter("inbox_invalid_inbound_total", "Refused frames of brokers", ("what",))
 """what: frame, push, mesh, size"""
 
-connected = gauge("inbox_links_connected", "Links to brokers that are up")
 links = gauge("inbox_links", "Links to brokers by state", ("state",))
 reconnects = counter("inbox_reconnects_total", "Closed links to brokers, by reason", ("reason",))
 """reason: lost, replaced, refused, stopped"""

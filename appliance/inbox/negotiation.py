@@ -36,28 +36,26 @@ class Agreed(NamedTuple):
 
 def agree(supported: Any, missing: Any) -> Agreed:
     """Evaluate the broker's reply, which may have any shape."""
-    if isinstance(missing, list):
-        absent = [name for name in missing if name in REQUIRED]
-        if absent:
-            return Agreed({}, NegotiationProblem(UNAVAILABLE, absent[0]), [])
     offers = supported if isinstance(supported, Mapping) else {}
+    absent = missing if isinstance(missing, list) else []
     features: dict[str, dict[str, Any]] = {}
     dropped: list[NegotiationProblem] = []
     for name in VERSIONS:
-        if name not in offers:
-            if name in REQUIRED:
-                return Agreed({}, NegotiationProblem(UNAVAILABLE, name), [])
-            continue
-        offer = offers[name]
-        params = offer.get("params") if isinstance(offer, Mapping) else None
-        if not isinstance(params, Mapping):
-            problem: NegotiationProblem | None = NegotiationProblem(PARAM_INVALID, name, "params")
+        if name not in offers or name in absent:
+            problem: NegotiationProblem | None = NegotiationProblem(UNAVAILABLE, name)
         else:
-            problem = check_offer(name, params)
-        if problem is None and params is not None:
-            features[name] = dict(params)
-        elif problem is not None and name in REQUIRED:
+            problem = _check(name, offers[name])
+        if problem is None:
+            features[name] = dict(offers[name]["params"])
+        elif name in REQUIRED:
             return Agreed({}, problem, [])
-        elif problem is not None:
+        elif problem.code != UNAVAILABLE:
             dropped.append(problem)
     return Agreed(features, None, dropped)
+
+
+def _check(name: str, offer: Any) -> NegotiationProblem | None:
+    params = offer.get("params") if isinstance(offer, Mapping) else None
+    if not isinstance(params, Mapping):
+        return NegotiationProblem(PARAM_INVALID, name, "params")
+    return check_offer(name, params)

@@ -2,7 +2,8 @@
 even read."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import falcon
 
@@ -10,7 +11,7 @@ from appliance import __version__
 from appliance.inbox import negotiation, wire
 from appliance.inbox.service import Inbox, OutboxStatus
 from appliance.inbox.sse import event_stream
-from appliance.kernel.auth import TokenBook
+from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.clock import iso
 from appliance.kernel.route import OPEN, Operation, Route
 from appliance.web.media import reply
@@ -19,20 +20,6 @@ from appliance.web.responders import Responders, reply_to_caller, reply_with
 IPC_API = "v1"
 FEATURES = ("inbox", "events", "hooks", "identity", "long_poll", "topics")
 MAJOR = __version__.partition(".")[0]
-
-
-class StatusSources(NamedTuple):
-    """Functions that return what `/v1/health` and `/v1/version` show of other components."""
-
-    links: Callable[[], list[wire.LinkState]]
-    broker_version: Callable[[str], str | None]
-    outbox_status: OutboxStatus
-    started: float
-
-    @property
-    def features(self) -> list[str]:
-        """The features of the inbox and, if it is enabled, of the outbox."""
-        return [*FEATURES, *self.outbox_status.features]
 
 
 class InboxResource:
@@ -63,138 +50,140 @@ class InboxResource:
         resp.set_header("X-Accel-Buffering", "no")
 
 
-class AboutResource:
-    """Health, versions and compatibility."""
+class About:
+    """Health, versions and compatibility. `links` and `broker_version` return what is known of the
+    connections to brokers."""
 
-    def __init__(self, inbox: Inbox, facts: StatusSources) -> None:
+    def __init__(
+        self,
+        inbox: Inbox,
+        links: Callable[[], list[wire.LinkState]],
+        broker_version: Callable[[str], str | None],
+        outbox: OutboxStatus,
+    ) -> None:
         self._inbox = inbox
-        self._facts = facts
+        self._links = links
+        self._broker_version = broker_version
+        self._outbox = outbox
+        self._started = inbox.clock.monotonic()
 
-    def on_get_health(self, req: Any, resp: falcon.Response) -> None:
-        inbox, facts, who = self._inbox, self._facts, req.context.principal
-        mesh = inbox.mesh_of(req.context.query.mesh, who, wire.READ)
+    @property
+    def _features(self) -> list[str]:
+        """The features of the inbox and, if it is enabled, of the outbox."""
+        return [*FEATURES, *self._outbox.features]
+
+    def health(self, query: wire.MeshQuery, who: Principal) -> wire.MeshHealth:
+        inbox = self._inbox
+        mesh = inbox.mesh_of(query.mesh, who, wire.READ)
         allowed = who.channels_for(wire.READ)
-        links = [link for link in facts.links() if allowed is None or link.mesh in allowed]
-        pending, inflight = facts.outbox_status.counts()
-        reply(resp, wire.MeshHealth(
+        links = [link for link in self._links() if allowed is None or link.mesh in allowed]
+        pending, inflight = self._outbox.counts()
+        return wire.MeshHealth(
             connected=any(link.mesh == mesh and link.state in UP_STATES for link in links),
             lag_ms=inbox.lag_ms.get(mesh),
             queue_depth=pending,
             inflight=inflight,
             mesh=mesh,
             member_pubkey=inbox.own_key,
-            uptime_s=round(inbox.clock.monotonic() - facts.started, 3),
+            uptime_s=round(inbox.clock.monotonic() - self._started, 3),
             schema_version=inbox.schema_version,
             daemon_version=__version__,
-            broker_version=facts.broker_version(mesh),
+            broker_version=self._broker_version(mesh),
             links=links,
-            ipc_features=facts.features,
-        ))  # fmt: skip
+            ipc_features=self._features,
+        )
 
-    def on_get_version(self, req: Any, resp: falcon.Response) -> None:
-        mesh = self._inbox.mesh_of(req.context.query.mesh, req.context.principal, wire.READ)
-        features = [
-            name for link in self._facts.links() if link.mesh == mesh for name in link.features
-        ]
-        reply(resp, wire.IpcVersion(
-            __version__, IPC_API, self._facts.features, self._inbox.schema_version, features
-        ))  # fmt: skip
+    def version(self, query: wire.MeshQuery, who: Principal) -> wire.IpcVersion:
+        mesh = self._inbox.mesh_of(query.mesh, who, wire.READ)
+        agreed = [name for link in self._links() if link.mesh == mesh for name in link.features]
+        return wire.IpcVersion(
+            __version__, IPC_API, self._features, self._inbox.schema_version, agreed
+        )
 
-    def on_get_compat(self, _req: Any, resp: falcon.Response) -> None:
+    def compat(self) -> wire.Compat:
         same = [f"{MAJOR}.x"]
-        reply(resp, wire.Compat(
-            __version__, same, list(negotiation.REQUIRED), same, {"python": same}
-        ))  # fmt: skip
+        return wire.Compat(__version__, same, list(negotiation.REQUIRED), same, {"python": same})
 
 
 UP_STATES = ("connected", "local")
+_operation = partial(Operation, by_channel=True, same_origin=True)
+MESH_ERRORS = (wire.MeshUnknown, wire.OtherMesh)
+BROKER_ERRORS = (*MESH_ERRORS, wire.BrokerNotReached, wire.BrokerRefused)
 
 
-def routes(inbox: Inbox, book: TokenBook, facts: StatusSources) -> list[Route]:
-    return [*_messages(inbox, book), *_member(inbox), *_about(inbox, facts)]
+def routes(inbox: Inbox, book: TokenBook, about: About) -> list[Route]:
+    return [*_messages(inbox, book), *_member(inbox), *_about(inbox, about)]
 
 
 def _messages(inbox: Inbox, book: TokenBook) -> list[Route]:
     messages = InboxResource(inbox, book)
-    mesh_errors = (wire.MeshUnknown, wire.OtherMesh)
-    broker_errors = (*mesh_errors, wire.BrokerNotReached, wire.BrokerRefused)
     return [
         Route("/v1/inbox", messages, {
-            "GET": Operation(wire.READ, query=wire.InboxQuery, reply=wire.InboxPage,
-                             by_channel=True, same_origin=True,
-                             errors=(*mesh_errors, wire.BadCursor, wire.TooManyPolls),
-                             summary="List messages received from a mesh, or wait for the next"),
+            "GET": _operation(wire.READ, query=wire.InboxQuery, reply=wire.InboxPage,
+                              errors=(*MESH_ERRORS, wire.BadCursor, wire.TooManyPolls),
+                              summary="List messages received from a mesh, or wait for the next"),
         }),
         Route("/v1/events", messages, {
-            "GET": Operation(wire.READ, query=wire.InboxEventsQuery, by_channel=True,
-                             same_origin=True, media="text/event-stream",
-                             errors=(*mesh_errors, wire.TooManyEventStreams),
-                             summary="Stream events of a mesh as server-sent events"),
+            "GET": _operation(wire.READ, query=wire.InboxEventsQuery, media="text/event-stream",
+                              errors=(*MESH_ERRORS, wire.TooManyEventStreams),
+                              summary="Stream events of a mesh as server-sent events"),
         }, suffix="events"),
         Route("/v1/topic/subscribe", Responders(post=reply_to_caller(inbox.subscribe)), {
-            "POST": Operation(wire.WRITE, body=wire.TopicChange, reply=wire.TopicSubscriptionReply,
-                              by_channel=True, same_origin=True, errors=broker_errors,
-                              example={"topic": "alerts"},
-                              summary="Subscribe this appliance to a topic"),
+            "POST": _operation(wire.WRITE, body=wire.TopicChange, reply=wire.TopicSubscriptionReply,
+                               errors=BROKER_ERRORS, example={"topic": "alerts"},
+                               summary="Subscribe this appliance to a topic"),
         }),
         Route("/v1/topic/unsubscribe", Responders(post=reply_to_caller(inbox.unsubscribe)), {
-            "POST": Operation(wire.WRITE, body=wire.TopicChange, reply=wire.TopicSubscriptionReply,
-                              by_channel=True, same_origin=True, errors=broker_errors,
-                              example={"topic": "alerts"},
-                              summary="Unsubscribe this appliance from a topic"),
+            "POST": _operation(wire.WRITE, body=wire.TopicChange, reply=wire.TopicSubscriptionReply,
+                               errors=BROKER_ERRORS, example={"topic": "alerts"},
+                               summary="Unsubscribe this appliance from a topic"),
         }),
         Route("/v1/topic/list", Responders(get=reply_to_caller(inbox.topics)), {
-            "GET": Operation(wire.READ, query=wire.MeshListQuery, reply=wire.InboxTopics,
-                             by_channel=True, same_origin=True, errors=mesh_errors,
-                             summary="List topics of a mesh and whether they are subscribed"),
+            "GET": _operation(wire.READ, query=wire.MeshListQuery, reply=wire.InboxTopics,
+                              errors=MESH_ERRORS,
+                              summary="List topics of a mesh and whether they are subscribed"),
         }),
     ]  # fmt: skip
 
 
 def _member(inbox: Inbox) -> list[Route]:
-    broker_errors = (wire.MeshUnknown, wire.OtherMesh, wire.BrokerNotReached, wire.BrokerRefused)
-
     def heartbeat(_command: wire.Heartbeat) -> wire.HeartbeatReply:
         return wire.HeartbeatReply(True, iso(inbox.clock.now_ms()))
 
     return [
         Route("/v1/peers", Responders(get=reply_to_caller(inbox.peers)), {
-            "GET": Operation(wire.READ, query=wire.MeshListQuery, reply=wire.Peers,
-                             by_channel=True, same_origin=True,
-                             errors=(*broker_errors, wire.BrokerUnknown),
-                             summary="List members of a mesh and whether they are connected"),
+            "GET": _operation(wire.READ, query=wire.MeshListQuery, reply=wire.Peers,
+                              errors=(*BROKER_ERRORS, wire.BrokerUnknown),
+                              summary="List members of a mesh and whether they are connected"),
         }),
         Route("/v1/profile", Responders(post=reply_to_caller(inbox.change_profile)), {
-            "POST": Operation(wire.WRITE, body=wire.ChangeProfile, reply=wire.ProfileReply,
-                              by_channel=True, same_origin=True,
-                              errors=(*broker_errors, wire.BrokerUnknown),
-                              example={"status": "working"},
-                              summary="Change this appliance's profile in a mesh"),
+            "POST": _operation(wire.WRITE, body=wire.ChangeProfile, reply=wire.ProfileReply,
+                               errors=(*BROKER_ERRORS, wire.BrokerUnknown),
+                               example={"status": "working"},
+                               summary="Change this appliance's profile in a mesh"),
         }),
         Route("/v1/heartbeat", Responders(post=reply_with(heartbeat)), {
-            "POST": Operation(wire.WRITE, body=wire.Heartbeat, reply=wire.HeartbeatReply,
-                              by_channel=True, same_origin=True, example={},
-                              summary="Check that the appliance answers"),
+            "POST": _operation(wire.WRITE, body=wire.Heartbeat, reply=wire.HeartbeatReply,
+                               example={}, summary="Check that the appliance answers"),
         }),
     ]  # fmt: skip
 
 
-def _about(inbox: Inbox, facts: StatusSources) -> list[Route]:
-    about = AboutResource(inbox, facts)
+def _about(inbox: Inbox, about: About) -> list[Route]:
     scope = OPEN if inbox.settings.public_health_check else wire.READ
     return [
-        Route("/v1/health", about, {
-            "GET": Operation(scope, query=wire.MeshQuery, reply=wire.MeshHealth,
-                             by_channel=True, same_origin=True, errors=(wire.MeshUnknown,),
-                             summary="Health of a mesh: link state, queue length, lag"),
-        }, suffix="health"),
-        Route("/v1/version", about, {
-            "GET": Operation(scope, query=wire.MeshQuery, reply=wire.IpcVersion,
-                             by_channel=True, same_origin=True, errors=(wire.MeshUnknown,),
-                             summary="Versions and the features negotiated with the broker"),
-        }, suffix="version"),
-        Route("/v1/compat", about, {
-            "GET": Operation(scope, reply=wire.Compat, by_channel=True, same_origin=True,
-                             summary="Versions that are compatible with this one"),
-        }, suffix="compat"),
+        Route("/v1/health", Responders(get=reply_to_caller(about.health)), {
+            "GET": _operation(scope, query=wire.MeshQuery, reply=wire.MeshHealth,
+                              errors=(wire.MeshUnknown,),
+                              summary="Health of a mesh: link state, queue length, lag"),
+        }),
+        Route("/v1/version", Responders(get=reply_to_caller(about.version)), {
+            "GET": _operation(scope, query=wire.MeshQuery, reply=wire.IpcVersion,
+                              errors=(wire.MeshUnknown,),
+                              summary="Versions and the features negotiated with the broker"),
+        }),
+        Route("/v1/compat", Responders(get=reply_with(about.compat)), {
+            "GET": _operation(scope, reply=wire.Compat,
+                              summary="Versions that are compatible with this one"),
+        }),
     ]  # fmt: skip

@@ -11,7 +11,7 @@ from appliance.inbox.broker_connection import STATES, BrokerConnection
 from appliance.inbox.events import InboxEvents
 from appliance.inbox.http_broker_client import HttpBrokerClient
 from appliance.inbox.loops import Sweeper
-from appliance.inbox.resources import StatusSources, routes
+from appliance.inbox.resources import About, routes
 from appliance.inbox.service import BrokerClient, Inbox, OutboxStatus
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.inbox.tools import tools
@@ -32,21 +32,20 @@ class OpenInbox:
     """The inbox and its store. The outbox asks it for revoked keys, and the inbox asks the outbox
     for its state: so it is open before both subsystems are built."""
 
+    inbox: Inbox
+
     def __init__(self, host: Host, keys: MemberKeys, brokers: Mapping[str, BrokerEndpoint]) -> None:
         self.keys = keys
         self.brokers = brokers
         events = InboxEvents(host.log)
         self.store = host.open_store(
-            STORE, publish=events.publish, restarted=self._find_unpublished
+            STORE, publish=events.publish, restarted=lambda: self.inbox.find_unpublished()
         )
         self.store.seed_ids(self.store.read(queries.last_id))
         self.inbox = Inbox(
             self.store, events, host.section(InboxSettings), host.clock, host.log,
             lambda: keys.public_hex, keys.is_own, brokers,
         )  # fmt: skip
-
-    def _find_unpublished(self) -> None:
-        self.inbox.find_unpublished()
 
 
 class InboxNeeds(msgspec.Struct, frozen=True):
@@ -88,13 +87,12 @@ class InboxSubsystem(Subsystem):
         ]
         self.local: dict[str, wire.LinkState] = {}
         self._book = needs.book
-        self._facts = StatusSources(
-            self.links, self._broker_version, outbox_status, clock.monotonic()
-        )
-        self._bind_metrics()
+        self._about = About(inbox, self.links, self._broker_version, outbox_status)
+        for state in STATES:
+            metrics.links.labels(state).set_function(partial(self._count, state))
 
     def routes(self) -> list[Route]:
-        return routes(self.inbox, self._book, self._facts)
+        return routes(self.inbox, self._book, self._about)
 
     def tools(self) -> Sequence[Tool]:
         return tools(self.inbox)
@@ -118,15 +116,8 @@ class InboxSubsystem(Subsystem):
         connection = self.connections.get(mesh)
         return None if connection is None else connection.broker_version
 
-    def _bind_metrics(self) -> None:
-        connections = list(self.connections.values())
-
-        def count(state: str) -> int:
-            return sum(connection.state == state for connection in connections)
-
-        metrics.connected.set_function(partial(count, "connected"))
-        for state in STATES:
-            metrics.links.labels(state).set_function(partial(count, state))
+    def _count(self, state: str) -> int:
+        return sum(connection.state == state for connection in self.connections.values())
 
 
 def brokers_of(
