@@ -23,7 +23,8 @@ from appliance.courier import wire as courier_wire
 from appliance.courier.settings import CourierSettings
 from appliance.courier.subsystem import CourierNeeds, CourierSubsystem
 from appliance.export.subsystem import ExportSubsystem
-from appliance.hooks.subsystem import HooksNeeds, HooksSubsystem
+from appliance.hooks.service import HooksNeeds
+from appliance.hooks.subsystem import HooksSubsystem
 from appliance.host import Host
 from appliance.hub.plugins.subsystem import PluginsNeeds, PluginsSubsystem
 from appliance.hub.service import Hub

@@ -26,10 +26,6 @@ from appliance.inbox.wire import InboxMessage
 
 PLAIN = ("on-message", "on-dm", "on-mention", "on-disconnect", "on-reconnect", "on-startup")
 TOPIC = "on-topic-"
-UNSUPPORTED = {
-    "on-file-share": "this appliance has no file sharing",
-    "pre-send": "not supported: a hook would delay the reply to the sender",
-}
 _FACTS = {"daemon_disconnect": "on-disconnect", "daemon_reconnect": "on-reconnect"}
 _TOPIC_SCOPE = re.compile(r"topic:([^\s:*]{1,200}):post")
 HOPS = "agentlip_hops"
@@ -39,8 +35,6 @@ REPLY, SENDER = "reply:event", "dm:send:sender"
 def declaration_error(command: HookCommand) -> str | None:
     """Why the settings of a hook are invalid, or None."""
     name = command.on
-    if name in UNSUPPORTED:
-        return f"{name}: {UNSUPPORTED[name]}"
     if name not in PLAIN and not (name.startswith(TOPIC) and len(name) > len(TOPIC)):
         return f"unknown event {name}; use one of {', '.join(PLAIN)} or on-topic-NAME"
     for scope in command.scopes:

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -59,68 +59,73 @@ class HookJob(NamedTuple):
 
 
 class HookGrant(msgspec.Struct):
-    """`sends_requested`: sends requested so far, including refused ones."""
+    """What a run can send. `sends_requested`: sends requested so far, including refused ones."""
 
     run_id: str
     mesh: str
     scopes: tuple[str, ...]
-    message: InboxMessage
+    message: InboxMessage | None
     until_ms: int
     sends_requested: int = 0
 
 
-class HookService:
-    """`url` returns the URL of this appliance, `own` this member's key and names in a mesh."""
+class HookedInbox(Protocol):
+    """What hooks need of the inbox."""
 
+    @property
+    def meshes(self) -> list[str]: ...
+    def announce(self, name: str, mesh: str, **facts: Any) -> None: ...
+    def mesh_of(self, mesh: str | None, principal: Principal, scope: str) -> str: ...
+
+
+class HooksNeeds(msgspec.Struct, frozen=True):
+    """`listen` takes a function that is called with each event. `own` returns this member's key and
+    names in a mesh, `url` the URL of this appliance. Without `send` hooks can't send."""
+
+    inbox: HookedInbox
+    listen: Callable[[Callable[[InboxEvent], None]], None]
+    store: Store
+    book: TokenBook
+    off_in_ci: bool
+    own: Callable[[str], Collection[str]]
+    url: Callable[[], str]
+    send: SendHookMessage | None
+
+
+class HookService:
     def __init__(
         self,
         settings: HookSettings,
-        store: Store,
-        tokens: TokenBook,
+        needs: HooksNeeds,
         clock: Clock,
         log: Log,
         folder: Path,
         environment: Mapping[str, str],
-        *,
-        off_in_ci: bool,
-        own: Callable[[str], Collection[str]],
-        url: Callable[[], str],
-        announce: Callable[..., None],
-        send: SendHookMessage | None = None,
     ) -> None:
         check(settings)
         self.settings = settings
-        self.send = send
         self.wakeup = Wakeup()
-        self._store = store
-        self._tokens = tokens
+        self._needs = needs
+        self._store = needs.store
         self._clock = clock
         self._log = log
         self._folder = folder
         self._environment = {
             name: environment[name] for name in INHERITED_VARIABLES if environment.get(name)
         }
-        self._own = own
-        self._url = url
-        self._announce = announce
         self._queue: deque[HookJob] = deque()
         self._grants: dict[str, HookGrant] = {}
-        self.enabled = bool(settings.commands) and is_on(settings, off_in_ci, log)
+        self.enabled = bool(settings.commands) and is_on(settings, needs.off_in_ci, log)
         metrics.waiting.set_function(lambda: len(self._queue))
 
     def on_event(self, event: InboxEvent) -> None:
         """Called for every event, on the event loop, after its commit. Must not block."""
-        if not self.enabled or event.name == "hook_executed":
+        message = event.message
+        if message is not None and message.own and not self.settings.include_own_messages:
             return
-        if (
-            event.message is not None
-            and event.message.own
-            and not self.settings.include_own_messages
-        ):
+        if message is not None and self._is_too_deep(message):
             return
-        if event.message is not None and self._is_too_deep(event.message):
-            return
-        self._enqueue(matching.event_names(event, self._own(event.mesh)), event)
+        self._enqueue(matching.event_names(event, self._needs.own(event.mesh)), event)
 
     def _is_too_deep(self, message: InboxMessage) -> bool:
         """Whether HOPS_MAX is reached, which ends two hooks that reply to each other."""
@@ -131,9 +136,8 @@ class HookService:
         return True
 
     def on_startup(self, mesh: str) -> None:
-        if self.enabled:
-            data = msgspec.json.encode({"mesh": mesh})
-            self._enqueue(["on-startup"], InboxEvent(0, "startup", mesh, data))
+        data = msgspec.json.encode({"mesh": mesh})
+        self._enqueue(["on-startup"], InboxEvent(0, "startup", mesh, data))
 
     def _enqueue(self, names: list[str], event: InboxEvent) -> None:
         for command in self.settings.commands:
@@ -159,12 +163,13 @@ class HookService:
         """Run the hook and return its outcome."""
         scopes = matching.grant_scopes(job.command, job.message)
         until_ms = self._clock.now_ms() + int(GRANT_SECONDS * 1000)
-        text, truncated = self._input(job, scopes, until_ms)
+        grant = HookGrant(job.id, job.mesh, scopes, job.message, until_ms)
+        text, truncated = self._input(job, grant)
         inbox_id = None if job.message is None else job.message.id
         self._store.write(
             writes.begin, job.id, job.command.on, job.event, job.mesh, inbox_id, truncated
         )
-        environment = self._environment_for(job, scopes, until_ms)
+        environment = self._environment_for(job, grant)
         if job.command.network_policy == "deny":
             metrics.unenforceable.inc()
         ran = run(
@@ -179,7 +184,7 @@ class HookService:
         )
         outcome = outcome_of(ran)
         if outcome == "ok":
-            self._send_printed_reply(job, scopes, ran)
+            self._send_printed_reply(grant, ran)
         self._store.write(
             writes.end, job.id, outcome, ran.code, int(ran.seconds * 1000), len(ran.output)
         )
@@ -190,63 +195,49 @@ class HookService:
             self._log.warning(
                 "a hook failed", hook=hook, run=job.id, outcome=outcome, code=ran.code
             )
-        self._announce(
+        self._needs.inbox.announce(
             "hook_executed", job.mesh, run=job.id, hook=job.command.on, outcome=outcome,
             exit_code=ran.code, inbox_id=inbox_id,
         )  # fmt: skip
         return outcome
 
-    def _input(self, job: HookJob, scopes: tuple[str, ...], until_ms: int) -> tuple[bytes, bool]:
+    def _input(self, job: HookJob, grant: HookGrant) -> tuple[bytes, bool]:
         """The hook's standard input, and whether it was truncated: body shortened, meta removed."""
         fields = {
             "run": job.id, "hook": job.command.on, "event": job.event, "mesh": job.mesh,
-            "scopes": list(scopes), "until": iso(until_ms), "data": msgspec.Raw(job.data),
+            "scopes": grant.scopes, "until": iso(grant.until_ms), "data": msgspec.Raw(job.data),
         }  # fmt: skip
         text = msgspec.json.encode(fields)
-        limit = EVENT_BYTES_MAX
-        if len(text) <= limit or job.message is None:
+        if len(text) <= EVENT_BYTES_MAX or job.message is None:
             return text, False
-        body_characters = max(
-            0, (limit - TRUNCATION_MARGIN_BYTES) // 6
-        )  # a character can take six bytes of JSON
-        short = msgspec.structs.replace(
-            job.message, body=(job.message.body or "")[:body_characters], meta=None
-        )
+        # A character can take six bytes of JSON.
+        characters = (EVENT_BYTES_MAX - TRUNCATION_MARGIN_BYTES) // 6
+        body = (job.message.body or "")[:characters]
+        short = msgspec.structs.replace(job.message, body=body, meta=None)
         return msgspec.json.encode({**fields, "data": short, "_truncated": True}), True
 
-    def _environment_for(
-        self, job: HookJob, scopes: tuple[str, ...], until_ms: int
-    ) -> dict[str, str]:
+    def _environment_for(self, job: HookJob, grant: HookGrant) -> dict[str, str]:
         """The environment of a run: inherited basics, and the token of its grant."""
         environment = {**self._environment, "AGENTLIP_HOOK": job.command.on, "AGENTLIP_RUN": job.id}
-        if scopes and job.message is not None:
+        if grant.scopes:
             secret = secret_token()
-            principal = Principal(job.id, "hook", frozenset({wire.ACT}), until_ms=until_ms)
-            self._grants[job.id] = HookGrant(job.id, job.mesh, scopes, job.message, until_ms)
-            self._tokens.add_temporary(secret, principal, GRANTS_MAX)
+            principal = Principal(job.id, "hook", frozenset({wire.ACT}), until_ms=grant.until_ms)
+            self._grants[job.id] = grant
+            self._needs.book.add_temporary(secret, principal, GRANTS_MAX)
             while len(self._grants) > GRANTS_MAX:
                 del self._grants[next(iter(self._grants))]
-            environment |= {"AGENTLIP_URL": self._url(), "AGENTLIP_HOOK_TOKEN": secret}
+            environment |= {"AGENTLIP_URL": self._needs.url(), "AGENTLIP_HOOK_TOKEN": secret}
         return environment
 
-    def _send_printed_reply(
-        self, job: HookJob, scopes: tuple[str, ...], ran: CommandResult
-    ) -> None:
+    def _send_printed_reply(self, grant: HookGrant, ran: CommandResult) -> None:
         """Send `{"reply": "…"}` on standard output as a reply, if that is granted."""
         reply = reply_in(ran.output)
-        if reply is None or job.message is None:
+        if reply is None:
             return
-        if matching.REPLY not in scopes:
-            self._record_act(job.id, matching.REPLY, "refused", None)
-            return
-        # The grant of its token, so that the reply counts towards its limit.
-        grant = self._grants.get(job.id) or HookGrant(
-            job.id, job.mesh, scopes, job.message, self._clock.now_ms() + 1
-        )
         try:
             self._act(grant, matching.REPLY, reply, None)
         except ApplianceError as error:
-            self._log.warning("a hook's reply was not sent", run=job.id, code=error.code)
+            self._log.warning("a hook's reply was not sent", run=grant.run_id, code=error.code)
 
     # -- acts by a grant -----------------------------------------------------------------------
 
@@ -257,36 +248,24 @@ class HookService:
         return wire.Acted(self._act(grant, command.scope, command.message, command.meta))
 
     def _act(self, grant: HookGrant, scope: str, message: str, meta: dict[str, Any] | None) -> str:
-        self._count(grant)
+        # Refused ones count too, because each is stored in the run's row.
+        grant.sends_requested += 1
+        if grant.sends_requested > ACTS_MAX:
+            metrics.acts.labels("any", "too_many").inc()
+            raise wire.TooManyActs(details={"limit": ACTS_MAX})
         if scope not in grant.scopes:
             self._record_act(grant.run_id, scope, "refused", None)
             raise wire.NotGranted(details={"scope": scope})
         hook_message = message_for(grant, scope, message, meta)
-        if self.send is None:
-            self._record_act(grant.run_id, scope, "failed", None)
-            raise wire.NoSender
         try:
-            self.send(hook_message)
+            if self._needs.send is None:
+                raise wire.NoSender
+            self._needs.send(hook_message)
         except ApplianceError:
             self._record_act(grant.run_id, scope, "failed", None)
             raise
         self._record_act(grant.run_id, scope, "sent", hook_message.client_message_id)
         return hook_message.client_message_id
-
-    def _count(self, grant: HookGrant) -> None:
-        """Count a requested send; refused ones count too, because each is stored in the run's row.
-        Raises TooManyActs, which is logged once."""
-        limit = ACTS_MAX
-        grant.sends_requested += 1
-        if grant.sends_requested <= limit:
-            return
-        metrics.acts.labels("any", "too_many").inc()
-        if grant.sends_requested == limit + 1:
-            self._log.error(
-                "a hook run requested too many sends", run=grant.run_id,
-                acts_max=limit,
-            )  # fmt: skip
-        raise wire.TooManyActs(details={"limit": limit})
 
     def _record_act(
         self, run_id: str, scope: str, outcome: str, client_message_id: str | None
@@ -346,6 +325,7 @@ def message_for(
 ) -> HookMessage:
     """The message to send. Its destination depends only on scope and event, not on the hook."""
     event = grant.message
+    assert event is not None, "without a message nothing is granted"
     kind, _, rest = scope.partition(":")
     reply_to = None
     if kind == "topic":

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from appliance.hooks import matching, wire, writes
-from appliance.hooks.service import HookService
+from appliance.hooks.service import HookService, HooksNeeds
 from appliance.hooks.settings import HookCommand, HookSettings
 from appliance.inbox.event import of_fact, of_message
 from appliance.inbox.wire import InboxMessage
@@ -27,13 +27,15 @@ class HooksFixture:
         self.out = tmp_path / "out"
         self.tokens = TokenBook()
         self.sent = []
-        self.service = HookService(
-            HookSettings(commands=commands, **settings), self.inbox.store, self.tokens,
-            self.inbox.clock, self.inbox.log, tmp_path, environment or dict(os.environ),
-            off_in_ci=off_in_ci, own=lambda _mesh: [OWN.public_hex, "us"],
-            url=lambda: "http://127.0.0.1:1", announce=self.inbox.service.announce,
+        needs = HooksNeeds(
+            self.inbox.service, self.inbox.service.events.call, self.inbox.store, self.tokens,
+            off_in_ci, lambda _mesh: [OWN.public_hex, "us"], lambda: "http://127.0.0.1:1",
+            self.sent.append,
         )  # fmt: skip
-        self.service.send = self.sent.append
+        self.service = HookService(
+            HookSettings(commands=commands, **settings), needs, self.inbox.clock, self.inbox.log,
+            tmp_path, environment or dict(os.environ),
+        )  # fmt: skip
         self.inbox.service.events.call(self.service.on_event)
 
     def receive(self, *pushes):
