@@ -44,20 +44,23 @@ class HttpBrokerClient:
         self._signing = RequestSigner(clock, endpoint.broker_id)
         self._send_frame = send_frame
 
-    def subscribe(self, topic: str) -> None:
-        self._request("PUT", self._subscription(topic))
+    def subscribe(self, topic: str) -> bool:
+        return self._request("PUT", self._subscription(topic)).get("changed") is True
 
-    def unsubscribe(self, topic: str) -> None:
+    def unsubscribe(self, topic: str) -> bool:
         try:
-            self._request("DELETE", self._subscription(topic))
+            return self._request("DELETE", self._subscription(topic)).get("changed") is True
         except wire.BrokerRefused as refusal:
             if refusal.details.get("status") != NOT_FOUND:
-                raise  # a topic that does not exist has no subscribers
+                raise
+            return False  # a topic that does not exist has no subscribers
 
-    def topics(self, after: str, limit: int) -> tuple[list[tuple[str, bool]], str]:
+    def topics(self, after: str, limit: int) -> tuple[list[wire.InboxTopic], str]:
         rows, following = self._page("topics", "places", after, limit)
         own = self._signer.public_hex
-        return [(_text(row, "name"), own in _list(row, "subscribers")) for row in rows], following
+        return [
+            wire.InboxTopic(_text(row, "name"), own in _list(row, "subscribers")) for row in rows
+        ], following
 
     def peers(self, after: str, limit: int) -> tuple[list[wire.Peer], str]:
         rows, following = self._page("members", "members", after, limit)
@@ -118,12 +121,13 @@ class HttpBrokerClient:
         content: Any = None,
         signer: Signer | None = None,
         query: str = "",
-    ) -> Any:
+    ) -> dict[str, Any]:
         """The body of a successful reply. Repeats the request if the broker's id was learned."""
         body = b"" if content is None else msgspec.json.encode(content)
-        status, reply = self._exchange(method, path, body, signer or self._signer, query)
+        signer = signer or self._signer
+        status, reply = self._exchange(method, path, body, signer, query)
         if self._signing.learn(status, reply):
-            status, reply = self._exchange(method, path, body, signer or self._signer, query)
+            status, reply = self._exchange(method, path, body, signer, query)
         if 200 <= status < 300:
             return reply
         if status in (408, 425, 429) or status >= 500:

@@ -1,36 +1,19 @@
 """The inbox's reads. Each has a row limit and reads one mesh."""
 
-from typing import Any, NamedTuple
+from datetime import datetime
+from typing import Any
 
 import msgspec
 
 from appliance.inbox import wire
-from appliance.kernel.clock import iso
+from appliance.kernel.clock import iso, utc
 from appliance.kernel.meta import Executor
 from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 
 COLUMNS = ", ".join(wire.InboxMessage.__struct_fields__)
 MESHES_MAX = 1000
-
-
-class MessageFilter(NamedTuple):
-    """Which messages to read. With neither `after` nor `newer_than_ms`: the newest ones."""
-
-    mesh: str
-    after: int | None = None
-    newer_than_ms: int | None = None
-    topic: str | None = None
-    sender: str | None = None
-    own: bool = True
-    limit: int = 100
-
-
-class MessagePage(NamedTuple):
-    messages: list[wire.InboxMessage]
-    next: int
-    has_more: bool
-    reset: bool
+PAGE_MAX = 1000  # messages in one reply; a larger limit is clamped
 
 
 def head(reader: Executor) -> int:
@@ -39,26 +22,25 @@ def head(reader: Executor) -> int:
     return 0 if row is None else int(row[0])
 
 
-def messages(reader: Reader, filter_: MessageFilter) -> MessagePage:
-    """In the order of arrival. A cursor beyond the head begins with the oldest message."""
-    newest = head(reader)
-    after = filter_.after
-    reset = after is not None and after > newest
-    if reset:
-        after = 0
-    terms, values = _terms(filter_)
-    backwards = after is None and filter_.newer_than_ms is None
-    if after is not None:
+def messages(reader: Reader, mesh: str, query: wire.InboxQuery) -> wire.InboxPage:
+    """In the order of arrival; without `since` the newest. A cursor beyond the head begins with the
+    oldest message. Raises BadCursor."""
+    newest, limit = head(reader), min(query.limit, PAGE_MAX)
+    terms, values = _terms(mesh, query)
+    backwards, reset = query.since is None, False
+    if query.since is not None and query.since.isascii() and query.since.isdigit():
+        after = min(int(query.since), 2**62)
+        reset = after > newest
         terms.append("number > ?")
-        values.append(after)
-    elif filter_.newer_than_ms is not None:
+        values.append(0 if reset else after)
+    elif query.since is not None:
         terms.append("received_at > ?")
-        values.append(filter_.newer_than_ms)
+        values.append(_time_ms(query.since))
     where, direction = " AND ".join(terms), "DESC" if backwards else "ASC"
     rows, cut = reader.page(
         f"SELECT {COLUMNS} FROM inbox WHERE {where} ORDER BY number {direction} LIMIT ?",
-        (*values, filter_.limit + 1),
-        limit=filter_.limit,
+        (*values, limit + 1),
+        limit=limit,
         make=lambda row: (message_of(row), ROW_BYTES + len(row[11] or "") + text_bytes(row[12])),
         size=lambda sized: sized[1],
     )
@@ -67,7 +49,7 @@ def messages(reader: Reader, filter_: MessageFilter) -> MessagePage:
     if backwards:
         received.reverse()
     last = received[-1].number if received else 0
-    return MessagePage(received, last if more else max(last, newest), more, reset)
+    return wire.InboxPage(mesh, received, last if more else max(last, newest), more, reset)
 
 
 def message(reader: Executor, number: int) -> wire.InboxMessage | None:
@@ -94,11 +76,6 @@ def profile(reader: Executor, mesh: str) -> wire.ProfileReply:
     return wire.ProfileReply(mesh, row[0], row[1], bool(row[2]), iso(row[3]))
 
 
-def schema_version(reader: Reader) -> int:
-    row = reader.row("SELECT value FROM meta WHERE key = 'x_schema'")
-    return 0 if row is None else int(row[0])
-
-
 def message_of(row: Any) -> wire.InboxMessage:
     (number, id_, client_id, broker_id, mesh, topic, kind, ref, pubkey, name, priority, meta,
      body, reply_to, created_at, received_ms, own) = row  # fmt: skip
@@ -109,15 +86,22 @@ def message_of(row: Any) -> wire.InboxMessage:
     )  # fmt: skip
 
 
-def _terms(filter_: MessageFilter) -> tuple[list[str], list[Any]]:
+def _terms(mesh: str, query: wire.InboxQuery) -> tuple[list[str], list[Any]]:
     terms: list[str] = ["mesh = ?"]
-    values: list[Any] = [filter_.mesh]
-    if filter_.topic is not None:
+    values: list[Any] = [mesh]
+    if query.topic is not None:
         terms.append("topic = ?")
-        values.append(filter_.topic)
-    if filter_.sender is not None:
+        values.append(query.topic)
+    if query.sender is not None:
         terms.append("(sender_pubkey = ? OR sender_name = ?)")
-        values += [filter_.sender, filter_.sender]
-    if not filter_.own:
+        values += [query.sender, query.sender]
+    if not query.own:
         terms.append("own = 0")
     return terms, values
+
+
+def _time_ms(text: str) -> int:
+    try:
+        return int(datetime.fromisoformat(utc(text)).timestamp() * 1000)
+    except ValueError:
+        raise wire.BadCursor(details={"field": "since"}) from None

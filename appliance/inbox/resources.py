@@ -108,7 +108,7 @@ class About:
 UP_STATES = ("connected", "local")
 _operation = partial(Operation, by_channel=True, same_origin=True)
 MESH_ERRORS = (wire.MeshUnknown, wire.OtherMesh)
-BROKER_ERRORS = (*MESH_ERRORS, wire.BrokerNotReached, wire.BrokerRefused)
+BROKER_ERRORS = (*MESH_ERRORS, wire.BrokerUnknown, wire.BrokerNotReached, wire.BrokerRefused)
 
 
 def routes(inbox: Inbox, book: TokenBook, about: About) -> list[Route]:
@@ -140,7 +140,7 @@ def _messages(inbox: Inbox, book: TokenBook) -> list[Route]:
         }),
         Route("/v1/topic/list", Responders(get=reply_to_caller(inbox.topics)), {
             "GET": _operation(wire.READ, query=wire.MeshListQuery, reply=wire.InboxTopics,
-                              errors=MESH_ERRORS,
+                              errors=BROKER_ERRORS,
                               summary="List topics of a mesh and whether they are subscribed"),
         }),
     ]  # fmt: skip
@@ -153,12 +153,12 @@ def _member(inbox: Inbox) -> list[Route]:
     return [
         Route("/v1/peers", Responders(get=reply_to_caller(inbox.peers)), {
             "GET": _operation(wire.READ, query=wire.MeshListQuery, reply=wire.Peers,
-                              errors=(*BROKER_ERRORS, wire.BrokerUnknown),
+                              errors=BROKER_ERRORS,
                               summary="List members of a mesh and whether they are connected"),
         }),
         Route("/v1/profile", Responders(post=reply_to_caller(inbox.change_profile)), {
             "POST": _operation(wire.WRITE, body=wire.ChangeProfile, reply=wire.ProfileReply,
-                               errors=(*BROKER_ERRORS, wire.BrokerUnknown),
+                               errors=BROKER_ERRORS,
                                example={"status": "working"},
                                summary="Change this appliance's profile in a mesh"),
         }),

@@ -1,6 +1,6 @@
 """The inbox's operations: receive, read, wait; topics, profile, peers. Each is about one mesh."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from datetime import datetime
 from typing import Any, Protocol
@@ -9,30 +9,25 @@ from appliance.inbox import listings, metrics, queries, wire, writes
 from appliance.inbox.event import of_fact
 from appliance.inbox.events import InboxEvents
 from appliance.inbox.settings import InboxSettings
+from appliance.kernel import meta
 from appliance.kernel.auth import Principal
 from appliance.kernel.caller import WaitLimit, is_there
-from appliance.kernel.clock import Clock, iso, utc
-from appliance.kernel.errors import ApplianceError, Unavailable
+from appliance.kernel.clock import Clock, utc
+from appliance.kernel.errors import Unavailable
 from appliance.kernel.feed import FeedSubscription
 from appliance.kernel.log import Log
-from appliance.kernel.page import take_page, text_bytes
-from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.kernel.store import Store
 from appliance.mesh.instance import note_copy
 from appliance.mesh.push import Push
-from appliance.mesh.signing import Signer
+from appliance.mesh.signing import MemberKeys, Signer
 
 COPY_NOTE_MS = 60_000
 LATE_SECONDS_MAX = 7 * 86_400
-PAGE_MAX = 1000  # messages in one reply; a larger limit is clamped
 LIST_MAX = 10_000  # topics or members in one reply; a larger limit is clamped
 WAIT_SECONDS_MAX = 60.0  # longest long poll; a longer one is clamped
 WAITING_MAX = 64  # concurrent long polls
 STREAMS_MAX = 32  # concurrent event streams
 QUEUE_MAX = 1000  # events queued for one reader before it reads the table again
-TOPICS_MAX = 10_000  # remembered subscriptions of one mesh
-PAGE_OVERHEAD_BYTES = 500  # size of a page without its topics: the mesh, the cursor
-TOPIC_OVERHEAD_BYTES = 100  # size of a topic without its name
 
 
 class BrokerClient(Protocol):
@@ -40,10 +35,12 @@ class BrokerClient(Protocol):
     appliance (`integrations/inbox_broker.py`). Methods raise ApplianceErrors that callers may see.
     """
 
-    def subscribe(self, topic: str) -> None: ...
-    def unsubscribe(self, topic: str) -> None: ...
-    def topics(self, after: str, limit: int) -> tuple[list[tuple[str, bool]], str]:
-        """A page of (name, whether we are subscribed), and the broker's next cursor or ""."""
+    def subscribe(self, topic: str) -> bool:
+        """Whether something changed."""
+
+    def unsubscribe(self, topic: str) -> bool: ...
+    def topics(self, after: str, limit: int) -> tuple[list[wire.InboxTopic], str]:
+        """A page of topics, and the broker's next cursor or ""."""
 
     def peers(self, after: str, limit: int) -> tuple[list[wire.Peer], str]:
         """A page of members, and the broker's next cursor or ""."""
@@ -79,7 +76,6 @@ class OutboxStatus:
 class Inbox:
     """Commits of `store` are published to `events`.
 
-    own_key         our current public key; `is_own` also accepts recent former ones
     broker_clients  by mesh; a mesh without one only receives
     revoked         by mesh, the key that its broker revoked, until it accepts another
     """
@@ -91,8 +87,7 @@ class Inbox:
         settings: InboxSettings,
         clock: Clock,
         log: Log,
-        own_key: Callable[[], str],
-        is_own: Callable[[str], bool],
+        keys: MemberKeys,
         meshes: Iterable[str] = (),
     ) -> None:
         self.settings = settings
@@ -104,11 +99,10 @@ class Inbox:
         self.streams = WaitLimit(STREAMS_MAX, wire.TooManyEventStreams)
         self.lag_ms: dict[str, int] = {}
         self.revoked: dict[str, str] = store.read(queries.revoked)
-        self.schema_version = store.read(queries.schema_version)
+        self.schema_version = int(store.read(meta.value, "x_schema") or 0)
         self._next_copy_note_ms = 0
         self._log = log
-        self._own_key = own_key
-        self._is_own = is_own
+        self._keys = keys
         self._meshes = {settings.mesh, *meshes, *store.read(listings.meshes)}
         self._store = store
         self.find_unpublished()
@@ -123,7 +117,7 @@ class Inbox:
 
     @property
     def own_key(self) -> str:
-        return self._own_key()
+        return self._keys.public_hex
 
     # -- receiving ---------------------------------------------------------------------------
 
@@ -134,7 +128,7 @@ class Inbox:
     def receive_many(self, pushes: Sequence[Push], way: str) -> list[bool]:
         """Store several pushes in one transaction; for each, whether it is new."""
         outcomes = self._store.write_many(
-            [(writes.receive, (push, self._is_own(push.sender_pubkey))) for push in pushes]
+            [(writes.receive, (push, self._keys.is_own(push.sender_pubkey))) for push in pushes]
         )
         done = [bool(outcome.unwrap()) for outcome in outcomes]
         for push, new in zip(pushes, done, strict=True):
@@ -205,83 +199,52 @@ class Inbox:
 
     def page(self, query: wire.InboxQuery, who: Principal) -> wire.InboxPage:
         """Messages after a cursor; waits for the first one if `query.wait` is set."""
-        filter_ = self._filter(query, self.mesh_of(query.mesh, who, wire.READ))
-        page = self._store.read(queries.messages, filter_)
-        wait = min(query.wait, WAIT_SECONDS_MAX)
-        if not page.messages and wait > 0:
-            page = self._wait_for(filter_, wait)
-        return wire.InboxPage(filter_.mesh, page.messages, page.next, page.has_more, page.reset)
+        mesh = self.mesh_of(query.mesh, who, wire.READ)
+        page = self._store.read(queries.messages, mesh, query)
+        if page.messages or not query.wait:
+            return page
+        return self._wait_for(mesh, query)
 
-    def _wait_for(self, filter_: queries.MessageFilter, seconds: float) -> queries.MessagePage:
-        subscription = self.listen(filter_.mesh)
+    def _wait_for(self, mesh: str, query: wire.InboxQuery) -> wire.InboxPage:
+        subscription = self.listen(mesh)
         with ExitStack() as ending:
             ending.callback(self.feed.unsubscribe, subscription)
             ending.callback(self.polls.enter(subscription.wake))
             ending.enter_context(metrics.sessions.labels("poll").track_inprogress())
-            deadline = self.clock.monotonic() + seconds
+            deadline = self.clock.monotonic() + min(query.wait, WAIT_SECONDS_MAX)
             while True:
                 # Messages received before the subscription began are in the table.
-                page = self._store.read(queries.messages, filter_)
+                page = self._store.read(queries.messages, mesh, query)
                 left = deadline - self.clock.monotonic()
                 if page.messages or left <= 0 or self.feed.closed or not is_there():
                     return page
                 subscription.wait(left)
                 subscription.renew()
 
-    def read_after(self, mesh: str, cursor: int) -> queries.MessagePage:
+    def read_after(self, mesh: str, cursor: int) -> wire.InboxPage:
         """A page of stored messages, for event streams."""
-        return self._store.read(queries.messages, queries.MessageFilter(mesh, cursor))
+        return self._store.read(queries.messages, mesh, wire.InboxQuery(since=str(cursor)))
 
     def listen(self, mesh: str) -> FeedSubscription:
         return self.feed.subscribe(QUEUE_MAX, lambda event: event.mesh == mesh)
 
-    def _filter(self, query: wire.InboxQuery, mesh: str) -> queries.MessageFilter:
-        after, newer_ms = _since(query.since)
-        return queries.MessageFilter(
-            mesh,
-            after,
-            newer_ms,
-            query.topic,
-            query.sender,
-            query.own,
-            min(query.limit, PAGE_MAX),
-        )
-
     # -- topics, profile, peers ----------------------------------------------------------------
 
     def subscribe(self, command: wire.TopicChange, who: Principal) -> wire.TopicSubscriptionReply:
-        """Subscribe at the broker first; a refused subscription is not stored here."""
         mesh = self.mesh_of(command.mesh, who, wire.WRITE)
-        if broker_client := self.broker_clients.get(mesh):
-            broker_client.subscribe(command.topic)
-        limit = TOPICS_MAX
-        changed = self._store.write(writes.subscribe, mesh, command.topic, limit)
+        changed = self._broker_client(mesh).subscribe(command.topic)
         return wire.TopicSubscriptionReply(mesh, command.topic, True, changed)
 
     def unsubscribe(self, command: wire.TopicChange, who: Principal) -> wire.TopicSubscriptionReply:
         mesh = self.mesh_of(command.mesh, who, wire.WRITE)
-        if broker_client := self.broker_clients.get(mesh):
-            broker_client.unsubscribe(command.topic)
-        changed = self._store.write(writes.unsubscribe, mesh, command.topic)
+        changed = self._broker_client(mesh).unsubscribe(command.topic)
         return wire.TopicSubscriptionReply(mesh, command.topic, False, changed)
 
     def topics(self, query: wire.MeshListQuery, who: Principal) -> wire.InboxTopics:
-        """The broker's topics; while it is unreachable, the subscriptions made from here."""
         mesh = self.mesh_of(query.mesh, who, wire.READ)
         limit = min(query.limit, LIST_MAX)
-        own = dict(self._store.read(listings.topics, mesh, TOPICS_MAX, query.after))
-        try:
-            page, following = self._broker_client(mesh).topics(query.after, limit)
-            complete = True
-        except ApplianceError:
-            subscribed = [(name, True) for name in own]
-            page, more = take_page(subscribed, limit, PAGE_BYTES_MAX - PAGE_OVERHEAD_BYTES, _size)
-            complete, following = False, page[-1][0] if more else ""
-        topics = [
-            wire.InboxTopic(name, subscribed, iso(own[name]) if name in own else None)
-            for name, subscribed in page
-        ]
-        return wire.InboxTopics(mesh, topics, complete, bool(following), following or None)
+        topics, following = self._broker_client(mesh).topics(query.after, limit)
+        return wire.InboxTopics(mesh, topics, bool(following), following or None)
 
     def change_profile(self, command: wire.ChangeProfile, who: Principal) -> wire.ProfileReply:
         """Change the stored profile, which is sent again on each connect. The name is changed at
@@ -309,21 +272,5 @@ class Inbox:
         return self.broker_clients[mesh]
 
 
-def _since(text: str | None) -> tuple[int | None, int | None]:
-    """A cursor or a time in milliseconds."""
-    if text is None:
-        return None, None
-    if text.isascii() and text.isdigit():
-        return min(int(text), 2**62), None
-    try:
-        return None, int(datetime.fromisoformat(utc(text)).timestamp() * 1000)
-    except ValueError:
-        raise wire.BadCursor(details={"field": "since"}) from None
-
-
 def _outcome(new: bool) -> str:
     return "new" if new else "duplicate"
-
-
-def _size(topic: tuple[str, bool]) -> int:
-    return TOPIC_OVERHEAD_BYTES + text_bytes(topic[0])

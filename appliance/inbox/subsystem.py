@@ -44,7 +44,7 @@ class OpenInbox:
         self.store.seed_ids(self.store.read(queries.last_id))
         self.inbox = Inbox(
             self.store, events, host.section(InboxSettings), host.clock, host.log,
-            lambda: keys.public_hex, keys.is_own, brokers,
+            keys, brokers,
         )  # fmt: skip
 
 

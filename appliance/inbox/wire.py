@@ -152,17 +152,14 @@ class TopicSubscriptionReply(Struct, frozen=True):
 class InboxTopic(Struct, frozen=True):
     name: str
     subscribed: bool
-    subscribed_at: str | None
 
 
 class InboxTopics(Struct, frozen=True):
-    """In the order of names. `complete`: the list comes from the broker; otherwise it contains
-    only the subscriptions made from here. While `has_more` is true, the list continues with
+    """The broker's, in the order of names. While `has_more` is true, the list continues with
     `after` set to `next`."""
 
     mesh: str
     topics: list[InboxTopic]
-    complete: bool
     has_more: bool = False
     next: str | None = None
 
@@ -268,9 +265,3 @@ class TooManyPolls(Exhausted):
     code = "DAEMON_BUSY"
     default_message = "daemon_busy"
     default_hint = "use GET /v1/events"
-
-
-class TooManyTopics(Exhausted):
-    code = "TOO_MANY_TOPICS"
-    default_message = "too many topics are subscribed"
-    default_hint = "unsubscribe from one"

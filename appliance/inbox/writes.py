@@ -47,22 +47,6 @@ def note_accepted(tx: Tx, mesh: str) -> None:
     tx.execute("DELETE FROM revoked WHERE mesh = ?", (mesh,))
 
 
-def subscribe(tx: Tx, mesh: str, topic: str, limit: int) -> bool:
-    cursor = tx.execute(
-        "INSERT INTO topics (mesh, topic, subscribed_at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-        (mesh, topic, tx.now_ms),
-    )
-    (count,) = tx.execute("SELECT count(*) FROM topics WHERE mesh = ?", (mesh,)).fetchone()
-    if cursor.rowcount == 1 and count > limit:
-        raise wire.TooManyTopics(details={"limit": limit})
-    return cursor.rowcount == 1
-
-
-def unsubscribe(tx: Tx, mesh: str, topic: str) -> bool:
-    cursor = tx.execute("DELETE FROM topics WHERE mesh = ? AND topic = ?", (mesh, topic))
-    return cursor.rowcount == 1
-
-
 def change_profile(tx: Tx, mesh: str, command: wire.ChangeProfile) -> wire.ProfileReply:
     """Omitted fields stay as they are."""
     changed = {

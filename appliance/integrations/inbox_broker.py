@@ -1,7 +1,6 @@
 """Connects the inbox to the broker of the same appliance."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -41,19 +40,24 @@ class LocalBrokerClient:
         self._signer = signer
         self._send_status = send_status
 
-    def subscribe(self, topic: str) -> None:
-        self._registry.subscribe(self._mesh, "topic", topic, self._signer.public_hex)
+    def subscribe(self, topic: str) -> bool:
+        key = self._signer.public_hex
+        return self._registry.subscribe(self._mesh, "topic", topic, key).changed
 
-    def unsubscribe(self, topic: str) -> None:
-        with suppress(
-            broker_wire.NoSuchDestination
-        ):  # a topic that does not exist has no subscribers
-            self._registry.unsubscribe(self._mesh, "topic", topic, self._signer.public_hex)
+    def unsubscribe(self, topic: str) -> bool:
+        key = self._signer.public_hex
+        try:
+            return self._registry.unsubscribe(self._mesh, "topic", topic, key).changed
+        except broker_wire.NoSuchDestination:
+            return False  # a topic that does not exist has no subscribers
 
-    def topics(self, after: str, limit: int) -> tuple[list[tuple[str, bool]], str]:
+    def topics(self, after: str, limit: int) -> tuple[list[inbox_wire.InboxTopic], str]:
         own, query = self._signer.public_hex, broker_wire.MeshRowsQuery(after, limit)
         page = self._registry.destinations(self._mesh, "topic", query)
-        rows = [(topic.name, own in topic.subscribers) for topic in page.destinations]
+        rows = [
+            inbox_wire.InboxTopic(topic.name, own in topic.subscribers)
+            for topic in page.destinations
+        ]
         return rows, page.next if page.has_more else ""
 
     def peers(self, after: str, limit: int) -> tuple[list[inbox_wire.Peer], str]:

@@ -29,7 +29,7 @@ ASKED = {
     "bus": "/bus/v1/claims",
     "courier": "/v1/stats",
     "outbox": "/v1/outbox",
-    "inbox": "/v1/topic/list",
+    "inbox": "/v1/inbox",
     "hooks": "/v1/hooks/runs",
     "broker": "/broker/v1/status",
     "relay": "/admin/keys",

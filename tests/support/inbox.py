@@ -22,6 +22,7 @@ from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from appliance.mesh.instance import MemberInstance
 from appliance.mesh.push import Push
+from appliance.mesh.signing import Signer
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.schema import create_workspace
 
@@ -61,6 +62,18 @@ def push(number: int = 1, **changed: Any) -> Push:
     return Push(**{**values, **changed})
 
 
+class OwnKeys:
+    """The keys of a member that never rotated its own."""
+
+    public_hex = OWN.public_hex
+
+    def in_mesh(self, _mesh: str) -> Signer:
+        return OWN
+
+    def is_own(self, pubkey: str) -> bool:
+        return pubkey == OWN.public_hex
+
+
 class InboxFixture:
     """An Inbox over its store, without a server."""
 
@@ -78,7 +91,6 @@ class InboxFixture:
         self.settings = InboxSettings(**settings)
         create_workspace(self.datadir, clock=self.clock, log=self.log)
         meshes = [endpoint.mesh for endpoint in self.settings.brokers]
-        own = OWN.public_hex
         published = InboxEvents(self.log)
         self.store = Store(
             "inbox",
@@ -90,8 +102,7 @@ class InboxFixture:
             runner=runner,
         )
         self.service = Inbox(
-            self.store, published, self.settings, self.clock, self.log,
-            lambda: own, lambda key: key == own, meshes,
+            self.store, published, self.settings, self.clock, self.log, OwnKeys(), meshes
         )  # fmt: skip
         self.events: list[Any] = []
         published.call(self.events.append)

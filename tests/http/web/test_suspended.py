@@ -39,7 +39,7 @@ SERVED = {
     "tokens": ("/api/v1/tokens", 200),
     "courier": ("/v1/stats", 200),
     "broker": ("/broker/v1/status", 200),
-    "inbox": ("/v1/topic/list", 200),
+    "inbox": ("/v1/inbox", 200),
     "outbox": ("/v1/outbox", 200),
 }
 COMMANDS = {name: f"agentlip recover {name} --yes" for name in ("outbox", "broker", "inbox")}

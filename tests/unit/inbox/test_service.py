@@ -3,7 +3,7 @@
 import gevent
 import pytest
 
-from appliance.inbox import loops, service, wire
+from appliance.inbox import loops, queries, wire
 from appliance.inbox.loops import Sweeper
 from appliance.inbox.sse import event_stream
 from appliance.kernel.auth import ADMIN, Principal
@@ -17,7 +17,7 @@ BOB = "b" * 64
 
 @pytest.fixture
 def inbox(new_inbox, monkeypatch):
-    monkeypatch.setattr(service, "PAGE_MAX", 100)
+    monkeypatch.setattr(queries, "PAGE_MAX", 100)
     return new_inbox()
 
 
@@ -247,20 +247,6 @@ def test_streams_have_a_limit(new_inbox, monkeypatch):
 # -- topics, profile -----------------------------------------------------------------------
 
 
-def test_subscriptions_are_remembered_and_counted(new_inbox, monkeypatch):
-    monkeypatch.setattr(service, "TOPICS_MAX", 1)
-    inbox = new_inbox()
-    alerts = wire.TopicChange("alerts")
-    assert inbox.service.subscribe(alerts, BOSS).changed
-    assert not inbox.service.subscribe(alerts, BOSS).changed
-    with pytest.raises(wire.TooManyTopics):
-        inbox.service.subscribe(wire.TopicChange("builds"), BOSS)
-    topics = inbox.service.topics(wire.MeshListQuery(), BOSS).topics
-    assert [name.name for name in topics] == ["alerts"]
-    assert inbox.service.unsubscribe(alerts, BOSS).changed
-    assert not inbox.service.unsubscribe(alerts, BOSS).changed
-
-
 class FakeBrokerClient:
     """A broker that refuses, or is away."""
 
@@ -274,13 +260,17 @@ class FakeBrokerClient:
         return ask
 
 
-def test_subscription_refused_by_the_broker_is_not_stored(inbox):
-    inbox.service.broker_clients["default"] = FakeBrokerClient(wire.BrokerRefused())
-    with pytest.raises(wire.BrokerRefused):
-        inbox.service.subscribe(wire.TopicChange("alerts"), BOSS)
-    inbox.service.broker_clients["default"] = FakeBrokerClient(wire.BrokerNotReached())
-    topics = inbox.service.topics(wire.MeshListQuery(), BOSS)
-    assert (topics.topics, topics.complete) == ([], False)
+def test_topics_are_the_brokers(inbox):
+    verbs = inbox.service.topics, inbox.service.subscribe, inbox.service.unsubscribe
+    requests = wire.MeshListQuery(), wire.TopicChange("alerts"), wire.TopicChange("alerts")
+    for verb, request in zip(verbs, requests, strict=True):
+        with pytest.raises(wire.BrokerUnknown):
+            verb(request, BOSS)
+    for error in (wire.BrokerRefused, wire.BrokerNotReached):
+        inbox.service.broker_clients["default"] = FakeBrokerClient(error())
+        for verb, request in zip(verbs, requests, strict=True):
+            with pytest.raises(error):
+                verb(request, BOSS)
 
 
 # -- time and damage -----------------------------------------------------------------------
