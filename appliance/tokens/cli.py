@@ -190,7 +190,7 @@ def _all_of(which: str, tokens: Any, sessions: Any) -> list[Any]:
     after, has_more = "", True
     while has_more:
         if which == "sessions":
-            page = sessions.list_all(OWNER, wire.SessionsQuery(after))
+            page = sessions.list_all(wire.SessionsQuery(after), OWNER)
         else:
             page = tokens.list_all(wire.TokensQuery(after))
         rows += getattr(page, which)

@@ -14,7 +14,7 @@ from appliance.tokens.service import Tokens
 from appliance.tokens.sessions import CURRENT, SESSION_MS, Sessions, who
 from appliance.web.guard import cookie_name
 from appliance.web.media import reply
-from appliance.web.responders import Responder, Responders, reply_with
+from appliance.web.responders import Responder, Responders, reply_to_caller, reply_with
 
 ADMIN = "tokens:admin"
 NO_STORE = "no-store"  # secrets must not be cached
@@ -56,26 +56,17 @@ def routes(tokens: Tokens) -> list[Route]:
 
 
 class SessionsResource:
+    """Sign-in and sign-out, which set the cookie."""
+
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply(resp, self._sessions.list_all(req.context.principal, req.context.query))
+        self.on_get = reply_to_caller(sessions.list_all)
+        self.on_get_current = _keep_secret(reply_to_caller(who))
 
     def on_post(self, req: Any, resp: falcon.Response, command: wire.OpenSession) -> None:
         opened, secret = self._sessions.open(req.context.principal, command)
         _set_cookie(req, resp, secret, SESSION_MS // 1000)
         reply(resp, opened, 201)
-
-    def on_post_invitation(
-        self, req: Any, resp: falcon.Response, command: wire.CreateInvitation
-    ) -> None:
-        resp.set_header("Cache-Control", NO_STORE)
-        reply(resp, self._sessions.invite(req.context.principal, command), 201)
-
-    def on_get_current(self, req: Any, resp: falcon.Response) -> None:
-        resp.set_header("Cache-Control", NO_STORE)
-        reply(resp, who(req.context.principal))
 
     def on_delete_item(self, req: Any, resp: falcon.Response, session_id: str) -> None:
         ended = self._sessions.end(req.context.principal, session_id)
@@ -114,9 +105,11 @@ def session_routes(sessions: Sessions) -> list[Route]:
             "DELETE": Operation(OPEN, reply=wire.SessionEnded,
                                 summary="End a session and close its connections", audited=True),
         }, suffix="item"),
-        Route("/api/v1/invitations", resource, {
+        Route("/api/v1/invitations", Responders(
+            post=_keep_secret(reply_to_caller(sessions.invite, 201)),
+        ), {
             "POST": Operation(OPEN, body=wire.CreateInvitation, reply=wire.Invitation, status=201,
                               errors=(wire.CredentialRefused,),
                               summary="Make a one-time link that signs a browser in", audited=True),
-        }, suffix="invitation"),
+        }),
     ]  # fmt: skip

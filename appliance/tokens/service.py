@@ -14,6 +14,7 @@ from appliance.kernel.auth import (
     TokenBook,
     hash_token,
     principal_of,
+    remember_server_token,
 )
 from appliance.kernel.blank import is_blank
 from appliance.kernel.clock import DAY_MS, Clock
@@ -56,7 +57,7 @@ class Tokens:
         token = datadir.read_token()
         if token and store.read(queries.server_hash) != hash_token(token):
             try:
-                store.write(writes.remember_server, token, clock.now_ms())
+                store.write(remember_server_token, token, clock.now_ms())
             except StoreReadOnly:  # valid for this process only
                 server = principal_of(SERVER_TOKEN_ID, "the workspace's token", [ADMIN])
                 self._fixed.append((hash_token(token), server))

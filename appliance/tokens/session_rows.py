@@ -26,14 +26,14 @@ _VALID = (
     " LEFT JOIN retired AS r ON r.hash = s.token_hash"
     f" WHERE s.state = 'open' AND t.revoked_ms IS NULL AND {_UNTIL} > ?1"
 )
+_PRINCIPALS = f"SELECT s.hash, s.id, t.id, t.name, t.scopes, t.senders, {_UNTIL} {_VALID}"
 _names = msgspec.json.Decoder(list[str]).decode
 
 
 def in_force(reader: Executor, now_ms: int) -> list[tuple[str, Principal]]:
     """(hash, principal) of every valid session."""
     rows = reader.execute(
-        f"SELECT s.hash, s.id, t.id, t.name, t.scopes, t.senders, {_UNTIL} {_VALID}"
-        " ORDER BY s.created_ms DESC LIMIT ?2",
+        f"{_PRINCIPALS} ORDER BY s.created_ms DESC LIMIT ?2",
         (now_ms, TOKENS_MAX),
     ).fetchall()
     return [(row[0], _principal(row)) for row in rows]
@@ -75,17 +75,13 @@ def invite(tx: Tx, token_id: str, credential: str | None, digest: str, lifetime_
 def open_by_link(tx: Tx, link: str, digest: str, lifetime_ms: int) -> Principal:
     """Open a session by a link, which nobody can use again."""
     row = tx.execute(
-        "SELECT id, token_id, token_hash, state FROM sessions"
-        " WHERE hash = ? AND state <> 'open' AND expires_ms > ?",
+        "DELETE FROM sessions WHERE hash = ? AND state = 'link' AND expires_ms > ?"
+        " RETURNING token_id, token_hash",
         (link, tx.now_ms),
     ).fetchone()
     if row is None:
         raise wire.InviteRefused
-    link_id, token_id, token_hash, state = row
-    if state == "used":
-        raise wire.InviteRefused("this link was used already; each link works once")
-    tx.execute("UPDATE sessions SET state = 'used' WHERE id = ?", (link_id,))
-    return _open(tx, token_id, token_hash, digest, lifetime_ms)
+    return _open(tx, *row, digest, lifetime_ms)
 
 
 def open_by_token(
@@ -124,11 +120,7 @@ def _find_secret(tx: Tx, token_id: str, credential: str | None) -> str:
 
 def _open(tx: Tx, token_id: str, token_hash: str, digest: str, lifetime_ms: int) -> Principal:
     _insert(tx, token_id, token_hash, digest, "open", tx.now_ms + lifetime_ms)
-    row = tx.execute(
-        f"SELECT s.hash, s.id, t.id, t.name, t.scopes, t.senders, {_UNTIL} {_VALID}"
-        " AND s.hash = ?2",
-        (tx.now_ms, digest),
-    ).fetchone()
+    row = tx.execute(f"{_PRINCIPALS} AND s.hash = ?2", (tx.now_ms, digest)).fetchone()
     if row is None:  # the token ended since the link was made
         raise wire.CredentialRefused
     return _principal(row)

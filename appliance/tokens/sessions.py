@@ -26,7 +26,7 @@ class Sessions:
         self._tokens = tokens
         self._clock = clock
 
-    def invite(self, caller: Principal, command: wire.CreateInvitation) -> wire.Invitation:
+    def invite(self, command: wire.CreateInvitation, caller: Principal) -> wire.Invitation:
         own = SERVER_TOKEN_ID if caller is OWNER else known(caller).id
         token_id = command.token_id or own
         if token_id != own and not caller.allows(ADMIN):
@@ -55,7 +55,7 @@ class Sessions:
         self._tokens.refresh()
         return who(principal), secret
 
-    def list_all(self, caller: Principal, query: wire.SessionsQuery) -> wire.SessionList:
+    def list_all(self, query: wire.SessionsQuery, caller: Principal) -> wire.SessionList:
         now_ms = self._clock.now_ms()
         return self._store.read(
             session_rows.sessions, now_ms, _limit_of(caller), caller.session, query

@@ -205,7 +205,7 @@ class NoSuchSession(Missing):
 class InviteRefused(Unauthenticated):
     guess = True
     code = "INVITE_REFUSED"
-    default_message = "this link does not exist, or has expired"
+    default_message = "this link does not exist, was used already, or has expired"
     default_hint = "agentlip ui"
 
 
@@ -225,11 +225,10 @@ def check_scopes(scopes: list[str], grantable: frozenset[str]) -> list[str]:
             raise UnknownScope(
                 details={"scope": text}, hint="use one of: " + ", ".join(sorted(grantable))
             )
-        if at and scope not in BY_CHANNEL | BY_MESH:
+        if at and not (scope in BY_CHANNEL | BY_MESH and _CHANNEL_ID.fullmatch(channel_id)):
             raise UnknownScope(
-                "this scope can't be limited to a channel", details={"scope": text},
-                hint="these scopes can be limited: " + ", ".join(sorted(BY_CHANNEL | BY_MESH)),
-            )  # fmt: skip
-        if at and not _CHANNEL_ID.fullmatch(channel_id):
-            raise UnknownScope("the text after @ is not a channel id", details={"scope": text})
+                "only these scopes can be limited, by the id of a channel or the name of a mesh: "
+                + ", ".join(sorted(BY_CHANNEL | BY_MESH)),
+                details={"scope": text},
+            )
     return sorted(set(scopes))

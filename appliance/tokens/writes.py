@@ -4,14 +4,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from appliance.kernel.auth import SERVER_TOKEN_ID, TOKENS_MAX, remember_server_token
+from appliance.kernel.auth import SERVER_TOKEN_ID, TOKENS_MAX
 from appliance.kernel.batch import Tx
 from appliance.tokens import queries, wire
-
-
-def remember_server(tx: Tx, token: str, now_ms: int) -> None:
-    """Store the token of `.agentlip/token`."""
-    remember_server_token(tx, token, now_ms)
 
 
 def create(

@@ -21,7 +21,7 @@ def bot(fixture):
 
 
 def invite(sessions, caller, **more) -> wire.OpenSession:
-    return wire.OpenSession(sessions.invite(caller, wire.CreateInvitation(**more)).secret)
+    return wire.OpenSession(sessions.invite(wire.CreateInvitation(**more), caller).secret)
 
 
 def opened(fixture, sessions, bot):
@@ -92,15 +92,15 @@ def test_only_admin_invites_for_another_token_and_ends_its_sessions(fixture, ses
     with pytest.raises(wire.NoSuchSession):
         sessions.end(bot, other.session)
     mine = sessions.open(ANONYMOUS, invite(sessions, server, token_id=bot.id))[0].session
-    assert [each.id for each in sessions.list_all(bot, ALL).sessions] == [mine]
-    page = sessions.list_all(other, wire.SessionsQuery(limit=1))
-    rest = sessions.list_all(other, wire.SessionsQuery(page.next)).sessions
+    assert [each.id for each in sessions.list_all(ALL, bot).sessions] == [mine]
+    page = sessions.list_all(wire.SessionsQuery(limit=1), other)
+    rest = sessions.list_all(wire.SessionsQuery(page.next), other).sessions
     assert [(each.id, each.current) for each in (*page.sessions, *rest)] == [
         (other.session, True), (mine, False),
     ]  # fmt: skip
     sessions.end(server, mine)
     sessions.end(other, "current")
-    assert sessions.list_all(server, ALL).sessions == []
+    assert sessions.list_all(ALL, server).sessions == []
 
 
 def test_oldest_session_of_a_token_ends_above_the_limit(fixture, sessions, bot) -> None:
@@ -109,7 +109,7 @@ def test_oldest_session_of_a_token_ends_above_the_limit(fixture, sessions, bot) 
         fixture.clock.pass_seconds(1)
         sessions.open(bot, wire.OpenSession())
     assert not fixture.opens(first)
-    assert len(sessions.list_all(bot, ALL).sessions) == session_rows.PER_TOKEN_MAX
+    assert len(sessions.list_all(ALL, bot).sessions) == session_rows.PER_TOKEN_MAX
 
 
 def test_no_secret_is_stored(fixture, sessions, bot) -> None:
