@@ -81,7 +81,8 @@ def open_by_link(tx: Tx, link: str, digest: str, lifetime_ms: int) -> Principal:
     ).fetchone()
     if row is None:
         raise wire.InviteRefused
-    return _open(tx, *row, digest, lifetime_ms)
+    token_id, token_hash = row
+    return _open(tx, token_id, token_hash, digest, lifetime_ms)
 
 
 def open_by_token(
