@@ -19,8 +19,8 @@ def routes(identity: MemberIdentity, publish_key: PublishKey | None) -> list[Rou
         }),
         Route("/v1/identity/rotate", Responders(post=reply_with(rotate)), {
             "POST": Operation(wire.ADMIN, reply=wire.Rotated, same_origin=True,
-                              errors=(wire.OnlyPersistent, wire.KeyRotationRunning,
-                                      wire.RotationUnfinished, wire.RotationNeedsInbox),
+                              errors=(wire.OnlyPersistent, wire.RotationUnfinished,
+                                      wire.RotationNeedsInbox),
                               summary="Rotate the member key; every broker gets the new one first",
                               audited=True),
         }),

@@ -20,6 +20,7 @@ from appliance.identity.keys import BadKeys, KeyArchive, KeyPair, KeyRotation
 from appliance.identity.mode import choose
 from appliance.identity.settings import IdentitySettings
 from appliance.kernel.clock import DAY_MS, Clock, iso
+from appliance.kernel.lock import GreenletLock
 from appliance.kernel.log import Log
 from appliance.mesh.signing import RotationOutcome, Signer
 from appliance.workspace.datadir import DataDir
@@ -63,7 +64,7 @@ class MemberIdentity:
         self._files = files
         self._keys = key_pair
         self._rotation: KeyRotation | None = None
-        self._rotating = False
+        self._one_rotation = GreenletLock()
         self._own_keys: frozenset[str] = frozenset()
         self._current_host = current_host
         self._clock = clock
@@ -138,14 +139,11 @@ class MemberIdentity:
         """
         if self.mode != "persistent":
             raise wire.OnlyPersistent
-        if self._rotating:
-            raise wire.KeyRotationRunning
-        self._rotating = True
-        try:
-            return self._rotate(publish_key)
-        finally:
-            self._rotating = False
-            self._update_own_keys()
+        with self._one_rotation:
+            try:
+                return self._rotate(publish_key)
+            finally:
+                self._update_own_keys()
 
     def _rotate(self, publish_key: PublishKey) -> wire.Rotated:
         old, new = self._keys, self._begin().keys

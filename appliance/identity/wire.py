@@ -76,11 +76,6 @@ class RotationNeedsInbox(Conflict):
     default_hint = "set roles.inbox = true in agentlip.toml, then: agentlipd restart"
 
 
-class KeyRotationRunning(Conflict):
-    default_message = "another request is already rotating the member key"
-    default_hint = "agentlip identity show"
-
-
 class NoKeys(Forbidden):
     code = "NO_IDENTITY"
     default_message = "this workspace has no member key yet"
