@@ -287,7 +287,7 @@ def test_messages_go_after_thirty_days_and_numbers_are_never_used_again(new_inbo
     clock.pass_seconds(30 * DAY - 1)
     assert sweeper.run_once(clock.now_ms())["inbox"] == 0
     clock.pass_seconds(2)
-    assert sweeper.run_once(clock.now_ms())["inbox"] == 5
+    assert [sweeper.run_once(clock.now_ms())["inbox"] for _ in range(3)] == [2, 2, 1]
     assert page(inbox).next == 5
     inbox.service.receive(push(6))
     assert page(inbox, since="5").messages[0].number == 6
