@@ -20,6 +20,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.kernel.subprocess_runner import CommandResult, run
 from appliance.kernel.wakeup import Wakeup
+from appliance.mesh.frames import decode_object
 
 HOPS_MAX = 4  # hooks in a row that can reply to each other
 QUEUE_MAX = 1000  # waiting runs; more are dropped
@@ -312,11 +313,7 @@ def outcome_of(ran: CommandResult) -> str:
 
 def reply_in(output: bytes) -> str | None:
     """The reply that a hook printed; None for any other output."""
-    try:
-        printed = msgspec.json.decode(output) if output.strip() else None
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return None
-    reply = printed.get("reply") if isinstance(printed, dict) else None
+    reply = decode_object(output).get("reply")
     return reply if isinstance(reply, str) and reply else None
 
 

@@ -5,7 +5,6 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-Positive = Annotated[int, Meta(ge=1)]
 Word = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 

@@ -28,6 +28,7 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.retry import RetrySettings, delay_seconds
 from appliance.kernel.threads import yield_to_loop
 from appliance.mesh.canonical import NotCanonical, canonical
+from appliance.mesh.frames import decode_object
 from appliance.mesh.instance import MemberInstance
 from appliance.mesh.negotiation import NAMES, POLICY
 from appliance.mesh.push import Push
@@ -206,7 +207,7 @@ class BrokerConnection(Loop):
                 frames += 1
                 if frames > SKIPPED_FRAMES_MAX:
                     raise SocketBroken(f"the broker sent other frames instead of {kinds[0]}")
-                frame = decode(self._buffered.popleft())
+                frame = decode_object(self._buffered.popleft())
                 if frame.get("type") in kinds:
                     return frame
                 if frame.get("type") == "error":
@@ -251,7 +252,7 @@ class BrokerConnection(Loop):
         return len(pushes)
 
     def _on_frame(self, message: bytes) -> Push | None:
-        frame = decode(message)
+        frame = decode_object(message)
         kind = frame.pop("type", None)
         if kind == "push":
             return self._check(frame)
@@ -391,15 +392,6 @@ def endpoint_of(url: str) -> Endpoint:
     secure = url_parts.scheme == "https"
     port = url_parts.port or (443 if secure else 80)
     return Endpoint(url_parts.hostname or "", port, secure, url_parts.path.rstrip("/"))
-
-
-def decode(message: bytes) -> dict[str, Any]:
-    """A frame; empty if the bytes are not a JSON object."""
-    try:
-        frame = msgspec.json.decode(message)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return {}
-    return frame if isinstance(frame, dict) else {}
 
 
 def _text(frame: dict[str, Any], name: str) -> str | None:

@@ -11,6 +11,7 @@ from appliance.inbox import wire
 from appliance.inbox.settings import BrokerEndpoint
 from appliance.kernel.clock import Clock
 from appliance.kernel.http_client import HttpClient, HttpLimits, Unreachable
+from appliance.mesh.frames import decode_object
 from appliance.mesh.request_signing import RequestSigner
 from appliance.mesh.signing import Signer, rotation_text
 
@@ -155,15 +156,7 @@ class HttpBrokerClient:
             reply = self._http.request(method, target, lambda: headers, body)
         except Unreachable as error:
             raise wire.BrokerNotReached(str(error), details={"mesh": self._mesh}) from None
-        return reply.status, _decode(reply.body)
-
-
-def _decode(text: bytes) -> dict[str, Any]:
-    try:
-        reply = msgspec.json.decode(text) if text else {}
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return {}
-    return reply if isinstance(reply, dict) else {}
+        return reply.status, decode_object(reply.body)
 
 
 def _text(row: dict[str, Any], name: str) -> str:

@@ -77,13 +77,14 @@ def profile(reader: Executor, mesh: str) -> wire.ProfileReply:
 
 
 def message_of(row: Any) -> wire.InboxMessage:
-    (number, id_, client_id, broker_id, mesh, topic, kind, ref, pubkey, name, priority, meta,
-     body, reply_to, created_at, received_ms, own) = row  # fmt: skip
-    return wire.InboxMessage(
-        number, id_, client_id, broker_id, mesh, topic, kind, ref, pubkey, name, priority,
-        None if meta is None else msgspec.Raw(meta.encode()), body, reply_to, created_at,
-        iso(received_ms), bool(own),
-    )  # fmt: skip
+    """The message of a row with COLUMNS."""
+    message = wire.InboxMessage(*row)
+    return msgspec.structs.replace(
+        message,
+        meta=None if message.meta is None else msgspec.Raw(message.meta.encode()),
+        received_at=iso(row[-2]),
+        own=bool(message.own),
+    )
 
 
 def _terms(mesh: str, query: wire.InboxQuery) -> tuple[list[str], list[Any]]:

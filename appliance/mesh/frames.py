@@ -1,7 +1,8 @@
-"""Frames that a member sends on its connection to a broker (docs/reference/broker.md). Pure."""
+"""Frames that members and brokers exchange (docs/reference/broker.md). Pure."""
 
 from typing import Annotated, Any, Literal
 
+import msgspec
 from msgspec import Meta, Struct
 
 Pubkey = Annotated[str, Meta(min_length=64, max_length=64, description="ed25519, hexadecimal")]
@@ -49,3 +50,12 @@ class Presence(Struct, frozen=True, forbid_unknown_fields=True, tag="status", ta
 
 
 MemberFrame = Hello | Negotiate | ClientAck | Presence
+
+
+def decode_object(text: bytes) -> dict[str, Any]:
+    """What another program sent; empty if it is not a JSON object."""
+    try:
+        decoded = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
