@@ -49,7 +49,7 @@ from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir, WriterLock
 from ops.check_pages import check_index
 from ops.command_page import command_page
-from ops.markdown import code, fields, inner_structs, link, page, plain_name, sentence, table
+from ops.markdown import code, page, plain_name, sentence, table
 from ops.write_settings import notes, summary, toml
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
@@ -109,8 +109,11 @@ ROUTES = """\
 This page lists all HTTP routes. The socket is `GET /ws` ([protocol](protocol.md#websocket)).
 *Free* means that on a loopback bind, callers from this machine need no token. That includes every
 change of the courier (`/v1/…`) and its sockets, until `[[courier.tokens]]` are set. Every `GET`
-route also supports `HEAD`, and every route `OPTIONS`. For the responses, see
-`GET /api/v1/openapi.json` of a running appliance."""
+route also supports `HEAD`, and every route `OPTIONS`.
+
+The fields are those of the query and of the body; those with a question mark may be omitted. For
+their types and limits, and for the responses, see `GET /api/v1/openapi.json` of a running
+appliance. Unknown fields of a body are ignored; unknown query parameters are refused."""
 
 EVENTS = """\
 Every change writes one event, in the order of the commits. Events are never altered or removed.
@@ -280,34 +283,32 @@ def unit_of(name: str, text: str) -> str:
 
 
 def routes_page(routes: Sequence[Route]) -> str:
-    rows, structs = [], set()
-    for route in routes:
-        for method, operation in route.operations.items():
-            taken = [schema for schema in (operation.query, operation.body) if schema is not None]
-            kinds = [part for name in taken for part in getattr(name, "__args__", (name,))]
-            structs.update(kinds)
-            rows.append(
-                (
-                    code(f"{method} {route.path}"),
-                    operation.summary,
-                    " or ".join(map(code, operation.scopes)) or "none",
-                    "yes" if operation.scope in FREE else "",
-                    ", ".join(map(link, kinds)),
-                    str(operation.status),
-                )
-            )
-    pending = list(structs)
-    while pending:
-        inner = [struct for struct in inner_structs(pending.pop()) if struct not in structs]
-        structs.update(inner)
-        pending += inner
-    heads = ("Route", "Effect", "Scope", "Free", "Request", "Status")
-    sections = ["# Routes", ROUTES, table(heads, rows), "## Requests"]
-    sections.append("Unknown fields of a body are ignored; unknown query parameters are refused.")
-    for struct in sorted(structs, key=lambda kind: kind.__name__):
-        sections.append(f"### {struct.__name__}")
-        sections.append(table(("Field", "Type", "Default"), fields(struct)))
-    return page(sections)
+    rows = [
+        (
+            code(f"{method} {route.path}"),
+            operation.summary,
+            " or ".join(map(code, operation.scopes)) or "none",
+            "yes" if operation.scope in FREE else "",
+            "; ".join(filter(None, map(field_names, (operation.query, operation.body)))),
+            str(operation.status),
+        )
+        for route in routes
+        for method, operation in route.operations.items()
+    ]
+    heads = ("Route", "Effect", "Scope", "Free", "Fields", "Status")
+    return page(["# Routes", ROUTES, table(heads, rows)])
+
+
+def field_names(kind: Any) -> str:
+    """The fields of a request; those that may be omitted have a question mark."""
+    return " or ".join(
+        " ".join(
+            code(field.encode_name + ("" if field.required else "?"))
+            for field in msgspec.structs.fields(struct)
+        )
+        for struct in getattr(kind, "__args__", (kind,))
+        if struct is not None
+    )
 
 
 def events_page(events: Sequence[dict[str, Any]]) -> str:
