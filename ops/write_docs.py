@@ -1,5 +1,5 @@
-"""Writes the generated pages of docs/ (settings, errors, metrics, routes, events, checks, worker
-commands, the list of decisions) and the unit in ops/systemd.
+"""Writes the generated part of pages of docs/ (settings, errors, metrics, routes, events, checks,
+worker commands, the list of decisions), which is below the line MADE.
 
     python -m ops.write_docs            writes what has changed, and names it
     python -m ops.write_docs --check    writes nothing; names what is stale and exits with 1
@@ -24,9 +24,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import typer
+from typer.cli import get_docs_for_click
+from typer.main import get_command
 
 import doctor
 from appliance.app import Appliance
+from appliance.bus import cli, cli_worker
 from appliance.cli_support import EXIT_BY_KIND, EXIT_BY_STATUS, EXIT_GENERAL
 from appliance.courier.settings import CourierSettings
 from appliance.courier.subsystem import free_scopes
@@ -41,16 +45,14 @@ from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import REGISTRY
 from appliance.kernel.route import Route
-from appliance.process import systemd
 from appliance.roles import RolesSettings
 from appliance.settings import Settings
 from appliance.web.guard import FREE_ON_LOOPBACK
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir, WriterLock
-from ops.check_pages import check_index
-from ops.command_page import command_page
-from ops.markdown import code, page, plain_name, sentence, table
-from ops.write_settings import notes, summary, toml
+from doctor.checks import CHECKS
+from ops.markdown import MADE, code, page, table
+from ops.write_settings import render_section
 
 FOLDER = Path(__file__).parents[1] / "docs" / "reference"
 
@@ -80,49 +82,11 @@ ANSWERS = (
     ),
 )
 
-SETTINGS = """\
-The appliance reads `agentlip.toml` beside `.agentlip/`, then the environment, then flags; later
-values win. In the environment a field is called `AGENTLIP_<SECTION>__<FIELD>`, for example
-`AGENTLIP_HTTP__PORT=8080`. Valid JSON is read as JSON, other values as text. An unknown key is
-refused with its path. Settings are read once, at the start. To copy settings, use
-`ops/agentlip.toml`."""
-
 ALL_ROLES = Settings(roles=RolesSettings(relay=True, network=True))
 
 FREE = FREE_ON_LOOPBACK | hub_scopes.free | free_scopes(CourierSettings())
 
-ERRORS = """\
-Every failure has a code for programs, a message, and a hint that names a remedy. This page has
-the general messages; a response may contain more facts. A code never changes its meaning.
-Several failures may share a code, and `details` distinguishes them."""
-
-METRICS = """\
-`GET /metrics` returns Prometheus text, or OpenMetrics for clients that accept it. Labels have a
-fixed set of values (route templates, operations, states), never names or ids of users. Names
-begin with the subsystem that counts, and end with the unit. The standard metrics `process_*` and
-`python_*` are included too. The facts that the checks of the doctor read are metrics as well; those
-that this page doesn't list are named `agentlip_` and the name of the fact."""
-
 UNITS = {"seconds": "s", "timestamp": "s since 1970", "bytes": "bytes", "ratio": "0 to 1"}
-
-ROUTES = """\
-This page lists all HTTP routes. The socket is `GET /ws` ([protocol](protocol.md#websocket)).
-*Free* means that on a loopback bind, callers from this machine need no token. That includes every
-change of the courier (`/v1/…`) and its sockets, until `[[courier.tokens]]` are set. Every `GET`
-route also supports `HEAD`, and every route `OPTIONS`.
-
-The fields are those of the query and of the body; those with a question mark may be omitted. For
-their types and limits, and for the responses, see `GET /api/v1/openapi.json` of a running
-appliance. Unknown fields of a body are ignored; unknown query parameters are refused."""
-
-EVENTS = """\
-Every change writes one event, in the order of the commits. Events are never altered or removed.
-The examples show `data` of the envelope on sockets and streams, which is `data_json` in
-`GET /api/v1/events`; ids are shortened. Fields may be added, but are never removed."""
-
-DECISIONS = """\
-A decision that excludes alternatives has a page: the situation, the choice, and what the choice
-costs."""
 
 
 def pages() -> dict[str, str]:
@@ -137,9 +101,8 @@ def pages() -> dict[str, str]:
         "routes.md": routes_page(routes),
         "events.md": events_page(events),
         "worker.md": command_page(),
-        "checks.md": check_index(),
+        "checks.md": checks_page(),
         "../decisions/index.md": decisions_page(),
-        "../../ops/systemd/agentlip.service": systemd.reference(),
     }
 
 
@@ -203,20 +166,10 @@ def exercise(whole: HubSubsystem) -> None:
 
 
 def settings_page() -> str:
-    sections = ["# Settings", SETTINGS]
+    sections = []
     for section in msgspec.structs.fields(Settings):
-        words = notes(section.type)
-        rows = [
-            (
-                code(field.encode_name),
-                plain_name(field.type),
-                "none" if field.default is None else code(toml(field.default)),
-                words[field.name],
-            )
-            for field in msgspec.structs.fields(section.type)
-        ]
-        sections += [f"## [{section.encode_name}]", sentence(summary(section.type))]
-        sections.append(table(("Setting", "Type", "Default", "Meaning"), rows))
+        name = section.encode_name
+        sections += [f"## [{name}]", f"```toml\n{render_section(name, section.type)}```"]
     return page(sections)
 
 
@@ -232,8 +185,6 @@ def errors_page() -> str:
             terminal.append((code(kind.code), kind.default_message, kind.default_hint, str(left)))
     return page(
         [
-            "# Errors",
-            ERRORS,
             "## Responses over HTTP, on sockets and in batches",
             "The last column is the exit code of the command line.",
             table(("Code", "HTTP", "Message", "Hint", "Exit"), answers),
@@ -270,7 +221,7 @@ def metrics_page() -> str:
             text = family.documentation
             rows.append((code(name), family.type, unit_of(name, text), labels, text))
     heads = ("Name", "Type", "Unit", "Labels", "Meaning")
-    return page(["# Metrics", METRICS, table(heads, sorted(rows))])
+    return page([table(heads, sorted(rows))])
 
 
 def unit_of(name: str, text: str) -> str:
@@ -295,8 +246,7 @@ def routes_page(routes: Sequence[Route]) -> str:
         for route in routes
         for method, operation in route.operations.items()
     ]
-    heads = ("Route", "Effect", "Scope", "Free", "Fields", "Status")
-    return page(["# Routes", ROUTES, table(heads, rows)])
+    return page([table(("Route", "Effect", "Scope", "Free", "Fields", "Status"), rows)])
 
 
 def field_names(kind: Any) -> str:
@@ -318,7 +268,7 @@ def events_page(events: Sequence[dict[str, Any]]) -> str:
         (code(e["name"]), e["entity"]["type"], ", ".join(code(name) for name in e["scope"]))
         for e in events
     ]
-    sections = ["# Events", EVENTS, table(("Event", "Entity", "Scope"), rows)]
+    sections = [table(("Event", "Entity", "Scope"), rows)]
     for event in events:
         text = msgspec.json.format(msgspec.json.encode(event["data_json"]), indent=2).decode()
         sections += [f"## {event['name']}", f"```json\n{anonymous(text)}\n```"]
@@ -331,12 +281,36 @@ def anonymous(text: str) -> str:
     return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "2026-02-04T20:00:00.000Z", text)
 
 
+def command_page() -> str:
+    """The commands of the worker bus, as `typer utils docs` describes them."""
+    apps = (("agentlip worker", cli_worker.app), ("agentlip bus", cli.app))
+    return page(
+        get_docs_for_click(obj=group, ctx=typer.Context(group), indent=1, name=name).strip()
+        for name, group in ((name, get_command(app)) for name, app in apps)
+    )
+
+
+def checks_page() -> str:
+    """The index. The page of a group is written by hand, because it is all prose."""
+    rows = [
+        (
+            f"[{code(check.name)}](checks/{check.group}.md#{check.name.replace('.', '')})",
+            check.inspects,
+            check.cost.value,
+            "yes" if check.ready else "",
+            "yes" if check.repair else "",
+        )
+        for check in CHECKS
+    ]
+    return page([table(("Check", "Inspects", "Cost", "Ready", "Repair"), rows)])
+
+
 def decisions_page() -> str:
     rows = []
     for file in sorted((FOLDER.parent / "decisions").glob("[0-9]*.md")):
         number, _, title = file.read_text("utf-8").partition("\n")[0].lstrip("# ").partition(". ")
         rows.append((number, f"[{title}]({file.name})"))
-    return page(["# Decisions", DECISIONS, table(("Number", "Decision"), rows)])
+    return page([table(("Number", "Decision"), rows)])
 
 
 def main() -> int:
@@ -344,13 +318,14 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if stale")
     check = parser.parse_args().check
     stale = []
-    for name, text in pages().items():
+    for name, made in pages().items():
         file = FOLDER / name
-        if not file.exists() or file.read_text(encoding="utf-8") != text:
+        former = file.read_text("utf-8")
+        text = former.partition(MADE)[0] + made
+        if former != text:
             stale.append(name)
             if not check:
-                file.parent.mkdir(exist_ok=True)
-                file.write_text(text, encoding="utf-8")
+                file.write_text(text, "utf-8")
     for name in stale:
         print(f"docs/reference/{name}" + (" is stale; run: just docs" if check else ""))
     return 1 if stale and check else 0

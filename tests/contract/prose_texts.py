@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 PRODUCT = ("appliance", "doctor", "ops", "spark", "migrations")
-GENERATED = "<!-- Made by ops/write_docs.py"
+GENERATED = "<!-- Below this line: made by ops/write_docs.py"
 WRITTEN = {"ops/agentlip.toml", "ops/systemd/agentlip.service"}  # generated from linted texts
 SHOWN = {"hint", "help", "summary", "message", "default_message", "default_hint"}
 
@@ -61,8 +61,7 @@ def texts(file: str, source: str) -> Iterator[Text]:
     if suffix == ".py":
         yield from of_python(file, source)
     elif suffix == ".md":
-        if GENERATED not in source:
-            yield from of_markdown(file, source)
+        yield from of_markdown(file, source.partition(GENERATED)[0])
     elif suffix in {".toml", ".yaml"} or source.startswith("#!") or file == "Justfile":
         yield from hash_comments(file, source)
 
