@@ -29,7 +29,11 @@ PortFlag = Annotated[
 ]
 ConfigFlag = Annotated[
     Path | None,
-    typer.Option("--config", help="Settings file (default: agentlip.toml in the workspace)."),
+    typer.Option(
+        "--config",
+        help="Settings file (default: agentlip.toml in the workspace).",
+        resolve_path=True,
+    ),
 ]
 ForegroundFlag = Annotated[
     bool, typer.Option("--foreground", help="Run the server in this process.")
@@ -99,15 +103,18 @@ def up(
     Exit code 3 if it starts but is not ready, as on a full disk.
     """
     from appliance.process import daemon
+    from appliance.process.server_options import ServerOptions
+    from appliance.sdk.discovery import find_workspace
     from appliance.workspace.manifest import check_names
 
     lost = tuple(sorted(check_names(accept_loss or [])))
-    options = daemon.ServerOptions(
-        host, port, config, no_limits, unsafe_network, lost, read_only, migrate_without_backup,
-        as_root,
+    options = ServerOptions(
+        host=host, port=port, config=config, no_limits=no_limits, unsafe_network=unsafe_network,
+        accept_loss=lost, read_only=read_only, migrate_without_backup=migrate_without_backup,
+        as_root=as_root,
     )  # fmt: skip
     if read_only:
-        datadir = daemon.workspace(session.workspace)
+        datadir = find_workspace(session.workspace)
     else:
         datadir = daemon.workspace_for_up(session.workspace, accepted=lost, as_root=as_root)
     if foreground:
@@ -118,9 +125,10 @@ def up(
 @app.command()
 def down(session: Session) -> None:
     """Stop the appliance: finish requests, close sockets, checkpoint. Safe to repeat."""
-    from appliance.process import daemon, stopping
+    from appliance.process import stopping
+    from appliance.sdk.discovery import find_workspace
 
-    stopped = stopping.stop(daemon.workspace(session.workspace), note)
+    stopped = stopping.stop(find_workspace(session.workspace), note)
     answer = {"status": "stopped", "was_running": stopped is not None}
     if stopped is None:
         session.answer(answer, "no hub was running")
@@ -143,13 +151,15 @@ def restart(
     """Stop the appliance if it runs, and start it."""
     from appliance.kernel.clock import SystemClock
     from appliance.process import daemon, starting, stopping
+    from appliance.process.server_options import ServerOptions
     from appliance.workspace.manifest import check_names
 
     deadline = starting.StartDeadline(SystemClock())
     lost = tuple(sorted(check_names(accept_loss or [])))
-    options = daemon.ServerOptions(
-        host, port, config, no_limits, unsafe_network, lost, as_root=as_root
-    )
+    options = ServerOptions(
+        host=host, port=port, config=config, no_limits=no_limits, unsafe_network=unsafe_network,
+        accept_loss=lost, as_root=as_root,
+    )  # fmt: skip
     datadir = daemon.workspace_for_up(session.workspace, as_root=as_root)
     daemon.check_settings(datadir, options, deadline)
     stopping.stop(datadir, note)
@@ -183,10 +193,10 @@ def logs(
 
     Example: agentlipd logs -f --lines 20
     """
-    from appliance.process import daemon
     from appliance.process.logfile import LogMissing, LogReader, as_json, as_text
+    from appliance.sdk.discovery import find_workspace
 
-    reader = LogReader(daemon.workspace(session.workspace))
+    reader = LogReader(find_workspace(session.workspace))
 
     def show(line: bytes) -> None:
         write_now(as_json(line) if session.machine else as_text(line).encode())
@@ -220,18 +230,12 @@ def install_service(
     print_only: Annotated[
         bool, typer.Option("--print", help="Print the unit without installing it.")
     ] = False,
-    allow_ci: Annotated[
-        bool, typer.Option("--allow-ci-persistent", help="Allow the installation in a CI job.")
-    ] = False,
 ) -> None:
-    """Write a systemd unit, and print the commands that start it. Refused in CI jobs."""
-    import os
-
+    """Write a systemd unit, and print the commands that start it."""
     from appliance.process import daemon, systemd
+    from appliance.process.server_options import ServerOptions
 
-    if not print_only:
-        systemd.check_ci(os.environ, allowed=allow_ci)
-    options = daemon.ServerOptions(host, port, config, False, unsafe_network)
+    options = ServerOptions(host=host, port=port, config=config, unsafe_network=unsafe_network)
     datadir = daemon.workspace_for_up(session.workspace, make=not print_only)
     unit = systemd.Unit(name, datadir.workspace, options.arguments(), system, user)
     if print_only:

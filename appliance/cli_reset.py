@@ -31,8 +31,9 @@ def reset(session: Session, dry_run: DryRunFlag = False, yes: YesFlag = False) -
     """
     from appliance import reset as rules
     from appliance.process import daemon
+    from appliance.sdk.discovery import find_workspace
 
-    datadir = daemon.workspace(session.workspace)
+    datadir = find_workspace(session.workspace)
     plan = rules.plan(datadir, os.environ)
     if dry_run:
         _tell(session, plan, {"dry_run": True}, "would remove")
@@ -59,8 +60,9 @@ def uninstall(
     """
     from appliance import reset as rules
     from appliance.process import daemon, stopping, systemd
+    from appliance.sdk.discovery import find_workspace
 
-    datadir = daemon.workspace(session.workspace)
+    datadir = find_workspace(session.workspace)
     units = [systemd.Unit(name, datadir.workspace, [], system) for system in (True, False)]
     units = [unit for unit in units if systemd.is_installed(unit)]
     plan = rules.plan(datadir, os.environ)

@@ -17,14 +17,12 @@ importlib.metadata.entry_points = find_plugins().select
 monkey.patch_all()
 importlib.metadata.entry_points = find_plugins
 
-import argparse
 import logging
 import os
 import signal
 import socket
 import sys
 from contextlib import ExitStack, suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -42,6 +40,7 @@ from appliance.monitoring import watchdog
 from appliance.process.library_logs import ErrorStream, StandardLibraryHandler
 from appliance.process.listeners import bind, listen_on_file
 from appliance.process.server_file import ServerFileKeeper, refuse_second_hub
+from appliance.process.server_options import ServerOptions, parse
 from appliance.process.starting import SERVER_SECONDS_MAX, StartDeadline, announced, end_start
 from appliance.process.watchdog import Watchdog
 from appliance.roles import ReadOnlyRoles
@@ -66,13 +65,13 @@ class UnsafeBind(Invalid):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    flags = parse(arguments)
+    workspace, options = parse(arguments)
     sys.stderr = ErrorStream(sys.stderr)
     log = Log()
     # Until the worker handles signals, SIGTERM exits with the usual cleanup.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        return serve(flags, log, Start(DataDir(flags.workspace), SystemClock()))
+        return serve(DataDir(workspace), options, log)
     except KeyboardInterrupt:
         return 130
     except MemoryError:
@@ -102,59 +101,15 @@ class Start:
         )
 
 
-def parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="appliance.server", description=__doc__)
-    parser.add_argument("--workspace", type=Path, required=True)
-    parser.add_argument(
-        "--config", type=Path, help="settings file (default: WORKSPACE/agentlip.toml)"
-    )
-    parser.add_argument("--host", help="address to bind")
-    parser.add_argument(
-        "--port", type=int, help="port to bind (default: 7464, or the next free port)"
-    )
-    parser.add_argument(
-        "--no-limits", action="store_true", help="switch off rate limits, for benchmarks"
-    )
-    parser.add_argument(
-        "--unsafe-network",
-        action="store_true",
-        default=None,
-        help="allow binding to a network address without TLS",
-    )
-    parser.add_argument(
-        "--accept-loss",
-        action="append",
-        default=[],
-        metavar="STORE",
-        help="create a missing store again, without its data; may be repeated",
-    )
-    parser.add_argument(
-        "--read-only",
-        action="store_true",
-        default=None,
-        help="serve the hub's reads, and write to no database",
-    )
-    parser.add_argument(
-        "--migrate-without-backup",
-        action="store_true",
-        help="migrate older data without a backup and without copies of its files",
-    )
-    parser.add_argument(
-        "--as-root", action="store_true", help="as root, use a workspace of another user"
-    )
-    parser.add_argument("--check", action="store_true", help="validate the settings and exit")
-    return parser.parse_args(arguments)
-
-
-def serve(flags: argparse.Namespace, log: Log, start: Start) -> int:
+def serve(datadir: DataDir, options: ServerOptions, log: Log) -> int:
     """Runs the server; returns the exit code."""
-    datadir = DataDir(flags.workspace)
-    manifest.check_names(flags.accept_loss)
-    refuse_other_owner(datadir.workspace, datadir.dir, as_root=flags.as_root)
     clock = SystemClock()
-    settled = None if flags.check else swap.settle_if_stopped(datadir, clock)
-    settings = read_settings(flags, datadir)
-    if flags.check:
+    start = Start(datadir, clock)
+    manifest.check_names(options.accept_loss)
+    refuse_other_owner(datadir.workspace, datadir.dir, as_root=options.as_root)
+    settled = None if options.check else swap.settle_if_stopped(datadir, clock)
+    settings = read_settings(options, datadir)
+    if options.check:
         return 0
     log = Log(level=settings.log.level, slow_ms=settings.log.slow_ms, clock=clock)
     route_library_logs(log)
@@ -180,7 +135,7 @@ def serve(flags: argparse.Namespace, log: Log, start: Start) -> int:
         with announced(datadir, "opening its databases"):
             if not read_only:
                 start.waits_for = "its databases"
-                served = prepare(flags, datadir, settings, damaged, clock, log)
+                served = prepare(options, datadir, settings, damaged, clock, log)
             start.waits_for = "its address"
             listeners = [bind(settings.http.host, settings.http.port, datadir, log)]
             if settings.http.unix_socket:
@@ -193,8 +148,8 @@ def serve(flags: argparse.Namespace, log: Log, start: Start) -> int:
                 clock,
                 log,
                 instance_id,
-                read_settings=lambda: read_settings(flags, datadir),
-                settings_file=flags.config,
+                read_settings=lambda: read_settings(options, datadir),
+                settings_file=options.config,
                 served=served,
                 damaged=damaged,
             )
@@ -211,7 +166,7 @@ def serve(flags: argparse.Namespace, log: Log, start: Start) -> int:
 
 
 def prepare(
-    flags: argparse.Namespace,
+    options: ServerOptions,
     datadir: DataDir,
     settings: Settings,
     damaged: dict[str, StoreSuspended],
@@ -232,8 +187,8 @@ def prepare(
         stores,
         clock,
         log,
-        backup=not flags.migrate_without_backup,
-        accepted=flags.accept_loss,
+        backup=not options.migrate_without_backup,
+        accepted=options.accept_loss,
         damaged=damaged,
     )
     return schema.stand_ins(datadir, damaged, clock, log)
@@ -244,17 +199,17 @@ def tell_settled(settled: swap.Settled | None, log: Log) -> None:
         log.warning("a restore was interrupted", outcome=settled)
 
 
-def read_settings(flags: argparse.Namespace, datadir: DataDir) -> Settings:
+def read_settings(options: ServerOptions, datadir: DataDir) -> Settings:
     given: dict[str, Any] = {
-        "http.host": flags.host,
-        "http.port": flags.port,
-        "http.unsafe_network": flags.unsafe_network,
-        "store.read_only": flags.read_only,
+        "http.host": options.host,
+        "http.port": options.port,
+        "http.unsafe_network": options.unsafe_network or None,
+        "store.read_only": options.read_only or None,
     }
-    if flags.no_limits:
+    if options.no_limits:
         given |= {f"limits.{name}": 0 for name in LimitSettings.__struct_encode_fields__}
-    file = flags.config or datadir.settings_file
-    if flags.config is not None and not file.exists():
+    file = options.config or datadir.settings_file
+    if options.config is not None and not file.exists():
         raise config.BadSettings(f"settings: file not found: {file}")
     settings = config.load(Settings, file, os.environ, given)
     if settings.store.read_only:

@@ -23,6 +23,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.ownership import open_own, refuse_other_owner
 from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes
 from appliance.logs.files import log_file, rotate
+from appliance.process.server_options import ServerOptions
 from appliance.process.starting import START_SECONDS_MAX, StartDeadline
 from appliance.process.status import State, hub_state
 from appliance.process.stopping import end, foreign
@@ -63,36 +64,6 @@ class StartBusy(Unavailable):
     code = "START_BUSY"
     default_message = "another start of this appliance is still in progress"
     default_hint = "agentlipd status"
-
-
-class ServerOptions(msgspec.Struct, frozen=True):
-    """Flags for the server."""
-
-    host: str | None = None
-    port: int | None = None
-    config: Path | None = None
-    no_limits: bool = False
-    unsafe_network: bool = False
-    accept_loss: tuple[str, ...] = ()
-    read_only: bool = False
-    migrate_without_backup: bool = False
-    as_root: bool = False
-
-    def arguments(self) -> list[str]:
-        pairs = (("--host", self.host), ("--port", self.port))
-        given = [text for flag, value in pairs if value is not None for text in (flag, str(value))]
-        if self.config is not None:
-            given += ["--config", str(self.config.expanduser().resolve())]
-        given += ["--no-limits"] if self.no_limits else []
-        given += ["--read-only"] if self.read_only else []
-        given += ["--migrate-without-backup"] if self.migrate_without_backup else []
-        given += ["--as-root"] if self.as_root else []
-        given += [text for store in self.accept_loss for text in ("--accept-loss", store)]
-        return given + (["--unsafe-network"] if self.unsafe_network else [])
-
-
-def workspace(explicit: Path | None) -> DataDir:
-    return find_workspace(explicit)
 
 
 def workspace_for_up(
@@ -226,7 +197,17 @@ def check_settings(datadir: DataDir, options: ServerOptions, deadline: StartDead
     """Raises StartFailed if the settings are invalid. Call before stopping a running server."""
     _require_server()
     try:
-        done = _run_check(datadir, options, deadline.left())
+        done = subprocess.run(
+            [*_command(datadir, options), "--check"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd=datadir.workspace,
+            env=_environment(),
+            timeout=deadline.left(),
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         raise StartFailed(
             "the appliance was not stopped, because its settings could not be read within"
@@ -238,22 +219,6 @@ def check_settings(datadir: DataDir, options: ServerOptions, deadline: StartDead
         raise StartFailed(
             f"the appliance was not stopped, because it could not start again: {words}", hint=hint
         )
-
-
-def _run_check(
-    datadir: DataDir, options: ServerOptions, seconds_max: float
-) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*_command(datadir, options), "--check"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        cwd=datadir.workspace,
-        env=_environment(),
-        timeout=seconds_max,
-        check=False,
-    )
 
 
 def _await_ready(

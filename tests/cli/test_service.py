@@ -1,19 +1,15 @@
-"""`agentlipd install-service` in CI, and `uninstall-service`."""
+"""`agentlipd install-service` and `uninstall-service`."""
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from appliance.identity.mode import SHORT_LIVED_VARIABLES
 from appliance.workspace.datadir import DataDir
 from tests.support.commands import CommandOutput, agentlipd
 
 pytestmark = pytest.mark.slow
-
-OUTSIDE_CI = dict.fromkeys(("CI", *SHORT_LIVED_VARIABLES), "")
 
 
 class ServiceFixture:
@@ -23,10 +19,10 @@ class ServiceFixture:
         self.workspace = folder / "50% work space"
         self.workspace.mkdir()
         self.units = folder / "config" / "systemd" / "user"
-        self.env = {**OUTSIDE_CI, "XDG_CONFIG_HOME": str(folder / "config")}
+        self.env = {"XDG_CONFIG_HOME": str(folder / "config")}
 
-    def __call__(self, *words: Any, env: Mapping[str, str] | None = None) -> CommandOutput:
-        return agentlipd(*words, cwd=self.workspace, **{**self.env, **(env or {})})
+    def __call__(self, *words: Any) -> CommandOutput:
+        return agentlipd(*words, cwd=self.workspace, **self.env)
 
     def install(self, name: str = "agentlip") -> Path:
         done = self("install-service", "--name", name)
@@ -37,24 +33,6 @@ class ServiceFixture:
 @pytest.fixture
 def service(tmp_path: Path) -> ServiceFixture:
     return ServiceFixture(tmp_path)
-
-
-@pytest.mark.parametrize("variable", ["CI", "GITHUB_ACTIONS"])
-def test_no_service_is_installed_in_ci_unless_it_is_allowed(
-    service: ServiceFixture, variable: str
-) -> None:
-    ci = {variable: "true"}
-    refused = service("install-service", "--json", env=ci)
-    assert refused.code == 2
-    error = json.loads(refused.err)
-    assert (error["code"], error["details"]) == ("SERVICE_IN_CI", {"variable": variable})
-    assert "--allow-ci-persistent" in error["hint"]
-    assert not service.units.exists()
-    assert not (service.workspace / ".agentlip").exists()
-    assert service("install-service", "--print", env=ci).code == 0
-    words = ("install-service", "--allow-ci-persistent")
-    assert service(*words, env=ci).code == 0
-    assert (service.units / "agentlip.service").exists()
 
 
 def test_uninstall_removes_the_unit_and_keeps_the_data(service: ServiceFixture) -> None:

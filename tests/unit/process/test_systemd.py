@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.process.systemd import HOMES, Unit, reference
+from appliance.process.systemd import HOMES, Unit, render
 from tests.support.commands import ROOT
 
 WITHOUT_PRIVILEGE = {
@@ -36,6 +36,7 @@ OF_THE_MACHINE = WITHOUT_PRIVILEGE | {
     "ProtectProc": "invisible",
 }
 WORKSPACE = Path("/srv/agent lip")
+REFERENCE = (ROOT / "ops/systemd/agentlip.service").read_text()
 
 
 def directives(text: str) -> dict[str, list[str]]:
@@ -49,7 +50,7 @@ def directives(text: str) -> dict[str, list[str]]:
 
 def units() -> dict[str, str]:
     return {
-        "reference": reference(),
+        "reference": REFERENCE,
         "machine": Unit("agentlip", WORKSPACE, [], system=True, user="bob").text(),
         "user": Unit("agentlip", WORKSPACE, []).text(),
     }
@@ -69,8 +70,17 @@ def test_unit_is_hardened(name, wanted):
     ]
 
 
-def test_file_in_ops_is_the_reference():
-    assert (ROOT / "ops/systemd/agentlip.service").read_text() == reference()
+def test_file_in_ops_is_the_unit_of_the_machine():
+    workspace, program = Path("/var/lib/agentlip"), "/opt/agentlip/.venv/bin/agentlipd"
+    made = render(
+        workspace,
+        [program, "up", "--foreground", "--workspace", str(workspace)],
+        owner="User=agentlip\nGroup=agentlip\nStateDirectory=agentlip\nStateDirectoryMode=0750\n",
+        environment="",
+        system=True,
+        used=[Path(program)],
+    )
+    assert REFERENCE[REFERENCE.index("[Unit]") :] == made
 
 
 @pytest.mark.parametrize(
