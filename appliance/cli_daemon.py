@@ -203,7 +203,7 @@ def logs(
 
     with until_signalled():
         try:
-            for line in reader.last(lines, going_on=follow):
+            for line in reader.last(lines):
                 show(line)
         except LogMissing as missing:
             if not follow:
