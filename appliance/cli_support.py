@@ -8,12 +8,10 @@ import inspect
 import shutil
 import signal
 import sys
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Concatenate, ParamSpec
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 import typer
@@ -24,7 +22,6 @@ from appliance.kernel.blank import JOINERS
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Unavailable
 
-P = ParamSpec("P")
 Row = Mapping[str, Any]
 Columns = Sequence[tuple[str, str | Callable[[Row], Any]]]
 """Headings, each with the key of its values, or with a function of the row."""
@@ -35,7 +32,6 @@ EXIT_GENERAL = 1
 EXIT_UNAVAILABLE = 3
 EXIT_INTERRUPTED = 130
 EXTRAS = {"cryptography": "network"}  # which extra has a module that a light install lacks
-NARROWEST = 8  # columns of a cell that is cut
 SILENT_SECONDS = 1.0  # work that takes less shows no progress
 TERMINAL_SECONDS = 0.2  # between two updates of a line on a terminal
 CLEAR_LINE = "\r\x1b[K"
@@ -147,7 +143,7 @@ class Session(msgspec.Struct, frozen=True):
         elif not rows:
             note(empty)
         else:
-            for line in _align(rows, columns, _width()):
+            for line in _align(rows, columns):
                 write_line(line)
 
 
@@ -173,7 +169,7 @@ def plain_app(text: str | None = None, listed: str | None = None) -> CommandGrou
     )  # fmt: skip
 
 
-def common(function: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
+def common(function: Callable[..., None]) -> Callable[..., None]:
     """Gives a command the global flags; it gets them as its first argument, a Session.
 
     A flag counts wherever it stands: before the subcommand or after it.
@@ -181,15 +177,8 @@ def common(function: Callable[Concatenate[Session, P], None]) -> Callable[..., N
     if hasattr(function, "__signature__"):  # it has them already
         return function
 
-    @wraps(function)
-    def with_flags(
-        ctx: typer.Context,
-        workspace: Path | None,
-        as_json: bool,
-        as_jsonl: bool,
-        /,
-        *args: P.args,
-        **more: P.kwargs,
+    def entry(
+        ctx: typer.Context, workspace: Path | None, as_json: bool, as_jsonl: bool, **given: Any
     ) -> None:
         above = ctx.find_root().params
         session = Session(
@@ -197,36 +186,32 @@ def common(function: Callable[Concatenate[Session, P], None]) -> Callable[..., N
             as_json=as_json or bool(above.get("as_json")),
             as_jsonl=as_jsonl or bool(above.get("as_jsonl")),
         )
-        if not is_act(ctx.command_path, more):
-            function(session, *args, **more)
+        if not is_act(ctx.command_path, given):
+            function(session, **given)
             return
         from appliance.auditlog.offline import record_command
 
-        with record_command(ctx.command_path, session.workspace, more):
-            function(session, *args, **more)
+        with record_command(ctx.command_path, session.workspace, given):
+            function(session, **given)
 
-    def entry(**given: Any) -> None:
-        flags = [given.pop(name) for name in ("ctx", "workspace", "as_json", "as_jsonl")]
-        with_flags(*flags, **given)
-
-    shared = [
-        _parameter("ctx", typer.Context, inspect.Parameter.empty),
-        _parameter("workspace", WorkspaceFlag, None),
-        _parameter("as_json", JsonFlag, False),
-        _parameter("as_jsonl", JsonlFlag, False),
-    ]
+    shared = (
+        ("ctx", typer.Context, inspect.Parameter.empty),
+        ("workspace", WorkspaceFlag, None),
+        ("as_json", JsonFlag, False),
+        ("as_jsonl", JsonlFlag, False),
+    )
+    kind = inspect.Parameter.KEYWORD_ONLY
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-    parameters = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in own] + shared
+    parameters = [option.replace(kind=kind) for option in own]
+    parameters += [
+        inspect.Parameter(name, kind, annotation=annotation, default=default)
+        for name, annotation, default in shared
+    ]
     entry.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     entry.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     entry.__name__ = function.__name__
     entry.__doc__ = function.__doc__
     return entry
-
-
-def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, annotation=annotation, default=default)
 
 
 def run(app: TyperGroup, arguments: Sequence[str], name: str) -> int:
@@ -237,7 +222,7 @@ def run(app: TyperGroup, arguments: Sequence[str], name: str) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except ApplianceError as error:
-        return tell(error, machine, _elsewhere(arguments))
+        return tell(error, machine)
     except (OutputClosed, BrokenPipeError):
         quiet_stdout()
         return 0
@@ -263,22 +248,8 @@ def run(app: TyperGroup, arguments: Sequence[str], name: str) -> int:
         return _tell_usage(error, machine)
 
 
-def _elsewhere(arguments: Sequence[str]) -> str:
-    """The absolute path that `--workspace` names; "" for the current folder, or without one."""
-    for position, word in enumerate(arguments):
-        flag, _, value = word.partition("=")
-        if flag == "--workspace":
-            named = Path(value or "".join(arguments[position + 1 : position + 2])).absolute()
-            return "" if named == Path.cwd() else str(named)
-    return ""
-
-
-def tell(error: ApplianceError, machine: bool, workspace: str = "") -> int:
-    """Write `error` to standard error. Returns the exit code of its kind.
-
-    Hints are for the workspace as the current folder. If it is another one, `workspace`, they say
-    so.
-    """
+def tell(error: ApplianceError, machine: bool) -> int:
+    """Write `error` to standard error. Returns the exit code of its kind."""
     if machine:
         note(_json(getattr(error, "body", None) or error.to_body()))
     else:
@@ -286,8 +257,7 @@ def tell(error: ApplianceError, machine: bool, workspace: str = "") -> int:
         version = f" (current: {current})" if current is not None else ""
         note(f"Error: {plain(error.message)}{version}")
         if error.hint:
-            there = f" (in {workspace})" if workspace and workspace not in error.hint else ""
-            note(f"Hint: {error.hint}{there}")
+            note(f"Hint: {error.hint}")
     own = getattr(error, "exit_code", None)
     if own is not None:
         return int(own)
@@ -311,11 +281,8 @@ def _tell_usage(error: Any, machine: bool) -> int:
 
 
 def _usage_message(error: Any) -> str:
-    """The usage error of typer, with similar options or commands."""
+    """The usage error of typer, in the form of our own errors."""
     message = str(error.format_message()) or "incomplete command"
-    near = getattr(error, "possibilities", None)  # options
-    if near:
-        message = f"{error.message}. Did you mean {', '.join(map(repr, sorted(near)))}?"
     return message[:1].lower() + message[1:].removesuffix(".")
 
 
@@ -419,26 +386,15 @@ def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _width() -> int | None:
-    """The width of the terminal; None if the output is not a terminal and is not cut."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+def _align(rows: Sequence[Row], columns: Columns) -> Iterator[str]:
+    from rich.cells import cell_len, set_cell_size
 
-
-def _align(rows: Sequence[Row], columns: Columns, width: int | None) -> list[str]:
     lines = [[heading for heading, _ in columns]]
     lines += [[plain(value_of(row, key)) for _, key in columns] for row in rows]
-    last = len(columns) - 1
-    widths = [max(_cells(line[i]) for line in lines) for i in range(len(columns))]
-    widest = max(widths)
-    if width is not None:  # the widest columns are cut first
-        while sum(min(width, widest) for width in widths) + 2 * last > width and widest > NARROWEST:
-            widest -= 1
-    out = []
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
-        cells = [_cut(text, None if width is None else widest) for text in line]
-        padding = [" " * (min(widths[i], widest) - _cells(text)) for i, text in enumerate(cells)]
-        out.append("  ".join(map("".join, zip(cells, padding, strict=True))).rstrip())
-    return out
+        cells = [set_cell_size(text, width) for text, width in zip(line, widths, strict=True)]
+        yield fitting("  ".join(cells).rstrip())
 
 
 def value_of(row: Row, key: str | Callable[[Row], Any]) -> Any:
@@ -456,28 +412,9 @@ def plain(value: Any) -> str:
 
 def fitting(text: str) -> str:
     """`text`, cut to the width of the terminal if the output is one."""
-    return _cut(text, _width())
+    from rich.cells import cell_len, set_cell_size
 
-
-def _cells(text: str) -> int:
-    if text.isascii():
-        return len(text)
-    return sum(_cell(character) for character in text)
-
-
-def _cell(character: str) -> int:
-    if unicodedata.combining(character) or character in JOINERS:
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-def _cut(text: str, columns_max: int | None) -> str:
-    if columns_max is None or _cells(text) <= columns_max:
+    width = shutil.get_terminal_size().columns
+    if not sys.stdout.isatty() or cell_len(text) <= width:
         return text
-    taken, used = [], 0
-    for character in text:
-        used += _cell(character)
-        if used > columns_max - 1:
-            break
-        taken.append(character)
-    return "".join(taken) + "…"
+    return set_cell_size(text, width - 1) + "…"
