@@ -27,9 +27,11 @@ from typing import Any
 
 import msgspec
 
+from appliance import __version__
 from appliance.app import Appliance
+from appliance.hub.wire import PROTOCOL_VERSION
 from appliance.kernel import config
-from appliance.kernel.clock import Clock, SystemClock
+from appliance.kernel.clock import Clock, SystemClock, iso
 from appliance.kernel.errors import ApplianceError, Invalid, OutOfMemory
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
@@ -51,7 +53,7 @@ from appliance.web.guard import is_loopback
 from appliance.web.settings import LimitSettings
 from appliance.web.worker import Worker
 from appliance.workspace import manifest, readonly, schema, swap
-from appliance.workspace.datadir import DataDir, WriterLock
+from appliance.workspace.datadir import DataDir, ServerFile, WriterLock
 
 gc.enable()
 
@@ -252,17 +254,17 @@ def run(
     )
     appliance.start()
     port = listeners[0].getsockname()[1]
-    keeper = ServerFileKeeper(
-        appliance.datadir,
-        appliance.lock,
+    server = ServerFile(
         instance_id=appliance.identity.instance_id,
         db_id=appliance.db_id,
-        host=appliance.settings.http.host,
         port=port,
-        started_ms=appliance.identity.started_ms,
-        clock=appliance.clock,
-        log=log,
+        host=appliance.settings.http.host,
+        pid=os.getpid(),
+        started_at=iso(appliance.identity.started_ms),
+        protocol_version=PROTOCOL_VERSION,
+        app_version=__version__,
     )
+    keeper = ServerFileKeeper(appliance.datadir, appliance.lock, server, appliance.clock, log)
     supervised = watchdog.SystemdWatchdog(appliance.clock, log)
     keeper.publish()
     unlocked.callback(keeper.remove)  # after the lock: hub spec, shutdown sequence
