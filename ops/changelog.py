@@ -3,20 +3,12 @@
 import re
 from pathlib import Path
 
-from ops.release_errors import NOT_READY, ReleaseError
-
 KINDS = ("Added", "Changed", "Deprecated", "Fixed", "Removed", "Security")
-SECTION = re.compile(r"^## (\S+).*$", re.MULTILINE)
 
 
 def notes(root: Path) -> list[Path]:
     """The files of changelog/ that the next release collects, by name."""
     return sorted(path for path in (root / "changelog").glob("*.md") if path.name != "README.md")
-
-
-def list_released(root: Path) -> list[str]:
-    """The versions that have a section in CHANGELOG.md, newest first."""
-    return SECTION.findall((root / "CHANGELOG.md").read_text("utf-8"))
 
 
 def section_of(root: Path, version: str) -> str:
@@ -28,21 +20,11 @@ def section_of(root: Path, version: str) -> str:
 
 def collect(root: Path, version: str, date: str) -> int:
     """Writes the section of `version` and deletes the notes; returns their number."""
-    if version in list_released(root):
-        raise ReleaseError(
-            "VERSION_RELEASED",
-            f"CHANGELOG.md has a section for {version} already",
-            "raise __version__ in appliance/__init__.py",
-            NOT_READY,
-        )
+    if section_of(root, version):
+        raise SystemExit(f"CHANGELOG.md has a section for {version} already: raise __version__")
     paths = notes(root)
     if not paths:
-        raise ReleaseError(
-            "NO_NOTES",
-            "there are no notes in changelog/",
-            "see changelog/README.md for their format",
-            NOT_READY,
-        )
+        raise SystemExit("there are no notes in changelog/: see changelog/README.md")
     path = root / "CHANGELOG.md"
     head, mark, older = path.read_text("utf-8").partition("\n## ")
     section = render(version, date, [note.read_text("utf-8") for note in paths])

@@ -10,8 +10,6 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from ops.release_errors import FAILED, NOT_READY, ReleaseError
-
 BUILD = "import sys, setuptools.build_meta as backend; getattr(backend, sys.argv[1])(sys.argv[2])"
 BUILD_SECONDS_MAX = 300
 
@@ -20,13 +18,7 @@ def version_of(root: Path) -> str:
     """The version of everything in this repository."""
     text = (root / "appliance" / "__init__.py").read_text("utf-8")
     match = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
-    if match is None:
-        raise ReleaseError(
-            "NO_VERSION",
-            "appliance/__init__.py has no __version__",
-            'write __version__ = "X.Y.Z" there',
-            NOT_READY,
-        )
+    assert match is not None, "appliance/__init__.py has no __version__"
     return match[1]
 
 
@@ -47,20 +39,15 @@ def build(tree: Path, target: Path, epoch: int) -> list[Path]:
 
 def _run_backend(step: str, source: Path, target: Path, epoch: int) -> Path:
     before = set(target.iterdir())
-    done = subprocess.run(
+    subprocess.run(
         [sys.executable, "-c", BUILD, step, str(target)],
         cwd=source,
         env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "PYTHONPATH": ""},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        stdout=subprocess.DEVNULL,
         umask=0o022,  # the wheel records modes
         timeout=BUILD_SECONDS_MAX,
-        check=False,
+        check=True,
     )
-    if done.returncode:
-        last = "\n".join(done.stdout.splitlines()[-5:])
-        raise ReleaseError("BUILD_FAILED", f"{step} failed: {last}", "ops/env appliance", FAILED)
     (made,) = set(target.iterdir()) - before
     return made
 
