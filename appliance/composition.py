@@ -56,9 +56,8 @@ from appliance.integrations.relay_ask import HubApprovalAsks
 from appliance.integrations.webhooks_outbox import (
     MeshWebhooksNeeds,
     MeshWebhooksSubsystem,
+    RegisteredWebhooks,
     WebhookPost,
-    WebhooksById,
-    directory_of,
 )
 from appliance.jobs.subsystem import JobsSubsystem
 from appliance.kernel.auth import Principal, TokenBook, hash_token
@@ -191,7 +190,7 @@ class Composition:
             broker_needs = BrokerNeeds(caller.check if calls_webhooks else None)
             broker = BrokerSubsystem(host, broker_needs)
         meshes = MeshWebhooks(broker.broker) if broker and "broker" not in host.damaged else None
-        registered = WebhooksById(directory_of(webhooks), directory_of(meshes))
+        registered = RegisteredWebhooks(webhooks, meshes)
         targets = (WebhookTarget(registered, caller, host.clock), *self._mail(host))
         member = MeshMember(host, self.tokens.book, broker, targets)
         bus = None

@@ -77,11 +77,8 @@ class LocalBrokerClient:
     @property
     def member_name(self) -> str | None:
         """Our name in the mesh; None: we are not a member."""
-        try:
-            mesh = self._broker.directory.mesh(self._mesh)
-            return self._broker.directory.member(mesh.id, self._signer.public_hex).name
-        except ApplianceError:
-            return None
+        member = self._find_member(self._signer)
+        return None if member is None else member.name
 
     def rename(self, name: str) -> None:
         try:
@@ -100,17 +97,15 @@ class LocalBrokerClient:
         command = broker_wire.RotateMember(new.public_hex, proof)
         self._registry.rotate_member(self._mesh, old, command)
 
-    @property
-    def is_member(self) -> bool:
-        return self.accepts_key(self._signer)
-
     def accepts_key(self, signer: Signer) -> bool:
+        return self._find_member(signer) is not None
+
+    def _find_member(self, signer: Signer) -> Any:
         try:
             mesh = self._broker.directory.mesh(self._mesh)
-            self._broker.directory.member(mesh.id, signer.public_hex)
+            return self._broker.directory.member(mesh.id, signer.public_hex)
         except ApplianceError:
-            return False
-        return True
+            return None
 
 
 class LocalMeshSubscriber(Loop):
@@ -142,7 +137,7 @@ class LocalMeshSubscriber(Loop):
         ours = {
             slug
             for slug in directory.by_slug
-            if slug not in remote_meshes and self._client(slug).is_member
+            if slug not in remote_meshes and self._client(slug).member_name is not None
         }
         for slug in list(self._connections):
             if slug not in ours or self._connections[slug].closed:

@@ -15,7 +15,7 @@ from appliance.kernel.webhook_signature import SignedRequest
 from appliance.outbox import wire as outbox_wire
 from appliance.outbox.service import BATCH_MAX, Outbox
 from appliance.outbox.target import Outgoing, RetryLater, Undeliverable
-from appliance.outbox.webhook import WEBHOOK, WebhookDirectory
+from appliance.outbox.webhook import WEBHOOK
 
 PRINCIPAL = "appliance:webhooks"  # no token has this name
 MESH_WEBHOOK = "bhook_"
@@ -23,14 +23,20 @@ DISABLED_RETRY_SECONDS = 30.0
 
 
 class RegisteredWebhooks:
-    """Gives the outbox the URL and headers of a webhook for each attempt."""
+    """Gives the outbox the URL and headers of a webhook for each attempt. Webhooks of meshes have
+    ids with a prefix. None: these webhooks are switched off, and their sends wait."""
 
-    def __init__(self, webhooks: Webhooks | MeshWebhooks) -> None:
-        self._webhooks = webhooks
+    def __init__(self, hub: Webhooks | None, meshes: MeshWebhooks | None = None) -> None:
+        self._hub = hub
+        self._meshes = meshes
 
     def find(self, send: Outgoing) -> SignedRequest | Undeliverable | RetryLater:
+        webhooks = self._webhooks(send.destination_ref)
+        if webhooks is None:
+            text = "webhooks are disabled ([roles] in agentlip.toml)"
+            return RetryLater(text, DISABLED_RETRY_SECONDS)
         meta = send.meta or {}
-        ready = self._webhooks.ready(
+        ready = webhooks.ready(
             send.destination_ref,
             str(meta.get("webhook-id", send.client_message_id)),
             send.body.encode(),
@@ -42,39 +48,11 @@ class RegisteredWebhooks:
         return ready
 
     def record_outcome(self, ref: str, outcome: CallOutcome) -> None:
-        self._webhooks.record_outcome(ref, outcome)
+        webhooks = self._webhooks(ref)
+        if webhooks is not None:
+            webhooks.record_outcome(ref, outcome)
 
-
-class WebhooksSwitchedOff:
-    """While webhooks are disabled, their sends in the outbox wait."""
-
-    def find(self, send: Outgoing) -> SignedRequest | Undeliverable | RetryLater:
-        return RetryLater(
-            "webhooks are disabled ([roles] in agentlip.toml)", DISABLED_RETRY_SECONDS
-        )
-
-    def record_outcome(self, ref: str, outcome: CallOutcome) -> None:
-        return
-
-
-def directory_of(webhooks: Webhooks | MeshWebhooks | None) -> WebhookDirectory:
-    return WebhooksSwitchedOff() if webhooks is None else RegisteredWebhooks(webhooks)
-
-
-class WebhooksById:
-    """Webhooks of meshes by the prefix of their ids, and those of the hub."""
-
-    def __init__(self, hub: WebhookDirectory, meshes: WebhookDirectory) -> None:
-        self._hub = hub
-        self._meshes = meshes
-
-    def find(self, send: Outgoing) -> SignedRequest | Undeliverable | RetryLater:
-        return self._directory(send.destination_ref).find(send)
-
-    def record_outcome(self, ref: str, outcome: CallOutcome) -> None:
-        self._directory(ref).record_outcome(ref, outcome)
-
-    def _directory(self, ref: str) -> WebhookDirectory:
+    def _webhooks(self, ref: str) -> Webhooks | MeshWebhooks | None:
         return self._meshes if ref.startswith(MESH_WEBHOOK) else self._hub
 
 
