@@ -35,8 +35,6 @@ TERMINATE_SECONDS_MAX = 2.0  # between SIGTERM and SIGKILL for a start that take
 EXIT_TAKEN = 2  # exit code of a server whose lock or port is in use
 LOG_BYTES_MAX = 10 * 1024 * 1024
 LOG_TAIL_BYTES = 4096
-LOG_START_BYTES = 65_536
-PORT_CHANGED = "PORT_CHANGED"  # code of the server's log line
 SERVER_MODULES = ("falcon", "gevent", "gunicorn", "peewee", "prometheus_client")
 
 
@@ -229,11 +227,7 @@ def _await_ready(
             child.wait(POLL_SECONDS)
         except subprocess.TimeoutExpired:
             if _serves(datadir, child.pid):
-                return {
-                    **hub_state(datadir),
-                    "already_running": False,
-                    **_notice(datadir, began_at),
-                }
+                return {**hub_state(datadir), "already_running": False}
             continue
         state = hub_state(datadir)
         if child.returncode == EXIT_TAKEN:  # another start may have been faster
@@ -326,18 +320,6 @@ def _start_failed(datadir: DataDir, began_at: int, why: str) -> StartFailed:
         details={"log": str(path)},
         hint=f"{hint} (log: {path})" if hint else f"see the log: {path}",
     )
-
-
-def _notice(datadir: DataDir, began_at: int) -> State:
-    """The server's log line about its port, if it could not use the preferred one."""
-    try:
-        with log_file(datadir).open("rb") as file:
-            file.seek(began_at)
-            lines = file.read(LOG_START_BYTES).splitlines()
-    except OSError:
-        return {}
-    marked = [line for line in lines if PORT_CHANGED.encode() in line]
-    return {"notice": _sentence(marked[-1].decode("utf-8", "replace"))} if marked else {}
 
 
 def _last_words(text: str) -> tuple[str, str | None]:

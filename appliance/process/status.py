@@ -2,8 +2,7 @@
 
 import os
 import shlex
-import shutil
-import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +129,7 @@ def describe(state: State) -> str:
             f"Instance ID: {state['instance_id']}",
             f"Port: {state['port']}",
             f"PID: {state['pid']}",
-            f"Uptime: {spell_seconds(state['uptime_seconds'])}",
+            f"Uptime: {timedelta(seconds=int(state['uptime_seconds']))}",
             *([f"Schema version: {state['schema_version']}"] if state["db_id"] else []),
             f"Protocol version: {state['protocol_version']}",
             f"URL: {state['url']}",
@@ -142,22 +141,19 @@ def describe(state: State) -> str:
 def welcome(state: State, link: str = "") -> str:
     """The text after a start: addresses, token file and three commands. `link` signs in."""
     there = f" --workspace {shlex.quote(state['workspace'])}"
-    agentlip = command_name()
     began = "already running" if state.get("already_running") else "running"
     not_ready = [] if state["ready"] else [f"  It is not ready: {state['reason']}"]
     commands = [
-        f"  {agentlip} channel create general{there}",
-        f"  {agentlip} topic create --channel general hello{there}",
-        f"  {agentlip} msg send --channel general --topic hello --sender me"
-        f" --content 'Hello'{there}",
+        f"  agentlip channel create general{there}",
+        f"  agentlip topic create --channel general hello{there}",
+        f"  agentlip msg send --channel general --topic hello --sender me --content 'Hello'{there}",
     ]
     if not state["db_id"]:  # the hub is switched off
-        commands = [f"  {agentlip} status{there}"]
+        commands = [f"  agentlip status{there}"]
     return "\n".join(
         [
             f"Agentlip is {began} (pid {state['pid']}).",
             *not_ready,
-            *([f"  {state['notice']}"] if "notice" in state else []),
             f"  API    {state['url']}",
             f"  UI     {link or state['url'] + '/ui/'}",
             f"  token  {state['token_file']}",
@@ -165,23 +161,3 @@ def welcome(state: State, link: str = "") -> str:
             *commands,
         ]
     )
-
-
-def command_name() -> str:
-    """The `agentlip` command for this installation: the bare name if the shell finds it."""
-    ours = Path(sys.executable).parent / "agentlip"
-    on_path = shutil.which("agentlip")
-    if not ours.exists() or (on_path is not None and ours.samefile(on_path)):
-        return "agentlip"
-    return shlex.quote(str(ours))
-
-
-def spell_seconds(seconds: float) -> str:
-    """A duration in its two largest units: `59s`, `1h 23m`, `2d 3h`."""
-    left = int(seconds)
-    parts = []
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
-        count, left = divmod(left, size)
-        if count:
-            parts.append(f"{count}{unit}")
-    return " ".join(parts[:2]) or "0s"
