@@ -39,7 +39,7 @@ def parse(arguments: list[str] | None) -> tuple[Path, ServerOptions]:
     parser.add_argument("--workspace", type=Path, required=True)
     for field in msgspec.structs.fields(ServerOptions):
         kinds = {bool: "store_true", tuple[str, ...]: "append"}
-        parser.add_argument(_flag(field.name), action=kinds.get(field.type))
+        parser.add_argument(_flag(field.name), action=kinds.get(field.type, "store"))
     given = vars(parser.parse_args(arguments))
     workspace = given.pop("workspace")
     try:
