@@ -59,7 +59,7 @@ class ServerFileKeeper(Loop):
         self._datadir = datadir
         self._lock = lock
         self._server = server
-        self._owner = server.instance_id  # of the file in the last round
+        self._owner = server.instance_id  # by the last look at the file
 
     def publish(self) -> None:
         """Write the file. The caller made sure that no other hub runs."""
