@@ -23,13 +23,6 @@ class TokenBucket:
             self._level -= cost
         return wait
 
-    def take_up_to(self, count: int, now: float) -> int:
-        """Take as many of `count` whole tokens as there are; how many."""
-        self._refill(now)
-        taken = max(0, min(count, int(self._level)))
-        self._level -= taken
-        return taken
-
     def give_back(self, count: float, now: float) -> None:
         """Return tokens that were taken for something that didn't happen."""
         self._refill(now)

@@ -11,6 +11,8 @@ from appliance.web.body import refuse_field
 T = TypeVar("T")
 
 WRITE_BYTES = 256 * 1024  # size of one write; a slow client keeps at most one waiting
+REASON_BYTES_MAX = 123  # RFC 6455 §5.5, less the code
+NO_CODE = 1005  # stands for a close frame without code
 
 
 def decode_frame(decode: Callable[[Any], T], message: bytes | msgspec.Raw) -> T:
@@ -48,3 +50,10 @@ def text_header(size: int) -> bytes:
     if size < 65536:
         return b"\x81\x7e" + size.to_bytes(2, "big")
     return b"\x81\x7f" + size.to_bytes(8, "big")
+
+
+def close_frame(code: int, reason: str) -> bytes:
+    """A close frame, with the part of `reason` that fits in it."""
+    text = reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore").encode()
+    payload = b"" if code == NO_CODE else code.to_bytes(2, "big") + text
+    return bytes((0x88, len(payload))) + payload

@@ -1,7 +1,7 @@
 """A WebSocket on a raw socket: reads frames, writes buffers, and enforces limits.
 
-The protocol is the sans-I/O one of `websockets` (RFC 6455), which turns bytes into frames.
-Frames to the client are encoded here, because the same bytes go to many sockets.
+`incoming.py` turns the client's bytes into messages. Frames to the client arrive encoded, because
+the same bytes go to many sockets.
 
 Only the greenlet that calls `run` waits to write. Other greenlets call `post`: the kernel takes
 what it can at once, and the writing greenlet is woken for the rest.
@@ -18,8 +18,6 @@ from typing import Any
 import gevent
 import msgspec
 from gevent.event import Event
-from websockets.exceptions import ProtocolError
-from websockets.protocol import Protocol, Side, State
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import (
@@ -35,6 +33,7 @@ from appliance.kernel.errors import (
 from appliance.kernel.metrics import counter, gauge
 from appliance.kernel.token_bucket import TokenBucket
 from appliance.kernel.turns import serve_others
+from appliance.web.frame import close_frame
 from appliance.web.incoming import FrameFlood, Incoming
 from appliance.web.unsent import UnsentBudget
 
@@ -43,7 +42,6 @@ POLICY_VIOLATION = 1008
 TOO_BIG = 1009
 INTERNAL_ERROR = 1011
 UNAUTHORIZED = 4401
-REASON_BYTES_MAX = 123  # RFC 6455 §5.5, less the code
 
 CLOSE_CODES: tuple[tuple[type[ApplianceError], int], ...] = (
     (Unauthenticated, UNAUTHORIZED),
@@ -76,7 +74,6 @@ CLOSE_SECONDS_MAX = 2.0  # for the last bytes and the client's close frame
 POSTED_BYTES_MAX = 4 * 1024 * 1024  # replies that a client has not read
 CONTROL_FRAMES_PER_SECOND = 20  # pings, pongs and fragments under 1 KiB
 CONTROL_FRAMES_BURST = 100  # a tenth before a broker link's hello
-FRAGMENTS_MAX = 1000  # in a message
 DISCARD_BYTES_MAX = 1024 * 1024  # read and dropped while a closed client goes on sending
 
 
@@ -96,11 +93,6 @@ class SocketGone(Exception):
 
 class Stalled(Exception):
     """The client does not read."""
-
-
-def fitting(reason: str) -> str:
-    """The part of `reason` that fits in a close frame, by bytes."""
-    return reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore")
 
 
 def close_code(error: BaseException) -> int:
@@ -128,11 +120,10 @@ class Socket:
         self._clock = clock
         self._leftover = leftover
         self._frame_bytes_max = frame_bytes_max
-        self._protocol = Protocol(Side.SERVER, state=State.OPEN, max_size=frame_bytes_max)
         self._quota = TokenBucket(
             CONTROL_FRAMES_PER_SECOND, CONTROL_FRAMES_BURST, clock.monotonic()
         )
-        self._incoming = Incoming(self._protocol, self._quota, FRAGMENTS_MAX)
+        self._incoming = Incoming(frame_bytes_max, self._quota, clock)
         self._posted: deque[bytes] = deque()
         self._posted_bytes = 0
         self._pong: bytes | None = None
@@ -363,16 +354,11 @@ class Socket:
 
         `run` calls this. Call it for a socket that is never run. Returns the close code.
         """
-        code, reason = self._closing or (1000, "")
-        if self._ended is None or self._ended != 1006:
-            with (
-                contextlib.suppress(OSError, ProtocolError),
-                gevent.Timeout(CLOSE_SECONDS_MAX, False),
-            ):
-                if self._protocol.state is State.OPEN:
-                    self._protocol.send_close(code, fitting(reason))
-                # Otherwise the close frame would become part of an unfinished frame.
-                self._raw.sendall(self._tail + b"".join(self._protocol.data_to_send()))
+        code, reason = self._closing or self._incoming.closed or (1000, "")
+        if self._ended != 1006:
+            with contextlib.suppress(OSError), gevent.Timeout(CLOSE_SECONDS_MAX, False):
+                # Without the tail the close frame would become part of an unfinished frame.
+                self._raw.sendall(self._tail + close_frame(code, reason))
                 self._raw.shutdown(1)
                 self._discard()
         _sent_bytes.inc(self._sent)
@@ -388,8 +374,6 @@ class Socket:
     def _free_buffers(self) -> None:
         """Free up to a megabyte. Closed sockets are in reference cycles, so they wait for the
         garbage collector, which counts objects and not bytes."""
-        self._protocol.parser.close()  # it keeps the last frame
-        self._protocol.reader.discard()
         self._incoming.clear()
         self._posted.clear()
         self._tail = b""
@@ -408,7 +392,6 @@ class Socket:
             data, self._leftover = self._leftover or self._raw.recv(RECEIVE_BYTES), b""
             while data:
                 self._received_at = self._clock.monotonic()
-                self._incoming.set_time(self._received_at)
                 if self._take(data, on_messages, settle):
                     return
                 data = self._raw.recv(RECEIVE_BYTES)
@@ -440,9 +423,9 @@ class Socket:
             data, more = b"", incoming.has_more
             if messages and self._closing is None:  # also those before a close frame
                 on_messages(messages)
-            if incoming.over:
+            if incoming.closed is not None:
                 settle()
-                self._end_by_protocol(b"".join(self._protocol.data_to_send()))
+                self._ended = incoming.closed[0]
                 return True
             pong = incoming.take_pong()
             if pong is not None:
@@ -468,16 +451,6 @@ class Socket:
         if pong:
             self._pong = pong
             self._wake()
-
-    def _end_by_protocol(self, answer: bytes) -> None:
-        """Send the library's response to a close frame or a protocol error."""
-        if self.is_free():
-            answer = self._try(answer)
-        if answer:  # also after this side has closed
-            self._posted.append(answer)
-        received = self._protocol.close_rcvd
-        sent = self._protocol.close_sent
-        self._ended = int(received.code) if received else int(sent.code) if sent else 1006
 
 
 COUNTED_CODES = frozenset(

@@ -8,21 +8,18 @@ from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 from websockets.protocol import Protocol, Side, State
 
+from appliance.kernel.clock import SystemClock
 from appliance.kernel.token_bucket import TokenBucket
-from appliance.web.incoming import (
-    BUFFERED_BYTES_MAX,
-    DATA_OPCODES,
-    SHORT_FRAGMENT_BYTES,
-    FrameFlood,
-    Incoming,
-)
+from appliance.web import incoming as module
+from appliance.web.incoming import SHORT_FRAGMENT_BYTES, FrameFlood, Incoming
 from tests.support.socketclient import CLOSE, CONT, PING, TEXT, frame
 
 LIMIT = 90_000
 FRAGMENTS_MAX = 50
+DATA_OPCODES = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 payloads = st.one_of(
     st.binary(max_size=20),
-    st.sampled_from([b"x" * size for size in (125, 126, 127, BUFFERED_BYTES_MAX, 65_535, 65_536)]),
+    st.sampled_from([b"x" * size for size in (125, 126, 127, 16_384, 65_535, 65_536)]),
 )
 whole = payloads.map(lambda payload: frame(TEXT, payload))
 fragments = st.lists(st.binary(max_size=9), min_size=2, max_size=4).map(
@@ -34,7 +31,9 @@ fragments = st.lists(st.binary(max_size=9), min_size=2, max_size=4).map(
 pings = st.binary(max_size=125).map(lambda payload: frame(PING, payload))
 odd = st.sampled_from(
     [
-        frame(CLOSE, b"\x03\xe8"), frame(0, b"of nothing"), frame(0x3, b"reserved"),
+        frame(CLOSE, b"\x03\xe8"), frame(CLOSE, b""), frame(CLOSE, b"\x03\xe8bye\xff"),
+        frame(CLOSE, b"\x03"), frame(CLOSE, b"\x03\xed"), frame(CLOSE, b"\x0f\xa3why"),
+        frame(0, b"of nothing"), frame(0x3, b"reserved"), frame(PING, b"x" * 126),
         frame(TEXT, b"begun", fin=False), b"\x81\x05hello", b"\xc1\x80\0\0\0\0",
         frame(TEXT, b"x" * (LIMIT + 1)), frame(PING, b"cut", fin=False),
     ]
@@ -46,13 +45,13 @@ def protocol():
     return Protocol(Side.SERVER, state=State.OPEN, max_size=LIMIT)
 
 
-def incoming_of(reading=None, *, burst=1000):
+def incoming_of(*, burst=1000):
     """An Incoming that allows at most `burst` control frames and short fragments."""
-    return Incoming(reading or protocol(), TokenBucket(0, burst, 0.0), FRAGMENTS_MAX)
+    return Incoming(LIMIT, TokenBucket(1e-9, burst, 0.0), SystemClock())
 
 
 def by_the_library(data):
-    """Messages, the payload of the last ping, and what it answers beside pongs."""
+    """Messages, the payload of the last ping, and the code with which it ends."""
     reading, messages, parts, ping = protocol(), [], [], None
     reading.receive_data(data)
     for event in reading.events_received():
@@ -63,24 +62,21 @@ def by_the_library(data):
                 parts = []
         elif isinstance(event, Frame) and event.opcode is Opcode.PING:
             ping = bytes(event.data)
-    answers = [sent for sent in reading.data_to_send() if sent[:1] != b"\x8a"]
-    return messages, ping, b"".join(answers), reading.close_rcvd, reading.close_sent
+    end = reading.close_rcvd or reading.close_sent
+    return messages, ping, None if end is None else end.code
 
 
 @given(data=streams, cuts=st.lists(st.integers(0, 1 << 18), max_size=8))
 def test_messages_equal_the_librarys_wherever_the_bytes_are_split(data, cuts):
-    reading = protocol()
-    incoming = incoming_of(reading)
+    incoming = incoming_of()
     offsets = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     messages = [
         message for start, end in pairwise(offsets) for message in incoming.take(data[start:end])
     ]
     pong = incoming.take_pong()
     ping = None if pong is None else pong[2:]
-    answer = b"".join(reading.data_to_send())
-    read = (messages, ping, answer, reading.close_rcvd, reading.close_sent)
-    assert read == by_the_library(data)
-    assert incoming.over == (reading.close_sent is not None)
+    closed = None if incoming.closed is None else incoming.closed[0]
+    assert (messages, ping, closed) == by_the_library(data)
 
 
 def test_short_fragments_count_and_long_ones_do_not():
@@ -93,7 +89,8 @@ def test_short_fragments_count_and_long_ones_do_not():
         incoming.take(frame(CONT, b"", fin=False))
 
 
-def test_fragments_are_limited_for_each_message():
+def test_fragments_are_limited_for_each_message(monkeypatch):
+    monkeypatch.setattr(module, "FRAGMENTS_MAX", FRAGMENTS_MAX)
     piece = b"x" * SHORT_FRAGMENT_BYTES
     incoming = incoming_of()
     whole = frame(TEXT, piece, fin=False) + frame(CONT, piece, fin=False) * (FRAGMENTS_MAX - 1)

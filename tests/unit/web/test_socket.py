@@ -163,6 +163,6 @@ def test_socket_without_memory_is_closed_with_1001():
 def test_close_frame_after_a_closing_message_is_answered():
     served = Served(on_messages=lambda _messages: served.socket.close(1009, "too large"))
     served.peer.sendall(frame(TEXT, b"x") + frame(CLOSE, b"\x03\xe8"))
-    assert served.read(4) == b"\x88\x02\x03\xe8"
+    assert served.read(13) == b"\x88\x0b\x03\xf1too large"
     served.peer.close()
     assert served.running.get(timeout=10) == 1009
