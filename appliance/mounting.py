@@ -88,7 +88,6 @@ class Mounting:
             clock=clock,
             instance_id=instance_id,
             access=settings.log.access,
-            unsent=unsent,
             absent=absent,
             audit=AuditMiddleware(trail, routes),
         )

@@ -28,9 +28,7 @@ from appliance.web.body import BodyPlan, QueryPlan, check_params, idempotency_ke
 from appliance.web.guard import Guard, is_of_agent, session_cookie
 from appliance.web.limits import GLOBAL, UNAUTHENTICATED, RateLimited, RateLimiter
 from appliance.web.observe import ObserveMiddleware, Response
-from appliance.web.unsent import LARGE_BYTES, UNSENT_BYTES_MAX, UnsentBudget
 
-SCRAPE = "metrics:read"
 BODY_BYTES_MAX = 512 * 1024  # a message of 64 KiB can need six times as much in JSON
 BATCH_BYTES_MAX = 8 * 1024 * 1024  # decoding it blocks the event loop
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -246,32 +244,6 @@ class BodyMiddleware:
                 count(self._limiter, context, cost, counted=1)
 
 
-class UnsentLimitMiddleware:
-    """Refuses large responses while too many bytes wait for other clients.
-
-    Only reads are refused, because a change has already been made. Probes and metrics are never
-    refused.
-    """
-
-    def __init__(self, unsent: UnsentBudget, failures: "ErrorHandlers") -> None:
-        self._unsent = unsent
-        self._failures = failures
-
-    def process_response(
-        self, req: falcon.Request, resp: Response, _resource: object, _succeeded: bool
-    ) -> None:
-        data = resp.data
-        if data is None or len(data) <= LARGE_BYTES or req.context.method != "GET":
-            return
-        mounted: MountedOperation | None = getattr(req.context, "mounted", None)
-        if mounted is not None and (mounted.operation.probe or mounted.operation.scope == SCRAPE):
-            return
-        try:
-            self._unsent.admit(len(data))
-        except ApplianceError as error:
-            self._failures.ours(req, resp, error, {})
-
-
 class ErrorHandlers:
     """Turns every exception into the error body."""
 
@@ -347,7 +319,6 @@ def make_app(
     clock: Clock,
     instance_id: str,
     access: str = "errors",
-    unsent: UnsentBudget | None = None,
     absent: Absent = lambda _path: None,
     audit: Any = None,
 ) -> App:
@@ -365,7 +336,6 @@ def make_app(
             ObserveMiddleware(log, clock, instance_id, access),
             AccessMiddleware(guard, limiter, mounted, probes),
             BodyMiddleware(limiter),
-            UnsentLimitMiddleware(unsent or UnsentBudget(UNSENT_BYTES_MAX, clock), failures),
             *((audit,) if audit else ()),
         ],
     )

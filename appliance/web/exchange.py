@@ -29,12 +29,12 @@ from appliance.web.connections import BODY, WORK, Connection, TooManyConnections
 from appliance.web.guard import UNIX
 from appliance.web.observe import HEADERS
 from appliance.web.parser import Malformed, StrictParser, StrictRequest, check_environ, check_path
-from appliance.web.unsent import LARGE_BYTES
 
 _REMEMBERED = frozenset(HEADERS) | {"content-type", "x-instance-id", "x-ratelimit-limit"}
 # Set by this program from checked values, so they need no validation.
 _OURS = frozenset({"content-length", "x-request-id", "x-ratelimit-remaining", "x-ratelimit-reset"})
 _LINES_MAX = 256
+JOINED_BYTES_MAX = 64 * 1024  # a longer part is sent after the head, without a copy in memory
 _lines: dict[tuple[str, str], str] = {}
 
 
@@ -152,7 +152,7 @@ class BufferedResponse(Response):
         if self._head is not None:
             head, self._head = self._head, None
             self.headers_sent = True
-            if len(data) > LARGE_BYTES:  # joining would copy it in memory
+            if len(data) > JOINED_BYTES_MAX:
                 self._connection.send(head)
             else:
                 data = head + data

@@ -8,28 +8,18 @@ limits of their own (`BYTES_MAX` of a feed, `courier.bytes_total_max`).
 They count once they are joined into a write for one client.
 
 Above the limit, the client with the most bytes for the longest time is disconnected, then the next
-one. A large response that still does not fit is refused before it is sent.
+one.
 """
 
 from collections.abc import Callable
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import Unavailable
 from appliance.kernel.metrics import counter, gauge
 
 UNSENT_BYTES_MAX = 128 * 1024 * 1024  # above it, the slowest clients are disconnected
-LARGE_BYTES = 64 * 1024  # a smaller response is never refused
-PATIENCE_SECONDS = 1.0  # a client has this long before it is disconnected for a new response
 
 _unsent = gauge("unsent_bytes", "Bytes that wait to be sent to clients")
 _shed = counter("unsent_shed_total", "Clients disconnected to free unsent bytes", ("kind",))
-_refused = counter("unsent_refused_total", "Large reads refused because of unsent bytes")
-
-
-class TooManyUnsentBytes(Unavailable):
-    code = "TOO_MANY_UNSENT_BYTES"
-    default_message = "too many unsent bytes for all clients"
-    default_hint = "request a smaller page"
 
 
 class Unsent:
@@ -78,27 +68,13 @@ class UnsentBudget:
         share.size = size
         # A single client has limits of its own.
         while grown and self.total > self._bytes_max and len(self._waiting) > 1:
-            self._cut_off(self._worst(self._waiting))
+            self._cut_off_worst()
 
-    def admit(self, size: int) -> None:
-        """Make room for a response of `size` bytes, or raise TooManyUnsentBytes."""
-        while self._waiting and self.total + size > self._bytes_max:
-            until = self._clock.monotonic() - PATIENCE_SECONDS
-            patient = {share for share in self._waiting if share.since <= until}
-            if not patient:
-                _refused.inc()
-                raise TooManyUnsentBytes(
-                    details={"unsent_bytes": self.total, "limit": self._bytes_max},
-                    retry_after=PATIENCE_SECONDS,
-                )
-            self._cut_off(self._worst(patient))
-
-    def _worst(self, shares: set[Unsent]) -> Unsent:
-        """The client with the most bytes for the longest time, even if it reads a little."""
+    def _cut_off_worst(self) -> None:
+        """Disconnect the client with the most bytes for the longest time, even if it reads a
+        little."""
         now = self._clock.monotonic()
-        return max(shares, key=lambda share: share.size * (1 + now - share.since))
-
-    def _cut_off(self, share: Unsent) -> None:
+        share = max(self._waiting, key=lambda share: share.size * (1 + now - share.since))
         self._waiting.discard(share)
         self.total -= share.size
         share.size = 0

@@ -55,17 +55,12 @@ def test_unread_pages_are_limited_and_other_clients_are_served(hub):
             assert hub.http.get("/health").status == 200
             assert hub.http.get("/api/v1/channels").status == 200
 
-        def is_cut_off():
-            hub.http.get(path)  # clients are disconnected for a response, after their second
-            return metric(hub, 'unsent_shed_total{kind="http"}')
-
-        until(is_cut_off, 30, "a client that reads nothing is cut off")
-        answer = hub.http.get(path)
-        assert answer.status in (200, 503)
-        if answer.status == 503:
-            assert answer.body["code"] == "TOO_MANY_UNSENT_BYTES"
-            assert answer.headers["retry-after"] == "1"
-        until(lambda: hub.http.get(path).status == 200, 30, "the page is served in the end")
+        until(
+            lambda: metric(hub, 'unsent_shed_total{kind="http"}'),
+            30,
+            "a client that reads nothing is cut off",
+        )
+        assert hub.http.get(path).status == 200
     until(lambda: metric(hub, "unsent_bytes") == 0, 30, "nothing waits any more")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.web.unsent import TooManyUnsentBytes, UnsentBudget
+from appliance.web.unsent import UnsentBudget
 
 
 class Clock:
@@ -55,15 +55,3 @@ def test_slow_reading_does_not_reset_the_age_of_a_share(share_of, clock, cut):
     clock.seconds = 11
     share_of("newest", 40)
     assert cut == ["dripping"]
-
-
-def test_large_response_is_refused_until_a_client_has_waited_long_enough(share_of, clock, cut):
-    share_of("one", 60)
-    share_of("two", 40)
-    with pytest.raises(TooManyUnsentBytes) as refused:
-        share_of.budget.admit(50)
-    assert (refused.value.retry_after, cut) == (1.0, [])
-    clock.seconds = 2
-    share_of.budget.admit(50)
-    assert cut == ["one"]
-    assert share_of.budget.total == 40
