@@ -5,7 +5,8 @@ behind this does not have to check again.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, NoReturn, Protocol
 from urllib.parse import parse_qsl
 
@@ -21,16 +22,11 @@ INT_MIN = -(2**63)
 IDEMPOTENCY_KEY_MAX = 255
 QUERY_FIELDS_MAX = 100
 CHUNK_BYTES = 64 * 1024
-# An empty list is decoded into 20 times its bytes, in 0.1 µs. Where a body may contain any values,
-# one in this many bytes of the largest body may be a bracket, a comma or a colon between values.
+# The loop waits while a body is decoded. An empty list is decoded into 20 times its bytes, in 0.1
+# µs, and the items of a list above its limit are decoded too. So one in this many bytes of the
+# largest body may be a bracket, a comma or a colon between values.
 BYTES_FOR_EACH_MARK = 8
-# The loop waits while a body is decoded and checked. Above these sizes, lists are counted before
-# they are decoded, and an invalid value is not located, which takes 0.6 µs for each byte.
-COUNTED_BYTES = 1024 * 1024
-LOCATED_BYTES_MAX = 16 * 1024
 WITHOUT_NUL = "remove U+0000"
-IN_64_BITS = "send it as a string"
-TOO_LONG = "Expected `array` of at most length"
 
 _AT = re.compile(r" - at `(?:key in )?(\$[^`]*)`$")
 _MISSING = re.compile(r"^Object missing required field `([^`]*)`")
@@ -55,15 +51,11 @@ class BodyPlan:
     """
 
     def __init__(self, kind: Any, bytes_max: int, each: str | None = None) -> None:
-        shape = shapes.type_info(kind)  # once: a third of a millisecond
         self.bytes_max = bytes_max
         self._items = None if each is None else Items(kind, each)
         self._decode = msgspec.json.Decoder(kind).decode
-        self._counters = counters(shape) if bytes_max > COUNTED_BYTES else []
-        self._has_numbers = has_numbers(shape)
-        self._marks_max = (
-            max(PIECE_BYTES, bytes_max // BYTES_FOR_EACH_MARK) if has_any_values(shape) else None
-        )
+        self._has_numbers = has_numbers(shapes.type_info(kind))
+        self._marks_max = max(PIECE_BYTES, bytes_max // BYTES_FOR_EACH_MARK)
 
     def read(self, environ: Mapping[str, Any]) -> bytes:
         """Read the whole body. Raises an error before more than the limit is read."""
@@ -88,17 +80,11 @@ class BodyPlan:
         """The decoded struct. Raises Invalid with the name of the field."""
         if len(raw) <= PIECE_BYTES:
             return self._decode_checked(raw)
-        with piece():
-            self._check_large(raw)
-            return self._decode_checked(raw)
-
-    def _check_large(self, raw: bytes) -> None:
-        """Raise for a body that would be decoded into too many values."""
-        if len(raw) > COUNTED_BYTES:
-            self._count_items(raw)
         limit = self._marks_max
-        if limit is not None and len(raw) > limit and count_marks(raw, limit) > limit:
-            raise PayloadTooLarge(f"the body has more than {limit} brackets, commas and colons")
+        with piece():
+            if len(raw) > limit and count_marks(raw, limit) > limit:
+                raise PayloadTooLarge(f"the body has more than {limit} brackets, commas and colons")
+            return self._decode_checked(raw)
 
     def _decode_checked(self, raw: bytes) -> Any:
         try:
@@ -116,34 +102,6 @@ class BodyPlan:
                 return self._items.decode(raw)
             check_values(raw)
         return command
-
-    def _count_items(self, raw: bytes) -> None:
-        """Raise Invalid for too many items. The decoder reports all other errors."""
-        for field, limit, count in self._counters:
-            try:
-                count(raw)
-            except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-                if str(error).startswith(TOO_LONG):
-                    raise _field_error(f"more than {limit} items", field) from None
-
-
-def counters(kind: shapes.Type) -> list[tuple[str, int, Callable[[bytes], Any]]]:
-    """The lists of `kind` with a limit: field, limit, and a decoder that stops above the limit. The
-    usual one decodes all items first: 0.3 s and 300 MB for 8 MiB."""
-    limited: list[tuple[str, int, Callable[[bytes], Any]]] = []
-    slot = msgspec.Raw | msgspec.UnsetType
-    for field in getattr(kind, "fields", ()):
-        items = _bare(field.type)
-        if isinstance(items, shapes.ListType) and items.max_length is not None:
-            slots = [(f"item_{n}", slot, msgspec.UNSET) for n in range(items.max_length)]
-            several = msgspec.defstruct(
-                "Several", slots, array_like=True, forbid_unknown_fields=True
-            )
-            counted = msgspec.defstruct("Counted", [(field.encode_name, several)])
-            limited.append(
-                (field.encode_name, items.max_length, msgspec.json.Decoder(counted).decode)
-            )
-    return limited
 
 
 class Items:
@@ -165,9 +123,7 @@ class Items:
             items = getattr(self._outside(raw), self._field)
         except msgspec.ValidationError as error:
             refuse_field(str(error))
-        for name, value in msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).items():
-            if name != self._field:
-                check_values(bytes(value))
+        check_fields(raw, besides=self._field)
         return self._kind([self._decode_item(bytes(item)) for item in items])
 
     def _decode_item(self, raw: bytes) -> Any:
@@ -255,15 +211,29 @@ def check_text(value: str, field: str) -> str:
 
 def check_values(raw: bytes) -> None:
     """Raise Invalid for NUL in text and integers beyond 64 bits. `raw` is valid JSON."""
+    problem, hint = _find_wrong_value(raw)
+    if problem:
+        with suppress(msgspec.DecodeError, UnicodeError):  # it is not an object
+            check_fields(raw)
+        raise _field_error(problem, "$", hint)
+
+
+def check_fields(raw: bytes, *, besides: str = "") -> None:
+    """Raise Invalid for such values in the fields of an object, without the field `besides`."""
+    for field, value in msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).items():
+        problem, hint = _find_wrong_value(bytes(value))
+        if problem and field != besides:
+            raise _field_error(problem, field, hint)
+
+
+def _find_wrong_value(raw: bytes) -> tuple[str, str]:
+    """What is wrong with a value in `raw`, and what helps; empty: nothing."""
     plain = raw.replace(b"\\\\", b"__")  # the backslashes that are left begin other escapes
-    nul = b"\\u0000" in plain
-    if not nul and not (_has_long_digits(plain) and _has_huge_integer(plain)):
-        return
-    if len(raw) <= LOCATED_BYTES_MAX:
-        _refuse_value(raw)
-    if nul:
-        raise _field_error("text must not contain NUL", "$", WITHOUT_NUL)
-    raise _field_error("integers must fit into 64 bits", "$", IN_64_BITS)
+    if b"\\u0000" in plain:
+        return "text must not contain NUL", WITHOUT_NUL
+    if _has_long_digits(plain) and _has_huge_integer(plain):
+        return "integers must fit into 64 bits", "send it as a string"
+    return "", ""
 
 
 def _has_long_digits(raw: bytes) -> bool:
@@ -288,28 +258,6 @@ def _has_huge_integer(plain: bytes) -> bool:
         if digits and (len(digits) > 19 or int(digits) > INT_MAX + negative):
             return True
     return False
-
-
-def _refuse_value(raw: bytes) -> None:
-    """Raise Invalid for the invalid value in `raw`, with its path."""
-    try:
-        waiting: list[tuple[str, Any]] = [("$", msgspec.json.decode(raw))]
-    except (msgspec.DecodeError, RecursionError) as error:  # such as 1e400 in an unused field
-        raise malformed("the body", error) from None
-    while waiting:
-        path, value = waiting.pop()
-        if isinstance(value, str):
-            if "\0" in value:
-                raise _field_error("text must not contain NUL", path, WITHOUT_NUL)
-        elif isinstance(value, dict):
-            for name, inner in value.items():
-                if "\0" in name:
-                    raise _field_error("field names must not contain NUL", path, WITHOUT_NUL)
-                waiting.append((f"{path}.{name}", inner))
-        elif isinstance(value, list):
-            waiting += [(f"{path}[{index}]", inner) for index, inner in enumerate(value)]
-        elif isinstance(value, int) and not INT_MIN <= value <= INT_MAX:
-            raise _field_error("integers must fit into 64 bits", path, IN_64_BITS)
 
 
 def check_params(params: Mapping[str, str]) -> None:
@@ -361,11 +309,6 @@ def has_numbers(kind: shapes.Type) -> bool:
     plain = shapes.StrType | shapes.BoolType | shapes.NoneType | shapes.FloatType | shapes.RawType
     texts = shapes.EnumType | shapes.LiteralType
     return not all(isinstance(part, plain | texts) for part in _parts(kind))
-
-
-def has_any_values(kind: shapes.Type) -> bool:
-    """Whether JSON of any form is decoded in a body of this type."""
-    return _contains(kind, shapes.DictType | shapes.AnyType)
 
 
 def _contains(kind: shapes.Type, wanted: Any) -> bool:

@@ -57,7 +57,6 @@ def app_of(
     clock: Any = None,
     lines: Lines | None = None,
     access: str = "errors",
-    unsent: Any = None,
 ) -> App:
     """An app as the appliance builds it, with a clock that stands still."""
     settings, clock = settings or HttpSettings(), clock or FakeClock()
@@ -70,7 +69,6 @@ def app_of(
         clock=clock,
         instance_id="instance-1",
         access=access,
-        unsent=unsent,
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appliance.kernel.errors import Invalid
-from appliance.web.body import LOCATED_BYTES_MAX, BodyPlan, check_values
+from appliance.web.body import BodyPlan, check_values
 from tests.support.notes import (
     JSON,
     Note,
@@ -125,11 +125,9 @@ def wrong_values(value: Any) -> list[Any]:
 @given(VALUES)
 @example([1e-300, 9223372036854775807.5, "\\\\\0"])
 @example(["\\\\u0000", "9" * 30, 2**63])
-def test_large_values_are_searched_as_exactly_as_small_ones_are_read(value: Any) -> None:
-    raw = json.dumps(value).encode()
-    for body in (raw, raw + b" " * LOCATED_BYTES_MAX):
-        with pytest.raises(Invalid) if wrong_values(value) else nullcontext():
-            check_values(body)
+def test_exactly_the_wrong_values_are_found(value: Any) -> None:
+    with pytest.raises(Invalid) if wrong_values(value) else nullcontext():
+        check_values(json.dumps(value).encode())
 
 
 class Limited(msgspec.Struct, frozen=True):
@@ -142,13 +140,14 @@ class Free(msgspec.Struct, frozen=True):
 
 MIB = 1024 * 1024
 MANY = "more than 1048576 brackets"
+LONG = b'["a text of ordinary length"],'
 LARGE = {
     "too many values": (b'{"value":{"a":[', b"[],", b"0]}}", MANY),
     "too many strings": (b'{"value":{"a":["\\\\",', b'"",', b"0]}}", MANY),
     "a text of brackets": (b'{"value":{"a":"', b'[\\"{,', b'"}}', None),
-    "a backslash before u0000": (b'{"notes":[],"y":[', b"[],", b'"\\\\u0000"]}', None),
-    "NUL": (b'{"notes":[],"y":[', b"[],", b'"\\u0000"]}', "text must not contain NUL"),
-    "too many items": (b'{"notes":[', b"0,", b"0]}", "notes: more than 500 items"),
+    "a backslash before u0000": (b'{"notes":[],"y":[', LONG, b'"\\\\u0000"]}', None),
+    "NUL": (b'{"notes":[],"y":[', LONG, b'"\\u0000"]}', "y: text must not contain NUL"),
+    "too many items": (b'{"notes":[', b"0,", b"0]}", MANY),
 }
 
 
