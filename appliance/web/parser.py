@@ -48,40 +48,32 @@ class StrictRequest(Request):
         data = unreader.read()
         if not data:
             raise StopIteration
-        if data[:2] == b"\r\n":  # RFC 9112, section 2.2, allows one empty line
-            data = data[2:]
-        end = data.find(b"\r\n\r\n") + 4
-        if end < 4:
-            data, end = self._receive_head(unreader, bytearray(data))
+        # RFC 9112, section 2.2, allows one empty line.
+        buffer = bytearray(data.removeprefix(b"\r\n"))
+        while (end := buffer.find(b"\r\n\r\n") + 4) < 4:
+            self._check_beginning(buffer)
+            self.read_into(unreader, buffer)
         if end > HEAD_BYTES_MAX:
             raise parsing.LimitRequestHeaders("the head is too long")
-        self.head = head = data if end == len(data) else data[:end]
-        check_head(head)
+        self.head = bytes(buffer[:end])
+        check_head(self.head)
         if self._use_fast:
-            return cast(bytes, self._parse_fast(unreader, data))
-        return cast(bytes, self._parse_python(unreader, bytearray(data)))
+            return cast(bytes, self._parse_fast(unreader, bytes(buffer)))
+        return cast(bytes, self._parse_python(unreader, buffer))
 
-    def _receive_head(self, unreader: Any, buffer: bytearray) -> tuple[bytes, int]:
-        """Read until the head ends; returns the bytes and the end. Raises as early as possible."""
-        checked, line_end = 0, -1
-        while True:
-            if buffer and not 65 <= buffer[0] <= 90:
-                raise Malformed("a request must begin with a method in capital letters")
-            if buffer.count(b"\n", checked) != buffer.count(b"\r\n", max(0, checked - 1)):
-                raise Malformed("lines of a request must end with CRLF")
-            if line_end < 0:
-                line_end = buffer.find(b"\r\n")
-                if line_end >= 0:
-                    check_request_line(bytes(buffer[:line_end]))
-                elif len(buffer) > self.limit_request_line:
-                    raise parsing.LimitRequestLine(len(buffer), self.limit_request_line)
-            if len(buffer) > HEAD_BYTES_MAX:
-                raise parsing.LimitRequestHeaders("the head is too long")
-            checked = len(buffer)
-            self.read_into(unreader, buffer)
-            end = buffer.find(b"\r\n\r\n", max(0, checked - 3))
-            if end >= 0:
-                return bytes(buffer), end + 4
+    def _check_beginning(self, buffer: bytearray) -> None:
+        """Raise as early as possible for the beginning of a head."""
+        if buffer and not 65 <= buffer[0] <= 90:
+            raise Malformed("a request must begin with a method in capital letters")
+        if buffer.count(b"\n") != buffer.count(b"\r\n"):
+            raise Malformed("lines of a request must end with CRLF")
+        line, line_end, _ = buffer.partition(b"\r\n")
+        if line_end:
+            check_request_line(bytes(line))
+        elif len(line) > self.limit_request_line:
+            raise parsing.LimitRequestLine(len(line), self.limit_request_line)
+        if len(buffer) > HEAD_BYTES_MAX:
+            raise parsing.LimitRequestHeaders("the head is too long")
 
 
 class StrictParser(RequestParser):
