@@ -7,6 +7,7 @@ BodyMiddleware reads the body.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import falcon
@@ -19,7 +20,6 @@ from appliance.kernel.errors import (
     Invalid,
     OutOfMemory,
     Unauthenticated,
-    Unavailable,
 )
 from appliance.kernel.log import Log
 from appliance.kernel.route import SIGNATURE, Absent, Operation, Route, check_routes
@@ -168,20 +168,13 @@ class AccessMiddleware:
 
     def _answer_other(self, req: falcon.Request, resp: Response, route: MountedRoute) -> None:
         """Responds to OPTIONS and unknown methods, if the caller may use any method here."""
-        req.context.refusal = next(iter(route.operations.values())).operation.refusal
-        if any(mounted.operation.same_origin for mounted in route.operations.values()):
+        operations = [mounted.operation for mounted in route.operations.values()]
+        req.context.refusal = operations[0].refusal
+        if any(operation.same_origin for operation in operations):
             self._guard.check_origin(req.env)
-        refusal: ApplianceError | None = None
-        for operation in (mounted.operation for mounted in route.operations.values()):
-            try:
-                self._guard.admit(req.context.principal, operation.scope, req.env, operation.also)
-            except ApplianceError as error:
-                refusal = error
-            else:
-                break
-        else:
-            if refusal is not None:
-                raise refusal
+        allows = partial(self._guard.allows, req.context.principal, environ=req.env)
+        if not any(allows(operation.scope, also=operation.also) for operation in operations):
+            self._guard.admit(req.context.principal, operations[0].scope, req.env)
         if req.method != "OPTIONS":
             raise errors.MethodNotAllowed(details={"allow": route.allow})
         resp.stamp({"allow": ", ".join(route.allow)})
@@ -272,22 +265,12 @@ class ErrorHandlers:
     def falcons(
         self, req: falcon.Request, resp: Response, error: falcon.HTTPError, params: dict[str, Any]
     ) -> None:
-        status = error.status_code
-        failure: ApplianceError
-        if status == 404:
-            failure = self._absent(req.path) or errors.NoSuchRoute()
-        elif status == 415:
-            failure = errors.UnsupportedMediaType()
-        elif status == 413:
-            failure = errors.PayloadTooLarge()
-        elif status == 503:
-            failure = Unavailable()
-        elif 400 <= status < 500:
-            failure = Invalid(error.title)
+        if error.status_code == 404:
+            self.ours(req, resp, self._absent(req.path) or errors.NoSuchRoute(), params)
+        elif 400 <= error.status_code < 500:
+            self.ours(req, resp, Invalid(error.title), params)
         else:
             self.unexpected(req, resp, error, params)
-            return
-        self.ours(req, resp, failure, params)
 
     def out_of_memory(
         self, req: falcon.Request, resp: Response, _error: MemoryError, params: dict[str, Any]

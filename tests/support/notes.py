@@ -81,10 +81,6 @@ class NoteResource:
                 raise Taken(extra={"current_version": 4, "code": "FORGED"})
             case "fault":
                 raise RuntimeError("a secret in the exception's text")
-            case "falcon":
-                raise falcon.HTTPServiceUnavailable
-            case "teapot":
-                raise falcon.HTTPError(418)
         reply(resp, {"key": req.context.idempotency_key, "by": req.context.principal.id}, 201)
 
     def on_get_item(self, req: falcon.Request, resp: falcon.Response, note_id: str) -> None:
