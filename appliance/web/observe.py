@@ -1,7 +1,6 @@
 """Middleware for all requests: request id, duration, log line, and common headers."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import falcon
@@ -65,7 +64,6 @@ class ObserveMiddleware:
         self._count = 0
         self.in_flight = 0
         _in_flight.set_function(lambda: self.in_flight)
-        self._observers: dict[tuple[str | None, ...], Callable[[float], None]] = {}
 
     def process_request(self, req: falcon.Request, _resp: Response) -> None:
         context = req.context
@@ -101,32 +99,17 @@ class ObserveMiddleware:
         resp.stamp(headers)
         seconds = self._monotonic() - context.started_at
         status = str(resp.status)[:3]
-        key = (method, req.uri_template, status, resp.content_type)
-        observe = self._observers.get(key)
-        if observe is None:
-            observe = self._observer(*key)
-        observe(seconds)
+        label = method if method in METHODS else "other"
+        route = req.uri_template or UNMATCHED
+        stream = resp.content_type == STREAM
+        transport = "mcp" if route == "/mcp" else "sse" if stream else "http"
+        _latency.labels(label, route, f"{status[0]}xx", transport).observe(seconds)
+        _responses.labels(transport, status).inc()
         connection = req.env.get("agentlip.connection")
         waited = connection is not None and connection.waited
         slow = seconds * 1000 >= self._log.slow_ms and not waited
         if slow or self._access == "all" or (self._access == "errors" and status >= "400"):
             self._write(req, status, seconds, slow)
-
-    def _observer(
-        self, method: str, template: str | None, status: str, media: str | None
-    ) -> Callable[[float], None]:
-        label = method if method in METHODS else "other"
-        transport = "mcp" if template == "/mcp" else "sse" if media == STREAM else "http"
-        labels = (label, template or UNMATCHED, f"{status[0]}xx", transport)
-        seconds, responses = _latency.labels(*labels), _responses.labels(transport, status)
-
-        def observe(took: float) -> None:
-            seconds.observe(took)
-            responses.inc()
-
-        if label == method:  # only known methods are cached, because others are unlimited
-            self._observers[method, template, status, media] = observe
-        return observe
 
     def _write(self, req: falcon.Request, status: str, seconds: float, slow: bool) -> None:
         context = req.context
