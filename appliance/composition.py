@@ -92,7 +92,7 @@ from appliance.ui.subsystem import UiSubsystem
 from appliance.web.guard import Guard
 from appliance.web.health import ReadinessResult
 from appliance.web.settings import HttpSettings
-from appliance.web.webhook_caller import CONNECT_SECONDS, REPLY_SECONDS, WebhookCaller
+from appliance.web.webhook_caller import WebhookCaller
 from appliance.workspace import epochs
 from doctor.rebuilds import Rebuilds
 from doctor.settings_view import view
@@ -183,7 +183,7 @@ class Composition:
         webhooks = None
         if self.hub is not None and host.runs("webhooks"):
             webhooks = Webhooks(self.hub, host.section(WebhookSettings), host.clock, host.log)
-        caller = WebhookCaller(host.section(WebhookSettings), CONNECT_SECONDS, REPLY_SECONDS)
+        caller = WebhookCaller(host.section(WebhookSettings))
         calls_webhooks = host.runs("outbox") and "outbox" not in host.damaged
         broker = None
         if host.runs("broker"):

@@ -9,7 +9,6 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.http_client import Unreachable
 from appliance.kernel.log import Log
-from appliance.kernel.pool import time_limit
 from appliance.mailbox import metrics
 from appliance.mailbox.settings import NetworkSettings
 from appliance.network.envelope import NotTheRecipient, OpenedMessage
@@ -17,7 +16,7 @@ from appliance.sdk.network.agent import NetworkAgent, NetworkEvent
 from appliance.sdk.network.folder import AgentFolder, NoNetworkAgent
 from appliance.sdk.network.post import Post, PostRules, tls_context
 from appliance.web.address import BadWebhookUrl
-from appliance.web.webhook_caller import CONNECT_SECONDS, REPLY_SECONDS, WebhookCaller
+from appliance.web.webhook_caller import WebhookCaller
 
 AGENTS_MAX = 100
 WARNINGS = frozenset({"key-changed", "admin-changed", "broadcast-refused"})
@@ -113,12 +112,11 @@ class Mailbox:
 
 def guarded_post(rules: PostRules) -> Post:
     """Posts envelopes to addresses that the rules allow."""
-    caller = WebhookCaller(rules, CONNECT_SECONDS, REPLY_SECONDS, tls=tls_context())
+    caller = WebhookCaller(rules, tls=tls_context())
 
     def post(url: str, body: bytes) -> int:
         try:
-            with time_limit(caller.seconds_max):
-                return caller.post(url, {"content-type": "application/json"}, body)[0]
+            return caller.post(url, {"content-type": "application/json"}, body)[0]
         except (BadWebhookUrl, Unreachable, UnicodeError) as error:
             raise OSError(str(error)) from None
 

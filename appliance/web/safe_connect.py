@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from appliance.kernel.http_client import Unreachable
+from appliance.kernel.http_client import NotConnected, Unreachable
 from appliance.web.address import AddressRules, check_address
 
 ADDRESSES_MAX = 4  # addresses of one name to try
@@ -37,11 +37,12 @@ def resolve_allowed(resolver: Resolve, host: str, port: int, rules: AddressRules
 
 
 def connect_first(addresses: Sequence[str], connect: Callable[[str], T]) -> T:
-    """The connection to the first address that accepts one; raises OSError."""
-    last_error: OSError = ConnectionRefusedError()
+    """What `connect` returns for the first address that accepts a connection. Raises OSError, or
+    NotConnected if it does."""
+    last_error: Exception = ConnectionRefusedError()
     for address in addresses[:ADDRESSES_MAX]:
         try:
             return connect(address)
-        except OSError as error:
+        except (OSError, NotConnected) as error:
             last_error = error
     raise last_error

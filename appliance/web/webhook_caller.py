@@ -6,11 +6,12 @@ Redirects are not followed, because they would bypass the check.
 
 import ssl
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
 
 from appliance.kernel.delivery import CallResult
-from appliance.kernel.http_client import HttpClient, HttpLimits, NotConnected, Unreachable
+from appliance.kernel.http_client import HttpClient, HttpLimits, HttpResponse, Unreachable
 from appliance.kernel.pool import time_limit
 from appliance.web import safe_connect
 from appliance.web.address import BadWebhookUrl, Rules, check_url
@@ -29,21 +30,12 @@ class WebhookCaller:
     def __init__(
         self,
         rules: Rules,
-        connect_seconds: float,
-        reply_seconds: float,
         resolver: Resolve = safe_connect.resolve,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._rules = rules
-        self._connect_seconds = connect_seconds
-        self._reply_seconds = reply_seconds
         self._resolve = resolver
         self._tls = tls
-
-    @property
-    def seconds_max(self) -> float:
-        """The longest time that a call takes."""
-        return self._connect_seconds + self._reply_seconds
 
     def check(self, url: str) -> None:
         """Raises BadWebhookUrl if the URL is not allowed."""
@@ -52,8 +44,7 @@ class WebhookCaller:
     def call(self, url: str, headers: dict[str, str], body: str) -> CallResult:
         """One POST and its result; failures of the receiver are returned, not raised."""
         try:
-            with time_limit(self.seconds_max):
-                status, retry_after = self.post(url, headers, body.encode())
+            status, retry_after = self.post(url, headers, body.encode())
         except BadWebhookUrl as error:
             return _failed(error.message)
         except Unreachable as error:
@@ -65,23 +56,20 @@ class WebhookCaller:
         return result_of(status, retry_after)
 
     def post(self, url: str, headers: dict[str, str], body: bytes) -> tuple[int, float | None]:
-        """One POST: status and Retry-After. Raises Unreachable and BadWebhookUrl."""
+        """One POST: status and Retry-After. Raises Unreachable, BadWebhookUrl and TimeoutError."""
         url_parts = urlsplit(url)
         path = (url_parts.path or "/") + (f"?{url_parts.query}" if url_parts.query else "")
         all_headers = {**headers, "user-agent": _USER_AGENT, "connection": "close"}
-        limits = HttpLimits(self._connect_seconds, self._reply_seconds, ANSWER_BYTES_MAX)
-        last = NotConnected("the receiver refused the connection")
-        for address in self._addresses(url)[: safe_connect.ADDRESSES_MAX]:
+        limits = HttpLimits(CONNECT_SECONDS, REPLY_SECONDS, ANSWER_BYTES_MAX)
+
+        def post_to(address: str) -> HttpResponse:
             client = HttpClient(url, limits, "the receiver", self._tls, address)
-            try:
-                reply = client.request("POST", path, lambda: all_headers, body, status_only=True)
-            except NotConnected as error:
-                last = error
-            else:
-                return reply.status, seconds_of(reply.headers.get("Retry-After"))
-            finally:
-                client.close()
-        raise last
+            with closing(client):
+                return client.request("POST", path, lambda: all_headers, body, status_only=True)
+
+        with time_limit(CONNECT_SECONDS + REPLY_SECONDS):
+            reply = safe_connect.connect_first(self._addresses(url), post_to)
+        return reply.status, seconds_of(reply.headers.get("Retry-After"))
 
     def _addresses(self, url: str) -> Sequence[str]:
         """The addresses of the URL's host; all of them are allowed."""

@@ -34,7 +34,7 @@ def receiver():
 
 
 def target_of(url, directory=None):
-    caller = WebhookCaller(WebhookSettings(), connect_seconds=2.0, reply_seconds=0.3)
+    caller = WebhookCaller(WebhookSettings())
     return WebhookTarget(directory or FakeDirectory(url), caller, FakeClock())
 
 

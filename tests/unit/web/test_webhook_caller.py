@@ -11,11 +11,18 @@ import pytest
 
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.kernel.delivery import CallResult
+from appliance.web import webhook_caller
 from appliance.web.webhook_caller import WebhookCaller, result_of, seconds_of
 from tests.support.webhook_receiver import webhook_receiver
 
 NAME = "hooks.example.com"
 DELIVERED = CallResult("delivered")
+
+
+@pytest.fixture(autouse=True)
+def short_times(monkeypatch):
+    monkeypatch.setattr(webhook_caller, "CONNECT_SECONDS", 2.0)
+    monkeypatch.setattr(webhook_caller, "REPLY_SECONDS", 0.3)
 
 
 @pytest.fixture
@@ -27,7 +34,7 @@ def receiver():
 def call(url, resolver=None, tls=None, **rules):
     more = {} if resolver is None else {"resolver": resolver}
     settings = msgspec.structs.replace(WebhookSettings(), **rules)
-    caller = WebhookCaller(settings, connect_seconds=2.0, reply_seconds=0.3, tls=tls, **more)
+    caller = WebhookCaller(settings, tls=tls, **more)
     return caller.call(url, {"webhook-id": "e:1"}, "{}")
 
 

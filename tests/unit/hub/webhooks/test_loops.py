@@ -56,7 +56,7 @@ class DeliveryFixture:
         env, log = self.hub_env, Log(self.lines)
         self.webhooks = Webhooks(env.hub, self.settings, env.clock, log)
         book = RegisteredWebhooks(self.webhooks)
-        caller = WebhookCaller(self.settings, connect_seconds=10.0, reply_seconds=20.0)
+        caller = WebhookCaller(self.settings)
         self.out.targets["webhook"] = WebhookTarget(book, caller, env.clock)
         self.out.reopen()
         post = WebhookPost(self.out.service)
