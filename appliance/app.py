@@ -25,7 +25,7 @@ from appliance.mounting import Mounting
 from appliance.readiness import readiness_of
 from appliance.settings import Settings
 from appliance.web.guard import FREE_ON_LOOPBACK, Guard
-from appliance.web.health import ReadinessResult
+from appliance.web.health import Readiness
 from appliance.web.limits import RateLimiter
 from appliance.web.unsent import UNSENT_BYTES_MAX, UnsentBudget
 from appliance.workspace.datadir import DataDir, WriterLock
@@ -194,5 +194,5 @@ class Appliance:
         facts["socket_open_max"] = self.entry.sockets_max
         return facts | disk_facts(self.datadir.dir) | live.facts_of_off(self.off)
 
-    def _readiness(self) -> ReadinessResult:
+    def _readiness(self) -> Readiness:
         return readiness_of(self.checkup(), self.identity.instance_id)

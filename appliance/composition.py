@@ -90,7 +90,7 @@ from appliance.tokens.settings import AuthSettings
 from appliance.tokens.subsystem import TokensNeeds, TokensSubsystem
 from appliance.ui.subsystem import UiSubsystem
 from appliance.web.guard import Guard
-from appliance.web.health import ReadinessResult
+from appliance.web.health import Readiness
 from appliance.web.settings import HttpSettings
 from appliance.web.webhook_caller import WebhookCaller
 from appliance.workspace import epochs
@@ -238,7 +238,7 @@ class Composition:
         self.subsystems = (*parts, self.doctor, notify)
 
     def mcp(
-        self, host: Host, guard: Guard, readiness: Callable[[], ReadinessResult]
+        self, host: Host, guard: Guard, readiness: Callable[[], Readiness]
     ) -> tuple[Subsystem, ...]:
         """The tools for agents. They need the guard and the readiness of the whole appliance, so
         they are built last."""

@@ -32,7 +32,7 @@ class Mounting:
         damaged: Mapping[str, StoreSuspended],
         guard: Guard,
         free: frozenset[str],
-        readiness: Callable[[], health.ReadinessResult],
+        readiness: Callable[[], health.Readiness],
     ) -> None:
         """`free`: scopes that need no token on a loopback bind."""
         self._subsystems = subsystems

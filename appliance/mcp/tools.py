@@ -44,7 +44,7 @@ from appliance.mcp.wire import (
     TopicsResult,
     WaitEventsArguments,
 )
-from appliance.web.health import READ_DOCTOR, ReadinessResult
+from appliance.web.health import READ_DOCTOR, Readiness
 
 # -- calling ----------------------------------------------------------------------------------
 
@@ -73,7 +73,7 @@ class ToolContext:
     """What tools work with: the hub, the readiness of the appliance, and its doctor."""
 
     def __init__(
-        self, hub: Hub, verdict: Callable[[], ReadinessResult], doctor: Callable[[str], bytes]
+        self, hub: Hub, verdict: Callable[[], Readiness], doctor: Callable[[str], bytes]
     ) -> None:
         """`doctor` returns the report of the checks with these names as JSON; "": all checks."""
         self.hub = hub

@@ -23,20 +23,6 @@ READ_DOCTOR = "doctor:read"
 findings reveal weaknesses."""
 
 
-class ReadinessResult(msgspec.Struct, frozen=True):
-    """The result of the readiness checks. `failing`: the checks because of which it is not ready.
-
-    `suspended`: damaged stores that are not served, while other stores are: found at the start, or
-    while in use. `failing`, `suspended` and `details` (instance, findings, facts) are for callers
-    on this machine or with a token.
-    """
-
-    ready: bool
-    failing: list[str]
-    details: dict[str, Any]
-    suspended: list[str] = []
-
-
 class Alive(msgspec.Struct, frozen=True):
     """The process responds."""
 
@@ -44,8 +30,12 @@ class Alive(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether requests are served. Failing checks and details are only for callers on this machine
-    or with a token."""
+    """Whether requests are served. All but that is only for callers on this machine or with a token.
+
+    failing    the checks because of which it is not ready
+    suspended  damaged stores that are not served, while other stores are: found at the start, or
+               while in use
+    """
 
     status: str
     ready: bool
@@ -63,21 +53,15 @@ class ReadyResource:
     reveal weaknesses. Requests through a proxy need a token for them.
     """
 
-    def __init__(self, guard: Guard, readiness: Callable[[], ReadinessResult]) -> None:
+    def __init__(self, guard: Guard, readiness: Callable[[], Readiness]) -> None:
         self._guard = guard
         self._readiness = readiness
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         readiness = self._readiness()
-        near = req.context.principal is not ANONYMOUS or self._guard.is_local(req.env)
-        body = Readiness(
-            "ready" if readiness.ready else "not ready",
-            readiness.ready,
-            readiness.failing if near else [],
-            readiness.suspended if near else [],
-            **(readiness.details if near else {}),
-        )
-        reply(resp, body, 200 if readiness.ready else 503)
+        if req.context.principal is ANONYMOUS and not self._guard.is_local(req.env):
+            readiness = Readiness(readiness.status, readiness.ready, [])
+        reply(resp, readiness, 200 if readiness.ready else 503)
 
 
 def reply_with_metrics(req: falcon.Request, resp: falcon.Response) -> None:
@@ -86,7 +70,7 @@ def reply_with_metrics(req: falcon.Request, resp: falcon.Response) -> None:
     reply_bytes(resp, encode(REGISTRY), media=media)
 
 
-def routes(guard: Guard, readiness: Callable[[], ReadinessResult]) -> list[Route]:
+def routes(guard: Guard, readiness: Callable[[], Readiness]) -> list[Route]:
     alive = Operation(OPEN, "Check that the process responds", reply=Alive, probe=True)
     served = Operation(OPEN, "Check that the appliance is ready", reply=Readiness, probe=True)
     scraped = Operation("metrics:read", "Metrics for Prometheus", media="text/plain")

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 from appliance.hub import resources as hub_resources
 from appliance.hub.service import Hub
 from appliance.web import health
-from appliance.web.health import ReadinessResult
+from appliance.web.health import Readiness
 from appliance.web.worker import PROBES
 from tests.support.http import TOKEN, guard_of
 from tests.support.served import Served, head, reply_of, served
@@ -91,7 +91,7 @@ def test_requests_with_a_token_are_never_closed_for_others() -> None:
 
 
 def test_health_probes_are_served_on_reserved_connections() -> None:
-    ready = ReadinessResult(True, [], {})
+    ready = Readiness("ready", True, [])
     routes = [*hub_resources.routes(Mock(spec=Hub)), *health.routes(guard_of(), lambda: ready)]
     probes = {route.path for route in routes if any(o.probe for o in route.operations.values())}
     assert probes == PROBES

@@ -14,9 +14,10 @@ NETWORK = HttpSettings(host="0.0.0.0")
 FINDING = {"check": "store.opens", "sentence": "the file is gone", "hint": "agentlip doctor"}
 
 
-def verdict_of(findings: list[dict[str, Any]]) -> health.ReadinessResult:
+def verdict_of(findings: list[dict[str, Any]]) -> health.Readiness:
     failing = [finding["check"] for finding in findings]
-    return health.ReadinessResult(not findings, failing, {"findings": findings} if findings else {})
+    status = "not ready" if findings else "ready"
+    return health.Readiness(status, not findings, failing, findings=findings or None)
 
 
 def all_routes(findings: list[dict[str, Any]], settings: HttpSettings) -> list[Route]:
