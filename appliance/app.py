@@ -101,7 +101,7 @@ class Appliance:
         self._doctor, self._doctor_due = composition.doctor, host.doctor_due
         scopes = join(subsystem.scopes for subsystem in composition.subsystems)
         free = FREE_ON_LOOPBACK | scopes.free
-        self.guard = Guard(composition.tokens.book, settings.http, clock, log, free, scopes.implied)
+        self.guard = Guard(composition.tokens.book, settings.http, clock, free, scopes.implied)
         self.guard.writes = composition.maintenance.gate
         self.subsystems: tuple[Subsystem, ...] = (
             *composition.subsystems,

@@ -9,6 +9,7 @@ even then.
 """
 
 import ipaddress
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -17,7 +18,6 @@ from appliance.kernel.auth import ANONYMOUS, OWNER, Principal, TokenBook, is_exp
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Forbidden, Unauthenticated
-from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter
 from appliance.kernel.route import READ_DOCS
 from appliance.web.errors import HostRefused, OriginRefused, TokenInQuery
@@ -54,21 +54,20 @@ PAGE_HEADER = "X-Agentlip-Request"
 """Our pages send it with each change. A form of another page can't."""
 _OWN_PAGES = ("none", "same-origin")
 _QUERY_NAMES = ("token", "access_token")
-_WARN_EVERY_SECONDS = 60.0
+_HOST = re.compile(r"(?:\[([^\]]*)\]|([^\[:][^:]*)?)(?::[0-9]*)?")
 
 _plain = counter("http_plain_tokens_total", "Tokens received over plain HTTP from other machines")
 _refused = counter("http_refused_total", "Requests refused by the guard, by reason", ("reason",))
 
 
 class Guard:
-    """Checks requests. Used on the event loop only; it keeps only the time of its last warning."""
+    """Checks requests. Used on the event loop only."""
 
     def __init__(
         self,
         book: TokenBook,
         settings: HttpSettings,
         clock: Clock,
-        log: Log,
         free: frozenset[str] = frozenset(),
         implied: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
@@ -79,13 +78,11 @@ class Guard:
         self._book = book
         self.writes = WriteGate(clock)
         self._clock = clock
-        self._log = log
         self.loopback = is_loopback(settings.host)
         named = {host_name(name) for name in settings.allowed_hosts}
         self._named_hosts = named
         self._hosts = named | LOOPBACK_NAMES if self.loopback or named else None
         self._proxies = [_network(text) for text in settings.trusted_proxies]
-        self._warned_at = -_WARN_EVERY_SECONDS
 
     def authenticate(self, environ: Environ, *, socket: bool = False) -> Principal:
         """The caller, or ANONYMOUS without a token. A wrong token raises Unauthenticated.
@@ -126,8 +123,8 @@ class Guard:
 
     def _find(self, environ: Environ, secret: str, *, session: bool) -> Principal | None:
         """The caller by a token or by the secret of a session; None if it is not valid."""
-        if not self._is_near(environ):
-            self._watch_plain(environ)
+        if not self._is_near(environ) and self.scheme(environ) != "https":
+            _plain.inc()
         principal = self._book.find(secret)
         if (
             principal is None
@@ -260,20 +257,6 @@ class Guard:
             return False
         return any(ip in network for network in self._proxies)
 
-    def _watch_plain(self, environ: Environ) -> None:
-        """Count tokens sent over a network in plain text, and log a warning once a minute."""
-        if self.scheme(environ) == "https":
-            return
-        _plain.inc()
-        now = self._clock.monotonic()
-        if now - self._warned_at >= _WARN_EVERY_SECONDS:
-            self._warned_at = now
-            self._log.warning(
-                "a token was sent over plain HTTP from another machine",
-                address=self.address(environ),
-                hint="put a TLS proxy in front and add it to http.trusted_proxies",
-            )
-
 
 def _is_forwarded(environ: Environ) -> bool:
     return not FORWARDING.isdisjoint(environ)
@@ -333,17 +316,8 @@ def session_cookie(environ: Environ) -> str | None:
 
 def host_name(header: str) -> str:
     """`Host` without its port, lowercase, IPv6 without brackets; empty when malformed."""
-    name = header.strip().lower()
-    if name.startswith("["):
-        name, bracket, port = name[1:].partition("]")
-        if not bracket or (port and not port.startswith(":")):
-            return ""
-        port = port[1:]
-    else:
-        name, _, port = name.partition(":")
-    if port and not (port.isascii() and port.isdigit()):
-        return ""
-    return name.removesuffix(".")
+    match = _HOST.fullmatch(header.strip().lower())
+    return (match[1] or match[2] or "").removesuffix(".") if match else ""
 
 
 def is_loopback(address: str) -> bool:

@@ -30,7 +30,7 @@ class Alive(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether requests are served. All but that is only for callers on this machine or with a token.
+    """Whether requests are served. The rest is only for callers on this machine or with a token.
 
     failing    the checks because of which it is not ready
     suspended  damaged stores that are not served, while other stores are: found at the start, or

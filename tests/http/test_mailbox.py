@@ -88,7 +88,7 @@ def test_envelope_is_stored_once(network, mailbox, taken):
 
 def test_changed_envelopes_are_never_stored(network, mailbox, taken, lines):
     """Through the appliance's own HTTP application, which reads the recipient first."""
-    guard = Guard(TokenBook(), HttpSettings(host="0.0.0.0"), network.clock, mailbox.log)
+    guard = Guard(TokenBook(), HttpSettings(host="0.0.0.0"), network.clock)
     client = TestClient(make_app(
         routes(mailbox), guard, RateLimiter(NO_LIMITS, network.clock), log=mailbox.log,
         clock=network.clock, instance_id="inst",

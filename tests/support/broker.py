@@ -229,7 +229,7 @@ class BrokerFixture:
         http = HttpSettings()
         app = make_app(
             routes(self.service, self.registry),
-            Guard(book, http, self.clock, self.log, implied=wire.SCOPES.implied),
+            Guard(book, http, self.clock, implied=wire.SCOPES.implied),
             RateLimiter(limits, self.clock),
             log=self.log,
             clock=self.clock,

@@ -88,7 +88,7 @@ class CourierFixture:
         http = HttpSettings()
         self.app = make_app(
             routes(self.service, self.admin, "optional"),
-            Guard(book, http, self.clock, log, free, {USE: SCOPED}),
+            Guard(book, http, self.clock, free, {USE: SCOPED}),
             RateLimiter(NO_LIMITS, self.clock),
             log=log,
             clock=self.clock,

@@ -41,12 +41,8 @@ def token_book() -> TokenBook:
     )
 
 
-def guard_of(
-    settings: HttpSettings | None = None, clock: Any = None, lines: Lines | None = None
-) -> Guard:
-    clock = clock or FakeClock()
-    log = Log(lines if lines is not None else Lines(), clock=clock)
-    return Guard(token_book(), settings or HttpSettings(), clock, log, wire.SCOPES.free)
+def guard_of(settings: HttpSettings | None = None, clock: Any = None) -> Guard:
+    return Guard(token_book(), settings or HttpSettings(), clock or FakeClock(), wire.SCOPES.free)
 
 
 def app_of(
@@ -63,7 +59,7 @@ def app_of(
     log = Log(lines if lines is not None else Lines(), clock=clock)
     return make_app(
         routes,
-        Guard(token_book(), settings, clock, log, wire.SCOPES.free),
+        Guard(token_book(), settings, clock, wire.SCOPES.free),
         RateLimiter(limits, clock),
         log=log,
         clock=clock,

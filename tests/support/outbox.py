@@ -60,7 +60,8 @@ class Faults(BatchRunner):
 class InlinePool:
     """In place of a GreenletPool: deliveries run in the caller."""
 
-    free = 1
+    def free_count(self):
+        return 1
 
     def spawn(self, work, *args):
         work(*args)
@@ -73,12 +74,11 @@ class PausedPool:
         self.size = size
         self.work = []
 
-    @property
-    def free(self):
+    def free_count(self):
         return self.size - len(self.work)
 
     def spawn(self, work, *args):
-        assert self.free > 0
+        assert self.free_count() > 0
         self.work.append((work, args))
 
     def finish(self, index=0):

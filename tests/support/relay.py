@@ -96,7 +96,7 @@ class RelayFixture:
         self.pruner = RelayPruner(self.relay)
         self.checker = EndpointChecker(self.relay, lambda _host, _port: ["192.0.2.1"])
         http = HttpSettings(host="0.0.0.0", allowed_hosts=("relay.example",))
-        guard = Guard(TokenBook(), http, self.clock, self.log)
+        guard = Guard(TokenBook(), http, self.clock)
         app = make_app(
             routes(self.relay),
             guard, RateLimiter(NO_LIMITS, self.clock), log=self.log,
