@@ -16,9 +16,8 @@ import select
 import socket
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import filterfalse, islice
 from operator import attrgetter
 from typing import Any, cast
 
@@ -55,9 +54,6 @@ _poll: Callable[[], Any] = monkey.get_original("select", "poll")  # gevent's pol
 _CLOSED_BY_PEER = getattr(select, "POLLRDHUP", 0)  # Linux: seen behind unread bytes too
 _since = attrgetter("since")
 _connections = gauge("http_connections", "Open connections, by state", ("state",))
-_overdue = counter(
-    "http_overdue_total", "Connections closed because a time limit expired", ("state",)
-)
 _shed = counter("http_shed_total", "Connections closed to make room for others", ("state",))
 _full = counter("http_full_total", "New connections refused because all connections were in use")
 
@@ -65,24 +61,6 @@ _full = counter("http_full_total", "New connections refused because all connecti
 class TooManyConnections(Unavailable):
     default_message = "all connections are in use (`http.connections_max`)"
     default_hint = "try again, or raise http.connections_max in agentlip.toml"
-
-
-class AnonymousQuota:
-    """The sockets, streams and other long requests of all clients without a valid token."""
-
-    __slots__ = ("limit", "taken")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.taken = 0
-
-    def take(self) -> None:
-        if self.taken >= self.limit:
-            raise TooManyAnonymous(details={"limit": self.limit}, retry_after=1.0)
-        self.taken += 1
-
-    def give_back(self) -> None:
-        self.taken -= 1
 
 
 class Connection:
@@ -157,31 +135,27 @@ class Connection:
         if self.wake is not None:
             return _nothing
         counted = not self.authenticated
-        if counted:
-            self.pool.anonymous.take()
+        if counted and self.pool.anonymous_count >= ANONYMOUS_MAX:
+            raise TooManyAnonymous(details={"limit": ANONYMOUS_MAX}, retry_after=1.0)
+        self.pool.anonymous_count += counted
         self.wake = wake
         self.waited = True
 
         def end() -> None:
             self.wake = None
-            if counted:
-                self.pool.anonymous.give_back()
+            self.pool.anonymous_count -= counted
 
         return end
 
     def is_quiet(self) -> bool:
-        """Idle, without unread bytes."""
-        return self.state == IDLE and not self.has_arrived()
-
-    def has_arrived(self) -> bool:
-        """Idle, with unread bytes of a request."""
+        """Idle, without unread bytes of a request."""
         if self.state != IDLE:
             return False
         flags = socket.MSG_PEEK | socket.MSG_DONTWAIT
         try:
-            return bool(cast(Any, self.sock)._sock.recv(1, flags))
+            return not cast(Any, self.sock)._sock.recv(1, flags)
         except OSError:
-            return False
+            return True
 
 
 class ConnectionPool:
@@ -189,7 +163,7 @@ class ConnectionPool:
 
     def __init__(self, settings: HttpSettings, unsent: UnsentBudget) -> None:
         self.sweeps = 0  # which is the clock of all waits
-        self.anonymous = AnonymousQuota(ANONYMOUS_MAX)
+        self.anonymous_count = 0  # long requests of all clients without a valid token
         self.unsent = unsent
         self.connections_max = settings.connections_max
         linger = LINGER_SECONDS_MAX / SWEEP_SECONDS - 1  # rounded down
@@ -256,7 +230,6 @@ class ConnectionPool:
             if connection.reserved and connection.state in WAITING:
                 limit = min(limit, self._reserved_limit)
             if self.sweeps - connection.since > limit:
-                _overdue.labels(STATES[connection.state]).inc()
                 connection.cut()
         for name, count in self.states().items():
             _connections.labels(name).set(count)
@@ -274,9 +247,6 @@ class ConnectionPool:
             [connection for connection in among if connection.state in WAITING], key=_since
         )
         wanted = 1 + len(waiting) // SHED_PART
-        # Connections with a request that has just arrived are closed last.
-        if self._shed(islice(filterfalse(Connection.has_arrived, waiting), wanted), among):
-            return True
         return self._shed(waiting[:wanted], among)
 
     def _close_unauthenticated(self) -> bool:
@@ -289,17 +259,16 @@ class ConnectionPool:
             ],
             key=_since,
         )
-        surplus = len(at_work) - min(self.anonymous.limit, self.connections_max // 2)
+        surplus = len(at_work) - min(ANONYMOUS_MAX, self.connections_max // 2)
         wanted = 1 + surplus // SHED_PART if surplus > 0 else 0
         return self._shed(at_work[:wanted], self._connections)
 
-    def _shed(self, connections: Iterable[Connection], among: dict[Connection, None]) -> bool:
-        before = len(among)
+    def _shed(self, connections: list[Connection], among: dict[Connection, None]) -> bool:
         for connection in connections:
             _shed.labels(STATES[connection.state]).inc()
             connection.cut()
             del among[connection]
-        return len(among) < before
+        return bool(connections)
 
 
 def _nothing() -> None:

@@ -29,7 +29,6 @@ from functools import partial
 from typing import Any, cast
 
 import gevent
-from gevent import socket as gevent_socket
 from gevent.event import Event
 from gevent.pool import Group
 from gevent.server import StreamServer
@@ -41,7 +40,6 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
 from appliance.kernel.loop import in_step
-from appliance.kernel.metrics import counter
 from appliance.web.connections import (
     HEAD,
     IDLE,
@@ -70,8 +68,6 @@ from appliance.web.unsent import UNSENT_BYTES_MAX, UnsentBudget
 
 LINGER_BYTES_MAX = 16 * 1024 * 1024
 RECEIVE_BYTES = 64 * 1024
-
-_malformed = counter("http_malformed_total", "Requests that could not be parsed", ("status",))
 
 DRAIN_SECONDS_MAX = 5.0  # time of running requests after a stop; containers have ten
 PROBES = frozenset({"/health", "/-/healthy", "/-/ready"})
@@ -128,20 +124,9 @@ class Worker(GeventWorker):
 
     def init_process(self) -> None:
         """Serve until a stop was requested and the drain is over."""
-        self.patch()
         self._fit_descriptors()
         self.init_signals()
         self.run()
-
-    def patch(self) -> None:
-        """Make the listeners gevent sockets. Everything else was patched before the imports."""
-        evented: Any = getattr(gevent_socket, "socket")  # noqa: B009 - filled in at run time
-        self.sockets = [
-            listener
-            if isinstance(listener, evented)
-            else evented(listener.family, listener.type, fileno=listener.detach())
-            for listener in self.sockets
-        ]
 
     def init_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -294,8 +279,6 @@ class Worker(GeventWorker):
         status, failure = refusal(error)
         if isinstance(error, ConnectionReserved):
             self._pool.count_refusal()
-        else:
-            _malformed.labels(str(status)).inc()
         with suppress(OSError):  # the client has left
             connection.send(whole(status, failure, self._date_header()))
             self._linger(connection)

@@ -13,7 +13,6 @@ from appliance.web.connections import (
     HEAD,
     IDLE,
     LINGER,
-    WORK,
     Connection,
     ConnectionPool,
 )
@@ -59,12 +58,3 @@ def test_the_oldest_wait_is_closed_first(pool: ConnectionPool, opened: Open) -> 
     opened()
     assert third not in set(pool)
     assert second not in set(pool)
-
-
-def test_idle_connection_with_unread_bytes_is_closed_last(pool, opened):
-    asking, idle = opened(sent=b"GET / HTTP/1.1\r\n"), opened()
-    opened(WORK, authenticated=True)
-    opened(WORK, authenticated=True)
-    opened()
-    assert asking in set(pool)
-    assert idle not in set(pool)
