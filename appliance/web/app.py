@@ -2,8 +2,8 @@
 
 The order: ObserveMiddleware is outermost, so that refused requests are counted and logged too.
 AccessMiddleware is next. Before routing it checks host, credential and rate, so unknown paths
-have the same limits as known ones. After routing it checks the scope. Only then
-BodyMiddleware reads the body.
+have the same limits as known ones. After routing it checks the scope, and only then it reads the
+body.
 """
 
 from collections.abc import Sequence
@@ -67,7 +67,8 @@ class MountedRoute:
 
 
 class AccessMiddleware:
-    """Checks host, credential and rate before routing, and scope and origin after it."""
+    """Checks host, credential and rate before routing, and scope and origin after it. Then decodes
+    the query, the idempotency key and the body, as the operation declares."""
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class AccessMiddleware:
                 context.refused = error
 
     def process_resource(
-        self, req: falcon.Request, resp: Response, _resource: object, _params: dict[str, Any]
+        self, req: falcon.Request, resp: Response, _resource: object, params: dict[str, Any]
     ) -> None:
         route = self._routes[req.uri_template or ""]
         mounted = route.operations.get(req.method)
@@ -137,10 +138,29 @@ class AccessMiddleware:
         if req.method not in READING:
             self._guard.check_page(principal, req.env)
             self._guard.writes.check(req.path)
-        req.context.mounted = mounted
         connection = req.env.get("agentlip.connection")
         if connection is not None:  # a full pool does not close it
             connection.authenticated = principal is not ANONYMOUS
+        req.context.mounted = mounted
+        self._decode(req, mounted, params)
+
+    def _decode(
+        self, req: falcon.Request, mounted: MountedOperation, params: dict[str, Any]
+    ) -> None:
+        context, environ = req.context, req.env
+        check_params(params)
+        context.query = mounted.query.parse(environ.get("QUERY_STRING", ""))
+        if mounted.operation.keyed:
+            context.idempotency_key = idempotency_key(environ.get("HTTP_IDEMPOTENCY_KEY"))
+        if mounted.body is None:
+            return
+        if context.raw_body is None:
+            context.raw_body = mounted.body.read(environ)
+        params["command"] = command = mounted.body.decode(context.raw_body)
+        if mounted.operation.cost is not None:
+            cost = mounted.operation.cost(command)
+            if cost > 1:
+                count(self._limiter, context, cost, counted=1)
 
     def _verify_signature(self, req: falcon.Request, mounted: MountedOperation) -> Principal:
         """The principal that signed the request, which so far counted as one without a token."""
@@ -209,34 +229,6 @@ def refuse_limited(principal: Principal, scope: str | None) -> None:
         )
 
 
-class BodyMiddleware:
-    """Decodes the query, the idempotency key and the body, as the operation declares."""
-
-    def __init__(self, limiter: RateLimiter) -> None:
-        self._limiter = limiter
-
-    def process_resource(
-        self, req: falcon.Request, _resp: Response, _resource: object, params: dict[str, Any]
-    ) -> None:
-        context, environ = req.context, req.env
-        mounted: MountedOperation = context.mounted
-        if params:
-            check_params(params)
-        context.query = mounted.query.parse(environ.get("QUERY_STRING", ""))
-        if mounted.operation.keyed:
-            context.idempotency_key = idempotency_key(environ.get("HTTP_IDEMPOTENCY_KEY"))
-        plan = mounted.body
-        if plan is None:
-            return
-        raw = context.raw_body if context.raw_body is not None else plan.read(environ)
-        context.raw_body = raw
-        params["command"] = command = plan.decode(raw)
-        if mounted.operation.cost is not None:
-            cost = mounted.operation.cost(command)
-            if cost > 1:
-                count(self._limiter, context, cost, counted=1)
-
-
 class ErrorHandlers:
     """Turns every exception into the error body."""
 
@@ -256,10 +248,9 @@ class ErrorHandlers:
                 error = limited
         if isinstance(error, RateLimited):
             req.context.allowance = error.allowance
-        error.extra = {**error.extra, **req.context.refusal}
         req.context.error_code = error.code
         resp.status = falcon.code_to_http_status(error.status)
-        resp.data = errors.body(error, req.context.request_id)
+        resp.data = errors.body(error, req.context.request_id, req.context.refusal)
         resp.stamp({"content-type": "application/json", **errors.headers_of(error)})
 
     def falcons(
@@ -318,7 +309,6 @@ def make_app(
         middleware=[
             ObserveMiddleware(log, clock, instance_id, access),
             AccessMiddleware(guard, limiter, mounted, probes),
-            BodyMiddleware(limiter),
             *((audit,) if audit else ()),
         ],
     )

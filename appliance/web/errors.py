@@ -1,6 +1,8 @@
 """Errors over HTTP: the JSON body and the headers."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 from falcon import code_to_http_status as code_to_http_status
@@ -58,9 +60,9 @@ class OriginRefused(Forbidden):
     default_hint = "use the same origin, or add the page's host name to `http.allowed_hosts`"
 
 
-def body(error: ApplianceError, request_id: str) -> bytes:
-    """The JSON body of every failed request."""
-    return _encode(error.to_body() | {"request_id": request_id})
+def body(error: ApplianceError, request_id: str, more: Mapping[str, Any] = {}) -> bytes:
+    """The JSON body of every failed request. `more`: keys beside those of the error."""
+    return _encode({**more, **error.to_body(), "request_id": request_id})
 
 
 def headers_of(error: ApplianceError) -> dict[str, str]:
