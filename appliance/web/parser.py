@@ -51,28 +51,29 @@ class StrictRequest(Request):
         # RFC 9112, section 2.2, allows one empty line.
         buffer = bytearray(data.removeprefix(b"\r\n"))
         while (end := buffer.find(b"\r\n\r\n") + 4) < 4:
-            self._check_beginning(buffer)
+            self._check_head(buffer)
             self.read_into(unreader, buffer)
-        if end > HEAD_BYTES_MAX:
-            raise parsing.LimitRequestHeaders("the head is too long")
         self.head = bytes(buffer[:end])
-        check_head(self.head)
+        self._check_head(self.head)
         if self._use_fast:
             return cast(bytes, self._parse_fast(unreader, bytes(buffer)))
         return cast(bytes, self._parse_python(unreader, buffer))
 
-    def _check_beginning(self, buffer: bytearray) -> None:
-        """Raise as early as possible for the beginning of a head."""
-        if buffer and not 65 <= buffer[0] <= 90:
+    def _check_head(self, head: bytes | bytearray) -> None:
+        """Raise for a head, or as early as possible for the beginning of one.
+
+        Both parsers refuse a bare CR; the C parser's folded lines are found by `check_environ`.
+        """
+        if head and not 65 <= head[0] <= 90:
             raise Malformed("a request must begin with a method in capital letters")
-        if buffer.count(b"\n") != buffer.count(b"\r\n"):
+        if head.count(b"\n") != head.count(b"\r\n"):
             raise Malformed("lines of a request must end with CRLF")
-        line, line_end, _ = buffer.partition(b"\r\n")
+        line, line_end, _ = head.partition(b"\r\n")
         if line_end:
             check_request_line(bytes(line))
         elif len(line) > self.limit_request_line:
             raise parsing.LimitRequestLine(len(line), self.limit_request_line)
-        if len(buffer) > HEAD_BYTES_MAX:
+        if len(head) > HEAD_BYTES_MAX:
             raise parsing.LimitRequestHeaders("the head is too long")
 
 
@@ -80,17 +81,6 @@ class StrictParser(RequestParser):
     """The requests of one connection, one after another."""
 
     mesg_class = StrictRequest
-
-
-def check_head(head: bytes) -> None:
-    """Raise Malformed for a bad request line or for a line that ends with a bare LF.
-
-    Both parsers refuse a bare CR; the C parser's folded lines are found by `check_environ`.
-    """
-    lines = head.split(b"\r\n")
-    check_request_line(lines[0])
-    if head.count(b"\n") != len(lines) - 1:
-        raise Malformed("lines of a request must end with CRLF")
 
 
 def check_request_line(line: bytes) -> None:
