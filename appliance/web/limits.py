@@ -96,10 +96,7 @@ class RateLimiter:
         """
         if not self._tables:
             return None
-        now_ms = self._clock.now_ms()
-        window = now_ms // 1000
-        if window != self._window:
-            self._start_window(window)
+        now_ms = self._now_ms()
         keys = {
             "connection": connection,
             "token": principal_id,
@@ -133,10 +130,7 @@ class RateLimiter:
         """Count a failed authentication. Raises RateLimited above the limit of its address."""
         if not self._failures_max:
             return
-        now_ms = self._clock.now_ms()
-        window = now_ms // 1000
-        if window != self._window:
-            self._start_window(window)
+        now_ms = self._now_ms()
         key = self._address_key(self._failures, address)
         used = self._failures.get(key, 0)
         if used >= self._failures_max:
@@ -156,6 +150,13 @@ class RateLimiter:
         if key not in used_by and len(used_by) >= ADDRESSES_MAX:
             return _OTHERS
         return key
+
+    def _now_ms(self) -> int:
+        """The time. Starts its window, if another one was before."""
+        now_ms = self._clock.now_ms()
+        if now_ms // 1000 != self._window:
+            self._start_window(now_ms // 1000)
+        return now_ms
 
     def _start_window(self, window: int) -> None:
         self._failures.clear()
