@@ -31,14 +31,6 @@ FRAGMENTS_MAX = 1000  # in a message
 MESSAGES_MAX = 256  # returned at once, so that a chunk of tiny ones does not block the loop
 
 
-class FrameFlood(Exhausted):
-    """Too many frames without a message. `limit` is the name of the limit, for the metric."""
-
-    def __init__(self, message: str, limit: str) -> None:
-        super().__init__(message)
-        self.limit = limit
-
-
 class Incoming:
     """`take` accepts bytes as they arrive and returns messages in the order in which they ended.
 
@@ -73,7 +65,7 @@ class Incoming:
         self._fragments.clear()
 
     def take(self, data: bytes) -> list[bytes]:
-        """The next messages, at most MESSAGES_MAX; raises FrameFlood or Invalid."""
+        """The next messages, at most MESSAGES_MAX; raises Exhausted or Invalid."""
         buffer = self._buffer
         buffer += data
         messages: list[bytes] = []
@@ -135,16 +127,14 @@ class Incoming:
             self._fragments.clear()
             self._fragment_bytes = 0
         elif len(self._fragments) > FRAGMENTS_MAX:
-            raise FrameFlood(f"more than {FRAGMENTS_MAX} fragments in one message", "fragments")
+            raise Exhausted(f"more than {FRAGMENTS_MAX} fragments in one message")
         elif len(payload) < SHORT_FRAGMENT_BYTES:
             self._charge()
 
     def _charge(self) -> None:
         if self._quota.take(1, self._clock.monotonic()):
-            raise FrameFlood(
-                f"more than {self._quota.rate:g} control frames and short fragments a second",
-                "control_frames",
-            )
+            rate = f"{self._quota.rate:g}"
+            raise Exhausted(f"more than {rate} control frames and short fragments a second")
 
     def _refuse_size(self) -> None:
         self.closed = CloseCode.MESSAGE_TOO_BIG, f"more than {self._bytes_max} bytes in a message"

@@ -10,7 +10,7 @@ A client that reads nothing for STALL_SECONDS_MAX is closed with 1008.
 
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from socket import SHUT_RDWR
 from typing import Any
@@ -34,7 +34,7 @@ from appliance.kernel.metrics import counter, gauge
 from appliance.kernel.token_bucket import TokenBucket
 from appliance.kernel.turns import serve_others
 from appliance.web.frame import close_frame
-from appliance.web.incoming import FrameFlood, Incoming
+from appliance.web.incoming import Incoming
 from appliance.web.unsent import UnsentBudget
 
 GOING_AWAY = 1001
@@ -54,12 +54,7 @@ CLOSE_CODES: tuple[tuple[type[ApplianceError], int], ...] = (
 
 _open = gauge("socket_open", "Open WebSockets")
 _closed = counter("socket_closed_total", "WebSockets closed, by close code", ("code",))
-_limited = counter(
-    "socket_limited_total", "WebSockets closed with 1008, by the limit they exceeded", ("limit",)
-)
-_sent_bytes = counter("socket_sent_bytes_total", "Bytes written to WebSockets")
 
-COUNTED_BYTES = 64 * 1024
 RECEIVE_BYTES = 64 * 1024
 YIELD_FRAMES = 64  # frames of one client before other greenlets run
 CHUNK_FRAMES = 4  # cost of a chunk of received bytes, beside its messages
@@ -74,6 +69,7 @@ CLOSE_SECONDS_MAX = 2.0  # for the last bytes and the client's close frame
 POSTED_BYTES_MAX = 4 * 1024 * 1024  # replies that a client has not read
 CONTROL_FRAMES_PER_SECOND = 20  # pings, pongs and fragments under 1 KiB
 CONTROL_FRAMES_BURST = 100  # a tenth before a broker link's hello
+UNREAD = "the client does not read replies"
 DISCARD_BYTES_MAX = 1024 * 1024  # read and dropped while a closed client goes on sending
 
 
@@ -138,7 +134,6 @@ class Socket:
         self._sending = False  # a write is waiting for the client
         # The plain socket inside gevent's, which doesn't wait.
         self._plain = getattr(raw, "_sock", raw)
-        self._sent = 0
         self._writing = 0  # bytes of the write that waits for the client
         budget = budget or UnsentBudget(1 << 62, clock)
         self._unsent = budget.share("socket", self._cut_off)
@@ -162,31 +157,34 @@ class Socket:
         reader = gevent.spawn(copy_context().run, self._read, on_messages, settle)
         _open.inc()
         try:
-            body()
-        except SocketGone:
-            pass
-        except Stalled:
-            self._limit("stall", "the client reads too slowly")
-        except ApplianceError as error:
-            self.close(close_code(error), error.message)
-        except MemoryError:
-            self.close(GOING_AWAY, OutOfMemory.default_message)
-        except BaseException:
-            self.close(INTERNAL_ERROR, "internal error")
-            raise
+            with self._closed_by_errors():
+                body()
         finally:
             _open.dec()
             reader.kill()
             code = self.end()
         return code
 
+    @contextlib.contextmanager
+    def _closed_by_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except SocketGone:
+            pass
+        except Stalled:
+            self.close(POLICY_VIOLATION, "the client reads too slowly")
+        except ApplianceError as error:
+            self.close(close_code(error), error.message)
+        except MemoryError:
+            self.close(GOING_AWAY, OutOfMemory.default_message)
+        except Exception:
+            self.close(INTERNAL_ERROR, "internal error")
+            raise
+
     def restrict(self) -> None:
         """Apply tighter limits until `identify` is called."""
-        quota = TokenBucket(
-            CONTROL_FRAMES_PER_SECOND,
-            max(1, CONTROL_FRAMES_BURST / 10),
-            self._clock.monotonic(),
-        )
+        burst, now = CONTROL_FRAMES_BURST / 10, self._clock.monotonic()
+        quota = TokenBucket(CONTROL_FRAMES_PER_SECOND, burst, now)
         self._incoming.limit(HELLO_BYTES_MAX, quota)
 
     def identify(self) -> None:
@@ -200,7 +198,7 @@ class Socket:
         if self.is_closing or self.wait_for_capacity(STALL_SECONDS_MAX):
             self.post(frames)
         else:
-            self._limit("posted_bytes", "the client does not read replies")
+            self.close(POLICY_VIOLATION, UNREAD)
 
     def post(self, frames: bytes) -> None:
         """Write `frames` now, or leave them to the writing greenlet. For any greenlet.
@@ -215,7 +213,7 @@ class Socket:
         if self.is_closing:
             return
         if self._posted_bytes >= POSTED_BYTES_MAX:
-            self._limit("posted_bytes", "the client does not read replies")
+            self.close(POLICY_VIOLATION, UNREAD)
             return
         self._posted.append(frames)
         self._posted_bytes += len(frames)
@@ -227,7 +225,7 @@ class Socket:
 
     def _cut_off(self) -> None:
         """Close this socket, because it has the most of too many unsent bytes."""
-        self._limit("unsent_bytes", "too many unsent bytes for this client")
+        self.close(POLICY_VIOLATION, "too many unsent bytes for this client")
         with contextlib.suppress(OSError):
             self._plain.shutdown(SHUT_RDWR)  # the writing greenlet may wait in a write
 
@@ -246,7 +244,6 @@ class Socket:
             sent = self._plain.send(frames)
         except OSError:  # full or closed: the writing greenlet handles it
             return frames
-        self._count(sent)
         if sent < len(frames):
             self._tail = frames[sent:]
             self._posted_bytes += len(self._tail)
@@ -276,12 +273,6 @@ class Socket:
             self._closing = (code, reason)
             self._wake()
 
-    def _limit(self, limit: str, reason: str) -> None:
-        """Close this socket because its client exceeded a limit."""
-        if self._closing is None:
-            _limited.labels(limit).inc()
-        self.close(POLICY_VIOLATION, reason)
-
     def flush(self) -> None:
         """Write posted frames, and ping if due. Raises SocketGone at the end."""
         if self._pong is not None:
@@ -307,20 +298,19 @@ class Socket:
         if self._tail:
             frames = self._tail + frames
             self._tail = b""
-        view = memoryview(frames)
         try:
-            # The common case: the kernel takes all of it, and no timeout is needed.
-            view = view[self._plain.send(view) :]
-        except BlockingIOError:
-            pass
+            try:
+                # The common case: the kernel takes all of it, and no timeout is needed.
+                sent = self._plain.send(frames)
+            except BlockingIOError:
+                sent = 0
+            if sent < len(frames):
+                self._wait_and_send(memoryview(frames)[sent:])
         except OSError:
             self._ended = self._ended or 1006
             raise SocketGone from None
-        if view:
-            self._wait_and_send(view)
         if self._unsent.size:
             self._count_unsent()
-        self._count(len(frames))
 
     def _wait_and_send(self, view: memoryview) -> None:
         self._sending = True
@@ -330,22 +320,12 @@ class Socket:
             try:
                 with gevent.Timeout(STALL_SECONDS_MAX, Stalled):
                     sent = self._raw.send(view)
-            except OSError:
-                self._ended = self._ended or 1006
-                raise SocketGone from None
             except Stalled:
                 self._tail = bytes(view)
                 raise
             view = view[sent:]
         self._writing = 0
         self._sending = False
-
-    def _count(self, size: int) -> None:
-        """Count in steps, because a metric costs as much as a small write."""
-        self._sent += size
-        if self._sent > COUNTED_BYTES:
-            _sent_bytes.inc(self._sent)
-            self._sent = 0
 
     # -- the end --------------------------------------------------------------------
 
@@ -361,8 +341,6 @@ class Socket:
                 self._raw.sendall(self._tail + close_frame(code, reason))
                 self._raw.shutdown(1)
                 self._discard()
-        _sent_bytes.inc(self._sent)
-        self._sent = 0
         self._unsent.set_size(0)
         with contextlib.suppress(OSError):
             self._raw.close()
@@ -389,26 +367,21 @@ class Socket:
 
     def _read(self, on_messages: Callable[[list[bytes]], None], settle: Callable[[], None]) -> None:
         try:
-            data, self._leftover = self._leftover or self._raw.recv(RECEIVE_BYTES), b""
-            while data:
-                self._received_at = self._clock.monotonic()
-                if self._take(data, on_messages, settle):
-                    return
-                data = self._raw.recv(RECEIVE_BYTES)
-            self._ended = self._ended or 1006
-        except OSError:
-            self._ended = self._ended or 1006
-        except FrameFlood as flood:
-            self._limit(flood.limit, flood.message)
-        except ApplianceError as error:
-            self.close(close_code(error), error.message)
-        except MemoryError:
-            self.close(GOING_AWAY, OutOfMemory.default_message)
-        except Exception:
-            self.close(INTERNAL_ERROR, "internal error")
-            raise
+            with self._closed_by_errors():
+                while data := self._receive():
+                    self._received_at = self._clock.monotonic()
+                    if self._take(data, on_messages, settle):
+                        return
+                self._ended = self._ended or 1006
         finally:
             self._wake()
+
+    def _receive(self) -> bytes:
+        """The next bytes; empty at the end."""
+        data, self._leftover = self._leftover, b""
+        with contextlib.suppress(OSError):
+            return data or bytes(self._raw.recv(RECEIVE_BYTES))
+        return b""
 
     def _take(
         self,

@@ -63,8 +63,6 @@ def test_eight_flooding_clients_are_closed_while_others_are_served(hub, kind):
     while any(thread.is_alive() for thread in threads):
         assert hub.http.get("/health").status == 200
     assert codes == [(1008, REASON)] * FLOODERS
-    metrics = hub.http.get("/metrics").raw.decode()
-    assert 'agentlip_socket_limited_total{limit="control_frames"}' in metrics
 
 
 def test_usual_pings_are_not_a_flood(hub):

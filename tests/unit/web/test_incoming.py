@@ -9,9 +9,10 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import Protocol, Side, State
 
 from appliance.kernel.clock import SystemClock
+from appliance.kernel.errors import Exhausted
 from appliance.kernel.token_bucket import TokenBucket
 from appliance.web import incoming as module
-from appliance.web.incoming import SHORT_FRAGMENT_BYTES, FrameFlood, Incoming
+from appliance.web.incoming import SHORT_FRAGMENT_BYTES, Incoming
 from tests.support.socketclient import CLOSE, CONT, PING, TEXT, frame
 
 LIMIT = 90_000
@@ -85,7 +86,7 @@ def test_short_fragments_count_and_long_ones_do_not():
     incoming.take(frame(TEXT, long, fin=False) + frame(CONT, long, fin=False) * 20)
     assert incoming.take(frame(CONT, b"")) == [long * 21]
     incoming.take(frame(TEXT, short, fin=False) + frame(CONT, short, fin=False) * 2)
-    with pytest.raises(FrameFlood):
+    with pytest.raises(Exhausted):
         incoming.take(frame(CONT, b"", fin=False))
 
 
@@ -97,7 +98,7 @@ def test_fragments_are_limited_for_each_message(monkeypatch):
     for _ in range(3):
         assert incoming.take(whole + frame(CONT, b"")) == [piece * FRAGMENTS_MAX]
     incoming.take(whole)
-    with pytest.raises(FrameFlood):
+    with pytest.raises(Exhausted):
         incoming.take(frame(CONT, piece, fin=False))
 
 
