@@ -16,9 +16,8 @@ from gunicorn.http.message import TOKEN_RE, Request
 from gunicorn.http.wsgi import (
     HEADER_VALUE_RE,
     STATUS_RE,
-    FileWrapper,
     Response,
-    WSGIErrorsWrapper,
+    base_environ,
 )
 from gunicorn.util import is_hoppish, unquote_to_wsgi_str
 
@@ -206,16 +205,9 @@ def environ_base(cfg: Any, listener: tuple[str, str] | None) -> dict[str, Any]:
     """The part of the environ that all requests of a listener share. None: a socket file."""
     host, port = listener or ("", "")
     return {
+        **base_environ(cfg),
         **({UNIX: True} if listener is None else {}),
-        "wsgi.errors": WSGIErrorsWrapper(cfg),
-        "wsgi.version": (1, 0),
-        "wsgi.multithread": True,
-        "wsgi.multiprocess": False,
-        "wsgi.run_once": False,
-        "wsgi.file_wrapper": FileWrapper,
-        "wsgi.input_terminated": True,
         "wsgi.url_scheme": "http",
-        "SERVER_SOFTWARE": "agentlip",
         "SERVER_NAME": host,
         "SERVER_PORT": port,
         "SCRIPT_NAME": "",

@@ -68,7 +68,12 @@ def routes(described: Sequence[Route], free: frozenset[str] = FREE_ON_LOOPBACK) 
 
 
 def document(described: Sequence[Route], free: frozenset[str] = FREE_ON_LOOPBACK) -> dict[str, Any]:
-    types = list(_types(described))
+    operations = [o for route in described for o in route.operations.values()]
+    queries = [operation.query for operation in operations if operation.query is not None]
+    kinds = [Failure, *queries]
+    for operation in operations:
+        kinds += [kind for kind in (operation.body, *_replies(operation)) if kind is not None]
+    types = list({_key(kind): kind for kind in kinds}.values())
     schemas, components = msgspec.json.schema_components(types, ref_template=_REF)
     by_type = dict(zip(map(_key, types), schemas, strict=True))
     paths: dict[str, Any] = {}
@@ -80,7 +85,7 @@ def document(described: Sequence[Route], free: frozenset[str] = FREE_ON_LOOPBACK
                 description["security"] = [{"bearer": []}, {}]
                 description["description"] = f"Scope `{operation.scope}`; free on a loopback bind."
             item[method.lower()] = description
-    for kind in _queries(described):
+    for kind in queries:
         components.pop(kind.__name__, None)
     return {
         "openapi": "3.1.0",
@@ -216,27 +221,8 @@ def _operation_id(route: Route, method: str) -> str:
     return "_".join([method.lower(), *words])
 
 
-def _types(described: Sequence[Route]) -> Iterable[Any]:
-    seen = set()
-    for kind in [Failure, *_declared(described), *_queries(described)]:
-        if _key(kind) not in seen:
-            seen.add(_key(kind))
-            yield kind
-
-
-def _declared(described: Sequence[Route]) -> Iterable[Any]:
-    for route in described:
-        for operation in route.operations.values():
-            yield from (kind for kind in (operation.body, *_replies(operation)) if kind is not None)
-
-
 def _replies(operation: Operation) -> tuple[Any, ...]:
     return operation.reply if isinstance(operation.reply, tuple) else (operation.reply,)
-
-
-def _queries(described: Sequence[Route]) -> Iterable[Any]:
-    for route in described:
-        yield from (o.query for o in route.operations.values() if o.query is not None)
 
 
 def _key(kind: Any) -> Any:

@@ -23,27 +23,21 @@ class EventSource(Protocol):
     @property
     def closed(self) -> bool:
         """Whether no more events will come, for instance because the appliance stops."""
-        ...
 
     def begin(self) -> Iterable[bytes]:
         """What is sent first: RETRY_LINE, then the stored events after the client's cursor."""
-        ...
 
     def take(self) -> Iterable[bytes] | None:
         """The events since the last call, without waiting; None if there are none."""
-        ...
 
     def wait(self, seconds: float) -> bool:
         """Wait for an event; False after `seconds` without one."""
-        ...
 
     def wake(self) -> None:
         """End a running `wait` now."""
-        ...
 
     def end(self) -> None:
         """Release what the source holds. Called once."""
-        ...
 
 
 class SseStream:
