@@ -97,7 +97,7 @@ class Verdicts:
     def end(self) -> None:
         """Stop the child and all waiting requests, because the server is stopping."""
         self._ending = True
-        self._pool.kill()
+        self._pool.kill(block=False)
 
     def _latest(self, age_max: float) -> _Kept:
         """The kept result while it is young, or the one of a run that ends after now."""

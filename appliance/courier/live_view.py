@@ -106,7 +106,7 @@ class LiveViewEvents:
         return [sse_event(message) for message in self._live.take()] or None
 
     def wait(self, seconds: float) -> bool:
-        return self._live.wakeup.wait(seconds)
+        return bool(self._live.wakeup.wait(seconds))
 
     def wake(self) -> None:
         self._live.wakeup.set()

@@ -334,9 +334,10 @@ class JobRunner:
 
     def start_due(self) -> int:
         """Start attempts of runs that are due, as far as there is room."""
-        if self.closed or not self._pool.free or self._ended:
+        free = self._pool.free_count()
+        if self.closed or not free or self._ended:
             return 0
-        claimed = self.store.write(writes.claim, self._instance_id, self._pool.free, LEASE_MS)
+        claimed = self.store.write(writes.claim, self._instance_id, free, LEASE_MS)
         for attempt in claimed:
             self._pool.spawn(self._run, attempt)
         return len(claimed)
@@ -357,7 +358,7 @@ class JobRunner:
         for execution in self._running.values():
             execution.kill()
         if not self._pool.join(timeout_seconds):
-            self._pool.kill()
+            self._pool.kill(block=False)
 
     # -- one attempt ------------------------------------------------------------------
 

@@ -1,5 +1,8 @@
 """A lock for greenlets."""
 
+# gevent carries no types.
+# mypy: allow-untyped-calls
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,24 +11,18 @@ from gevent.lock import BoundedSemaphore
 from appliance.kernel.errors import Unavailable
 
 
-class GreenletLock:
+class GreenletLock(BoundedSemaphore):
     """`with lock:` waits until no other greenlet holds it."""
 
     def __init__(self) -> None:
-        self._semaphore = BoundedSemaphore(1)
+        super().__init__(1)
 
     @contextmanager
     def timeout(self, seconds: float) -> Iterator[None]:
         """Like `with lock:`, but raises Unavailable after `seconds`."""
-        if not self._semaphore.acquire(timeout=seconds):
+        if not self.acquire(timeout=seconds):
             raise Unavailable("timed out waiting for another request to finish")
         try:
             yield
         finally:
-            self._semaphore.release()
-
-    def __enter__(self) -> None:
-        self._semaphore.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._semaphore.release()
+            self.release()

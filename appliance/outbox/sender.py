@@ -77,7 +77,7 @@ class Sender:
         self._round += 1
         for name, _ in in_turn(due, self._round):
             counts["claimed"] += self._start_deliveries(name, now_ms)
-            if self._pool.free < 1:
+            if self._pool.free_count() < 1:
                 break
         self._routes.drop_idle({name for name, _ in due})
         return counts
@@ -88,7 +88,7 @@ class Sender:
         route = routes.state(name)
         target = self._outbox.targets.get(name.partition(":")[0])
         claimed = 0
-        while target is not None and routes.has_capacity(route) and self._pool.free > 0:
+        while target is not None and routes.has_capacity(route) and self._pool.free_count() > 0:
             rows = self._claim(name, route, target, now_ms, probe=not route.breaker.is_closed)
             if not rows:
                 break

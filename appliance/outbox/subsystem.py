@@ -87,7 +87,7 @@ class OutboxSubsystem(Subsystem):
         deliveries stay in flight in the file and are repeated after the next start."""
         ended = self._pool.join(timeout_seconds / 2)
         if not ended:
-            self._pool.kill()
+            self._pool.kill(block=False)
         for target in self.outbox.targets.values():
             target.close()
         return self.store.close(timeout_seconds)

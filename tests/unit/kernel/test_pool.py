@@ -16,7 +16,7 @@ def test_pool_runs_at_most_its_size_at_once():
 
     pool.spawn(work, 1)
     pool.spawn(work, 2)
-    assert pool.free == 0
+    assert pool.free_count() == 0
     third = gevent.spawn(pool.spawn, work, 3)
     gevent.sleep(0)
     assert not third.ready()
@@ -24,7 +24,7 @@ def test_pool_runs_at_most_its_size_at_once():
     third.join(5)
     assert pool.join(5)
     assert sorted(done) == [1, 2, 3]
-    assert pool.free == 2
+    assert pool.free_count() == 2
 
 
 def test_outer_time_limit_is_passed_on():
