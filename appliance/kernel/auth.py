@@ -215,17 +215,12 @@ def valid_tokens(connection: Executor, now_ms: int) -> list[tuple[str, Principal
         " AND r.until_ms > ?1 AND (t.expires_ms IS NULL OR t.expires_ms > ?1) LIMIT ?2",
         (now_ms, 2 * TOKENS_MAX),
     ).fetchall()
-    return [
-        (
-            digest,
-            principal_of(
-                id_,
-                name,
-                _names(scopes),
-                digest,
-                until_ms,
-                None if senders is None else _names(senders),
-            ),
-        )
-        for digest, id_, name, scopes, until_ms, senders in rows
-    ]
+    return [(row[0], stored_principal(*row)) for row in rows]
+
+
+def stored_principal(
+    digest: str, id_: str, name: str, scopes: str, until_ms: int | None, senders: str | None
+) -> Principal:
+    """That of a row whose scopes and senders are JSON."""
+    names = None if senders is None else _names(senders)
+    return principal_of(id_, name, _names(scopes), digest, until_ms, names)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from appliance.kernel.auth import TOKENS_MAX, Principal, principal_of
+from appliance.kernel.auth import TOKENS_MAX, Principal, stored_principal
 from appliance.kernel.batch import Tx
 from appliance.kernel.clock import iso
 from appliance.kernel.meta import Executor
@@ -27,7 +27,6 @@ _VALID = (
     f" WHERE s.state = 'open' AND t.revoked_ms IS NULL AND {_UNTIL} > ?1"
 )
 _PRINCIPALS = f"SELECT s.hash, s.id, t.id, t.name, t.scopes, t.senders, {_UNTIL} {_VALID}"
-_names = msgspec.json.Decoder(list[str]).decode
 
 
 def in_force(reader: Executor, now_ms: int) -> list[tuple[str, Principal]]:
@@ -41,8 +40,7 @@ def in_force(reader: Executor, now_ms: int) -> list[tuple[str, Principal]]:
 
 def _principal(row: Any) -> Principal:
     digest, session_id, token_id, name, scopes, senders, until_ms = row
-    names = None if senders is None else _names(senders)
-    principal = principal_of(token_id, name, _names(scopes), digest, until_ms, names)
+    principal = stored_principal(digest, token_id, name, scopes, until_ms, senders)
     return msgspec.structs.replace(principal, session=session_id)
 
 
