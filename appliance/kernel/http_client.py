@@ -157,15 +157,10 @@ def _reason(error: Exception) -> object:
 
 def _failure(error: Exception, peer: str) -> Unreachable:
     reason = _reason(error)
-    if isinstance(error, exceptions.NewConnectionError):
-        if isinstance(reason, ConnectionRefusedError):
-            return NotConnected(f"{peer} refused the connection")
-        return NotConnected(f"the connection to {peer} failed: {type(reason).__name__}")
-    if isinstance(error, exceptions.ConnectTimeoutError):
-        return NotConnected(f"{peer} did not respond in time")
+    nothing_sent = exceptions.NewConnectionError | exceptions.ConnectTimeoutError
+    kind = NotConnected if isinstance(error, nothing_sent | exceptions.SSLError) else Unreachable
+    if isinstance(reason, ConnectionRefusedError):
+        return kind(f"{peer} refused the connection")
     if isinstance(error, TimeoutError | exceptions.TimeoutError):
-        return Unreachable(f"{peer} did not respond in time")
-    if isinstance(error, exceptions.SSLError):
-        why = getattr(reason, "reason", None) or "unknown reason"
-        return NotConnected(f"the TLS handshake with {peer} failed: {why}")
-    return Unreachable(f"the connection to {peer} failed: {type(reason or error).__name__}")
+        return kind(f"{peer} did not respond in time")
+    return kind(f"the connection to {peer} failed: {type(reason or error).__name__}")

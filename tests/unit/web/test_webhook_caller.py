@@ -142,6 +142,6 @@ def test_tls_verifies_the_name(tmp_path):
 
         assert ask(NAME, trusting) == DELIVERED
         assert resolved == [NAME]
-        assert "TLS" in ask("other.example.com", trusting).reason
-        assert "TLS" in ask(NAME, None).reason
+        assert "SSL" in ask("other.example.com", trusting).reason
+        assert "SSL" in ask(NAME, None).reason
         assert len(receiver.got) == 1
