@@ -26,7 +26,6 @@ ROUNDS = 50  # transactions in one round
 IDLE_SECONDS, BUSY_SECONDS = 60.0, 0.5
 
 _jumps = counter("store_clock_jumps_total", "Times that the wall clock was set", ("store",))
-_deleted = counter("log_deleted_total", "Rows deleted from a store's log by age", ("store",))
 
 _BOUNDS = "SELECT coalesce(min(event_id), 0), coalesce(max(event_id), 0) FROM log"
 _DELETE = "DELETE FROM log WHERE event_id <= min(?1, (SELECT min(event_id) FROM log) + ?2 - 1)"
@@ -65,12 +64,11 @@ class LogRetention(Loop):
             deleted = self._sweep(self._steady.now_ms())
         except Unavailable:  # the disk is full or the file is damaged: a later round deletes them
             deleted = 0
-        _deleted.labels(self._store.name).inc(deleted)
         return {"deleted": deleted}
 
     def _sweep(self, age_ms: int) -> int:
         lowest, newest = self._store.read(_bounds)
-        past = self._note or decode(self._store.read(meta.value, KEY)) or LogNote()
+        past = self._note or meta.decode(self._store.read(meta.value, KEY), LogNote) or LogNote()
         note = LogNote(advance(past.marks, age_ms, newest, KEEP_MS))
         if note != self._note:
             self._store.write(write_note, note)
@@ -103,14 +101,6 @@ def _is_due(last: LogMark, age_ms: int, newest: int, keep_ms: int) -> bool:
 def expired(marks: tuple[LogMark, ...], age_ms: int, keep_ms: int) -> int:
     """Rows up to this number are older than `keep_ms`; 0: none."""
     return max((mark.event_id for mark in marks if mark.age_ms <= age_ms - keep_ms), default=0)
-
-
-def decode(text: str | None) -> LogNote | None:
-    """A stored note; None if there is none or it can't be decoded."""
-    try:
-        return None if text is None else msgspec.json.decode(text, type=LogNote)
-    except msgspec.DecodeError:
-        return None
 
 
 def _bounds(reader: meta.Executor) -> tuple[int, int]:

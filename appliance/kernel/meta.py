@@ -2,7 +2,11 @@
 
 import sqlite3
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
 
 SET = (
     "INSERT INTO meta (key, value) VALUES (?, ?)"
@@ -26,6 +30,14 @@ def value(connection: Executor, key: str) -> str | None:
     """The value of `key` in a store, which has the table."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     return None if row is None else str(row[0])
+
+
+def decode(text: str | None, kind: type[T]) -> T | None:
+    """A value that is JSON of a struct; None if there is none or it can't be decoded."""
+    try:
+        return None if text is None else msgspec.json.decode(text, type=kind)
+    except msgspec.DecodeError:
+        return None
 
 
 def exists(connection: sqlite3.Connection, name: str) -> bool:

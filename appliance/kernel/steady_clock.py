@@ -142,7 +142,7 @@ def beyond_tolerance(ms: int) -> int:
 
 
 def read_note(connection: meta.Executor) -> ClockNote | None:
-    return decode(meta.value(connection, CLOCK_KEY))
+    return meta.decode(meta.value(connection, CLOCK_KEY), ClockNote)
 
 
 def write_note(tx: meta.Executor, note: ClockNote) -> None:
@@ -151,14 +151,6 @@ def write_note(tx: meta.Executor, note: ClockNote) -> None:
 
 def encode(note: ClockNote) -> str:
     return msgspec.json.encode(note).decode()
-
-
-def decode(text: str | None) -> ClockNote | None:
-    """A stored note; None if there is none or it can't be decoded."""
-    try:
-        return None if text is None else msgspec.json.decode(text, type=ClockNote)
-    except msgspec.DecodeError:
-        return None
 
 
 def read_clocks(clock: Clock) -> ClockReading:

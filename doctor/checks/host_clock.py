@@ -8,7 +8,7 @@ from appliance.checks.check import CLOCK_BEHIND_WARNING_SECONDS, Check, Finding,
 from appliance.checks.context import Context
 from appliance.kernel import meta
 from appliance.kernel.clock import DAY_MS, iso, utc
-from appliance.kernel.steady_clock import CLOCK_KEY, decode, jump_since_ms
+from appliance.kernel.steady_clock import CLOCK_KEY, ClockNote, jump_since_ms
 
 # The newest time of each store, by an index or a small table.
 NEWEST = {
@@ -58,7 +58,7 @@ def _jumped(context: Context) -> Iterator[Finding]:
     now_ms = context.clock.now_ms()
     jumps: dict[str, int] = {}
     for _, connection in context.opened():
-        note = decode(meta.read(connection, CLOCK_KEY))
+        note = meta.decode(meta.read(connection, CLOCK_KEY), ClockNote)
         if note is None:
             continue
         if note.jumped_at is not None and iso(now_ms - DAY_MS) < note.jumped_at:

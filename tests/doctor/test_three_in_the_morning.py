@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel.steady_clock import CLOCK_KEY, decode
+from appliance.kernel import meta
+from appliance.kernel.steady_clock import CLOCK_KEY, ClockNote
 from tests.doctor import breakages as by
 from tests.doctor.breakages import UsedWorkspace
 from tests.doctor.night import Stranger, blocks_of, sections
@@ -322,6 +323,6 @@ def test_clock_that_was_set(play: Play) -> None:
     stranger.shell = right
     assert "set by +7200 s" in stranger.run()
     [(value,)] = rows(stranger, noted, "broker")
-    note = decode(str(value))
+    note = meta.decode(str(value), ClockNote)
     assert note is not None
     assert abs(note.total_ms) < 2_000
