@@ -7,11 +7,10 @@ import sqlite3
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from appliance.kernel import meta
 from appliance.kernel.ids import encode_ulid, ulid_value
-from appliance.kernel.store_declaration import SchemaLog
 
 IdOrder = Literal["id", "rowid"]
 SEARCH_TRIGGERS = ("messages_fts_update", "messages_fts_delete", "x_cjk_update")
@@ -53,7 +52,7 @@ class HubSchema:
         *,
         adopted: bool,
         now_ms: int,
-        log: SchemaLog,
+        log: Any,
     ) -> None:
         """Store the order of messages, and remove search triggers that would fail."""
         stored_order = meta.read(connection, "x_id_order")

@@ -19,13 +19,6 @@ import migrations as migration_files
 STORE_ID_KEY = "x_store_id"
 
 
-class SchemaLog(Protocol):
-    """What an adapter needs of a log. Clients import adapters, but not the log."""
-
-    def info(self, message: str, **fields: Any) -> None: ...
-    def warning(self, message: str, **fields: Any) -> None: ...
-
-
 class SchemaAdapter(Protocol):
     """A store whose file other programs may write too, after a specification they share."""
 
@@ -53,7 +46,7 @@ class SchemaAdapter(Protocol):
         *,
         adopted: bool,
         now_ms: int,
-        log: SchemaLog,
+        log: Any,
     ) -> None:
         """After the migrations of every start. `adopted`: another program made this file."""
 
