@@ -33,6 +33,8 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.steady_clock import steady_ms
@@ -44,14 +46,11 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 CAREFUL_BATCHES = 16
 
 
-class CallOutcome:
+class CallOutcome(msgspec.Struct, eq=False):
     """The result or the error of one job."""
 
-    __slots__ = ("error", "result")
-
-    def __init__(self, result: Any = None, error: BaseException | None = None) -> None:
-        self.result = result
-        self.error = error
+    result: Any = None
+    error: BaseException | None = None
 
     def unwrap(self) -> Any:
         """The result; raises the error if there was one."""

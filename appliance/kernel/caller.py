@@ -25,7 +25,7 @@ class Caller(Protocol):
     authenticated: bool
 
     def is_gone(self) -> bool:
-        """Whether the client has disconnected. Called on the event loop; never waits."""
+        """Whether the client has disconnected. Called in any thread, while its request lasts."""
 
     def stay(self, wake: Call) -> Call:
         """Begin a request that lasts; returns how to end it. `wake` is called, without waiting,

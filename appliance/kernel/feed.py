@@ -18,7 +18,6 @@ from gevent.event import Event
 from appliance.kernel.metrics import counter, gauge
 
 _published = counter("feed_items_total", "Items published to the feed")
-_lagging = counter("feed_lagging_total", "Subscriptions that lagged because their queue was full")
 _subscriptions = gauge("feed_subscriptions", "Live subscriptions")
 
 BYTES_MAX = 32 * 1024 * 1024  # bytes of events that wait for slow subscribers
@@ -77,7 +76,6 @@ class FeedSubscription:
         """Empties the queue; the reader has to continue from the log."""
         self.lagging = True
         self._queue.clear()
-        _lagging.inc()
         self._wake.set()
 
     def wait(self, timeout_seconds: float) -> bool:

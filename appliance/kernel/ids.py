@@ -28,30 +28,25 @@ class IdFactory:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._last = 0
+        self.last = 0  # the number of the newest id, for `follow` of another factory
         self._random = random.Random(secrets.randbits(256)).getrandbits
 
     def seed(self, last_id: str | None) -> None:
         """Make ids that sort above `last_id`. An id that is not a ULID is ignored."""
         self.follow(ulid_value(last_id or "") or 0)
 
-    @property
-    def last(self) -> int:
-        """The number of the newest id, for `follow` of another factory."""
-        return self._last
-
     def follow(self, last: int) -> None:
         """Make ids above one of another factory, given by its number."""
-        if last > self._last:
-            self._last = last
+        if last > self.last:
+            self.last = last
 
     def new(self, prefix: str) -> str:
         value = self._clock.now_ms() << _RANDOM_BITS
-        if value <= self._last:
-            value = self._last + 1 + self._random(16)
+        if value <= self.last:
+            value = self.last + 1 + self._random(16)
         else:
             value |= self._random(_RANDOM_BITS - 1)
-        self._last = value
+        self.last = value
         return prefix + encode_ulid(value)
 
 

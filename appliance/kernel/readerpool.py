@@ -39,14 +39,13 @@ class ReaderPool:
         self._threads: list[NativeThread] = []
         self.pending = 0  # reads waiting or running
 
-    def begin(self, function: Callable[..., T], args: tuple[Any, ...], full: str) -> ReadRequest[T]:
-        """Queue a read; raises QueueFull with the message `full` if too many wait."""
+    def begin(self, reading: ReadRequest[T]) -> ReadRequest[T]:
+        """Queue a read; raises QueueFull if too many wait."""
         if self.pending >= self._waiting_max + self._size:
-            raise QueueFull(full)
+            raise QueueFull("too many reads of this kind are waiting")
         while len(self._threads) < self._size:
             self._threads.append(NativeThread(self._run, self._callbacks))
         self.pending += 1
-        reading: ReadRequest[T] = ReadRequest(function, args)
         self._queue.put(reading)
         return reading
 

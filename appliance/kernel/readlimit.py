@@ -26,20 +26,21 @@ class ReadLimit:
         self._clock = clock
         self._seconds_max = seconds_max if seconds_max is not None else float("inf")
         self._deadline = float("inf")
-        self._cancelled: Callable[[], bool] = _never
+        self._cancelled: Callable[[], bool] | None = None
 
     def start(self, cancelled: Callable[[], bool] | None = None) -> None:
         """Start the time of the next read. It also stops once `cancelled` is true."""
-        self._cancelled = cancelled or _never
+        self._cancelled = cancelled
         self._deadline = self._clock.monotonic() + self._seconds_max
 
     def end(self) -> None:
         """End the limit until the next start."""
-        self._cancelled = _never
+        self._cancelled = None
         self._deadline = float("inf")
 
     def is_over(self) -> bool:
-        return self._clock.monotonic() > self._deadline or self._cancelled()
+        is_late = self._clock.monotonic() > self._deadline
+        return is_late or (self._cancelled is not None and self._cancelled())
 
     def check(self) -> None:
         """Raises ReadStopped when the read must stop."""
@@ -57,10 +58,6 @@ class ReadLimit:
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
             self.watch(connection)
             yield connection
-
-
-def _never() -> bool:
-    return False
 
 
 def is_interrupt(error: BaseException) -> bool:

@@ -21,8 +21,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-import gevent
-
 from appliance.kernel import caller
 from appliance.kernel.batch import BatchRunner, Call, CallOutcome, Tx
 from appliance.kernel.checkpointer import Checkpointer
@@ -30,7 +28,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop_callbacks import LoopCallbacks
-from appliance.kernel.metrics import counter, gauge, histogram
+from appliance.kernel.metrics import counter, histogram
 from appliance.kernel.ownership import open_own
 from appliance.kernel.reader import STEPS_BETWEEN_CHECKS, Reader, open_connection
 from appliance.kernel.readerpool import ReaderPool
@@ -89,9 +87,6 @@ _problems = counter(
     "Failed reads and writes, by error code",
     ("store", "code"),
 )
-_slow = gauge("store_slow_reads", "Expensive reads that wait or run", ("store",))
-
-CALLER_SECONDS = 0.25  # how often an expensive read checks that its client is connected
 
 
 class Store:
@@ -122,9 +117,9 @@ class Store:
         self._publish = publish
         self._callbacks = LoopCallbacks()
         self._pending = 0
-        self._closed = False
+        self._closed: StoreClosed | None = None
         self._shared = declaration_of(name).shared
-        self._suspect = suspect_marker(path).exists()
+        self._suspect = StoreSuspect() if suspect_marker(path).exists() else None
         self._suspended: StoreSuspended | None = None
         self._files = StoreFiles(path)
         self._detached: StoreDetached | None = None
@@ -138,7 +133,8 @@ class Store:
         )
         self._reads = self._pool(READERS, READ_QUEUE_MAX, STEPS_BETWEEN_CHECKS)
         self._slow_reads = self._pool(SLOW_READERS, SLOW_READ_QUEUE_MAX, STEPS_SLOW)
-        self._bind_metrics()
+        self._observe_jobs = _batches.labels(name).observe
+        self._observe_seconds = _commit_seconds.labels(name).observe
         self._writer: WriterThread | StoreWriter | NoWriter
         if settings.read_only:
             self._writer = NoWriter(clock)
@@ -148,11 +144,6 @@ class Store:
         else:
             config = WriterConfig(name, str(path.absolute()), settings, catch_up)
             self._writer = writers.open(config, self._deliver, restarted)
-
-    def _bind_metrics(self) -> None:
-        self._observe_jobs = _batches.labels(self.name).observe
-        self._observe_seconds = _commit_seconds.labels(self.name).observe
-        _slow.labels(self.name).set_function(lambda: self._slow_reads.pending)
 
     # -- writing -----------------------------------------------------------------
 
@@ -192,18 +183,12 @@ class Store:
         return request
 
     def _admit(self, jobs: int) -> None:
-        if self._closed:
-            raise StoreClosed
+        full = self._full if self._full_until > self._clock.monotonic() else None
+        refusal = self._closed or self._suspended or self._suspect or self._detached or full
+        if refusal is not None:
+            raise refusal.with_traceback(None)
         if self.settings.read_only:
             raise StoreReadOnly
-        if self._suspended is not None:
-            raise self._suspended
-        if self._suspect:
-            raise StoreSuspect
-        if self._detached is not None:
-            raise self._detached.with_traceback(None)
-        if self._full is not None and self._full_until > self._clock.monotonic():
-            raise self._full.with_traceback(None)
         if self._pending + jobs > QUEUE_MAX and self._pending:
             raise QueueFull
         if self.stalled_seconds() > STALL_SECONDS_MAX:
@@ -279,8 +264,8 @@ class Store:
         if isinstance(error, StoreFull):
             self._full_until = now + FULL_SECONDS
             self._full = error
-        elif isinstance(error, StoreSuspect) and not self._suspect:
-            self._suspect = True
+        elif isinstance(error, StoreSuspect) and self._suspect is None:
+            self._suspect = error
             self._log.error("database suspect: this store has stopped", store=self.name)
             try:
                 os.close(open_own(suspect_marker(self.path), os.O_WRONLY | os.O_CREAT))
@@ -291,45 +276,28 @@ class Store:
 
     def read(self, function: Callable[..., T], *args: Any) -> T:
         """Run `function(reader, *args)` in a reader thread; returns its result."""
-        return self.begin_read(function, *args).wait()
-
-    def begin_read(self, function: Callable[..., T], *args: Any) -> ReadRequest[T]:
-        """Like `read`, but returns at once; `wait` of the result returns the result."""
-        self._admit_read()
-        return self._reads.begin(function, args, "too many reads are waiting")
+        return self._begin_read(self._reads, function, args).wait()
 
     def read_slow(self, function: Callable[..., T], *args: Any) -> T:
         """Like `read`, for reads that may take long, such as searches and scans.
 
         Raises ReadCancelled once the client has disconnected.
         """
-        reading = self.begin_slow_read(function, *args)
         client = caller.current.get()
-        if client is None:
-            return reading.wait()
+        is_cancelled = None if client is None else client.is_gone
+        return self._begin_read(self._slow_reads, function, args, is_cancelled).wait()
 
-        def check_client() -> None:
-            if client.is_gone():
-                reading.cancel()
-
-        timer = gevent.get_hub().loop.timer(CALLER_SECONDS, CALLER_SECONDS)
-        timer.start(check_client)
-        try:
-            return reading.wait()
-        finally:
-            timer.stop()
-            timer.close()
-
-    def begin_slow_read(self, function: Callable[..., T], *args: Any) -> ReadRequest[T]:
-        """Like `read_slow`, but returns at once. The read is not cancelled by itself."""
-        self._admit_read()
-        return self._slow_reads.begin(function, args, "too many expensive reads are waiting")
-
-    def _admit_read(self) -> None:
-        if self._closed:
-            raise StoreClosed
-        if self._suspect:
-            raise StoreSuspect
+    def _begin_read(
+        self,
+        pool: ReaderPool,
+        function: Callable[..., T],
+        args: tuple[Any, ...],
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> ReadRequest[T]:
+        refusal = self._closed or self._suspect
+        if refusal is not None:
+            raise refusal.with_traceback(None)
+        return pool.begin(ReadRequest(function, args, is_cancelled))
 
     def _pool(self, threads: int, waiting_max: int, steps: int) -> ReaderPool:
         settings = self.settings
@@ -402,7 +370,7 @@ class Store:
             "writing_paused": self._is_paused(),
             "read_only": self.settings.read_only,
             "detached": self._check_files() is not None,
-            "suspect": self._suspect,
+            "suspect": self._suspect is not None,
             "suspended": self._suspended is not None,
             "wal_bytes": self.wal_bytes(),
         }
@@ -420,7 +388,7 @@ class Store:
 
     def close(self, timeout_seconds: float = 10.0) -> bool:
         """Refuse new work, finish queued work, move the WAL. False when time ran out."""
-        self._closed = True
+        self._closed = StoreClosed()
         if not (self.settings.read_only or self._shared):
             self._writer.submit(WriteRequest((), empty_wal))
         finished = self._writer.close(timeout_seconds)

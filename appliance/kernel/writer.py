@@ -5,10 +5,11 @@ in a thread of the process that writes (`writerprocess.py`) and in one of this p
 """
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 import msgspec
 
@@ -68,6 +69,22 @@ class CatchUp(msgspec.Struct, frozen=True):
         return cast(Callable[[Tx, int], bool], getattr(import_module(module), name))
 
 
+class WriterRequest(msgspec.Struct, eq=False):
+    """`calls` to run in one transaction with others, or one piece of `maintenance`. `alone`: it is
+    run by itself."""
+
+    calls: Sequence[Call] = ()
+    maintenance: Callable[[Reader], Any] | None = None
+    alone: bool = False
+    outcomes: list[CallOutcome] = []
+
+    def __post_init__(self) -> None:
+        self.alone = self.alone or self.maintenance is not None
+
+
+R = TypeVar("R", bound=WriterRequest)
+
+
 class Writer:
     """Owns the only connection that writes. Errors of a job never raise here."""
 
@@ -96,6 +113,28 @@ class Writer:
         self._catch_up = catch_up
         self._catch_up_function = catch_up.resolve() if catch_up else None
         self._catch_up_at = clock.monotonic()  # when it is due
+
+    def run_requests(self, batch: Sequence[R]) -> Iterator[tuple[list[R], list[Any]]]:
+        """Run requests in their order, each that is `alone` by itself, and set their outcomes.
+        Yields those that ran together, and what they published."""
+        part: list[R] = []
+        for request in batch:
+            if part and (request.alone or part[-1].alone):
+                yield part, self._run_together(part)
+                part = []
+            part.append(request)
+        if part:
+            yield part, self._run_together(part)
+
+    def _run_together(self, part: Sequence[WriterRequest]) -> list[Any]:
+        if (maintenance := part[0].maintenance) is not None:
+            self.maintain(maintenance)
+        calls = [call for request in part for call in request.calls]
+        outcomes, published = self.run(calls, alone=part[0].alone) if calls else ([], [])
+        remaining = iter(outcomes)
+        for request in part:
+            request.outcomes = list(islice(remaining, len(request.calls)))
+        return published
 
     def run(
         self, calls: Sequence[Call], *, alone: bool = False

@@ -25,13 +25,12 @@ import msgspec
 from appliance.kernel.batch import CallOutcome
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.log import Log, LogChange
-from appliance.kernel.writer import BATCH_MAX, CatchUp, StoreSettings, Writer
+from appliance.kernel.writer import BATCH_MAX, CatchUp, StoreSettings, Writer, WriterRequest
 
 LENGTH = struct.Struct("!I")
 RECEIVE_BYTES = 1 << 16
 PR_SET_PDEATHSIG = 1
 STORES_MAX = 16  # sockets received at once
-REASON_BYTES_MAX = 1024  # why this process ends
 
 
 class WriterConfig(msgspec.Struct, frozen=True):
@@ -41,6 +40,13 @@ class WriterConfig(msgspec.Struct, frozen=True):
     path: str
     settings: StoreSettings
     catch_up: CatchUp | None = None
+
+
+class ReceivedRequest(WriterRequest, kw_only=True, eq=False):
+    """A request of the parent, with its number there and the newest id that it knew."""
+
+    number: int
+    last_id: int
 
 
 def frame(content: Any) -> bytes:
@@ -83,46 +89,29 @@ class StoreThread:
         buffer = bytearray()
         while data := self._raw.recv(RECEIVE_BYTES):
             buffer += data
-            works: list[tuple[int, Any]] = []
+            batch: list[ReceivedRequest] = []
             jobs = 0
             for body in frames_in(buffer):
                 if not body:
-                    self._write(works)
+                    self._write(batch)
                     self._writer.close()
                     return
-                jobs += self._sort(pickle.loads(body), works)
+                request = ReceivedRequest(**pickle.loads(body))
+                self._writer.ids.follow(request.last_id)
+                batch.append(request)
+                jobs += len(request.calls)
                 if jobs >= BATCH_MAX:
-                    self._write(works)
-                    works, jobs = [], 0
-            self._write(works)
+                    self._write(batch)
+                    batch, jobs = [], 0
+            self._write(batch)
 
-    def _sort(self, work: Any, works: list[tuple[int, Any]]) -> int:
-        """Run maintenance, and calls that must be alone, at once; collect other calls for the
-        batch, and return how many."""
-        number, calls, maintenance, alone, last_id = work
-        self._writer.ids.follow(last_id)
-        if maintenance is not None or alone:
-            self._write(works)
-            works.clear()
-        if maintenance is not None:
-            self._writer.maintain(maintenance)
-        if alone:
-            self._write([(number, calls)], alone=True)
-            return 0
-        works.append((number, calls))
-        return len(calls)
-
-    def _write(self, works: list[tuple[int, Any]], *, alone: bool = False) -> None:
-        if not works:
-            return
-        calls = [call for _, own in works for call in own]
-        outcomes, published = self._writer.run(calls, alone=alone) if calls else ([], [])
-        done, position = [], 0
-        for number, own in works:
-            part = outcomes[position : position + len(own)]
-            done.append((number, [_portable(outcome) for outcome in part]))
-            position += len(own)
-        self._raw.sendall(frame((done, published, self._writer.ids.last)))
+    def _write(self, batch: list[ReceivedRequest]) -> None:
+        for part, published in self._writer.run_requests(batch):
+            done = [
+                (request.number, [_portable(outcome) for outcome in request.outcomes])
+                for request in part
+            ]
+            self._raw.sendall(frame((done, published, self._writer.ids.last)))
 
 
 def _portable(outcome: CallOutcome) -> tuple[Any, BaseException | None]:
@@ -174,9 +163,9 @@ def main() -> None:
     clock = SystemClock()
     try:
         serve(control, clock, Log(level=sys.argv[2], slow_ms=float(sys.argv[3]), clock=clock))
-    except (MemoryError, RuntimeError, OSError) as error:  # not enough memory, threads, files
+    except (MemoryError, RuntimeError, OSError):  # not enough memory, threads, files
         # The threads that did start would keep this process alive, without the other stores.
-        control.sendall(f"{type(error).__name__}: {error}".encode()[:REASON_BYTES_MAX])
+        traceback.print_exc()
         os._exit(1)
 
 

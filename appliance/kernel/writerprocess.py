@@ -30,7 +30,6 @@ from gevent.event import Event
 from appliance.kernel.batch import CallOutcome
 from appliance.kernel.child_environment import child_environment
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import OutOfMemory
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log, LogChange
 from appliance.kernel.retry import RetrySettings, delay_seconds
@@ -38,7 +37,6 @@ from appliance.kernel.store_errors import StoreBusy
 from appliance.kernel.write_request import WriteRequest
 from appliance.kernel.writerchild import (
     LENGTH,
-    REASON_BYTES_MAX,
     WriterConfig,
     frame,
     frames_in,
@@ -92,9 +90,10 @@ class StoreWriter:
     def submit(self, request: WriteRequest) -> None:
         """Raises pickle.PicklingError for a call that can't be pickled."""
         self._number += 1
-        work = (
-            self._number, request.calls, request.maintenance, request.alone, self.ids.last,
-        )  # fmt: skip
+        work = {
+            "number": self._number, "last_id": self.ids.last, "calls": request.calls,
+            "maintenance": request.maintenance, "alone": request.alone,
+        }  # fmt: skip
         data = frame(work)
         self._waiting[self._number] = request
         self._post(data)
@@ -197,10 +196,8 @@ class StoreWriter:
         batch = list(self._waiting.values())
         self._waiting.clear()
         unknown = self._process.given_up or StoreBusy(
-            f"the writer ended{self._process.why}; whether this was stored is unknown",
-            hint=OutOfMemory.default_hint
-            if self._process.why
-            else "send it again with the same Idempotency-Key",
+            "the writer ended; whether this was stored is unknown",
+            hint="send it again with the same Idempotency-Key",
         )
         for request in batch:
             request.outcomes = [CallOutcome(error=unknown) for _ in request.calls]
@@ -220,7 +217,6 @@ class WriterProcess:
         self._stopping = False
         self._ended = Event()
         self._restarts: list[float] = []
-        self.why = ""  # ": " and why the last child ended, if it gave a reason
         self.given_up: StoreBusy | None = None  # the error of all writes, after RESTARTS_MAX
         self._start()
 
@@ -304,9 +300,6 @@ class WriterProcess:
 
     def _lost(self) -> None:
         """The child has ended: as requested, or not."""
-        with suppress(OSError):
-            reason = self._control.recv(REASON_BYTES_MAX)
-            self.why = f": {reason.decode(errors='replace')}" if reason else ""
         self._readable.stop()
         self._readable.close()
         self._control.close()
@@ -331,8 +324,7 @@ class WriterProcess:
             self._restarts = [when for when in self._restarts if now - when < RESTARTS_SECONDS]
             if len(self._restarts) >= RESTARTS_MAX:
                 self.given_up = StoreBusy(
-                    f"the writer ended {RESTARTS_MAX} times within {RESTARTS_SECONDS:.0f} s"
-                    f"{self.why}",
+                    f"the writer ended {RESTARTS_MAX} times within {RESTARTS_SECONDS:.0f} s",
                     hint="agentlipd logs; then agentlipd restart",
                 )
                 self._log.error(self.given_up.message, hint=self.given_up.hint)
@@ -347,7 +339,6 @@ class WriterProcess:
                 self._start()
             except Exception as error:
                 # Reading or starting a process failed. Until it works, writes get 503.
-                self.why = f": {error}"
                 self._log.error("the writer can't be started", error)
             else:
                 for writer in self._writers:

@@ -5,7 +5,7 @@ from typing import Any
 
 from appliance.kernel.loop_callbacks import LoopCallbacks
 from appliance.kernel.threads import NativeThread, SimpleQueue
-from appliance.kernel.write_request import WriteRequest, apart
+from appliance.kernel.write_request import WriteRequest
 from appliance.kernel.writer import BATCH_MAX, Writer
 
 Deliver = Callable[[list[WriteRequest], list[Any]], None]
@@ -41,25 +41,9 @@ class WriterThread:
 
     def _loop(self) -> None:
         while batch := self._next_batch():
-            for request in batch:
-                if request.maintenance is not None:
-                    self._writer.maintain(request.maintenance)
-            for part in apart(batch):
-                self._callbacks.post(self._deliver, part, self._run(part))
+            for part, published in self._writer.run_requests(batch):
+                self._callbacks.post(self._deliver, part, published)
         self._writer.close()
-
-    def _run(self, part: list[WriteRequest]) -> list[Any]:
-        """Runs the calls as one batch, and returns what they published."""
-        calls = [call for request in part for call in request.calls]
-        if not calls:
-            return []
-        outcomes, published = self._writer.run(calls, alone=part[0].alone)
-        position = 0
-        for request in part:
-            end = position + len(request.calls)
-            request.outcomes = outcomes[position:end]
-            position = end
-        return published
 
     def _next_batch(self) -> list[WriteRequest]:
         """The next request and those already queued behind it; empty at the end."""

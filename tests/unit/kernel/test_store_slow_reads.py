@@ -7,6 +7,7 @@ from gevent.event import Event
 from appliance.kernel import caller
 from appliance.kernel.reader import ReadCancelled, ReadTooLong
 from appliance.kernel.store_errors import QueueFull
+from appliance.kernel.write_request import ReadRequest
 from tests.unit.kernel.test_store import insert, open_store, values
 
 __all__ = ["open_store"]
@@ -19,15 +20,17 @@ def test_read_does_not_wait_for_expensive_reads(open_store, monkeypatch):
     monkeypatch.setattr("appliance.kernel.store.SLOW_READ_QUEUE_MAX", 1)
     monkeypatch.setattr("appliance.kernel.store.READ_SECONDS_MAX", 3600)
     store = open_store()
-    running = [store.begin_slow_read(lambda reader: reader.row(ENDLESS)) for _ in range(3)]
+    cancelled = Event()
+    requests = [
+        ReadRequest(lambda reader: reader.row(ENDLESS), (), cancelled.is_set) for _ in range(3)
+    ]
+    running = [store._slow_reads.begin(request) for request in requests]
     with pytest.raises(QueueFull) as refused:
         store.read_slow(values)
     assert refused.value.retry_after
-    assert "expensive reads" in refused.value.message
     store.write(insert, "a")
     assert store.read(values) == ["a"]
-    for reading in running:
-        reading.cancel()
+    cancelled.set()
     for reading in running:
         with pytest.raises(ReadCancelled):
             reading.wait()

@@ -109,7 +109,7 @@ def test_killed_writer_process_is_replaced_and_keeps_committed_writes(store):
     assert store.read(count) == 2
 
 
-def test_writer_process_that_can_not_start_is_given_up_with_the_reason(store, monkeypatch):
+def test_writer_process_that_can_not_start_is_given_up(store, monkeypatch):
     monkeypatch.setattr(writerprocess, "RESTARTS_MAX", 3)
     attempts = []
 
@@ -120,7 +120,7 @@ def test_writer_process_that_can_not_start_is_given_up_with_the_reason(store, mo
     monkeypatch.setattr(os, "posix_spawn", refuse)
     os.kill(store._writer.pid, 9)
     gevent_until(lambda: store._writer._process.given_up)
-    with pytest.raises(StoreBusy, match=r"ended 3 times within 30 s: .*temporarily unavailable"):
+    with pytest.raises(StoreBusy, match="ended 3 times within 30 s"):
         store.write(jobs.put, "x")
     assert len(attempts) == 3
     assert store.read(count) == 0, "reads go on"
@@ -140,14 +140,15 @@ writerchild.main()
     arguments = [str(os.getpid()), "info", "1000", str(theirs.fileno())]
     child = subprocess.Popen(
         [sys.executable, "-c", script, *arguments], close_fds=False, cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE,
     )  # fmt: skip
     theirs.close()
     _, raw = socket.socketpair()
     config = writerprocess.WriterConfig("apart", str(tmp_path / "x.sqlite3"), StoreSettings())
     socket.send_fds(ours, [writerprocess.frame(config)], [raw.fileno()])
-    assert ours.recv(1000) == b"RuntimeError: can't start new thread"
-    assert child.wait(30) == 1
+    _, errors = child.communicate(timeout=30)
+    assert b"RuntimeError: can't start new thread" in errors
+    assert child.returncode == 1
 
 
 def test_stores_of_one_writer_process_restart_together(tmp_path):
