@@ -135,8 +135,9 @@ class HubSession:
             live_filter.refresh()
         wanted = live_filter.current if live_filter else None
         while self._cursor < until:
-            with self._hub.turns.turn(self._principal):
+            with self._hub.turns.turn(self._principal) as charge:
                 frames, cursor = self._hub.read_log(self._cursor, until, wanted)
+                charge(len(frames))
             if frames:
                 self._socket.send(frames)
                 metrics.replayed.inc(len(frames))
