@@ -52,18 +52,8 @@ class MountedOperation:
         self.same_origin = method not in READING or operation.same_origin
 
 
-class MountedRoute:
-    """A mounted path: its operations by method, and the Allow header of all of them."""
-
-    __slots__ = ("allow", "operations")
-
-    def __init__(self, route: Route) -> None:
-        self.operations = {
-            method: MountedOperation(method, operation)
-            for method, operation in route.operations.items()
-        }
-        extra = {"OPTIONS"} | ({"HEAD"} if "GET" in self.operations else set())
-        self.allow = sorted(set(self.operations) | extra)
+MountedRoute = dict[str, MountedOperation]
+"""The operations of a mounted path by method."""
 
 
 class AccessMiddleware:
@@ -116,7 +106,7 @@ class AccessMiddleware:
         self, req: falcon.Request, resp: Response, _resource: object, params: dict[str, Any]
     ) -> None:
         route = self._routes[req.uri_template or ""]
-        mounted = route.operations.get(req.method)
+        mounted = route.get(req.method)
         if mounted is None:
             self._answer_other(req, resp, route)
             return
@@ -188,16 +178,17 @@ class AccessMiddleware:
 
     def _answer_other(self, req: falcon.Request, resp: Response, route: MountedRoute) -> None:
         """Responds to OPTIONS and unknown methods, if the caller may use any method here."""
-        operations = [mounted.operation for mounted in route.operations.values()]
+        operations = [mounted.operation for mounted in route.values()]
         req.context.refusal = operations[0].refusal
         if any(operation.same_origin for operation in operations):
             self._guard.check_origin(req.env)
         allows = partial(self._guard.allows, req.context.principal, environ=req.env)
         if not any(allows(operation.scope, also=operation.also) for operation in operations):
             self._guard.admit(req.context.principal, operations[0].scope, req.env)
+        allow = sorted({*route, "OPTIONS", *(("HEAD",) if "GET" in route else ())})
         if req.method != "OPTIONS":
-            raise errors.MethodNotAllowed(details={"allow": route.allow})
-        resp.stamp({"allow": ", ".join(route.allow)})
+            raise errors.MethodNotAllowed(details={"allow": allow})
+        resp.stamp({"allow": ", ".join(allow)})
         resp.status = falcon.HTTP_204
         resp.complete = True
 
@@ -299,7 +290,13 @@ def make_app(
     """Builds the app. Raises InvalidRoute for a route without scope or summary. `absent` explains
     why there is no route at a path; `audit` is the middleware that records acts."""
     check_routes(routes)
-    mounted = {route.path: MountedRoute(route) for route in routes}
+    mounted = {
+        route.path: {
+            method: MountedOperation(method, operation)
+            for method, operation in route.operations.items()
+        }
+        for route in routes
+    }
     probes = frozenset(
         route.path for route in routes if any(o.probe for o in route.operations.values())
     )

@@ -166,21 +166,16 @@ class ConnectionPool:
         self.anonymous_count = 0  # long requests of all clients without a valid token
         self.unsent = unsent
         self.connections_max = settings.connections_max
-        linger = LINGER_SECONDS_MAX / SWEEP_SECONDS - 1  # rounded down
         self._connections: dict[Connection, None] = {}
         self._reserved: dict[Connection, None] = {}
-        self._limits = [
-            seconds / SWEEP_SECONDS
-            for seconds in (
-                KEEP_ALIVE_SECONDS,
-                HEAD_SECONDS_MAX,
-                BODY_SECONDS_MAX,
-                float("inf"),
-                SEND_SECONDS_MAX,
-            )
-        ]
-        self._limits.append(linger)
-        self._reserved_limit = linger
+        self._seconds_max = {
+            IDLE: KEEP_ALIVE_SECONDS,
+            HEAD: HEAD_SECONDS_MAX,
+            BODY: BODY_SECONDS_MAX,
+            WORK: float("inf"),
+            SEND: SEND_SECONDS_MAX,
+            LINGER: LINGER_SECONDS_MAX - SWEEP_SECONDS,
+        }
 
     def __iter__(self) -> Iterator[Connection]:
         return iter((*self._connections, *self._reserved))
@@ -226,10 +221,9 @@ class ConnectionPool:
         for connection in self:
             if connection.wake is not None and connection.is_gone():
                 connection.wake()
-            limit = self._limits[connection.state]
-            if connection.reserved and connection.state in WAITING:
-                limit = min(limit, self._reserved_limit)
-            if self.sweeps - connection.since > limit:
+            reserved = connection.reserved and connection.state in WAITING
+            limit = self._seconds_max[LINGER if reserved else connection.state]
+            if (self.sweeps - connection.since) * SWEEP_SECONDS > limit:
                 connection.cut()
         for name, count in self.states().items():
             _connections.labels(name).set(count)

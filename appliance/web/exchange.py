@@ -8,6 +8,7 @@ Adapts gunicorn's request parser and response framing to a server without an arb
 # mypy: allow-untyped-calls
 
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any, cast
 
 from gunicorn.http import errors as parsing
@@ -15,7 +16,6 @@ from gunicorn.http.body import Body, LengthReader
 from gunicorn.http.message import TOKEN_RE, Request
 from gunicorn.http.wsgi import (
     HEADER_VALUE_RE,
-    STATUS_RE,
     Response,
     base_environ,
 )
@@ -89,12 +89,6 @@ class BufferedResponse(Response):
     def start_response(
         self, status: str, headers: list[tuple[str, str]], exc_info: Any = None
     ) -> Callable[[bytes], None]:
-        if exc_info is not None and self.headers_sent:
-            raise exc_info[1]
-        if exc_info is None and self.status is not None:
-            raise AssertionError("start_response was called before")
-        if not STATUS_RE.fullmatch(status):
-            raise ValueError(f"not a status line: {status!r}")
         self.status = status
         self.status_code = int(status[:3])
         self.response_length = None
@@ -173,7 +167,7 @@ def whole(status: int, error: ApplianceError, date: str) -> bytes:
     headers = {"Content-Type": "application/json", "Content-Length": len(body), **HEADERS}
     headers.update(errors.headers_of(error))
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    first = f"HTTP/1.1 {status} {_PHRASES[status]}\r\nDate: {date}\r\n"
+    first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nDate: {date}\r\n"
     return f"{first}Connection: close\r\n{lines}\r\n".encode("latin-1") + body
 
 
@@ -189,16 +183,10 @@ def refusal(error: Exception) -> tuple[int, ApplianceError]:
     return status, Invalid(sentence, hint=hint)
 
 
-def is_read(request: Request) -> bool:
-    """Whether the body has been read completely."""
+def unread_bytes(request: Request) -> int | None:
+    """The bytes of the body that have not been read; None: unknown."""
     reader = cast(Body, request.body).reader
-    return isinstance(reader, LengthReader) and reader.length == 0
-
-
-def unread_bytes(request: Request) -> int:
-    """The bytes of the body that have not been read, at least."""
-    reader = cast(Body, request.body).reader
-    return int(reader.length) if isinstance(reader, LengthReader) else 0
+    return int(reader.length) if isinstance(reader, LengthReader) else None
 
 
 def environ_base(cfg: Any, listener: tuple[str, str] | None) -> dict[str, Any]:
@@ -242,14 +230,6 @@ def environ_of(
     return environ, body
 
 
-_PHRASES = {
-    400: "Bad Request",
-    414: "URI Too Long",
-    417: "Expectation Failed",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    503: "Service Unavailable",
-}
 _NO_HTTP = (400, "the request is not valid HTTP", "send HTTP/1.1 as RFC 9112 defines it")
 _REFUSALS: dict[type, tuple[int, str, str]] = {
     parsing.LimitRequestLine: (

@@ -22,13 +22,7 @@ from gevent.event import Event
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import (
     ApplianceError,
-    Exhausted,
-    Forbidden,
-    Invalid,
-    Missing,
     OutOfMemory,
-    Unauthenticated,
-    Unavailable,
 )
 from appliance.kernel.metrics import counter, gauge
 from appliance.kernel.token_bucket import TokenBucket
@@ -43,14 +37,11 @@ TOO_BIG = 1009
 INTERNAL_ERROR = 1011
 UNAUTHORIZED = 4401
 
-CLOSE_CODES: tuple[tuple[type[ApplianceError], int], ...] = (
-    (Unauthenticated, UNAUTHORIZED),
-    (Forbidden, UNAUTHORIZED),
-    (Unavailable, GOING_AWAY),
-    (Exhausted, POLICY_VIOLATION),
-    (Invalid, POLICY_VIOLATION),
-    (Missing, POLICY_VIOLATION),
-)
+CLOSE_CODES = {
+    "unauthenticated": UNAUTHORIZED, "forbidden": UNAUTHORIZED, "unavailable": GOING_AWAY,
+    "exhausted": POLICY_VIOLATION, "invalid": POLICY_VIOLATION, "missing": POLICY_VIOLATION,
+}  # fmt: skip
+"""By the kind of an error."""
 
 _open = gauge("socket_open", "Open WebSockets")
 _closed = counter("socket_closed_total", "WebSockets closed, by close code", ("code",))
@@ -91,11 +82,8 @@ class Stalled(Exception):
     """The client does not read."""
 
 
-def close_code(error: BaseException) -> int:
-    for kind, code in CLOSE_CODES:
-        if isinstance(error, kind):
-            return code
-    return INTERNAL_ERROR
+def close_code(error: ApplianceError) -> int:
+    return CLOSE_CODES.get(error.kind, INTERNAL_ERROR)
 
 
 class Socket:

@@ -5,6 +5,7 @@ reconnecting, heartbeats, joining small events into larger writes and ending are
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from typing import Protocol
 
 from appliance.kernel.caller import Call
@@ -47,11 +48,13 @@ class SseStream:
         """Each of `begin` is called with what ends the response early, and returns how to end it.
         If one raises, the source is released."""
         self._source = source
-        self._open, self._closed = True, False
-        self._ends: list[Call] = []
+        self._open = True
+        self._ending = ExitStack()
+        self._ending.callback(source.wake)
+        self._ending.callback(source.end)
         try:
             for event in begin:
-                self._ends.append(event(self.stop))
+                self._ending.callback(event(self.stop))
         except BaseException:
             self.close()
             raise
@@ -73,12 +76,8 @@ class SseStream:
 
     def close(self) -> None:
         """Release everything. A second call does nothing."""
-        if not self._closed:
-            self._closed, self._open = True, False
-            for end in self._ends:
-                end()
-            self._source.end()
-            self._source.wake()
+        self._open = False
+        self._ending.close()
 
     def _join(self, events: Iterable[bytes]) -> Iterator[bytes]:
         for piece in pieces(events):

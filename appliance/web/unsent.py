@@ -13,6 +13,8 @@ one.
 
 from collections.abc import Callable
 
+import msgspec
+
 from appliance.kernel.clock import Clock
 from appliance.kernel.metrics import counter, gauge
 
@@ -22,23 +24,20 @@ _unsent = gauge("unsent_bytes", "Bytes that wait to be sent to clients")
 _shed = counter("unsent_shed_total", "Clients disconnected to free unsent bytes", ("kind",))
 
 
-class Unsent:
+class Unsent(msgspec.Struct, eq=False):
     """The unsent bytes of one client. `cut_off` closes its connection and must not wait."""
 
-    __slots__ = ("_budget", "cut_off", "is_cut_off", "kind", "since", "size")
-
-    def __init__(self, budget: "UnsentBudget", kind: str, cut_off: Callable[[], None]) -> None:
-        self._budget = budget
-        self.kind = kind
-        self.cut_off = cut_off
-        self.is_cut_off = False
-        self.size = 0
-        self.since = 0.0  # when it last began to wait
+    budget: "UnsentBudget"
+    kind: str  # `http` or `socket`
+    cut_off: Callable[[], None]
+    is_cut_off: bool = False
+    size: int = 0
+    since: float = 0.0  # when it last began to wait
 
     def set_size(self, size: int) -> None:
         """Set the unsent bytes. May disconnect clients, including this one."""
         if size != self.size:
-            self._budget.change(self, size)
+            self.budget.change(self, size)
 
 
 class UnsentBudget:

@@ -57,7 +57,6 @@ from appliance.web.exchange import (
     ConnectionReserved,
     environ_base,
     environ_of,
-    is_read,
     refusal,
     unread_bytes,
     whole,
@@ -208,7 +207,7 @@ class Worker(GeventWorker):
             if self.is_already_handled(parts):
                 return False
             # A long body that was not read is not skipped.
-            unread = unread_bytes(request) > RECEIVE_BYTES
+            unread = (unread_bytes(request) or 0) > RECEIVE_BYTES
             if body.broken or unread or not self.alive or connection.reserved:
                 response.force_close()
             for part in parts:
@@ -249,17 +248,17 @@ class Worker(GeventWorker):
         if connection.reserved and not (request.path in PROBES or self._pool.promote(connection)):
             raise ConnectionReserved
         connection.wait_for(WORK)
-        if not self.handle_request(base, request, connection, parser):
-            if not is_read(request):
+        keeps = self.handle_request(base, request, connection, parser)
+        if unread_bytes(request) != 0:
+            if not keeps:
                 self._linger(connection)
-            return False
-        if not is_read(request):
+                return False
             connection.wait_for(LINGER)
             if not parser.finish_body(max_bytes=RECEIVE_BYTES):
                 self._linger(connection)
                 return False
         parser.mesg = None  # it is complete, so the parser need not check again
-        return True
+        return keeps
 
     def _linger(self, connection: Connection) -> None:
         """Read remaining bytes, so that a reset doesn't discard the last response."""
