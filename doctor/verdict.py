@@ -102,7 +102,7 @@ class Verdicts:
     def _latest(self, age_max: float) -> _Kept:
         """The kept result while it is young, or the one of a run that ends after now."""
         asked = self._clock.monotonic()
-        with self._lock.timeout(SECONDS_MAX):
+        with self._lock:  # a run ends after SECONDS_MAX
             kept = self._kept
             if kept is not None:
                 age = self._clock.monotonic() - kept.ended

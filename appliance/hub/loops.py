@@ -52,4 +52,4 @@ class Indexer(Loop):
 
 def catch_up() -> CatchUp:
     """Keeps the index at most a second behind under any load; other programs read it too."""
-    return CatchUp.of(indexing.keep_up, INDEX_SECONDS, INDEX_BATCH_MAX)
+    return CatchUp(indexing.keep_up, INDEX_SECONDS, INDEX_BATCH_MAX)

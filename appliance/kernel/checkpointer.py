@@ -14,18 +14,11 @@ class Checkpointer(Loop):
 
     name = "checkpointer"
     interval_seconds = 60.0
+    shortest_seconds = 0.25
 
-    def __init__(
-        self,
-        checkpoint: Callable[[], bool],
-        due: Wakeup,
-        shortest_seconds: float,
-        clock: Clock,
-        log: Log,
-    ) -> None:
+    def __init__(self, checkpoint: Callable[[], bool], due: Wakeup, clock: Clock, log: Log) -> None:
         super().__init__(clock, log, work=due)
         self._checkpoint = checkpoint
-        self.shortest_seconds = shortest_seconds
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         return {"checkpoints": int(self._checkpoint())}

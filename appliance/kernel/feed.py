@@ -4,7 +4,7 @@ An item's `number` rises with each commit. `publish` runs on the event loop. A s
 whose queue is full is marked as lagging and its queue is emptied: its reader continues
 from the log, at its own cursor. Nothing is dropped silently, and no queue grows without limit.
 
-A queue is full when it has too many items, or when more than `bytes_max` of newer items were
+A queue is full when it has too many items, or when more than BYTES_MAX of newer items were
 published after its oldest one. All queues share the items, so this limits the bytes in all
 of them together, however many subscriptions there are.
 """
@@ -34,16 +34,15 @@ class FeedSubscription:
     """
 
     __slots__ = (
-        "_bytes_max", "_direct", "_oldest", "_queue", "_queue_max", "_wake", "lagging", "wants",
+        "_direct", "_oldest", "_queue", "_queue_max", "_wake", "lagging", "wants",
     )  # fmt: skip
 
-    def __init__(self, queue_max: int, wants: Wants, bytes_max: int, direct: Direct) -> None:
+    def __init__(self, queue_max: int, wants: Wants, direct: Direct) -> None:
         self.wants = wants
         self._direct = direct
         self.lagging = False
         self._queue: deque[Any] = deque()
         self._queue_max = queue_max
-        self._bytes_max = bytes_max
         self._oldest = 0  # bytes published before the oldest queued item
         self._wake = Event()
 
@@ -51,7 +50,7 @@ class FeedSubscription:
         """`published`: all bytes published so far, `items` included."""
         if self.lagging:
             return
-        if self._queue and published - self._oldest > self._bytes_max:
+        if self._queue and published - self._oldest > BYTES_MAX:
             self.lag()
             return
         wants = self.wants
@@ -114,9 +113,8 @@ class FeedSubscription:
 class Feed:
     """`head` is the number of the newest published item."""
 
-    def __init__(self, head: int = 0, bytes_max: int = BYTES_MAX) -> None:
+    def __init__(self, head: int = 0) -> None:
         self.head = head
-        self._bytes_max = bytes_max
         self._published = 0  # bytes, since the start
         self.closed = False
         self._subscriptions: set[FeedSubscription] = set()
@@ -139,7 +137,7 @@ class Feed:
         self, queue_max: int, wants: Wants = None, direct: Direct = None
     ) -> FeedSubscription:
         """Subscribe to items for which `wants` is true; None means all."""
-        subscription = FeedSubscription(queue_max, wants, self._bytes_max, direct)
+        subscription = FeedSubscription(queue_max, wants, direct)
         self._subscriptions.add(subscription)
         if self.closed:
             subscription.wake()

@@ -160,7 +160,5 @@ def _check_operation(route: Route, method: str, operation: Operation) -> None:
         raise InvalidRoute(f"{where}: HEAD and OPTIONS must not be declared")
     if not callable(responder):
         raise InvalidRoute(f"{where}: {type(route.resource).__name__} has no responder for it")
-    if operation.scope is not None and ":" not in operation.scope:
-        raise InvalidRoute(f"{where}: scope {operation.scope!r} is not <subsystem>:<verb>")
     if operation.probe and ("{" in route.path or operation.scope is not None):
         raise InvalidRoute(f"{where}: a probe needs a fixed path and no scope")

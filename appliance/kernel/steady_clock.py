@@ -6,11 +6,10 @@ old. Within a boot the clock follows the uptime. A note in the store's table `me
 the next process; after a reboot it adds the time that the machine was off, by the wall clock.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -49,20 +48,11 @@ class ClockNote(msgspec.Struct, frozen=True):
     total_ms: int = 0
 
 
-class NoteStore(Protocol):
-    """A store with a table `meta`."""
-
-    name: str
-
-    def read(self, function: Callable[..., Any], *args: Any) -> Any: ...
-
-    def write(self, function: Callable[..., Any], *args: Any) -> Any: ...
-
-
 class SteadyClock:
-    """The steady clock of one store, in the process that serves it."""
+    """The steady clock of one store, in the process that serves it. `store` is a `Store`, whose
+    module needs this one."""
 
-    def __init__(self, store: NoteStore, clock: Clock, log: Log) -> None:
+    def __init__(self, store: Any, clock: Clock, log: Log) -> None:
         self._store = store
         self._clock = clock
         self._log = log

@@ -11,7 +11,7 @@ other threads, so that an expensive read delays no other. It stops when its clie
 A full disk refuses writes until there is space again, while reads go on. A damaged file stops
 the store and leaves a marker file; the store stays stopped until the doctor clears it.
 
-With `store.read_only` there is no writer: every write is refused and the file can't change.
+With `store.read_only` every write is refused, so the writer opens no file, which can't change.
 """
 
 import os
@@ -33,7 +33,6 @@ from appliance.kernel.ownership import open_own
 from appliance.kernel.reader import STEPS_BETWEEN_CHECKS, Reader, open_connection
 from appliance.kernel.readerpool import ReaderPool
 from appliance.kernel.readlimit import STEPS_BETWEEN_CHECKS as STEPS_SLOW
-from appliance.kernel.readonly import NoWriter
 from appliance.kernel.store_declaration import declaration_of, open_shared
 from appliance.kernel.store_errors import (
     QueueFull,
@@ -70,7 +69,6 @@ READ_SECONDS_MAX = 10.0  # a longer read is interrupted
 CHECKPOINT_JOBS = 50  # writes between two checkpoints of the WAL
 WAL_BYTES_TRUNCATE = 64 * 1024 * 1024  # a longer WAL is truncated once it is empty
 STALL_SECONDS_MAX = 20.0  # a writer without progress for this long refuses new writes
-CHECKPOINT_SECONDS = 0.25  # minimum time between two checkpoints of a store
 SLOW_READ_QUEUE_MAX = 32  # expensive reads that may wait; 503 above
 READERS = 2  # native threads for reads: they share the interpreter, so more gain nothing
 SLOW_READERS = 2  # native threads for expensive reads (searches, scans)
@@ -128,17 +126,14 @@ class Store:
         self._busy_since: float | None = None
         self._jobs_in_wal = 0
         self._checkpoint_due = Wakeup()  # set when enough was written for `checkpoint`
-        self.checkpointer = Checkpointer(
-            self.checkpoint, self._checkpoint_due, CHECKPOINT_SECONDS, clock, log
-        )
+        self.checkpointer = Checkpointer(self.checkpoint, self._checkpoint_due, clock, log)
         self._reads = self._pool(READERS, READ_QUEUE_MAX, STEPS_BETWEEN_CHECKS)
         self._slow_reads = self._pool(SLOW_READERS, SLOW_READ_QUEUE_MAX, STEPS_SLOW)
         self._observe_jobs = _batches.labels(name).observe
         self._observe_seconds = _commit_seconds.labels(name).observe
-        self._writer: WriterThread | StoreWriter | NoWriter
-        if settings.read_only:
-            self._writer = NoWriter(clock)
-        elif writers is None:
+        self._writers = writers
+        self._writer: WriterThread | StoreWriter
+        if writers is None or settings.read_only:
             writer = Writer(name, path, settings, clock, log, runner, catch_up)
             self._writer = WriterThread(writer, self._callbacks, self._deliver)
         else:
@@ -341,7 +336,7 @@ class Store:
         if not self.read(_try_to_move_wal):
             self._log.warning("upkeep failed; serving goes on", store=self.name)
             return False
-        long = self.wal_bytes() > WAL_BYTES_TRUNCATE
+        long = file_bytes(self.path, "-wal") > WAL_BYTES_TRUNCATE
         self._maintain(empty_wal if long else move_wal)
         return True
 
@@ -355,9 +350,6 @@ class Store:
         self._writer.submit(request)
         request.waiter.get()
 
-    def wal_bytes(self) -> int:
-        return file_bytes(self.path, "-wal")
-
     def facts(self) -> dict[str, Any]:
         """Facts for the doctor's checks and for metrics."""
         return {
@@ -366,13 +358,13 @@ class Store:
             "stalled_seconds": self.stalled_seconds(),
             "stalled_seconds_max": STALL_SECONDS_MAX,
             "writer_alive": self._writer.alive,
-            "writer_restarts": self._writer.restarts,
+            "writer_restarts": 0 if self._writers is None else self._writers.restarts,
             "writing_paused": self._is_paused(),
             "read_only": self.settings.read_only,
             "detached": self._check_files() is not None,
             "suspect": self._suspect is not None,
             "suspended": self._suspended is not None,
-            "wal_bytes": self.wal_bytes(),
+            "wal_bytes": file_bytes(self.path, "-wal"),
         }
 
     def _is_paused(self) -> bool:

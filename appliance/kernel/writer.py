@@ -6,10 +6,9 @@ in a thread of the process that writes (`writerprocess.py`) and in one of this p
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -56,17 +55,9 @@ class CatchUp(msgspec.Struct, frozen=True):
     `pieces_max` when it is late by LATE_SECONDS.
     """
 
-    function: str  # module:name, because it may run in another process
+    function: Callable[[Tx, int], bool]  # of a module, because it may run in another process
     seconds: float
     pieces_max: int
-
-    @classmethod
-    def of(cls, function: Callable[[Tx, int], bool], seconds: float, pieces_max: int) -> Self:
-        return cls(f"{function.__module__}:{function.__qualname__}", seconds, pieces_max)
-
-    def resolve(self) -> Callable[[Tx, int], bool]:
-        module, _, name = self.function.partition(":")
-        return cast(Callable[[Tx, int], bool], getattr(import_module(module), name))
 
 
 class WriterRequest(msgspec.Struct, eq=False):
@@ -111,7 +102,6 @@ class Writer:
         self._space_checked = float("-inf")
         self._logged_at = float("-inf")
         self._catch_up = catch_up
-        self._catch_up_function = catch_up.resolve() if catch_up else None
         self._catch_up_at = clock.monotonic()  # when it is due
 
     def run_requests(self, batch: Sequence[R]) -> Iterator[tuple[list[R], list[Any]]]:
@@ -171,14 +161,14 @@ class Writer:
         return outcomes, published
 
     def _due_catch_up(self, writes: int) -> list[Call]:
-        catch_up, function = self._catch_up, self._catch_up_function
-        if catch_up is None or function is None:
+        catch_up = self._catch_up
+        if catch_up is None:
             return []
         late = self._clock.monotonic() - self._catch_up_at
         if late < 0:
             return []
         pieces = catch_up.pieces_max * (LATE if late > LATE_SECONDS else 1)
-        return [(function, (max(pieces, 2 * writes),))]
+        return [(catch_up.function, (max(pieces, 2 * writes),))]
 
     def _caught_up(self, outcome: CallOutcome) -> None:
         assert self._catch_up is not None

@@ -78,15 +78,6 @@ class StoreWriter:
         self._sending = False
         self._ended = Event()
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
-    def restarts(self) -> int:
-        """How often the child was replaced within RESTARTS_SECONDS."""
-        return self._process.restarts
-
     def submit(self, request: WriteRequest) -> None:
         """Raises pickle.PicklingError for a call that can't be pickled."""
         self._number += 1
@@ -173,7 +164,7 @@ class StoreWriter:
                 reply = pickle.loads(body)
             except Exception as error:
                 # Nobody knows whose reply it is. End the child, so that all callers get an error.
-                self._log.error("the writer's reply can't be read", error, pid=self.pid)
+                self._log.error("the writer's reply can't be read", error, pid=self._process.pid)
                 self._process.kill()
                 return
             try:

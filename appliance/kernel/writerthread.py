@@ -26,11 +26,6 @@ class WriterThread:
     def alive(self) -> bool:
         return self._thread.alive
 
-    @property
-    def restarts(self) -> int:
-        """A thread isn't restarted."""
-        return 0
-
     def submit(self, request: WriteRequest) -> None:
         self._queue.put(request)
 

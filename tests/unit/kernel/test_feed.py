@@ -20,8 +20,9 @@ def numbers(taken):
     return [item.number for item in taken]
 
 
-def test_queue_lags_when_too_many_bytes_follow_its_oldest_item():
-    feed = Feed(bytes_max=100)
+def test_queue_lags_when_too_many_bytes_follow_its_oldest_item(monkeypatch):
+    monkeypatch.setattr("appliance.kernel.feed.BYTES_MAX", 100)
+    feed = Feed()
     rare = feed.subscribe(100, lambda item: item.number == 1)
     slow, quick = feed.subscribe(100), feed.subscribe(100)
     feed.publish([Item(1, "x" * 40)])

@@ -95,7 +95,7 @@ def test_call_that_cannot_be_pickled_fails_alone(store):
 
 def test_killed_writer_process_is_replaced_and_keeps_committed_writes(store):
     store.write(jobs.put, "before")
-    victim = store._writer.pid
+    victim = store._writer._process.pid
     waiting = gevent.spawn(store.write_many, [(jobs.hold, ("/nowhere",))])
     gevent_until(lambda: store.facts()["queue_jobs"] == 1)
     os.kill(victim, 9)
@@ -103,7 +103,7 @@ def test_killed_writer_process_is_replaced_and_keeps_committed_writes(store):
     assert isinstance(outcome.error, StoreBusy)
     assert "unknown" in outcome.error.message
     gevent_until(lambda: store.facts()["writer_alive"])
-    assert store._writer.pid != victim
+    assert store._writer._process.pid != victim
     assert store.restarts == [1]
     assert store.write(jobs.put, "after") == "after"
     assert store.read(count) == 2
@@ -118,7 +118,7 @@ def test_writer_process_that_can_not_start_is_given_up(store, monkeypatch):
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(os, "posix_spawn", refuse)
-    os.kill(store._writer.pid, 9)
+    os.kill(store._writer._process.pid, 9)
     gevent_until(lambda: store._writer._process.given_up)
     with pytest.raises(StoreBusy, match="ended 3 times within 30 s"):
         store.write(jobs.put, "x")
@@ -165,7 +165,7 @@ def test_stores_of_one_writer_process_restart_together(tmp_path):
         stores.append(store)
     first, second = stores
     assert [store.write(jobs.put, "x") for store in stores] == ["x", "x"]
-    assert first._writer.pid == second._writer.pid
+    assert first._writer._process.pid == second._writer._process.pid
     waiting = gevent.spawn(first.write_many, [(jobs.hold, ("/nowhere",))])
     gevent_until(lambda: first.facts()["queue_jobs"] == 1)
     assert second.write(jobs.put, "beside it") == "beside it", "one store doesn't wait for another"
@@ -196,7 +196,7 @@ lock.acquire()
 store = Store("apart", Path(sys.argv[2]), StoreSettings(), SystemClock(), Log(io.BytesIO()),
               writers=WriterProcess(SystemClock(), Log(io.BytesIO()), lock.descriptor))
 store.write(jobs.put, "x")
-print(store._writer.pid, flush=True)
+print(store._writer._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     path = tmp_path / "apart.sqlite3"
