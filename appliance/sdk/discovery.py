@@ -120,10 +120,10 @@ def find_workspace(explicit: Path | None, start: Path | None = None) -> DataDir:
         return discover(start or Path.cwd())
     datadir = DataDir(explicit.expanduser().resolve())
     try:
-        present = marks_of(datadir)
+        is_there = bool(marks_of(datadir))
     except PermissionError:
-        present = True  # the reader reports the missing permission
-    if not present:
+        is_there = True  # the reader reports the missing permission
+    if not is_there:
         raise WorkspaceNotFound(
             f"no workspace in {datadir.workspace}",
             details={"searched": [str(datadir.workspace)]},
