@@ -17,7 +17,6 @@ import pytest
 from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
-from appliance.process.systemd import reference
 from tests.support.commands import ROOT
 from tests.support.hubprocess import HubProcess, served
 from tests.support.installs import Installed, Packages, blocks
@@ -217,7 +216,8 @@ def test_unit_of_systemd_serves_as_its_user(light: Installed, readable: Path) ->
     light.shell(f"{uv} pip install -q --python {home} 'agentlip[appliance]'")
     state.mkdir(mode=0o750)
     shutil.chown(state, USER, GROUP)
-    unit = reference().replace("/var/lib/agentlip", str(state))
+    unit = (ROOT / "ops/systemd/agentlip.service").read_text()
+    unit = unit.replace("/var/lib/agentlip", str(state))
     unit = unit.replace("/opt/agentlip/.venv", str(home))
     unit = unit.replace("User=agentlip", f"User={USER}").replace("Group=agentlip", f"Group={GROUP}")
     file = readable / "agentlip.service"
