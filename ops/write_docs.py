@@ -207,7 +207,7 @@ def error_classes() -> list[type[ApplianceError]]:
 
 
 def answer_row(kind: type[ApplianceError]) -> tuple[str, ...]:
-    left = EXIT_BY_STATUS.get(kind.status, EXIT_GENERAL)
+    left = getattr(kind, "exit_code", EXIT_BY_STATUS.get(kind.status, EXIT_GENERAL))
     return code(kind.code), str(kind.status), kind.default_message, kind.default_hint, str(left)
 
 
