@@ -83,7 +83,7 @@ def conditions(
     before: str | None,
 ) -> tuple[str, list[str]]:
     """The condition for messages that are not deleted and match these values; None matches any.
-    Raises Invalid for a time that is none."""
+    Raises Invalid for what is not a time."""
     where, parameters = ["m.deleted_at IS NULL"], list[str]()
     for condition, value in (
         ("m.channel_id = ?", channel_id),

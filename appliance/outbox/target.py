@@ -67,7 +67,7 @@ class DeliveryTarget:
     returned, not raised. A target implements `deliver`, or `deliver_many` if it takes batches."""
 
     name: str
-    takes_batches = False  # of one route; results are in the same order
+    takes_batches = False  # `deliver_many` gets sends of one route, and keeps their order
     waiting_max: int | None = None  # sends that may wait for one destination
     internal_only = False  # only this process may use it, because it signs what it delivers
 
