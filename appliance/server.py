@@ -1,7 +1,7 @@
 """The server process: `python -m appliance.server`.
 
-Takes the lock, migrates, binds, serves, and stops in reverse order. gunicorn's gevent worker runs
-in this process, without an arbiter.
+Takes the lock, migrates, binds, serves, and stops in reverse order. The worker of `web/worker.py`
+runs in this process, without an arbiter.
 """
 
 import gc
@@ -282,7 +282,7 @@ def run(
     watchdog.notify(watchdog.READY)
     supervised.start()
     try:
-        worker.init_process()
+        worker.run()
     finally:
         supervised.stop()
         keeper.stop()

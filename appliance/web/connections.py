@@ -27,7 +27,7 @@ from appliance.kernel.caller import Call, TooManyAnonymous
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.metrics import counter, gauge
 from appliance.web.settings import HttpSettings
-from appliance.web.unsent import UnsentBudget
+from appliance.web.unsent import Unsent, UnsentBudget
 
 SWEEP_SECONDS = 0.5
 KEEP_ALIVE_SECONDS = 75.0  # common proxies close an idle connection after 60 s
@@ -101,7 +101,7 @@ class Connection:
 
     def _send_rest(self, view: memoryview) -> None:
         """Send the rest. Its bytes are counted as unsent until the kernel has taken them."""
-        share = self.pool.unsent.share("http", self.cut)
+        share = Unsent(self.pool.unsent, "http", self.cut)
         try:
             while view:
                 share.set_size(len(view))

@@ -29,7 +29,7 @@ from appliance.kernel.token_bucket import TokenBucket
 from appliance.kernel.turns import serve_others
 from appliance.web.frame import close_frame
 from appliance.web.incoming import Incoming
-from appliance.web.unsent import UnsentBudget
+from appliance.web.unsent import Unsent, UnsentBudget
 
 GOING_AWAY = 1001
 POLICY_VIOLATION = 1008
@@ -124,7 +124,7 @@ class Socket:
         self._plain = getattr(raw, "_sock", raw)
         self._writing = 0  # bytes of the write that waits for the client
         budget = budget or UnsentBudget(1 << 62, clock)
-        self._unsent = budget.share("socket", self._cut_off)
+        self._unsent = Unsent(budget, "socket", self._cut_off)
 
     # -- what the session uses ----------------------------------------------------
 

@@ -6,6 +6,7 @@ reconnecting, heartbeats, joining small events into larger writes and ending are
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
+from itertools import takewhile
 from typing import Protocol
 
 from appliance.kernel.caller import Call
@@ -61,13 +62,16 @@ class SseStream:
 
     def __iter__(self) -> Iterator[bytes]:
         source = self._source
-        yield from self._join(source.begin())
+        yield from takewhile(self._is_open, pieces(source.begin()))
         while self._open and not source.closed:
             events = source.take()
             if events is not None:
-                yield from self._join(events)
+                yield from takewhile(self._is_open, pieces(events))
             elif not source.wait(HEARTBEAT_SECONDS):
                 yield HEARTBEAT_LINE
+
+    def _is_open(self, _piece: bytes) -> bool:
+        return self._open
 
     def stop(self) -> None:
         """Send nothing more; the response ends."""
@@ -78,12 +82,6 @@ class SseStream:
         """Release everything. A second call does nothing."""
         self._open = False
         self._ending.close()
-
-    def _join(self, events: Iterable[bytes]) -> Iterator[bytes]:
-        for piece in pieces(events):
-            if not self._open:
-                return
-            yield piece
 
 
 def last_event_id(header: str | None) -> int | None:

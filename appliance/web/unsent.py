@@ -50,10 +50,6 @@ class UnsentBudget:
         self._waiting: set[Unsent] = set()
         _unsent.set_function(lambda: self.total)
 
-    def share(self, kind: str, cut_off: Callable[[], None]) -> Unsent:
-        """The share of one client. `kind`: `http` or `socket`."""
-        return Unsent(self, kind, cut_off)
-
     def change(self, share: Unsent, size: int) -> None:
         if share.is_cut_off:
             return

@@ -45,14 +45,10 @@ class WebhookCaller:
         """One POST and its result; failures of the receiver are returned, not raised."""
         try:
             status, retry_after = self.post(url, headers, body.encode())
-        except BadWebhookUrl as error:
-            return _failed(error.message)
-        except Unreachable as error:
+        except (BadWebhookUrl, Unreachable) as error:
             return _failed(str(error))
         except TimeoutError:
             return _failed("the receiver did not respond in time")
-        except UnicodeError as error:
-            return _failed(f"the connection to the receiver failed: {type(error).__name__}")
         return result_of(status, retry_after)
 
     def post(self, url: str, headers: dict[str, str], body: bytes) -> tuple[int, float | None]:

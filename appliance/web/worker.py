@@ -1,7 +1,7 @@
-"""gunicorn's gevent worker without an arbiter: one process, one event loop.
+"""Serves HTTP in one process, on one event loop.
 
-gunicorn provides the request parser and the framing of responses. What its worker does for
-an arbiter (heartbeat file, parent check, polling, restarts) is removed. Other differences:
+gunicorn provides the request parser and the framing of responses. Differences from its gevent
+worker, which works for an arbiter (heartbeat file, parent check, polling, restarts):
 
 - head and body of a response are sent together, and a handler yields after each request, so
   that a busy connection doesn't delay others;
@@ -25,7 +25,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, cast
 
 import gevent
@@ -33,7 +33,7 @@ from gevent.event import Event
 from gevent.pool import Group
 from gevent.server import StreamServer
 from gunicorn.http.errors import ParseException
-from gunicorn.workers.ggevent import GeventWorker
+from gunicorn.workers.base_async import ALREADY_HANDLED
 
 from appliance.kernel import caller
 from appliance.kernel.clock import Clock
@@ -75,6 +75,12 @@ PROBES = frozenset({"/health", "/-/healthy", "/-/ready"})
 WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
+@lru_cache(maxsize=1)
+def date_of(second: int) -> str:
+    """A time as in the header Date."""
+    return email.utils.formatdate(second, usegmt=True)
+
+
 class Listener(StreamServer):
     """Passes every new connection to `accept` at once."""
 
@@ -90,8 +96,8 @@ class Listener(StreamServer):
         self._accept(client, address)
 
 
-class Worker(GeventWorker):
-    """Serves `application` on `listeners` until `stop()`; `init_process()` blocks that long.
+class Worker:
+    """Serves `application` on `listeners` until `stop()`; `run()` blocks that long.
 
     `on_signal` is called with the number of SIGTERM or SIGINT, in another greenlet.
     """
@@ -106,45 +112,32 @@ class Worker(GeventWorker):
         on_signal: Callable[[int], None],
         unsent: UnsentBudget | None = None,
     ) -> None:
-        # gunicorn's __init__ is not called, because it creates a heartbeat file for the arbiter.
         self.sockets = list(listeners)
         self.wsgi = application
         self.settings = settings
         self.log = log
         self.cfg = parser_settings()
         self.alive = True
-        self._unsent = unsent or UnsentBudget(UNSENT_BYTES_MAX, clock)
         self._clock = clock
         self._on_signal = on_signal
         self._stopping = Event()
-        self._pool = ConnectionPool(settings, self._unsent)
+        self._pool = ConnectionPool(settings, unsent or UnsentBudget(UNSENT_BYTES_MAX, clock))
         self._greenlets = Group()
-        self._date_at, self._date = -1, ""
 
-    def init_process(self) -> None:
-        """Serve until a stop was requested and the drain is over."""
-        self._fit_descriptors()
-        self.init_signals()
-        self.run()
-
-    def init_signals(self) -> None:
+    def _watch_signals(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             gevent.signal_handler(number, self._on_signal, int(number))
         gevent.signal_handler(signal.SIGUSR1, self._log_states)
-
-    def notify(self) -> None:
-        """Does nothing: there is no arbiter."""
 
     def stop(self) -> None:
         """Begin the drain. May be called from any greenlet, repeatedly."""
         self.alive = False
         self._stopping.set()
 
-    def states(self) -> dict[str, int]:
-        """The number of connections in each state."""
-        return self._pool.states()
-
     def run(self) -> None:
+        """Serve until a stop was requested and the drain is over."""
+        self._fit_descriptors()
+        self._watch_signals()
         servers = []
         for listener in self.sockets:
             listener.setblocking(True)
@@ -204,7 +197,7 @@ class Worker(GeventWorker):
         parts: Any = None
         try:
             parts = self.wsgi(environ, response.start_response)
-            if self.is_already_handled(parts):
+            if parts is ALREADY_HANDLED:
                 return False
             # A long body that was not read is not skipped.
             unread = (unread_bytes(request) or 0) > RECEIVE_BYTES
@@ -283,11 +276,7 @@ class Worker(GeventWorker):
             self._linger(connection)
 
     def _date_header(self) -> str:
-        second = self._clock.now_ms() // 1000
-        if second != self._date_at:
-            self._date_at = second
-            self._date = email.utils.formatdate(second, usegmt=True)
-        return self._date
+        return date_of(self._clock.now_ms() // 1000)
 
     def _sweep_for_ever(self) -> None:
         while True:
@@ -315,8 +304,8 @@ class Worker(GeventWorker):
             if connection.is_quiet():
                 connection.cut()
         if not self._greenlets.join(timeout=DRAIN_SECONDS_MAX):
-            self.log.warning("requests were aborted at the end of the drain", **self.states())
+            self.log.warning("requests were aborted at the end of the drain", **self._pool.states())
             self._greenlets.kill(block=True, timeout=1)
 
     def _log_states(self) -> None:
-        self.log.info("connections", **{f"{k}_count": n for k, n in self.states().items()})
+        self.log.info("connections", **{f"{k}_count": n for k, n in self._pool.states().items()})

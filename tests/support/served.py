@@ -192,7 +192,7 @@ def _serve() -> None:
     worker = Worker([listener], application, settings, clock, log, lambda _number: worker.stop())
     gevent.signal_handler(signal.SIGUSR2, released.set)
     gevent.spawn(print, listener.getsockname()[1], flush=True)  # runs once it serves
-    worker.init_process()
+    worker.run()
 
 
 if __name__ == "__main__":

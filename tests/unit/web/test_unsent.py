@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.web.unsent import UnsentBudget
+from appliance.web.unsent import Unsent, UnsentBudget
 
 
 class Clock:
@@ -28,7 +28,7 @@ def share_of(clock, cut):
     budget = UnsentBudget(100, clock)
 
     def begin(name, size):
-        share = budget.share("http", lambda: cut.append(name))
+        share = Unsent(budget, "http", lambda: cut.append(name))
         share.set_size(size)
         return share
 
