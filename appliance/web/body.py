@@ -34,7 +34,7 @@ _NO_MARKS = bytes(byte for byte in range(256) if byte not in b"[]{},:")
 _ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG = b"0" * 19
 _NUMBER = re.compile(rb"((?<![.eE+])(?<![eE]-)[0-9]++(?![.eE]))?[0-9]*")  # 1: if it is an integer
-_WHOLE = re.compile(r"-?[0-9]{1,18}")  # which fits into 64 bits
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
 _BARE_KEY = re.compile(r"[\x21-\x7e]+")
 _QUOTED_KEY = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 
@@ -153,8 +153,10 @@ class QueryPlan:
             if name not in self._names:
                 raise _field_error("unknown query parameter", name, self._hint)
             check_text(value, name)
-            if name in self._numbers and not _WHOLE.fullmatch(value):
-                raise _field_error("expected an integer of at most 18 digits", name)
+            if name in self._numbers and not (
+                _WHOLE.fullmatch(value) and abs(int(value)) <= INT_MAX
+            ):
+                raise _field_error("expected an integer of 64 bits", name)
             if name in self._lists:
                 values.setdefault(name, []).append(value)
             elif name in values:
