@@ -41,7 +41,8 @@ SUBSCRIBERS_MAX = 2_000  # each message of a topic or queue makes a row for each
 
 def directory(reader: Executor) -> Directory:
     def rows(table: str, kind: type[R], order: str, limit: int) -> list[R]:
-        sql = f"SELECT {', '.join(kind._fields)} FROM {table} ORDER BY {order} LIMIT ?"
+        columns = ", ".join(kind._fields)
+        sql = f"SELECT {columns} FROM {table} ORDER BY {order} LIMIT ?"
         return [kind(*row) for row in reader.execute(sql, (limit,)).fetchall()]
 
     queues = reader.execute(
@@ -192,11 +193,11 @@ def ready(
 
 def message(reader: Executor, mesh: str, message_id: str, kind: str) -> Push | None:
     """A message by its id; `kind` says in which table it is."""
-    table, destination = "message_queue", "NULL, destination_kind, destination_ref"
+    table, columns = "message_queue", "NULL, destination_kind, destination_ref"
     if kind == "topic":
-        table, destination = "topic_message", "topic, 'topic', topic"
+        table, columns = "topic_message", "topic, 'topic', topic"
     row = reader.execute(
-        f"SELECT client_message_id, {destination}, sender_pubkey, sender_name, priority, meta,"
+        f"SELECT client_message_id, {columns}, sender_pubkey, sender_name, priority, meta,"
         f" body, reply_to_id, created_ms + skew_ms FROM {table} WHERE id = ?",
         (message_id,),
     ).fetchone()

@@ -1,4 +1,4 @@
-"""Rows of meshes, members and webhooks as wire structs. Pure."""
+"""Rows of meshes, members and webhooks as wire structs."""
 
 from appliance.broker import webhook_wire, wire
 from appliance.broker.rows import MemberRow, MeshRow, WebhookRow

@@ -44,10 +44,10 @@ class DeliveriesCommitted(Struct, frozen=True):
     recipients: tuple[str, ...]
 
 
-def insert(tx: Tx, table: str, row: NamedTuple, on_conflict: str = "") -> bool:
-    """False: there is a row with this key, and `on_conflict` is UNLESS_THERE."""
+def insert(tx: Tx, table: str, row: NamedTuple, clause: str = "") -> bool:
+    """False: there is a row with this key, and `clause` is UNLESS_THERE."""
     columns, marks = ", ".join(row._fields), ", ".join("?" * len(row))
-    sql = f"INSERT INTO {table} ({columns}) VALUES ({marks}) {on_conflict}"
+    sql = f"INSERT INTO {table} ({columns}) VALUES ({marks}) {clause}"
     return tx.execute(sql, row).rowcount == 1
 
 
