@@ -51,7 +51,7 @@ class FileDownload(NamedTuple):
         return self._read(start, stop)
 
     def _read(self, start: int, stop: int) -> Iterator[bytes]:
-        with self.path.open("rb") as file:
+        with in_thread(lambda: self.path.open("rb")) as file:
             file.seek(start)
             while data := in_thread(file.read, min(DOWNLOAD_CHUNK_BYTES, stop - start)):
                 start += len(data)
