@@ -63,6 +63,7 @@ AT_START = (
     "appliance.kernel.config",
     "appliance.workspace.datadir",
     "appliance.kernel.ownership",
+    "appliance.workspace.migration",
     "appliance.workspace.upgrade",
 )
 ANSWERS = (

@@ -174,16 +174,16 @@ def file_of(store: str) -> str:
 def adapter_of(store: str) -> SchemaAdapter | None:
     """The store's adapter; None for a store that only this program writes."""
     adapter = declaration_of(store).adapter
-    return cast(SchemaAdapter, _resolve(adapter)()) if adapter else None
+    return cast(SchemaAdapter, resolve(adapter)()) if adapter else None
 
 
 def open_shared(store: str, path: Path, synchronous: str) -> sqlite3.Connection:
     """A connection to a shared store, whose file is made if it is missing."""
-    opener = _resolve(declaration_of(store).opens)
+    opener = resolve(declaration_of(store).opens)
     return cast(sqlite3.Connection, opener(path, synchronous))
 
 
-def _resolve(name: str) -> Any:
+def resolve(name: str) -> Any:
     """The function or class that a declaration names."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module, __name__.partition(".")[0]), attribute)

@@ -96,11 +96,8 @@ class Copying:
     def report_changed(self, noun: str, ids: Sequence[str]) -> None:
         """Rows that were read, but whose content is not what it was."""
         if ids:
-            more = ", …" if len(ids) > NAMED_MAX else ""
-            self.doubt(
-                f"{len(ids)} {noun} do not match their fingerprint:"
-                f" {', '.join(ids[:NAMED_MAX])}{more}"
-            )
+            first = ", ".join(ids[:NAMED_MAX])
+            self.doubt(f"{len(ids)} {noun} do not match their fingerprint: {first}")
 
     def _copy(self, table: Shape, cell: Cell) -> bool:
         """Whether the row was added. A row that the schema refuses is damaged."""
@@ -157,12 +154,12 @@ class Copying:
 
     def _count_missing(self, index: Shape, numbered: bool) -> int:
         """How many entries of an index have no row. Their numbers are not given out again."""
-        named = [place for place, column in enumerate(index.stored) if column.name]
-        where = " AND ".join(f'"{index.stored[place].name}" IS ?' for place in named)
+        named = [number for number, column in enumerate(index.stored) if column.name]
+        where = " AND ".join(f'"{index.stored[number].name}" IS ?' for number in named)
         query = f'SELECT 1 FROM "{index.table}" WHERE {where}'
         missing = highest = 0
         for cell in filter(index.fits, self.damaged.records(index.name)):
-            row = self.target.execute(query, [cell.values[place] for place in named])
+            row = self.target.execute(query, [cell.values[number] for number in named])
             if row.fetchone() is None:
                 missing += 1
                 highest = max(highest, cell.values[-1]) if numbered else 0

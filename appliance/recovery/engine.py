@@ -6,11 +6,9 @@ what its rows refer to, and a function that completes the new file from the rows
 
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from importlib import import_module
 from pathlib import Path
-from typing import cast
 
 import msgspec
 
@@ -18,7 +16,7 @@ from appliance.kernel import event_ids, meta
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Missing
 from appliance.kernel.log import Log
-from appliance.kernel.store_declaration import declaration_of, path_of
+from appliance.kernel.store_declaration import declaration_of, path_of, resolve
 from appliance.kernel.store_files import suspect_marker
 from appliance.kernel.whole_file import sync_file
 from appliance.recovery.copying import Copying, TableRecovery
@@ -138,9 +136,7 @@ def _fill(
     if declaration_of(store).numbers_events:
         _keep_event_ids(database, copying)
     if finish := declaration_of(store).recovery.finish:
-        module, _, name = finish.partition(":")
-        function = getattr(import_module(module, schema.__name__.partition(".")[0]), name)
-        cast(Callable[[Copying], None], function)(copying)
+        resolve(finish)(copying)
     if behind is not None:
         copying.doubt(
             f"{behind.frames} frames of the write-ahead log are read, although the first of them is"
@@ -156,14 +152,10 @@ def _fill(
     )
 
 
-def _derived_tables(store: str) -> frozenset[str]:
+def _derived_tables(store: str) -> list[str]:
     """The tables of optional migrations: the appliance fills them again from other tables."""
-    return frozenset(
-        name
-        for migration in load(store)
-        if migration.optional
-        for name in _CREATE_TABLE.findall(migration.sql)
-    )
+    sql = "\n".join(migration.sql for migration in load(store) if migration.optional)
+    return _CREATE_TABLE.findall(sql)
 
 
 def _keep_facts(database: Path, store: str, copying: Copying) -> None:

@@ -6,6 +6,7 @@ that fails its checksum, and overwrites the rest with the next commit.
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import dropwhile
 from pathlib import Path
 from typing import NamedTuple
@@ -26,11 +27,9 @@ class IgnoredFrames(NamedTuple):
 def ignored(log: Path) -> IgnoredFrames | None:
     """The ignored frames of a log that no process uses, if they have synced commits: after a power
     failure the last one may be half written. None if the log can't be read."""
-    try:
-        with log.open("rb") as file:
-            content = file.read(_BYTES_MAX)
-    except OSError:
-        content = b""
+    content = b""
+    with suppress(OSError), log.open("rb") as file:
+        content = file.read(_BYTES_MAX)
     behind = [is_commit for _, is_commit in dropwhile(lambda frame: frame[0], _checked(content))]
     return IgnoredFrames(len(behind), sum(behind)) if sum(behind) > 1 else None
 

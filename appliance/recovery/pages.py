@@ -7,6 +7,7 @@ skipped. Committed pages of a write-ahead log override those of the file.
 
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from appliance.recovery.log_frames import FRAME_HEADER_BYTES, own_frames
@@ -120,10 +121,8 @@ class PageFile:
             return
         content = self.page(number)
         for offset in _cell_offsets(content, number, kind):
-            try:
+            with suppress(Unreadable, UnicodeDecodeError):
                 yield self._cell(kind, content, offset)
-            except (Unreadable, UnicodeDecodeError):
-                continue
 
     def is_whole(self, number: int) -> bool:
         """Whether this is a page of a tree, and every record on it can be read to its end."""

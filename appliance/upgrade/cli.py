@@ -65,7 +65,8 @@ def migrate(
     if show_plan:
         planned = plan(datadir, sections)
         session.answer(msgspec.to_builtins(planned), "\n".join(_plan_lines(planned)))
-        raise typer.Exit(_exit_code(planned))
+        is_newer = any(store.status == "too_new" for store in planned.refused)
+        raise typer.Exit(EXIT_TOO_NEW if is_newer else EXIT_REFUSED if planned.refused else 0)
     with hold_locks(datadir) as clock:
         planned = plan(datadir, sections, locked=True)
         if planned.refused:
@@ -89,12 +90,6 @@ def migrate(
     lines += [f"the state before is in the backup {saved}"] if saved else []
     answer = "\n".join(lines) or "nothing to do: all stores have the schema of this version"
     session.answer({"backup": saved, "migrated": migrated}, answer)
-
-
-def _exit_code(planned: MigrationPlan) -> int:
-    if any(store.status == "too_new" for store in planned.refused):
-        return EXIT_TOO_NEW
-    return EXIT_REFUSED if planned.refused else 0
 
 
 def _plan_lines(planned: MigrationPlan) -> list[str]:

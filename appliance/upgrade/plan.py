@@ -16,7 +16,7 @@ _REFUSED: dict[type[ApplianceError], str] = {
     manifest.StoreLost: "missing",
     StoreDamaged: "damaged",
 }
-"""The status of a store that is not migrated, by its error. Of any other error: unreadable."""
+"""The status of a store that is not migrated, by its error; any other error means `unreadable`."""
 
 
 class StorePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,6 @@ class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The stores of the subsystems that run. If there are `steps`, a backup of all stores is made
     first."""
 
-    running: bool
     stores: tuple[StorePlan, ...]
     steps: int
 
@@ -54,13 +53,13 @@ class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
 def plan(datadir: DataDir, sections: UpgradeSections, *, locked: bool = False) -> MigrationPlan:
     """`locked`: the caller holds the writer lock."""
     running = not locked and read_lock(datadir).held
-    mode: manifest.Mode = "ro" if running else "unused"
-    lost = {str(lost.details["store"]): lost for lost in manifest.lost_stores(datadir, mode)}
+    missed = manifest.lost_stores(datadir, "ro" if running else "unused")
+    lost = {str(error.details["store"]): error for error in missed}
     stores = tuple(
         _plan(datadir, store, lost.get(store), running) for store in sections.roles.stores
     )
     steps = sum(len(store.steps) for store in stores)
-    return MigrationPlan(running=running, stores=stores, steps=steps)
+    return MigrationPlan(stores=stores, steps=steps)
 
 
 def pending_stores(datadir: DataDir, stores: tuple[str, ...]) -> list[str]:

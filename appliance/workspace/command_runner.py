@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -84,8 +85,6 @@ class CommandError(msgspec.Struct, frozen=True):
 
 def error_of(done: CommandResult) -> CommandError:
     for line in reversed(done.errors.splitlines()):
-        try:
+        with suppress(msgspec.DecodeError):
             return msgspec.json.decode(line, type=CommandError)
-        except msgspec.DecodeError:
-            continue
     return CommandError()

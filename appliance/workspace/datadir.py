@@ -153,11 +153,9 @@ class DataDir:
 
     def read_server(self) -> ServerFile | None:
         """The content of `server.json`; None if it can't be read. Unknown keys are ignored."""
-        text = read_small(self.server_file)
-        try:
-            return msgspec.json.decode(text, type=ServerFile) if text else None
-        except msgspec.DecodeError:
-            return None
+        with suppress(msgspec.DecodeError):
+            return msgspec.json.decode(read_small(self.server_file) or b"", type=ServerFile)
+        return None
 
     def foreign_token(self) -> str | None:
         """The token that a hub of another implementation left in `server.json`, if only this user
@@ -199,7 +197,8 @@ def marks_of(datadir: DataDir) -> list[Path]:
 def discover(start: Path, home: Path | None = None) -> DataDir:
     """The workspace that contains `start`: the nearest directory upwards with a database.
 
-    The search ends at `home`, which is searched too. Directories listed in
+    The search ends at `home`, which is searched too, and at the edge of the file system, so a
+    directory above that others can write is not used by mistake. Directories listed in
     `AGENTLIP_CEILING_DIRECTORIES`, and those above them, are not searched.
     """
     searched: list[str] = []
@@ -219,12 +218,18 @@ def upwards(start: Path, home: Path | None = None) -> Iterator[Path]:
     last = Path(home or os.environ.get("HOME", "/")).resolve()
     listed = os.environ.get("AGENTLIP_CEILING_DIRECTORIES", "").split(os.pathsep)
     ceilings = {Path(directory).resolve() for directory in listed if directory}
-    for directory in (start, *start.parents):
-        if directory in ceilings:
-            return
-        yield directory
-        if directory == last:
-            return
+    with suppress(OSError):  # a folder that is gone
+        device = _device(start)
+        for directory in (start, *start.parents):
+            if directory in ceilings or _device(directory) != device:
+                return
+            yield directory
+            if directory == last:
+                return
+
+
+def _device(path: Path) -> int:
+    return path.stat().st_dev
 
 
 def _is_workspace(directory: Path) -> bool:
@@ -343,12 +348,10 @@ def read_lock(datadir: DataDir) -> LockView:
     except OSError:
         return LockView(exists=False, held=False, written=None)
     try:
-        held = not try_lock(descriptor, shared=True)
-        try:
+        held, written = not try_lock(descriptor, shared=True), None
+        with suppress(OSError, msgspec.DecodeError):
             text = os.pread(descriptor, SMALL_FILE_BYTES_MAX, 0)
             written = msgspec.json.decode(text, type=LockHolder)
-        except (OSError, msgspec.DecodeError):
-            written = None
         return LockView(exists=True, held=held, written=written)
     finally:
         os.close(descriptor)

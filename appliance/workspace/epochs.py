@@ -7,6 +7,7 @@ of the stores, because a restore replaces those.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 import msgspec
 
@@ -42,11 +43,10 @@ class EpochList(msgspec.Struct, frozen=True):
 
 def read(datadir: DataDir) -> tuple[Epoch, ...]:
     """The epochs in their order; none if nothing was ever restored or the file can't be read."""
-    try:
+    with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
         text = read_regular(datadir.dir / FILE, _BYTES_MAX)
         return msgspec.json.decode(text, type=EpochList).epochs
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-        return ()
+    return ()
 
 
 def first_ids(datadir: DataDir, epoch: str) -> tuple[tuple[int, str], ...]:

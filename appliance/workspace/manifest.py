@@ -236,10 +236,9 @@ def _write(datadir: DataDir, manifest: WorkspaceManifest) -> None:
 
 
 def _decode(text: bytes | None) -> WorkspaceManifest:
-    try:
+    with suppress(msgspec.DecodeError):
         return msgspec.json.decode(text or b"", type=WorkspaceManifest)
-    except msgspec.DecodeError:
-        return WorkspaceManifest()
+    return WorkspaceManifest()
 
 
 def _meta(database: Path, key: str, mode: Mode) -> str:
@@ -248,10 +247,7 @@ def _meta(database: Path, key: str, mode: Mode) -> str:
     With the lock held use `rw`, which leaves no log behind; beside a running appliance `ro`. With
     `unused`, for a workspace without an appliance, nothing is written, not even a log.
     """
-    if not database.is_file() or suspect_marker(database).exists():
-        return ""
-    try:
-        with closing(open_database(database, mode)) as connection:
+    if database.is_file() and not suspect_marker(database).exists():
+        with suppress(sqlite3.Error), closing(open_database(database, mode)) as connection:
             return meta.value(connection, key) or ""
-    except sqlite3.Error:
-        return ""
+    return ""

@@ -1,10 +1,17 @@
-"""The check of the files of a workspace that is served without writing."""
+"""The check of files that are used as they are, without a migration."""
 
 from collections.abc import Iterable
 
+from appliance.kernel.errors import Conflict
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.schema_reader import read_state
-from appliance.workspace.upgrade import StoreDamaged, refuse, refuse_older
+from appliance.workspace.upgrade import SchemaState, StoreDamaged, refuse
+
+
+class SchemaTooOld(Conflict):
+    code = "SCHEMA_TOO_OLD"
+    default_message = "the data is older than this program and has to be migrated first"
+    default_hint = "agentlip migrate --apply; or start once without --read-only: agentlipd up"
 
 
 def check_stores(datadir: DataDir, stores: Iterable[str]) -> None:
@@ -14,7 +21,13 @@ def check_stores(datadir: DataDir, stores: Iterable[str]) -> None:
     """
     for store in stores:
         if not datadir.database(store).is_file():
-            raise StoreDamaged(f"{store}: there is no file {datadir.database(store)}")
+            raise StoreDamaged(f"{store}: the database file is missing")
         schema = read_state(datadir.database(store), store, running=False)
         refuse(schema)
         refuse_older(schema)
+
+
+def refuse_older(before: SchemaState) -> None:
+    """Raises SchemaTooOld if a step of this program is pending."""
+    if before.pending:
+        raise SchemaTooOld(f"{before.store}: {SchemaTooOld.default_message}")

@@ -78,12 +78,11 @@ class RestoreContext(msgspec.Struct):
 
     def carry(self, sql: str, *parameters: object) -> bool:
         """Runs a statement that reads `present`. False if that store can't be read."""
-        done = False
         if self.present:
             with self._reading():
                 self.connection.execute(sql, parameters)
-                done = True
-        return done
+                return True
+        return False
 
     @contextmanager
     def _reading(self) -> Iterator[None]:

@@ -12,8 +12,8 @@ from appliance.kernel.log import Log
 from appliance.kernel.reader import Reader, open_connection
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir, WriterLock
+from appliance.workspace.readonly import refuse_older
 from appliance.workspace.schema_reader import read_state
-from appliance.workspace.upgrade import refuse_older
 
 T = TypeVar("T")
 

@@ -52,12 +52,6 @@ class MigrationEdited(Conflict):
     default_hint = "pip install --force-reinstall 'agentlip[appliance]'"
 
 
-class SchemaTooOld(Conflict):
-    code = "SCHEMA_TOO_OLD"
-    default_message = "the data is older than this program and has to be migrated first"
-    default_hint = "agentlip migrate --apply; or start once without --read-only: agentlipd up"
-
-
 class StoreDamaged(Unavailable):
     code = "STORE_DAMAGED"
     default_message = "the database is damaged"
@@ -158,12 +152,6 @@ def refuse(before: SchemaState) -> None:
         raise MigrationEdited(
             f"{store}: changed after it had been applied: {', '.join(before.edited)}",
         )
-
-
-def refuse_older(before: SchemaState) -> None:
-    """Raises SchemaTooOld if a step of this program is pending."""
-    if before.pending:
-        raise SchemaTooOld(f"{before.store}: {SchemaTooOld.default_message}")
 
 
 class Upgrade(msgspec.Struct, frozen=True):

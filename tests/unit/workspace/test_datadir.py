@@ -111,6 +111,16 @@ def test_search_ends_at_the_home_directory(tmp_path):
     assert discover(below, home=home).workspace == home
 
 
+def test_search_ends_at_the_edge_of_the_file_system(tmp_path, monkeypatch):
+    workspace(tmp_path)
+    mounted = tmp_path / "mounted" / "deep"
+    mounted.mkdir(parents=True)
+    monkeypatch.setattr(module, "_device", lambda path: 2 if "mounted" in str(path) else 1)
+    with pytest.raises(WorkspaceNotFound) as error:
+        discover(mounted, home=tmp_path)
+    assert error.value.details["searched"] == [str(mounted), str(mounted.parent)]
+
+
 def test_ceiling_directories_and_those_above_are_not_searched(tmp_path, monkeypatch):
     workspace(tmp_path)
     ceiling = workspace(tmp_path / "clone").workspace
