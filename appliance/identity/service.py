@@ -243,7 +243,7 @@ def _load_or_make(files: IdentityFiles, now: str) -> KeyPair:
 
 
 def _is_same_host(files: IdentityFiles, current_host: HostFingerprint) -> bool:
-    """Whether the key was made here, as far as can be known. Stores what is known better now."""
+    """False if the key was made on another machine. Stores what is known of this one by now."""
     stored = read_host(files)
     match = "unknown" if stored is None else host.compare(stored, current_host)
     if match == "other":

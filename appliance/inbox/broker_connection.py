@@ -94,7 +94,6 @@ class BrokerConnection(Loop):
         self._link: WebSocket | None = None
         self._failures = 0
         self._next_attempt = float("-inf")
-        self._last_receipt = 0.0
         self._buffered: deque[bytes] = deque()
         self._refused_pushes = 0
         self._logged_reason = ""
@@ -154,7 +153,6 @@ class BrokerConnection(Loop):
         frame_bytes_max = ESCAPED_BYTES_MAX * TEXT_BYTES_MAX + FRAME_OVERHEAD_BYTES
         endpoint = self._endpoint
         self._link = self._dial(endpoint_of(endpoint.url), PATH, endpoint.ca_file, frame_bytes_max)
-        self._last_receipt = self.clock.monotonic()
         ack = self._authenticate()
         self.broker_version, self.member_name = _text(ack, "broker_version"), _text(ack, "name")
         offered = self._instance.to_feature()
@@ -232,12 +230,10 @@ class BrokerConnection(Loop):
         assert self._link is not None
         messages = list(self._buffered) or self._link.receive(LISTEN_SECONDS)
         self._buffered.clear()
-        now = self.clock.monotonic()
         if not messages:
-            if now - max(self._last_receipt, self._link.received_at) > SILENCE_SECONDS:
+            if self.clock.monotonic() - self._link.received_at > SILENCE_SECONDS:
                 raise SocketBroken("the broker is silent")
             return 0
-        self._last_receipt = now
         pushes = []
         for count, message in enumerate(messages, 1):
             if (push := self._on_frame(message)) is not None:
