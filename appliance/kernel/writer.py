@@ -55,7 +55,7 @@ class CatchUp(msgspec.Struct, frozen=True):
     `pieces_max` when it is late by LATE_SECONDS.
     """
 
-    function: Callable[[Tx, int], bool]  # of a module, because it may run in another process
+    function: Callable[[Tx, int], bool]  # defined in a module: it may run in another process
     seconds: float
     pieces_max: int
 

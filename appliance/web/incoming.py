@@ -42,7 +42,7 @@ class Incoming:
         self._clock = clock
         self._buffer = bytearray()
         self._wanted = HEADER_BYTES_MIN  # bytes of the first frame in the buffer, as far as known
-        self._fragments: list[bytes] = []  # of the current message
+        self._fragments: list[bytes] = []  # what has come of the current message
         self._fragment_bytes = 0
         self._pong: bytes | None = None
         self.has_more = False
