@@ -8,7 +8,7 @@ from before a restore or a migration, backups that can't be used while no newer 
 last one that can be read.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -31,20 +31,8 @@ class RetainedBackup(NamedTuple):
     result: str | None = None
 
     @property
-    def is_readable(self) -> bool:
-        return self.reason is not None
-
-    @property
     def is_broken(self) -> bool:
-        return not self.is_readable or self.result == "bad"
-
-    @property
-    def is_good(self) -> bool:
-        return self.is_readable and self.result == "good"
-
-    @property
-    def is_safety(self) -> bool:
-        return self.reason in SAFETY
+        return self.reason is None or self.result == "bad"
 
 
 class RetentionDecision(NamedTuple):
@@ -67,63 +55,39 @@ def decide(
     """A decision for each backup, oldest backup first."""
     ordered = sorted(backups, key=lambda kept: (kept.cut_ms, kept.name))
     past = [kept for kept in ordered if kept.cut_ms <= now_ms + FUTURE_MS]
-    reasons: dict[str, list[str]] = {kept.name: [] for kept in ordered}
-    for kept in ordered[len(past) :]:
-        reasons[kept.name].append("its time is in the future")
-    good = [kept for kept in past if kept.is_good]
-    newest_good = good[-1] if good else None
-    _keep_newest_good(past, newest_good, reasons)
-    _keep_broken(past, newest_good, reasons)
-    _keep_safety(past, now_ms, reasons)
+    good = [kept for kept in past if kept.result == "good" and kept.reason is not None]
+    newest_good = past.index(good[-1]) if good else -1
+    reasons = {kept.name: ["its time is in the future"] for kept in ordered[len(past) :]}
+    for position, kept in enumerate(past):
+        reasons[kept.name] = list(_always(kept, position - newest_good, bool(good), now_ms))
     _keep_by_numbers(past, settings, reasons)
-    _keep_last_readable(ordered, reasons)
+    readable = [kept.name for kept in ordered if kept.reason is not None]
+    if readable and not any(reasons[name] for name in readable):
+        reasons[readable[-1]].append("the last backup that can be read")
+    removed = "a newer verified backup is here, or backup.keep_… keeps others"
     return [
-        RetentionDecision(
-            kept.name,
-            bool(reasons[kept.name]),
-            ", ".join(reasons[kept.name]) or _why_removed(kept, newest_good),
-        )
+        RetentionDecision(kept.name, bool(whys), ", ".join(whys) or removed)
         for kept in ordered
+        for whys in [reasons[kept.name]]
     ]
 
 
-def _keep_newest_good(
-    past: Sequence[RetainedBackup], newest: RetainedBackup | None, reasons: dict[str, list[str]]
-) -> None:
-    if newest is None:
-        return
-    reasons[newest.name].append("newest verified backup")
-    for kept in past[past.index(newest) + 1 :]:
-        reasons[kept.name].append("newer than the newest verified backup")
-
-
-def _keep_broken(
-    past: Sequence[RetainedBackup],
-    newest_good: RetainedBackup | None,
-    reasons: dict[str, list[str]],
-) -> None:
-    """For inspection, and because some of its files may be the only copy."""
-    if newest_good is None:
-        for kept in past:
-            if kept.is_broken:
-                reasons[kept.name].append("damaged, and no newer backup is verified")
-
-
-def _keep_safety(
-    past: Sequence[RetainedBackup], now_ms: int, reasons: dict[str, list[str]]
-) -> None:
-    for kept in past:
-        age_ms = now_ms - kept.cut_ms
-        if kept.is_safety and age_ms < SAFETY_MS:
-            reasons[kept.name].append(f"{kept.reason}, and younger than a week")
+def _always(kept: RetainedBackup, newer: int, is_any_good: bool, now_ms: int) -> Iterator[str]:
+    """Why it is kept whatever the numbers are. `newer`: than the newest good one, by so many."""
+    if is_any_good and newer >= 0:
+        yield "newer than the newest verified backup" if newer else "newest verified backup"
+    if kept.is_broken and not is_any_good:  # for inspection; some files may be the only copy
+        yield "damaged, and no newer backup is verified"
+    if kept.reason in SAFETY and now_ms - kept.cut_ms < SAFETY_MS:
+        yield f"{kept.reason}, and younger than a week"
 
 
 def _keep_by_numbers(
     past: Sequence[RetainedBackup], settings: BackupSettings, reasons: dict[str, list[str]]
 ) -> None:
-    counted = [kept for kept in reversed(past) if not kept.is_broken and not kept.is_safety]
-    for number, each in enumerate(counted[: settings.keep_last], start=1):
-        reasons[each.name].append(f"number {number} of the newest {settings.keep_last}")
+    counted = [kept for kept in reversed(past) if not kept.is_broken and kept.reason not in SAFETY]
+    for number, kept in enumerate(counted[: settings.keep_last], start=1):
+        reasons[kept.name].append(f"number {number} of the newest {settings.keep_last}")
     for period in _periods(settings):
         seen: set[str] = set()
         for kept in counted:
@@ -131,20 +95,6 @@ def _keep_by_numbers(
             if label not in seen and len(seen) < period.kept:
                 seen.add(label)
                 reasons[kept.name].append(f"newest of {period.word} {label}")
-
-
-def _keep_last_readable(ordered: Sequence[RetainedBackup], reasons: dict[str, list[str]]) -> None:
-    readable = [kept for kept in ordered if kept.is_readable]
-    if readable and not any(reasons[kept.name] for kept in readable):
-        reasons[readable[-1].name].append("the last backup that can be read")
-
-
-def _why_removed(removed: RetainedBackup, newest_good: RetainedBackup | None) -> str:
-    if removed.is_broken and newest_good is not None:
-        return f"damaged, and {newest_good.name} is newer and verified"
-    if removed.is_safety:
-        return f"{removed.reason}, and older than a week"
-    return "older than all that are kept by backup.keep_…"
 
 
 def _periods(settings: BackupSettings) -> tuple[_Period, ...]:

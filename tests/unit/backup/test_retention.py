@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from appliance.backup.retention import FUTURE_MS, SAFETY_MS, RetainedBackup, decide
+from appliance.backup.retention import FUTURE_MS, SAFETY, SAFETY_MS, RetainedBackup, decide
 from appliance.backup.settings import BackupSettings
 
 HOUR_MS = 3_600_000
@@ -46,6 +46,10 @@ def kept(decisions):
     return {decision.name for decision in decisions if decision.keep}
 
 
+def is_good(backup):
+    return backup.result == "good" and backup.reason is not None
+
+
 def at(days, *, reason="schedule", result=None, hours=0):
     cut_ms = NOW_MS - days * DAY_MS - hours * HOUR_MS
     return RetainedBackup(f"{days:04}-{hours:02}-{reason}", cut_ms, reason, result)
@@ -54,7 +58,7 @@ def at(days, *, reason="schedule", result=None, hours=0):
 @given(backups(), settings)
 def test_newest_good_backup_and_all_newer_ones_are_kept(given_backups, rules):
     remaining = kept(decide(given_backups, rules, NOW_MS))
-    good = [each for each in given_backups if each.is_good and each.cut_ms <= NOW_MS + FUTURE_MS]
+    good = [each for each in given_backups if is_good(each) and each.cut_ms <= NOW_MS + FUTURE_MS]
     if good:
         newest = max(good, key=lambda each: (each.cut_ms, each.name))
         assert newest.name in remaining
@@ -65,7 +69,7 @@ def test_newest_good_backup_and_all_newer_ones_are_kept(given_backups, rules):
 @given(backups(), settings)
 def test_a_backup_that_can_be_read_remains_if_there_was_any(given_backups, rules):
     remaining = kept(decide(given_backups, rules, NOW_MS))
-    readable = {each.name for each in given_backups if each.is_readable}
+    readable = {each.name for each in given_backups if each.reason is not None}
     assert not readable or readable & remaining
 
 
@@ -73,7 +77,9 @@ def test_a_backup_that_can_be_read_remains_if_there_was_any(given_backups, rules
 def test_young_safety_copies_are_kept(given_backups, rules):
     remaining = kept(decide(given_backups, rules, NOW_MS))
     youngest_ms = NOW_MS - SAFETY_MS
-    young = {each.name for each in given_backups if each.is_safety and each.cut_ms > youngest_ms}
+    young = {
+        each.name for each in given_backups if each.reason in SAFETY and each.cut_ms > youngest_ms
+    }
     assert young <= remaining
 
 
@@ -81,7 +87,7 @@ def test_young_safety_copies_are_kept(given_backups, rules):
 def test_damaged_backups_are_kept_until_a_newer_one_is_good(given_backups, rules):
     remaining = kept(decide(given_backups, rules, NOW_MS))
     good_ms = [
-        each.cut_ms for each in given_backups if each.is_good and each.cut_ms <= NOW_MS + FUTURE_MS
+        each.cut_ms for each in given_backups if is_good(each) and each.cut_ms <= NOW_MS + FUTURE_MS
     ]
     waiting = {
         each.name
