@@ -8,7 +8,6 @@ the process is killed, the next one that changes the backups removes it.
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 from appliance import __version__
 from appliance.backup import scratch_log, scratch_stores
@@ -17,6 +16,7 @@ from appliance.backup.deadline import Deadline, Undecided
 from appliance.backup.errors import BackupDamaged, BackupNotWritable, KeyRefused, VersionRefused
 from appliance.backup.keys import Identities
 from appliance.backup.manifest import BackupManifest, Verification
+from appliance.backup.scratch_log import HUB
 from appliance.backup.scratch_server import ScratchServer, ServerFailed
 from appliance.backup.settings import BackupSettings
 from appliance.backup.stored import pieces
@@ -27,7 +27,6 @@ from appliance.kernel.store_errors import StoreFull, free_bytes
 from appliance.workspace.datadir import DataDir, DataDirNotWritable
 
 PROBLEMS_MAX = 20
-HUB = "hub"
 Replay = Callable[[DataDir, float], list[str]]
 """Replays the events of a workspace within some seconds: how its rows differ from them."""
 
@@ -52,19 +51,15 @@ class Verifier:
     def verify(self, name: str, identities: Identities | None) -> Verification:
         """Records the result beside the backup; an inconclusive one only if it is the first.
 
-        Without the key of an encrypted backup that was restored before, its hashes are compared.
-
         Raises BackupNotFound, and BackupNotWritable if the result can't be recorded.
         """
         path = self._backups.path(name)
         began = self._clock.monotonic()
         self._deadline = Deadline(self._clock, self._settings.seconds_max)
         inconclusive = False
-        self._how: Literal["restored", "hashes"] = "restored"
-        self._manifest_sha256 = ""
         before = self._backups.verification(name)
         try:
-            problems = self._problems(name, path, identities, before)
+            problems = self._problems(name, path, identities)
         except Undecided as reason:
             inconclusive, problems = True, [str(reason)]
         verification = Verification(
@@ -73,29 +68,21 @@ class Verifier:
             seconds=round(self._clock.monotonic() - began, 3),
             app_version=__version__,
             problems=tuple(problems[:PROBLEMS_MAX]),
-            how=self._how,
-            manifest_sha256=self._manifest_sha256,
         )
         if not inconclusive or before is None:
             self._backups.record(name, verification)
         return verification
 
-    def _problems(
-        self, name: str, path: Path, identities: Identities | None, before: Verification | None
-    ) -> list[str]:
+    def _problems(self, name: str, path: Path, identities: Identities | None) -> list[str]:
         try:
             manifest = self._backups.read(name)
         except BackupDamaged as error:
             return [error.message]
         except VersionRefused as error:
             raise Undecided(error.message) from None
-        self._manifest_sha256 = manifest.sha256
         problems = self._damaged_files(path, manifest)
         if problems:
             return problems
-        if manifest.encrypted and identities is None and _was_restored(before, manifest):
-            self._how = "hashes"
-            return []
         needed = manifest.bytes + self._settings.free_bytes_min
         try:
             check_space(needed, free_bytes(self._backups.root), "")
@@ -147,10 +134,3 @@ class Verifier:
         self._deadline.check()
         if self._tell is not None:
             self._tell(file, done, total)
-
-
-def _was_restored(before: Verification | None, manifest: BackupManifest) -> bool:
-    """Whether a check has restored what this manifest describes."""
-    return (
-        before is not None and before.result == "good" and before.manifest_sha256 == manifest.sha256
-    )

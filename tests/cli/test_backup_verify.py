@@ -155,7 +155,7 @@ def test_time_limit_and_full_disk_prove_nothing(backups):
     assert backups.directory.verification(backups.name).result == "good"
 
 
-def test_encrypted_backup_is_verified_when_it_is_made_and_by_its_hashes_later(original, tmp_path):
+def test_encrypted_backup_is_verified_when_it_is_made(original, tmp_path):
     """With the public key only. Nobody else can open it, so a first check needs the secret key."""
     key, other = pyrage.x25519.Identity.generate(), pyrage.x25519.Identity.generate()
     (tmp_path / "key").write_text(f"# a key\n{key}\n")
@@ -166,10 +166,9 @@ def test_encrypted_backup_is_verified_when_it_is_made_and_by_its_hashes_later(or
     assert run("agentlip", "backup", "create", cwd=backups.workspace).code == 0
     assert backups.manifest.encrypted
     made = backups.directory.verification(backups.name)
-    assert (made.result, made.how) == ("good", "restored")
-    later = verify(backups)
-    assert (later.code, later.json[0]["how"]) == (GOOD, "hashes")
-    assert backups.directory.verification(backups.name).checked_at > made.checked_at
+    assert made.result == "good"
+    assert verify(backups).code == INCONCLUSIVE
+    assert backups.directory.verification(backups.name) == made
     wrong = verify(backups, "--identity", str(tmp_path / "other"))
     assert (wrong.code, wrong.json[0]["result"]) == (INCONCLUSIVE, "inconclusive")
     (backups.path / "verification.json").unlink()
