@@ -53,7 +53,7 @@ def create_backup(
     zstd()
     recipients = keys.recipients(settings)
     if recipients and also_for is not None:
-        recipients += [key.to_public() for key in also_for.keys]
+        recipients += [key.to_public() for key in also_for]
     _check_space(datadir, backups, settings)
     name, partial = backups.begin(clock.now_ms())
     try:
@@ -88,7 +88,6 @@ class _Work:
         self._files: list[BackupFile] = []
         self._stores: dict[str, StoreFacts] = {}
         self._epoch = self._db_id = ""
-        self._principals: tuple[str, ...] = ()
 
     def run(
         self,
@@ -120,7 +119,6 @@ class _Work:
             identity=small_files.identity_of(cut.small),
             recipients=self._settings.recipients,
             stores=self._stores,
-            principals=self._principals,
             files=tuple(self._files),
         )
 
@@ -139,13 +137,11 @@ class _Work:
             facts = store_copy.facts_of(
                 connection,
                 pinned.store,
-                pinned.pause_ms,
                 held_by_other=pinned.held,
                 missing_blobs=lost if declaration.blobs else UNSET,
             )
             if declaration.numbers_events:
                 self._db_id = facts.store_id
-                self._principals = store_copy.principals_in(connection)
             if declaration.keeps_record:
                 self._epoch = meta.read(connection, "epoch") or ""
         self._stores[pinned.store] = facts
@@ -164,7 +160,7 @@ class _Work:
         """States of agents of the network, as they are now: other programs may use them too."""
         for path in sorted(self._datadir.dir.glob(f"{AGENTS}/*/{AGENT_STATE}")):
             agent = f"{AGENTS}.{path.parent.name}"
-            copied = self._copy(PinnedStore(agent, path, open_database(path, "rw"), 0.0))
+            copied = self._copy(PinnedStore(agent, path, open_database(path, "rw")))
             with closing(open_database(copied, UNUSED)) as connection:
                 store_copy.check(connection, agent)
             relative = path.relative_to(self._datadir.workspace).as_posix()

@@ -30,18 +30,16 @@ _DISK = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
 
 
 class PinnedStore(NamedTuple):
-    """A store at the cut. `pause_ms`: how long it could not be written. `held`: another program
-    was writing to it."""
+    """A store at the cut. `held`: another program was writing to it."""
 
     store: str
     path: Path
     connection: sqlite3.Connection
-    pause_ms: float
     held: bool = False
 
 
 class Cut(NamedTuple):
-    """`small`: the files that were read while no store could be written."""
+    """`pause_ms`: how long no store could be written. `small`: files that were read meanwhile."""
 
     at_ms: int
     pause_ms: float
@@ -61,7 +59,6 @@ def common_cut(datadir: DataDir, clock: Clock) -> Iterator[Cut]:
         locks = {store: _connect(datadir, store, stack) for store in names}
         readers = {store: _connect(datadir, store, stack) for store in names}
         locked_at: dict[str, float] = {}
-        pauses = dict.fromkeys(names, 0.0)
         deadline = clock.monotonic() + PAUSE_SECONDS_MAX
         try:
             for store in names:
@@ -76,16 +73,15 @@ def common_cut(datadir: DataDir, clock: Clock) -> Iterator[Cut]:
         finally:
             for store in locked_at:
                 locks[store].execute("ROLLBACK")
-                pauses[store] = round((clock.monotonic() - locked_at[store]) * 1000, 3)
+            ended = clock.monotonic()
         for store in names:
             locks[store].close()
-        pinned = [
-            PinnedStore(
-                store, datadir.database(store), reader, pauses[store], store not in locked_at
-            )
+        pause_ms = round((ended - min(locked_at.values(), default=ended)) * 1000, 3)
+        pinned = tuple(
+            PinnedStore(store, datadir.database(store), reader, store not in locked_at)
             for store, reader in readers.items()
-        ]
-        yield Cut(at_ms, max(store.pause_ms for store in pinned), tuple(pinned), small)
+        )
+        yield Cut(at_ms, pause_ms, pinned, small)
 
 
 def present_stores(datadir: DataDir) -> tuple[str, ...]:

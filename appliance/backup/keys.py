@@ -5,7 +5,6 @@ recipient in a comment.
 """
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,8 @@ _FILE_BYTES_MAX = 64 * 1024
 _PREFIX = "AGE-SECRET-KEY-"
 
 
-class Identities:
-    """The secret keys of an identity file, at least one."""
-
-    def __init__(self, keys: Sequence[Any], file: Path) -> None:
-        self.keys = tuple(keys)
-        self.file = file
-
-    def __repr__(self) -> str:
-        return f"Identities({len(self.keys)} keys)"
+Identities = tuple[Any, ...]
+"""Secret keys, at least one. Neither their text nor that of the tuple shows them."""
 
 
 def recipients(settings: BackupSettings) -> list[Any]:
@@ -62,7 +54,7 @@ def load(settings: BackupSettings, file: Path | None = None) -> Identities | Non
     keys = [_identity(line) for line in lines if line and not line.startswith("#")]
     if not keys:
         raise KeyRefused("the identity file contains no secret key of age")
-    return Identities(keys, path)
+    return tuple(keys)
 
 
 def single_use(settings: BackupSettings) -> Identities | None:
@@ -70,7 +62,7 @@ def single_use(settings: BackupSettings) -> Identities | None:
     too, verified with it in the same process, and the key is forgotten. None if not needed."""
     if not settings.verify or not settings.recipients or settings.identity_file:
         return None
-    return Identities([age().x25519.Identity.generate()], Path())
+    return (age().x25519.Identity.generate(),)
 
 
 def check(path: Path, manifest: BackupManifest, identities: Identities | None) -> None:
@@ -85,13 +77,13 @@ def check(path: Path, manifest: BackupManifest, identities: Identities | None) -
     stored.read(path, smallest, stored.Nowhere(), keys_of(manifest, identities))
 
 
-def keys_of(manifest: BackupManifest, identities: Identities | None) -> tuple[Any, ...] | None:
+def keys_of(manifest: BackupManifest, identities: Identities | None) -> Identities | None:
     """The keys for the files of a backup; None if they are not encrypted. Raises KeyRefused."""
     if not manifest.encrypted:
         return None
     if identities is None:
         raise KeyRefused(f"the backup is encrypted for {manifest.recipients[0]}; name its key")
-    return identities.keys
+    return identities
 
 
 def _identity(line: str) -> Any:

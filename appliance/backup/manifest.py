@@ -80,16 +80,15 @@ class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     schema: int
     rows: dict[str, int]
     last_event_id: int = 0
-    pause_ms: float = 0.0
+    pause_ms: float = 0.0  # only in older manifests
     held_by_other: bool | msgspec.UnsetType = msgspec.UNSET  # not in manifests of other stores
     missing_blobs: int | msgspec.UnsetType = msgspec.UNSET  # the same, without blobs
     head: str | msgspec.UnsetType = msgspec.UNSET  # the same, without a chain
 
 
 class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """`pause_ms`: how long no store could write. `principals`: the tokens and plugins that
-    created messages, sorted, at most 1,000. `identity`: the public key of the member, "" without
-    one. `last_event_id`: the highest that was ever given out."""
+    """`pause_ms`: how long no store could write. `identity`: the public key of the member, ""
+    without one. `last_event_id`: the highest that was ever given out."""
 
     format: int = FORMAT
     name: str
@@ -106,7 +105,7 @@ class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     compression: Literal["zstd"] = "zstd"
     recipients: tuple[str, ...] = ()
     stores: dict[str, StoreFacts]
-    principals: tuple[str, ...] = ()
+    principals: tuple[str, ...] = ()  # only in older manifests: tokens that created messages
     files: tuple[BackupFile, ...]
     sha256: str = ""
 
@@ -131,9 +130,6 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """`verification.json` beside the manifest: the result of the last check by restoring.
 
     inconclusive  the check could not be finished (no key, no space, no time); it proves nothing
-
-    `how`: without a key, only the hashes of a backup are compared that was restored before.
-    `manifest_sha256`: hash of the verified manifest; "" from older versions.
     """
 
     result: Literal["good", "bad", "inconclusive"]
@@ -141,8 +137,6 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     app_version: str
     problems: tuple[str, ...] = ()
-    how: Literal["restored", "hashes"] = "restored"
-    manifest_sha256: str = ""
 
 
 def encode(manifest: BackupManifest) -> bytes:

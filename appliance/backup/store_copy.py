@@ -18,7 +18,6 @@ from appliance.kernel.store_declaration import declaration_of, file_of
 from appliance.kernel.store_errors import is_damage, sqlite_name
 
 PAGES_AT_ONCE = 1024
-PRINCIPALS_MAX = 1_000
 _WRITING = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY")
 
 
@@ -35,7 +34,6 @@ def check(connection: sqlite3.Connection, store: str) -> None:
 def facts_of(
     connection: sqlite3.Connection,
     store: str,
-    pause_ms: float = 0.0,
     *,
     held_by_other: bool = False,
     missing_blobs: int | UnsetType = UNSET,
@@ -46,10 +44,9 @@ def facts_of(
     return StoreFacts(
         file=file_of(store),
         store_id=meta.read(connection, declaration.id_key) or "",
-        schema=_number(meta.read(connection, "x_schema")),
+        schema=int(meta.read(connection, "x_schema") or 0),
         rows=row_counts(connection),
         last_event_id=event_ids.newest(connection) if declaration.numbers_events else 0,
-        pause_ms=pause_ms,
         held_by_other=held_by_other or UNSET,
         missing_blobs=missing_blobs,
         head=head[0] if head else UNSET,
@@ -68,15 +65,6 @@ def find_differences(expected: StoreFacts, actual: StoreFacts) -> Iterator[str]:
         before, now = getattr(expected, name), getattr(actual, name)
         if before not in (now, UNSET):  # older manifests don't say how many blobs are missing
             yield f"{name} is {now!r}; the manifest says {before!r}"
-
-
-def principals_in(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """The tokens and plugins that created messages of the hub, sorted, at most 1,000."""
-    if not meta.exists(connection, "x_message_principals"):
-        return ()
-    query = "SELECT DISTINCT principal FROM x_message_principals LIMIT ?"
-    rows = connection.execute(query, (PRINCIPALS_MAX,)).fetchall()
-    return tuple(sorted(row[0] for row in rows))
 
 
 def copy(pinned: PinnedStore, target: Path, tell: Callable[[int, int], None] | None = None) -> None:
@@ -126,10 +114,6 @@ def row_counts(connection: sqlite3.Connection) -> dict[str, int]:
         name: int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
         for name, table in quoted.items()
     }
-
-
-def _number(text: str | None) -> int:
-    return int(text) if text is not None and text.isdecimal() else 0
 
 
 def _translate(pinned: PinnedStore, error: sqlite3.Error) -> ApplianceError:
