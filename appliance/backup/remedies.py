@@ -26,8 +26,11 @@ def copy_hint(datadir: DataDir, store: str, *, after: int = -1) -> str:
     backup = verified_backup(datadir, store, after)
     if backup is None:
         return ""
+    workspace = shlex.quote(str(datadir.workspace))
     return (
-        f"{_backup_commands(datadir, backup)} # this loses what is newer than the backup;"
+        f"agentlipd down --workspace {workspace}"
+        f" && agentlip backup restore {backup} --yes --workspace {workspace}"
+        f" && agentlipd up --workspace {workspace} # this loses what is newer than the backup;"
         f" to see what can be saved, first: agentlip recover {store}"
     )
 
@@ -46,13 +49,3 @@ def verified_backup(datadir: DataDir, store: str, after: int = -1) -> str | None
         if not expected or facts.store_id == expected:
             return listed.name
     return None
-
-
-def _backup_commands(datadir: DataDir, backup: str) -> str:
-    workspace = shlex.quote(str(datadir.workspace))
-    commands = (
-        f"agentlipd down --workspace {workspace}",
-        f"agentlip backup restore {backup} --yes --workspace {workspace}",
-        f"agentlipd up --workspace {workspace}",
-    )
-    return " && ".join(commands)

@@ -45,11 +45,8 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     cut_at: str
-    reason: str
     workspace: str
-    new_directory: bool
     running: bool
-    stores: tuple[str, ...]
     replaced: tuple[str, ...]
     added: tuple[str, ...]
     removed: tuple[str, ...]
@@ -112,7 +109,9 @@ def apply(
     """Raises HubRunning while the appliance runs, and what forbids the restore before anything is
     changed. `reached` is called after each step, for tests."""
     keys.check(job.backup_path, job.manifest, identities)
-    _make_target(job)
+    if job.new:  # it gets its folders, once it is known that nothing is in it
+        restore_job.check(job)
+        restore_job.make_folders(job.target)
     job = msgspec.structs.replace(job, mode="rw")
     others = nullcontext() if job.new else backups.only_writer()
     with swap.hold_stopped(job.target, clock), others, ExitStack() as users:
@@ -158,13 +157,6 @@ def _hold_for_plan(job: RestoreJob) -> Iterator[Mode]:
         yield mode
 
 
-def _make_target(job: RestoreJob) -> None:
-    """A new directory gets its folders, once it is known that nothing is in it."""
-    if job.new:
-        restore_job.check(job)
-        restore_job.make_folders(job.target)
-
-
 def _safety_copy(
     job: RestoreJob, backups: BackupDirectory, clock: Clock, tell: TellFile | None
 ) -> tuple[str, str]:
@@ -193,11 +185,8 @@ def _plan(job: RestoreJob, selection: RestoreSelection, prepared: PreparedFiles)
     return RestorePlan(
         name=job.manifest.name,
         cut_at=job.manifest.cut_at,
-        reason=job.manifest.reason,
         workspace=str(job.target.workspace),
-        new_directory=job.new,
         running=False,
-        stores=tuple(job.manifest.stores),
         replaced=tuple(there),
         added=tuple(path for path in prepared.paths if path not in there),
         removed=selection.removed,
