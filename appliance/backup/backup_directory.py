@@ -28,7 +28,7 @@ from appliance.backup.manifest import (
 )
 from appliance.backup.retention import FUTURE_MS, SAFETY
 from appliance.backup.settings import BackupSettings
-from appliance.kernel.clock import iso
+from appliance.kernel.clock import Clock, iso
 from appliance.kernel.file_lock import file_lock, try_lock
 from appliance.kernel.ids import random_id
 from appliance.kernel.whole_file import sync_directory, write_whole
@@ -88,17 +88,13 @@ def newest_of(backups: Iterable[ListedBackup], now_ms: int) -> ListedBackup | No
 
 
 class BackupDirectory:
-    """`backup.directory` of one workspace, or `root`, which belongs to no workspace."""
+    """`backup.directory` of one workspace."""
 
-    def __init__(
-        self, datadir: DataDir, settings: BackupSettings, *, root: Path | None = None
-    ) -> None:
-        self.root = root or datadir.workspace / settings.directory
+    def __init__(self, datadir: DataDir, settings: BackupSettings) -> None:
+        self.root = datadir.workspace / settings.directory
         # Elsewhere it is not created, because its disk may not be mounted.
-        self._is_created = root is not None or self.root.resolve().is_relative_to(
-            datadir.workspace.resolve()
-        )
-        self._lock_file = (datadir.dir / "locks" if root is None else root) / _LOCK
+        self._is_created = self.root.resolve().is_relative_to(datadir.workspace.resolve())
+        self._lock_file = datadir.dir / "locks" / _LOCK
 
     @contextmanager
     def only_writer(self) -> Iterator[None]:
@@ -237,10 +233,17 @@ class BackupDirectory:
         path = self.root / name
         try:
             return ListedBackup(name, path, self.read(name), self.verification(name))
-        except (BackupDamaged, BackupNotFound) as error:
-            return ListedBackup(name, path, None, None, error.message)
-        except Exception as error:  # a newer format, or no permission
+        except Exception as error:  # damage, a newer format, or no permission
             return ListedBackup(name, path, None, None, str(error))
+
+
+class BackupWorkspace(NamedTuple):
+    """A workspace with its backups, for a command."""
+
+    datadir: DataDir
+    settings: BackupSettings
+    backups: BackupDirectory
+    clock: Clock
 
 
 @contextmanager

@@ -15,8 +15,8 @@ app = plain_app(
     "Exit codes: 0 success, 1 error, 10 no such backup, 11 damaged, 12 another process works on"
     " the backups, 13 can't be written, 14 no common cut in time, 15 wrong key, 16 newer version,"
     " 17 not verified, 18 a target failed, 19 a store can't be copied, 20 a recipient can't be"
-    " used, 21 a library is missing, 22 a target refused, 23 not encrypted, 24 only some were"
-    " copied, 25 it can't be restored here, 26 a check could not be finished.",
+    " used, 21 a library is missing, 22 a target refused, 23 not encrypted, 25 it can't be restored"
+    " here, 26 a check could not be finished.",
     "Administration/backup",
 )
 app.command("restore")(cli_restore.restore)
@@ -85,10 +85,7 @@ def scheduled(
 
     work = open_workspace(session)
     attempts = run(
-        work.datadir,
-        work.backups,
-        work.settings,
-        work.clock,
+        work,
         create=create,
         verify=lambda name, key: cli_verify.verifier_of(session, work).verify(name, key),
         upload=lambda: raise_failures(cli_targets.copy_all(session, work)),

@@ -2,18 +2,16 @@
 
 import os
 from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 
-from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.backup_directory import BackupDirectory, BackupWorkspace
 from appliance.backup.settings import BackupSettings
 from appliance.cli_support import ProgressLine, Session
 from appliance.kernel import config
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.workspace import swap
-from appliance.workspace.datadir import DataDir
 
 MIB = 1024 * 1024
 
@@ -24,16 +22,7 @@ class BackupSection(msgspec.Struct, frozen=True):
     backup: BackupSettings = BackupSettings()
 
 
-class Opened(NamedTuple):
-    """A workspace with its backups."""
-
-    datadir: DataDir
-    settings: BackupSettings
-    backups: BackupDirectory
-    clock: Clock
-
-
-def open_workspace(session: Session) -> Opened:
+def open_workspace(session: Session) -> BackupWorkspace:
     """The workspace of this invocation. Raises WorkspaceNotFound, BadSettings or Invalid."""
     datadir = session.datadir
     if not datadir.dir.is_dir():
@@ -41,7 +30,7 @@ def open_workspace(session: Session) -> Opened:
     swap.settle_if_stopped(datadir, SystemClock())
     section = config.load(BackupSection, datadir.settings_file, os.environ)
     backups = BackupDirectory(datadir, section.backup)
-    return Opened(datadir, section.backup, backups, SystemClock())
+    return BackupWorkspace(datadir, section.backup, backups, SystemClock())
 
 
 def size(count: int) -> str:

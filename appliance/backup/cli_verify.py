@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from appliance.backup.cli_opened import Opened, open_workspace, progress
+from appliance.backup.backup_directory import BackupWorkspace
+from appliance.backup.cli_opened import open_workspace, progress
 from appliance.backup.cli_restore import IdentityFlag
 from appliance.backup.errors import (
     BackupLibraryMissing,
@@ -54,7 +55,7 @@ def verify(
     _raise_worst(checked)
 
 
-def verify_at_once(session: Session, work: Opened, name: str, key: Any) -> None:
+def verify_at_once(session: Session, work: BackupWorkspace, name: str, key: Any) -> None:
     """Verifies a backup that was just made, with a note if it is not good. The command that made it
     succeeds anyway: the backup is there, and its result is recorded."""
     from appliance.backup.scratch_server import check_installed
@@ -69,7 +70,7 @@ def verify_at_once(session: Session, work: Opened, name: str, key: Any) -> None:
         note(f"{name} is {result.result}: {plain('; '.join(result.problems[:3]))}")
 
 
-def verifier_of(session: Session, work: Opened) -> "Verifier":
+def verifier_of(session: Session, work: BackupWorkspace) -> "Verifier":
     from appliance.backup.verify import Verifier
     from doctor.copied_log import problems
 
@@ -82,7 +83,7 @@ def verifier_of(session: Session, work: Opened) -> "Verifier":
     )
 
 
-def _choose(work: Opened, names: list[str], latest: bool, everything: bool) -> list[str]:
+def _choose(work: BackupWorkspace, names: list[str], latest: bool, everything: bool) -> list[str]:
     """The names of the backups to verify. Raises BackupNotFound before anything is done."""
     if sum((bool(names), latest, everything)) > 1:
         raise Invalid("choose names, --latest or --all", hint="agentlip backup verify --latest")

@@ -1,8 +1,4 @@
-"""Time limits of checks and of calls into libraries, and why a check proves nothing."""
-
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
+"""The time limit of a check, and why a check proves nothing."""
 
 from appliance.kernel.clock import Clock
 
@@ -30,21 +26,3 @@ class Deadline:
             raise Undecided(
                 f"the check took longer than backup.seconds_max, {self._seconds_max:g} s"
             )
-
-
-@contextmanager
-def ended_by_system(seconds_max: float) -> Iterator[None]:
-    """For calls into a library that don't return to Python while they wait.
-
-    Ctrl-C ends the process at once, and SIGALRM does after `seconds_max`. Nothing is cleaned up:
-    only for work that is continued or swept by the next command.
-    """
-    interrupt = signal.signal(signal.SIGINT, signal.SIG_DFL)
-    alarm = signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, seconds_max)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, alarm)
-        signal.signal(signal.SIGINT, interrupt)

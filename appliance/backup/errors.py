@@ -102,13 +102,6 @@ class BackupLibraryMissing(Unavailable, BackupError):
     exit_code = 21
 
 
-class TargetUnknown(Missing, BackupError):
-    code = "BACKUP_TARGET_UNKNOWN"
-    default_message = "no target has this name"
-    default_hint = "agentlip backup targets; targets are [[backup.targets]] of agentlip.toml"
-    exit_code = 18
-
-
 class TargetUnreachable(TargetFailed):
     """No answer, an answer of a server that is overloaded, or a connection that broke."""
 
@@ -122,7 +115,7 @@ class TargetRefused(Forbidden, BackupError):
 
     code = "BACKUP_TARGET_REFUSED"
     default_message = "the target refused the request"
-    default_hint = "check the bucket and the keys of the target: agentlip config"
+    default_hint = "check the bucket, region, keys and ca_file of the target: agentlip config"
     exit_code = 22
 
 
@@ -138,13 +131,6 @@ class PlainRefused(Forbidden, BackupError):
     default_message = "the backup is not encrypted, and it contains secrets"
     default_hint = "set backup.recipients and make a new backup, or allow_plain of the target"
     exit_code = 23
-
-
-class UploadPartial(TargetFailed):
-    code = "BACKUP_UPLOAD_PARTIAL"
-    default_message = "some backups were copied, and some were not"
-    default_hint = "agentlip backup targets; then: agentlip backup upload"
-    exit_code = 24
 
 
 class RestoreRefused(Conflict, BackupError):

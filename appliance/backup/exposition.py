@@ -1,12 +1,12 @@
 """Shows the backups and their uploads as metrics."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from appliance.backup import metrics
 from appliance.backup.backup_directory import ListedBackup
-from appliance.backup.settings import TargetSettings
-from appliance.backup.transfer import read_state
+from appliance.backup.manifest import moment_ms
+from appliance.backup.upload_state import UploadState
 
 
 def show(backups: Sequence[ListedBackup], newest: ListedBackup | None, now_ms: int) -> None:
@@ -29,22 +29,8 @@ def show(backups: Sequence[ListedBackup], newest: ListedBackup | None, now_ms: i
         metrics.verification.labels(result).set(checked[-1:] != [] and checked[-1].result == result)
 
 
-def read_uploads(
-    backups: Sequence[ListedBackup], targets: Sequence[TargetSettings]
-) -> list[tuple[str, bool, float]]:
-    """For each target its name, whether the last upload failed, and the cut of the newest backup
-    that is there, in seconds, or 0."""
-    uploads = []
-    for target in targets:
-        states = [(listed, read_state(listed.path, target)) for listed in backups]
-        tried = [(listed, state) for listed, state in states if state is not None]
-        cuts = [listed.cut_ms / 1000 for listed, state in tried if state.status == "complete"]
-        failed = bool(tried) and tried[-1][1].status == "failed"
-        uploads.append((target.name, failed, cuts[-1] if cuts else 0.0))
-    return uploads
-
-
-def show_uploads(uploads: Sequence[tuple[str, bool, float]]) -> None:
-    for name, failed, cut in uploads:
-        metrics.targets.labels(name).set(failed)
-        metrics.uploaded.labels(name).set(cut)
+def show_uploads(states: Mapping[str, UploadState]) -> None:
+    """The last upload to each target."""
+    for name, state in states.items():
+        metrics.targets.labels(name).set(bool(state.problem))
+        metrics.uploaded.labels(name).set(moment_ms("", state.newest) / 1000 if state.newest else 0)

@@ -5,7 +5,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from appliance.backup.backup_directory import NAME, BackupDirectory, check_space, writing
+from appliance.backup.backup_directory import BackupDirectory, check_space, writing
 from appliance.backup.errors import BackupDamaged, BackupNotFound
 from appliance.backup.manifest import BackupManifest
 from appliance.backup.remote import names_in, read_file, read_manifest
@@ -17,33 +17,27 @@ from appliance.kernel.store_errors import free_bytes
 from appliance.kernel.whole_file import new_file
 
 
-def newest_at(target: BackupTarget) -> str:
-    """The name of the newest backup at the target. Raises BackupNotFound."""
-    present = names_in(target.list()).present
-    if not present:
-        raise BackupNotFound(
-            f"target {target.name} has no backup", hint="agentlip backup targets; check its url"
-        )
-    return present[-1]
-
-
 def fetch(
     target: BackupTarget,
-    name: str,
+    name: str | None,
     backups: BackupDirectory,
     settings: BackupSettings,
     tell: TellFile | None = None,
 ) -> tuple[BackupManifest, bool]:
-    """The manifest, and whether anything was fetched: a whole backup in the directory is kept.
+    """The manifest of the named or newest backup, and whether anything was fetched: one that is
+    whole here is kept.
 
     Call it inside `backups.only_writer()`. A damaged backup of this name is replaced at the end.
     Raises BackupNotFound, BackupDamaged, VersionRefused, BackupNotWritable, TargetRefused or
     TargetFailed.
     """
-    if not NAME.match(name) or name not in names_in(target.list(name)).present:
+    present = names_in(target.list()).present
+    if not present or name not in (None, *present):
         raise BackupNotFound(
-            f"target {target.name} has no backup named {name!r}", hint="agentlip backup targets"
+            f"target {target.name} has no backup{f' named {name!r}' if name else ''}",
+            hint="agentlip backup targets",
         )
+    name = name or present[-1]
     manifest = read_manifest(target, name)
     if _is_whole(backups, manifest):
         return manifest, False

@@ -13,10 +13,11 @@ import msgspec
 from appliance.backup import metrics
 from appliance.backup.backup_directory import BackupDirectory, ListedBackup, newest_of
 from appliance.backup.errors import BackupNotWritable, BackupRunning
-from appliance.backup.exposition import read_uploads, show, show_uploads
+from appliance.backup.exposition import show, show_uploads
 from appliance.backup.failures import BackupFailure, Phase, read_failures, write_failures
 from appliance.backup.schedule import RETRY, ScheduleFacts, due_in_seconds
 from appliance.backup.settings import BackupSettings
+from appliance.backup.upload_state import read_states
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
@@ -92,9 +93,9 @@ class BackupScheduler(Loop):
         else:
             runs = False
         show(self._listed, newest, self.clock.now_ms())
-        targets = self._settings.targets
-        if targets and (runs or self._is_first):
-            show_uploads(in_thread(read_uploads, self._listed, targets))
+        if runs or self._is_first:
+            targets = self._settings.targets
+            show_uploads(in_thread(read_states, self._failures_root, targets))
         self._is_first = False
         return {"runs": int(runs)}
 

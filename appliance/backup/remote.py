@@ -11,7 +11,7 @@ from appliance.backup import manifest as manifests
 from appliance.backup.backup_directory import NAME
 from appliance.backup.errors import BackupDamaged
 from appliance.backup.manifest import BackupFile, BackupManifest
-from appliance.backup.target import BackupTarget, read_all
+from appliance.backup.target import BackupTarget
 
 
 class RemoteNames(NamedTuple):
@@ -32,7 +32,14 @@ def names_in(listed: Iterable[str]) -> RemoteNames:
 
 def read_manifest(target: BackupTarget, name: str) -> BackupManifest:
     """Raises TargetObjectMissing, BackupDamaged or VersionRefused."""
-    manifest = manifests.decode(read_all(target, f"{name}/{manifests.FILE}", manifests.BYTES_MAX))
+    text = bytearray()
+    for piece in target.read(f"{name}/{manifests.FILE}"):
+        text += piece
+        if len(text) > manifests.BYTES_MAX:
+            raise BackupDamaged(
+                f"the manifest of {name} is larger than {manifests.BYTES_MAX:,} bytes"
+            )
+    manifest = manifests.decode(bytes(text))
     if manifest.name != name:
         raise BackupDamaged(f"the manifest of {name} at the target is of {manifest.name}")
     return manifest

@@ -14,25 +14,19 @@ from contextlib import ExitStack
 from functools import partial
 
 from appliance.backup import keys, prune
-from appliance.backup.backup_directory import BackupDirectory, newest_of
+from appliance.backup.backup_directory import BackupWorkspace, newest_of
 from appliance.backup.create import create_backup
 from appliance.backup.errors import VerificationFailed
 from appliance.backup.failures import Attempts
 from appliance.backup.keys import Identities
 from appliance.backup.manifest import Verification
 from appliance.backup.schedule import NICENESS
-from appliance.backup.settings import BackupSettings
-from appliance.kernel.clock import Clock
-from appliance.workspace.datadir import DataDir
 
 Verify = Callable[[str, Identities | None], Verification]
 
 
 def run(
-    datadir: DataDir,
-    backups: BackupDirectory,
-    settings: BackupSettings,
-    clock: Clock,
+    work: BackupWorkspace,
     *,
     create: bool,
     verify: Verify,
@@ -43,6 +37,7 @@ def run(
     A backup that is not proven good never pushes out another one, and a bad one is not uploaded.
     Raises BackupRunning.
     """
+    datadir, settings, backups, clock = work
     attempts, own_key = Attempts(datadir.backups, clock), None
     with ExitStack() as writer:
         if create:

@@ -6,13 +6,9 @@ A target holds files below names with `/`, such as `20260204T203000Z-0a1b2c/mani
     NAME/manifest.json  written last: only with it the backup counts as present
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import PurePosixPath
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from appliance.backup.errors import BackupDamaged
-
-Environment = Callable[[str], str | None]
 READ_BYTES = 256 * 1024
 OBJECTS_MAX = 500_000  # files in a listing, which is in memory, 100 MB; more are refused
 
@@ -34,13 +30,3 @@ class BackupTarget(Protocol):
 
     def remove(self, name: str) -> None:
         """Removes the file, if it exists."""
-
-
-def read_all(target: BackupTarget, name: str, bytes_max: int) -> bytes:
-    """The content of a small file. Raises BackupDamaged if it is larger than `bytes_max`."""
-    content = bytearray()
-    for piece in target.read(name):
-        content += piece
-        if len(content) > bytes_max:
-            raise BackupDamaged(f"{PurePosixPath(name).name} is larger than {bytes_max:,} bytes")
-    return bytes(content)

@@ -4,6 +4,7 @@ Messages about errors contain the status and a short code, and never the text of
 """
 
 import ipaddress
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,19 +23,17 @@ from appliance.backup.errors import (
     TargetUnreachable,
 )
 from appliance.backup.settings import BackupSettings, TargetSettings
-from appliance.backup.target import OBJECTS_MAX, READ_BYTES, Environment
+from appliance.backup.target import OBJECTS_MAX, READ_BYTES
 from appliance.kernel.errors import Invalid
 
 _STATUS = re.compile(r"status code: (\d{3})\b")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,40})</Code>")
 _CERTIFICATE = re.compile(r"certificate|UnknownIssuer|NotValidForName", re.IGNORECASE)
 _REGION = "us-east-1"  # what servers without regions expect
-_KEY_BYTES_MAX = 4096
 REQUEST_SECONDS_MAX = 120.0  # one request, with _PART_BYTES at most
 CONNECT_SECONDS_MAX = 10.0  # several round trips on a bad connection
 _BACKOFF, _BACKOFF_MAX = timedelta(seconds=1), timedelta(seconds=60)  # between attempts
 _PART_BYTES = 16 * 1024 * 1024  # three are in memory; a file has 10,000 at most, or 160 GB
-_CERTIFICATES_BYTES_MAX = 1024 * 1024
 
 
 class Keys(NamedTuple):
@@ -57,11 +56,11 @@ class S3Target:
         target: TargetSettings,
         settings: BackupSettings,
         workspace: Path,
-        environment: Environment,
         attempts_max: int,
     ) -> None:
         self.name = target.name
-        keys, certificates = _keys(target, workspace, environment), _certificates(target, workspace)
+        keys = _keys(target, workspace)
+        certificates = _content(workspace, target.ca_file) if target.ca_file else ""
         self._store = _store(target, settings, keys, certificates, attempts_max)
 
     def list(self, below: str = "") -> dict[str, int]:
@@ -138,8 +137,6 @@ def _translate(target: str, name: str, error: Exception) -> BackupError:
     answer = f"target {target} answered {status} {code}".rstrip()
     if code == "NoSuchBucket":
         return TargetRefused(f"target {target}: the bucket does not exist")
-    if status in (401, 403):
-        return TargetRefused(f"{answer}: it refused the key, or the key may not do this")
     if isinstance(error, FileNotFoundError) or status == 404:
         return TargetObjectMissing(f"target {target} does not have {name or 'the bucket'}")
     if 300 <= status < 500 and status not in (408, 409, 429):
@@ -147,17 +144,9 @@ def _translate(target: str, name: str, error: Exception) -> BackupError:
     if status:
         return TargetUnreachable(answer)
     if "Received redirect" in text:
-        return TargetRefused(
-            f"target {target} sent the request elsewhere, as for a wrong region",
-            hint="set region and endpoint of the target as the provider names them",
-        )
+        return TargetRefused(f"target {target} sent the request elsewhere, as for a wrong region")
     if _CERTIFICATE.search(debug):
-        return TargetRefused(
-            f"target {target}: its certificate is not trusted",
-            hint="name the file of its certificate authority: ca_file of the target",
-        )
-    if "TimedOut" in debug or "kind: Timeout" in debug:
-        return TargetUnreachable(f"target {target} did not answer in time")
+        return TargetRefused(f"target {target}: its certificate is not trusted; see its ca_file")
     return TargetUnreachable(f"target {target} can't be reached, or the connection broke")
 
 
@@ -165,7 +154,7 @@ def _store(
     target: TargetSettings,
     settings: BackupSettings,
     keys: Keys,
-    certificates: bytes | None,
+    certificates: str,
     attempts_max: int,
 ) -> Any:
     try:
@@ -182,8 +171,8 @@ def _store(
         "timeout": timedelta(seconds=REQUEST_SECONDS_MAX),
         "connect_timeout": timedelta(seconds=CONNECT_SECONDS_MAX),
     }
-    if certificates is not None:
-        client["root_certificate"] = certificates
+    if certificates:
+        client["root_certificate"] = certificates.encode()
 
     def credential() -> Any:
         given = {"access_key_id": keys.access, "secret_access_key": keys.secret}
@@ -236,9 +225,9 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _keys(target: TargetSettings, workspace: Path, environment: Environment) -> Keys:
-    access = _key(target.access_key_file, "AWS_ACCESS_KEY_ID", workspace, environment)
-    secret = _key(target.secret_key_file, "AWS_SECRET_ACCESS_KEY", workspace, environment)
+def _keys(target: TargetSettings, workspace: Path) -> Keys:
+    access = _key(target.access_key_file, "AWS_ACCESS_KEY_ID", workspace)
+    secret = _key(target.secret_key_file, "AWS_SECRET_ACCESS_KEY", workspace)
     if not access or not secret:
         raise Invalid(
             f"target {target.name} has no keys",
@@ -246,30 +235,17 @@ def _keys(target: TargetSettings, workspace: Path, environment: Environment) -> 
             " variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         )
     files = target.access_key_file or target.secret_key_file
-    return Keys(access, secret, None if files else environment("AWS_SESSION_TOKEN"))
+    return Keys(access, secret, None if files else os.environ.get("AWS_SESSION_TOKEN"))
 
 
-def _key(file: str, variable: str, workspace: Path, environment: Environment) -> str:
-    if not file:
-        return (environment(variable) or "").strip()
-    return _content(workspace / Path(file).expanduser(), _KEY_BYTES_MAX).decode().strip()
+def _key(file: str, variable: str, workspace: Path) -> str:
+    return (_content(workspace, file) if file else os.environ.get(variable, "")).strip()
 
 
-def _certificates(target: TargetSettings, workspace: Path) -> bytes | None:
-    if not target.ca_file:
-        return None
-    return _content(workspace / Path(target.ca_file).expanduser(), _CERTIFICATES_BYTES_MAX)
-
-
-def _content(path: Path, bytes_max: int) -> bytes:
+def _content(workspace: Path, file: str) -> str:
+    path = workspace / Path(file).expanduser()
     try:
-        with path.open("rb") as file:
-            content = file.read(bytes_max + 1)
-            content.decode()
-    except OSError as error:
-        raise Invalid(f"{path} can't be read: {error.strerror}", hint=f"ls -l {path}") from None
-    except UnicodeDecodeError:
-        raise Invalid(f"{path} is not text", hint=f"ls -l {path}") from None
-    if len(content) > bytes_max:
-        raise Invalid(f"{path} is larger than {bytes_max:,} bytes", hint=f"ls -l {path}")
-    return content
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise Invalid(f"{path} can't be read: {reason}", hint=f"ls -l {path}") from None

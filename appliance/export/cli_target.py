@@ -29,4 +29,4 @@ def open_target(url: str, datadir: DataDir) -> S3Target:
     same = (each for each in settings.targets if urlsplit(each.url).netloc == bucket.netloc)
     target = next(same, TargetSettings(name="export", url=url))
     target = msgspec.structs.replace(target, name="export", url=url)
-    return S3Target(target, settings, datadir.workspace, os.environ.get, ATTEMPTS_MAX)
+    return S3Target(target, settings, datadir.workspace, ATTEMPTS_MAX)

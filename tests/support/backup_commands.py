@@ -8,7 +8,7 @@ from unittest.mock import patch
 import msgspec
 
 from appliance.backup import scheduled
-from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.backup_directory import BackupDirectory, BackupWorkspace
 from appliance.backup.manifest import BackupFile, BackupManifest, Reason, Verification
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import Clock, iso
@@ -85,10 +85,11 @@ class CommandLine:
         ):
             try:
                 attempts = scheduled.run(
-                    self._datadir, self._backups, self._settings, self._clock,
-                    create="--create" in arguments, verify=self._verify,
+                    BackupWorkspace(self._datadir, self._settings, self._backups, self._clock),
+                    create="--create" in arguments,
+                    verify=self._verify,
                     upload=lambda: self._try("upload"),
-                )  # fmt: skip
+                )
             except ApplianceError as error:
                 body = {"error": error.message, "code": error.code, "hint": error.hint}
                 return CommandResult(1, b"", False, False, 0.0, msgspec.json.encode(body))

@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.backup_directory import BackupDirectory, BackupWorkspace
 from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.settings import BackupSettings, TargetSettings
-from appliance.backup.targets import TargetAccess
+from appliance.backup.target import BackupTarget
+from appliance.backup.targets import UploadReport, open_target, upload
 from appliance.kernel.clock import SystemClock
 from appliance.workspace.datadir import DataDir
 
@@ -54,14 +55,18 @@ class TargetBackups:
             self.backups.finish(_manifest(name, content, encrypted, db_id, reason), partial)
         return name
 
-    def access(self, **environment: str) -> TargetAccess:
-        return TargetAccess(
-            self.datadir,
-            self.backups,
-            self.settings,
-            SystemClock(),
-            environment.get,
+    @property
+    def work(self) -> BackupWorkspace:
+        return BackupWorkspace(self.datadir, self.settings, self.backups, SystemClock())
+
+    def open(self, **options: int) -> BackupTarget:
+        """Its first target."""
+        return open_target(
+            self.settings.targets[0], self.settings, self.datadir.workspace, **options
         )
+
+    def upload(self) -> UploadReport:
+        return upload(self.work, self.settings.targets[0])
 
     def with_targets(self, *targets: TargetSettings, **settings: Any) -> None:
         self.settings = msgspec.structs.replace(self.settings, targets=targets, **settings)

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from appliance.backup import fetch, manifest, targets
+from appliance.backup import fetch, manifest
 from appliance.backup.errors import (
     BackupDamaged,
     BackupNotFound,
@@ -25,8 +25,7 @@ FILES = {"hub.sqlite3.zst.age": os.urandom(3500), "small": b"x", "empty": b"", "
 def name(local: TargetBackups) -> str:
     """A backup that is at the target."""
     name = local.add(FILES)
-    outcome = targets.upload(local.access(), local.settings.targets[0], [name])
-    assert outcome[0].result == "copied"
+    assert local.upload().copied == (name,)
     return name
 
 
@@ -37,14 +36,9 @@ def other(tmp_path: Path, target: TargetSettings) -> TargetBackups:
 
 
 def bring(machine: TargetBackups, name: str, target: BackupTarget | None = None) -> bool:
-    opened = machine.access().open(machine.settings.targets[0])
     with machine.backups.only_writer():
-        _, fetched = fetch.fetch(target or opened, name, machine.backups, machine.settings)
+        _, fetched = fetch.fetch(target or machine.open(), name, machine.backups, machine.settings)
     return fetched
-
-
-def real_target(machine: TargetBackups) -> BackupTarget:
-    return machine.access().open(machine.settings.targets[0])
 
 
 def assert_nothing_left(machine: TargetBackups) -> None:
@@ -70,7 +64,7 @@ def test_name_that_is_not_there_is_not_found(other: TargetBackups, name: str, wa
 
 
 def test_each_flipped_byte_at_the_target_is_refused(other: TargetBackups, name: str) -> None:
-    real = real_target(other)
+    real = other.open()
     files = sorted(real.list(name))
     assert len(files) == 5
     for file in files:
@@ -90,7 +84,7 @@ def test_each_flipped_byte_at_the_target_is_refused(other: TargetBackups, name: 
 def test_manifest_that_names_files_outside_is_refused(
     local: TargetBackups, other: TargetBackups, name: str
 ) -> None:
-    real = real_target(other)
+    real = other.open()
     original = local.backups.read(name)
     for file in ("../escaped", "a/b", "..", "manifest.json", "verification.json", "small", ""):
         bad = msgspec.structs.replace(original.files[0], name=file)
@@ -109,7 +103,7 @@ def test_endless_file_is_not_written_to_its_end(other: TargetBackups, name: str)
             yield from super().read(name)
 
     with pytest.raises(BackupDamaged, match="small"):
-        bring(other, name, Endless(real_target(other)))
+        bring(other, name, Endless(other.open()))
     assert_nothing_left(other)
 
 
@@ -124,7 +118,7 @@ def test_damaged_local_backup_is_kept_when_the_target_is_damaged_too(
     local: TargetBackups, name: str
 ) -> None:
     (local.backups.path(name) / "small").write_bytes(b"y")
-    real_target(local).write(f"{name}/small", [b"z"])
+    local.open().write(f"{name}/small", [b"z"])
     with pytest.raises(BackupDamaged):
         bring(local, name)
     assert local.backups.names() == [name]

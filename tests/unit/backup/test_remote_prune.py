@@ -5,22 +5,16 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import pytest
 
-from appliance.backup import remote_prune, targets
+from appliance.backup import remote_prune
 from appliance.backup.errors import TargetUnreachable
 from appliance.backup.remote import names_in
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target import BackupTarget
-from appliance.backup.targets import UploadOutcome
 from tests.support.backups_for_targets import TargetBackups
 
 
-def copy(local: TargetBackups) -> list[UploadOutcome]:
-    return targets.upload(local.access(), local.settings.targets[0], local.backups.names())
-
-
 def at_target(local: TargetBackups) -> list[str]:
-    opened = local.access().open(local.settings.targets[0])
-    return names_in(opened.list()).present
+    return names_in(local.open().list()).present
 
 
 def forget(local: TargetBackups, *names: str) -> None:
@@ -38,51 +32,49 @@ def pruned(local: TargetBackups, target: TargetSettings) -> TargetBackups:
     return local
 
 
-def test_backups_that_retention_does_not_keep_are_removed_with_a_reason(
+def test_backups_that_retention_does_not_keep_are_removed(
     pruned: TargetBackups,
 ) -> None:
     names = [pruned.add(day=day) for day in range(4)]
-    copy(pruned)
+    pruned.upload()
     assert at_target(pruned) == names  # all are local
     forget(pruned, *names[:2])
-    removed = [each for each in copy(pruned) if each.result == "removed"]
-    assert [each.name for each in removed] == names[:2]
-    assert all("backup.keep_" in each.problem for each in removed)
+    assert pruned.upload().removed == tuple(names[:2])
     assert at_target(pruned) == names[2:]
-    opened = pruned.access().open(pruned.settings.targets[0])
+    opened = pruned.open()
     assert not any(file.startswith(tuple(names[:2])) for file in opened.list())
 
 
 def test_backups_of_another_workspace_stay(pruned: TargetBackups) -> None:
     other = [pruned.add(day=day, db_id="db-2") for day in range(3)]
-    copy(pruned)
+    pruned.upload()
     forget(pruned, *other)
     ours = [pruned.add(day=day) for day in range(10, 13)]
-    copy(pruned)
+    pruned.upload()
     forget(pruned, ours[0])
-    copy(pruned)
+    pruned.upload()
     assert at_target(pruned) == [*other, *ours[1:]]
 
 
 def test_nothing_is_removed_when_a_backup_could_not_be_copied(pruned: TargetBackups) -> None:
     names = [pruned.add(day=day) for day in range(4)]
-    copy(pruned)
+    pruned.upload()
     forget(pruned, names[0])
     broken = pruned.add(day=5)
     next(pruned.backups.path(broken).glob("hub*")).write_bytes(b"damaged")
-    copy(pruned)
+    pruned.upload()
     assert names[0] in at_target(pruned)
 
 
 def test_interrupted_removal_leaves_no_backup_that_counts(pruned: TargetBackups) -> None:
     names = [pruned.add(day=day) for day in range(3)]
-    copy(pruned)
+    pruned.upload()
     forget(pruned, names[0])
-    opened = pruned.access().open(pruned.settings.targets[0])
+    opened = pruned.open()
     for allowed in range(20):
         cutting = Cutting(opened, allowed)
         try:
-            remote_prune.prune(cutting, pruned.backups, pruned.settings, pruned.access().clock)
+            remote_prune.prune(cutting, pruned.backups, pruned.settings, pruned.work.clock)
         except TargetUnreachable:
             assert names[0] not in at_target(pruned) or allowed == 0
         else:

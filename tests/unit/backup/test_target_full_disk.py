@@ -28,26 +28,19 @@ def leave(disk: SmallDisk, count: int) -> None:
     os.truncate(ballast, max(0, ballast.stat().st_size - count))
 
 
-def copy(machine: TargetBackups) -> str:
-    target = machine.settings.targets[0]
-    names = machine.backups.names()
-    outcome = targets.upload(machine.access(), target, names)[0]
-    return outcome.result + outcome.problem
-
-
 @pytest.mark.parametrize("free", [0, MIB // 2, 2 * MIB + 4096])
 def test_full_target_gets_no_backup_that_counts(tmp_path: Path, disk: SmallDisk, free: int) -> None:
     machine = TargetBackups(tmp_path / "w", TargetSettings(name="disk", url=f"file://{disk.root}"))
     name = machine.add(FILES)
     leave(disk, free)
-    assert "No space left" in copy(machine)
-    seen = targets.report(machine.access(), machine.settings.targets[0])
+    assert "No space left" in machine.upload().problem
+    seen = targets.report(machine.work, machine.settings.targets[0])
     assert seen.backups == ()
     assert machine.backups.read(name)
     assert list(disk.root.rglob(".writing-*")) == []
     disk.clear()
-    assert copy(machine) == "copied"
-    seen = targets.report(machine.access(), machine.settings.targets[0])
+    assert machine.upload().copied == (name,)
+    seen = targets.report(machine.work, machine.settings.targets[0])
     assert (seen.state, seen.backups) == ("ok", (name,))
 
 
@@ -57,11 +50,11 @@ def test_full_local_disk_gets_no_half_backup(tmp_path: Path, disk: SmallDisk, fr
     target = TargetSettings(name="disk", url=f"file://{tmp_path / 'there'}")
     machine = TargetBackups(tmp_path / "w", target)
     name = machine.add(FILES)
-    assert copy(machine) == "copied"
+    assert machine.upload().copied == (name,)
     other = TargetBackups(disk.root / "w", target)
     with other.backups.only_writer():
         pass
-    opened = other.access().open(target)
+    opened = other.open()
 
     def tell(_what: str, done: int, _total: int) -> None:
         if done == 0:

@@ -1,11 +1,13 @@
 """S3-compatible storage: keys, addresses, and servers that fail or lie."""
 
 import json
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -29,7 +31,8 @@ def opened(
     path: Path, target: TargetSettings, environment: dict[str, str] = KEYS, **settings: Any
 ) -> BackupTarget:
     machine = TargetBackups(path / "machine", target, **settings)
-    return machine.access(**environment).open(target, attempts_max=1)
+    with patch.dict(os.environ, environment):
+        return machine.open(attempts_max=1)
 
 
 @contextmanager
@@ -184,7 +187,8 @@ def test_request_that_breaks_is_repeated_until_it_succeeds(tmp_path: Path) -> No
         endpoint = f"http://127.0.0.1:{running.port}"
         target = TargetSettings(name="t", url="s3://b/p", endpoint=endpoint)
         machine = TargetBackups(tmp_path, target)
-        assert b"".join(machine.access(**KEYS).open(target).read("x/y")) == b"abcdef"
+        with patch.dict(os.environ, KEYS):
+            assert b"".join(machine.open().read("x/y")) == b"abcdef"
     assert [request.headers.get("range") for request in running.requests] == [None, "bytes=3-5"]
 
 

@@ -80,7 +80,7 @@ def test_identity_file_is_read_as_age_writes_it(
 ) -> None:
     identities = backups.identities(key.file)
     assert identities is not None
-    assert len(identities.keys) == 1
+    assert len(identities) == 1
     assert "SECRET" not in repr(identities)
     assert backups.identities(None) is None
     wrong = tmp_path / "wrong"

@@ -3,14 +3,16 @@
 import os
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 
 from appliance.backup import targets
-from appliance.backup.errors import TargetFailed, TargetUnreachable, UploadPartial
+from appliance.backup.errors import TargetFailed, TargetUnreachable
+from appliance.backup.settings import TargetSettings
 from appliance.backup.target import BackupTarget
-from appliance.backup.targets import TargetReport, UploadOutcome
-from appliance.backup.transfer import UploadState, read_state
+from appliance.backup.targets import TargetReport
 from appliance.backup.upload import Upload
+from appliance.backup.upload_state import read_state
 from appliance.kernel.clock import SystemClock
 from tests.support.backups_for_targets import TargetBackups
 
@@ -44,28 +46,15 @@ class Breaking:
         self._real.remove(name)
 
 
-def copy(local: TargetBackups, *names: str) -> list[UploadOutcome]:
-    outcomes = []
-    for target in local.settings.targets:
-        outcomes += targets.upload(local.access(), target, names or local.backups.names())
-    return outcomes
-
-
 def report(local: TargetBackups) -> TargetReport:
     """With every byte compared of the backups that are there."""
     target = local.settings.targets[0]
-    seen = targets.report(local.access(), target)
-    real = local.access().open(target)
+    seen = targets.report(local.work, target)
+    real = local.open()
     for name in seen.backups:
         for file in (local.backups.path(name) / each for each in FILES):
             assert b"".join(real.read(f"{name}/{file.name}")) == file.read_bytes()
     return seen
-
-
-def state_of(local: TargetBackups, name: str) -> UploadState:
-    state = read_state(local.backups.path(name), local.settings.targets[0])
-    assert state is not None
-    return state
 
 
 def upload_through(local: TargetBackups, breaking: Breaking, name: str) -> None:
@@ -75,10 +64,13 @@ def upload_through(local: TargetBackups, breaking: Breaking, name: str) -> None:
 
 def test_copied_backup_is_present_and_whole(local: TargetBackups) -> None:
     name = local.add(FILES)
-    assert [each.result for each in copy(local)] == ["copied"]
+    assert local.upload().copied == (name,)
     seen = report(local)
     assert (seen.state, seen.backups, seen.missing) == ("ok", (name,), ())
-    assert seen.last_upload == state_of(local, name).finished_at != ""
+    state = read_state(local.datadir.backups, "offsite")
+    assert (state.newest, state.problem) == (name, "")
+    assert seen.last_upload == state.finished_at != ""
+    assert local.upload().copied == ()
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -87,25 +79,24 @@ def test_upload_that_breaks_at_any_write_does_not_count_and_continues(
     local: TargetBackups, at: int, after: bool
 ) -> None:
     name = local.add(FILES)
-    real = local.access().open(local.settings.targets[0])
+    real = local.open()
     breaking = Breaking(real, at, after)
     with pytest.raises(TargetUnreachable):
         upload_through(local, breaking, name)
     if not (after and at == 4):
         assert report(local).backups == ()
-    assert state_of(local, name).status == "failed"
     again = Breaking(real, 0, after)
     upload_through(local, again, name)
     assert not set(breaking.written[: at - 1]) & set(again.written)
     seen = report(local)
-    assert (seen.state, seen.backups, seen.unfinished) == ("ok", (name,), ())
+    assert (seen.state, seen.backups) == ("ok", (name,))
 
 
 def test_file_that_is_gone_after_it_was_sent_is_noticed(
     local: TargetBackups,
 ) -> None:
     name = local.add(FILES)
-    real = local.access().open(local.settings.targets[0])
+    real = local.open()
 
     class Losing(Breaking):
         def write(self, name: str, content: Iterable[bytes]) -> None:
@@ -116,7 +107,7 @@ def test_file_that_is_gone_after_it_was_sent_is_noticed(
     with pytest.raises(TargetFailed, match="does not have it as it was sent"):
         upload_through(local, Losing(real, 0, False), name)
     assert report(local).backups == ()
-    assert copy(local)[0].result == "copied"
+    assert local.upload().copied == (name,)
     assert report(local).state == "ok"
 
 
@@ -124,12 +115,21 @@ def test_locally_damaged_backup_is_not_copied(local: TargetBackups) -> None:
     bad, good = local.add(FILES), local.add(FILES, day=1)
     file = local.backups.path(bad) / "small"
     file.write_bytes(b"y")
-    outcomes = copy(local)
-    assert [(each.code, each.result) for each in outcomes] == [
-        ("BACKUP_DAMAGED", "failed"),
-        ("", "copied"),
-    ]
-    with pytest.raises(UploadPartial) as caught:
-        targets.raise_failures(outcomes)
-    assert caught.value.details["outcomes"][0]["name"] == bad
+    done = local.upload()
+    assert (done.code, done.copied) == ("BACKUP_DAMAGED", (good,))
+    with pytest.raises(TargetFailed) as caught:
+        targets.raise_failures([done])
+    assert caught.value.details["targets"][0]["copied"] == (good,)
     assert report(local).backups == (good,)
+    assert read_state(local.datadir.backups, "offsite").problem == done.problem
+
+
+def test_plain_backups_are_copied_only_if_the_target_allows_it(
+    local: TargetBackups, target: TargetSettings
+) -> None:
+    old, new = local.add(FILES, encrypted=False), local.add(FILES, day=1)
+    assert (local.upload().copied, local.upload().problem) == ((new,), "")
+    plain = local.add(FILES, day=2, encrypted=False)
+    assert local.upload().code == "BACKUP_PLAIN_REFUSED"
+    local.with_targets(msgspec.structs.replace(target, allow_plain=True))
+    assert local.upload().copied == (old, plain)

@@ -1,0 +1,45 @@
+"""How the last upload to a target ended: `upload-TARGET.json` in `.agentlip/backups`."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from appliance.backup.backup_directory import writing
+from appliance.backup.errors import BackupNotWritable
+from appliance.backup.settings import TargetSettings
+from appliance.kernel.whole_file import write_whole
+
+_BYTES_MAX = 65_536
+
+
+class UploadState(msgspec.Struct, frozen=True):
+    """`newest`: the newest backup that the target has, as far as an upload has seen."""
+
+    newest: str = ""
+    finished_at: str = ""
+    problem: str = ""
+
+
+def read_state(root: Path, target: str) -> UploadState:
+    """An empty one without an upload; a damaged file only costs what metrics show."""
+    try:
+        with (root / f"upload-{target}.json").open("rb") as file:
+            return msgspec.json.decode(file.read(_BYTES_MAX), type=UploadState)
+    except (OSError, msgspec.DecodeError):
+        return UploadState()
+
+
+def read_states(root: Path, targets: Iterable[TargetSettings]) -> dict[str, UploadState]:
+    return {target.name: read_state(root, target.name) for target in targets}
+
+
+def write_state(root: Path, target: str, state: UploadState) -> None:
+    """Keeps the newest backup of an earlier upload if this one failed."""
+    newest = state.newest or read_state(root, target).newest
+    # On a full disk a copy elsewhere matters most.
+    with suppress(BackupNotWritable), writing():
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        text = msgspec.json.encode(msgspec.structs.replace(state, newest=newest))
+        write_whole(root / f"upload-{target}.json", text)
