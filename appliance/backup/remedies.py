@@ -29,8 +29,8 @@ def copy_hint(datadir: DataDir, store: str, *, after: int = -1) -> str:
     workspace = shlex.quote(str(datadir.workspace))
     return (
         f"agentlipd down --workspace {workspace}"
-        f" && agentlip backup restore {backup} --yes --workspace {workspace}"
-        f" && agentlipd up --workspace {workspace} # this loses what is newer than the backup;"
+        f"; agentlip backup restore {backup} --yes --workspace {workspace}"
+        f"; agentlipd up --workspace {workspace} # this loses what is newer than the backup;"
         f" to see what can be saved, first: agentlip recover {store}"
     )
 
