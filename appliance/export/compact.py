@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from appliance.export import archive, manifests, segment, table_writer
+from appliance.export.errors import SegmentTorn
 from appliance.export.exporter import limits_of
 from appliance.export.logs import LOGS
 from appliance.export.manifests import SegmentDirectory
@@ -73,6 +74,8 @@ def compact(directory: SegmentDirectory, group: list[SegmentManifest], clock: Cl
             manifests.check(source, part.bytes, part.sha256)
             file.copy(source)
         written = file.finish()
+        if written.rows != sum(part.rows for part in group):
+            raise SegmentTorn(f"{first.file} to {last.file} have other rows than their manifests")
     except BaseException:
         file.abandon()
         raise

@@ -1,9 +1,12 @@
 """A reader beside a writer that exports, compacts and removes without a pause."""
 
+import json
 import threading
 
+import pytest
+
 from appliance.export import compact
-from appliance.export.errors import SegmentMissing
+from appliance.export.errors import SegmentMissing, SegmentTorn
 from appliance.export.exporter import Exporter, limits_of
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.settings import ExportSettings
@@ -57,3 +60,19 @@ def test_reader_beside_a_writer_sees_each_event_once(tmp_path, monkeypatch):
         compact.tidy(catalogue, SETTINGS, FakeClock(SystemClock().now_ms() + 1000))
     assert ids_in(out) == list(range(1, ROUNDS * 5 + 1))
     assert len(manifests(out)) < ROUNDS / 3
+
+
+def test_segments_with_other_rows_than_listed_are_not_merged(tmp_path, monkeypatch):
+    monkeypatch.setattr(compact, "COUNT_MIN", 2)
+    logged, out = Logged(tmp_path / "house", 0), tmp_path / "out"
+    catalogue = SegmentDirectory(out)
+    with open_log(logged.datadir) as log, catalogue.only_writer():
+        for _ in range(3):
+            logged.add(5)
+            Exporter(log, catalogue, "jsonl", limits_of(SETTINGS), SystemClock()).run()
+        path = sorted(out.rglob("*.manifest.json"))[0]
+        listed = json.loads(path.read_bytes())
+        path.write_text(json.dumps(listed | {"rows": 6}))
+        with pytest.raises(SegmentTorn, match="other rows"):
+            compact.tidy(catalogue, SETTINGS, SystemClock())
+    assert ids_in(out) == list(range(1, 16))
