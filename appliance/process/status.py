@@ -80,11 +80,10 @@ def _readiness(endpoint: Endpoint) -> State:
     state |= {"suspended": readiness.suspended} if readiness.suspended else {}
     if readiness.ready:
         return state
-    reasons = [
-        f"{problem.check}: {problem.subject}: {problem.message}" for problem in readiness.critical
-    ]
+    critical = [row for row in readiness.findings or () if row["severity"] == "critical"]
+    reasons = ["{check}: {subject}: {sentence}".format(**row) for row in critical]
     reason = "; ".join(reasons) or ", ".join(readiness.failing) or "/-/ready does not respond"
-    hints = [problem.hint for problem in readiness.critical if problem.hint]
+    hints = [row["hint"] for row in critical if row.get("hint")]
     return {**state, "reason": reason, "hint": hints[0] if hints else "agentlip doctor"}
 
 

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -67,28 +68,13 @@ class Health(msgspec.Struct, frozen=True):
     epoch: str = ""
 
 
-class ReadyFinding(msgspec.Struct, frozen=True):
-    """One finding of `/-/ready`."""
-
-    severity: str = ""
-    check: str = ""
-    subject: str = ""
-    message: str = msgspec.field(name="sentence", default="")
-    hint: str = ""
-
-
 class ReadyResponse(msgspec.Struct, frozen=True):
     """The response of `/-/ready`; remote clients may get no `findings`."""
 
     ready: bool = False
     failing: list[str] = []
     suspended: list[str] = []
-    findings: list[ReadyFinding] | None = None
-
-    @property
-    def critical(self) -> list[ReadyFinding]:
-        """The findings that make the hub not ready."""
-        return [finding for finding in self.findings or () if finding.severity == "critical"]
+    findings: list[dict[str, Any]] | None = None
 
 
 class Endpoint(msgspec.Struct, frozen=True):
