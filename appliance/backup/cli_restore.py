@@ -106,6 +106,10 @@ def _plan_lines(planned: Any) -> list[str]:
     lines += [f"would remove {path}" for path in planned.removed]
     lines += [f"would keep {path}" for path in planned.kept]
     lines += [
+        f"would change the setting {setting.name}: {setting.before} → {setting.after}"
+        for setting in planned.settings
+    ]
+    lines += [
         f"the next start migrates {name}: {step}" for name, step in planned.migrations.items()
     ]
     lines.append(

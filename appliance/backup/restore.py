@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from appliance.backup import keys, restore_job, restore_prepare
+from appliance.backup import keys, restore_job, restore_prepare, restore_settings
 from appliance.backup.backup_directory import BackupDirectory, check_space
 from appliance.backup.create import create_backup
 from appliance.backup.errors import StoreNotCopied
@@ -20,11 +20,12 @@ from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob, RestoreSelection
 from appliance.backup.restore_prepare import PreparedFiles, Rows
 from appliance.backup.restore_rules import Mode
+from appliance.backup.restore_settings import ChangedSetting
 from appliance.backup.unpack import TellFile
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError
 from appliance.workspace import schema, swap
-from appliance.workspace.datadir import STORES, WriterLock, read_lock
+from appliance.workspace.datadir import STORES, DataDir, WriterLock, read_lock
 from appliance.workspace.restoring import Noticed
 from appliance.workspace.swap import SwapJournal, SwappedFile
 
@@ -36,6 +37,7 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     added       files of the backup that are not there now; with `replaced` all that are written
     removed     files that are there now and not in the backup
+    settings    what would be different in agentlip.toml
     migrations  stores that the next start migrates, as `3 → 5`
     notices     what is lost, revoked and sent again, with the first ids of each
     uncompared  stores whose present file can't be read, so what is lost of them, and was revoked
@@ -51,6 +53,7 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
     added: tuple[str, ...]
     removed: tuple[str, ...]
     kept: tuple[str, ...]
+    settings: tuple[ChangedSetting, ...]
     migrations: dict[str, str]
     notices: tuple[Noticed, ...]
     uncompared: tuple[str, ...]
@@ -93,7 +96,7 @@ def plan(
         prepared = restore_prepare.prepare(
             job, selection, root, identities, now_ms=clock.now_ms(), tell=tell
         )
-        planned = _plan(job, selection, msgspec.structs.replace(prepared, epoch=""))
+        planned = _plan(job, selection, msgspec.structs.replace(prepared, epoch=""), root)
     return msgspec.structs.replace(planned, running=running)
 
 
@@ -123,16 +126,17 @@ def apply(
             f"free space: df -h {job.target.workspace}; or restore elsewhere: --into DIR",
         )
         try:
+            new = swap.new_folder(job.target)
             prepared = restore_prepare.prepare(
                 job,
                 selection,
-                swap.new_folder(job.target),
+                new,
                 identities,
                 now_ms=clock.now_ms(),
                 tell=tell,
                 reached=reached,
             )
-            planned = _plan(job, selection, prepared)
+            planned = _plan(job, selection, prepared, new)
             safety, kept_as = _safety_copy(job, backups, clock, tell)
             users.enter_context(restore_job.without_users(job))
             reached("safety copy made")
@@ -180,7 +184,9 @@ def _journal(selection: RestoreSelection, prepared: PreparedFiles, kept_as: str)
     return SwapJournal(keep_as=kept_as, files=tuple(files))
 
 
-def _plan(job: RestoreJob, selection: RestoreSelection, prepared: PreparedFiles) -> RestorePlan:
+def _plan(
+    job: RestoreJob, selection: RestoreSelection, prepared: PreparedFiles, new: Path
+) -> RestorePlan:
     there = [path for path in prepared.paths if (job.target.workspace / path).exists()]
     return RestorePlan(
         name=job.manifest.name,
@@ -191,6 +197,7 @@ def _plan(job: RestoreJob, selection: RestoreSelection, prepared: PreparedFiles)
         added=tuple(path for path in prepared.paths if path not in there),
         removed=selection.removed,
         kept=selection.kept,
+        settings=restore_settings.compare(job.target, DataDir(new)),
         migrations=restore_job.pending(job),
         notices=prepared.notices,
         uncompared=prepared.uncompared,

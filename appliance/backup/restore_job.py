@@ -56,9 +56,8 @@ class RestoreSelection(msgspec.Struct, frozen=True):
 
 
 def check(job: RestoreJob) -> None:
-    """Raises what forbids the restore, before anything is unpacked: RestoreRefused, VersionRefused,
-    or
-    BackupDamaged."""
+    """Raises what forbids the restore, before anything is unpacked: RestoreRefused, VersionRefused
+    or BackupDamaged."""
     _check_stores(job)
     with without_users(job):
         pass

@@ -16,6 +16,7 @@ from appliance.backup.manifest import BackupManifest
 from appliance.kernel.errors import ApplianceError
 from appliance.workspace import epochs
 from appliance.workspace.datadir import DataDir, HubRunning, WriterLock
+from tests.support.commands import run
 from tests.support.restored_workspace import (
     SETTINGS,
     BackedUp,
@@ -76,6 +77,22 @@ def test_plan_says_what_is_lost_and_changes_no_byte(workspace: BackedUp) -> None
     assert ".agentlip/db.sqlite3" in plan.replaced
     assert plan.epoch == ""
     assert plan.first_event_id == 8 + 2**32 + 1
+
+
+def test_plan_lists_settings_that_the_restore_changes(workspace: BackedUp) -> None:
+    file = workspace.datadir.settings_file
+    file.write_text('[hooks]\ncommands = ["evil"]\n"\\u001b" = 1\n[log]\nlevel = "info"\n')
+    made = workspace.back_up()
+    file.write_text('[log]\nlevel = "info"\n')
+    plan = workspace.plan(made)
+    assert [(each.name, each.before, each.after) for each in plan.settings] == [
+        ("hooks.\x1b", "not set", "1"),
+        ("hooks.commands", "not set", '["evil"]'),
+    ]
+    shown = run("agentlip", "backup", "restore", made.name, "--plan", cwd=file.parent).out
+    assert 'would change the setting hooks.commands: not set → ["evil"]' in shown
+    assert "\x1b" not in shown
+    assert workspace.restore(made).plan.settings == plan.settings
 
 
 def test_undo_brings_the_state_before_back(workspace: BackedUp) -> None:
