@@ -8,7 +8,7 @@ import typer
 from appliance.backup import cli_prune, cli_restore, cli_targets, cli_verify
 from appliance.backup.backup_directory import ListedBackup
 from appliance.backup.cli_opened import open_workspace, progress, size
-from appliance.cli_support import Session, note, plain_app
+from appliance.cli_support import Session, note, plain, plain_app
 
 app = plain_app(
     "Backups of the whole workspace: create, verify, prune, restore, copies elsewhere.\n\n"
@@ -104,6 +104,34 @@ def list_backups(session: Session) -> None:
         if column[1] != "problem" or any(row["problem"] for row in rows)
     ]
     session.table(rows, columns, "no backups: agentlip backup create")
+
+
+@app.command("show")
+def show(
+    session: Session,
+    name: Annotated[str | None, typer.Argument(help="The backup (default: the newest).")] = None,
+) -> None:
+    """Show the manifest of a backup: its cut, stores, rows and files."""
+    backups = open_workspace(session).backups
+    manifest = backups.read(name or backups.newest())
+    checked = backups.verification(manifest.name)
+    verified = "never" if checked is None else f"{checked.result} {checked.checked_at}"
+    lines = [
+        f"name        {manifest.name}",
+        f"cut         {manifest.cut_at} ({manifest.reason}; paused {manifest.pause_ms:.1f} ms)",
+        f"workspace   {manifest.db_id}, epoch {manifest.epoch}",
+        f"version     {manifest.app_version}",
+        f"last event  {manifest.last_event_id}",
+        f"verified    {verified}",
+        f"encrypted   {', '.join(manifest.recipients) or 'no'}",
+    ]
+    for store, facts in sorted(manifest.stores.items()):
+        rows = ", ".join(f"{table} {count:,}" for table, count in sorted(facts.rows.items()))
+        lines.append(f"store       {store}, schema {facts.schema}: {rows}")
+    for file in manifest.files:
+        lines.append(f"file        {file.name}: {size(file.stored_bytes)}, {file.path}")
+    answer = msgspec.to_builtins(manifest) | {"verification": msgspec.to_builtins(checked)}
+    session.answer(answer, "\n".join(map(plain, lines)))
 
 
 def row(listed: ListedBackup) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class KeyRefused(Forbidden, BackupError):
 class VersionRefused(Conflict, BackupError):
     code = "BACKUP_NEWER"
     default_message = "the backup was written by a newer version"
-    default_hint = "install that version, which manifest.json of the backup names: app_version"
+    default_hint = "install that version: agentlip backup show NAME"
     exit_code = 16
 
 

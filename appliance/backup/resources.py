@@ -1,7 +1,7 @@
 """HTTP routes of backups, for administrators."""
 
 from appliance.backup import wire
-from appliance.backup.errors import BackupRunning
+from appliance.backup.errors import BackupDamaged, BackupNotFound, BackupRunning, VersionRefused
 from appliance.backup.service import Backups
 from appliance.kernel.route import Operation, Route
 from appliance.web.responders import Responders, reply_with
@@ -18,5 +18,10 @@ def routes(backups: Backups) -> list[Route]:
                               errors=(BackupRunning,),
                               summary="Start a backup now, which is verified afterwards",
                               audited=True),
+        }),
+        Route("/api/v1/backups/{name}", Responders(get=reply_with(backups.find)), {
+            "GET": Operation(wire.READ, reply=wire.BackupDetails,
+                             errors=(BackupNotFound, BackupDamaged, VersionRefused),
+                             summary="Get a backup with the rows of its stores"),
         }),
     ]  # fmt: skip

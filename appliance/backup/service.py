@@ -21,6 +21,10 @@ class Backups:
     def list_newest(self) -> wire.BackupList:
         return in_thread(self._list_newest)
 
+    def find(self, name: str) -> wire.BackupDetails:
+        """Raises BackupNotFound, BackupDamaged or VersionRefused."""
+        return in_thread(self._details, name)
+
     def start(self) -> wire.BackupAccepted:
         """Raises BackupRunning."""
         if in_thread(self._backups.is_busy) or not self._request():
@@ -30,3 +34,13 @@ class Backups:
     def _list_newest(self) -> wire.BackupList:
         names = self._backups.names()[: -LISTED_MAX - 1 : -1]
         return wire.BackupList(backups=[self._backups.describe(name).row for name in names])
+
+    def _details(self, name: str) -> wire.BackupDetails:
+        manifest = self._backups.read(name)
+        return wire.BackupDetails(
+            backup=self._backups.describe(name).row,
+            db_id=manifest.db_id,
+            identity=manifest.identity,
+            recipients=manifest.recipients,
+            stores=manifest.stores,
+        )

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from appliance.backup.manifest import Verification
+from appliance.backup.manifest import StoreFacts, Verification
 from appliance.kernel.scopes import Scopes
 
 READ = "backup:read"
@@ -38,6 +38,14 @@ class BackupList(Struct, frozen=True, kw_only=True):
     """The newest backups, newest first."""
 
     backups: list[Backup]
+
+
+class BackupDetails(Struct, frozen=True, kw_only=True):
+    backup: Backup
+    db_id: str
+    identity: str
+    recipients: tuple[str, ...]
+    stores: dict[str, StoreFacts]
 
 
 class BackupAccepted(Struct, frozen=True, kw_only=True):

@@ -21,9 +21,10 @@ def backup(filled: Filled, *arguments: str, **env: str) -> CommandOutput:
     return run("agentlip", "backup", *arguments, cwd=filled.path, **env)
 
 
-def test_backups_are_made_and_listed(filled: Filled) -> None:
+def test_backups_are_made_listed_and_shown(filled: Filled) -> None:
     empty = backup(filled, "list")
     assert (empty.code, empty.err) == (0, "no backups: agentlip backup create\n")
+    assert backup(filled, "show").code == 10
     made = backup(filled, "create")
     assert made.code == 0, made
     name = made.out.partition(":")[0]
@@ -36,6 +37,12 @@ def test_backups_are_made_and_listed(filled: Filled) -> None:
         "NAME", "CREATED", "REASON", "SIZE", "VERIFIED", "ENCRYPTED"
     ]  # fmt: skip
     assert [line.split()[0] for line in listed[1:]] == sorted([name, asked["name"]])
+    shown = backup(filled, "show", name)
+    assert "messages 3" in shown.out
+    assert "db.sqlite3.zst" in shown.out
+    manifest = backup(filled, "show", "--json").json
+    assert manifest["verification"] is None
+    assert manifest["stores"]["hub"]["rows"]["messages"] == 3
 
 
 def test_command_of_the_schedule_makes_a_backup_and_reports_failures(filled: Filled) -> None:
@@ -60,6 +67,7 @@ def test_backup_that_cannot_be_read_is_listed_with_its_problem(filled: Filled) -
     row = backup(filled, "list", "--json").json[0]
     assert row["name"] == name
     assert "manifest.json" in row["problem"]
+    assert backup(filled, "show", name).code == 11
 
 
 @pytest.mark.parametrize(

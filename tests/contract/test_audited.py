@@ -76,7 +76,7 @@ OTHERS = {
     "agentlip relay revoke", "agentlip relay broadcast", "agentlip relay keys",
     "agentlip relay serve", "agentlip relay admins list",
     "agentlip backup targets", "agentlip backup verify", "agentlip backup list",
-    "agentlip export segments",
+    "agentlip backup show", "agentlip export segments",
     "agentlip export snapshot", "agentlip export verify", "agentlip token list",
     "agentlipd up", "agentlipd down", "agentlipd restart", "agentlipd status", "agentlipd logs",
 }  # fmt: skip

@@ -48,6 +48,9 @@ def test_first_message_gets_a_verified_backup(tmp_path):
         assert 0 < backup["pause_ms"] < 2000
         until(lambda: metric(hub, 'verification_result{result="good"}') == 1, 20)
         assert metric(hub, "sets") == 1
+        details = hub.http.get(f"/api/v1/backups/{backup['name']}").body
+        assert details["stores"]["hub"]["rows"]["messages"] == 1
+        assert details["backup"]["name"] == backup["name"]
         doctor = agentlip("doctor", "--group", "backup", "--json", cwd=tmp_path).json
         serious = [
             finding["sentence"]
@@ -72,6 +75,8 @@ def test_administrators_start_backups_which_are_verified(tmp_path):
         assert (refused.status, refused.body["code"]) == (409, "BACKUP_RUNNING")
         (backup,) = verified(hub)
         assert (backup["reason"], backup["verification"]["result"]) == ("schedule", "good")
+        for absent in ("20200101T000000Z-000000", "x"):
+            assert hub.http.get(f"/api/v1/backups/{absent}").status == 404
         assert "Traceback" not in hub.log_text
 
 
