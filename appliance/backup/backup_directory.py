@@ -60,6 +60,12 @@ class ListedBackup(NamedTuple):
         return moment_ms("", self.name) if self.manifest is None else self.manifest.cut_ms
 
     @property
+    def proven_ms(self) -> int:
+        """Unix time of its last recorded check; without one that of its cut."""
+        checked = self.verification
+        return self.cut_ms if checked is None else moment_ms(checked.checked_at, self.name)
+
+    @property
     def seconds(self) -> float:
         """How long making the backup and its last check took."""
         parts = (self.manifest, self.verification)

@@ -78,6 +78,7 @@ def create(session: Session) -> None:
 def scheduled(
     session: Session,
     create: Annotated[bool, typer.Option("--create", help="Make a backup first.")] = False,
+    recheck: Annotated[bool, typer.Option("--recheck", help="Verify a kept one too.")] = False,
 ) -> None:
     """What the appliance runs on its schedule: verify, prune and upload the newest backup."""
     from appliance.backup.scheduled import run
@@ -87,6 +88,7 @@ def scheduled(
     attempts = run(
         work,
         create=create,
+        recheck=recheck,
         verify=lambda name, key: cli_verify.verifier_of(session, work).verify(name, key),
         upload=lambda: raise_failures(cli_targets.copy_all(session, work)),
     )

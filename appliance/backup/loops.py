@@ -15,7 +15,8 @@ from appliance.backup.backup_directory import BackupDirectory, ListedBackup, new
 from appliance.backup.errors import BackupNotWritable, BackupRunning
 from appliance.backup.exposition import show, show_uploads
 from appliance.backup.failures import BackupFailure, Phase, read_failures, write_failures
-from appliance.backup.schedule import RETRY, ScheduleFacts, due_in_seconds
+from appliance.backup.schedule import NICENESS, RETRY, ScheduleFacts, due_in_seconds
+from appliance.backup.scheduled import RECHECK_MS, next_recheck
 from appliance.backup.settings import BackupSettings
 from appliance.backup.upload_state import read_states
 from appliance.kernel.clock import Clock, iso
@@ -27,7 +28,8 @@ from appliance.workspace.command_runner import CommandRunner, CommandTooSlow, er
 
 WAITED_SECONDS = 30.0  # how long data of an earlier process counts as present already
 GRACE_SECONDS = 30.0  # a command that exceeds its limit ends by itself, with a better message
-PHASES = 3  # a backup, its check and an upload have `seconds_max` each
+PHASES = 4  # a backup, its check, that of a kept one and an upload have `seconds_max` each
+RECHECK_FIRST_SECONDS = 3600.0  # from a start to the first check of a kept backup
 TOO_SLOW = "raise backup.seconds_max in agentlip.toml"
 
 
@@ -64,7 +66,8 @@ class BackupScheduler(Loop):
         self._signature: object = None
         self._is_first = self._is_left = True  # what an earlier process did not reach
         self._failed_runs = 0
-        self._not_before = float("-inf")  # these three: seconds of uptime
+        self._not_before = float("-inf")  # these four: seconds of uptime
+        self._recheck_at = clock.uptime() + RECHECK_FIRST_SECONDS
         self._data_since: float | None = None
         self._created_at: float | None = None
         metrics.enabled.set(settings.enabled)
@@ -83,9 +86,16 @@ class BackupScheduler(Loop):
         due = self._due_seconds(newest, now_ms, uptime) if self._settings.enabled else None
         create = self._is_requested or (due is not None and due <= 0)
         is_left = self._is_left and newest is not None and self._settings.enabled
-        runs = self._is_requested or (uptime >= self._not_before and (create or is_left))
+        recheck = (
+            newest is not None
+            and self._settings.enabled
+            and self._settings.verify
+            and uptime >= self._recheck_at
+            and next_recheck(self._listed, newest, now_ms) is not None
+        )
+        runs = self._is_requested or (uptime >= self._not_before and (create or is_left or recheck))
         if runs and not in_thread(self._backups.is_busy):
-            self._make(create)
+            self._make(create, recheck)
             in_thread(self._refresh)
             newest = newest_of(self._listed, self.clock.now_ms())
             if self._settings.enabled:
@@ -125,17 +135,20 @@ class BackupScheduler(Loop):
         self.next_ms = None if due is None else now_ms + int(max(due, 0) * 1000)
         return due
 
-    def _make(self, create: bool) -> None:
+    def _make(self, create: bool, recheck: bool) -> None:
         """Runs `agentlip backup scheduled`, and tries again later if a phase of it failed."""
         self._is_running, self._is_requested = True, False
         before, uptime = self._failures, self.clock.uptime()
         try:
-            failures = self._command("scheduled", *(["--create"] if create else []))
+            options = {"--create": create, "--recheck": recheck}
+            failures = self._command("scheduled", *(each for each in options if options[each]))
         except BackupRunning:  # a command of somebody else was faster
             return
         finally:
             self._is_running = False
             self._signature = None
+        if recheck:
+            self._recheck_at = uptime + RECHECK_MS / 1000
         self._failures = {failure.phase: failure for failure in failures}
         failed = [each for each in failures if before.get(each.phase) != each]
         if create and "create" not in {failure.phase for failure in failed}:
@@ -149,7 +162,13 @@ class BackupScheduler(Loop):
         """The failures that the command reports. Raises BackupRunning."""
         seconds_max = PHASES * self._settings.seconds_max + GRACE_SECONDS
         try:
-            done = self._child.run(("backup", *arguments), seconds_max, too_slow_hint=TOO_SLOW)
+            done = self._child.run(
+                ("backup", *arguments),
+                seconds_max,
+                # A backup holds the stores for a moment, in which it must not wait for the CPU.
+                niceness=0 if "--create" in arguments else NICENESS,
+                too_slow_hint=TOO_SLOW,
+            )
         except CommandTooSlow as error:
             return [self._failure(error.code, error.message, error.hint or "")]
         except OSError as error:

@@ -4,24 +4,32 @@
                      ─ inconclusive ─▶ upload
                      ─ bad ─▶ nothing
 
+Once a day, a kept backup is verified again.
+
 The phases that are left follow from the backups themselves, so a run neither repeats nor forgets a
 phase that an earlier one did not reach.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
 
 from appliance.backup import keys, prune
-from appliance.backup.backup_directory import BackupWorkspace, newest_of
+from appliance.backup.backup_directory import (
+    BackupWorkspace,
+    ListedBackup,
+    newest_of,
+    writing,
+)
 from appliance.backup.create import create_backup
 from appliance.backup.errors import VerificationFailed
 from appliance.backup.failures import Attempts
 from appliance.backup.keys import Identities
-from appliance.backup.manifest import Verification
+from appliance.backup.manifest import VERIFICATION, Verification
 from appliance.backup.schedule import NICENESS
 
+RECHECK_MS = 86_400_000  # bytes on a disk can change, so each day a kept backup is verified again
 Verify = Callable[[str, Identities | None], Verification]
 
 
@@ -29,10 +37,12 @@ def run(
     work: BackupWorkspace,
     *,
     create: bool,
+    recheck: bool,
     verify: Verify,
     upload: Callable[[], object],
 ) -> Attempts:
-    """Makes a backup, if `create`, and does what the newest one still needs.
+    """Makes a backup, if `create`, and does what the newest one still needs. With `recheck`, it
+    also verifies an older one.
 
     A backup that is not proven good never pushes out another one, and a bad one is not uploaded.
     Raises BackupRunning.
@@ -59,13 +69,48 @@ def run(
             with attempts.of("verify"):
                 verification = verify(newest.name, own_key or keys.load(settings))
                 result = verification.result
-                if result == "bad":
-                    problem = verification.problems[0]
-                    raise VerificationFailed(f"{newest.name}: {problem}")
+                _raise_bad(newest, verification)
         if scheduled and result == ("good" if settings.verify else None):
             with attempts.of("prune"):
                 prune.prune(backups, settings, clock)
-    if settings.targets and result != "bad" and "verify" not in attempts.failed:
+        is_sound = result != "bad" and "verify" not in attempts.failed
+        if recheck and settings.verify and is_sound:
+            with attempts.of("verify"):
+                _recheck(work, newest, verify)
+    if settings.targets and is_sound:
         with attempts.of("upload"):
             upload()
     return attempts
+
+
+def next_recheck(
+    backups: Iterable[ListedBackup], newest: ListedBackup, now_ms: int
+) -> ListedBackup | None:
+    """The kept backup that was not checked for the longest time, and not within a day. A check
+    without a result counts for the order: backups without a key must not hide others."""
+    kept = [
+        listed
+        for listed in backups
+        if listed.manifest is not None and listed.result != "bad" and listed.name != newest.name
+        if listed.proven_ms < now_ms - RECHECK_MS
+    ]
+    return min(kept, key=_checked_ns, default=None)
+
+
+def _recheck(work: BackupWorkspace, newest: ListedBackup, verify: Verify) -> None:
+    oldest = next_recheck(work.backups.list(), newest, work.clock.now_ms())
+    if oldest is not None:
+        verification = verify(oldest.name, keys.load(work.settings))
+        with writing():
+            os.utime(oldest.path / VERIFICATION)
+        _raise_bad(oldest, verification)
+
+
+def _checked_ns(listed: ListedBackup) -> int:
+    file = listed.path / VERIFICATION
+    return file.stat().st_mtime_ns if file.exists() else 0
+
+
+def _raise_bad(listed: ListedBackup, verification: Verification) -> None:
+    if verification.result == "bad":
+        raise VerificationFailed(f"{listed.name}: {verification.problems[0]}")

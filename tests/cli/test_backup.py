@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.settings import BackupSettings
+from tests.support.backup_commands import verified
 from tests.support.backup_workspace import Backups
 from tests.support.commands import CommandOutput, run
 from tests.support.workspaces import Filled
@@ -54,6 +57,22 @@ def test_command_of_the_schedule_makes_a_backup_and_reports_failures(filled: Fil
     assert failure["phase"] == "upload"
     (made,) = backup(filled, "list", "--json").json
     assert (made["reason"], made["verified"]) == ("schedule", "never")
+
+
+def test_schedule_finds_a_byte_that_changed_in_a_kept_backup(filled: Filled) -> None:
+    kept = backup(filled, "create", "--json").json["name"]
+    backup(filled, "create")
+    verified(BackupDirectory(filled.datadir, BackupSettings()), kept, "good", 0)
+    file = filled.datadir.backups / kept / "db.sqlite3.zst"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    (failure,) = backup(filled, "scheduled", "--recheck", "--json").json
+    assert failure["code"] == "BACKUP_VERIFICATION_FAILED"
+    assert kept in failure["error"]
+    results = {row["name"]: row["verified"] for row in backup(filled, "list", "--json").json}
+    assert results.pop(kept) == "bad"
+    assert [*results.values()] == ["never"]
 
 
 def test_backup_that_cannot_be_read_is_listed_with_its_problem(filled: Filled) -> None:

@@ -62,8 +62,9 @@ class CommandLine:
     """`agentlip backup scheduled` in this process, with phases that only note that they ran.
     Backups and results are real.
 
-    result  of each verification
-    faults  the errors of the next attempts of a phase, by its name
+    result    of each verification
+    verified  the names of the backups that were verified
+    faults    the errors of the next attempts of a phase, by its name
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class CommandLine:
         self._clock = clock
         self._calls: list[str] = []
         self.result = "good"
+        self.verified: list[str] = []
         self.faults: dict[str, list[ApplianceError]] = {}
 
     def run(self, arguments: Sequence[str], seconds_max: float, **more: Any) -> CommandResult:
@@ -87,6 +89,7 @@ class CommandLine:
                 attempts = scheduled.run(
                     BackupWorkspace(self._datadir, self._settings, self._backups, self._clock),
                     create="--create" in arguments,
+                    recheck="--recheck" in arguments,
                     verify=self._verify,
                     upload=lambda: self._try("upload"),
                 )
@@ -112,5 +115,6 @@ class CommandLine:
 
     def _verify(self, name: str, key: object) -> Verification:
         del key
+        self.verified.append(name)
         self._try("verify")
         return verified(self._backups, name, self.result, self._clock.now_ms())

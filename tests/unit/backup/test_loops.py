@@ -1,6 +1,7 @@
 """The loop that makes backups, by a clock that moves on request, with real backups on disk."""
 
 import io
+import os
 import sqlite3
 from contextlib import closing
 from functools import partial
@@ -12,12 +13,13 @@ from appliance.backup.errors import BackupNotWritable, BackupRunning
 from appliance.backup.failures import read_failures
 from appliance.backup.first_data import has_data
 from appliance.backup.loops import BackupScheduler
+from appliance.backup.manifest import VERIFICATION
 from appliance.backup.settings import BackupSettings, TargetSettings
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.workspace.datadir import STORES, DataDir
 from appliance.workspace.schema import create_workspace
-from tests.support.backup_commands import CommandLine, make_backup
+from tests.support.backup_commands import CommandLine, make_backup, verified
 from tests.support.clock import FakeClock
 from tests.support.workspaces import Filled
 
@@ -70,7 +72,8 @@ def daily(tmp_path):
 def test_backup_is_made_verified_and_older_ones_pruned_once_a_day(daily):
     assert daily.after(DAY - 1) == []
     assert daily.after(60) == ROUND
-    assert daily.after(3 * DAY) == 3 * ROUND
+    done = daily.after(3 * DAY)  # and each day a kept one is verified again
+    assert [done.count(each) for each in ROUND] == [3, 6, 6]
 
 
 def test_first_backup_follows_the_first_row(tmp_path):
@@ -188,3 +191,24 @@ def test_switched_off_makes_only_requested_backups(tmp_path):
     scheduler.loop.request()
     assert scheduler.after(60) == ROUND
     assert scheduler.after(3 * DAY) == []
+
+
+def test_one_kept_backup_is_verified_again_each_day(tmp_path):
+    """The one that was not checked for the longest time, also if its check has no result."""
+    scheduler = Scheduler(tmp_path, every_seconds=100 * DAY)
+    now_ms, day_ms = scheduler.clock.now_ms(), int(DAY * 1000)
+    first, second, third, newest = (
+        make_backup(scheduler.backups, now_ms - day_ms * age).name for age in (4, 3, 2, 0)
+    )
+    for age, name in enumerate((second, first, newest), 1):
+        verified(scheduler.backups, name, "good", now_ms - day_ms - 1)
+        os.utime(scheduler.backups.path(name) / VERIFICATION, (age, age))
+    assert scheduler.after(3000) == []
+    checked, failures = [], []
+    for result in ("inconclusive", "bad", "good", "good"):
+        scheduler.command_line.result = result
+        assert scheduler.after(DAY) == ["verify"]
+        checked.append(scheduler.command_line.verified[-1])
+        failures += read_failures(scheduler.datadir.backups)
+    assert checked == [third, second, first, third]
+    assert [failure.error for failure in failures] == [f"{second}: it is bad"]
