@@ -88,6 +88,7 @@ class _Work:
         self._files: list[BackupFile] = []
         self._stores: dict[str, StoreFacts] = {}
         self._epoch = self._db_id = ""
+        self._principals: tuple[str, ...] = ()
 
     def run(
         self,
@@ -119,6 +120,7 @@ class _Work:
             identity=small_files.identity_of(cut.small),
             recipients=self._settings.recipients,
             stores=self._stores,
+            principals=self._principals,
             files=tuple(self._files),
         )
 
@@ -142,6 +144,7 @@ class _Work:
             )
             if declaration.numbers_events:
                 self._db_id = facts.store_id
+                self._principals = store_copy.principals_in(connection)
             if declaration.keeps_record:
                 self._epoch = meta.read(connection, "epoch") or ""
         self._stores[pinned.store] = facts

@@ -87,8 +87,9 @@ class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """`pause_ms`: how long no store could write. `identity`: the public key of the member, ""
-    without one. `last_event_id`: the highest that was ever given out."""
+    """`pause_ms`: how long no store could write. `principals`: the tokens and plugins that
+    created messages, sorted, at most 1,000. `identity`: the public key of the member, "" without
+    one. `last_event_id`: the highest that was ever given out."""
 
     format: int = FORMAT
     name: str
@@ -105,7 +106,7 @@ class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
     compression: Literal["zstd"] = "zstd"
     recipients: tuple[str, ...] = ()
     stores: dict[str, StoreFacts]
-    principals: tuple[str, ...] = ()  # only in older manifests: tokens that created messages
+    principals: tuple[str, ...] = ()
     files: tuple[BackupFile, ...]
     sha256: str = ""
 

@@ -18,6 +18,7 @@ from appliance.kernel.store_declaration import declaration_of, file_of
 from appliance.kernel.store_errors import is_damage, sqlite_name
 
 PAGES_AT_ONCE = 1024
+PRINCIPALS_MAX = 1_000
 _WRITING = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY")
 
 
@@ -65,6 +66,15 @@ def find_differences(expected: StoreFacts, actual: StoreFacts) -> Iterator[str]:
         before, now = getattr(expected, name), getattr(actual, name)
         if before not in (now, UNSET):  # older manifests don't say how many blobs are missing
             yield f"{name} is {now!r}; the manifest says {before!r}"
+
+
+def principals_in(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """The tokens and plugins that created messages of the hub, sorted, at most 1,000."""
+    if not meta.exists(connection, "x_message_principals"):
+        return ()
+    query = "SELECT DISTINCT principal FROM x_message_principals LIMIT ?"
+    rows = connection.execute(query, (PRINCIPALS_MAX,)).fetchall()
+    return tuple(sorted(row[0] for row in rows))
 
 
 def copy(pinned: PinnedStore, target: Path, tell: Callable[[int, int], None] | None = None) -> None:

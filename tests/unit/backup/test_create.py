@@ -52,6 +52,18 @@ def test_backup_contains_every_store_secret_and_setting(
     assert [path.name for path in restored.dir.iterdir() if path.suffix in (".wal", ".shm")] == []
 
 
+def test_manifest_lists_authors_of_messages_and_not_too_many(
+    backups: Backups, filled: Filled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(sqlite3.connect(filled.datadir.database("hub"))) as connection, connection:
+        connection.execute("DELETE FROM x_message_principals")
+        rows = [("m1", "tok_b"), ("m2", "tok_a"), ("m3", "tok_b")]
+        connection.executemany("INSERT INTO x_message_principals VALUES (?, ?)", rows)
+    assert backups.create().principals == ("tok_a", "tok_b")
+    monkeypatch.setattr(store_copy, "PRINCIPALS_MAX", 1)
+    assert len(backups.create().principals) == 1
+
+
 def test_files_of_a_backup_are_the_owners_only(backups: Backups) -> None:
     manifest = backups.create()
     path = backups.backups.path(manifest.name)
