@@ -10,34 +10,37 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from appliance.hub import wire
+from appliance.hub.columns import ATTACHMENT, CHANNEL, MESSAGE, STORED_MESSAGE, TOPIC
 from appliance.hub.wire import TOMBSTONE
 
 State = dict[str, Any]
-"""Facts of one entity, by column; `content_raw` and others are missing if they aren't known. The
-times of the last edit and of the deletion are not compared with rows."""
+"""Facts of one entity, by column; `content_raw` and others are missing if they aren't known."""
 
-_MESSAGE = ("topic_id", "channel_id", "sender", "content_raw", "version", "created_at", "principal")
-_TOPIC = ("channel_id", "title", "created_at")
-_CHANNEL = ("name", "description", "created_at")
-_ATTACHMENT = ("topic_id", "kind", "key", "dedupe_key", "source_message_id", "created_at")
-_CREATED = {
-    "message.created": ("message", _MESSAGE),
-    "topic.created": ("topic", _TOPIC),
-    "channel.created": ("channel", _CHANNEL),
-    "topic.attachment_added": ("attachment", _ATTACHMENT),
+# The event that creates an entity, with its kind, which is also the entity's name in the payload.
+# Entities come after those that they refer to.
+CREATED = {
+    "channel.created": "channel",
+    "topic.created": "topic",
+    "message.created": "message",
+    "topic.attachment_added": "attachment",
 }
+_TIMES = {"updated_at", "edited_at", "deleted_at"}  # not compared with rows
 # Events with these names change the version of a message.
 _VERSIONED = ("message.edited", "message.deleted", "message.moved_topic")
-KINDS = ("message", "topic", "channel", "attachment")
+KINDS = tuple(CREATED.values())
+# The columns of each table without its id.
+COLUMNS = {
+    "channel": wire.Channel.__struct_fields__[1:],
+    "topic": wire.Topic.__struct_fields__[1:],
+    "message": STORED_MESSAGE[1:],
+    "attachment": wire.Attachment.__struct_fields__[1:],
+}
 ROW = {
-    "message": "SELECT m.topic_id, m.channel_id, m.sender, m.content_raw, m.version, m.created_at,"
-    " m.deleted_at IS NOT NULL AS deleted, m.deleted_by,"
-    " (SELECT principal FROM x_message_principals WHERE message_id = m.id) AS principal"
-    " FROM messages AS m WHERE m.id = ?",
-    "topic": "SELECT channel_id, title, created_at FROM topics WHERE id = ?",
-    "channel": "SELECT name, description, created_at FROM channels WHERE id = ?",
-    "attachment": "SELECT topic_id, kind, key, dedupe_key, source_message_id, created_at,"
-    " value_json FROM topic_attachments WHERE id = ?",
+    "channel": f"SELECT {CHANNEL} FROM channels WHERE id = ?",
+    "topic": f"SELECT {TOPIC} FROM topics WHERE id = ?",
+    "message": f"SELECT {MESSAGE}, deleted_at IS NOT NULL AS deleted FROM messages WHERE id = ?",
+    "attachment": f"SELECT {ATTACHMENT} FROM topic_attachments WHERE id = ?",
 }
 TABLES = {
     "message": "messages",
@@ -45,12 +48,10 @@ TABLES = {
     "channel": "channels",
     "attachment": "topic_attachments",
 }
-COLUMNS = "event_id, ts, name, entity_type, entity_id, data_json"
-NEWEST = f"SELECT {COLUMNS} FROM events ORDER BY event_id DESC LIMIT ?"
-AFTER = f"SELECT {COLUMNS} FROM events WHERE event_id > ? ORDER BY event_id LIMIT ?"
-OF_ENTITY = (
-    f"SELECT {COLUMNS} FROM events WHERE entity_type = ? AND entity_id = ? ORDER BY event_id"
-)
+EVENT = "event_id, ts, name, entity_type, entity_id, data_json"  # a ReplayedEvent
+NEWEST = f"SELECT {EVENT} FROM events ORDER BY event_id DESC LIMIT ?"
+AFTER = f"SELECT {EVENT} FROM events WHERE event_id > ? ORDER BY event_id LIMIT ?"
+OF_ENTITY = f"SELECT {EVENT} FROM events WHERE entity_type = ? AND entity_id = ? ORDER BY event_id"
 _decode = msgspec.json.Decoder().decode
 
 
@@ -79,9 +80,9 @@ def apply(state: State | None, event: ReplayedEvent) -> tuple[State, Break | Non
     `state`: None if no earlier event is known.
     """
     data = payload_of(event.data_json)
-    created = _CREATED.get(event.name)
-    if created is not None:
-        return _create(state, event, data, *created)
+    kind = CREATED.get(event.name)
+    if kind is not None:
+        return _create(state, event, data, kind)
     now: State = dict(state or {})
     problem = _version_break(now, event, data) if event.name in _VERSIONED else None
     if event.name in _VERSIONED:
@@ -105,21 +106,15 @@ def apply(state: State | None, event: ReplayedEvent) -> tuple[State, Break | Non
 
 
 def _create(
-    state: State | None,
-    event: ReplayedEvent,
-    data: Mapping[str, Any],
-    key: str,
-    columns: tuple[str, ...],
+    state: State | None, event: ReplayedEvent, data: Mapping[str, Any], kind: str
 ) -> tuple[State, Break | None]:
-    made = data.get(key)
+    made = data.get(kind)
     made = made if isinstance(made, dict) else {}
-    now = {column: made[column] for column in columns if column in made}
+    now = {name: made[name] for name in (*COLUMNS[kind], "principal") if name in made}
     if now.get("principal", "") is None:
         del now["principal"]
     if event.kind == "message" and now:
-        now |= {"deleted": 0, "deleted_by": None}
-    if "value_json" in made:
-        now["value_json"] = made["value_json"]
+        now |= {"deleted": 0, "deleted_by": None, "deleted_at": None, "edited_at": None}
     again = None
     if state is not None and made:
         again = Break(
@@ -168,7 +163,7 @@ def row_of(connection: sqlite3.Connection, kind: str, entity_id: str) -> State |
 
 def differences(state: State, row: State) -> list[str]:
     """The columns of the row that differ from the state."""
-    names = state.keys() & row.keys()
+    names = state.keys() & row.keys() - _TIMES
     return sorted(name for name in names if not _equal(name, state[name], row[name]))
 
 

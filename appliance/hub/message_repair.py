@@ -8,17 +8,7 @@ from appliance.hub.event_replay import ReplayedEvent, State
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock
 
-_COLUMNS = (
-    "topic_id",
-    "channel_id",
-    "sender",
-    "content_raw",
-    "version",
-    "created_at",
-    "edited_at",
-    "deleted_at",
-    "deleted_by",
-)
+_COLUMNS = event_replay.COLUMNS["message"]
 
 
 def restore_message(connection: sqlite3.Connection, arguments: Arguments, _clock: Clock) -> str:
@@ -86,4 +76,4 @@ def replay(connection: sqlite3.Connection, message_id: str) -> State:
             raise CannotRepair(f"message {message_id}: {broken.message}")
     if not state:
         raise CannotRepair(f"message {message_id}: no event describes it")
-    return {"edited_at": None, "deleted_at": None} | state
+    return state

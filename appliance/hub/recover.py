@@ -5,28 +5,21 @@ and named.
 """
 
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
 import msgspec
 
-from appliance.hub.event_replay import TABLES, ReplayedEvent, State, apply
+from appliance.hub.event_replay import COLUMNS, CREATED, TABLES, ReplayedEvent, State, apply
 from appliance.hub.wire import TOMBSTONE
 from appliance.kernel.event_ids import keep_sequence
 from appliance.recovery.copying import Copying
-from appliance.recovery.damaged import DamagedFile
 
 INDEX_OF_MESSAGE_IDS = "sqlite_autoindex_messages_1"
 PRINCIPALS = "x_message_principals"
 NAMED_MAX = 20
-_CREATED = {
-    "channel.created": "channel",
-    "topic.created": "topic",
-    "message.created": "message",
-    "topic.attachment_added": "attachment",
-}
 # The entities of one kind whose rows are lost, with the event that created each. `row_number`: the
 # rowid of a message, where the index of message ids still has it.
 _MAKE = (
@@ -49,28 +42,16 @@ _TOPIC_USED = (
     " scope_topic_id = ?1 AND name IN ('message.created', 'topic.renamed')), ''),"
     " coalesce((SELECT max(ts) FROM events WHERE scope_topic_id2 = ?1), '')) WHERE id = ?1"
 )
-_COLUMNS = {
-    "channel": ("name", "description", "created_at"),
-    "topic": ("channel_id", "title", "created_at", "updated_at"),
-    "message": (
-        "topic_id", "channel_id", "sender", "content_raw", "version", "created_at", "edited_at",
-        "deleted_at", "deleted_by",
-    ),
-    "attachment": (
-        "topic_id", "kind", "key", "value_json", "dedupe_key", "source_message_id", "created_at",
-    ),
-}  # fmt: skip
 _CURSORS = ("SELECT max(cursor) FROM x_plugin_cursors", "SELECT max(cursor) FROM x_webhooks")
 
 
 def finish(copying: Copying) -> None:
     """Adds what the events state of lost rows, and names rows whose events are lost."""
-    lacking = {name for name in copying.result if copying.lacks(name)}
-    rebuilding = Rebuilding(copying.damaged, copying.target, lacking)
+    rebuilding = Rebuilding(copying)
     rebuilt = rebuilding.run()
     for name, rows in rebuilt.items():
         copying.add_rebuilt(name, rows)
-    if rebuilt and "events" in lacking:
+    if rebuilt and "events" in rebuilding.incomplete:
         copying.notes.append("events are lost, so rebuilt rows may lack later changes")
     count, named = _rows_without_events(copying.target)
     if count:
@@ -81,31 +62,26 @@ def finish(copying: Copying) -> None:
 
 
 class Rebuilding:
-    """Fills rows that are missing in `target` from its events.
+    """Fills rows that are missing in the new file from its events.
 
     incomplete   the tables that may lack rows; others are left as they are, because a row that
                  another program deleted still has its event
     """
 
-    def __init__(
-        self,
-        damaged: DamagedFile,
-        target: sqlite3.Connection,
-        incomplete: Collection[str],
-    ) -> None:
-        self._damaged = damaged
-        self._target = target
-        self._incomplete = incomplete
+    def __init__(self, copying: Copying) -> None:
+        self._damaged = copying.damaged
+        self._target = copying.target
+        self.incomplete = {name for name in copying.result if copying.lacks(name)}
 
     def run(self) -> dict[str, int]:
         """The number of rebuilt rows, by table."""
         self._keep_event_ids()
         rebuilt = {}
         self._target.execute(_MAKE)
-        for name, kind in _CREATED.items():
-            if TABLES[kind] in self._incomplete:
+        for name, kind in CREATED.items():
+            if TABLES[kind] in self.incomplete:
                 rebuilt[TABLES[kind]] = self._rebuild(name, kind)
-        if PRINCIPALS in self._incomplete or "messages" in rebuilt:
+        if PRINCIPALS in self.incomplete or "messages" in rebuilt:
             rebuilt[PRINCIPALS] = self._target.execute(_PRINCIPALS).rowcount
         return rebuilt
 
@@ -148,8 +124,8 @@ class Rebuilding:
         return 1 if row is None else int(row[0]) + 1
 
     def _insert(self, kind: str, entity_id: str, state: State, row_number: int | None) -> bool:
-        names = ["id", *_COLUMNS[kind]]
-        values = [entity_id, *(_value(name, state) for name in _COLUMNS[kind])]
+        names = ["id", *COLUMNS[kind]]
+        values = [entity_id, *(_value(name, state) for name in COLUMNS[kind])]
         if row_number is not None and not self._is_taken(row_number):
             names, values = ["rowid", *names], [row_number, *values]
         marks = ", ".join("?" * len(names))
@@ -173,7 +149,7 @@ def _rows_without_events(target: sqlite3.Connection) -> tuple[int, list[str]]:
     """How many channels, topics, messages and attachments have no event of creation; the first."""
     count = 0
     named: list[str] = []
-    for name, kind in _CREATED.items():
+    for name, kind in CREATED.items():
         table = TABLES[kind]
         query = f"SELECT id FROM {table} EXCEPT SELECT entity_id FROM events WHERE name = ?"
         (number,) = target.execute(f"SELECT count(*) FROM ({query})", (name,)).fetchone()

@@ -2,11 +2,12 @@
 
 import sqlite3
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any
 
 from appliance.checks.repairs import CannotRepair, Change, DerivedPart
 from appliance.hub import message_repair
-from appliance.hub.event_replay import payload_of
+from appliance.hub.event_replay import EVENT, ReplayedEvent, all_events, apply, payload_of
 from appliance.hub.foreign_schema import FOREIGN_TRIGGER, SEARCH_TRIGGERS, drop_search_triggers
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock
@@ -14,7 +15,7 @@ from appliance.workspace.migration import load, statements
 
 _PAGE_ROWS = 500
 _NEXT_UNSCOPED = (
-    "SELECT event_id, name, entity_type, entity_id, data_json FROM events"
+    f"SELECT {EVENT} FROM events"
     " WHERE scope_channel_id IS NULL AND scope_topic_id IS NULL AND scope_topic_id2 IS NULL"
     " AND entity_type IN ('channel', 'topic', 'message', 'attachment', 'topic_attachment')"
     " AND event_id > ? ORDER BY event_id LIMIT ?"
@@ -70,18 +71,7 @@ def has_fts5(connection: sqlite3.Connection) -> bool:
 # -- scopes of events ----------------------------------------------------------------------
 
 
-class EventScope(NamedTuple):
-    channel_id: str | None
-    topic_id: str | None = None
-    topic_id2: str | None = None
-
-
-class UnscopedEvent(NamedTuple):
-    event_id: int
-    name: str
-    entity_type: str
-    entity_id: str
-    data_json: str
+EventScope = tuple[str, str | None, str | None]  # channel id, topic id, second topic id
 
 
 def _fill_event_scopes(connection: sqlite3.Connection, _store: str, _clock: Clock) -> str:
@@ -111,68 +101,48 @@ def _fill_event_scopes(connection: sqlite3.Connection, _store: str, _clock: Cloc
     return f"filled the scopes of {filled} events{unknown}"
 
 
-def _read_unscoped(connection: sqlite3.Connection) -> Iterator[UnscopedEvent]:
+def _read_unscoped(connection: sqlite3.Connection) -> Iterator[ReplayedEvent]:
     last = -1
     while rows := connection.execute(_NEXT_UNSCOPED, (last, _PAGE_ROWS)).fetchall():
         last = rows[-1][0]
-        yield from (UnscopedEvent(*row) for row in rows)
+        yield from map(ReplayedEvent._make, rows)
 
 
 def _topics_of_messages(connection: sqlite3.Connection) -> dict[int, str]:
-    """The topic of the message at the time of each unscoped event that doesn't name it."""
-    wanted = {event.entity_id: event for event in _read_unscoped(connection) if _needs_topic(event)}
-    if not wanted:
-        return {}
+    """The topic of the message at the time of each of its events, if one of them has no scope."""
+    wanted = {event.entity_id for event in _read_unscoped(connection) if event.kind == "message"}
     now: dict[str, str] = {}
     topics = {}
-    rows = connection.execute(
-        "SELECT event_id, name, entity_id, data_json FROM events WHERE entity_type = 'message'"
-        " ORDER BY event_id"
-    )
-    for event_id, name, message, data_json in rows:
-        if message not in wanted:
-            continue
-        payload = payload_of(data_json)
-        if name == "message.created":
-            topic = _text(_object(payload, "message"), "topic_id")
-        else:
-            topic = _text(payload, "new_topic_id") if name == "message.moved_topic" else None
-        if topic is not None:
-            now[message] = topic
-        if message in now:
-            topics[event_id] = now[message]
+    for event in chain.from_iterable(all_events(connection)) if wanted else ():
+        if event.kind == "message" and event.entity_id in wanted:
+            stated, _ = apply(None, event)
+            topic = _text(stated, "topic_id") or now.get(event.entity_id)
+            if topic is not None:
+                now[event.entity_id] = topics[event.event_id] = topic
     return topics
 
 
-def _needs_topic(event: UnscopedEvent) -> bool:
-    return event.entity_type == "message" and event.name not in (
-        "message.created",
-        "message.moved_topic",
-    )
-
-
 def _scope_of(
-    connection: sqlite3.Connection, event: UnscopedEvent, topics: Mapping[int, str]
+    connection: sqlite3.Connection, event: ReplayedEvent, topics: Mapping[int, str]
 ) -> EventScope | None:
     payload = payload_of(event.data_json)
-    kind = event.entity_type
+    kind = event.kind
     if kind == "channel":
-        return EventScope(event.entity_id)
+        return event.entity_id, None, None
     if event.name == "message.moved_topic":
         old, new = _text(payload, "old_topic_id"), _text(payload, "new_topic_id")
         channel = _text(payload, "channel_id") or _channel_of(connection, old)
-        return None if channel is None or old is None else EventScope(channel, old, new)
+        return None if channel is None or old is None else (channel, old, new)
     if kind == "topic":
         named: str | None = event.entity_id
     elif kind == "message":
-        named = _text(_object(payload, "message"), "topic_id") or topics.get(event.event_id)
+        named = topics.get(event.event_id)
     else:
         named = _text(_object(payload, "attachment"), "topic_id")
     channel = _channel_of(connection, named)
     if channel is None:
-        own = _object(payload, "message" if kind == "message" else kind)
-        channel = _text(own, "channel_id")
-    return None if channel is None else EventScope(channel, named)
+        channel = _text(_object(payload, kind), "channel_id")
+    return None if channel is None else (channel, named, None)
 
 
 def _channel_of(connection: sqlite3.Connection, topic_id: str | None) -> str | None:
