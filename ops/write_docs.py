@@ -157,7 +157,7 @@ def exercise(whole: HubSubsystem) -> None:
     hub.add_attachment(topic_id, attached, who)
     hub.patch_message(message_id, wire.EditMessage("passed, 2 skipped", 1), who)
     finding = plugin_wire.EnrichmentFinding("count", plugin_wire.TextSpan(8, 17), {"skipped": 2})
-    seen = plugin_writes.SeenMessage(message_id, 2, "passed, 2 skipped")
+    seen = hub.get_message(message_id, who).message
     whole.store.write(plugin_writes.store_enrichments, "counts", seen, [finding])
     hub.patch_message(message_id, wire.MoveMessage(other, "later", 2), who)
     hub.patch_message(message_id, wire.DeleteMessage("ci", 3), who)

@@ -110,13 +110,12 @@ class Plugin:
     def _ask(self, message: hub_wire.Message) -> Call:
         assert self.worker is not None
         raw = self.worker.ask(_encode(_plugin_view(message)))
-        seen = writes.SeenMessage(message.id, message.version, message.content_raw)
         try:
             if self.own.type == "linkifier":
                 findings = output.findings(raw, message.content_raw)
-                return writes.store_enrichments, (self.name, seen, findings)
+                return writes.store_enrichments, (self.name, message, findings)
             extracts = output.extracts(raw, message.id)
-            return writes.store_attachments, (self.name, seen, extracts)
+            return writes.store_attachments, (self.name, message, extracts)
         except output.BadOutput as error:
             raise PluginFailure("invalid", str(error)) from None
 

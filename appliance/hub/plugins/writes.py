@@ -24,14 +24,6 @@ def principal_of(plugin: str) -> str:
     return f"plugin:{plugin}"
 
 
-class SeenMessage(msgspec.Struct, frozen=True):
-    """The message as the plugin saw it."""
-
-    message_id: str
-    version: int
-    content: str
-
-
 # -- cursors -----------------------------------------------------------------------------------
 
 
@@ -83,42 +75,42 @@ def move_redo(tx: Tx, plugin: str, former: int, cursor: int) -> None:
 
 
 def store_enrichments(
-    tx: Tx, plugin: str, seen: SeenMessage, findings: list[wire.EnrichmentFinding]
+    tx: Tx, plugin: str, seen: hub_wire.Message, findings: list[wire.EnrichmentFinding]
 ) -> StoreOutcome:
-    """Replace what this plugin found before. Equal results for the same text change nothing."""
+    """Replace what this plugin found before. Equal results for the same text change nothing.
+
+    seen  the message as the plugin saw it
+    """
     message = _find_unchanged(tx, seen)
     if message is None:
         return "stale", 0
-    old_hash, old_ids = _old_set(tx, plugin, seen.message_id)
-    new_hash = queries.content_hash(seen.content)
-    if _is_same(tx, old_hash, old_ids, new_hash, findings):
+    old_hash, old_ids = _old_set(tx, plugin, seen.id)
+    new_hash = queries.content_hash(seen.content_raw)
+    rows = [_row(finding) for finding in findings]
+    known = old_hash == new_hash or (old_hash is None and not rows)
+    if known and _read_enrichments(tx, old_ids) == rows:
         return "same", 0
     tx.executemany("DELETE FROM enrichments WHERE id = ?", [(id_,) for id_ in old_ids])
     ids = [tx.new_id("enr_") for _ in findings]
     tx.executemany(
         "INSERT INTO enrichments (id, message_id, kind, span_start, span_end, data_json,"
         " created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [
-            (id_, seen.message_id, *_row(finding), tx.now)
-            for id_, finding in zip(ids, findings, strict=True)
-        ],
+        [(id_, seen.id, *row, tx.now) for id_, row in zip(ids, rows, strict=True)],
     )
     tx.execute(
         "INSERT OR REPLACE INTO x_enrichment_sets VALUES (?, ?, ?, ?, ?)",
-        (seen.message_id, plugin, seen.version, new_hash, encode(ids).decode()),
+        (seen.id, plugin, seen.version, new_hash, encode(ids).decode()),
     )
-    payload = wire.MessageEnriched(
-        seen.message_id, findings, plugin, seen.version, principal_of(plugin)
-    )
+    payload = wire.MessageEnriched(seen.id, findings, plugin, seen.version, principal_of(plugin))
     events.append(
-        tx, "message.enriched", ("message", seen.message_id), encode(payload),
+        tx, "message.enriched", ("message", seen.id), encode(payload),
         channel_id=message.channel_id, topic_id=message.topic_id,
     )  # fmt: skip
     return "stored", len(findings)
 
 
 def store_attachments(
-    tx: Tx, plugin: str, seen: SeenMessage, added: list[tuple[hub_wire.AddAttachment, str]]
+    tx: Tx, plugin: str, seen: hub_wire.Message, added: list[tuple[hub_wire.AddAttachment, str]]
 ) -> StoreOutcome:
     """Add attachments as for a client: existing ones stay, without an event."""
     message = _find_unchanged(tx, seen)
@@ -130,33 +122,18 @@ def store_attachments(
     return ("stored" if new else "same"), new
 
 
-def _find_unchanged(tx: Tx, seen: SeenMessage) -> hub_wire.Message | None:
+def _find_unchanged(tx: Tx, seen: hub_wire.Message) -> hub_wire.Message | None:
     """The message, or None if its content or version changed or it was deleted."""
-    row = tx.execute(f"SELECT {MESSAGE} FROM messages WHERE id = ?", (seen.message_id,)).fetchone()
+    row = tx.execute(f"SELECT {MESSAGE} FROM messages WHERE id = ?", (seen.id,)).fetchone()
     if row is None:
         return None
     message = hub_wire.Message(*row)
     same = (
-        message.content_raw == seen.content
+        message.content_raw == seen.content_raw
         and message.version == seen.version
         and message.deleted_at is None
     )
     return message if same else None
-
-
-def _is_same(
-    reader: Any,
-    old_hash: bytes | None,
-    old_ids: list[str],
-    new_hash: bytes,
-    findings: list[wire.EnrichmentFinding],
-) -> bool:
-    """Whether these findings are stored for this text. `reader`: a Reader or a Tx."""
-    if old_hash is None and not findings:
-        return True
-    return old_hash == new_hash and _read_enrichments(reader, old_ids) == [
-        _row(finding) for finding in findings
-    ]
 
 
 def _old_set(tx: Any, plugin: str, message_id: str) -> tuple[bytes | None, list[str]]:

@@ -3,6 +3,9 @@
 import json
 import sqlite3
 
+import msgspec
+
+from appliance.hub import queries as hub_queries
 from appliance.hub import wire as hub_wire
 from appliance.hub import writes as hub_writes
 from appliance.hub.plugins import loops, queries, wire, writes
@@ -411,15 +414,15 @@ def test_gate_i_each_condition_of_the_check_is_needed(plugin_env):
     """Content, version and tombstone: each alone makes a result stale."""
     plugin_env.marks()
     message = plugin_env.post("!word")
-    seen = writes.SeenMessage(message, 1, "!word")
+    seen = plugin_env.store.read(hub_queries.message, message)
     for other in (
-        writes.SeenMessage(message, 1, "!other"),
-        writes.SeenMessage(message, 2, "!word"),
-        writes.SeenMessage("msg_gone", 1, "!word"),
+        msgspec.structs.replace(seen, content_raw="!other"),
+        msgspec.structs.replace(seen, version=2),
+        msgspec.structs.replace(seen, id="msg_gone"),
     ):
         assert plugin_env.store.write(writes.store_enrichments, "marks", other, []) == ("stale", 0)
         assert plugin_env.store.write(writes.store_attachments, "urls", other, []) == ("stale", 0)
-    deleted = plugin_env.delete(message)["message"]
-    tombstone = writes.SeenMessage(message, deleted["version"], deleted["content_raw"])
+    plugin_env.delete(message)
+    tombstone = plugin_env.store.read(hub_queries.message, message)
     assert plugin_env.store.write(writes.store_enrichments, "marks", tombstone, []) == ("stale", 0)
     assert plugin_env.store.write(writes.store_enrichments, "marks", seen, []) == ("stale", 0)
