@@ -6,6 +6,7 @@ from typing import Any
 from appliance.busfile import claims, messages, retention, workers
 from appliance.busfile.claims import BusClaim
 from appliance.busfile.messages import BusMessage
+from appliance.kernel.reader import snapshot
 
 REPLY_BYTES_MAX = 1024 * 1024  # payloads in one reply; further messages are in the next
 
@@ -14,7 +15,7 @@ def poll(
     reader: Any, blobs: Path, agent: str | None, after: int | None, limit: int
 ) -> tuple[list[BusMessage], int]:
     """The next messages for the agent, or of all, and the number of the newest one."""
-    with reader.snapshot():
+    with snapshot(reader.connection):
         rows = messages.poll(reader, blobs, agent, limit, REPLY_BYTES_MAX, after)
         return rows, messages.head(reader)
 
@@ -27,7 +28,7 @@ def version(reader: Any) -> tuple[int, int]:
 
 def measure(reader: Any, now_ms: int) -> tuple[int, list[tuple[int, str]], int, dict[str, int]]:
     """Stored messages, the lags of agents, expired claims, and workers by state."""
-    with reader.snapshot():
+    with snapshot(reader.connection):
         (stored,) = reader.execute("SELECT count(*) FROM messages").fetchone()
         query = "SELECT count(*) FROM task_claims WHERE lease_until_ms <= ?"
         (expired,) = reader.execute(query, (now_ms,)).fetchone()

@@ -5,7 +5,7 @@ The cheap checks read the newest events; the expensive one reads all.
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import datetime
 from weakref import WeakKeyDictionary
 
@@ -25,6 +25,7 @@ from appliance.checks.context import Context
 from appliance.hub import event_replay
 from appliance.hub.event_replay import Break, ReplayedEvent, State
 from appliance.kernel.clock import utc
+from appliance.kernel.reader import snapshot
 from appliance.shared.segment_chain import JUMP as EPOCH_JUMP
 
 _BYTES_MAX = 32 * 1024 * 1024
@@ -145,15 +146,12 @@ def _everything(context: Context) -> Iterator[Finding]:
             states.execute("BEGIN")
             last: ReplayedEvent | None = None
             for events in event_replay.all_events(connection):
-                yield from _breaks_of_all(_fold(states, events))
+                breaks = _fold(states, events)
+                yield from _breaks(breaks, _MIXED)
+                yield from _breaks(breaks, _GAP)
                 yield from _backwards([*([last] if last else []), *events])
                 last = events[-1]
             yield from _compare_all(connection, states)
-
-
-def _breaks_of_all(breaks: list[tuple[Key, Break]]) -> Iterator[Finding]:
-    yield from _breaks(breaks, _MIXED)
-    yield from _breaks(breaks, _GAP)
 
 
 def _fold(states: sqlite3.Connection, events: list[ReplayedEvent]) -> list[tuple[Key, Break]]:
@@ -210,17 +208,8 @@ def _hub(context: Context) -> Iterator[sqlite3.Connection]:
     """The hub's store if it has all tables, in one transaction: events and rows fit together."""
     needed = ("events", "x_message_principals", *event_replay.TABLES.values())
     for connection in context.with_tables("hub", *needed):
-        with _snapshot(connection):
+        with snapshot(connection):
             yield connection
-
-
-@contextmanager
-def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        connection.execute("ROLLBACK")
 
 
 DIFFERS = Problem("differs", Severity.ERROR)

@@ -19,7 +19,7 @@ a search stops at its deadline for any texts.
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -30,6 +30,7 @@ from appliance.hub.snippet import Snippets
 from appliance.kernel.clock import utc
 from appliance.kernel.errors import Invalid
 from appliance.kernel.page import ROW_BYTES, take_page, text_bytes
+from appliance.kernel.reader import snapshot
 from appliance.kernel.readlimit import ReadLimit
 
 RANKED_MAX = 500  # with more matches, ranking means little
@@ -65,7 +66,7 @@ def find(
     """At most `rows_max` messages and one page of bytes that also match `where`, which refers to
     the table as `m`."""
     search = _Search(connection, query, where, limit)
-    with _read_transaction(connection):
+    with snapshot(connection):
         indexed_until = search.indexed_until()
         if not query.alternatives:
             return TextMatches([], [], indexed_until is not None, False)
@@ -108,16 +109,6 @@ def _instant(name: str, text: str | None) -> str | None:
             details={"field": name},
             hint="write 2026-02-04 or 2026-02-04T20:00:00Z",
         ) from None
-
-
-@contextmanager
-def _read_transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
 
 
 class _Search:

@@ -24,6 +24,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
+from appliance.kernel.reader import snapshot
 from appliance.kernel.store import Store
 from appliance.kernel.store_errors import StoreAbsent
 from appliance.kernel.subsystem import Subsystem
@@ -93,7 +94,7 @@ class BusTopicPoster(Loop):
 def next_changes(reader: Any, position: int) -> tuple[int, list[BusMessage]]:
     """The number of the newest message, and the next changes. A new file has lower
     numbers, and is read from its beginning."""
-    with reader.snapshot():
+    with snapshot(reader.connection):
         head = messages.head(reader)
         rows = reader.execute(CHANGES, (position if position <= head else 0, BATCH_MAX))
         return head, [messages.to_message(row) for row in rows]

@@ -7,7 +7,7 @@ from appliance.jobs.rows import StoredAttemptRow, StoredJobRow, StoredRunRow
 from appliance.kernel import meta
 from appliance.kernel.meta import Executor
 from appliance.kernel.page import ROW_BYTES, text_bytes
-from appliance.kernel.reader import Reader
+from appliance.kernel.reader import Reader, snapshot
 
 RUN_COLUMNS = ", ".join(StoredRunRow._fields)
 _JOB_COLUMNS = ", ".join(StoredJobRow._fields)
@@ -43,7 +43,7 @@ def find(reader: Executor, run_id: str) -> StoredRunRow:
 
 def show(reader: Reader, run_id: str) -> wire.ShownRun:
     """A run with its attempts. Raises NoSuchRun."""
-    with reader.snapshot():
+    with snapshot(reader.connection):
         run = find(reader, run_id)
         sql = f"SELECT {_ATTEMPT_COLUMNS} FROM attempts WHERE run_id = ? ORDER BY number"
         rows = reader.rows(sql, (run_id,), limit=ATTEMPTS_MAX)

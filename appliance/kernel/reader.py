@@ -20,6 +20,16 @@ STEPS_BETWEEN_CHECKS = 20_000  # most reads end before the first check
 PAGE_BYTES_MAX = 1 << 20  # rows of one page; the others are on the next
 
 
+@contextlib.contextmanager
+def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
+    """All statements inside see the same state of the database."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.rollback()
+
+
 class ReadTooLong(Unavailable):
     default_message = "the query took too long and was stopped"
     default_hint = "narrow the query: use a smaller limit, a channel or a topic"
@@ -81,15 +91,6 @@ class Reader:
         row = cursor.fetchone()
         cursor.close()
         return row
-
-    @contextlib.contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """All statements inside see the same state of the database."""
-        self.execute("BEGIN")
-        try:
-            yield
-        finally:
-            self.connection.rollback()
 
     @contextlib.contextmanager
     def deadline(self, cancelled: Callable[[], bool] | None = None) -> Iterator[None]:
