@@ -66,7 +66,7 @@ class Access:
 
     def check_message(self, principal: Principal, scope: str, message_id: str) -> None:
         if principal.channels_for(scope) is not None:
-            channel_id = self._store.read(queries.channel_of_message, message_id)
+            channel_id, _ = self._store.read(queries.place_of_message, message_id)
             if channel_id is not None:
                 self._check(principal, scope, channel_id)
 

@@ -110,9 +110,10 @@ def message(reader: Reader, message_id: str) -> wire.Message:
     return wire.Message(*row)
 
 
-def channel_of_message(reader: Reader, message_id: str) -> str | None:
-    row = reader.row("SELECT channel_id FROM messages WHERE id = ?", (message_id,))
-    return None if row is None else row[0]
+def place_of_message(reader: Reader, message_id: str) -> tuple[str | None, str | None]:
+    """Its channel id and topic id; None without such a message."""
+    row = reader.row("SELECT channel_id, topic_id FROM messages WHERE id = ?", (message_id,))
+    return row or (None, None)
 
 
 # -- messages ----------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from appliance.hub.events import CommittedEvent, encode
 from appliance.hub.writes import message_to_change
 from appliance.kernel.batch import Tx
 from appliance.kernel.idempotency import Reply
-from appliance.kernel.reader import Reader
 
 MOVED = "message.moved_topic"
 # The same JSON as an encoded `wire.MessageMoved`; a test compares them.
@@ -17,11 +16,6 @@ DATA = (
     "json_object('message_id', id, 'old_topic_id', topic_id, 'new_topic_id', ?,"
     " 'channel_id', channel_id, 'mode', ?, 'version', version + 1, 'principal', ?)"
 )
-
-
-def topic_of(reader: Reader, message_id: str) -> str | None:
-    row = reader.row("SELECT topic_id FROM messages WHERE id = ?", (message_id,))
-    return None if row is None else str(row[0])
 
 
 def move(

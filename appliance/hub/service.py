@@ -119,7 +119,7 @@ class Hub:
             # The topic as the caller sees it now; the transaction refuses if it has changed.
             target = self.access.find_topic(principal, POST, command.to_topic_id)
             command = msgspec.structs.replace(command, to_topic_id=target)
-            source = self.store.read(retopic.topic_of, message_id)
+            _, source = self.store.read(queries.place_of_message, message_id)
             return self._mutate(
                 "move_message", identity, retopic.move,
                 message_id, command, source, self._order, self.settings.max_retopic_batch,

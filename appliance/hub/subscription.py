@@ -1,26 +1,17 @@
-"""Subscriptions: matching events against channels and topics. Pure.
+"""Subscriptions: matching events against channels and topics.
 
 A subscription is an OR (hub spec §2.3): the event's channel, or its topic, or the second
 topic of a move. A missing subscription selects everything; an empty one selects nothing.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from appliance.hub.events import CommittedEvent
+
 NAMING_EVENTS = ("channel.created", "topic.created", "topic.renamed")
-
-
-class Scoped(Protocol):
-    """The part of an event that subscriptions match."""
-
-    @property
-    def channel_id(self) -> str | None: ...
-    @property
-    def topic_id(self) -> str | None: ...
-    @property
-    def topic_id2(self) -> str | None: ...
 
 
 class Filter(msgspec.Struct, frozen=True):
@@ -30,7 +21,7 @@ class Filter(msgspec.Struct, frozen=True):
     topics: frozenset[str] = frozenset()
     unresolved: frozenset[str] = frozenset()
 
-    def matches(self, event: Scoped) -> bool:
+    def matches(self, event: CommittedEvent) -> bool:
         return (
             event.channel_id in self.channels
             or event.topic_id in self.topics
@@ -64,7 +55,7 @@ class LiveFilter:
         self.by_name = False  # some name did not exist when it was first resolved
         self.current = Filter(unresolved=names)
 
-    def wants(self, event: Scoped) -> bool:
+    def wants(self, event: CommittedEvent) -> bool:
         """True for every event while a name is unresolved; `filter` decides then."""
         current = self.current
         return (
@@ -87,7 +78,7 @@ class LiveFilter:
         """The wanted items. Items queued before the last name was resolved are not filtered yet."""
         return [item for item in items if self._matches(item)] if self.by_name else items
 
-    def _matches(self, event: Any) -> bool:
+    def _matches(self, event: CommittedEvent) -> bool:
         if self.current.unresolved and event.name in NAMING_EVENTS:
             self.current = self._lookup()
         return self.current.matches(event)
