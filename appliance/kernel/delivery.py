@@ -3,15 +3,14 @@
 Times are seconds of one monotonic clock.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, Literal, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Literal, TypeVar
 
 from msgspec import Struct
 
 from appliance.kernel.circuit_breaker import CircuitBreaker
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 CallOutcome = Literal["delivered", "failed", "gone"]
 """`failed`: try again later. `gone`: the receiver wants no more calls."""
@@ -43,28 +42,6 @@ class Receiver:
     def begin(self) -> None:
         self.breaker.begin()
         self.running += 1
-
-
-class Outcomes(Generic[T]):
-    """Outcomes that are not recorded yet. Those of a failed write are recorded with later ones."""
-
-    def __init__(self) -> None:
-        self._items: list[T] = []
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def add(self, *outcomes: T) -> None:
-        self._items += outcomes
-
-    def record(self, write: Callable[[list[T]], R]) -> R:
-        """Pass all outcomes to `write`; if it raises, they are kept, in their order."""
-        batch, self._items = self._items, []
-        try:
-            return write(batch)
-        except BaseException:
-            self._items = batch + self._items
-            raise
 
 
 def in_turn(items: Sequence[T], turn: int) -> Iterator[T]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import msgspec
 
 from appliance.kernel.clock import DAY_MS, HOUR_MS, Clock
-from appliance.kernel.delivery import Outcomes, in_turn
+from appliance.kernel.delivery import in_turn
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
 from appliance.kernel.pool import GreenletPool
@@ -55,7 +55,7 @@ class Sender:
         self._random_unit = random_unit
         self._routes = outbox.routes
         self._in_flight: set[str] = set()
-        self._unrecorded: Outcomes[DeliveryOutcome] = Outcomes()
+        self._unrecorded: list[DeliveryOutcome] = []
         self._may_have_orphans = False
         self.has_pending = True
         self._round = 0
@@ -230,12 +230,15 @@ class Sender:
 
     def _record(self, outcomes: list[DeliveryOutcome]) -> None:
         """Also records outcomes of failed writes. If this fails too, the next round tries again."""
-        self._unrecorded.add(*outcomes)
-        if not self._unrecorded:
+        batch, self._unrecorded = [*self._unrecorded, *outcomes], []
+        if not batch:
             return
         try:
-            self._unrecorded.record(self._write_outcomes)
-        except Exception as error:
+            self._write_outcomes(batch)
+        except BaseException as error:
+            self._unrecorded = batch + self._unrecorded  # others were added during the write
+            if not isinstance(error, Exception):
+                raise
             count = len(self._unrecorded)
             self._log.error("outcomes of deliveries could not be recorded", error, count=count)
 

@@ -154,3 +154,20 @@ def test_revoked_key_is_reported_and_the_send_stays_pending(new_outbox):
     outbox.round()
     assert revocations == [("ops", "ab" * 32)]
     assert outbox.row("k1").status == "pending"
+
+
+def test_outcomes_of_a_failed_write_are_recorded_first_with_later_ones(outbox, monkeypatch):
+    sender, batches = outbox.sender, []
+
+    def refuse(batch):
+        batches.append(batch)
+        raise OSError
+
+    monkeypatch.setattr(sender, "_write_outcomes", refuse)
+    sender._record(["first", "second"])
+    sender._record(["later"])
+    monkeypatch.setattr(sender, "_write_outcomes", batches.append)
+    sender._record([])
+    sender._record([])
+    everything = ["first", "second", "later"]
+    assert batches == [["first", "second"], everything, everything]
