@@ -29,8 +29,8 @@ Absent = Callable[[str], ApplianceError | None]
 FRAME_BYTES_MAX = 256 * 1024
 """From a client on a socket; a message has 64 KiB, and six times as much escaped."""
 
-DEFAULT_PATTERN = "^[A-Za-z0-9_.~-]{1,128}$"
-"""The pattern of a path parameter for which the route has none."""
+PARAMETER_PATTERN = "^[A-Za-z0-9_.~-]{1,128}$"
+"""What the documentation says about each path parameter."""
 
 
 class Operation(msgspec.Struct, frozen=True):
@@ -94,15 +94,13 @@ class Operation(msgspec.Struct, frozen=True):
 class Route(msgspec.Struct, frozen=True):
     """A Falcon path template, its resource, and the operations of its methods.
 
-    With Falcon's `suffix`, collection and item can share one class. `params` maps names of
-    path parameters to patterns for the documentation.
+    With Falcon's `suffix`, collection and item can share one class.
     """
 
     path: str
     resource: Any
     operations: Mapping[str, Operation]
     suffix: str | None = None
-    params: Mapping[str, str] = {}
 
 
 class SocketRoute(msgspec.Struct, frozen=True):

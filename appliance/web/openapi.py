@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 import appliance
-from appliance.kernel.route import DEFAULT_PATTERN, READ_DOCS, Operation, Route
+from appliance.kernel.route import PARAMETER_PATTERN, READ_DOCS, Operation, Route
 from appliance.web.guard import FREE_ON_LOOPBACK
 from appliance.web.media import reply_bytes
 from appliance.web.responders import Responders
@@ -128,7 +128,7 @@ def _operation(
     by_type: dict[Any, dict[str, Any]],
     components: dict[str, Any],
 ) -> dict[str, Any]:
-    parameters = [_path_parameter(route, name) for name in _FIELD.findall(route.path)]
+    parameters = [_path_parameter(name) for name in _FIELD.findall(route.path)]
     if operation.query is not None:
         parameters += _query_parameters(components[operation.query.__name__])
     if operation.keyed:
@@ -191,13 +191,12 @@ _HEADERS = {
 }
 
 
-def _path_parameter(route: Route, name: str) -> dict[str, Any]:
-    pattern = route.params.get(name, DEFAULT_PATTERN)
+def _path_parameter(name: str) -> dict[str, Any]:
     return {
         "name": name,
         "in": "path",
         "required": True,
-        "schema": {"type": "string", "pattern": pattern},
+        "schema": {"type": "string", "pattern": PARAMETER_PATTERN},
     }
 
 
