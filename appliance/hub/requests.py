@@ -18,8 +18,8 @@ from appliance.hub.service import Hub
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Forbidden, Invalid
 from appliance.kernel.idempotency import Reply
-from appliance.web.body import BodyPlan, malformed, refuse_field
-from appliance.web.frame import text_frame
+from appliance.web.body import BodyPlan
+from appliance.web.frame import decode_frame, text_frame
 
 Verb = Callable[..., Reply]
 
@@ -122,13 +122,10 @@ class Requests:
 
     def _parse(self, message: bytes) -> wire.SocketRequest:
         try:
-            return _request.decode(message)
-        except msgspec.ValidationError as error:
-            self._charge(1)
-            refuse_field(str(error))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            return decode_frame(_request.decode, message)
+        except Invalid:
             self._charge(1)  # malformed frames are charged like requests
-            raise malformed("the frame", error) from None
+            raise
 
     def _admit(self, request: wire.SocketRequest, principal: Principal) -> None:
         self._charge(1)

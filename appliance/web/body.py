@@ -5,17 +5,20 @@ behind this does not have to check again.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Annotated, Any, NoReturn, Protocol
+from functools import partial
+from typing import Annotated, Any, NoReturn, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import inspect as shapes
 
-from appliance.kernel.errors import Invalid
+from appliance.kernel.errors import Invalid, PayloadTooLarge
 from appliance.kernel.turns import PIECE_BYTES, piece
-from appliance.web.errors import PayloadTooLarge, UnsupportedMediaType
+from appliance.web.errors import UnsupportedMediaType
+
+T = TypeVar("T")
 
 INT_MAX = 2**63 - 1
 IDEMPOTENCY_KEY_MAX = 255
@@ -37,10 +40,6 @@ _NUMBER = re.compile(rb"((?<![.eE+])(?<![eE]-)[0-9]++(?![.eE]))?[0-9]*")  # 1: i
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 _BARE_KEY = re.compile(r"[\x21-\x7e]+")
 _QUOTED_KEY = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
-
-
-class ReadableBody(Protocol):
-    def read(self, size: int, /) -> bytes: ...
 
 
 class BodyPlan:
@@ -86,16 +85,11 @@ class BodyPlan:
             return self._decode_checked(raw)
 
     def _decode_checked(self, raw: bytes) -> Any:
-        try:
-            if not raw.isascii():
-                raw.decode()  # also checks what the decoder skips
-            command = self._decode(raw)
-        except msgspec.ValidationError as error:
-            refuse_field(str(error))
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise malformed("the body", error) from None
+        if not raw.isascii():
+            decode_json(bytes.decode, raw, "the body")  # also checks what the decoder skips
+        command = decode_json(self._decode, raw, "the body")
         if self._checks_values:
-            _check_values(raw, self._has_numbers)
+            check_values(raw, self._has_numbers)
         return command
 
 
@@ -121,15 +115,10 @@ class Items:
 
     def _decode_item(self, raw: bytes) -> Any:
         try:
-            try:
-                item = self._item(raw)
-            except msgspec.ValidationError as error:
-                refuse_field(str(error))
-            _check_values(raw, self._has_numbers)
+            item = decode_json(self._item, raw, "the item")
+            check_values(raw, self._has_numbers)
         except Invalid as error:
             return error
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            return malformed("the item", error)
         return item
 
 
@@ -142,7 +131,7 @@ class QueryPlan:
         types = {field.encode_name: field.type for field in fields}
         self._names = set(types)
         self._lists = {name for name in types if _is_list(types[name])}
-        self._numbers = {name for name in types if _contains(types[name], shapes.IntType)}
+        self._numbers = {name for name in types if _has_integers(types[name])}
         named = f": {', '.join(sorted(types))}" if types else " no query parameters"
         self._hint = f"this route takes{named}"
 
@@ -165,10 +154,8 @@ class QueryPlan:
                 values[name] = value
         if self._kind is None:
             return None
-        try:
-            return msgspec.convert(values, self._kind, strict=False)
-        except msgspec.ValidationError as error:
-            refuse_field(str(error))
+        convert = partial(msgspec.convert, type=self._kind, strict=False)
+        return decode_json(convert, values, "the query")
 
 
 def check_type(environ: Mapping[str, Any]) -> None:
@@ -198,14 +185,10 @@ def check_text(value: str, field: str) -> str:
     return value
 
 
-def _check_values(raw: bytes, has_numbers: bool) -> None:
-    """Like `check_values`, and quicker where nothing is wrong."""
-    if b"\\u0000" in raw or (has_numbers and _has_long_digits(raw)):
-        check_values(raw)
-
-
-def check_values(raw: bytes) -> None:
+def check_values(raw: bytes, has_numbers: bool = True) -> None:
     """Raise Invalid for NUL in text and integers beyond 64 bits. `raw` is valid JSON."""
+    if b"\\u0000" not in raw and not (has_numbers and _has_long_digits(raw)):
+        return  # quick where nothing is wrong
     problem, hint = _find_wrong_value(raw)
     if problem:
         with suppress(msgspec.DecodeError, UnicodeError):  # it is not an object
@@ -306,8 +289,8 @@ def has_numbers(kind: shapes.Type) -> bool:
     return not all(isinstance(part, plain | texts) for part in _parts(kind))
 
 
-def _contains(kind: shapes.Type, wanted: Any) -> bool:
-    return any(isinstance(part, wanted) for part in _parts(kind))
+def _has_integers(kind: shapes.Type) -> bool:
+    return any(isinstance(part, shapes.IntType) for part in _parts(kind))
 
 
 def _parts(kind: shapes.Type) -> Iterator[shapes.Type]:
@@ -369,7 +352,7 @@ def _pairs(query: str) -> Iterable[tuple[str, str]]:
         ) from None
 
 
-def _read(source: ReadableBody, bytes_max: int, length: int | None) -> bytes:
+def _read(source: Any, bytes_max: int, length: int | None) -> bytes:
     if length is not None:
         return source.read(length)
     parts, total = [], 0
@@ -383,8 +366,18 @@ def _read(source: ReadableBody, bytes_max: int, length: int | None) -> bytes:
     return b"".join(parts)
 
 
-def malformed(what: str, error: Exception) -> Invalid:
-    """The error for bytes that are not valid JSON. `what` begins the message."""
+def decode_json(decode: Callable[[Any], T], raw: Any, what: str) -> T:
+    """What `decode` makes of `raw`. Raises Invalid, which names the field, or begins with
+    `what`."""
+    try:
+        return decode(raw)
+    except msgspec.ValidationError as error:
+        refuse_field(str(error))
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        raise _malformed(what, error) from None
+
+
+def _malformed(what: str, error: Exception) -> Invalid:
     problem = str(error)
     hint = "send JSON in UTF-8 (RFC 8259); most libraries do this for you"
     if isinstance(error, UnicodeError):

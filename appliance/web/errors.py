@@ -7,15 +7,7 @@ from typing import Any
 import msgspec
 from falcon import code_to_http_status as code_to_http_status
 
-from appliance.kernel.errors import (
-    ApplianceError,
-    Forbidden,
-    Invalid,
-    Missing,
-)
-from appliance.kernel.errors import (
-    PayloadTooLarge as PayloadTooLarge,
-)
+from appliance.kernel.errors import ApplianceError, Forbidden, Invalid, Missing
 
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 

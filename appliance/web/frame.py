@@ -5,8 +5,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from appliance.kernel.errors import Invalid
-from appliance.web.body import refuse_field
+from appliance.web.body import decode_json
 
 T = TypeVar("T")
 
@@ -17,12 +16,7 @@ NO_CODE = 1005  # stands for a close frame without code
 
 def decode_frame(decode: Callable[[Any], T], message: bytes | msgspec.Raw) -> T:
     """A decoded frame of a socket. Raises Invalid, which names the field."""
-    try:
-        return decode(message)
-    except msgspec.ValidationError as error:
-        refuse_field(str(error))
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        raise Invalid("the frame is not valid JSON") from None
+    return decode_json(decode, message, "the frame")
 
 
 def pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
