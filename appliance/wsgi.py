@@ -212,7 +212,7 @@ class WsgiApplication:
                     self._limiter.take(connection, caller_id(caller), address, cost)
 
                 over = partial(socket.close, UNAUTHORIZED, OVER)
-                ending.callback(self._guard.watch(caller, over))
+                ending.callback(self._guard.book.watch(caller, over))
                 ending.callback(self._guard.writes.watch(upgrade.route.path, socket.close))
                 code = upgrade.route.serve(socket, caller, charge, query)
                 self._log.debug("socket closed", code=code)

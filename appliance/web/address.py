@@ -92,10 +92,9 @@ def check_url(url: str, rules: Rules) -> None:
 
 def check_address(address: str, rules: AddressRules) -> None:
     """Raise BadWebhookUrl for an address, from a URL or a resolved name, that is not allowed."""
-    try:
-        ip = _inner(ipaddress.ip_address(address))
-    except ValueError:
-        raise _refused("this is not an IP address") from None
+    ip = ip_of(address)
+    if ip is None:
+        raise _refused("this is not an IP address")
     if ip.is_loopback:
         if not rules.allow_loopback:
             raise _refused("the address belongs to this machine; `allow_loopback` is off")
@@ -107,10 +106,10 @@ def check_address(address: str, rules: AddressRules) -> None:
 
 def _check_host(host: str, rules: Rules) -> bool:
     """Whether the host is this machine, by name or address. Raises BadWebhookUrl."""
-    ip = _literal(host)
+    ip = None if "%" in host else ip_of(host)
     if ip is not None:
-        check_address(str(ip), rules)
-        return _inner(ip).is_loopback
+        check_address(host, rules)
+        return ip.is_loopback
     if host == "localhost" or host.endswith(".localhost"):
         check_address("127.0.0.1", rules)
         return True
@@ -121,15 +120,13 @@ def _check_host(host: str, rules: Rules) -> bool:
     return False
 
 
-def _literal(host: str) -> Ip | None:
+def ip_of(text: str) -> Ip | None:
+    """The address without its zone; the IPv4 address that the system uses for an IPv4-mapped IPv6
+    address. None if the text is no address."""
     try:
-        return ipaddress.ip_address(host) if "%" not in host else None
+        ip = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return None
-
-
-def _inner(ip: Ip) -> Ip:
-    """The IPv4 address that the system uses for an IPv4-mapped IPv6 address."""
     return ip if ip.version == 4 else ip.ipv4_mapped or ip
 
 

@@ -10,7 +10,7 @@ even then.
 
 import ipaddress
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -20,6 +20,7 @@ from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Forbidden, Unauthenticated
 from appliance.kernel.metrics import counter
 from appliance.kernel.route import READ_DOCS
+from appliance.web.address import Network, ip_of
 from appliance.web.errors import HostRefused, OriginRefused, TokenInQuery
 from appliance.web.settings import HttpSettings
 from appliance.web.write_gate import WriteGate
@@ -75,7 +76,7 @@ class Guard:
         has if one of its scopes begins with a prefix; the subsystem then checks further."""
         self._implied = implied or {}
         self._free = FREE_ON_LOOPBACK | free
-        self._book = book
+        self.book = book
         self.writes = WriteGate(clock)
         self._clock = clock
         self.loopback = is_loopback(settings.host)
@@ -125,7 +126,7 @@ class Guard:
         """The caller by a token or by the secret of a session; None if it is not valid."""
         if not self._is_near(environ) and self.scheme(environ) != "https":
             _plain.inc()
-        principal = self._book.find(secret)
+        principal = self.book.find(secret)
         if (
             principal is None
             or bool(principal.session) != session
@@ -169,10 +170,6 @@ class Guard:
     def is_local(self, environ: Environ) -> bool:
         """Whether the request is from this machine to a loopback bind, and not forwarded."""
         return self.loopback and self._is_near(environ)
-
-    def watch(self, principal: Principal, on_end: Callable[[], None]) -> Callable[[], None]:
-        """Call `on_end` once the caller's token ends; returns a function that stops this."""
-        return self._book.watch(principal, on_end)
 
     def check_host(self, environ: Environ) -> None:
         """Raise HostRefused for unknown host names, as DNS rebinding would send."""
@@ -225,7 +222,7 @@ class Guard:
             return peer
         for hop in reversed(environ.get("HTTP_X_FORWARDED_FOR", "").split(",")):
             hop = hop.strip().strip("[]")
-            if not _is_address(hop):
+            if ip_of(hop) is None:
                 break
             peer = hop
             if not self._is_proxy(hop):
@@ -251,11 +248,8 @@ class Guard:
         return UNIX in environ or is_loopback(environ.get("REMOTE_ADDR", ""))
 
     def _is_proxy(self, address: str) -> bool:
-        try:
-            ip = _plain_address(address)
-        except ValueError:
-            return False
-        return any(ip in network for network in self._proxies)
+        ip = ip_of(address)
+        return ip is not None and any(ip in network for network in self._proxies)
 
 
 def _is_forwarded(environ: Environ) -> bool:
@@ -323,10 +317,8 @@ def host_name(header: str) -> str:
 def is_loopback(address: str) -> bool:
     if address == "127.0.0.1":
         return True
-    try:
-        return _plain_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
+    ip = ip_of(address)
+    return address == "localhost" if ip is None else ip.is_loopback
 
 
 def query_token(query: str) -> str | None:
@@ -346,21 +338,7 @@ def _subprotocol_token(header: str) -> str | None:
     return None
 
 
-def _plain_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    ip = ipaddress.ip_address(text.partition("%")[0])
-    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
-    return mapped or ip
-
-
-def _is_address(text: str) -> bool:
-    try:
-        _plain_address(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+def _network(text: str) -> Network:
     try:
         return ipaddress.ip_network(text, strict=False)
     except ValueError:

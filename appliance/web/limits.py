@@ -22,6 +22,7 @@ import msgspec
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Exhausted
 from appliance.kernel.metrics import counter
+from appliance.web.address import ip_of
 from appliance.web.settings import LimitSettings
 
 UNAUTHENTICATED, GLOBAL = "unauthenticated", "global"
@@ -185,10 +186,7 @@ class RateLimiter:
 
 def network_of(address: str) -> str:
     """The /64 network of an IPv6 address, because one client has all of it; an IPv4 address."""
-    try:
-        ip = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
+    ip = ip_of(address)
+    if ip is None:
         return address
-    if isinstance(ip, ipaddress.IPv4Address):
-        return str(ip)
-    return str(ip.ipv4_mapped or ipaddress.IPv6Address(int(ip) >> 64 << 64))
+    return str(ip if ip.version == 4 else ipaddress.IPv6Address(int(ip) >> 64 << 64))

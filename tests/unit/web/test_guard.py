@@ -189,6 +189,6 @@ def test_forwarded_scheme_is_used_only_from_trusted_proxies() -> None:
 )
 def test_cookie_that_counts_as_none(cookie: str, more: dict[str, str], socket: bool) -> None:
     guard = guard_of()
-    guard._book.add_temporary("c" * 64, Principal("tok_1", "bot", frozenset(), session="ses_1"), 1)
+    guard.book.add_temporary("c" * 64, Principal("tok_1", "bot", frozenset(), session="ses_1"), 1)
     environ = environ_of(host="localhost:8080", HTTP_COOKIE=cookie, **more)
     assert guard.authenticate(environ, socket=socket) is ANONYMOUS
