@@ -122,7 +122,7 @@ def _check_host(host: str, rules: Rules) -> bool:
 
 def ip_of(text: str) -> Ip | None:
     """The address without its zone; the IPv4 address that the system uses for an IPv4-mapped IPv6
-    address. None if the text is no address."""
+    address. None for other texts."""
     try:
         ip = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:

@@ -354,7 +354,7 @@ def _pairs(query: str) -> Iterable[tuple[str, str]]:
 
 def _read(source: Any, bytes_max: int, length: int | None) -> bytes:
     if length is not None:
-        return source.read(length)
+        return bytes(source.read(length))
     parts, total = [], 0
     while part := source.read(CHUNK_BYTES):
         total += len(part)

@@ -237,32 +237,30 @@ class ConnectionPool:
 
     def _close_some(self, among: dict[Connection, None]) -> bool:
         """Close the oldest connections that only wait; False if there are none."""
-        waiting = sorted(
-            [connection for connection in among if connection.state in WAITING], key=_since
-        )
-        wanted = 1 + len(waiting) // SHED_PART
-        return self._shed(waiting[:wanted], among)
+        waiting = [connection for connection in among if connection.state in WAITING]
+        return self._shed(waiting, 1 + len(waiting) // SHED_PART, among)
 
     def _close_unauthenticated(self) -> bool:
         """Close the oldest requests without a token, above their quota."""
-        at_work = sorted(
-            [
-                connection
-                for connection in self._connections
-                if not connection.authenticated and connection.state not in WAITING
-            ],
-            key=_since,
-        )
+        at_work = [
+            connection
+            for connection in self._connections
+            if not connection.authenticated and connection.state not in WAITING
+        ]
         surplus = len(at_work) - min(ANONYMOUS_MAX, self.connections_max // 2)
         wanted = 1 + surplus // SHED_PART if surplus > 0 else 0
-        return self._shed(at_work[:wanted], self._connections)
+        return self._shed(at_work, wanted, self._connections)
 
-    def _shed(self, connections: list[Connection], among: dict[Connection, None]) -> bool:
-        for connection in connections:
+    def _shed(
+        self, candidates: list[Connection], wanted: int, among: dict[Connection, None]
+    ) -> bool:
+        """Close the oldest `wanted` candidates; False if there are none."""
+        oldest = sorted(candidates, key=_since)[:wanted]
+        for connection in oldest:
             _shed.labels(STATES[connection.state]).inc()
             connection.cut()
             del among[connection]
-        return bool(connections)
+        return bool(oldest)
 
 
 def _nothing() -> None:

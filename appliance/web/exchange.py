@@ -14,11 +14,7 @@ from typing import Any, cast
 from gunicorn.http import errors as parsing
 from gunicorn.http.body import Body, LengthReader
 from gunicorn.http.message import TOKEN_RE, Request
-from gunicorn.http.wsgi import (
-    HEADER_VALUE_RE,
-    Response,
-    base_environ,
-)
+from gunicorn.http.wsgi import HEADER_VALUE_RE, Response, base_environ
 from gunicorn.util import is_hoppish, unquote_to_wsgi_str
 
 from appliance.kernel.errors import ApplianceError, Invalid, OutOfMemory

@@ -10,18 +10,17 @@ from appliance.web.media import reply
 from appliance.web.responders import Responders
 
 UI = "/ui/"
-LINKS = {
-    "health": "/health",
-    "healthy": "/-/healthy",
-    "ready": "/-/ready",
-    "metrics": "/metrics",
-    "openapi": "/api/v1/openapi.json",
-    "ui": UI,
-}
 WELCOME = {
     "name": "agentlip",
     "version": appliance.__version__,
-    "links": LINKS,
+    "links": {
+        "health": "/health",
+        "healthy": "/-/healthy",
+        "ready": "/-/ready",
+        "metrics": "/metrics",
+        "openapi": "/api/v1/openapi.json",
+        "ui": UI,
+    },
     "token": "send 'Authorization: Bearer TOKEN'; the token is in .agentlip/token",
 }
 

@@ -88,8 +88,8 @@ class ObserveMiddleware:
         context = req.context
         self.in_flight -= 1
         req.method = method = context.method
-        if method == "HEAD":
-            end_stream(resp.stream)
+        if method == "HEAD":  # its stream is not read
+            getattr(resp.stream, "close", lambda: None)()
         headers = {"x-request-id": context.request_id, "x-instance-id": self._instance_id}
         allowance = context.allowance
         if allowance is not None:
@@ -125,9 +125,3 @@ class ObserveMiddleware:
             address=getattr(context, "address", req.env.get("REMOTE_ADDR", "")),
             code=getattr(context, "error_code", None),
         )
-
-
-def end_stream(stream: Any) -> None:
-    """Close the stream of a HEAD response, which is not read."""
-    if hasattr(stream, "close"):
-        stream.close()

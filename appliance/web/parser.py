@@ -25,7 +25,6 @@ LINE_BYTES_MAX = 8190  # a request line or a header, as in common servers
 HEADER_COUNT_MAX = 100  # browsers behind proxies send about thirty
 HEAD_BYTES_MAX = 64 * 1024  # all headers of a request, while it is incomplete
 _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")
-_SLASH = ord("/")
 _CHUNKED = re.compile(rb"\r\n(?i:transfer-encoding): ?chunked\r\n")
 _LENGTH = re.compile(r"0|[1-9][0-9]{0,17}")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]*)?")
@@ -89,7 +88,7 @@ def check_request_line(line: bytes) -> None:
     if len(parts) != 3 or parts[2] not in _VERSIONS:
         raise Malformed("the request line must be 'METHOD /path HTTP/1.1'")
     target = parts[1]
-    if not target or target[0] != _SLASH or b"#" in target or b"\\" in target:
+    if not target.startswith(b"/") or b"#" in target or b"\\" in target:
         raise Malformed("the request target must be a path with an optional query")
 
 

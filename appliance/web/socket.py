@@ -20,10 +20,7 @@ import msgspec
 from gevent.event import Event
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import (
-    ApplianceError,
-    OutOfMemory,
-)
+from appliance.kernel.errors import ApplianceError, OutOfMemory
 from appliance.kernel.metrics import counter, gauge
 from appliance.kernel.token_bucket import TokenBucket
 from appliance.kernel.turns import serve_others
@@ -91,6 +88,9 @@ class Socket:
 
     identified = False
     """Whether the client is authenticated. A broker link's is after its first frame."""
+
+    wait_seconds = PING_SECONDS / 4
+    """How long `body` may wait before it calls `flush`, which pings."""
 
     def __init__(
         self,
@@ -250,11 +250,6 @@ class Socket:
         self._drained.clear()
         return bool(self._drained.wait(timeout_seconds))
 
-    @property
-    def wait_seconds(self) -> float:
-        """How long `body` may wait before it calls `flush`, which pings."""
-        return PING_SECONDS / 4
-
     def close(self, code: int, reason: str = "") -> None:
         """Close this socket with `code`. For any greenlet. Only the first call has an effect."""
         if self._closing is None:
@@ -332,17 +327,14 @@ class Socket:
         self._unsent.set_size(0)
         with contextlib.suppress(OSError):
             self._raw.close()
-        self._free_buffers()
-        code = code if self._closing is not None else (self._ended or 1000)
-        _closed.labels(str(code) if code in COUNTED_CODES else "other").inc()
-        return code
-
-    def _free_buffers(self) -> None:
-        """Free up to a megabyte. Closed sockets are in reference cycles, so they wait for the
-        garbage collector, which counts objects and not bytes."""
+        # Up to a megabyte. Closed sockets are in reference cycles, so they wait for the garbage
+        # collector, which counts objects and not bytes.
         self._incoming.clear()
         self._posted.clear()
         self._tail = b""
+        code = code if self._closing is not None else (self._ended or 1000)
+        _closed.labels(str(code) if code in COUNTED_CODES else "other").inc()
+        return code
 
     def _discard(self) -> None:
         """Read remaining bytes, up to a limit, so that a reset does not discard our close frame."""

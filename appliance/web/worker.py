@@ -82,18 +82,12 @@ def date_of(second: int) -> str:
 
 
 class Listener(StreamServer):
-    """Passes every new connection to `accept` at once."""
+    """Passes every new connection to its handler at once, without a greenlet."""
 
     max_accept = 16  # then accepted requests run, before more connections displace them
 
-    def __init__(
-        self, listener: socket.socket, accept: Callable[[socket.socket, Any], None]
-    ) -> None:
-        super().__init__(listener, accept)
-        self._accept = accept
-
     def do_handle(self, client: socket.socket, address: Any) -> None:
-        self._accept(client, address)
+        self.handle(client, address)
 
 
 class Worker:
