@@ -43,20 +43,6 @@ def redrive(outbox, any_id="k1", **more):
     return outbox.admin.redrive(wire.Redrive(id=any_id, **more)).redriven
 
 
-class Faults(BatchRunner):
-    """Commits that fail before or after they happened, when the test says so."""
-
-    before = None
-    after = None
-
-    def commit(self):
-        if Faults.before is not None:
-            raise Faults.before
-        super().commit()
-        if Faults.after is not None:
-            raise Faults.after
-
-
 class InlinePool:
     """In place of a GreenletPool: deliveries run in the caller."""
 
@@ -103,7 +89,7 @@ class DecodingAdmin(OutboxAdmin):
 class OutboxFixture:
     """An outbox and what it stands on; `reopen` is a restart."""
 
-    def __init__(self, path, clock=None, target=None, runner=Faults, **settings):
+    def __init__(self, path, clock=None, target=None, runner=BatchRunner, **settings):
         """`target` in place of one that writes into `ledger`."""
         self.path = path
         self.clock = clock or FakeClock()

@@ -10,7 +10,7 @@ from appliance.kernel.log import Log
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir
 from tests.support.clock import FakeClock
-from tests.support.outbox import Faults, OutboxFixture
+from tests.support.outbox import OutboxFixture
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,6 @@ def new_file(tmp_path_factory):
 @pytest.fixture
 def new_outbox(new_file, tmp_path):
     """Makes an outbox with the given settings."""
-    Faults.before = Faults.after = None
     fixtures = []
 
     def make(**settings):
@@ -34,7 +33,6 @@ def new_outbox(new_file, tmp_path):
         return fixtures[-1]
 
     yield make
-    Faults.before = Faults.after = None
     for outbox in fixtures:
         outbox.store.close()
 
@@ -42,8 +40,3 @@ def new_outbox(new_file, tmp_path):
 @pytest.fixture
 def outbox(new_outbox):
     return new_outbox()
-
-
-@pytest.fixture
-def faults():
-    return Faults

@@ -4,7 +4,7 @@ import pytest
 
 from appliance.kernel.errors import Invalid
 from appliance.mesh.fingerprint import fingerprint
-from appliance.outbox import admin, wire
+from appliance.outbox import wire
 from tests.support.outbox import dead, redrive
 
 
@@ -168,17 +168,3 @@ def test_prune_keeps_payloads_of_open_sends(outbox):
     assert outbox.admin.prune(wire.Prune(confirm=True, dead=True)).pruned == 1
     assert outbox.row("dead").status == "aborted"
     assert outbox.admin.prune(wire.Prune(confirm=True, dead=True)).pruned == 0
-
-
-def test_prune_works_in_batches_and_obeys_the_age(new_outbox, monkeypatch):
-    monkeypatch.setattr(admin, "STEP_ROWS_MAX", 2)
-    outbox = new_outbox()
-    for number in range(5):
-        outbox.send(key=f"k{number}")
-        outbox.round()
-        outbox.clock.pass_seconds(10)
-    answers = []
-    while not answers or answers[-1].more:
-        answers.append(outbox.admin.prune(wire.Prune(confirm=True, older_than_seconds=15)))
-    assert sum(row.pruned for row in answers) == 4
-    assert outbox.row("k4").payload_kept

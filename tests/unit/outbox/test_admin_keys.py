@@ -65,16 +65,3 @@ def test_key_of_another_request_is_refused(outbox):
         redrive(outbox, wire.Redrive(id="none", auto=True), "d")
     redrive(outbox, msgspec.structs.replace(FAILED, dry_run=True), "d")
     assert redrive(outbox, key="d")[1] is False
-
-
-def test_keys_expire(new_outbox, monkeypatch):
-    monkeypatch.setattr("appliance.outbox.loops.IDEMPOTENCY_HOURS", 1.0)
-    outbox = new_outbox()
-    dead(outbox, "a")
-    redrive(outbox)
-    outbox.clock.pass_seconds(3599)
-    outbox.sweep.run_once(outbox.clock.now_ms())
-    assert redrive(outbox)[1] is True
-    outbox.clock.pass_seconds(2)
-    outbox.sweep.run_once(outbox.clock.now_ms())
-    assert redrive(outbox)[1] is False

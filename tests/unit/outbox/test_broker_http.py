@@ -6,7 +6,7 @@ from contextlib import closing
 
 import msgspec
 import pytest
-from nacl.signing import SigningKey, VerifyKey
+from nacl.signing import VerifyKey
 
 from appliance.kernel.clock import SystemClock
 from appliance.mesh.fingerprint import fingerprint
@@ -14,18 +14,7 @@ from appliance.outbox import broker_http
 from appliance.outbox.broker_http import HttpBrokerTarget
 from appliance.outbox.target import Delivered, Outgoing, RetryLater, Undeliverable
 from tests.support.fake_broker import ConnectionCut, serve_fake_broker, signed_text
-
-
-class KeySigner:
-    def __init__(self):
-        self.key = SigningKey.generate()
-
-    @property
-    def public_hex(self):
-        return self.key.verify_key.encode().hex()
-
-    def sign(self, message):
-        return self.key.sign(message).signature
+from tests.support.inbox import OWN
 
 
 def send(number=1, **more):
@@ -82,8 +71,7 @@ def test_a_send_and_a_batch_arrive_over_one_kept_connection(broker_server, targe
 
 
 def test_each_request_is_signed_with_its_own_nonce(broker_server):
-    signer = KeySigner()
-    target = make(broker_server.url + "/behind/a/proxy", signer)
+    target = make(broker_server.url + "/behind/a/proxy", OWN)
     target.deliver(send(1))
     target.deliver(send(2))
     target.close()
@@ -101,7 +89,7 @@ def test_each_request_is_signed_with_its_own_nonce(broker_server):
 
 
 def test_broker_with_an_unexpected_id_gets_no_sends(broker_server):
-    target = make(broker_server.url, KeySigner(), broker_id="d" * 32)
+    target = make(broker_server.url, OWN, broker_id="d" * 32)
     result = target.deliver(send(1))
     assert isinstance(result, RetryLater)
     assert "WRONG_BROKER" in result.reason
@@ -110,7 +98,7 @@ def test_broker_with_an_unexpected_id_gets_no_sends(broker_server):
 
 
 def test_closed_idle_connection_is_replaced_and_the_request_has_a_new_nonce(broker_server):
-    target = make(broker_server.url, KeySigner())
+    target = make(broker_server.url, OWN)
     target.deliver(send(1))
     broker_server.before = lambda _path, _body: (
         (_ for _ in ()).throw(ConnectionCut) if cuts.pop() else None
@@ -184,17 +172,6 @@ def test_refused_member_key_is_retried(broker_server, target, error_body, revoke
     assert len(broker_server.requests) == 2, "a batch is not taken apart for it"
 
 
-def test_proxy_error_does_not_disable_batches(broker_server, target):
-    """Nor a reason to send two hundred requests."""
-    broker_server.before = lambda _path, _body: (404, {}, b"<html>not here</html>")
-    results = target.deliver_many([send(1), send(2)])
-    assert all(isinstance(result, RetryLater) for result in results)
-    assert len(broker_server.requests) == 1
-    broker_server.before = lambda _path, _body: None
-    target.deliver_many([send(1), send(2)])
-    assert broker_server.requests[-1][0].endswith("batch")
-
-
 def test_retry_after_is_read_from_headers_and_from_items(broker_server, target):
     broker_server.before = lambda _path, _body: (429, {"Retry-After": "7"}, b'{"error": "slow"}')
     assert target.deliver(send()) == RetryLater("429: slow", 7.0)
@@ -237,10 +214,3 @@ def test_oversized_response_is_not_read(broker_server, monkeypatch):
         "the response of the broker has more than 1,000 bytes"
     )
     target.close()
-
-
-def test_untrusted_certificate_is_refused_and_retried(broker_server):
-    target = make(broker_server.url.replace("http:", "https:"))
-    result = target.deliver(send())
-    assert isinstance(result, RetryLater)
-    assert "TLS" in result.reason or "connection" in result.reason

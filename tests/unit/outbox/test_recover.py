@@ -9,8 +9,7 @@ import pytest
 
 from appliance.kernel.log import Log
 from appliance.kernel.store_files import suspect_marker
-from appliance.outbox import states, wire, writes
-from appliance.outbox.recover import LOST
+from appliance.outbox import states, wire
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.schema import StoreDamaged
@@ -72,37 +71,12 @@ def spoil_leaf(database):
     spoil(database, pages_of(database, "outbox")[3:5])
 
 
-def spoil_index(database):
-    spoil(database, pages_of(database, "sqlite_autoindex_outbox_1")[:1])
-
-
 ROWS = "SELECT * FROM outbox ORDER BY rowid"
 
 
 def rows(database, sql=ROWS):
     with closing(sqlite3.connect(database)) as connection:
         return connection.execute(sql).fetchall()
-
-
-def test_ids_of_lost_sends_stay_used(datadir):
-    database = datadir.database("outbox")
-    spoil_leaf(database)
-    assert recovered(datadir, "outbox").tables["outbox"].lost
-    outbox = OutboxFixture(database)
-    try:
-        ((lost,), *_) = outbox.rows(
-            f"SELECT client_message_id FROM outbox WHERE last_error = '{LOST}'"
-        )
-        with pytest.raises(wire.IdReused) as refused:
-            outbox.send("again", key=lost)
-        assert refused.value.extra["conflict"] == "outbox_aborted_fingerprint_mismatch"
-        assert outbox.send("new", key="new")[0] == 202
-        for _ in range(4):
-            outbox.clock.pass_seconds(40)
-            outbox.round()
-        assert set(outbox.statuses().values()) <= {"done", "dead", "aborted"}
-    finally:
-        outbox.store.close()
 
 
 def test_inconsistent_index_is_found_by_the_full_check_only(datadir, monkeypatch):
@@ -162,15 +136,3 @@ def test_interrupted_recovery_starts_over(datadir, monkeypatch):
     assert is_refused(datadir)
     monkeypatch.undo()
     assert recovered(datadir, "outbox").tables["outbox"].read > SENDS // 2
-
-
-def test_inflight_sends_are_retried_after_a_recovery(datadir):
-    database = datadir.database("outbox")
-    spoil_index(database)
-    recovered(datadir, "outbox")
-    outbox = OutboxFixture(database)
-    try:
-        assert "inflight" not in outbox.statuses().values()
-        assert outbox.store.write(writes.reset_inflight, 0, "none is left", ()) == 0
-    finally:
-        outbox.store.close()

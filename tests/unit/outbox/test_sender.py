@@ -9,32 +9,6 @@ from tests.support.fake_broker import always
 HOUR = 3600
 
 
-def test_accepted_send_is_done_with_its_receipt(outbox):
-    outbox.send("hello", key="k1", meta={"a": [1, {"b": "ü"}]}, reply_to_id="msg_1", priority="low")
-    assert outbox.round() == {"claimed": 1}
-    row = outbox.row("k1")
-    assert (row.status, row.broker_message_id, row.history_id) == ("done", "bm_1", "hbm_1")
-    assert row.delivered_at
-    assert outbox.broker.rows["default", "k1"] == {
-        "mesh": "default",
-        "client_message_id": "k1",
-        "request_fingerprint": row.fingerprint,
-        "envelope_version": 1,
-        "destination_kind": "topic",
-        "destination_ref": "alerts",
-        "priority": "low",
-        "body": "hello",
-        "reply_to_id": "msg_1",
-        "meta": {"a": [1, {"b": "ü"}]},
-        "broker_message_id": "bm_1",
-    }
-    assert outbox.send("hello", key="k1", meta={"a": [1, {"b": "ü"}]}, reply_to_id="msg_1",
-                      priority="low")[1] == {
-        "client_message_id": "k1", "broker_message_id": "bm_1", "history_id": "hbm_1",
-        "duplicate": True,
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("status", [400, 402, 403, 404, 409, 410, 413, 422, 451])
 def test_final_refusal_dead_letters_the_send(outbox, status):
     outbox.broker.fault = always(status, {"error": "no such topic", "code": "NOPE"})
@@ -75,18 +49,6 @@ def test_retry_after_is_obeyed_up_to_its_limit(outbox, retry_after, least_ms):
     assert least_ms <= next_ms - outbox.clock.now_ms() <= least_ms * 1.25
 
 
-def test_retry_delays_grow_with_each_failure(outbox):
-    outbox.broker.fault = always(500)
-    outbox.send(key="k1")
-    due = []
-    for _ in range(8):
-        outbox.round()
-        (next_ms,) = outbox.rows("SELECT next_attempt_at FROM outbox")[0]
-        due.append(next_ms - outbox.clock.now_ms())
-        outbox.clock.pass_seconds(31)
-    assert due == [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]
-
-
 def test_exception_of_a_target_is_retried(outbox):
     def broken(_sends):
         raise RuntimeError("a secret")
@@ -110,22 +72,6 @@ def test_sends_in_flight_after_a_crash_are_retried(outbox):
     outbox.clock.pass_seconds(0.5)
     outbox.round()
     assert outbox.row("k1").status == "done"
-
-
-def test_send_expires_before_the_broker_forgets_its_id(outbox):
-    outbox.broker.fault = always(503)
-    outbox.send(key="old")
-    outbox.round()
-    outbox.broker.fault = lambda _item: None
-    outbox.clock.pass_seconds(144 * HOUR + 1)
-    outbox.send(key="young")
-    outbox.round()
-    assert outbox.statuses() == {"old": "pending", "young": "done"}
-    assert outbox.sweep.run_once(outbox.clock.now_ms())["died"] == 1
-    row = outbox.row("old")
-    assert row.status == "dead"
-    assert row.last_error.startswith("older than max_age_hours; before that: ")
-    assert outbox.sweep.run_once(outbox.clock.now_ms())["died"] == 0
 
 
 def test_payloads_of_delivered_sends_expire_and_receipts_stay(outbox):

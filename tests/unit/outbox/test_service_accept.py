@@ -14,15 +14,6 @@ def refused(outbox, **more):
     return caught.value
 
 
-def test_new_send_is_stored_before_the_reply(outbox):
-    status, body = outbox.send("héllo 😀", key="k1", priority="low", meta={"a": 1})
-    assert (status, body) == (202, {"client_message_id": "k1", "status": "queued"})
-    row = outbox.row("k1")
-    assert (row.status, row.to, row.priority, row.mesh) == ("pending", "#alerts", "low", "default")
-    digest = fingerprint("topic", "alerts", "héllo 😀".encode(), priority="low", meta={"a": 1})
-    assert row.fingerprint == digest.hex()
-
-
 def test_id_can_be_in_header_body_or_both(outbox):
     assert outbox.send(key="k1", client_message_id="k1")[1]["client_message_id"] == "k1"
     assert outbox.send(client_message_id="k2")[1]["client_message_id"] == "k2"
@@ -152,33 +143,6 @@ def test_key_of_a_batch_is_extended_by_the_index(outbox, monkeypatch):
         results = outbox.service.send_many(items, "batch")
         assert [body.client_message_id for _, body in results] == ["batch/0", "k2"]
     assert (len(outbox.statuses()), turns) == (2, [1, 1])
-
-
-def test_id_is_never_released(outbox):
-    """Not by delivery, death, redrive, drop, prune or forgetting."""
-    for key in ("done", "dead", "dropped", "requeued"):
-        outbox.send(key=key)
-    outbox.set("done", "done")
-    outbox.set("dead", "dead")
-    outbox.set("dropped", "dead")
-    outbox.set("requeued", "dead")
-    outbox.admin.drop(wire.Drop("dropped"))
-    outbox.admin.redrive(wire.Redrive(id="requeued", auto=True))
-    outbox.admin.prune(wire.Prune(confirm=True, dead=True))
-    outbox.clock.pass_seconds(1_000_000_000)
-    outbox.sweep.run_once(outbox.clock.now_ms())
-    for key in ("done", "dead", "dropped", "requeued"):
-        assert isinstance(refused(outbox, key=key, message="new"), wire.IdReused), key
-    assert outbox.send(key="done")[0] == 200
-
-
-def test_oversized_dedupe_window_stops_neither_deliveries_nor_sweeps(outbox):
-    """Its days reach the file as milliseconds, and a number that does not fit ends the round."""
-    outbox.service.set_retention("default", 10**30)
-    outbox.send("hello", key="one")
-    outbox.round()
-    assert outbox.statuses() == {"one": "done"}
-    assert outbox.sweep.run_once(outbox.clock.now_ms()) == {"died": 0, "forgotten": 0}
 
 
 def test_send_records_its_principal(outbox):

@@ -2,8 +2,6 @@
 
 import pytest
 
-from appliance.outbox.settings import OrderedDestination
-
 HOUR_MS = 3_600_000
 
 
@@ -58,36 +56,6 @@ def test_send_expires_by_age_despite_clock_jumps(outbox, jump_ms):
     outbox.clock.pass_seconds(3600)
     outbox.sweep.run_once(outbox.clock.now_ms())
     assert outbox.statuses() == {"before": "dead", "after": "dead"}
-
-
-def test_ordered_destination_is_not_blocked_by_a_future_time(new_outbox):
-    outbox = new_outbox(in_order=(OrderedDestination(),))
-    outbox.clock.ms += DAY_MS
-    lose_acks(outbox)
-    outbox.send(key="k1")
-    outbox.round()
-    outbox.clock.ms -= DAY_MS
-    lose_acks(outbox, lost=False)
-    outbox.send(key="k2")
-    outbox.clock.pass_seconds(2)
-    for _ in range(2):
-        round_and_sweep(outbox)
-    assert outbox.statuses() == {"k1": "done", "k2": "done"}
-
-
-@pytest.mark.parametrize("jump_ms", [-30 * DAY_MS, 30 * DAY_MS])
-def test_clock_jump_does_not_extend_an_open_circuit_breaker(new_outbox, jump_ms, monkeypatch):
-    monkeypatch.setattr("appliance.outbox.routes.BREAKER_FAILURES", 1)
-    outbox = new_outbox()
-    lose_acks(outbox)
-    outbox.send(key="k1")
-    outbox.round()
-    assert outbox.service.routes.open_names()
-    outbox.clock.ms += jump_ms
-    lose_acks(outbox, lost=False)
-    outbox.clock.pass_seconds(60)
-    round_and_sweep(outbox)
-    assert outbox.row("k1").status == "done"
 
 
 @pytest.mark.parametrize("jump_ms", [-30 * DAY_MS, 30 * DAY_MS])

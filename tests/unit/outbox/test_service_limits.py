@@ -69,12 +69,6 @@ def test_concurrent_requests_are_limited(outbox, monkeypatch):
     assert outbox.send(key="later")[0] == 202
 
 
-def test_a_batch_has_a_limit(outbox, monkeypatch):
-    monkeypatch.setattr("appliance.outbox.service.BATCH_MAX", 2)
-    with pytest.raises(ApplianceError):
-        outbox.service.send_many([wire.Send("#a", "x")] * 3)
-
-
 def test_negotiated_retention_sets_the_max_age_of_the_mesh(outbox):
     outbox.service.set_retention("long", 30)
     outbox.service.set_retention("ever", None)

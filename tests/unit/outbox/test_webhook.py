@@ -82,13 +82,6 @@ def test_http_statuses_map_to_results(receiver, status, headers, result, outcome
     assert directory.outcomes == [("hook_1", outcome)]
 
 
-def test_webhook_missing_in_the_directory_is_not_called(receiver):
-    directory = FakeDirectory(receiver.url)
-    directory.call = Undeliverable("the webhook was deleted")
-    assert target_of(receiver.url, directory=directory).deliver(send_of()) is directory.call
-    assert (receiver.got, directory.outcomes) == ([], [])
-
-
 # -- in the outbox -----------------------------------------------------------------------------
 
 
