@@ -16,18 +16,6 @@ def test_every_subscriber_gets_a_message_once_and_its_row_goes(broker):
     assert bert.receive() == ["hello"]
 
 
-def test_unpublished_deliveries_are_found_by_wake_all(broker, monkeypatch):
-    """As when the writer's process dies between its commit and its answer."""
-    bert, webhook_work = broker.connect("bert"), broker.service.dispatch.webhook_work
-    assert bert.receive() == []
-    monkeypatch.setattr(broker.store, "_publish", lambda items: None)
-    broker.send("m1", to="bert")
-    assert bert.receive() == []
-    assert not webhook_work.wait(0)
-    broker.service.dispatch.wake_all()
-    assert (bert.receive(), webhook_work.wait(0)) == (["hello"], True)
-
-
 def test_late_ack_does_not_ack_a_delivery_leased_by_another_connection(broker):
     broker.registry.change_mesh("lab", wire.ChangeMesh(concurrency="allow_concurrent"))
     first = broker.connect("bert")

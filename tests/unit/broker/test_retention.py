@@ -1,7 +1,6 @@
 """Retention: messages go and their ids say so, ids go when it is time, nothing is orphaned."""
 
-from appliance.broker import loops, wire
-from tests.support.broker import BrokerFixture
+from appliance.broker import wire
 
 DAY_SECONDS = 86_400
 
@@ -68,33 +67,3 @@ def test_sweep_runs_once_a_day_also_across_restarts(new_broker):
     repeated.send("m2")
     broker.clock.pass_seconds(DAY_SECONDS - 1)
     assert repeated.retention.run_once(broker.clock.now_ms()) == {"messages": 0, "ids": 0}
-
-
-def test_large_sweep_goes_in_pieces_and_is_not_over_before_all_is(new_broker, monkeypatch):
-    monkeypatch.setattr(loops, "PRUNED_ROWS_MAX", 3)
-    monkeypatch.setattr(loops, "PRUNE_ROUNDS_MAX", 3)
-    broker = new_broker()
-    keep(broker)
-    for number in range(10):
-        broker.send(f"m{number}", to="bert")
-    broker.clock.pass_seconds(8 * DAY_SECONDS)
-    assert sweep(broker)["messages"] == 9
-    assert broker.registry.status().swept_at is None
-    assert sweep(broker)["messages"] == 1
-    assert broker.registry.status().swept_at is not None
-
-
-def test_orphan_is_counted_logged_and_listed(tmp_path):
-    broker = BrokerFixture(tmp_path)
-    _, body = broker.send("m1")
-    message_id = body["broker_message_id"]
-    broker.store.write(
-        lambda tx: tx.execute("DELETE FROM topic_message WHERE id = ?", (message_id,)) and None
-    )
-    broker.retention.run_once(broker.clock.now_ms())
-    assert broker.registry.orphan_count == 1
-    [orphan] = broker.orphans()
-    assert (orphan.rule, orphan.broker_message_id) == ("message", message_id)
-    assert broker.lines.entries()[-1]["msg"] == "broker_atomicity_violation_found"
-    assert broker.registry.status().orphans == 1
-    broker.close()
