@@ -1,10 +1,8 @@
 """A courier with a fake clock, its app, and WebSockets to a served courier."""
 
-import gc
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any
 from urllib.parse import quote
 
@@ -14,11 +12,9 @@ from websockets.sync.client import ClientConnection, connect
 from appliance.courier.access import SCOPED, USE
 from appliance.courier.admin import CourierAdmin
 from appliance.courier.loops import Tick
-from appliance.courier.queue import Queue
 from appliance.courier.resources import routes
 from appliance.courier.service import Courier
 from appliance.courier.settings import CourierSettings
-from appliance.courier.stream import Stream
 from appliance.kernel.auth import ADMIN, Principal, TokenBook, hash_token
 from appliance.kernel.log import Log
 from appliance.sdk.discovery import Endpoint
@@ -143,16 +139,3 @@ def locate(hub):
 
 def stats(hub, stream):
     return hub.request("GET", f"/v1/stats?stream={stream}")
-
-
-def footprint(root):
-    """How many objects are reachable from `root`, without streams and queues."""
-    seen, waiting = set(), [root]
-    while waiting:
-        reference = waiting.pop()
-        if id(reference) not in seen and not isinstance(
-            reference, type | ModuleType | Queue | Stream
-        ):
-            seen.add(id(reference))
-            waiting += gc.get_referents(reference)
-    return len(seen)

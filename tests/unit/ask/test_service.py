@@ -1,7 +1,5 @@
 """Asks on a real file: permissions, one answer, deadlines, and what the topic shows."""
 
-import sqlite3
-
 import msgspec
 import pytest
 
@@ -9,8 +7,7 @@ from appliance.ask import wire, writes
 from appliance.hub import wire as hub_wire
 from appliance.hub.access import OtherChannel
 from appliance.kernel.auth import principal_of
-from appliance.kernel.errors import Invalid, KeyReused, StorageFull
-from tests.unit.hub.conftest import FaultyRunner
+from appliance.kernel.errors import Invalid, KeyReused
 
 DAY = 86_400
 
@@ -89,20 +86,6 @@ def test_deadline_does_not_move_with_the_wall_clock(env, days):
     env.clock.ms += days * DAY * 1000
     assert env.run_loop() == {"settled": 0}
     env.clock.pass_seconds(60)
-    assert env.run_loop() == {"settled": 1}
-    assert env.show(ask["id"]).state == "expired"
-
-
-def test_full_disk_leaves_deadlines_due(env):
-    ask = env.ask(deadline_seconds=60)
-    env.clock.pass_seconds(60)
-    FaultyRunner.failure = sqlite3.OperationalError("database or disk is full")
-    FaultyRunner.failure.sqlite_errorname = "SQLITE_FULL"
-    assert env.run_loop() == {"settled": 0, "refused": 1}
-    with pytest.raises(StorageFull):
-        env.ask()
-    FaultyRunner.failure = None
-    env.clock.pass_seconds(10)
     assert env.run_loop() == {"settled": 1}
     assert env.show(ask["id"]).state == "expired"
 

@@ -129,30 +129,3 @@ def test_delays_and_times_to_live_last_as_long_if_the_clock_is_set_between_two_r
     courier.clock.pass_seconds(20)
     courier.tick()
     assert courier.ids() == ["delayed"]
-
-
-def test_forgotten_stream_leaves_no_rows(start_courier, monkeypatch):
-    monkeypatch.setattr("appliance.courier.service.IDLE_MS", 1000.0)
-    monkeypatch.setattr(recent_ids, "SECONDS_MAX", 2.0)
-    courier = start_courier()
-    courier.put("a")
-    consumer, _ = courier.take()
-    courier.service.ack(consumer, ["a"])
-    for _ in range(10):
-        courier.clock.pass_seconds(1)
-        courier.service.queue.tick(courier.service.now(), 100)
-    assert STREAM not in courier.service.queue.streams
-    courier.service.pipeline.flush()
-    assert courier.rows("acked") == []
-
-
-def test_row_number_is_not_reused_after_deletion(start_courier):
-    courier = start_courier()
-    courier.put("a", "b")
-    given = [row[0] for row in courier.rows("journal")]
-    consumer, items = courier.take()
-    courier.service.ack(consumer, [item.id for item in items])
-    courier.restart()
-    assert courier.rows("journal") == []
-    courier.put("c")
-    assert [row[0] for row in courier.rows("journal")] > given

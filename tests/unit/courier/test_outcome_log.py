@@ -3,11 +3,6 @@
 import pytest
 
 from appliance.courier import outcome_log
-from appliance.courier.consumer import Consumer
-from appliance.courier.outcome_log import OutcomeLog
-from appliance.courier.policy import StreamPolicy
-from appliance.courier.queue import Queue
-from appliance.kernel.errors import Unavailable
 from tests.support.courier import INBOX
 
 MEMORY = {"streams": [{"pattern": "none/*", "durable": True}]}
@@ -85,43 +80,6 @@ def test_expiry(start_courier, kind, action):
     if action == "dead":
         rows.append(("envelope.dead", "a", None, None, "expired"))
     assert logged(courier) == rows
-
-
-def test_samples_of_a_full_disk_are_written_later(start_courier, monkeypatch):
-    courier = start_courier(**MEMORY)
-    courier.put("a", "b")
-    consumer, _ = courier.take()
-    courier.service.ack(consumer, ["a", "b"])
-
-    def refuse(*_):
-        raise Unavailable
-
-    with monkeypatch.context() as patch:
-        patch.setattr(courier.store, "write", refuse)
-        with pytest.raises(Unavailable):
-            courier.service.pipeline.flush(at_once=True)
-    assert [row[1] for row in logged(courier)] == ["a", "b"]
-
-
-def acked(ids):
-    queue = Queue(lambda _: StreamPolicy(), 1e12, outcomes=OutcomeLog(enabled=True))
-    stream, consumer = queue.open("s", 0.0), Consumer("c", "c", lambda: None)
-    queue.subscribe(consumer, "s", 0.0)
-    for id_ in ids:
-        stream.put(id_, b"{}", 0.0)
-    queue.grant(consumer, len(ids), 0.0)
-    queue.ack(consumer, ids, 0.0)
-    return queue.outcomes
-
-
-def test_sample_is_the_same_each_time_and_close_to_its_rate(monkeypatch):
-    monkeypatch.setattr(outcome_log, "SAMPLE_RATE", 0.01)
-    ids = [f"envelope-{number}" for number in range(20_000)]
-    first, second = (
-        [fact[1] for _, _, fact in acked(ids).take(0.0, 20_000, at_once=True)] for _ in range(2)
-    )
-    assert first == second
-    assert 120 <= len(first) <= 290
 
 
 def test_log_of_durable_streams_is_written_behind_the_journal_and_a_crash_loses_only_rows_of_it(

@@ -5,19 +5,6 @@ from appliance.courier.fair_dispatch import dispatch
 from appliance.courier.item import DeliveryOptions
 from appliance.courier.policy import StreamPolicy
 from appliance.courier.queue import Queue
-from tests.support.courier import footprint
-
-
-def test_expired_envelopes_of_many_keys_free_their_memory():
-    """An envelope that stays must not keep expired envelopes behind it in memory."""
-    queue = Queue(lambda _: StreamPolicy(), 1e12)
-    stream = queue.open("s", 0.0)
-    stream.put("stays", b"x", 0.0, DeliveryOptions(key="stays"))
-    for number in range(5_000):
-        stream.put(f"e{number}", b"x", float(number), DeliveryOptions(key=f"k{number}", ttl_ms=1))
-        queue.tick(number + 1.0, 100)
-    assert len(stream.items) == 1
-    assert footprint(stream.ready_queue) < 1_000
 
 
 def test_returned_envelope_stays_ahead_of_its_key():

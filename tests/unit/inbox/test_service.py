@@ -220,20 +220,6 @@ def test_event_stream_resumes_after_last_event_id(filled):
             stream(filled, last=wrong)
 
 
-def test_lagging_reader_continues_from_the_table(new_inbox, monkeypatch):
-    monkeypatch.setattr("appliance.inbox.service.QUEUE_MAX", 2)
-    inbox = new_inbox()
-    opened = stream(inbox)
-    pieces = iter(opened)
-    assert next(pieces) == b"retry: 1000\n\n"
-    for number in range(1, 8):
-        inbox.service.receive(push(number))
-    text = read(pieces, 7)
-    assert [f"id: {n}" in text for n in range(1, 8)] == [True] * 7
-    assert text.count("event: message") == 7
-    opened.close()
-
-
 def test_streams_have_a_limit(new_inbox, monkeypatch):
     monkeypatch.setattr("appliance.inbox.service.STREAMS_MAX", 1)
     inbox = new_inbox()
@@ -242,35 +228,6 @@ def test_streams_have_a_limit(new_inbox, monkeypatch):
         stream(inbox)
     opened.close()
     stream(inbox).close()
-
-
-# -- topics, profile -----------------------------------------------------------------------
-
-
-class FakeBrokerClient:
-    """A broker that refuses, or is away."""
-
-    def __init__(self, error):
-        self.error = error
-
-    def __getattr__(self, _name):
-        def ask(*_args):
-            raise self.error
-
-        return ask
-
-
-def test_topics_are_the_brokers(inbox):
-    verbs = inbox.service.topics, inbox.service.subscribe, inbox.service.unsubscribe
-    requests = wire.MeshListQuery(), wire.TopicChange("alerts"), wire.TopicChange("alerts")
-    for verb, request in zip(verbs, requests, strict=True):
-        with pytest.raises(wire.BrokerUnknown):
-            verb(request, BOSS)
-    for error in (wire.BrokerRefused, wire.BrokerNotReached):
-        inbox.service.broker_clients["default"] = FakeBrokerClient(error())
-        for verb, request in zip(verbs, requests, strict=True):
-            with pytest.raises(error):
-                verb(request, BOSS)
 
 
 # -- time and damage -----------------------------------------------------------------------
