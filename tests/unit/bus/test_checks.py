@@ -28,18 +28,10 @@ def connection(paths):
 
 
 NOW_MS = int(time.time() * 1000)
-NAMES = [check.name for check in checks.CHECKS]
 
 
 def problems(workspace, name):
     return [(finding.problem, finding.subject) for finding in workspace.find(name)]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_without_a_file_and_with_a_fresh_one_nothing_is_found(workspace, paths, name):
-    assert problems(workspace, name) == []
-    connect(paths).close()
-    assert problems(workspace, name) == []
 
 
 def test_expired_claims_and_claims_of_agents_without_heartbeat(workspace, connection):

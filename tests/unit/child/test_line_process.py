@@ -1,4 +1,4 @@
-"""A child process that answers lines: late, exited, too long answers, or killed."""
+"""A child process that answers lines: one by one, exited, or too long answers."""
 
 import os
 import sys
@@ -10,7 +10,6 @@ import pytest
 from appliance.child.line_process import (
     LineProcess,
     ProcessEnded,
-    ResponseLate,
     ResponseTooLong,
     spawn,
 )
@@ -64,14 +63,6 @@ def test_waiting_for_a_child_does_not_block_other_greenlets(child):
     assert turns > 1000
 
 
-def test_late_child_is_killed(child):
-    late = child("time.sleep(60)")
-    with pytest.raises(ResponseLate):
-        late.ask(b"", 0.1, 100)
-    assert not late.alive
-    gevent_until(lambda: is_gone(late))
-
-
 def test_end_of_a_child_is_noticed(child):
     for code in ("lines.readline(); os._exit(0)", "os._exit(0)"):
         ended = child(code)
@@ -85,12 +76,3 @@ def test_too_long_line_is_refused(child):
     with pytest.raises(ResponseTooLong):
         endless.ask(b"", 10.0, 100_000)
     assert not endless.alive
-
-
-def test_killing_the_waiting_greenlet_kills_the_child(child):
-    slow = child("time.sleep(60)")
-    requests = gevent.spawn(slow.ask, b"", 60.0, 100)
-    gevent.sleep(0)
-    requests.kill()
-    assert not slow.alive
-    gevent_until(lambda: is_gone(slow))

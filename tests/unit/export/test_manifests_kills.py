@@ -9,13 +9,12 @@ import pytest
 
 from appliance.export import compact, manifests, segment
 from appliance.export.exporter import Exporter
-from appliance.export.logs import EVENTS, LOGS, ExportedLog
 from appliance.export.manifests import SegmentDirectory, check
 from appliance.export.segment import SegmentLimits
 from appliance.export.settings import ExportSettings
 from appliance.export.source import open_log
 from tests.support.clock import SteppingClock
-from tests.support.exports import Logged, StoreLog, ids_in
+from tests.support.exports import Logged, ids_in
 from tests.support.forks import killed_at
 
 pytestmark = pytest.mark.slow
@@ -27,9 +26,9 @@ STEPS_MAX = 200
 CLOCK = SteppingClock()
 
 
-def export(logged: Logged, out: Path, log: ExportedLog = EVENTS) -> None:
-    directory = SegmentDirectory(out, log.kind)
-    with open_log(logged.datadir, log) as reader, directory.only_writer():
+def export(logged: Logged, out: Path) -> None:
+    directory = SegmentDirectory(out)
+    with open_log(logged.datadir) as reader, directory.only_writer():
         Exporter(reader, directory, "jsonl", LIMITS, CLOCK).run()
 
 
@@ -59,31 +58,28 @@ def in_steps(work: Callable[[], None], reach: Callable[[], None]) -> None:
     work()
 
 
-def whole(out: Path, logged: Logged | StoreLog, kind: str = "events") -> None:
+def whole(out: Path, logged: Logged) -> None:
     """The export that readers see is intact and has each event once, from the first on."""
-    directory = SegmentDirectory(out, kind)
+    directory = SegmentDirectory(out)
     for manifest in directory.manifests():
         check(directory.data(manifest), manifest.bytes, manifest.sha256)
-    ids = ids_in(out, kind)
+    ids = ids_in(out)
     assert ids == logged.ids()[: len(ids)]
 
 
-@pytest.mark.parametrize("kind", ["events", "broker"])
-def test_export_killed_at_any_step_is_continued_by_the_next(tmp_path, kind):
-    workspace, log = Logged(tmp_path / "house"), LOGS[kind]
-    logged = workspace if log is EVENTS else StoreLog(workspace, kind)
-    logged.add(70)
+def test_export_killed_at_any_step_is_continued_by_the_next(tmp_path):
+    logged = Logged(tmp_path / "house", 70)
     kills = 0
     for step in range(1, STEPS_MAX):
         out = tmp_path / f"out{step}"
-        if not killed_at(step, partial(in_steps, partial(export, workspace, out, log))):
+        if not killed_at(step, partial(in_steps, partial(export, logged, out))):
             break
         kills += 1
-        whole(out, logged, kind)
-        export(workspace, out, log)
-        assert ids_in(out, kind) == logged.ids()
+        whole(out, logged)
+        export(logged, out)
+        assert ids_in(out) == logged.ids()
         assert list(out.rglob(".tmp-*")) == []
-        assert len(list(out.rglob("*.jsonl"))) == len(SegmentDirectory(out, kind).manifests())
+        assert len(list(out.rglob("*.jsonl"))) == len(SegmentDirectory(out).manifests())
     assert kills > 20
 
 

@@ -14,7 +14,7 @@ from appliance.export.manifests import SegmentDirectory
 from appliance.export.segment import SegmentLimits
 from appliance.export.source import open_log
 from tests.support.clock import FakeClock
-from tests.support.exports import Logged, row
+from tests.support.exports import BEGIN, Logged, row
 
 LIMITS = SegmentLimits(1000, 1 << 20, 1000)
 TIMES = [
@@ -31,17 +31,11 @@ TIMES = [
 def odd(logged: Logged) -> None:
     with closing(sqlite3.connect(logged.datadir.database("hub"))) as connection, connection:
         for number, time in enumerate(TIMES, 1):
-            values = list(row(number, logged_at()))
+            values = list(row(number, BEGIN))
             values[1] = time
             values[4] = None if number % 2 else "topic_1"
             values[5] = "topic_2" if number == len(TIMES) else None
             connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-
-
-def logged_at():
-    from tests.support.exports import BEGIN
-
-    return BEGIN
 
 
 def exported(logged: Logged, out, opened):
@@ -75,7 +69,7 @@ def test_both_log_readers_export_the_same_events(tmp_path):
 def test_event_with_an_invalid_time_is_refused_with_its_id(tmp_path, fast):
     logged = Logged(tmp_path / "house", 5)
     with closing(sqlite3.connect(logged.datadir.database("hub"))) as connection, connection:
-        values = list(row(6, logged_at()))
+        values = list(row(6, BEGIN))
         values[1] = "yesterday"
         connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
     opened = open_fast(logged.datadir, "parquet") if fast else open_log(logged.datadir)

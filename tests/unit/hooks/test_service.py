@@ -345,17 +345,6 @@ def test_act_limit_applies_to_each_run(new_hooks, tmp_path, monkeypatch):
     assert [message.message for message in hooks.sent] == ["1", "2"]
 
 
-def test_temporary_tokens_expire_and_are_limited():
-    tokens = TokenBook()
-    for number in range(5):
-        principal = Principal(f"r{number}", "hook", frozenset(), until_ms=1000)
-        tokens.add_temporary(f"t{number}", principal, 3)
-    valid = [number for number in range(5) if tokens.find(f"t{number}") is not None]
-    assert valid == [2, 3, 4]
-    tokens.end(1000)
-    assert tokens.find("t4") is None
-
-
 def test_log_has_no_message_content(new_hooks, tmp_path):
     hooks = new_hooks(python("raise SystemExit('a private word')"))
     hooks.receive(push(1, body="a private word"))

@@ -262,17 +262,6 @@ def test_archived_key_is_removed_after_its_grace_period(workspace, machine):
     assert identity.view().archived == []
 
 
-def test_rotation_refused_by_all_brokers_leaves_nothing(workspace, machine):
-    identity = workspace.load(machine)
-    before = identity.public_hex
-    with pytest.raises(wire.RotationUnfinished):
-        identity.rotate(lambda _new: {"work": "refused"})
-    assert identity.public_hex == before
-    assert not identity.view().rotation_unfinished
-    assert not workspace.file("keypair-next.json").exists()
-    assert not workspace.file("keypair-archive.json").exists()
-
-
 @pytest.mark.parametrize("first", ["taken", "unknown"])
 def test_partial_rotation_continues_with_the_same_key(workspace, machine, first):
     """An answer that was lost must not lose the key that the broker knows now."""

@@ -6,7 +6,7 @@ import pytest
 from gevent.event import Event
 
 from appliance.jobs.catalogue import JobCatalogue
-from appliance.jobs.executor import AttemptEnd, NotStarted
+from appliance.jobs.executor import AttemptEnd
 from appliance.jobs.loops import JobEvent, JobLoop, TriggerLoop
 from appliance.jobs.runner import JobRunner
 from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
@@ -24,8 +24,6 @@ HOUR = 3600.0
 
 class FakeExecution:
     def __init__(self, order, ended):
-        if order.spec.description == "broken":
-            raise NotStarted("it is broken")
         self._ended = ended
         self.order, self.handle, self.limits = order, "none", "none"
         self._over, self._end, self.watched = Event(), AttemptEnd(LOST), Event()
@@ -89,8 +87,6 @@ class Bench:
         self.runner.work.clear()
         before = len(self.executions)
         counts = self.loop.run_once(self.clock.now_ms())
-        if counts.get("started") and len(self.executions) == before:
-            self.runner.work.wait(10)  # it can't start
         for execution in self.executions[before:]:
             execution.watched.wait(10)
         return counts
@@ -184,14 +180,6 @@ def test_container_of_an_ended_process_is_adopted_with_its_token(bench):
     run = bench.runner.show(run_id).run
     assert (run.state, run.attempts_made) == (SUCCEEDED, 1)
     assert bench.book.find(environment["AGENTLIP_TOKEN"]) is None
-
-
-def test_attempt_that_cannot_start_has_failed(bench):
-    bench.job(description="broken")
-    bench.runner.request("a", OWNER)
-    bench.round()
-    bench.round()
-    assert bench.states() == [FAILED]
 
 
 def test_end_is_stored_once_the_disk_has_space(bench, monkeypatch):

@@ -64,15 +64,3 @@ def test_attempts_end_with_a_result_or_with_the_wait(store, clock):
     store.advance(task, 0, attempt)
     assert task.status == "completed"
     assert isinstance(task.outcome, Conflict)
-
-
-def test_cancelled_while_it_is_tried_stays_cancelled(store):
-    task = store.create("a", TOOL, Arguments(10), None)
-
-    def attempt(_arguments):
-        assert store.cancel(task)
-        return "result"
-
-    store.advance(task, 1, attempt)
-    assert (task.status, task.outcome) == ("cancelled", None)
-    assert not store.cancel(task)

@@ -5,10 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from appliance.kernel.clock import SystemClock
-from appliance.process import daemon, starting
+from appliance.process import starting
 from appliance.process.starting import ANNOUNCED_SECONDS_MAX, StartDeadline, announced
 from appliance.workspace.datadir import DataDir
 from tests.support.clock import FakeClock
@@ -22,7 +19,6 @@ server.SERVER_SECONDS_MAX = 0.1
 server.prepare = lambda *_: os.read(os.pipe()[0], 1)
 sys.exit(server.main(sys.argv[1:]))
 """
-DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()"
 
 
 def test_limit_counts_from_the_last_announced_work(tmp_path: Path) -> None:
@@ -62,19 +58,3 @@ def test_server_that_hangs_ends_itself_and_says_what_it_waited_for(tmp_path: Pat
     )  # fmt: skip
     assert done.returncode == 1, done
     assert "; it waited for its databases\nHint: agentlip doctor --workspace " in done.stderr
-
-
-def test_server_that_does_not_respond_is_killed_with_the_last_words_of_its_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    agentlip("init", cwd=tmp_path)
-    command = [sys.executable, "-c", f"print('said last', flush=True); {DEAF}"]
-    monkeypatch.setattr(daemon, "_command", lambda *_: command)
-    monkeypatch.setattr(daemon, "TERMINATE_SECONDS_MAX", 0.1)
-    deadline = StartDeadline(SystemClock(), 2.0)
-    with pytest.raises(daemon.StartFailed, match="was not ready after 55 s and was stopped") as err:
-        daemon.start(DataDir(tmp_path), daemon.ServerOptions(), deadline)
-    assert ": said last" in err.value.message
-    assert str(tmp_path) in err.value.hint
-    with pytest.raises(daemon.StartFailed, match="settings could not be read within 55 s"):
-        daemon.check_settings(DataDir(tmp_path), daemon.ServerOptions(), deadline)

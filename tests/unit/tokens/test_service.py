@@ -7,9 +7,6 @@ from appliance.kernel.ids import TOKEN_PREFIX
 from appliance.tokens import wire, writes
 from appliance.workspace.datadir import DataDirNotWritable
 
-READ, POST = "hub:read", "hub:post"
-
-
 # -- issuing -------------------------------------------------------------------------------
 
 
@@ -57,32 +54,6 @@ def test_grantable_scopes(fixture, scopes, refused):
             fixture.create(scopes=scopes)
     else:
         assert sorted(fixture.create(scopes=scopes).token.scopes) == sorted(scopes)
-
-
-# -- the end of a token ----------------------------------------------------------------------
-
-
-def test_revoke_is_immediate_and_idempotent(fixture):
-    issued = fixture.create()
-    closed = []
-    fixture.book.watch(fixture.book.find(issued.secret), lambda: closed.append("over"))
-    first = fixture.tokens.revoke(issued.token.id).token
-    assert (fixture.opens(issued.secret), closed) == (False, ["over"])
-    fixture.clock.pass_seconds(5)
-    assert fixture.tokens.revoke(issued.token.id).token == first
-
-
-def test_token_expires_by_itself(fixture):
-    issued = fixture.create(days=1)
-    closed = []
-    fixture.book.watch(fixture.book.find(issued.secret), lambda: closed.append("over"))
-    fixture.clock.pass_seconds(86_399)
-    fixture.book.end(fixture.clock.now_ms())
-    assert (fixture.opens(issued.secret), closed) == (True, [])
-    fixture.clock.pass_seconds(1)
-    assert not fixture.opens(issued.secret)
-    fixture.book.end(fixture.clock.now_ms())
-    assert closed == ["over"]
 
 
 # -- rotation --------------------------------------------------------------------------------

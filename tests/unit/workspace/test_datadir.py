@@ -261,23 +261,6 @@ def test_stale_lock_file_does_not_block(data, text):
     assert not data.lock_file.exists()
 
 
-def test_lock_on_an_unlinked_file_is_not_taken(data, monkeypatch):
-    really = module._same_file
-    seen: list[bool] = []
-
-    def replaced_before_the_first_check(descriptor: int, path: Path) -> bool:
-        if not seen:
-            path.unlink()
-            path.touch()
-        seen.append(really(descriptor, path))
-        return seen[-1]
-
-    monkeypatch.setattr(module, "_same_file", replaced_before_the_first_check)
-    with WriterLock(data, "new") as lock:
-        assert seen == [False, True]
-        assert lock.intact()
-
-
 def test_holder_of_a_removed_lock_file_leaves_the_new_file(data):
     lock = WriterLock(data, "first")
     lock.acquire()

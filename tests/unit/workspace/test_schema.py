@@ -11,7 +11,7 @@ import pytest
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.workspace import manifest
-from appliance.workspace.datadir import DataDir, HubRunning, WriterLock
+from appliance.workspace.datadir import DataDir
 from appliance.workspace.schema import create_workspace, state
 
 CLOCK = SystemClock()
@@ -58,15 +58,3 @@ def test_lost_store_is_not_recreated(tmp_path: Path, name: str) -> None:
     with pytest.raises(manifest.StoreLost, match=f"{name}: its file"):
         make(tmp_path)
     assert not path.exists()
-
-
-def test_workspace_of_a_running_hub_is_not_changed(tmp_path: Path) -> None:
-    make(tmp_path)
-    data = DataDir(tmp_path)
-    lock = WriterLock(data, "hub")
-    lock.acquire()
-    assert not make(tmp_path)
-    data.database("auth").unlink()
-    with pytest.raises(HubRunning):
-        make(tmp_path)
-    lock.release()
