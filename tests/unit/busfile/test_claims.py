@@ -1,4 +1,4 @@
-"""Claims, leases and fences; paths and slots; waiting."""
+"""Claims, leases and fences; slots."""
 
 import pytest
 
@@ -6,7 +6,6 @@ from appliance.busfile import claims
 from appliance.busfile.claims import LEASE_MS, ClaimHeld, ClaimLost
 from appliance.kernel.errors import Invalid
 from tests.support.bus import NOW
-from tests.support.clock import FakeClock
 
 ENDS = NOW + LEASE_MS
 
@@ -70,20 +69,6 @@ def test_expired_claim_is_not_enough_where_the_time_counts(bus):
         bus.run(claims.require, "t", "a", now_ms=ENDS)
 
 
-def test_claims_of_overlapping_paths_exclude_each_other(bus):
-    claim(bus, task="path:src/api/**")
-    claim(bus, "b", task="path:docs")
-    with pytest.raises(ClaimHeld, match=r"a has path:src/\*\*/x.py as path:src/api/\*\*"):
-        claim(bus, "b", task="path:src/**/x.py")
-    listed = bus.run(claims.path_claims, NOW)
-    assert [path.task_id for path in listed] == ["path:docs", "path:src/api/**"]
-    claim(bus, "b", ENDS, task="path:src")
-    with pytest.raises(ClaimLost, match="b has path:src"):
-        renew(bus, now=ENDS, task="path:src/api/**")
-    with pytest.raises(Invalid):
-        claim(bus, task="path:../other")
-
-
 def test_slots_are_given_until_all_are_taken(bus):
     taken = [bus.run(claims.claim_slot, NOW, "gpu", 2, agent) for agent in "ab"]
     assert [slot.task_id for slot in taken] == ["slot:gpu:1", "slot:gpu:2"]
@@ -91,26 +76,3 @@ def test_slots_are_given_until_all_are_taken(bus):
         bus.run(claims.claim_slot, NOW, "gpu", 2, "c")
     with pytest.raises(Invalid):
         bus.run(claims.claim_slot, NOW, "gpu", 0, "c")
-
-
-def test_clock_that_jumps_forward_ends_leases_and_backward_keeps_them(bus):
-    first = claim(bus)
-    assert claim(bus, "b", NOW + 86_400_000).fence == 2
-    with pytest.raises(ClaimLost):
-        renew(bus, now=NOW + 86_400_000, fence=first.fence)
-    with pytest.raises(ClaimHeld, match="b has t for 0 s"):  # never a negative age
-        claim(bus)
-    assert renew(bus, "b", NOW).lease_until_ms == ENDS  # a renewal corrects the lease
-
-
-def test_wait_returns_the_claim_once_it_is_free(bus):
-    clock = FakeClock(NOW)
-    claim(bus)
-
-    def attempt(now_ms):
-        return claims.claim(bus.connection, now_ms, "t", "b")
-
-    with pytest.raises(ClaimHeld):
-        claims.wait(bus.connection, clock, 5, attempt, clock.pass_seconds)
-    assert claims.wait(bus.connection, clock, 60, attempt, clock.pass_seconds).claimed_by == "b"
-    assert ENDS <= clock.now_ms() <= ENDS + 1000

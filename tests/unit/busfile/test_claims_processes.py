@@ -12,8 +12,6 @@ import pytest
 from appliance.busfile import workers
 from appliance.busfile.file import BusPaths, connect, transaction
 from tests.contract.test_walls import ROOT
-from tests.support import specbus
-from tests.support.bus import BusFixture
 from tests.support.busworker import WORKERS
 from tests.support.servedhub import serve
 from tests.support.until import until
@@ -166,14 +164,3 @@ def test_every_history_of_states_is_a_path_in_the_table(team):
             assert change["to"] in workers.TRANSITIONS[state]
             state = change["to"]
         assert workers.require_worker(team.connection, task).state == state
-
-
-def test_either_program_opens_and_reads_the_others_file(tmp_path):
-    bus = BusFixture(tmp_path)
-    db = specbus.open_bus(bus.paths.database)
-    bus.send(payload={"a": 1}, to_agent="spec")
-    specbus.publish(db, "spec", "their_type", "[1]")
-    assert [row[2] for row in specbus.poll(db, "spec")] == ['{"a":1}', "[1]"]
-    assert [row.payload for row in bus.poll("ours")] == [[1]]
-    specbus.ack(db, "spec", 2)
-    assert specbus.poll(db, "spec") == []

@@ -2,8 +2,6 @@
 
 import os
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 
@@ -148,21 +146,3 @@ def test_bus_of_another_user_is_not_taken_by_search(tmp_path):
     os.chown(tmp_path / ".worker-state/bus.db", 12345, -1)
     with pytest.raises(WorkspaceNotTrusted):
         find_paths(start=tmp_path)
-
-
-def test_eight_processes_create_the_file_at_once(tmp_path):
-    script = (
-        "import sys; from pathlib import Path\n"
-        "from appliance.busfile.file import BusPaths, connect\n"
-        "sys.stdin.read()\n"
-        "connect(BusPaths(Path(sys.argv[1]))).execute('SELECT * FROM messages')"
-    )
-    command = [sys.executable, "-c", script, str(tmp_path)]
-    processes = [
-        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
-        for _ in range(8)
-    ]
-    for process in processes:
-        process.stdin.close()
-    assert [process.stderr.read() for process in processes] == [b""] * 8
-    assert [process.wait() for process in processes] == [0] * 8

@@ -1,4 +1,4 @@
-"""kill -9 and a full disk in each write; readers that hold a snapshot; many messages."""
+"""kill -9 in each step of an export, and a full disk in each write."""
 
 import itertools
 import json
@@ -20,12 +20,10 @@ from appliance.busfile import (
     search,
     workers,
 )
-from appliance.busfile.file import BusPaths, connect, transaction
 from appliance.busfile.worker import operations, reviews
 from appliance.kernel.errors import StorageFull
 from tests.contract.test_walls import ROOT
 from tests.support.bus import NOW, BusFixture
-from tests.support.clock import FakeClock
 from tests.support.smalldisk import small_disk
 
 pytestmark = pytest.mark.slow
@@ -36,14 +34,14 @@ from pathlib import Path
 from tests.support.bus import BusFixture
 from appliance.busfile import jsonl
 
-bus = BusFixture(Path(sys.argv[1]), durable=sys.argv[2] == "durable")
+bus = BusFixture(Path(sys.argv[1]))
 calls = 0
 
 def counted(real):
     def call(*arguments, **options):
         global calls
         calls += 1
-        if calls == int(sys.argv[4]):
+        if calls == int(sys.argv[2]):
             os.kill(os.getpid(), signal.SIGKILL)
         return real(*arguments, **options)
     return call
@@ -67,26 +65,18 @@ for name in ("fsync", "rename", "ftruncate", "replace"):
     setattr(os, name, counted(getattr(os, name)))
 os.open, io.open = opening(os.open), opening(io.open)
 bus.connection = Killing(bus.connection)
-if sys.argv[3] == "export":
-    jsonl.export(bus.connection, bus.paths)
-else:
-    print(bus.send(payload="x" * 9000, id="blob").seq, flush=True)
+jsonl.export(bus.connection, bus.paths)
 """
 
 
-def run_killed(folder, what, step, durable="normal"):
-    """Runs an operation that is killed before its system call or statement number `step`."""
-    command = [sys.executable, "-c", KILLED, str(folder), durable, what, str(step)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr
-    return done
-
-
-def steps_until_it_survives(folder, what):
-    """Kills it at its first step, then at its second, and so on, until it ends by itself."""
+def steps_until_it_survives(folder):
+    """Kills it at its first system call or statement, then at its second, until it ends itself."""
     for step in range(1, 100):
         yield step
-        if run_killed(folder, what, step).returncode == 0:
+        command = [sys.executable, "-c", KILLED, str(folder), str(step)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, -signal.SIGKILL), done.stderr
+        if done.returncode == 0:
             return
     raise AssertionError("it has more steps than that")
 
@@ -94,26 +84,12 @@ def steps_until_it_survives(folder, what):
 def test_export_killed_at_each_step_neither_repeats_nor_loses_a_line(tmp_path):
     bus = BusFixture(tmp_path)
     kills = 0
-    for kills in steps_until_it_survives(tmp_path, "export"):
+    for kills in steps_until_it_survives(tmp_path):
         bus.send(payload=kills)
     jsonl.export(bus.connection, bus.paths)
     lines = [json.loads(line) for line in bus.paths.export.read_text().splitlines()]
     assert [line["seq"] for line in lines] == list(range(1, kills + 1))
     assert kills > 8
-
-
-def test_blob_write_killed_at_each_step_leaves_a_whole_message_or_none(tmp_path):
-    bus = BusFixture(tmp_path)
-    steps = 0
-    for step in steps_until_it_survives(tmp_path, "send"):
-        steps = step
-        for message in bus.poll("a"):
-            assert (message.payload, message.payload_error) == ("x" * 9000, None)
-        for blob in bus.paths.blobs.glob("sha256-*"):
-            assert blob.stat().st_size == 9002
-    assert bus.send(payload="x" * 9000, id="blob").duplicate
-    assert len(bus.poll("a")) == 1
-    assert steps > 5
 
 
 COUNTER = itertools.count()  # a value that is the same writes nothing
@@ -193,50 +169,3 @@ def test_full_disk_is_an_error_in_each_write_and_nothing_is_torn(tmp_path):
         assert [json.loads(line)["seq"] for line in lines][:20] == list(range(1, 21))
         assert bus.rows("PRAGMA integrity_check") == [("ok",)]
         bus.connection.close()
-
-
-def test_reader_that_holds_a_snapshot_blocks_no_writer(tmp_path):
-    bus = BusFixture(tmp_path)
-    bus.send()
-    reader = connect(BusPaths(tmp_path))
-    reader.execute("BEGIN")
-    assert len(messages.poll(reader, bus.paths.blobs, "a")) == 1
-    for _ in range(50):
-        bus.send()
-    bus.run(claims.claim, NOW, "t", "a")
-    bus.run(retention.prune, NOW * 2, 0)
-    assert len(messages.poll(reader, bus.paths.blobs, "a")) == 1
-    reader.execute("COMMIT")
-    assert messages.poll(reader, bus.paths.blobs, "a") == []
-
-
-def test_hundred_thousand_messages(tmp_path):
-    bus = BusFixture(tmp_path)
-    with transaction(bus.connection):
-        bus.connection.execute(
-            "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000)"
-            " INSERT INTO messages (id, ts_ms, from_agent, to_agent, type)"
-            " SELECT i, ?, 'f', iif(i % 1000, 'other', 'me'), 'note' FROM n",
-            (NOW,),
-        )
-    steps = 0
-
-    def count():
-        nonlocal steps
-        steps += 1
-
-    bus.connection.set_progress_handler(count, 100)
-    assert len(bus.poll("me")) == 100
-    assert steps < 100  # a poll that reads the messages to others takes 10,000
-    assert bus.send(to_agent="me").seq == 100_001
-    bus.connection.set_progress_handler(None, 0)
-    bus.run(messages.ack, NOW, "me", 100_001)
-    assert bus.run(retention.lags, NOW) == [(0, "me")]
-    bus.run(messages.ack, NOW, "other", 0)
-    with pytest.raises(retention.AgentLags, match="other has more than 10,000"):
-        bus.send(to_agent="other")
-    assert len(search.search(bus.connection, "me")) == 0  # the receiver is not indexed
-    assert len(search.search(bus.connection, "note", 7)) == 7
-    assert jsonl.export(bus.connection, bus.paths) == 100_001
-    bus.run(retention.retire_cursor, NOW, "other")
-    assert retention.prune_all(bus.connection, FakeClock(NOW + 1), 0) == 100_001

@@ -90,17 +90,6 @@ def test_claims_of_a_task_end_in_the_transaction_that_ends_it(connection, before
     assert left == ({"other"} if after in ("COMPLETED", "FAILED") else {*held})
 
 
-def test_only_a_failed_task_is_created_again(connection):
-    for state in STATES:
-        put(connection, state, state)
-        if state == "FAILED":
-            workers.create(connection, 1, state, branch="b", actor="me")
-            continue
-        with pytest.raises(InvalidTransition):
-            workers.create(connection, 1, state, branch="b", actor="me")
-    assert changes(connection, "FAILED") == [("FAILED", "ASSIGNED")]
-
-
 # -- status --------------------------------------------------------------------------------------
 
 NOW = 10_000_000
@@ -132,23 +121,3 @@ def test_status_follows_state_and_heartbeat(connection, state, beat_seconds, act
     (row,) = workers.status_rows(connection, NOW)
     assert row.status == status
     assert row.heartbeat_age_ms == (None if beat_seconds is None else max(0, beat_seconds * 1000))
-
-
-@pytest.mark.parametrize(
-    ("state", "decision", "review"),
-    [
-        ("WORKING", "pending", None),
-        ("WORKING", "rejected", "rejected"),
-        ("IN_REVIEW", "pending", "pending"),
-        ("APPROVED", "approved", "approved"),
-        ("IN_REVIEW", None, None),
-    ],
-)
-def test_review_is_that_of_the_newest_row(connection, state, decision, review):
-    put(connection, "t", state)
-    insert = "INSERT INTO x_reviews (task_id, decision, requested_at_ms) VALUES ('t', ?, 0)"
-    if decision:
-        connection.execute(insert, ("rejected",))
-        connection.execute(insert, (decision,))
-    (row,) = workers.status_rows(connection, NOW)
-    assert row.review == review

@@ -151,18 +151,6 @@ def test_failed_task_continues_its_branch_and_its_files(team):
     assert git(team.folder(), "rev-parse", "HEAD") == head, "cancel keeps the branch"
 
 
-def test_start_sends_the_heartbeat_before_the_change(team):
-    team.to("ASSIGNED")
-    seen = []
-    team.team.connection.create_function("seen", 0, lambda: seen.append(1))
-    team.team.connection.execute(
-        "CREATE TEMP TRIGGER t AFTER UPDATE OF state ON workers BEGIN"
-        " SELECT seen() FROM heartbeats WHERE agent_id = 't'; END"
-    )
-    commands.start(team.team, "t")
-    assert seen == [1]
-
-
 def test_conflict_goes_back_to_the_agent_with_its_files(team):
     team.to("CONFLICTED")
     assert git(team.folder(), "status", "--porcelain", "-uno") == "UU base.txt"

@@ -50,49 +50,11 @@ def test_command_that_takes_too_long_is_killed_with_all_it_started(repository):
         Git(repository).attempt("commit", "--allow-empty", "-m", "x", seconds_max=0.3)
 
 
-def conflicting(repository):
-    """The branch `side` conflicts with main in `Base name.txt`, and is checked out."""
-    commit(repository, {"Base name.txt": "base\n", "kept": "1"})
-    git(repository, "switch", "--quiet", "-c", "side")
-    commit(repository, {"Base name.txt": "ours\n"})
-    git(repository, "switch", "--quiet", "main")
-    commit(repository, {"Base name.txt": "theirs\n"})
-    git(repository, "switch", "--quiet", "side")
-    return Git(repository)
-
-
-def test_conflicting_rebase_stays_in_progress_with_its_files(repository):
-    ours = conflicting(repository)
-    assert ours.rebase("main").unmerged == ["Base name.txt"]
-    assert ours.is_rebasing()
-    assert ours.branch() == "side"
-    assert ours.status().unmerged == ["Base name.txt"]
-
-
 def test_status_has_both_kinds_of_entries_and_new_names(repository):
     commit(repository, {"a b": "1", "c": "1" * 100})
     (repository / "a b").write_text("2")
     git(repository, "mv", "c", "d e")
     assert sorted(Git(repository).status().changed) == ["a b", "d e"]
-
-
-@pytest.mark.parametrize("checked_out", [True, False])
-def test_merge_moves_the_branch_and_the_checkout_that_has_it(repository, checked_out):
-    git(repository, "switch", "--quiet", "-c", "side")
-    commit(repository, {"new.txt": "new"})
-    if checked_out:
-        git(repository, "switch", "--quiet", "main")
-    ours = Git(repository)
-    target = ours.target("main")
-    made = ours.merge_commit(target, "side", "side", "merge side")
-    ours.advance(target, made)
-    assert ours.commit_of("main") == made
-    assert ours.contains(made, "side")
-    assert ours.status().changed == []
-    assert (repository / "new.txt").exists()
-    assert ours.merge_commit(ours.target("main"), "side", "side", "again") == made, (
-        "nothing to merge"
-    )
 
 
 def test_branch_that_moved_meanwhile_is_not_advanced(repository):
