@@ -1,4 +1,4 @@
-"""Levels, rows and the thread of heartbeats."""
+"""The age of a heartbeat, and a thread whose writes fail."""
 
 from functools import partial
 

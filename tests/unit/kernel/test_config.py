@@ -16,19 +16,6 @@ class Example(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     http: Section = Section()
 
 
-class Tree(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    height: int = 1
-
-
-class Garden(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    trees: tuple[Tree, ...] = ()
-
-
-class Estate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    http: Section = Section()
-    limits: Garden = Garden()
-
-
 def file(tmp_path, text):
     path = tmp_path / "agentlip.toml"
     path.write_text(text)
@@ -58,24 +45,6 @@ def test_error_names_the_wrong_setting(tmp_path, text, named):
     with pytest.raises(BadSettings) as refused:
         load(Example, file(tmp_path, text), {})
     assert named in refused.value.message
-
-
-@pytest.mark.parametrize(
-    ("text", "suggested"),
-    [
-        ("[http]\nprot = 1\n", "; did you mean port?"),
-        ("[limits]\nport = 1\n", "; did you mean http.port?"),
-        ("[[limits.trees]]\nhigth = 1\n", "; did you mean height?"),
-        ("[http]\nnothing_like_it = 1\n", None),
-    ],
-)
-def test_unknown_key_gets_a_similar_suggestion(tmp_path, text, suggested):
-    with pytest.raises(BadSettings) as refused:
-        load(Estate, file(tmp_path, text), {})
-    if suggested is None:
-        assert "did you mean" not in refused.value.message
-    else:
-        assert refused.value.message.endswith(suggested)
 
 
 def test_secret_is_read_from_its_file(tmp_path):

@@ -68,18 +68,6 @@ def retention(tmp_path):
     assert fixture.store.close()
 
 
-def test_rows_are_kept_for_their_days_and_little_longer(retention):
-    retention.add(3)
-    retention.sweep()
-    retention.pass_days(6.9)
-    assert retention.numbers() == [1, 2, 3]
-    retention.add(2)
-    retention.pass_days(0.2)
-    assert retention.numbers() == [4, 5]
-    retention.pass_days(7)
-    assert retention.numbers() == []
-
-
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("jump_days", [400, -400])
 def test_setting_the_clock_deletes_nothing_early_and_keeps_nothing(retention, jump_days, restarted):

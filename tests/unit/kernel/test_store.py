@@ -6,7 +6,6 @@ import sqlite3
 import gevent
 import msgspec
 import pytest
-from gevent.event import Event
 
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import SystemClock
@@ -82,47 +81,6 @@ def gate():
     BlockedRunner.gate = None
 
 
-def test_waiting_writes_share_a_commit(open_store, gate):
-    commits = []
-
-    class Counting(BlockedRunner):
-        def run(self, calls):
-            commits.append(len(calls))
-            return super().run(calls)
-
-    store = open_store(runner=Counting)
-    gate.acquire()
-    first = gevent.spawn(store.write, insert, "first")
-    gevent_until(lambda: commits == [1])
-    rest = [gevent.spawn(store.write, insert, str(n)) for n in range(50)]
-    gevent_until(lambda: store.facts()["queue_jobs"] == 51)
-    gate.release()
-    gevent.joinall([first, *rest])
-    assert commits == [1, 50]
-    assert len(store.read(values)) == 51
-
-
-def test_write_alone_shares_no_commit_and_keeps_its_place(open_store, gate):
-    commits = []
-
-    class Counting(BlockedRunner):
-        def run(self, calls):
-            commits.append([call[1][0] for call in calls])
-            return super().run(calls)
-
-    store = open_store(runner=Counting)
-    gate.acquire()
-    writes = [gevent.spawn(store.write, insert, "first")]
-    gevent_until(lambda: commits == [["first"]])
-    for write, value in ((store.write, "a"), (store.write_alone, "b"), (store.write, "c")):
-        writes.append(gevent.spawn(write, insert, value))
-        gevent_until(lambda: store.facts()["queue_jobs"] == len(writes))
-    gate.release()
-    gevent.joinall(writes, raise_error=True)
-    assert commits == [["first"], ["a"], ["b"], ["c"]]
-    assert [write.value for write in writes] == [1, 2, 3, 4]
-
-
 def test_events_are_published_after_the_commit_and_before_the_reply(open_store, tmp_path):
     published = []
     path = tmp_path / "store.sqlite3"
@@ -190,20 +148,6 @@ def test_a_read_that_takes_too_long_is_stopped(open_store, monkeypatch):
     with pytest.raises(ReadTooLong):
         store.read(lambda reader: reader.row(endless))
     assert store.read(values) == []
-
-
-def test_slow_read_does_not_block_the_event_loop(open_store):
-    store = open_store()
-    turned = Event()
-    slow = (
-        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 1000000)"
-        " SELECT count(*) FROM c"
-    )
-    reading = gevent.spawn(store.read, lambda reader: reader.row(slow))
-    gevent.spawn(turned.set)
-    assert turned.wait(5)
-    assert not reading.ready()
-    assert reading.get() == (1_000_000,)
 
 
 def test_damaged_file_stops_the_store_and_leaves_a_marker(open_store, tmp_path):

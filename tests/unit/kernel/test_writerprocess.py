@@ -3,7 +3,6 @@
 import io
 import os
 import pickle
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -24,17 +23,10 @@ from appliance.kernel.writerprocess import WriterProcess
 from appliance.workspace.datadir import DataDir, WriterLock, read_lock
 from tests.support import jobs
 from tests.support.until import gevent_until
+from tests.unit.kernel.test_store import make_file
 
 ROOT = Path(__file__).parents[3]
 PF_EXITING = 0x4  # flag of an exiting process, in linux/sched.h
-
-
-def make_file(path):
-    connection = sqlite3.connect(path)
-    connection.execute("PRAGMA journal_mode = WAL").fetchall()
-    connection.execute("CREATE TABLE t (id INTEGER PRIMARY KEY AUTOINCREMENT, v TEXT NOT NULL)")
-    connection.commit()
-    connection.close()
 
 
 @pytest.fixture
@@ -124,59 +116,6 @@ def test_writer_process_that_can_not_start_is_given_up(store, monkeypatch):
         store.write(jobs.put, "x")
     assert len(attempts) == 3
     assert store.read(count) == 0, "reads go on"
-
-
-def test_child_without_threads_says_so_and_ends(tmp_path):
-    """Otherwise its other threads keep it alive, and the writes of one store wait forever."""
-    script = """
-import threading
-from appliance.kernel import writerchild
-def start(self): raise RuntimeError("can't start new thread")
-threading.Thread.start = start
-writerchild.main()
-"""
-    ours, theirs = socket.socketpair()
-    theirs.set_inheritable(True)
-    arguments = [str(os.getpid()), "info", "1000", str(theirs.fileno())]
-    child = subprocess.Popen(
-        [sys.executable, "-c", script, *arguments], close_fds=False, cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE,
-    )  # fmt: skip
-    theirs.close()
-    _, raw = socket.socketpair()
-    config = writerprocess.WriterConfig("apart", str(tmp_path / "x.sqlite3"), StoreSettings())
-    socket.send_fds(ours, [writerprocess.frame(config)], [raw.fileno()])
-    _, errors = child.communicate(timeout=30)
-    assert b"RuntimeError: can't start new thread" in errors
-    assert child.returncode == 1
-
-
-def test_stores_of_one_writer_process_restart_together(tmp_path):
-    writers = WriterProcess(SystemClock(), Log(io.BytesIO()))
-    restarts, stores = [], []
-    settings = msgspec.structs.replace(StoreSettings(), free_bytes_min=0)
-    for name in ("first", "second"):
-        path = tmp_path / f"{name}.sqlite3"
-        make_file(path)
-        store = Store(
-            name, path, settings, SystemClock(), Log(io.BytesIO()), writers=writers,
-            restarted=lambda name=name: restarts.append(name),
-        )  # fmt: skip
-        stores.append(store)
-    first, second = stores
-    assert [store.write(jobs.put, "x") for store in stores] == ["x", "x"]
-    assert first._writer._process.pid == second._writer._process.pid
-    waiting = gevent.spawn(first.write_many, [(jobs.hold, ("/nowhere",))])
-    gevent_until(lambda: first.facts()["queue_jobs"] == 1)
-    assert second.write(jobs.put, "beside it") == "beside it", "one store doesn't wait for another"
-    os.kill(writers.pid, 9)
-    assert isinstance(waiting.get()[0].error, StoreBusy)
-    gevent_until(lambda: all(store.facts()["writer_alive"] for store in stores))
-    assert restarts == ["first", "second"]
-    assert [store.write(jobs.put, "y") for store in stores] == ["y", "y"]
-    assert [store.close() for store in stores] == [True, True]
-    assert writers.close(10.0)
-    assert not is_running(writers.pid)
 
 
 def test_the_child_ends_with_its_parent_and_keeps_the_lock_until_then(tmp_path):

@@ -100,11 +100,3 @@ def test_fragments_are_limited_for_each_message(monkeypatch):
     incoming.take(whole)
     with pytest.raises(Exhausted):
         incoming.take(frame(CONT, piece, fin=False))
-
-
-def test_a_fragment_that_arrives_byte_by_byte_counts_once():
-    incoming = incoming_of(burst=1)
-    messages = []
-    for byte in frame(TEXT, b"x" * 300, fin=False) + frame(CONT, b"y"):
-        messages += incoming.take(bytes([byte]))
-    assert messages == [b"x" * 300 + b"y"]

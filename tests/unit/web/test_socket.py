@@ -10,11 +10,9 @@ from appliance.web import socket as sockets
 from appliance.web.frame import text_frame
 from appliance.web.socket import (
     GOING_AWAY,
-    POLICY_VIOLATION,
-    RECEIVE_BYTES,
     Socket,
 )
-from tests.support.socketclient import CLOSE, TEXT, frame
+from tests.support.socketclient import TEXT, frame
 from tests.support.until import gevent_until
 
 BIG = 300_000
@@ -91,64 +89,6 @@ def test_nothing_is_written_into_a_frame_that_stalled(monkeypatch):
     assert served.running.get(timeout=10) == 1008
 
 
-def test_client_with_too_many_posted_bytes_is_closed(monkeypatch):
-    monkeypatch.setattr(sockets, "STALL_SECONDS_MAX", 60)
-    monkeypatch.setattr(sockets, "POSTED_BYTES_MAX", 1_000_000)
-    served = Served()
-    limit = 0
-    for _ in range(100):
-        served.socket.post(b"x" * BIG)
-        limit = max(limit, sum(map(len, served.socket._posted)))
-    assert limit <= 1_000_000 + BIG
-    assert served.socket.is_closing
-    with gevent.Timeout(10):
-        while served.peer.recv(1 << 20):
-            pass
-        served.peer.close()
-        assert served.running.get() == POLICY_VIOLATION
-
-
-class Endless:
-    """A connection whose peer always has sent more: reading never waits."""
-
-    def __init__(self, data, reads_max=100_000):
-        self.data, self.reads, self._reads_max = data, 0, reads_max
-
-    def recv(self, _size):
-        self.reads += 1
-        assert self.reads < self._reads_max, "nobody else was served"
-        return self.data
-
-    def send(self, data):
-        return len(data)
-
-    sendall = send
-
-    def shutdown(self, _how):
-        pass
-
-    def close(self):
-        pass
-
-
-@pytest.mark.parametrize("size", [1, 40_000])
-def test_constant_sender_does_not_block_other_clients(size):
-    piece = frame(TEXT, b"x" * size)
-    raw = Endless(piece * max(1, RECEIVE_BYTES // len(piece)))
-    signal, turns = Wakeup(), []
-    socket = Socket(raw, SystemClock())
-
-    def body():
-        for _ in range(20):
-            gevent.sleep(0)
-            turns.append(raw.reads)
-        socket.close(1000)
-        socket.flush()
-
-    assert socket.run(lambda _messages: None, signal.set, body) == 1000
-    assert len(turns) == 20
-
-
 def test_socket_without_memory_is_closed_with_1001():
     def fail(_messages):
         raise MemoryError
@@ -158,11 +98,3 @@ def test_socket_without_memory_is_closed_with_1001():
     assert b"the operating system gives" in served.read(40)
     served.peer.close()
     assert served.running.get(timeout=10) == GOING_AWAY
-
-
-def test_close_frame_after_a_closing_message_is_answered():
-    served = Served(on_messages=lambda _messages: served.socket.close(1009, "too large"))
-    served.peer.sendall(frame(TEXT, b"x") + frame(CLOSE, b"\x03\xe8"))
-    assert served.read(13) == b"\x88\x0b\x03\xf1too large"
-    served.peer.close()
-    assert served.running.get(timeout=10) == 1009
