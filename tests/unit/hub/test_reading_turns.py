@@ -24,14 +24,3 @@ def test_bytes_of_callers_without_a_token_are_limited_and_those_of_others_are_no
     pieces = (ANONYMOUS_BYTES_BURST + 4 * ANONYMOUS_BYTES_PER_SECOND) // PIECE
     assert seconds(KNOWN[0], pieces) == 0
     assert seconds(ANONYMOUS, pieces) == pytest.approx(4)
-
-
-def test_small_read_is_charged_its_size_and_a_failed_one_nothing():
-    clock = FakeClock()
-    turns = Turns(clock, PIECE, clock.pass_seconds)
-    for _ in range(2 * ANONYMOUS_BYTES_BURST // PIECE):
-        with turns.turn(ANONYMOUS) as charge:
-            charge(100)
-        with pytest.raises(OSError), turns.turn(ANONYMOUS):
-            raise OSError
-    assert clock.seconds == FakeClock().seconds

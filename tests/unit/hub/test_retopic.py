@@ -90,16 +90,6 @@ def test_move_changes_only_topic_and_version(fixture):
     ]
 
 
-def test_the_target_is_the_most_recently_used_topic(fixture):
-    old = "SELECT updated_at FROM topics WHERE id = ?"
-    before = fixture.env.rows(old, fixture.a)
-    fixture.env.clock.pass_seconds(5)
-    fixture.move(fixture.ids[0], fixture.b)
-    newest = "SELECT id FROM topics ORDER BY updated_at DESC LIMIT 1"
-    assert fixture.env.rows(newest) == [(fixture.b,)]
-    assert fixture.env.rows(old, fixture.a) == before, "the topic it left was not used"
-
-
 # -- gate D: subscribers that receive the events ---------------------------------------------
 
 

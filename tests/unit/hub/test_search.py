@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from appliance.hub import indexing, queries, wire
+from appliance.hub import indexing, wire
 from appliance.hub.foreign_schema import drop_search_triggers
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta"]
@@ -184,24 +184,6 @@ def test_words_inside_chinese_japanese_and_korean_text_are_found(any_fixture):
         assert fixture.contents(q) == expected, q
 
 
-def test_index_of_pairs_matches_the_messages(fixture):
-    """Edits of programs that know nothing of it are followed too."""
-    ids = [fixture.send(f"部署失败{number}") for number in range(3)]
-    fixture.index()
-    with closing(sqlite3.connect(fixture.env.path)) as connection, connection:
-        connection.execute("UPDATE messages SET content_raw = '成功' WHERE id = ?", (ids[0],))
-        connection.execute("UPDATE messages SET content_raw = '再试' WHERE id = ?", (ids[0],))
-    assert fixture.hub.store.read(queries.index_lag) == 1
-    fixture.index()
-    assert fixture.hub.store.read(queries.index_lag) == 0
-    assert fixture.contents("再试") == ["再试"]
-    assert fixture.contents("失败") == ["部署失败2", "部署失败1"]
-    ((pairs,),) = fixture.env.rows(
-        "SELECT count(*) FROM x_cjk_messages WHERE x_cjk_messages MATCH '\"失败\"'"
-    )
-    assert pairs == 2
-
-
 def test_a_page_of_large_messages_is_limited_in_bytes(any_fixture):
     fixture = any_fixture
     for number in range(40):
@@ -228,32 +210,6 @@ def test_other_alphabets_and_accents_are_found_before_and_after_indexing(new_env
         assert fixture.contents("日本") == ["日本 語"]
         assert fixture.contents("pläin") == ["plain text"]
         fixture.index()
-
-
-def test_order_does_not_depend_on_the_index_progress(fixture):
-    fixture.send("zeta " + "filler " * 50)
-    fixture.send("zeta zeta zeta")
-    for number in range(3):
-        fixture.send(f"zeta {number}")
-    fixture.send("common zeta")
-    for _ in range(7):
-        assert fixture.contents("zeta")[0] == "zeta zeta zeta"
-        assert fixture.contents("zeta")[-1].startswith("zeta filler")
-        assert fixture.contents("zeta")[1:5] == ["common zeta", "zeta 2", "zeta 1", "zeta 0"]
-        assert fixture.contents("zeta OR common")[0] == "common zeta", "the rarer word counts more"
-        fixture.index(1)
-
-
-def test_too_many_to_rank_come_newest_first(fixture):
-    for number in range(700):
-        fixture.send(f"often {number}")
-    for _ in range(3):
-        assert fixture.contents("often", limit=3) == ["often 699", "often 698", "often 697"]
-        page = fixture.search("often", limit=600)
-        assert len({message.id for message in page.messages}) == 600
-        assert page.has_more
-        assert not fixture.search("often", limit=700).has_more
-        fixture.index(400)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -102,24 +102,3 @@ def test_match_and_contained_agree_with_a_model(alternatives, text):
     assert match == meant
     assert contained == meant
     assert maybe or not meant
-
-
-odd = st.text(st.one_of(st.sampled_from("aAeE éëÄ.-_ "), st.characters()), max_size=20)
-
-
-@given(odd, odd)
-def test_maybe_is_true_for_every_match(text, words):
-    """`maybe` can be checked first: it is true for every ASCII text that matches."""
-    try:
-        query = parse(words.replace('"', " "))
-    except SearchSyntax:
-        return
-    if not query.alternatives:
-        return
-    with closing(sqlite3.connect(":memory:")) as connection:
-        connection.execute("CREATE VIRTUAL TABLE t USING fts5(x)")
-        connection.execute(
-            "INSERT INTO t VALUES (?)", ("".join(c for c in text if c.isascii() and c != "\0"),)
-        )
-        match, _, maybe = ask(connection, query)
-    assert maybe or not match

@@ -61,12 +61,3 @@ def test_one_piece_of_each_caller_is_read_at_a_time(env, replay, who, at_once):
     gevent.joinall(running, timeout=20, raise_error=True)
     assert len(seen) >= COUNT
     assert max(seen) == at_once
-
-
-@pytest.mark.parametrize("replay", [replay_by_stream, replay_by_page, replay_by_hello])
-def test_bytes_of_each_replay_without_a_token_are_counted(env, replay):
-    for name in ("one", "two"):
-        env.hub.create_channel(wire.CreateChannel(name), env.alice)
-    level = env.hub.turns._bytes._level
-    replay(env.hub, ANONYMOUS)
-    assert env.hub.turns._bytes._level < level

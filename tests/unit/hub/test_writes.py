@@ -277,17 +277,6 @@ def test_every_event_of_every_mutation_is_in_the_scopes_it_belongs_to(env, ids):
 # -- names -------------------------------------------------------------------------------
 
 
-def test_taken_name_is_refused_with_the_id_of_its_owner(env, ids):
-    before = env.everything()
-    with pytest.raises(wire.NameTaken) as taken:
-        env.hub.create_channel(wire.CreateChannel("general"), env.alice)
-    assert taken.value.details == {"channel_id": ids[0]}
-    with pytest.raises(wire.NameTaken) as taken:
-        env.hub.create_topic(wire.CreateTopic(ids[0], "first"), env.alice)
-    assert taken.value.details == {"topic_id": ids[1]}
-    assert env.everything() == before
-
-
 def test_rename_event_has_both_titles(env, ids):
     reply = env.hub.rename_topic(ids[1], wire.RenameTopic("second"), env.alice)
     body = json.loads(reply.body)

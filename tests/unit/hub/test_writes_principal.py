@@ -54,22 +54,6 @@ def test_messages_carry_their_principal(env, ids):
     assert env.published[-1].data == json.dumps(event["data_json"], separators=(",", ":"))
 
 
-def test_message_of_another_program_has_no_principal(env, ids):
-    env.store.write(_as_another_program, ids[0], ids[1])
-    page = env.hub.page_messages(wire.MessagesQuery(topic_id=ids[1]), env.alice)
-    assert [each.principal for each in page.messages] == [None, "alice"]
-    edited = env.hub.patch_message(page.messages[0].id, wire.EditMessage("x"), env.bob)
-    assert json.loads(edited.body)["message"]["principal"] is None
-
-
-def _as_another_program(tx, channel, topic):
-    tx.execute(
-        "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
-        " VALUES (?, ?, ?, 'x', 'x', ?)",
-        (tx.new_id("msg_"), topic, channel, tx.now),
-    )
-
-
 def test_a_limited_token_posts_edits_and_deletes_under_its_names_only(env, ids):
     hub, topic, other_message = env.hub, ids[1], ids[3]
     made = hub.create_message(wire.CreateMessage(topic, "builder", "x"), CI)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.hub import events
-from appliance.hub.plugins import loops, output, queries
+from appliance.hub.plugins import output, queries
 from appliance.hub.plugins.builtin import urls
 
 
@@ -76,23 +76,6 @@ def test_no_process_is_started_for_messages_without_an_address(plugin_env):
     assert (runner.lag, runner.pending, runner.plugin.done) == (0, 0, 0)
     assert not runner.plugin.worker.running
     assert attached(plugin_env) == []
-
-
-def test_an_address_becomes_an_attachment_also_by_an_edit(plugin_env, monkeypatch):
-    monkeypatch.setattr(loops, "DEBOUNCE_MS", 0)
-    plugin_env.use(urls=True)
-    message = plugin_env.post("see https://example.com/a, please")
-    other = plugin_env.post("nothing yet")
-    plugin_env.edit(other, "but now http://example.com/b")
-    plugin_env.rounds()
-    assert attached(plugin_env) == [
-        ("url", '{"url":"https://example.com/a"}', message),
-        ("url", '{"url":"http://example.com/b"}', other),
-    ]
-    ((data,), *_) = plugin_env.env.rows(
-        "SELECT data_json FROM events WHERE name = 'topic.attachment_added'"
-    )
-    assert data.endswith('"principal":"plugin:urls"}')
 
 
 def test_a_slash_that_another_program_escaped_is_seen(plugin_env):

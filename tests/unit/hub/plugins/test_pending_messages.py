@@ -37,12 +37,3 @@ def test_cursor_never_passes_unprocessed_messages(steps):
         assert pending.cursor == min(waiting.values(), default=event_id + 1) - 1
         assert pending.count == len(waiting)
     assert set(pending.due(now + 5000, 99)) == set(waiting)  # nothing is put off forever
-
-
-def test_clock_set_back_defers_nothing():
-    pending = PendingMessages(0, 10, 1000, 5000)
-    pending.note(1, EDITED, "a", 900_000, 900_000)
-    assert pending.due(100_000, 9) == ["a"]
-    pending.note(2, EDITED, "b", 900_000, 900_000)
-    pending.note(3, EDITED, "b", 900_000, 100_000)
-    assert pending.due(106_000, 9) == ["a", "b"]

@@ -50,21 +50,6 @@ def test_process_runs_only_while_there_is_work(plugin_env):
     assert plugin_env.words(message) == ["!again"]
 
 
-def test_process_is_replaced_after_half_of_its_cpu_time(worker, monkeypatch):
-    monkeypatch.setattr(workers, "CPU_SECONDS", 1)
-    text = (
-        "import time\ndef enrich(message, config):\n"
-        "    until = time.process_time() + 0.6\n"
-        "    while time.process_time() < until: pass\n"
-        "    return []\n"
-    )
-    busy = worker(text, timeout_seconds=30.0)
-    for _ in range(2):
-        assert bytes(busy.ask(b"{}")) == b"[]"
-        busy.rest()
-        assert not busy.running
-
-
 def test_arguments_are_fresh_for_each_message(worker):
     text = (
         "count = 0\ndef enrich(message, config):\n"

@@ -231,18 +231,6 @@ def test_waiting_deliveries_of_a_deleted_webhook_are_rejected(fixture):
     assert list(fixture.out.statuses().values()) == ["dead"]
 
 
-def test_a_replay_delivers_again_under_the_same_webhook_id(fixture):
-    webhook_id, _ = fixture.made()
-    numbers = [fixture.post("a"), fixture.post("b")]
-    fixture.run_round()
-    fixture.run_round()
-    fixture.patch(webhook_id, cursor=numbers[1] - 1)
-    for _ in range(3):
-        fixture.run_round()
-    assert fixture.numbers() == [*numbers, numbers[1]]
-    assert len(fixture.out.statuses()) == 3
-
-
 def test_cursor_changed_meanwhile_is_not_overwritten(fixture):
     webhook_id, _ = fixture.made()
     first = fixture.post("a")

@@ -193,21 +193,3 @@ def test_only_what_is_wanted(fixture, wanted, expected):
     ]
     assert kinds == expected
     assert cursor == fixture.hub.feed.head
-
-
-def test_scan_without_matches_advances_the_cursor(env, monkeypatch):
-    monkeypatch.setattr("appliance.hub.webhooks.service.SCAN_ROWS_MAX", 500)
-    fixture = WebhooksFixture(env)
-    commands = [hub_wire.CreateMessage(fixture.first_topic, "ci", "x")] * 500
-    fixture.hub.create_messages(commands, env.alice, [None] * 500)
-    fixture.hub.create_messages(commands, env.alice, [None] * 500)
-    last = fixture.post(fixture.first_topic)
-    fixture.hub.rename_topic(fixture.first_topic, hub_wire.RenameTopic("new"), env.alice)
-    webhook_id, _ = fixture.made(cursor=0, events={"names": ["topic.renamed"]})
-    cursors = []
-    for _ in range(3):
-        events, cursor = fixture.next_events(webhook_id)
-        cursors.append(cursor)
-        fixture.ask("PATCH", f"/{webhook_id}", {"cursor": cursor})
-    assert cursors == [500, 1000, last + 1]
-    assert [event.event_id for event in events] == [last + 1]
