@@ -4,7 +4,6 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
-import msgspec
 import pytest
 
 from appliance.busfile import heartbeats
@@ -13,7 +12,6 @@ from appliance.busfile.file import connect
 from appliance.kernel.errors import Invalid
 from appliance.sdk import bus as sdk_bus
 from appliance.sdk.bus import FileBus, HttpBus
-from appliance.sdk.http import ConnectionBroken, HubClient
 from tests.support.until import until
 
 
@@ -52,28 +50,6 @@ def test_handled_messages_are_acked_up_to_the_first_failure(join):
 
     assert handled == [0, 1, 1, 2]
     assert bob.poll() == []
-
-
-@pytest.fixture
-def lost(monkeypatch):
-    """The first reply, which does not arrive."""
-    ask, replies = HubClient._ask, []
-
-    def lose_first(self, *arguments):
-        reply = ask(self, *arguments)
-        if not replies:
-            replies.append(reply)
-            raise ConnectionBroken
-        return reply
-
-    monkeypatch.setattr(HubClient, "_ask", lose_first)
-    return replies
-
-
-def test_claim_repeated_after_lost_reply_is_the_same_claim(hub, task, lost):
-    with HttpBus("ada", workspace=hub.datadir.workspace) as ada:
-        claim = ada.claim(task)
-    assert lost == [msgspec.to_builtins(claim)]
 
 
 def test_wait_ends_when_the_claim_is_released(join, task, monkeypatch):

@@ -29,27 +29,6 @@ def run(coroutine):
     return asyncio.run(asyncio.wait_for(coroutine, 60))
 
 
-def test_handled_messages_are_acked_up_to_the_first_failure(join):
-    async def work():
-        async with join("ada") as ada, join("bob") as bob:
-            await bob.ack((await ada.publish("work", to="nobody")).seq)
-            for number in range(3):
-                await ada.publish("work", number, to=bob.agent)
-            handled = []
-
-            async def handler(message):
-                handled.append(message.payload)
-                if handled == [0, 1]:
-                    raise ValueError
-
-            with pytest.raises(ValueError):
-                await bob.consume(handler, wait=0)
-            assert await bob.consume(handler) == 2
-            return handled, await bob.poll()
-
-    assert run(work()) == ([0, 1, 1, 2], [])
-
-
 def test_poll_waits_while_other_tasks_work(join):
     async def work():
         async with join("ada") as ada, join("bob") as bob:
@@ -92,18 +71,3 @@ def test_stream_is_an_async_iterator(join):
         return seen
 
     assert run(work()) == [0, 1, 2]
-
-
-def test_close_ends_streams(join):
-    async def work():
-        bob = join("bob")
-
-        async def follow():
-            return [message async for message in bob.follow(2**40)]
-
-        following = asyncio.create_task(follow())
-        await bob.status()
-        await bob.close()
-        return await following
-
-    assert run(work()) == []

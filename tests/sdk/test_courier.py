@@ -7,23 +7,13 @@ import pytest
 from appliance.sdk.courier import Consumer, EnvelopeRefused, Producer
 from appliance.sdk.courier import envelope as made
 from tests.support.courier import (
-    TOML,
     enqueue,
     locate,
     stats,
 )
-from tests.support.hubprocess import HubProcess
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
-
-
-def first_of(deliveries):
-    for _ in range(100):  # a fifth of a second each
-        delivery = next(deliveries)
-        if delivery is not None:
-            return delivery
-    raise AssertionError("nothing came")
 
 
 def test_producer_and_consumer_of_the_sdk(hub, stream):
@@ -66,20 +56,3 @@ def test_lease_is_renewed_while_a_handler_runs(hub, stream):
     consumer.close()
     assert seen == ["a", "bad", "bad"]
     until(lambda: stats(hub, stream)["acked"] == 2, 10, "both are acked")
-
-
-def test_consumer_reconnects_after_a_restart(tmp_path):
-    (tmp_path / "agentlip.toml").write_text(TOML)
-    hub = HubProcess(tmp_path, "--no-limits")
-    with hub.running():
-        consumer = Consumer(lambda: locate(hub)(), "durable/c", sleep=lambda _: None)
-        deliveries = consumer.deliveries(0.2)
-        enqueue(hub, "durable/c", "a")
-        first_of(deliveries).ack()
-        next(deliveries)  # acks go out before the next wait
-        until(lambda: stats(hub, "durable/c")["acked"] == 1, 10, "the ack arrives")
-        hub.stop()
-        hub.start()
-        enqueue(hub, "durable/c", "b")
-        assert first_of(deliveries).id == "b"
-        consumer.close()

@@ -74,22 +74,6 @@ def test_contact_that_announces_2_0_gets_2_0(network, anna):
     assert network.handled[0][1].version == "2.0"
 
 
-def test_message_for_an_agent_that_comes_back_within_the_hour_is_delivered(network, anna):
-    network.offline.add("bert")
-    network.relay.clock.pass_seconds(700)  # bert's last heartbeat is too old
-    report = anna.send("bert", {"text": "hi"})
-    assert (report.status, report.attempts[0].presence) == ("pending", "offline")
-    for seconds in (10, 30, 90, 60, 1200):
-        network.wait(seconds)
-    assert len(anna.report(report.message_id).attempts) == 4
-    network.offline.clear()
-    network.wait(60, "bert")
-    assert anna.report(report.message_id).status == "delivered"
-    assert network.texts("bert") == ["hi"]
-    statuses = [e.details["status"] for who, e in network.events if e.kind == "status"]
-    assert statuses == ["pending"] * 4 + ["delivered"]
-
-
 def test_receipt_confirms_that_the_message_was_handled(network):
     anna = network.agent("anna", receipts=True)
     network.agent("bert", receipts=True)

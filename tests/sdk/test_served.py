@@ -171,28 +171,6 @@ def test_every_verb_can_be_awaited(hub) -> None:
     assert len(numbers) == 54
 
 
-def test_threads_share_a_client_and_nothing_is_sent_twice(hub, channel_and_topic) -> None:
-    contents = [[f"{thread}/{number}" for number in range(25)] for thread in range(8)]
-    with following(workspace=hub.workspace, after_event_id=hub.head) as follow:
-        threads = [
-            threading.Thread(
-                target=lambda mine=mine: [
-                    follow.client.send_message(channel_and_topic[1], "t", content)
-                    for content in mine
-                ]
-            )
-            for mine in contents
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        until(lambda: len(follow.events) >= 200, 30, "all events")
-        sent = [event.data["message"]["content_raw"] for event in follow.events]
-        assert sorted(sent) == sorted(content for mine in contents for content in mine)
-        assert len(follow.client._hubs._idle) <= 8
-
-
 # -- what happens to a hub ---------------------------------------------------------------------
 
 

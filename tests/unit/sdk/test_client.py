@@ -14,7 +14,6 @@ from appliance.sdk.http import Retry
 from appliance.sdk.stream_follower import NewHistory, TokenRefused
 from appliance.sdk.target import OtherDatabase, ProtocolUnknown
 from tests.support.fakehub import FakeHttp, event, hello, http_hub, say, stream_hub
-from tests.support.until import until
 
 pytestmark = pytest.mark.usefixtures("hurry")
 
@@ -154,34 +153,6 @@ def test_damaged_cursor_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "cursor").write_text("{")
     with pytest.raises(BadCursorFile):
         Client(url="http://127.0.0.1:1", cursor=FileCursor(tmp_path / "cursor"))
-
-
-def test_slow_consumer_loses_no_event_and_slows_the_hub(flavour) -> None:
-    """Events that the consumer has not taken wait at the hub, not in this process."""
-    count, sent = 400, []
-    blob = "x" * 100_000
-
-    def part(socket: ServerConnection) -> None:
-        ok(socket)
-        for number in range(1, count + 1):
-            say(socket, type="event", event_id=number, name="n", data={"blob": blob})
-            sent.append(number)
-        socket.recv()
-
-    def wait_on_the_first(_: Any, each: Any) -> None:
-        if each.event_id == 1:
-            seen = [-1]
-
-            def still() -> bool:
-                before, seen[0] = seen[0], len(sent)
-                return before == len(sent)
-
-            until(lambda: sent and still(), what="the hub is held up")
-            assert len(sent) < count
-
-    with stream_hub(part) as endpoint:
-        events = flavour.take(count, wait_on_the_first, url=endpoint.url)
-    assert [each.event_id for each in events] == list(range(1, count + 1))
 
 
 # -- requests --------------------------------------------------------------------------------

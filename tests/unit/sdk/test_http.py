@@ -45,18 +45,6 @@ def test_retry_after_is_honoured_and_the_finer_figure_wins() -> None:
     assert pauses == [0.25, 1.0]
 
 
-@pytest.mark.parametrize("status", [400, 409, 500])
-def test_final_refusal_is_raised_at_once_with_the_message_of_the_hub(status: int) -> None:
-    body = {"error": "because", "code": "SOME_CODE", "details": {"x": 1}, "hint": "do that"}
-    fake = FakeHttp((status, {}, body))
-    with http_hub(fake) as endpoint, pytest.raises(Refused) as raised:
-        HubClient(lambda: endpoint, sleep=_Pauses()).post("/x", {})
-    assert (raised.value.message, raised.value.hint) == ("because", "do that")
-    assert raised.value.http_status == status
-    assert raised.value.body == body
-    assert len(fake.requests) == 1
-
-
 def test_retries_are_limited_in_attempts_and_seconds() -> None:
     fake, pauses = FakeHttp(BUSY), _Pauses()
     with http_hub(fake) as endpoint:

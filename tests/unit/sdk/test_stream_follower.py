@@ -39,30 +39,6 @@ def _ok(socket: ServerConnection, until: int = 0, epoch: str = "e1") -> dict[str
     return received
 
 
-def test_delay_doubles_up_to_the_maximum_and_resets_after_an_event() -> None:
-    def broken(socket: ServerConnection) -> None:
-        _ok(socket)
-        socket.close(1011)
-
-    def works(socket: ServerConnection) -> None:
-        _ok(socket)
-        event(socket, 1)
-        socket.close(1011)
-
-    def last(socket: ServerConnection) -> None:
-        _ok(socket, until=1)
-        event(socket, 2)
-        socket.recv()
-
-    watch = _Watch()
-    with stream_hub(*[broken] * 7, works, last) as endpoint:
-        assert _numbers(watch.follower(endpoint), 2) == [1, 2]
-    expected = [1, 2, 4, 8, 16, 30, 30, 1]
-    assert len(watch.pauses) == len(expected)
-    for seconds, middle in zip(watch.pauses, expected, strict=True):
-        assert middle * 0.75 <= seconds <= middle * 1.25
-
-
 def test_reconnect_after_close_1001_waits_five_seconds() -> None:
     def leaving(socket: ServerConnection) -> None:
         _ok(socket)

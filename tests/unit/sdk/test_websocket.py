@@ -1,6 +1,5 @@
-"""A server that floods its clients is left; a close ends every wait."""
+"""A server that floods its clients is left."""
 
-import socket
 import threading
 from contextlib import contextmanager, suppress
 
@@ -15,7 +14,6 @@ from appliance.sdk.websocket import (
     SocketBroken,
     WebSocket,
 )
-from tests.support.until import until
 
 MANY = int(CONTROL_FRAMES_BURST) * 20
 
@@ -70,24 +68,3 @@ def received(link):
 def test_a_server_that_floods_is_left(flood):
     with pytest.raises(SocketBroken), linked(flood) as link:
         received(link)
-
-
-def test_a_close_ends_the_wait_of_another_thread():
-    """Whose descriptor may be another's by then: select() would wait for that one."""
-    ended = threading.Event()
-
-    def wait(link):
-        with suppress(SocketBroken, OSError):
-            link.receive(None)
-        ended.set()
-
-    with linked(b"") as link:
-        threading.Thread(target=wait, args=(link,), daemon=True).start()
-        until(lambda: link._waiting, 5, "it waits")
-        link.close()
-        others = [socket.socketpair() for _ in range(8)]
-        assert ended.wait(5)
-        for end in (end for pair in others for end in pair):
-            end.close()
-        with pytest.raises(SocketBroken):
-            link.receive(None)
