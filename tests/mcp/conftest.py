@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.hubprocess import HubProcess, served
+from tests.support.servedhub import ServedHub, serve
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
-    with served(tmp_path_factory.mktemp("hub"), "--no-limits") as running:
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedHub]:
+    with serve(tmp_path_factory.mktemp("hub")) as running:
         yield running

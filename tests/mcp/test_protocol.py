@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.hubprocess import HubProcess
-from tests.support.servedhub import Answer, Client
+from tests.support.servedhub import Answer, ServedHub
 
 VERSION = "io.modelcontextprotocol/protocolVersion"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -14,10 +13,8 @@ SUPPORTED = [MODERN, "2025-11-25", "2025-06-18"]
 
 
 class Wire:
-    def __init__(self, hub: HubProcess) -> None:
-        server = hub.datadir.read_server()
-        assert server is not None
-        self.http = Client(server.port, hub.token)
+    def __init__(self, hub: ServedHub) -> None:
+        self.http = hub.connect()
 
     def post(self, message: Any = None, **more: Any) -> Answer:
         return self.http.post("/mcp", message, **more)
@@ -47,7 +44,7 @@ class Wire:
 
 
 @pytest.fixture
-def wire(hub: HubProcess) -> Wire:
+def wire(hub: ServedHub) -> Wire:
     return Wire(hub)
 
 
@@ -207,7 +204,7 @@ def test_notification_is_accepted_without_a_response(wire: Wire) -> None:
     assert (answer.status, code_of(answer)) == (400, -32022)
 
 
-def test_host_and_token_checks_apply(hub: HubProcess, wire: Wire) -> None:
+def test_host_and_token_checks_apply(hub: ServedHub, wire: Wire) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     foreign = {"Origin": "https://evil.example"}
     assert wire.post(message, headers=foreign).body["code"] == "ORIGIN_REFUSED"
@@ -215,5 +212,7 @@ def test_host_and_token_checks_apply(hub: HubProcess, wire: Wire) -> None:
     assert wire.post(message, headers={"Authorization": "Bearer wrong"}).status == 401
     assert wire.post(message, headers={"Content-Type": "text/plain"}).status == 415
     assert wire.post(raw=b"x" * (512 * 1024 + 1)).body["code"] == "PAYLOAD_TOO_LARGE"
-    forwarded = Client(wire.http.connection.port, None)
-    assert forwarded.post("/mcp", message, headers={"X-Forwarded-For": "1.2.3.4"}).status == 401
+    assert (
+        hub.connect(None).post("/mcp", message, headers={"X-Forwarded-For": "1.2.3.4"}).status
+        == 401
+    )

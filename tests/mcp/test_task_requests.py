@@ -6,8 +6,7 @@ from typing import Any
 import mcp_types
 import pytest
 
-from tests.support.hubprocess import HubProcess
-from tests.support.servedhub import Client
+from tests.support.servedhub import ServedHub
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 META = {
@@ -19,10 +18,8 @@ META = {
 class Wire:
     """One client. Results are those of the official types; errors are codes."""
 
-    def __init__(self, hub: HubProcess, token: str | None = None) -> None:
-        server = hub.datadir.read_server()
-        assert server is not None
-        self.http = Client(server.port, token or hub.token)
+    def __init__(self, hub: ServedHub, token: str = "") -> None:
+        self.http = hub.connect(token)
 
     def legacy(self, method: str, version: str = "2025-11-25", **params: Any) -> Any:
         return self._send(method, params, {"MCP-Protocol-Version": version})
@@ -41,19 +38,19 @@ class Wire:
 
 
 @pytest.fixture
-def wire(hub: HubProcess) -> Wire:
+def wire(hub: ServedHub) -> Wire:
     return Wire(hub)
 
 
 @pytest.fixture
-def held(hub: HubProcess, request: pytest.FixtureRequest) -> dict[str, Any]:
+def held(hub: ServedHub, request: pytest.FixtureRequest) -> dict[str, Any]:
     """Arguments that claim what another agent has, for as long as the test runs."""
     task = request.node.name[:60]
     hub.request("POST", "/bus/v1/claims", {"task": task, "agent": "eve", "lease_seconds": 600})
     return {"task": task, "agent": "ada", "wait": 600}
 
 
-def release(hub: HubProcess, held: dict[str, Any]) -> None:
+def release(hub: ServedHub, held: dict[str, Any]) -> None:
     hub.request("POST", "/bus/v1/claims/release", {"task": held["task"], "agent": "eve"})
 
 
@@ -77,7 +74,7 @@ def test_tasks_are_offered_to_versions_that_have_them(wire: Wire) -> None:
 
 
 def test_claim_as_a_task_ends_when_the_holder_releases(
-    wire: Wire, hub: HubProcess, held: dict[str, Any]
+    wire: Wire, hub: ServedHub, held: dict[str, Any]
 ) -> None:
     task = begin(wire, "claim_task", held, ttl=700_000)
     state = mcp_types.GetTaskResult.model_validate(wire.legacy("tasks/get", taskId=task))
@@ -95,7 +92,7 @@ def test_claim_as_a_task_ends_when_the_holder_releases(
     assert wire.legacy("tasks/cancel", taskId=task) == -32602
 
 
-def test_cancelled_task_stays_cancelled(wire: Wire, hub: HubProcess, held: dict[str, Any]) -> None:
+def test_cancelled_task_stays_cancelled(wire: Wire, hub: ServedHub, held: dict[str, Any]) -> None:
     task = begin(wire, "claim_task", held)
     cancelled = wire.legacy("tasks/cancel", taskId=task)
     assert mcp_types.CancelTaskResult.model_validate(cancelled).status == "cancelled"
@@ -104,7 +101,7 @@ def test_cancelled_task_stays_cancelled(wire: Wire, hub: HubProcess, held: dict[
     assert wire.legacy("tasks/result", taskId=task) == -32600
 
 
-def test_wrong_requests_are_refused(wire: Wire, hub: HubProcess, held: dict[str, Any]) -> None:
+def test_wrong_requests_are_refused(wire: Wire, hub: ServedHub, held: dict[str, Any]) -> None:
     call = {"name": "claim_task", "arguments": held}
     assert wire.legacy("tools/call", name="status", arguments={}, task={}) == -32601
     assert wire.legacy("tools/call", **{**call, "arguments": {}}, task={}) == -32602
@@ -120,7 +117,7 @@ def test_wrong_requests_are_refused(wire: Wire, hub: HubProcess, held: dict[str,
 
 
 def test_call_of_the_modern_era_becomes_a_task_if_it_has_to_wait(
-    wire: Wire, hub: HubProcess, held: dict[str, Any]
+    wire: Wire, hub: ServedHub, held: dict[str, Any]
 ) -> None:
     call = {"name": "claim_task", "arguments": held}
     free = {**held, "task": held["task"] + "-free"}

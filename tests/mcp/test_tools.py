@@ -5,20 +5,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.hubprocess import HubProcess
-from tests.support.servedhub import Client
+from tests.support.servedhub import ServedHub
 
 
 class Agent:
-    def __init__(self, hub: HubProcess, *scopes: str) -> None:
-        server = hub.datadir.read_server()
-        assert server is not None
-        token = hub.token
+    def __init__(self, hub: ServedHub, *scopes: str) -> None:
+        token = ""
         if scopes:
             name = "-".join(scopes).replace(":", ".")
             body = {"name": name, "scopes": list(scopes)}
             token = hub.request("POST", "/api/v1/tokens", body)["secret"]
-        self.http = Client(server.port, token)
+        self.http = hub.connect(token)
 
     def ask(self, method: str, **params: Any) -> Any:
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
@@ -39,7 +36,7 @@ class Agent:
 
 
 @pytest.fixture
-def agent(hub: HubProcess) -> Iterator[Agent]:
+def agent(hub: ServedHub) -> Iterator[Agent]:
     agent = Agent(hub)
     yield agent
     agent.http.close()
@@ -79,7 +76,7 @@ def test_send_is_accepted_once_inspected_and_dropped(agent: Agent) -> None:
     ],
 )
 def test_token_sees_the_tools_of_its_scopes_and_what_is_free_on_loopback(
-    hub: HubProcess, agent: Agent, scope: str, tools: set[str]
+    hub: ServedHub, agent: Agent, scope: str, tools: set[str]
 ) -> None:
     limited = Agent(hub, scope)
     others = {name for name in agent.names() if name.partition("_")[0] in ("outbox", "inbox")}

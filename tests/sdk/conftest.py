@@ -27,6 +27,11 @@ def stream(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
+def task(request: pytest.FixtureRequest) -> str:
+    return f"task-{request.node.name}".replace("[", "-").replace("]", "")
+
+
+@pytest.fixture
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_follower, "RECONNECT", RetrySettings(0.05, 0.05))
     monkeypatch.setattr(stream_follower, "GOING_AWAY_WAIT_SECONDS", 0.05)

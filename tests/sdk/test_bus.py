@@ -26,11 +26,6 @@ def join(request, hub):
     return make
 
 
-@pytest.fixture
-def task(request):
-    return f"task-{request.node.name}".replace("[", "-").replace("]", "")
-
-
 def test_handled_messages_are_acked_up_to_the_first_failure(join):
     ada, bob = join("ada"), join("bob")
     for number in range(3):

@@ -5,7 +5,6 @@ from contextlib import aclosing
 
 import pytest
 
-from appliance.busfile.messages import MessageIdReused
 from appliance.sdk.bus_aio import AsyncFileBus, AsyncHttpBus
 
 
@@ -20,26 +19,8 @@ def join(request, hub):
     return make
 
 
-@pytest.fixture
-def task(request):
-    return f"task-{request.node.name}".replace("[", "-").replace("]", "")
-
-
 def run(coroutine):
     return asyncio.run(asyncio.wait_for(coroutine, 60))
-
-
-def test_poll_waits_while_other_tasks_work(join):
-    async def work():
-        async with join("ada") as ada, join("bob") as bob:
-            await bob.ack((await ada.publish("work", to="nobody")).seq)
-            waiting = asyncio.create_task(bob.poll(wait=30))
-            await ada.publish("work", 1, to=bob.agent, id=f"{bob.agent}-1")
-            with pytest.raises(MessageIdReused):
-                await ada.publish("work", 2, to=bob.agent, id=f"{bob.agent}-1")
-            return [message.payload for message in await waiting]
-
-    assert run(work()) == [1]
 
 
 def test_claim_that_arrives_after_its_cancellation_is_released(join, task):

@@ -42,16 +42,6 @@ def test_requests_are_accepted_without_a_person_only_if_that_is_set(network):
     assert [contact.agent for contact in network.agents["anna"].contacts()] == ["bert"]
 
 
-def test_first_message_of_a_new_contact_arrives_at_once(network):
-    """The recipient has not read its contacts since, but a moment before."""
-    anna = network.agent("anna")
-    bert = network.agent("bert")
-    anna.poll()
-    network.relay.connect("bert", "anna")
-    assert bert.send("anna", {"text": "hi"}).status == "delivered"
-    assert network.texts("anna") == ["hi"]
-
-
 def test_message_is_delivered_and_never_passes_the_relay(network, anna):
     report = anna.send("bert", {"text": "the build is green"})
     assert report.status == "delivered"

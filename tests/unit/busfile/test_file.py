@@ -85,22 +85,6 @@ def test_other_schema_is_refused_and_the_file_left_alone(
     assert objects(sqlite3.connect(paths.database)) == before
 
 
-def test_file_whose_tables_another_program_is_making_is_adopted(tmp_path, monkeypatch):
-    """One statement after the other, each a transaction of its own."""
-    paths = BusPaths(tmp_path)
-    paths.dir.mkdir()
-    other = sqlite3.connect(paths.database, isolation_level=None)
-    statements = iter(SPEC.split(";")[:-1])
-    other.execute(next(statements))
-
-    def pause(seconds):
-        other.execute(next(statements))
-
-    monkeypatch.setattr(file, "idle", pause)
-    assert connect(paths).execute("SELECT * FROM x_fences").fetchall() == []
-    assert len(list(statements)) == 1, "all tables are there"
-
-
 def test_file_that_is_not_a_database_is_damage(tmp_path):
     paths = BusPaths(tmp_path)
     paths.dir.mkdir()

@@ -92,6 +92,19 @@ class HubEnvironment:
         with closing(sqlite3.connect(self.path)) as connection:
             return connection.execute(sql, parameters).fetchall()
 
+    def channel(self, name):
+        reply = self.hub.create_channel(wire.CreateChannel(name), self.alice)
+        return json.loads(reply.body)["channel"]["id"]
+
+    def topic(self, channel_id, title):
+        reply = self.hub.create_topic(wire.CreateTopic(channel_id, title), self.alice)
+        return json.loads(reply.body)["topic"]["id"]
+
+    def post(self, topic_id, content="hello", sender="alice"):
+        """What the hub replies, of which `message` and `event_id` are of use."""
+        command = wire.CreateMessage(topic_id, sender, content)
+        return json.loads(self.hub.create_message(command, self.alice).body)
+
     def everything(self):
         """All rows that a mutation could touch."""
         tables = ("channels", "topics", "messages", "events", "topic_attachments", "x_idempotency")
@@ -173,10 +186,6 @@ def new_bare_log():
 @pytest.fixture
 def ids(env):
     """A channel, a topic, a message of alice's."""
-    hub, who = env.hub, env.alice
-    channel = json.loads(hub.create_channel(wire.CreateChannel("general"), who).body)["channel"]
-    topic = wire.CreateTopic(channel["id"], "first")
-    topic = json.loads(hub.create_topic(topic, who).body)["topic"]
-    message = wire.CreateMessage(topic["id"], "alice", "hello")
-    message = json.loads(hub.create_message(message, who).body)["message"]
-    return channel["id"], topic["id"], message["id"]
+    channel = env.channel("general")
+    topic = env.topic(channel, "first")
+    return channel, topic, env.post(topic)["message"]["id"]

@@ -11,19 +11,15 @@ from appliance.kernel.auth import principal_of
 class ChannelFixture:
     """A channel with a topic and a message."""
 
-    def __init__(self, hub, who, name):
-        def made(reply, noun):
-            return msgspec.json.decode(reply.body)[noun]["id"]
-
-        self.channel = made(hub.create_channel(wire.CreateChannel(name), who), "channel")
-        self.topic = made(hub.create_topic(wire.CreateTopic(self.channel, "t"), who), "topic")
-        sent = hub.create_message(wire.CreateMessage(self.topic, "a", "hello"), who)
-        self.message = made(sent, "message")
+    def __init__(self, env, name):
+        self.channel = env.channel(name)
+        self.topic = env.topic(self.channel, "t")
+        self.message = env.post(self.topic)["message"]["id"]
 
 
 @pytest.fixture
 def channels(env):
-    return ChannelFixture(env.hub, env.alice, "ours"), ChannelFixture(env.hub, env.alice, "theirs")
+    return ChannelFixture(env, "ours"), ChannelFixture(env, "theirs")
 
 
 def limited(channel):
@@ -91,8 +87,8 @@ def test_sse_stream_is_limited_to_readable_channels(env, channels):
     pieces = iter(stream)
     replayed = next(pieces)
     assert replayed.startswith(b"retry: 1000\n\n")
-    env.hub.create_message(wire.CreateMessage(theirs.topic, "a", "secret"), env.alice)
-    env.hub.create_message(wire.CreateMessage(ours.topic, "a", "open"), env.alice)
+    env.post(theirs.topic, "secret")
+    env.post(ours.topic, "open")
     live = next(pieces)
     stream.close()
     assert replayed.count(b"data: ") == 3

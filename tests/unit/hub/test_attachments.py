@@ -1,6 +1,5 @@
 """Attachments: the same one only once (ADR-0007), nothing dangerous, nothing too big, paging."""
 
-import json
 from operator import attrgetter
 
 import gevent
@@ -43,8 +42,7 @@ def test_equal_attachment_returns_the_first_without_an_event(env, ids):
 
 def test_attachments_differ_by_topic_kind_key_and_dedupe_key(env, ids):
     channel, topic, _ = ids
-    other = env.hub.create_topic(wire.CreateTopic(channel, "second"), env.alice)
-    other = json.loads(other.body)["topic"]["id"]
+    other = env.topic(channel, "second")
     made = [
         add(env, topic, LINK),
         add(env, other, LINK),

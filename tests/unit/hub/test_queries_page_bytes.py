@@ -61,12 +61,9 @@ def test_events_for_any_client(fixture, next_cursor):
 
 def test_control_characters_count_with_their_escapes(fixture):
     """Six bytes each in JSON."""
-    topic_id = fixture.made(
-        fixture.hub.create_topic(wire.CreateTopic(fixture.channel, "controls"), fixture.who)
-    )
+    topic_id = fixture.env.topic(fixture.channel, "controls")
     for _ in range(5):
-        command = wire.CreateMessage(topic_id, "a", "\x01" * 60_000)
-        fixture.hub.create_message(command, fixture.who)
+        fixture.env.post(topic_id, "\x01" * 60_000)
     page = fixture.hub.page_messages(wire.MessagesQuery(topic_id=topic_id), fixture.who)
     assert page.has_more
     assert encoded(page) <= BYTES

@@ -18,22 +18,13 @@ class RetopicFixture:
 
     def __init__(self, env, messages=5):
         self.env, self.hub, self.who = env, env.hub, env.alice
-        self.channel, self.elsewhere = self.make_channel("general"), self.make_channel("other")
-        self.a, self.b, self.c = (self.make_topic(self.channel, title) for title in "abc")
-        self.far = self.make_topic(self.elsewhere, "far")
+        self.channel, self.elsewhere = env.channel("general"), env.channel("other")
+        self.a, self.b, self.c = (env.topic(self.channel, title) for title in "abc")
+        self.far = env.topic(self.elsewhere, "far")
         self.ids = [self.send(self.a, f"message {number}") for number in range(messages)]
 
-    def make_channel(self, name):
-        reply = self.hub.create_channel(wire.CreateChannel(name), self.who)
-        return json.loads(reply.body)["channel"]["id"]
-
-    def make_topic(self, channel, title):
-        reply = self.hub.create_topic(wire.CreateTopic(channel, title), self.who)
-        return json.loads(reply.body)["topic"]["id"]
-
     def send(self, topic, content="x"):
-        reply = self.hub.create_message(wire.CreateMessage(topic, "alice", content), self.who)
-        return json.loads(reply.body)["message"]["id"]
+        return self.env.post(topic, content)["message"]["id"]
 
     def move(self, message_id, target, mode="one", version=None, key=None):
         command = wire.MoveMessage(target, mode, version)

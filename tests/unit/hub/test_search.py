@@ -1,6 +1,5 @@
 """Search: at once, by words and filters, in step whatever happens, with an index or without."""
 
-import json
 import random
 import sqlite3
 from contextlib import closing
@@ -18,20 +17,11 @@ class SearchFixture:
 
     def __init__(self, env):
         self.env, self.hub, self.who = env, env.hub, env.alice
-        self.channel = self.made(self.hub.create_channel(wire.CreateChannel("g"), self.who))
-        self.topics = [
-            self.made(self.hub.create_topic(wire.CreateTopic(self.channel, title), self.who))
-            for title in "ab"
-        ]
-
-    @staticmethod
-    def made(reply):
-        body = json.loads(reply.body)
-        return next(value["id"] for value in body.values() if isinstance(value, dict))
+        self.channel = env.channel("g")
+        self.topics = [env.topic(self.channel, title) for title in "ab"]
 
     def send(self, content, sender="alice", topic=0):
-        command = wire.CreateMessage(self.topics[topic], sender, content)
-        return self.made(self.hub.create_message(command, self.who))
+        return self.env.post(self.topics[topic], content, sender)["message"]["id"]
 
     def patch(self, message_id, command):
         self.hub.patch_message(message_id, command, self.who)

@@ -1,15 +1,11 @@
-"""Every way to replay the log takes turns: one piece of each caller is read at a time."""
+"""Who replays the log takes turns: one piece of each caller is read at a time."""
 
 import gevent
-import msgspec
 import pytest
 
 from appliance.hub import queries, wire
-from appliance.hub.requests import Requests
 from appliance.hub.sse import HubEventSource
-from appliance.hub.stream import HubSession
 from appliance.kernel.auth import ANONYMOUS
-from tests.unit.hub.test_stream import StubSocket
 
 COUNT = 6
 
@@ -26,18 +22,7 @@ def replay_by_page(hub, who):
     assert b'"event_id":2' in hub.list_events(wire.EventsQuery(after=0), who)
 
 
-def replay_by_hello(hub, who):
-    socket = StubSocket()
-    session = HubSession(socket, hub, who, Requests(hub, lambda _cost: None))
-    running = gevent.spawn(session.run)
-    gevent.sleep(0)
-    socket.on_messages([msgspec.json.encode(wire.HubHello(0))])
-    socket.on_flush = lambda: setattr(socket, "gone", len(socket.of("event")) == 2)
-    socket.wake()
-    assert running.get(timeout=10) == 1000
-
-
-@pytest.mark.parametrize("replay", [replay_by_stream, replay_by_page, replay_by_hello])
+@pytest.mark.parametrize("replay", [replay_by_stream, replay_by_page])
 @pytest.mark.parametrize(("who", "at_once"), [("alice", 1), ("both", 2), (ANONYMOUS, 1)])
 def test_one_piece_of_each_caller_is_read_at_a_time(env, replay, who, at_once):
     for name in ("one", "two"):

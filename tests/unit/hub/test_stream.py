@@ -1,7 +1,5 @@
 """A session at the moments that are hard to meet from outside: between taking and sending."""
 
-import json
-
 import gevent
 import msgspec
 import pytest
@@ -75,16 +73,13 @@ class Table:
         self.make("here")
 
     def make(self, name):
-        who = self.env.alice
-        made = json.loads(self.hub.create_channel(wire.CreateChannel(name), who).body)
-        topic = wire.CreateTopic(made["channel"]["id"], "t")
-        self.topics[name] = json.loads(self.hub.create_topic(topic, who).body)["topic"]["id"]
-        return made["channel"]["id"]
+        channel_id = self.env.channel(name)
+        self.topics[name] = self.env.topic(channel_id, "t")
+        return channel_id
 
     def say(self, name, count=1):
-        message = wire.CreateMessage(self.topics[name], "s", "x")
         for _ in range(count):
-            self.hub.create_message(message, self.env.alice)
+            self.env.post(self.topics[name])
 
     def hello(self, **subscriptions):
         wanted = msgspec.convert(subscriptions, wire.Subscriptions) if subscriptions else None
@@ -162,16 +157,6 @@ def test_channel_created_during_hello_is_followed(table):
     expected = table.events_of(table.made)
     gevent_until(lambda: table.event_ids()[-1:] == expected[-1:])
     assert table.event_ids() == expected
-
-
-def test_topic_created_later_is_followed_by_its_name(table):
-    table.hello(topics=["later/t"])
-    table.say("here")
-    channel_id = table.make("later")
-    table.say("later")
-    expected = table.events_of(channel_id)
-    gevent_until(lambda: table.event_ids()[-1:] == expected[-1:])
-    assert table.event_ids() == expected[1:], "not the event of the channel"
 
 
 def test_a_lagging_session_gets_every_event_once(table):

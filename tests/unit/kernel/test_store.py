@@ -14,7 +14,6 @@ from appliance.kernel.reader import ReadTooLong
 from appliance.kernel.store import Store
 from appliance.kernel.store_errors import (
     QueueFull,
-    StoreClosed,
     StoreDetached,
     StoreFull,
     StoreSuspect,
@@ -108,35 +107,6 @@ def test_full_queue_refuses_at_once_with_retry_after(open_store, gate, monkeypat
     gate.release()
     gevent.joinall(waiting, raise_error=True)
     assert len(store.read(values)) == 3
-
-
-def test_close_finishes_queued_writes_and_refuses_new_ones(open_store, gate, tmp_path):
-    store = open_store(runner=BlockedRunner)
-    gate.acquire()
-    waiting = [gevent.spawn(store.write, insert, str(n)) for n in range(20)]
-    gevent_until(lambda: store.facts()["queue_jobs"] == 20)
-    closing = gevent.spawn(store.close)
-    gevent.sleep(0)
-    with pytest.raises(StoreClosed):
-        store.write(insert, "late")
-    gate.release()
-    assert closing.get() is True
-    gevent.joinall(waiting, raise_error=True)
-    connection = sqlite3.connect(tmp_path / "store.sqlite3")
-    assert connection.execute("SELECT count(*) FROM t").fetchone() == (20,)
-    connection.close()
-
-
-def test_a_killed_waiter_does_not_stop_the_others(open_store, gate):
-    store = open_store(runner=BlockedRunner)
-    gate.acquire()
-    victim = gevent.spawn(store.write, insert, "written all the same")
-    other = gevent.spawn(store.write, insert, "b")
-    gevent_until(lambda: store.facts()["queue_jobs"] == 2)
-    victim.kill()
-    gate.release()
-    assert other.get() > 0
-    assert len(store.read(values)) == 2
 
 
 def test_a_read_that_takes_too_long_is_stopped(open_store, monkeypatch):

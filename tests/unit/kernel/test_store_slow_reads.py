@@ -1,10 +1,8 @@
-"""Expensive reads: apart from others, limited in number and time, stopped with their client."""
+"""Expensive reads: apart from others, limited in number and time, stopped on request."""
 
-import gevent
 import pytest
 from gevent.event import Event
 
-from appliance.kernel import caller
 from appliance.kernel.reader import ReadCancelled, ReadTooLong
 from appliance.kernel.store_errors import QueueFull
 from appliance.kernel.write_request import ReadRequest
@@ -35,35 +33,6 @@ def test_read_does_not_wait_for_expensive_reads(open_store, monkeypatch):
         with pytest.raises(ReadCancelled):
             reading.wait()
     assert store.read_slow(values) == ["a"]
-
-
-class Client:
-    """A caller that leaves when the test says so."""
-
-    gone = False
-
-    def is_gone(self):
-        return self.gone
-
-
-def test_read_of_a_disconnected_client_is_cancelled(open_store, monkeypatch):
-    monkeypatch.setattr("appliance.kernel.store.SLOW_READERS", 1)
-    monkeypatch.setattr("appliance.kernel.store.READ_SECONDS_MAX", 3600)
-    store = open_store()
-    client, began = Client(), Event()
-
-    def search():
-        caller.current.set(client)
-        began.set()
-        return store.read_slow(lambda reader: reader.row(ENDLESS))
-
-    searching = gevent.spawn(search)
-    began.wait()
-    client.gone = True
-    with pytest.raises(ReadCancelled):
-        searching.get()
-    assert caller.current.get() is None, "other greenlets have callers of their own"
-    assert store.read_slow(values) == []
 
 
 def test_the_deadline_covers_databases_in_memory_and_python(open_store, monkeypatch):

@@ -12,7 +12,6 @@ import gevent
 import msgspec
 import pytest
 
-from appliance.kernel import writerprocess
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
@@ -99,23 +98,6 @@ def test_killed_writer_process_is_replaced_and_keeps_committed_writes(store):
     assert store.restarts == [1]
     assert store.write(jobs.put, "after") == "after"
     assert store.read(count) == 2
-
-
-def test_writer_process_that_can_not_start_is_given_up(store, monkeypatch):
-    monkeypatch.setattr(writerprocess, "RESTARTS_MAX", 3)
-    attempts = []
-
-    def refuse(*_):
-        attempts.append(1)
-        raise BlockingIOError(11, "Resource temporarily unavailable")
-
-    monkeypatch.setattr(os, "posix_spawn", refuse)
-    os.kill(store._writer._process.pid, 9)
-    gevent_until(lambda: store._writer._process.given_up)
-    with pytest.raises(StoreBusy, match="ended 3 times within 30 s"):
-        store.write(jobs.put, "x")
-    assert len(attempts) == 3
-    assert store.read(count) == 0, "reads go on"
 
 
 def test_the_child_ends_with_its_parent_and_keeps_the_lock_until_then(tmp_path):

@@ -76,21 +76,6 @@ def test_oversized_batch_is_admitted_into_a_fresh_window_and_paid_off(clock: Fak
     assert admitted(rates, 200) == 100
 
 
-def test_retry_after_is_enough_for_any_cost(clock: FakeClock) -> None:
-    for first, second in ((350, 100), (350, 350), (100, 100), (199, 1), (200, 1), (201, 50)):
-        rates = limiter(clock, per_connection=100)
-        rates.take("c", "p", "a", cost=first)
-        with pytest.raises(RateLimited) as caught:
-            rates.take("c", "p", "a", cost=second)
-        assert caught.value.retry_after is not None
-        clock.tick(round(caught.value.retry_after * 1000) - 1)
-        with pytest.raises(RateLimited):
-            rates.take("c", "p", "a", cost=second)
-        clock.tick(1)
-        rates.take("c", "p", "a", cost=second)
-        clock.tick(60_000)
-
-
 def failed(rates: RateLimiter, times: int, address: str) -> int:
     count = 0
     for _ in range(times):

@@ -50,13 +50,6 @@ def test_command_that_takes_too_long_is_killed_with_all_it_started(repository):
         Git(repository).attempt("commit", "--allow-empty", "-m", "x", seconds_max=0.3)
 
 
-def test_status_has_both_kinds_of_entries_and_new_names(repository):
-    commit(repository, {"a b": "1", "c": "1" * 100})
-    (repository / "a b").write_text("2")
-    git(repository, "mv", "c", "d e")
-    assert sorted(Git(repository).status().changed) == ["a b", "d e"]
-
-
 def test_branch_that_moved_meanwhile_is_not_advanced(repository):
     git(repository, "switch", "--quiet", "-c", "side")
     target = Git(repository).target("main")

@@ -3,7 +3,6 @@
 import pytest
 
 from appliance.busfile.worker import commands, operations
-from appliance.busfile.worker.git import Git
 from appliance.busfile.worker.operations import TaskBusy
 from appliance.busfile.worker.spawning import SpawnOptions
 from appliance.busfile.workers import TRANSITIONS
@@ -72,7 +71,6 @@ def test_table_has_every_step(team, name):
 
 
 def prepare(team, name, before):
-    from tests.support.repository import commit
 
     if before is not None:
         conflict = "conflict" in name
@@ -114,18 +112,6 @@ def test_spawn_that_was_killed_does_not_remove_what_others_made_meanwhile(team):
                                                  "HEAD^{tree}"))  # fmt: skip
     team.team.recover()
     assert "feat/t" in git(team.repository, "branch")
-
-
-def test_rebase_that_was_killed_is_aborted_and_begun_again(team, monkeypatch):
-    team.to("WORKING")
-    commit(team.repository, {"new.txt": "1"})
-    facts = {"folder": str(team.folder())}
-    team.team.begin(operations.WorkerOperation("t", "done", "rebase", facts))
-    monkeypatch.setenv("GIT_SEQUENCE_EDITOR", "sed -i 1ibreak")
-    git(team.folder(), "rebase", "--quiet", "--interactive", "main")
-    assert Git(team.folder()).is_rebasing()
-    assert commands.done(team.team, "t").state == "IN_REVIEW"
-    assert git(team.folder(), "show", "HEAD:new.txt") == "1"
 
 
 def test_task_is_locked_against_another_command(team, monkeypatch):

@@ -67,13 +67,11 @@ class PluginEnvironment:
         return write
 
     def channel_with_topic(self, name):
-        made = self.hub.create_channel(hub_wire.CreateChannel(name), self.env.alice)
-        channel = json.loads(made.body)["channel"]["id"]
-        return channel, self.topic("t", channel)
+        channel = self.env.channel(name)
+        return channel, self.env.topic(channel, "t")
 
-    def topic(self, title, channel=None):
-        command = hub_wire.CreateTopic(channel or self.channel_id, title)
-        return json.loads(self.hub.create_topic(command, self.env.alice).body)["topic"]["id"]
+    def topic(self, title):
+        return self.env.topic(self.channel_id, title)
 
     # -- plugins -----------------------------------------------------------------------------
 
@@ -149,8 +147,7 @@ class PluginEnvironment:
     # -- messages ----------------------------------------------------------------------------
 
     def post(self, content="say !hi", topic=None):
-        command = hub_wire.CreateMessage(topic or self.topic_id, "ci", content)
-        return json.loads(self.hub.create_message(command, self.env.alice).body)["message"]["id"]
+        return self.env.post(topic or self.topic_id, content, "ci")["message"]["id"]
 
     def patch(self, message_id, command):
         return json.loads(self.hub.patch_message(message_id, command, self.env.alice).body)

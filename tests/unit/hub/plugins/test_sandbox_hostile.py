@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import gevent
 import pytest
 
 from appliance.hub.plugins import proof, wire, worker
@@ -142,38 +141,6 @@ def test_common_system_calls_are_allowed(run):
         }
     )
     assert set(results.values()) == {"done"}, results
-
-
-@needs_filter
-def test_plugin_with_permission_starts_processes_and_threads(run):
-    results, by = run(
-        {
-            "run": "import subprocess; assert subprocess.check_output(['echo', 'x']) == b'x\\n'",
-            "thread": "import threading; t = threading.Thread(target=int); t.start(); t.join()",
-        },
-        subprocesses=True,
-    )
-    assert set(results.values()) == {"done"}, results
-    assert by.isolation.subprocesses == "open"
-
-
-@needs_filter
-def test_a_plugin_that_may_use_the_network_gets_addresses_and_no_unix_sockets(run):
-    with gevent.socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(1)
-        results, _ = run(
-            {
-                "inet": f"socket.create_connection({listener.getsockname()!r})",
-                "inet6": "socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)",
-                "names": "socket.getaddrinfo('localhost', 80)",
-                "unix": "socket.socket(socket.AF_UNIX)",
-                "netlink": "socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)",
-                "packet": "socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
-            },
-            network=True,
-        )
-    assert {name for name, came in results.items() if came == "done"} == {"inet", "inet6", "names"}
 
 
 # -- it wants to stay --------------------------------------------------------------------------

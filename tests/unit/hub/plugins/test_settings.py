@@ -1,4 +1,4 @@
-"""Settings of plugins: defaults, what is refused, and their page of the documentation."""
+"""Settings of plugins: what is refused, and their page of the documentation."""
 
 import re
 from pathlib import Path
@@ -8,26 +8,9 @@ import msgspec
 import pytest
 
 from appliance.hub.plugins import source
-from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
+from appliance.hub.plugins.settings import PluginSettings
 from appliance.kernel.config import BadSettings, load
 from appliance.settings import Settings
-
-OWN = PluginSettings("own", "linkifier", builtin="references")
-
-
-@pytest.mark.parametrize(
-    ("settings", "names"),
-    [
-        (PluginsSettings(), ["urls"]),
-        (PluginsSettings(use=(OWN,)), ["urls", "own"]),
-        (PluginsSettings(urls=False, use=(OWN,)), ["own"]),
-        (PluginsSettings(use=(PluginSettings("a", "extractor", builtin="urls"),)), ["a"]),
-        (PluginsSettings(use=(PluginSettings("urls", "extractor", module="x.py"),)), ["urls"]),
-        (PluginsSettings(use=(PluginSettings("urls", "extractor", enabled=False),)), ["urls"]),
-    ],
-)
-def test_urls_plugin_runs_unless_settings_replace_it(settings, names):
-    assert [attachment.name for attachment in settings.all] == names
 
 
 @pytest.mark.parametrize(

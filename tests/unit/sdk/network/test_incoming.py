@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from appliance.network.envelope import OpenedMessage
-from appliance.sdk.network import incoming
 from appliance.sdk.network.incoming import LEASE_MS, IncomingMessages, MessageBeingHandled
 
 ID = "7f9c24e8-3b12-4fef-91e0-56a2d5a1c001"
@@ -37,14 +36,3 @@ def test_message_of_a_process_that_ended_is_claimed_after_the_lease(messages):
     with pytest.raises(MessageBeingHandled):
         messages.claim(MESSAGE, LEASE_MS - 1)
     assert messages.claim(MESSAGE, LEASE_MS)
-
-
-def test_old_messages_are_pruned(messages, monkeypatch):
-    monkeypatch.setattr(incoming, "KEPT_MAX", 2)
-    for sender in ("a", "b", "c"):
-        message = msgspec.structs.replace(MESSAGE, sender=sender)
-        messages.claim(message, 0)
-        messages.finish(message, 0, keep=True)
-    assert [stored.sender for stored in messages.messages(0, 10)] == ["b", "c"]
-    messages.finish(MESSAGE, incoming.KEPT_MS + 1, keep=False)
-    assert messages.messages(0, 10) == []

@@ -1,14 +1,11 @@
 """Requests to a relay: signed for each attempt, repeated only if no reply arrived."""
 
-from contextlib import suppress
-
 import pytest
 
-from appliance.kernel.clock import SystemClock
 from appliance.network.keys import AgentKey
 from appliance.network.request import is_request_signed, of_header
 from appliance.sdk.network.relay_client import RelayClient, RelayRefused
-from tests.support.clock import FakeClock, SteppingClock
+from tests.support.clock import SteppingClock
 from tests.support.http_server import http_server
 
 KEY = AgentKey(bytes(range(32)))
@@ -51,17 +48,3 @@ def test_refusal_is_final_and_names_its_reason(pauses):
     assert refused.value.details == {"status": 403, "code": "AGENT_REVOKED"}
     assert (len(server.requests), pauses) == (1, [])
     assert "authorization" not in server.requests[0].headers
-
-
-@pytest.mark.parametrize("status", [200, 403])
-def test_clock_is_compared_with_that_of_the_relay(pauses, status):
-    clock = FakeClock(SystemClock().now_ms() - 90_000)
-    with http_server(lambda _: (status, {}, b"{}")) as server:
-        client = RelayClient(f"http://127.0.0.1:{server.port}", clock, pause=pauses.append)
-        assert client.skew_ms is None
-        with suppress(RelayRefused):
-            client.request("GET", "/contacts")
-    assert client.skew_ms == pytest.approx(90_000, abs=30_000)
-    for date in ("x", None):
-        client._note_time({"Date": date})  # another relay's; nothing is learned
-    assert client.skew_ms == pytest.approx(90_000, abs=30_000)
