@@ -6,6 +6,7 @@ import pytest
 
 from appliance.export import report_page
 from appliance.export.report_html import render
+from tests.support.axe import is_accessible
 from tests.support.chromium import browser_page
 from tests.support.gold import answered, did, died, ended, took, write, write_delivery
 
@@ -90,49 +91,14 @@ def test_filters_change_the_numbers(opened):
     assert text(opened, "#status").endswith("488 messages")
 
 
-def test_names_are_text_and_every_control_has_a_name(opened):
+def test_names_are_text(opened):
     assert opened.evaluate("document.querySelectorAll('img').length") == 0
     shown = NASTY.replace("\u202e", "\ufffd")
     assert shown in cells(opened, "dead_letters", 2)[0]
-    unnamed = (
-        "[...document.querySelectorAll('button, select, svg[role=img], [role=region], table')]"
-        ".filter(e => !(e.getAttribute('aria-label') || e.textContent.trim() && e.tagName !== "
-        "'SELECT' || e.closest('label')) && !e.hidden).map(e => e.outerHTML.slice(0, 80))"
-    )
-    assert opened.evaluate(unnamed) == []
 
 
 @pytest.mark.parametrize("width", [320, 1200])
-def test_page_is_never_wider_than_the_window(opened, width):
+def test_page_has_no_barriers_and_is_never_wider_than_the_window(opened, width):
     opened.resize(width, 800)
+    is_accessible(opened, f"{width} pixels")
     assert opened.evaluate("document.documentElement.scrollWidth") <= width
-
-
-CONTRAST = """(() => {
-  const channel = (v) => (v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
-  const light = (color) => {
-    const [r, g, b] = color.match(/[\\d.]+/g).map(Number);
-    return 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
-  };
-  const behind = (e) => {
-    const color = getComputedStyle(e).backgroundColor;
-    return color.startsWith('rgb(') || !e.parentElement ? color : behind(e.parentElement);
-  };
-  const contrast = (e) => {
-    const lights = [light(getComputedStyle(e).color), light(behind(e))].sort((x, y) => y - x);
-    return (lights[0] + 0.05) / (lights[1] + 0.05);
-  };
-  const tags = 'h1, p, b, span, td, th, button, select, label, summary';
-  const shown = [...document.querySelectorAll(tags)].filter((e) => e.offsetParent);
-  return Math.min(...shown.filter((e) => e.textContent.trim()).map(contrast));
-})()"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_contrast_in_both_color_schemes(opened, scheme):
-    opened.prefer(scheme)
-    opened.open(opened.address)
-    assert opened.evaluate(CONTRAST) >= 4.5
-    color = opened.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert color == {"light": "rgb(251, 252, 253)", "dark": "rgb(18, 22, 28)"}[scheme]
-    opened.prefer("light")

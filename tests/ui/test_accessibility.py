@@ -2,34 +2,17 @@
 
 import hashlib
 import tomllib
-from pathlib import Path
 
 import pytest
 
+from tests.support.axe import AXE, is_accessible
 from tests.support.operated import fill_all
 from tests.support.servedhub import serve
 from tests.support.uipage import ui_page
 
 pytestmark = pytest.mark.slow
 
-AXE = Path(__file__).parents[1] / "support" / "vendor"
-SERIOUS = """
-axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations
-  .filter(({ impact }) => impact === 'serious' || impact === 'critical')
-  .flatMap(({ id, nodes }) => nodes.map((each) => `${id}: ${each.html.slice(0, 160)}`)))
-"""
 MENU = "[...document.querySelectorAll('.top nav a')].map((each) => each.hash)"
-
-
-def is_accessible(page, screen):
-    if not page.tab.evaluate("typeof axe === 'object'"):
-        page.tab.evaluate((AXE / "axe.min.js").read_text("utf-8") + "; 0")
-    barriers = []
-    for scheme in ("light", "dark"):
-        page.tab.prefer(scheme)
-        barriers += [f"{screen}, {scheme}: {each}" for each in page.tab.evaluate(SERIOUS)]
-    page.tab.prefer("light")
-    assert barriers == [], "\n".join(barriers)
 
 
 def test_checker_is_the_recorded_one():
@@ -43,15 +26,15 @@ def test_screens_of_an_empty_workspace(tmp_path):
     with serve(tmp_path) as hub, ui_page(hub) as page:
         page.open()
         page.sees("This workspace is empty")
-        is_accessible(page, "empty")
+        is_accessible(page.tab, "empty")
         menu = page.tab.evaluate(MENU)
         for address in {*menu, "#/sign-in", "#/c/none", "#/m/none"}:
             page.go(address)
             page.has("main :is(h1, .failure)")
-            is_accessible(page, address)
+            is_accessible(page.tab, address)
         hub.kill()
         page.has(".banner")
-        is_accessible(page, "without a server")
+        is_accessible(page.tab, "without a server")
 
 
 def test_topic_and_its_dialogs(hub):
@@ -64,34 +47,34 @@ def test_topic_and_its_dialogs(hub):
         page.topic(channel_id, topic_id)
         page.sees("Deleted by ada", ".list")
         page.sees("example.com", ".attachments")
-        is_accessible(page, "topic")
+        is_accessible(page.tab, "topic")
         page.press("k", "k", "i")
         page.has(".details")
-        is_accessible(page, "details")
+        is_accessible(page.tab, "details")
         for key in ("e", "m", "d", "?"):
             page.press(key)
             page.has("dialog[open]")
             page.misses("Counting")
-            is_accessible(page, f"dialog of {key}")
+            is_accessible(page.tab, f"dialog of {key}")
             page.press("Escape")
             page.lacks("dialog")
         page.go(f"#/c/{channel_id}")
         page.has(".cards")
-        is_accessible(page, "channel")
+        is_accessible(page.tab, "channel")
         page.go("#/search?q=first")
         page.has("mark")
-        is_accessible(page, "search")
+        is_accessible(page.tab, "search")
         page.go("#/events")
         page.click(".event .fold")
         page.has(".event pre")
-        is_accessible(page, "events")
+        is_accessible(page.tab, "events")
         page.tab.resize(400, 760)
         page.topic(channel_id, topic_id)
         page.has(".compose")
-        is_accessible(page, "topic on a phone")
+        is_accessible(page.tab, "topic on a phone")
         page.click(".menu")
         page.has(".with-menu")
-        is_accessible(page, "channels on a phone")
+        is_accessible(page.tab, "channels on a phone")
 
 
 def test_operated_views_and_questions(tmp_path):
@@ -102,10 +85,10 @@ def test_operated_views_and_questions(tmp_path):
         hub.made(hub.http.post("/api/v1/asks", question | {"choices": []}))
         page.go("#/asks")
         page.sees("Deploy?", ".ask")
-        is_accessible(page, "asks")
+        is_accessible(page.tab, "asks")
         page.click(".ask button", "yes")
         page.has(".asked")
-        is_accessible(page, "settled asks")
+        is_accessible(page.tab, "settled asks")
         page.go("#/operate")
         page.has(".tabs")
         views = page.tab.evaluate("[...document.querySelectorAll('.tabs a')].map((e) => e.hash)")
@@ -113,4 +96,4 @@ def test_operated_views_and_questions(tmp_path):
             page.go(address)
             page.sees("As of", ".operate")
             page.tab.evaluate("void document.querySelector('tbody th a')?.click()")
-            is_accessible(page, address)
+            is_accessible(page.tab, address)

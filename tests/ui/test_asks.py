@@ -52,16 +52,6 @@ def test_question_arrives_live_and_a_button_answers_it(hub, page):
     assert (answered["answer"], answered["answered_principal"]) == ("yes", "ada")
 
 
-def test_two_people_see_the_same_outcome(hub, page):
-    ask_id = ask(hub, "Merge?", choices=["yes", "no"])
-    page.go("#/asks")
-    page.sees("Merge?", SCREEN)
-    page.sees("1", BADGE)
-    hub.http.post(f"{PATH}/{ask_id}/answer", {"answer": "no", "sender": "grace"})
-    page.lacks(".ask")
-    page.sees("answered by grace", ".asked")
-
-
 def test_token_without_the_scope_sees_why_it_cannot_answer(hub):
     made = hub.http.post("/api/v1/tokens", {"name": "reader", "scopes": ["hub:read"]})
     token_of_ada(hub)

@@ -2,8 +2,6 @@
 
 import pytest
 
-from tests.support.plugins import settings_of
-from tests.support.servedhub import serve
 from tests.support.uipage import ui_page
 from tests.support.until import until
 
@@ -124,50 +122,6 @@ def test_unread_messages_are_counted_through_a_reload(hub, page, topic):
     page.click(".topics a.unread")
     page.sees("three", ".list")
     until(lambda: page.count(".topics a.unread") == 0, 20, "everything is read")
-
-
-def test_link_to_an_event_shows_it_among_its_neighbours(hub, page, topic):
-    hub.send_many(topic[1], [f"line {i}" for i in range(250)])
-    number = hub.events()[-240]["event_id"]
-    page.open(f"#/events?event={number}")
-    page.has(f'.event .fold[aria-label="JSON of event {number}"][aria-expanded="true"]')
-    page.sees("content_raw", ".event pre")
-    assert page.count(f'.event a[href="#/events?event={number + 1}"]') == 1
-    hub.send(topic[1], "newest of all")
-    page.sees("Continue (1 new)", ".topic > .bar")
-    page.click("button", "Continue")
-    page.sees("newest of all", ".list")
-
-
-def test_enrichments_appear_as_plugins_find_them(tmp_path):
-    settings = settings_of(tmp_path, ("marks", "linkifier", "marks"))
-    with serve(tmp_path, settings=settings) as hub, ui_page(hub) as page:
-        channel_id, topic_id = hub.channel_with_topic("general")
-        page.open()
-        page.topic(channel_id, topic_id)
-        page.is_live()
-        message = hub.send(topic_id, "remember !this")["message"]
-        page.sees("mark !this", ".message .chips")
-        edit = {"op": "edit", "content_raw": "remember !that"}
-        assert hub.http.patch(f"/api/v1/messages/{message['id']}", edit).status == 200
-        page.sees("mark !that", ".message .chips")
-        page.misses("!this", ".message .chips")
-
-
-def test_reload_and_the_back_button_keep_the_place(hub, page, topic):
-    results = hub.send_many(topic[1], [f"line {i}" for i in range(300)])
-    shown(page, topic)
-    page.sees("line 299", ".list")
-    page.topic(*topic, results[40]["message"]["id"])
-    page.sees("line 40", ".message.selected")
-    address = page.tab.evaluate("location.href")
-    page.tab.open("about:blank")
-    page.tab.open(address)
-    page.sees("line 40", ".message.selected")
-    page.go("#/events")
-    page.has(".event")
-    page.tab.evaluate("history.back()")
-    page.sees("line 40", ".message.selected")
 
 
 def test_page_continues_without_a_gap_after_a_kill(hub, page, topic):

@@ -7,7 +7,7 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
-FEW, MANY = 100, 10_000
+FEW, MANY = 100, 4_000
 ROWS_MAX = 300
 # Scrolls by half a window a frame, and turns round where the list ends. The most rows in the page.
 SCROLL = """

@@ -40,13 +40,6 @@ def test_one_time_link_leaves_the_address_before_it_is_used(hub):
         assert "not-a-real-one" not in stored
 
 
-def test_hub_that_is_off_is_explained(tmp_path):
-    with serve(tmp_path, settings="[roles]\nhub = false\n") as hub, ui_page(hub) as page:
-        page.open()
-        page.sees("The hub is switched off")
-        assert "ROLE_OFF" in page.text("main")
-
-
 def test_read_only_appliance_is_read_and_explains_its_refusals(tmp_path):
     with serve(tmp_path) as hub, ui_page(hub) as page:
         topic = hub.channel_with_topic("general")
@@ -165,19 +158,3 @@ def test_clock_that_jumped_is_pointed_out(hub):
         page.sees("The clock jumped", ".banner")
         page.click(".banner button", "Dismiss")
         page.misses("The clock jumped")
-
-
-def test_link_of_the_command_line_signs_one_browser_in(tmp_path):
-    with serve(tmp_path) as hub:
-        link = agentlip("ui", "--print", "--json", cwd=tmp_path).json["link"]
-        assert link.startswith(f"{hub.url}/ui/#invite=")
-        fragment = link.partition("/ui/")[2]
-        with ui_page(hub, signed_in=False) as page:
-            page.open(fragment)
-            page.sees("server")
-            page.is_live()
-            assert "invite" not in page.tab.evaluate("location.href")
-        with ui_page(hub, signed_in=False) as page:
-            page.open(fragment)
-            page.sees("was used already")
-            page.sees("A link works once")
