@@ -1,8 +1,6 @@
 """`agentlipd`: a server that starts once, stops whole, and says what it found."""
 
 import json
-import os
-import signal
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -92,16 +90,6 @@ def test_start_that_fails_says_why(workspace: Path) -> None:
         done = agentlipd("up", "--port", port, cwd=workspace)
     assert done.code == 1
     assert "in use" in done.err
-
-
-def test_down_ends_a_process_that_is_stopped(workspace: Path) -> None:
-    state = agentlipd("up", "--json", cwd=workspace).json
-    os.kill(state["pid"], signal.SIGSTOP)
-    down = agentlipd("down", "--json", cwd=workspace)
-    assert down.code == 0, down
-    assert down.json["gracefully"] is True
-    assert not read_lock(DataDir(workspace)).held
-    assert agentlipd("up", cwd=workspace).code == 0
 
 
 def test_down_signals_no_other_process(workspace: Path) -> None:

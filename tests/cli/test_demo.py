@@ -45,13 +45,3 @@ def test_demo_in_a_running_hub_posts_each_message_once(hub: HubProcess, reposito
     assert report["agree"] is True
     assert report["messages"] == report["acknowledged"] == report["messages_in_log"] == 30
     assert report["received"] == [report["events"]] * 2
-
-
-def test_demo_uses_a_running_appliance_only_if_it_is_named(
-    hub: HubProcess, repository: Path
-) -> None:
-    """Also not that of the clone it lies in."""
-    before = len(hub.events())
-    done = _demo("--repo", repository, "--agents", 1)
-    assert json.loads(done.stdout)["messages"] == 40, done
-    assert len(hub.events()) == before

@@ -1,15 +1,12 @@
 """`agentlipd logs`: the end of the log, and what is added."""
 
 import json
-import signal
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from appliance.workspace.datadir import DataDir
-from tests.support.commands import agentlip, agentlipd, command, environment
+from tests.support.commands import agentlip, agentlipd
 
 pytestmark = pytest.mark.slow
 
@@ -55,43 +52,3 @@ def test_line_that_is_not_json_becomes_one_object_and_cannot_steer_the_terminal(
     text = agentlipd("logs", cwd=workspace).out
     assert "\x1b" not in text
     assert text.splitlines()[1] == "2026-01-01T00:00:00.000Z  info     line 1  path=/x"
-
-
-@pytest.fixture
-def following(workspace: Path, log: Path) -> Iterator["subprocess.Popen[str]"]:
-    log.write_text(line(1) + line(2) + line(3))
-    process = subprocess.Popen(
-        command("agentlipd", "logs", "-f", "--lines", "2", "--json"), stdout=subprocess.PIPE,
-        cwd=workspace, env=environment(), text=True,
-    )  # fmt: skip
-    yield process
-    process.kill()
-    process.wait(10)
-
-
-def test_follow_continues_after_rotation_and_truncation(
-    following: "subprocess.Popen[str]", log: Path
-) -> None:
-    assert following.stdout is not None
-
-    def read(count: int) -> list[int]:
-        assert following.stdout is not None
-        return numbers([json.loads(following.stdout.readline()) for _ in range(count)])
-
-    assert read(2) == [2, 3]
-    with log.open("a") as file:
-        file.write(line(4))
-        file.write(line(5)[:20])  # a line that is still being written
-        file.flush()
-        assert read(1) == [4]
-        file.write(line(5)[20:])
-    assert read(1) == [5]
-    with log.open("a") as file:
-        log.replace(log.with_name("agentlipd.log.1"))
-        file.write(line(6))  # by the server that has the old one open
-    log.write_text(line(7) + line(8))
-    assert read(3) == [6, 7, 8]
-    log.write_text(line(9))  # cut, and shorter now
-    assert read(1) == [9]
-    following.send_signal(signal.SIGINT)
-    assert following.wait(20) == 0

@@ -91,20 +91,3 @@ def test_dead_letters_are_listed_redriven_inspected_dropped_and_exported(hub, br
     assert run("outbox", "prune", "--confirm", "--dead").out.startswith("dropped the payloads of")
     assert run("outbox", "list", "--failed").err.strip() == "no matching sends"
     assert run("outbox", "status").out.startswith("normal, ")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("outbox", "send", "bob", "x"), "whole public key"),
-        (("outbox", "send", "#a", "x", "--meta", "[]"), "JSON object"),
-        (("outbox", "send", "#a", "x", "--mesh", "nowhere"), "no broker is configured"),
-        (("outbox", "inspect", "nothing"), "send not found"),
-        (("outbox", "redrive", "--auto"), "an id or a filter"),
-        (("outbox", "redrive", "k", "--auto", "--patch-payload", "@/nowhere"), "can't read"),
-    ],
-)
-def test_invalid_arguments_print_one_error(run, words, message):
-    done = run(*words)
-    assert done.code == 1
-    assert message in done.err

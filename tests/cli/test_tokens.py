@@ -33,27 +33,3 @@ def test_no_token_is_made_for_a_link_that_nobody_can_open(tmp_path: Path) -> Non
     agentlip("init", cwd=tmp_path)
     assert agentlip(*CREATE, "grace", "--invite", cwd=tmp_path).code == 3
     assert "grace" not in agentlip("token", "list", cwd=tmp_path).out
-
-
-def test_sessions_are_listed_and_ended_like_tokens(tmp_path: Path) -> None:
-    def sessions() -> list[str]:
-        rows = agentlip("token", "list", "--json", cwd=tmp_path).json
-        return [each["id"] for row in rows if row["name"] == "grace" for each in row["sessions"]]
-
-    with serve(tmp_path) as hub:
-        made = agentlip(*CREATE, "grace", "--invite", "--json", cwd=tmp_path).json
-        assert sessions() == []
-        sign_in(hub, made["link"])
-        again = agentlip("ui", "--print", "--token-id", made["token"]["id"], cwd=tmp_path)
-        sign_in(hub, again.out.strip())
-        running = sessions()
-        assert agentlip("token", "revoke", running[0], cwd=tmp_path).code == 0
-        assert sessions() == running[1:]
-        table = agentlip("token", "list", cwd=tmp_path).out
-        assert [line.split()[1] for line in table.splitlines()[1:]] == [
-            "active", "active", "session",
-        ]  # fmt: skip
-    assert sessions() == running[1:], "while no hub runs, from its file"
-    assert agentlip("token", "revoke", running[1], cwd=tmp_path).code == 0
-    assert sessions() == []
-    assert agentlip("token", "revoke", running[1], cwd=tmp_path).code == 1

@@ -149,13 +149,6 @@ class Listening:
         return self.process.wait(20)
 
 
-def test_listen_exits_with_zero_on_a_signal(hub: HubProcess, tmp_path: Path) -> None:
-    listening = Listening(hub.workspace, tmp_path / "out")
-    until(lambda: len(listening.ids()) > 2)
-    assert listening.end(signal.SIGINT) == 0
-    assert (tmp_path / "out.err").read_text(encoding="utf-8") == ""
-
-
 def test_listen_continues_after_restarts_and_its_own_kill(tmp_path: Path) -> None:
     """The hub is stopped, killed and started elsewhere; the listener is killed: every event
     once, apart from what the listener repeats after its own death."""

@@ -1,12 +1,11 @@
 """What works with no hub at all, and what is said where one is needed."""
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import agentlip, command, environment
+from tests.support.commands import agentlip
 from tests.support.workspaces import Filled
 
 pytestmark = pytest.mark.slow
@@ -69,13 +68,6 @@ def test_failure_prints_message_and_hint_with_an_exit_code(
     assert {"error", "code", "details", "hint"} <= set(body)
 
 
-def test_missing_workspace_is_reported_with_searched_paths_and_a_hint(tmp_path: Path) -> None:
-    done = agentlip("msg", "tail", "--topic-id", "x", cwd=tmp_path)
-    assert done.code == 1
-    assert str(tmp_path) in done.err
-    assert "agentlip init" in done.err
-
-
 def test_server_file_of_another_hub_is_stale_and_gets_no_token(filled: Filled) -> None:
     """Something else answers on the port that server.json names."""
     from tests.support.fakehub import FakeHttp, http_hub
@@ -93,16 +85,3 @@ def test_server_file_of_another_hub_is_stale_and_gets_no_token(filled: Filled) -
     assert "server.json is stale" in done.err
     assert [request["path"] for request in fake.requests] == ["/health"]
     assert "authorization" not in fake.requests[0]["headers"]
-
-
-def test_version_needs_no_heavy_import(tmp_path: Path) -> None:
-    script = (
-        "import sys; from appliance.cli import main; main(['--version']);"
-        "heavy = {'gevent', 'falcon', 'peewee', 'gunicorn', 'websockets', 'sqlite3', 'rich',"
-        " 'http.client', 'asyncio'} & set(sys.modules); sys.exit(str(heavy) if heavy else 0)"
-    )
-    done = subprocess.run(
-        [*command("agentlip")[:2], script], capture_output=True, cwd=tmp_path, env=environment(),
-        timeout=30, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr

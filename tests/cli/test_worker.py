@@ -7,8 +7,6 @@ import time
 
 import pytest
 
-from appliance.bus.cli_worker import CLEAR_SCREEN
-from tests.cli.test_terminal_output import on_terminal
 from tests.support.commands import agentlip, environment
 from tests.support.repository import IDENTITY, commit, git, new_repository
 
@@ -140,15 +138,3 @@ def test_hooks_of_the_harness_block_with_exit_code_2(repository):
     worker(folder, "start")
     assert agentlip(*check, "stop", cwd=folder).code == 2
     assert agentlip(*check, "stop", cwd=repository).code == 0, "a person's session ends"
-
-
-def test_watch_redraws_the_tasks_on_a_terminal(repository):
-    worker(repository, "spawn", "t")
-    output = on_terminal(
-        "worker", "status", "--watch", "--every", "0.2", cwd=repository, until_text="WORKING",
-        meanwhile=lambda: worker(repository / "worktrees" / "t", "start"),
-    )  # fmt: skip
-    screens = output.split(CLEAR_SCREEN)[1:]
-    assert "ASSIGNED" in screens[0]
-    assert "WORKING" in screens[-1]
-    assert all(screen.count("TASK") == 1 for screen in screens)
