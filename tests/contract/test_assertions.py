@@ -9,11 +9,9 @@ SLEEP = re.compile(r"(?m)^ +(?:await )?(?:time|gevent|asyncio)\.sleep\((?!0\))")
 # Where the time is the subject. Everything else waits with `until`.
 SLEEPING = {
     "sdk/test_gevent.py": "a greenlet that must run meanwhile",
-    "stream/courier/test_sockets_soak.py": "the pace of a load",
     "support/busworker.py": "the pace of a client, and work that takes a part of a lease",
     "support/mailserver.py": "a server that keeps its client waiting",
     "support/plugins.py": "a plugin that hangs",
-    "support/served.py": "work that looks for its client now and then",
     "unit/busfile/test_claims_processes.py": "the pace at which workers are killed",
     "unit/hub/plugins/conftest.py": "the event loop notices the end of processes",
     "unit/hub/plugins/test_sandbox_hostile.py": "programs that wait for a signal",

@@ -1,7 +1,5 @@
 """What the clients of a served appliance see when one of its backups is restored."""
 
-import gzip
-import json
 import threading
 from collections import Counter
 from pathlib import Path
@@ -111,47 +109,6 @@ def test_listener_gets_the_restored_log_once_and_then_what_is_new(hub: ServedHub
 
 
 # -- exported segments -----------------------------------------------------------------------------
-
-
-def exported(hub: ServedHub) -> list[dict[str, Any]]:
-    """Every row of every segment of the log `events`, oldest first."""
-    rows = []
-    folder = hub.workspace / "exports" / "events"
-    for path in sorted(folder.rglob("*.jsonl*")):
-        content = path.read_bytes()
-        lines = (gzip.decompress(content) if path.suffix == ".gz" else content).splitlines()
-        rows += [json.loads(line) for line in lines]
-    return sorted(rows, key=lambda row: row["event_id"])
-
-
-def export(hub: ServedHub) -> None:
-    flags = ("--format", "jsonl", "--out", str(hub.workspace / "exports"))
-    done = agentlip("export", "segments", *flags, cwd=hub.workspace)
-    assert done.code == 0, done
-
-
-def test_export_continues_after_a_restore_without_gaps_and_duplicates(hub):
-    _, topic = hub.channel_with_topic("general")
-    hub.send_many(topic, ["kept"] * 3)
-    export(hub)
-    hub.send_many(topic, ["kept, not exported"] * 2)
-    epoch = hub.http.get("/health").body["epoch"]
-    name = Operator(hub).back_up()
-    kept = ids(hub)
-    hub.send_many(topic, ["lost"] * 4)
-    lost = ids(hub)[len(kept) :]
-    export(hub)
-    result = Operator(hub).restore(name)
-    hub.send_many(topic, ["new"] * 2)
-    export(hub)
-    new = ids(hub)[len(kept) :]
-    rows = exported(hub)
-    assert [row["event_id"] for row in rows] == kept + lost + new
-    epochs = {row["event_id"]: row["epoch"] for row in rows}
-    assert {epochs[number] for number in new} == {result["plan"]["epoch"]}
-    assert epochs[kept[0]] == epoch
-    verified = agentlip("export", "verify", str(hub.workspace / "exports"), cwd=hub.workspace)
-    assert verified.code == 0, verified
 
 
 # -- a peer in the same mesh -----------------------------------------------------------------------

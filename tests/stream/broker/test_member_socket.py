@@ -1,13 +1,8 @@
 """The link of a served broker: hello, negotiation, pushes, acks, close codes."""
 
-import contextlib
 import json
-import os
-import signal
-import threading
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from websockets.exceptions import ConnectionClosed
@@ -15,7 +10,6 @@ from websockets.sync.client import connect
 
 from tests.support.broker import hello, item, key, proof, signed
 from tests.support.servedhub import serve
-from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -215,8 +209,6 @@ DEDUPE, PAYLOAD, EPOCH = "client_message_id_dedupe", "max_payload", "key_epoch"
     [
         (["blobs"], 4010, "feature_unavailable: blobs"),
         ([{"name": DEDUPE, "params": {"version": 3}}], 4011, f"{DEDUPE}.version"),
-        ([{"name": DEDUPE, "params": {"mode": "permanent"}}], 4011, f"{DEDUPE}.mode"),
-        ([{"name": EPOCH, "params": {"max_concurrent_epochs": 101}}], 4012, f"{EPOCH}.max"),
         ([{"name": PAYLOAD, "params": {"inline_bytes": 65_537}}], 4012, f"{PAYLOAD}.inline_bytes"),
     ],
 )
@@ -294,57 +286,3 @@ def test_invalid_frame_is_answered_and_changes_nothing(hub):
 
 
 # -- kill -9 -----------------------------------------------------------------------------
-
-
-def test_a_writer_that_is_killed_again_and_again_costs_no_message(tmp_path):
-    """Accepted sends are delivered once; the others are sent again under their ids."""
-    with serve(tmp_path, "--no-limits", constants=CONSTANTS) as hub:
-        furnish(hub)
-        accepted, got = {}, {}
-        with linked(hub, "bert") as bert:
-            for round_ in range(4):
-                killer = threading.Timer(0.02 + 0.02 * round_, kill_writer, [hub])
-                killer.start()
-                for part in range(15):
-                    ids = [f"w{round_}-{part}-{number}" for number in range(10)]
-                    until(lambda ids=ids: sent_whole(hub, ids, accepted), what="a writer again")
-                    take(bert, got, 0.001)
-                killer.join()
-            while len(got) < len(accepted):
-                assert take(bert, got, 20), "an accepted message is not delivered"
-        assert {id_: {message_id} for id_, message_id in accepted.items()} == got
-
-
-def kill_writer(hub):
-    """The process that writes; one that is just being started is left alone."""
-    for number in Path(f"/proc/{hub.pid}/task/{hub.pid}/children").read_text().split():
-        with contextlib.suppress(OSError):
-            if b"writerchild" in Path(f"/proc/{number}/cmdline").read_bytes():
-                os.kill(int(number), signal.SIGKILL)
-
-
-def sent_whole(hub, ids, accepted):
-    """Whether every one was answered; those that were not are sent again under their ids."""
-    batch = {"items": [item(id_, id_, to="bert") for id_ in ids]}
-    answer = post(hub, "anna", batch, "/broker/v1/accept/batch")
-    if answer.status == 503:
-        return False
-    results = answer.body["results"]
-    for id_, result in zip(ids, results, strict=True):
-        if result["status"] != 503:
-            accepted.setdefault(id_, result["body"]["broker_message_id"])
-    return all(result["status"] in (200, 201) for result in results)
-
-
-def take(socket, got, seconds):
-    """What has come within that time, acked; how many it were."""
-    count = 0
-    try:
-        while True:
-            frame = next_frame(socket, seconds)
-            if frame["type"] == "push":
-                count += 1
-                got.setdefault(frame["client_message_id"], set()).add(frame["message_id"])
-                say(socket, {"type": "client_ack", "message_id": frame["message_id"]})
-    except TimeoutError:
-        return count

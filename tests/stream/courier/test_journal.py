@@ -1,9 +1,6 @@
 """Durable streams of a served appliance survive kills."""
 
-import os
-import signal
 import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -17,16 +14,10 @@ from tests.support.courier import (
     stats,
     subscribed,
 )
-from tests.support.hubprocess import HubProcess, served
+from tests.support.hubprocess import HubProcess
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
-
-
-def children(hub, holding):
-    numbers = Path(f"/proc/{hub.pid}/task/{hub.pid}/children").read_text().split()
-    commands = {int(number): Path(f"/proc/{number}/cmdline").read_text() for number in numbers}
-    return [number for number, line in commands.items() if holding in line]
 
 
 def rows(hub, table="journal"):
@@ -68,20 +59,6 @@ def test_durable_streams_survive_kill_9_and_boot_id_changes(tmp_path):
         dead = hub.request("GET", "/v1/peek?stream=durable/a&state=dead")["envelopes"][0]
         assert (dead["reason"], dead["error"]) == ("rejected", "no")
         assert not stream_exists(hub, "memory/a")
-
-
-def test_durable_streams_go_on_without_the_process_that_writes_the_other_stores(tmp_path):
-    (tmp_path / "agentlip.toml").write_text(TOML)
-    with served(tmp_path, "--no-limits") as hub:
-        (writer,) = children(hub, "writerchild")
-        os.kill(writer, signal.SIGSTOP)
-        try:
-            enqueue(hub, "durable/w", "e")
-            with subscribed(hub, "durable/w", "&credit=9") as consumer:
-                send(consumer, ack=receive_frame(consumer)["deliver"]["id"])
-                until(lambda: rows(hub) == 0, 10, "the ack is written")
-        finally:
-            os.kill(writer, signal.SIGCONT)
 
 
 def test_confirmed_envelopes_survive_kill_9_while_publishing(tmp_path):

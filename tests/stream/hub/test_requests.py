@@ -76,36 +76,6 @@ def test_keys_work_over_socket_http_and_batch_alike(hub, client, ids):
     assert (other["status"], other["body"]["code"]) == (422, "IDEMPOTENCY_KEY_REUSED")
 
 
-SAME = {
-    "a field is missing": ("message.create", {"sender": "s", "content_raw": "x"}),
-    "a field of another type": ("message.create", {**message("t"), "sender": 7}),
-    "NUL": ("message.create", message("t", "a\0b")),
-    "no object": ("channel.create", []),
-    "an integer beyond 64 bits": (
-        "attachment.add",
-        {"kind": "k", "value_json": {"deep": [{"number": 2**64}]}},
-    ),
-    "NUL in the name of a field": ("attachment.add", {"kind": "k", "value_json": {"\0": 1}}),
-}
-ROUTES = {
-    "message.create": "/api/v1/messages",
-    "channel.create": "/api/v1/channels",
-    "attachment.add": "/api/v1/topics/{topic}/attachments",
-}
-
-
-@pytest.mark.parametrize("name", SAME)
-def test_errors_are_the_same_as_over_http(hub, client, ids, name):
-    op, data = SAME[name]
-    over_http = hub.http.post(ROUTES[op].format(topic=ids[1]), data)
-    if op == "attachment.add":
-        data = {**data, "topic_id": ids[1]}
-    answer = client.request(op, data)
-    assert answer["status"] == over_http.status == 400
-    assert answer["body"] == {k: v for k, v in over_http.body.items() if k != "request_id"}
-    assert answer["body"]["details"].keys() >= {"field", "path", "problem"}
-
-
 @pytest.mark.parametrize("number", [0, -5, 2**53, 2**63, -(2**70), "", "x" * 128, '\u00fc\u2028"'])
 def test_response_has_the_id_of_its_request(client, number):
     assert client.request("none", {}, number=number)["id"] == number

@@ -129,22 +129,6 @@ def test_a_replay_of_many_batches_completes_on_one_connection(hub, ids):
         assert client.recv()["event_id"] == event_id
 
 
-def test_requests_are_answered_in_the_middle_of_a_replay(hub, ids):
-    hub.send_many(ids[1], ["y" * 900] * 3000)
-    with SocketClient(hub.port, hub.token) as client:
-        client.send({"type": "hello", "after_event_id": 0})
-        data = {"topic_id": ids[1], "sender": "s", "content_raw": "now"}
-        client.send({"type": "request", "id": 1, "op": "message.create", "data": data})
-        messages = client.until(lambda message: message["type"] == "response")
-        assert messages[0]["type"] == "hello_ok"
-        boundary = messages[0]["replay_until"]
-        replayed = [message["event_id"] for message in messages if message["type"] == "event"]
-        assert replayed == list(range(1, len(replayed) + 1))
-        assert len(replayed) < boundary, "the answer did not wait for the end of the replay"
-        rest = client.events_until(messages[-1]["body"]["event_id"])
-        assert replayed + rest == list(range(1, len(replayed + rest) + 1))
-
-
 # -- slow clients ------------------------------------------------------------------------------
 
 CONSTANTS = {"appliance.web.socket.STALL_SECONDS_MAX": 4.0, "appliance.hub.stream.QUEUE_MAX": 50}

@@ -14,7 +14,7 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
-KILLS = 50
+KILLS = 15
 ENDINGS = (OSError, Closed, ValueError, http.client.HTTPException)
 
 
@@ -125,7 +125,7 @@ def test_kills_under_load_lose_no_acknowledged_message(hub):
         promised_made |= load.made
         promised_changed |= load.changed
         assert hub.rows("PRAGMA integrity_check") == [("ok",)]
-        if round_ % 10 == 9:
+        if round_ % 5 == 4:
             assert_log_and_state_agree(hub)
     created = hub.rows("SELECT entity_id, event_id FROM events WHERE name = 'message.created'")
     assert promised_made.items() <= dict(created).items()
@@ -136,47 +136,3 @@ def test_kills_under_load_lose_no_acknowledged_message(hub):
     assert promised_changed.items() <= {row[:2]: row[2] for row in changes}.items()
     numbers = [row[0] for row in hub.rows("SELECT event_id FROM events ORDER BY event_id")]
     assert numbers == list(range(1, len(numbers) + 1)), "a kill makes no gap"
-
-
-def test_retry_after_a_kill_returns_the_committed_message(hub):
-    """Each key was sent, perhaps committed, perhaps answered: the retry makes it exactly one."""
-    topic_id = hub.channel_with_topic("retry")[1]
-    answered, sent = {}, set()
-
-    def send(number):
-        client = hub.connect()
-        with contextlib.suppress(*ENDINGS):
-            for n in range(100_000):
-                key = f"{number}-{n}"
-                sent.add(key)
-                answered[key] = post(client, key)
-
-    def post(client, key):
-        command = {"topic_id": topic_id, "sender": "s", "content_raw": key}
-        headers = {"Idempotency-Key": key}
-        answer = client.post("/api/v1/messages", command, headers=headers)
-        assert answer.status == 201, answer
-        return answer
-
-    for round_ in range(3):
-        sent.clear()
-        numbers = range(round_ * 8, round_ * 8 + 8)
-        threads = [threading.Thread(target=send, args=(n,), daemon=True) for n in numbers]
-        for thread in threads:
-            thread.start()
-        until(lambda: len(sent) > 100, 20, "the load runs")
-        hub.kill()
-        for thread in threads:
-            thread.join(20)
-        hub.start()
-        replayed = 0
-        for key in sent:
-            repeated = post(hub.http, key)
-            replayed += repeated.headers.get("idempotency-replayed") == "true"
-            if key in answered:
-                assert repeated.raw == answered[key].raw
-                assert repeated.headers["idempotency-replayed"] == "true"
-        assert replayed >= len(sent) - len(threads)
-    contents = [row[0] for row in hub.rows("SELECT content_raw FROM messages")]
-    assert len(contents) == len(set(contents))
-    assert_log_and_state_agree(hub)

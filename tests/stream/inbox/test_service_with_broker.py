@@ -87,27 +87,6 @@ def test_messages_go_both_ways_once(home, receiver):
     assert got["sender_pubkey"] == key_of(receiver)
 
 
-def test_topics_and_peers_are_the_brokers(home, receiver):
-    for hub in (home, receiver):
-        body = {"topic": "alerts", "mesh": "lab"}
-        assert hub.http.post("/v1/topic/subscribe", body).status == 200
-        (topic,) = hub.http.get("/v1/topic/list?mesh=lab").body["topics"]
-        assert (topic["name"], topic["subscribed"]) == ("alerts", True)
-        peers = hub.http.get("/v1/peers?mesh=lab").body["peers"]
-        assert {(entry["name"], entry["connected"]) for entry in peers} == {
-            ("hugo", True), ("rita", True),
-        }  # fmt: skip
-    sent = send(home, "#alerts", "fire")
-    until(
-        lambda: (
-            [entry["client_message_id"] for entry in messages(receiver, topic="alerts")] == [sent]
-        )
-    )
-    answer = receiver.http.post("/v1/topic/subscribe", {"topic": "nowhere"})
-    assert (answer.status, answer.body["code"]) == (502, "BROKER_REFUSED")
-    assert answer.body["details"]["status"] == 404
-
-
 def test_a_kill_of_either_side_loses_and_doubles_nothing(home, receiver):
     before = len(messages(receiver))
     sent = []
@@ -135,15 +114,6 @@ def test_key_rotation_is_sent_to_the_broker(home, receiver):
     back = send(receiver, key_of(home), "from the new key")
     until(lambda: messages(home, mesh="lab")[-1]["client_message_id"] == back)
     assert messages(home, mesh="lab")[-1]["sender_pubkey"] == key_of(receiver)
-
-
-def test_a_busy_member_gets_only_what_is_urgent_until_it_is_idle(home, receiver):
-    assert receiver.http.post("/v1/profile", {"status": "working"}).status == 200
-    later = send(home, key_of(receiver), "can wait", priority="low")
-    now = send(home, key_of(receiver), "can't", priority="now")
-    until(lambda: messages(receiver)[-1]["client_message_id"] == now)
-    assert receiver.http.post("/v1/profile", {"status": "idle"}).status == 200
-    until(lambda: messages(receiver)[-1]["client_message_id"] == later)
 
 
 def test_a_member_renames_itself_and_is_mentioned_by_its_new_name(home, receiver):
