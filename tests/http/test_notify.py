@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from appliance.kernel.store_files import suspect_marker
 from tests.support.commands import agentlip
 from tests.support.mailserver import mail_server
 from tests.support.servedhub import ServedHub
@@ -103,11 +102,3 @@ def test_the_command_sends_a_test_through_the_outbox_and_without_it(hub, receive
         done = agentlip("notify", "test", "--direct", cwd=hub.workspace)
         assert done.code == 1
         assert "the mail server refused the connection" in done.out
-
-
-def test_a_damaged_outbox_is_reported_without_it(hub, receivers):
-    suspect_marker(hub.datadir.database("outbox")).touch()
-    hub.datadir.database("outbox").write_bytes(b"damaged" * 1000)
-    with hub.running():
-        until(lambda: "outbox" in receivers.text(), SECONDS, "the webhook")
-        until(lambda: receivers.mail.mails, SECONDS, "the mail")

@@ -1,10 +1,8 @@
 """A worker in a process of its own on a free port: `python -m tests.support.served SETTINGS`.
 
 Beside the example routes it answers, outside of Falcon: `/health`, `/wait` (until SIGUSR2; any
-`Authorization` makes the caller a known one), `/stream`
-(three parts), `/endless` (a part, and after SIGUSR2 another), `/nothing`, `/big`, `/taken`
-(takes the socket and echoes), `/watch` (until its client has gone; `/watched` counts these),
-`/crash` and `/headers` (wrong ones).
+`Authorization` makes the caller a known one), `/endless`
+(a part, and after SIGUSR2 another), `/big`, `/crash` and `/headers` (wrong ones).
 """
 
 from gevent import monkey
@@ -102,22 +100,6 @@ def reply_of(stream: IO[bytes], method: str = "GET") -> tuple[int, dict[str, str
     return status, headers, stream.read(int(headers["content-length"]))
 
 
-def _wait_until_gone(gone: list[str]) -> None:
-    import gevent
-
-    from appliance.kernel import caller
-
-    while not (client := caller.current.get()) or not client.is_gone():
-        gevent.sleep(0.01)
-    gone.append("one")
-
-
-def _echo(taken: socket.socket, early: bytes) -> None:
-    taken.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n" + early)
-    while data := taken.recv(1000):
-        taken.sendall(data)
-
-
 def path_of(constant: str) -> str:
     module = "worker" if constant.startswith("DRAIN") else "connections"
     return f"appliance.web.{module}.{constant}"
@@ -126,7 +108,6 @@ def path_of(constant: str) -> str:
 def _serve() -> None:
     import gevent
     from gevent.event import Event
-    from gunicorn.workers.base_async import ALREADY_HANDLED
 
     if sys.argv[2] == "python":
         sys.modules["gunicorn_h1c"] = None  # type: ignore[assignment]
@@ -151,30 +132,14 @@ def _serve() -> None:
         released.wait()
         yield b"two"
 
-    gone: list[str] = []
-
     def application(environ: dict[str, Any], start_response: Any) -> Any:
         path = environ["PATH_INFO"]
         if path == "/wait":
             environ["agentlip.connection"].authenticated = "HTTP_AUTHORIZATION" in environ
             released.wait()
-        elif path == "/stream":
-            start_response("200 OK", [("Content-Type", "text/plain")])
-            return iter([b"one", b"two", b"three"])
         elif path == "/endless":
             start_response("200 OK", [("Content-Type", "text/plain")])
             return until_released()
-        elif path == "/nothing":
-            start_response("204 No Content", [("Content-Length", "0")])
-            return []
-        elif path == "/taken":
-            _echo(environ["gunicorn.socket"], environ["agentlip.buffered"]())
-            return ALREADY_HANDLED
-        elif path == "/watch":
-            _wait_until_gone(gone)
-        elif path == "/watched":
-            start_response("200 OK", [("Content-Length", "1")])
-            return [b"%d" % len(gone)]
         elif path == "/crash":
             raise RuntimeError("a secret")
         elif path == "/headers":

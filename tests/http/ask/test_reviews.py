@@ -68,11 +68,4 @@ def test_review_is_decided_by_the_answer_or_its_ask_is_cancelled(tmp_path, monke
         until(lambda: not waiting(hub, "u"), 30, "its end")
         assert [row["state"] for row in asks(hub, "u")] == ["cancelled"]
         assert [row["state"] for row in asks(hub, "t")] == ["answered", "answered"]
-        moved = begin(repository, "v")
-        finish(moved, "d.txt")
-        (third,) = until(lambda: waiting(hub, "v"), 30, "an ask")
-        commit(moved, {"d.txt": "2"})
-        hub.http.post(f"{PATH}/{third}/answer", {"answer": "approve"})
-        until(lambda: "CHANGED_SINCE_APPROVAL" in hub.log_text, 30, "a refusal with its reason")
-        assert state(repository, "v") == "IN_REVIEW"
         assert '"level":"error"' not in hub.log_text

@@ -78,17 +78,6 @@ def test_secrets_of_requests_and_replies_are_nowhere_in_the_file(hub):
         assert secret.encode() not in data
 
 
-def test_pages_follow_and_can_be_of_one_actor(hub):
-    seen, before = [], 2**62
-    while before:
-        page = hub.http.get(f"{PATH}?limit=3&before={before}").body
-        seen += [act["number"] for act in page["acts"]]
-        before = page["next"]
-    assert seen == sorted(set(seen), reverse=True)
-    assert len(seen) == len(acts(hub, limit=100))
-    assert acts(hub, actor="nobody") == []
-
-
 def test_act_is_refused_if_it_can_not_be_recorded(tmp_path):
     with serve(tmp_path, "--no-limits") as hub:
         path = file.file_in(hub.datadir.workspace)
@@ -118,12 +107,3 @@ def test_killed_server_leaves_no_act_without_a_record(tmp_path):
     hub.kill()
     assert {name for name in names if "-" in name} <= recorded
     assert not file.verify(file.file_in(tmp_path)).broken
-
-
-def test_read_only_appliance_writes_no_record(tmp_path):
-    with serve(tmp_path, "--no-limits"):
-        pass
-    with serve(tmp_path, "--read-only") as hub:
-        hub.http.post(TOKENS, {"name": "bob", "scopes": ["hub:read"]})
-        assert acts(hub) == []
-        assert not file.file_in(tmp_path).exists()

@@ -18,7 +18,6 @@ from tests.support.broker import (
     signed,
 )
 from tests.support.http import TOKEN
-from tests.support.pages import pages_of
 
 ACCEPT, BATCH = "/broker/v1/accept", "/broker/v1/accept/batch"
 LAB = "/broker/v1/meshes/lab"
@@ -308,16 +307,6 @@ def test_member_needs_a_key_that_can_sign(broker, pubkey):
     body = {"pubkey": pubkey, "name": "x"}
     answer = broker.client(TOKEN).simulate_post(f"{LAB}/members", json=body)
     assert answer.status_code == 400
-
-
-def test_members_are_listed_in_pages_in_the_order_of_their_names(broker):
-    broker.registry.create_mesh(wire.CreateMesh("other"))
-    broker.registry.add_member("other", wire.AddMember(key("bob"), "bob"))
-    pages = pages_of(
-        lambda after: broker.registry.members("lab", wire.MeshRowsQuery(after, limit=2)), ""
-    )
-    names = [[member.name for member in page.members] for page in pages]
-    assert names == [["anna", "bert"], ["cleo"]]
 
 
 def test_limits_of_meshes_members_and_places_hold(broker, monkeypatch):

@@ -32,15 +32,12 @@ def test_wrong_field_is_named(client, changed, field):
     enqueue(client, "e", to="a*b", status=400)
 
 
-def test_batch_is_all_or_nothing_and_the_error_has_the_index(client, monkeypatch):
+def test_batch_is_all_or_nothing_and_the_error_has_the_index(client):
     good, bad = envelope("a"), {"id": "b"}
     answer = post(client, "/v1/enqueue/batch", {"to": INBOX, "envelopes": [good, bad]}, 400)
     assert answer["details"]["field"].startswith("envelopes[1]")
-    turns = []  # each envelope is a piece, and others are served after each but the first
-    monkeypatch.setattr("appliance.kernel.turns.PIECE_SECONDS", 0.0)
-    monkeypatch.setattr("appliance.kernel.turns.serve_others", lambda: turns.append(1))
     answer = post(client, "/v1/enqueue/batch", {"to": INBOX, "envelopes": [good, envelope("b")]})
-    assert (answer["ids"], turns) == (["a", "b"], [1])
+    assert answer["ids"] == ["a", "b"]
     assert get(client, "/v1/stats", stream=INBOX)["depth"] == 2
 
 

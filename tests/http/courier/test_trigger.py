@@ -52,15 +52,6 @@ def test_triggers_notify_enrich_and_never_fail_the_enqueue():
     assert get(client, "/v1/rules")["rules"][0]["fired"] == 1
 
 
-def test_webhook_action_uses_a_key_of_rule_and_envelope():
-    handed = []
-    courier = CourierFixture(triggers=[WEBHOOK], webhooks=lambda *message: handed.append(message))
-    enqueue(courier.client(), "a", type="order.paid")
-    ((to, key, payload),) = handed
-    assert (to, key) == ("https://shop.example/", "courier-hook-a")
-    assert payload == {"ref": "a", "stream": INBOX, "id": "a"}
-
-
 def test_failing_webhook_pauses_the_rule_but_not_the_enqueue():
     def refuse(*_):
         raise Unavailable("the outbox is full")
@@ -84,14 +75,3 @@ def test_trigger_with_invalid_target_name_creates_no_stream(name):
     enqueue(client, "good", type="ask", **{"from": "agents/Bo"}, payload="agents/Bo/too")
     for stream in ("agents/Bo", "agents/Bo/too"):
         assert get(client, "/v1/stats", stream=stream)["depth"] == 1
-
-
-def test_notice_for_an_id_of_maximum_length():
-    courier = CourierFixture(triggers=[{**TEMPLATED, "do": TEMPLATED["do"][:1]}])
-    client = courier.client()
-    ids = [f"{number}".rjust(200, "i") for number in range(7)]
-    for id_ in ids:
-        enqueue(client, id_, type="ask", **{"from": "agents/Bo"})
-    notices = [delivery["deliver"] for delivery in receive(client, "agents/Bo")["deliveries"]]
-    assert [notice["payload"]["ref"] for notice in notices] == ids
-    assert len({notice["id"] for notice in notices}) == 7

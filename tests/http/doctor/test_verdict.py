@@ -54,11 +54,3 @@ def test_checks_that_can_not_run_here_are_refused(hub, query, code, hint):
     answer = hub.http.get(f"{PATH}?{query}")
     assert (answer.status, answer.body["code"]) == (400, code)
     assert hint in answer.body["hint"]
-
-
-def test_checks_that_take_too_long_are_stopped(tmp_path):
-    with serve(tmp_path, constants={"doctor.verdict.SECONDS_MAX": 0.01}) as hub:
-        answer = hub.http.get(PATH)
-        assert (answer.status, answer.body["code"]) == (503, "VERDICT_UNAVAILABLE")
-        assert "stopped after 0.01 s" in answer.body["error"]
-        assert hub.http.get("/-/ready").status == 200

@@ -1,15 +1,9 @@
 """The hub over a real connection: nouns and verbs, versions, paging, what comes back unchanged."""
 
-import json
-import random
-import sqlite3
-import uuid
-from contextlib import closing
-
 import pytest
 
 from appliance.hub.text import plain_name
-from tests.support.servedhub import ServedHub, serve
+from tests.support.servedhub import serve
 
 HOSTILE = [
     "'; DROP TABLE messages; --",
@@ -189,57 +183,3 @@ def test_deleted_message_is_a_tombstone_without_content(hub, ids):
 
 
 # -- pages -----------------------------------------------------------------------------------
-
-
-def test_workspace_of_another_program_pages_by_creation(tmp_path):
-    """Random ids, made by hand as another program would; ours come after them."""
-    hub = ServedHub(tmp_path, "--no-limits")
-    made = random.Random(5)
-    ids = [str(uuid.UUID(int=made.getrandbits(128), version=4)) for _ in range(30)]
-    when = "2026-01-01T00:00:00.000Z"
-    with closing(sqlite3.connect(hub.datadir.database("hub"))) as connection, connection:
-        connection.execute("DELETE FROM meta WHERE key = 'x_id_order'")
-        connection.execute("INSERT INTO channels VALUES ('c1', 'theirs', NULL, ?)", (when,))
-        connection.execute("INSERT INTO topics VALUES ('t1', 'c1', 't', ?, ?)", (when, when))
-        for id_ in ids:
-            connection.execute(
-                "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
-                " VALUES (?, 't1', 'c1', 's', 'x', ?)",
-                (id_, when),
-            )
-            data = json.dumps({"message": {"id": id_}}, indent=1)
-            connection.execute(
-                "INSERT INTO events (ts, name, scope_channel_id, scope_topic_id, entity_type,"
-                " entity_id, data_json) VALUES (?, 'message.created', 'c1', 't1', 'message', ?, ?)",
-                (when, id_, data),
-            )
-    with hub.running():
-        path, listed_ids, before = "/api/v1/messages?topic_id=t1&limit=4", [], ""
-        while True:
-            page = hub.http.get(path + before).body
-            listed_ids += [message["id"] for message in page["messages"]]
-            if not page["has_more"]:
-                break
-            before = f"&before_id={page['cursor']}"
-            if len(listed_ids) == 8:
-                ids.append(hub.send("t1")["message"]["id"])
-        assert listed_ids == ids[:30][::-1]
-        newer = hub.http.get(f"{path}&after_id={ids[28]}").body["messages"]
-        assert [message["id"] for message in newer] == ids[29:]
-        assert hub.http.get(f"{path}&before_id=unknown").status == 400
-        stream = hub.connect()
-        stream.connection.request("GET", "/api/v1/events/stream?after=0&topic_id=t1")
-        lines = iter(stream.connection.getresponse().readline, b"")
-        data = [line for line in lines_until(lines, 31) if line.startswith(b"data: ")]
-        listed = [json.loads(line[6:])["data"]["message"]["id"] for line in data]
-        assert listed == ids, "however their JSON was printed"
-        stream.close()
-
-
-def lines_until(lines, events):
-    """Lines of a stream up to so many events."""
-    for line in lines:
-        yield line
-        events -= line.startswith(b"data: ")
-        if not events:
-            return

@@ -84,28 +84,6 @@ def test_key_in_the_header_of_a_batch_applies_to_all_items(hub, ids):
     assert hub.head == head
 
 
-def test_items_of_a_batch_succeed_or_fail_on_their_own(hub, ids):
-    items = [
-        message(ids, "first"),
-        {**message(ids), "topic_id": "topic_nowhere"},
-        message(ids, "é" * 32_769),
-        message(ids, "NUL \0"),
-        message(ids, "last"),
-    ]
-    head = hub.head
-    results = hub.http.post("/api/v1/messages/batch", {"messages": items}).body["results"]
-    assert [result.get("code") for result in results] == [
-        None, "NOT_FOUND", "PAYLOAD_TOO_LARGE", "INVALID_INPUT", None,
-    ]  # fmt: skip
-    assert [results[n]["event_id"] for n in (0, 4)] == [head + 1, head + 2]
-    assert results[3]["details"]["field"] == "content_raw"
-    head = hub.head
-    for count in (0, 501):
-        messages = [message(ids)] * count
-        assert hub.http.post("/api/v1/messages/batch", {"messages": messages}).status == 400
-    assert hub.head == head
-
-
 def test_invalid_item_is_refused_alone(hub, ids):
     good = message(ids, "good")
     wrong = [

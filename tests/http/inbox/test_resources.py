@@ -191,11 +191,3 @@ def test_the_key_is_shown_without_its_secret(hub):
     assert json.loads(done.out)["pubkey"] == keypair["ed25519_pubkey"]
     busy = agentlip("identity", "remint", "--yes", cwd=hub.workspace)
     assert (busy.code, "already running" in busy.err) == (2, True)
-
-
-def test_a_rotation_that_no_broker_takes_changes_nothing(hub):
-    before = hub.http.get("/v1/identity").body["pubkey"]
-    answer = hub.http.post("/v1/identity/rotate", {})
-    assert (answer.status, answer.body["code"]) == (503, "ROTATION_UNFINISHED")
-    assert sorted(answer.body["details"]["missing"]) == ["default", "lab"]
-    assert hub.http.get("/v1/identity").body["pubkey"] == before

@@ -16,7 +16,7 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
-KILLS, JOBS = 50, 20
+KILLS, JOBS = 16, 20
 RUNNER = [sys.executable, "-m", "tests.support.job_runner"]
 SCRIPT = "flock -n 9 || echo overlap >> overlaps; (setsid sleep 0.2; true) & sleep 0.1; exit {}"
 
@@ -47,7 +47,7 @@ def kill_at_random(hub, image=None, socket=None):
         )
     for kill in range(KILLS):
         # The whole appliance takes much longer to start.
-        if kill % 10 == 0:
+        if kill % 8 == 0:
             kill_appliance(hub, chance.random())
         else:
             kill_runner(hub, chance.random() / 2, socket, once_contained=kill % 5 == 1)
@@ -58,7 +58,7 @@ def kill_at_random(hub, image=None, socket=None):
     hub.start()
     until(lambda: states(hub).keys() <= {"succeeded", "failed", "cancelled", "lost"}, 60, "all end")
     assert hub.stop() == 0
-    assert states(hub, "attempts")["lost"] > 5, "attempts were interrupted"
+    assert states(hub, "attempts")["lost"] > 2, "attempts were interrupted"
     assert not (hub.workspace / "locks/overlaps").exists()
     return states(hub)
 

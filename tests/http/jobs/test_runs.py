@@ -73,11 +73,3 @@ def test_run_is_listed_exposed_and_kept_across_a_restart(hub):
         assert 'agentlip_jobs_last_run_failed{job_name="audit"} 1.0' in metrics
         assert hub.stop() == 0
         hub.start()
-
-
-def test_a_token_needs_the_scope_of_the_request(hub):
-    reporter = hub.connect(secret(hub, "jobs:report"))
-    assert reporter.get(PATH).status == 403
-    reporter.close()
-    assert "HTTP 403" in last_run.send(url(hub), secret(hub, "export:read"), record())
-    assert "HTTP 401" in last_run.send(url(hub), "nonsense", record())

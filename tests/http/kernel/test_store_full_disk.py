@@ -6,14 +6,12 @@ import re
 import signal
 import sqlite3
 import subprocess
-import time
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from appliance.busfile.file import BusPaths, connect
 from tests.support.commands import run
 from tests.support.servedhub import ServedHub
 from tests.support.smalldisk import small_disk
@@ -119,33 +117,6 @@ def test_full_disk_answers_503_and_recovers(disk):
                 assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     finally:
         hub.kill()
-
-
-def test_search_and_pruning_of_the_bus_continue_when_there_is_space(tmp_path):
-    settings = SETTINGS + "[bus]\nexport = false\nretention_days = 1e-9\n"
-    failed = re.compile(r'(?m)^agentlip_loop_failures_total\{loop="bus_pruner"\} [1-9]')
-    with small_disk(tmp_path, "tmpfs", MEBIBYTES["tmpfs"]) as disk:
-        hub = ServedHub(disk.root / "workspace", "--no-limits", settings=settings)
-        hub.constants = {"appliance.bus.loops.BusPruner.interval_seconds": 0.2}
-        hub.start()
-        try:
-            with closing(connect(BusPaths(hub.workspace))) as connection:
-                in_3_s = int(time.time() * 1000) + 3_000
-                query = (
-                    "INSERT INTO messages (id, ts_ms, from_agent, type) VALUES ('m', ?, 'b', 't')"
-                )
-                connection.execute(query, (in_3_s,))
-                fill(hub, disk, "/bus/v1/messages", WRITES["/bus/v1/messages"](""))
-                refused = hub.http.get("/bus/v1/search?q=x").body
-                assert refused["code"] == "STORAGE_FULL"
-                assert "can't be indexed" in refused["error"]
-                until(lambda: failed.search(hub.http.get("/metrics").raw.decode()), 30, "it fails")
-                disk.clear()
-                until(lambda: not connection.execute("SELECT 1 FROM messages").fetchall(), 30)
-            until(lambda: hub.http.get("/bus/v1/search?q=x").body.get("messages") == [], 30)
-            assert hub.stop() == 0
-        finally:
-            hub.kill()
 
 
 def test_read_only_file_system_is_not_ready_and_reads_go_on(tmp_path):

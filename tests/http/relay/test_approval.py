@@ -63,10 +63,6 @@ def waiting(env):
     return {tuple(ask.may_answer): ask for ask in asks}
 
 
-def delete_asks(tx):
-    tx.execute("DELETE FROM x_asks")
-
-
 def test_agent_needs_as_many_admins_as_the_setting_says(relay):
     assert [approve(relay, by) for by in ("ada", "ada")] == ["pending", "pending"]
     (listed,) = relay.as_admin("GET", "/admin/pending").json
@@ -125,14 +121,6 @@ def test_question_that_ended_is_followed_by_another(relay, env, asker):
         run(asker, relay)
     assert waiting(env).keys() == {("bo",)}  # not on the same day
     relay.clock.pass_seconds(86_400)
-    for _ in range(2):
-        run(asker, relay)
-    assert waiting(env).keys() == {("ada",), ("bo",)}
-
-
-def test_question_that_a_restored_hub_lacks_is_put_again(relay, env, asker):
-    run(asker, relay)
-    env.store.write(delete_asks)
     for _ in range(2):
         run(asker, relay)
     assert waiting(env).keys() == {("ada",), ("bo",)}

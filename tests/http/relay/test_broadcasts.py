@@ -23,22 +23,6 @@ def test_broadcast_reaches_every_agent_and_is_verified(relay):
         assert verify_broadcast(signed, keys)["message"] == "update now"
 
 
-def test_newest_broadcasts_come_first(relay):
-    ids = [
-        relay.broadcast("ada", kind, {"n": number}).json["broadcastId"]
-        for number, kind in enumerate(("update", "maintenance", "update"))
-    ]
-
-    def listed(query=""):
-        rows = relay.request("GET", f"/admin/broadcasts{query}", by="anna").json
-        return [row["id"] for row in rows]
-
-    assert listed() == ids[::-1]
-    assert listed("?limit=1") == [ids[2]]
-    assert listed("?type=maintenance") == [ids[1]]
-    assert listed(f"?after={ids[0]}") == [ids[2], ids[1]]
-
-
 @pytest.mark.parametrize("change", [{"type": "news"}, {"type": "update"}, {"signature": "AAAA"},
                                     {"payload": '{"message":"other"}'}])  # fmt: skip
 def test_broadcast_that_is_not_signed_as_it_is_sent_is_refused(relay, change):

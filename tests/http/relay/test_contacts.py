@@ -32,23 +32,6 @@ def test_changes_of_contacts_are_logged_without_greetings(relay):
     assert b"a secret" not in log
 
 
-def test_two_agents_become_contacts(relay):
-    assert ask(relay, "anna", "bert", greeting="Hello!").status_code == 201
-    (pending,) = relay.request("GET", "/contacts/pending", by="bert").json
-    assert (pending["from"], pending["greeting"]) == ("anna", "Hello!")
-    assert pending["requesterEmail"] == "anna@example.org"
-    assert pending["publicKey"].startswith("MCowBQYDK2VwAyEA")
-    assert relay.request("GET", "/contacts/pending", by="anna").json == []
-    assert relay.request("GET", "/contacts", by="anna").json == []
-    for _ in range(2):  # it is idempotent
-        assert relay.request("POST", "/contacts/anna/accept", by="bert").status_code == 200
-    for agent, other in (("anna", "bert"), ("bert", "anna")):
-        (contact,) = relay.request("GET", "/contacts", by=agent).json
-        assert contact["agent"] == other
-        assert contact["endpoint"] == f"https://{other}.example.org/network/inbox"
-        assert contact["online"] is False
-
-
 def test_removed_contact_receives_an_event(relay):
     relay.connect("anna", "bert")
     assert relay.request("DELETE", "/contacts/anna", by="bert").status_code == 200

@@ -2,7 +2,6 @@
 
 import pytest
 
-from appliance.network.keys import rotation_text
 from appliance.relay import writes
 from tests.support.relay import RelayFixture, key
 
@@ -165,25 +164,3 @@ def test_admin_of_the_first_client_signs_with_the_key_of_its_agent(tmp_path):
         assert relay.request("GET", "/admin/pending", by="ada").status_code == 200
     finally:
         relay.close()
-
-
-def test_rotated_key_replaces_the_former_one(relay):
-    relay.connect("anna", "bert")
-    new = key("anna's new key")
-    text = rotation_text("anna", key("anna").public, new.public)
-    body = {
-        "publicKey": str(new.public), "signature": key("anna").sign(text), "proof": new.sign(text),
-    }  # fmt: skip
-    path = "/registry/agents/anna/rotate-key"
-    assert relay.request("POST", path, body, by="bert").status_code == 403
-    wrong = body | {"proof": key("anna").sign(text)}
-    assert relay.request("POST", path, wrong, by="anna").status_code == 401
-    assert relay.request("POST", path, body, by="anna").status_code == 200
-    assert relay.request("GET", "/contacts", by="anna").status_code == 401
-    assert relay.request("GET", "/contacts", by="anna", signer=new).status_code == 200
-    (contact,) = relay.request("GET", "/contacts", by="bert").json
-    assert contact["publicKey"] == str(new.public)
-    assert contact["formerKey"] == str(key("anna").public)
-    assert key("anna").public.is_signed(text, contact["rotation"])
-    event = relay.request("GET", "/contacts/events", by="bert").json["events"][-1]
-    assert (event["agent"], event["event"]) == ("anna", "rotated")

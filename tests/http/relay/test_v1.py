@@ -29,19 +29,6 @@ def inbox(relay, by="bert"):
     return relay.request("GET", "/relay/inbox/bert", by=by)
 
 
-def test_message_rests_until_it_is_acked(old):
-    for number in (1, 2):
-        reply = send(old, number)
-        assert reply.status_code == 201
-        assert reply.headers["deprecation"] == "true"
-        assert parsedate_to_datetime(reply.headers["sunset"]).year >= 2026
-    assert [message["text"] for message in inbox(old).json] == ["hello 1", "hello 2"]
-    acked = old.request("POST", "/relay/inbox/bert/ack", {"messageIds": ["m1"]}, by="bert")
-    assert acked.status_code == 200
-    assert [message["messageId"] for message in inbox(old).json] == ["m2"]
-    assert old.rows("SELECT body FROM v1_messages WHERE message_id = 'm1'") == [(None,)]
-
-
 def test_inbox_is_limited(old, monkeypatch):
     monkeypatch.setattr("appliance.relay.v1.INBOX_MAX", 1)
     assert send(old).status_code == 201

@@ -10,16 +10,13 @@ from tests.support.http import (
     NARROW_TOKEN,
     SCRAPE_TOKEN,
     TOKEN,
-    Client,
     Lines,
-    app_of,
 )
 from tests.support.notes import (
     JSON,
     NoteResource,
     assert_failure,
     client,
-    note_routes,
     post,
 )
 
@@ -122,33 +119,6 @@ def test_the_request_after_the_limit_is_429_until_the_window_turns(resource):
     assert result.headers["x-ratelimit-reset"] == "2023-11-14T22:13:21.000Z"
     clock.tick(750)
     assert door.simulate_get("/notes").status_code == 200
-
-
-def test_wrong_tokens_use_up_nothing_of_others(resource: NoteResource) -> None:
-    limits = LimitSettings(per_connection=0, global_=40, failures_per_address=5)
-    clock = FakeClock()
-    app = app_of(note_routes(resource), limits=limits, clock=clock)
-    wrong = Client(app, "wrong", address="127.0.0.1")
-    codes = [wrong.simulate_get("/notes").status_code for _ in range(50)]
-    assert codes == [401] * 5 + [429] * 45
-    output = wrong.simulate_get("/-/up")
-    assert output.status_code == 429
-    assert output.json["details"]["scope"] == "failures"
-    # From the same address: right tokens, and requests without one.
-    known, nobody = Client(app, TOKEN), Client(app)
-    assert [nobody.simulate_get("/notes").status_code for _ in range(16)] == [200] * 15 + [429]
-    assert [known.simulate_get("/notes").status_code for _ in range(21)] == [200] * 20 + [429]
-    clock.tick(1000)
-    assert wrong.simulate_get("/notes").status_code == 401
-
-
-def test_batch_costs_its_items(resource: NoteResource) -> None:
-    clock = FakeClock()
-    door = client(resource, limits=LimitSettings(per_connection=10), clock=clock)
-    batch = {"notes": [{"text": "x"}] * 4}
-    lefts = [post(door, batch, "/batch").headers["x-ratelimit-remaining"] for _ in range(2)]
-    assert lefts == ["6", "2"]
-    assert_failure(post(door, batch, "/batch"), 429, "RATE_LIMITED")
 
 
 # --- headers, ids, log, metrics ----------------------------------------------------------

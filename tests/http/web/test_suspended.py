@@ -25,13 +25,6 @@ SUSPENDED = {
         ("POST", "/broker/v1/accept", {}),
         ("GET", "/broker/v1/status", None),
     ],
-    "outbox": [
-        ("POST", "/v1/send", {"to": "#x", "message": "m"}),
-        ("POST", "/v1/send", {"unknown": "field"}),
-        ("GET", "/v1/outbox", None),
-        ("GET", "/v1/outbox/sends?limit=5", None),
-    ],
-    "inbox": [("GET", "/v1/inbox", None), ("POST", "/v1/topic/subscribe", {"topic": "a"})],
     "courier": [("POST", "/v1/enqueue", {"to": "kept.x", "envelope": ENVELOPE})],
 }
 SERVED = {
@@ -42,7 +35,7 @@ SERVED = {
     "inbox": ("/v1/inbox", 200),
     "outbox": ("/v1/outbox", 200),
 }
-COMMANDS = {name: f"agentlip recover {name} --yes" for name in ("outbox", "broker", "inbox")}
+COMMANDS = {"broker": "agentlip recover broker --yes"}
 
 
 def damage(hub, store):

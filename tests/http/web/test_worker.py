@@ -10,7 +10,6 @@ import pytest
 
 from tests.support.http import TOKEN
 from tests.support.served import Served, head, reply_of, served
-from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -221,18 +220,3 @@ def _wait_until_working(running: Served) -> None:
         if json.loads(running.process.stderr.readline())["work_count"] == 1:
             return
     raise AssertionError("the request did not arrive")
-
-
-@pytest.mark.parametrize("behind", [b"", head("GET", "/notes/a")], ids=["alone", "pipelined"])
-def test_work_learns_that_its_client_has_disconnected(behind: bytes) -> None:
-    """Also behind a request that nobody has read yet."""
-    with served() as worker:
-        with worker.connect() as connection:
-            connection.sendall(head("GET", "/watch") + behind)
-        until(lambda: worker.ask(head("GET", "/watched"))[2] == b"1")
-
-
-def test_work_whose_client_waits_goes_on(worker: Served) -> None:
-    with worker.connect() as connection:
-        connection.sendall(head("GET", "/watch") + head("GET", "/notes/a"))
-        assert worker.ask(head("GET", "/watched"))[2] == b"0"
