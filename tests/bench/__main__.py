@@ -16,7 +16,6 @@ from tests.bench.broker import suite as broker
 from tests.bench.courier import suite as courier
 from tests.bench.export import suite as export
 from tests.bench.hub import suite as hub
-from tests.bench.monitoring import suite as monitoring
 from tests.bench.network import suite as network
 from tests.bench.outbox import suite as outbox
 from tests.bench.runner import Options
@@ -29,7 +28,6 @@ SUITES: dict[str, Any] = {
     "export": export,
     "broker": broker,
     "backup": backup,
-    "monitoring": monitoring,
     "network": network,
 }
 

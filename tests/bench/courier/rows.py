@@ -1,13 +1,10 @@
-"""C1 to C7: throughput, latency, fairness and durability of the courier."""
+"""C1 to C4 and C6: throughput, latency and durability of the courier."""
 
 import itertools
 import time
 from collections.abc import Callable
 from typing import Any
 
-from appliance.sdk.courier import Consumer as SdkConsumer
-from appliance.sdk.courier import Producer
-from appliance.sdk.discovery import Endpoint
 from tests.bench.client import NOW
 from tests.bench.courier import floors
 from tests.bench.courier.wire import (
@@ -16,13 +13,12 @@ from tests.bench.courier.wire import (
     FrameProducer,
     batches,
     drive,
-    envelope,
     must_be_all,
     publishes,
 )
 from tests.bench.figures import Figure, Row, median, milliseconds, percentiles
 from tests.bench.machine import Meter, Metered
-from tests.bench.target import RowFailed, Target
+from tests.bench.target import Target
 
 BATCH = 100
 CREDIT = 1000
@@ -40,7 +36,6 @@ class CourierSizes:
         self.frames = 3_000 if quick else 150_000
         self.singles = 300 if quick else 10_000
         self.paced_seconds = 1 if quick else 5
-        self.fair = 1_000 if quick else 40_000
         self.durable = 3_000 if quick else 60_000
 
 
@@ -185,27 +180,6 @@ def paced(bench: CourierBench, row: Row, rate: int, part: float) -> float:
     return milliseconds(late, part)
 
 
-def c5(bench: CourierBench) -> Row:
-    row = Row("C5", "16 consumers with credit 1 at a saturated stream: smallest over largest share")
-    share = bench.repeat(lambda: shared(bench, row), 1 if bench.sizes.quick else 3)
-    row.figures = [Figure("fairness", share, "ratio", at_least=0.95)]
-    return row
-
-
-def shared(bench: CourierBench, row: Row) -> float:
-    stream, count = bench.stream(), bench.sizes.fair
-    requests = batches(bench.target, stream, count, BATCH)
-    consumers = [BenchConsumer(bench.target, stream, 1) for _ in range(16)]
-    with Meter(bench.target.pid) as meter:
-        producer = BatchProducer(bench.target, requests)
-        drive([producer], consumers, count)
-    row.count(must_be_all(consumers, count, ordered=False))
-    shares = [len(consumer.seen) for consumer in consumers]
-    close(producer, *consumers)
-    bench.metered(row, "16 consumers", meter, per_s=round(count / meter.seconds), shares=shares)
-    return min(shares) / max(shares)
-
-
 def c6(bench: CourierBench) -> Row:
     row = Row("C6", "durable streams, synced before the answer")
     times: list[float] = []
@@ -233,52 +207,6 @@ def c6(bench: CourierBench) -> Row:
     return row
 
 
-def c7(bench: CourierBench) -> Row:
-    row = Row("C7", "the Python client: producer, then consumer, in one thread")
-    sent, received, single = [], [], []
-    for _ in range(bench.sizes.repeats):
-        rates = with_sdk(bench, row)
-        sent.append(rates[0])
-        received.append(rates[1])
-        single.append(rates[2])
-    both = [1 / (1 / a + 1 / b) for a, b in zip(sent, received, strict=True)]
-    row.figures = [
-        Figure("sent in frames of 100", median(sent), "per s", at_least=40_000),
-        Figure("received and acked", median(received), "per s", at_least=40_000),
-        Figure("sent and received by one thread", median(both), "per s"),
-        Figure("sent one by one", median(single), "per s", at_least=4_000),
-    ]
-    return row
-
-
-def with_sdk(bench: CourierBench, row: Row) -> tuple[float, float, float]:
-    target, stream, count = bench.target, bench.stream(), bench.sizes.durable
-    endpoint = Endpoint(target.host, target.port, token=target.token)
-    made = [envelope(stream, number) for number in range(count)]
-    with Meter(target.pid) as send_meter, Producer(lambda: endpoint) as producer:
-        producer.send_many(stream, made)
-    bench.metered(row, "sent", send_meter, per_s=round(count / send_meter.seconds))
-    with Meter(target.pid) as receive_meter:
-        consumer = SdkConsumer(lambda: endpoint, stream, credit=CREDIT)
-        seen = 0
-        for delivery in consumer:
-            delivery.ack()
-            seen += 1
-            if seen == count:
-                break
-        consumer.close()
-    bench.metered(row, "received", receive_meter, per_s=round(count / receive_meter.seconds))
-    singles = bench.sizes.singles // 2
-    with Meter(target.pid) as single_meter, Producer(lambda: endpoint) as producer:
-        for number in range(singles):
-            producer.send(f"{stream}-s", envelope(stream, number))
-    bench.metered(row, "one by one", single_meter, per_s=round(singles / single_meter.seconds))
-    if seen != count:
-        raise RowFailed(f"{count} sent, {seen} received")
-    row.count({"sent": count, "delivered": seen})
-    return count / send_meter.seconds, count / receive_meter.seconds, singles / single_meter.seconds
-
-
 def close(*clients: Any) -> None:
     for client in clients:
         client.close()
@@ -289,7 +217,5 @@ ROWS: dict[str, Callable[[CourierBench], Row]] = {
     "C2": c2,
     "C3": c3,
     "C4": c4,
-    "C5": c5,
     "C6": c6,
-    "C7": c7,
 }

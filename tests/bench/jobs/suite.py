@@ -1,27 +1,23 @@
 """Figures of the job runner: `python -m tests.bench.jobs.suite`. Prints JSON.
 
 `cpu` has shares of a core, for the appliance, the processes around the jobs, and the same commands
-started by a plain loop in the same minute. `huey`: the same for a consumer of huey with SQLite and
-as many threads, if huey is installed. `trigger_ms`: from a message to its process.
+started by a plain loop in the same minute.
+`trigger_ms`: from a message to its process.
 """
 
 import json
 import os
 import resource
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 
-from appliance.jobs.runner import ATTEMPTS_MAX
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
 
 SECONDS, PAUSE, TRIGGERS = 30, 0.3, 40  # 200 jobs a minute
-TASKS = "tests.bench.jobs.huey_tasks.huey"
 COUNT = int(SECONDS / PAUSE)
 JOBS = {
     "short": 'command = ["true"]\noverlap = "queue"',
@@ -38,8 +34,6 @@ def main() -> None:
             (hub.workspace / "jobs" / f"{name}.toml").write_text(text)
         with hub.running():
             figures = {"trigger_ms": measure_triggers(hub), "cpu": measure_jobs(hub)}
-        if find_spec("huey"):
-            figures["huey"] = measure_huey(Path(folder))
         print(json.dumps(figures))
 
 
@@ -71,21 +65,6 @@ def measure_jobs(hub: ServedHub) -> dict[str, float]:
     more = resource.getrusage(resource.RUSAGE_CHILDREN)
     floor = more.ru_utime + more.ru_stime - plain.ru_utime - plain.ru_stime
     return {"appliance": own, "around": around, "plain": floor / SECONDS}
-
-
-def measure_huey(folder: Path) -> dict[str, float]:
-    os.environ["HUEY_FILE"] = str(folder / "huey.db")
-    from tests.bench.jobs.huey_tasks import run_short
-
-    program = [sys.executable, "-m", "huey.bin.huey_consumer", TASKS]
-    served = subprocess.Popen([*program, "-w", str(ATTEMPTS_MAX)], stderr=subprocess.DEVNULL)
-    try:
-        run_short().get(blocking=True, timeout=60)
-        own, around = measure_cpu(served.pid, run_short)
-    finally:
-        served.kill()
-        served.wait()
-    return {"consumer": own, "around": around}
 
 
 def measure_cpu(pid: int, request: Callable[[], object]) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""N1: envelopes by bare primitives. N2: a relay with a thousand agents. N3: messages over TLS."""
+"""N1: envelopes by bare primitives. N2: a relay with a thousand agents."""
 
 import json
 import os
@@ -14,7 +14,6 @@ from appliance.network.envelope import Correspondence, open_envelope, signed_tex
 from tests.bench.figures import Figure, Row, median, percentiles
 from tests.bench.machine import Meter, Metered
 from tests.bench.network.agents import key, make_relay, signed
-from tests.bench.network.link import measure_link
 from tests.bench.network.schedule import send_as_planned
 from tests.bench.served import Served
 
@@ -30,7 +29,6 @@ class Sizes:
         self.rounds = 3 if quick else 15
         self.envelopes = 200 if quick else 1_000
         self.seconds = 3 if quick else 60
-        self.messages = 5 if quick else 50
 
 
 class Bench(Metered):
@@ -122,15 +120,4 @@ def n2(bench: Bench) -> Row:
     return row
 
 
-def n3(bench: Bench) -> Row:
-    row = Row("N3", "one message after another over one TLS link, until it is in the inbox")
-    seconds = measure_link(bench.folder / "link", bench.sizes.messages)
-    row.figures = [
-        Figure("direct, by a send through the broker",
-               median(seconds["direct"]) / median(seconds["mesh"]), "", below=3.0),
-        *(Figure(f"{kind}, p50", median(values) * 1000, "ms") for kind, values in seconds.items()),
-    ]  # fmt: skip
-    return row
-
-
-ROWS = {"N1": n1, "N2": n2, "N3": n3}
+ROWS = {"N1": n1, "N2": n2}

@@ -1,4 +1,4 @@
-"""The network's rows: cryptography in this process, a relay, and a pair of appliances over TLS."""
+"""The network's rows: cryptography in this process, and a relay."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""O1: sends accepted. O2: from one appliance to another, into its inbox. O3: the sender's half."""
+"""O1: sends accepted. O3: the sender's half: accepted, delivered over HTTP, settled."""
 
 import json
 import secrets
@@ -15,7 +15,6 @@ from appliance.workspace.migration import load, statements
 from tests.bench.client import NOW, Http, closed_loop, encode
 from tests.bench.figures import Figure, Row, median, milliseconds, percentiles
 from tests.bench.machine import Meter, Metered
-from tests.bench.outbox.pair import End, pair
 from tests.bench.target import RowFailed, Target
 
 CLIENTS = 8
@@ -35,7 +34,6 @@ class Sizes:
         self.singles = 400 if quick else 10_000
         self.bulk = 2_000 if quick else 40_000
         self.drained = 1_000 if quick else 30_000
-        self.through = 1_000 if quick else 20_000
 
 
 class OutboxBench(Metered):
@@ -135,43 +133,6 @@ def _items(body: bytes) -> Iterator[dict[str, Any]]:
         yield item["body"]
 
 
-def o2(bench: OutboxBench) -> Row:
-    work = "two appliances: batches accepted, drained over HTTP, brokered, stored in the inbox"
-    row = Row("O2", work)
-    with (
-        tempfile.TemporaryDirectory(prefix="pair-", dir=bench.file.parent) as folder,
-        pair(Path(folder)) as (home, away),
-    ):
-        ways = (("to the broker's appliance", away, home), ("from it, by the link", home, away))
-        for name, sender, receiver in ways:
-            runs = range(bench.sizes.repeats)
-            rate = median([end_to_end(bench, row, name, sender, receiver) for _ in runs])
-            row.figures.append(Figure(name, rate, "per s", at_least=5000))
-    return row
-
-
-def end_to_end(bench: OutboxBench, row: Row, name: str, sender: End, receiver: End) -> float:
-    """From the first request to the last row in the receiver's inbox, a second."""
-    count, before = bench.sizes.through, receiver.newest()
-    sends = [{"to": receiver.key, "message": TEXT} for _ in range(BATCH)]
-    request = encode(sender.target, "POST", "/v1/send/batch", {"items": sends})
-    with Meter(sender.target.pid, receiver.target.pid) as meter:
-        answers = closed_loop(sender.target, [request] * (count // BATCH), 2)
-        accepted_at, deadline = NOW(), NOW() + DRAIN_SECONDS_MAX
-        while receiver.newest() - before < count:
-            if NOW() > deadline:
-                raise RowFailed(f"{receiver.newest() - before} of {count} arrived")
-            time.sleep(0.02)
-        arrived_at = NOW()
-    accepted = sum(1 for body in answers.bodies for _ in _items(body))
-    received = receiver.received(before)
-    if not accepted == received == count:
-        raise RowFailed(f"{accepted} were accepted, {received} are in the inbox, of {count}")
-    row.count({"accepted": accepted, "received": received})
-    bench.metered(row, name, meter, tail_s=round(arrived_at - accepted_at, 3))
-    return count / meter.seconds
-
-
 def o3(bench: OutboxBench) -> Row:
     row = Row("O3", "the sender's half: batches accepted, stored, drained over HTTP, settled")
     count = bench.sizes.drained
@@ -236,4 +197,4 @@ def _row(number: int) -> tuple[Any, ...]:
     return f"out_{number:026}", secrets.token_hex(16), digest, TEXT.encode(), number, number
 
 
-ROWS: dict[str, Callable[[OutboxBench], Row]] = {"O1": o1, "O2": o2, "O3": o3}
+ROWS: dict[str, Callable[[OutboxBench], Row]] = {"O1": o1, "O3": o3}

@@ -1,4 +1,4 @@
-"""The outbox's rows, against an appliance of its own beside a sink, and against a pair."""
+"""The outbox's rows, against an appliance of its own beside a sink."""
 
 import subprocess
 import sys

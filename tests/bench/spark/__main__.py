@@ -1,16 +1,14 @@
-"""`.venv-spark/bin/python -m tests.bench.spark`: row S1, and growth. One JSON object on stdout.
-`tests.bench.spark.nightly` measures nights, `.stages` skew and stages, `.growth` containers.
+"""`.venv-spark/bin/python -m tests.bench.spark`: row S1. One JSON object on stdout.
+`tests.bench.spark.nightly` measures nights, `.stages` skew and stages.
 
 Ingest, activity and the same in plain SQL by turns in one session of 1 GB. A ratio is the median
 of the later half of the turns, when the engine is warm; each turn is compared with its own plain
-one, because machines become slower and faster. With --events a,b,c each length in a session of its
-own, for growth.
+one, because machines become slower and faster.
 """
 
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,30 +24,17 @@ Run = dict[str, float]
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.spark", description=__doc__)
-    parser.add_argument("--events", default="1000000", help="how many; several for growth")
+    parser.add_argument("--events", type=int, default=1_000_000, help="how many")
     parser.add_argument("--directory", type=Path, help="where to put them; kept, and used again")
     parser.add_argument("--memory", default="1g", help="of the driver")
     parser.add_argument("--turns", type=int, default=10, help="of each job; 3 for many events")
     parser.add_argument("--without-plain", action="store_true", help="only our jobs")
     flags = parser.parse_args()
-    counts = [int(count) for count in flags.events.split(",")]
-    if len(counts) > 1:  # a session each, so that none profits from the one before
-        rows = [run_again(count) for count in counts]
-        print(json.dumps(rows, indent=1))
-        return 0
     with tempfile.TemporaryDirectory(dir=flags.directory) as scratch:
-        source = (flags.directory or Path(scratch)) / f"export-{counts[0]}"
-        result = measure(counts[0], source, Path(scratch), flags)
+        source = (flags.directory or Path(scratch)) / f"export-{flags.events}"
+        result = measure(flags.events, source, Path(scratch), flags)
     print(json.dumps(result, indent=1))
     return 0
-
-
-def run_again(count: int) -> Any:
-    words = list(sys.argv[1:])
-    index = next(n for n, word in enumerate(words) if word.startswith("--events"))
-    words[index : index + (1 if "=" in words[index] else 2)] = [f"--events={count}"]
-    command = [sys.executable, "-m", "tests.bench.spark", *words]
-    return json.loads(subprocess.check_output(command, text=True))
 
 
 def measure(count: int, source: Path, scratch: Path, flags: argparse.Namespace) -> dict[str, Any]:
