@@ -3,8 +3,6 @@
 import ast
 import fnmatch
 import re
-import subprocess
-import sys
 
 import grimp
 import pytest
@@ -86,23 +84,6 @@ def test_library_is_imported_only_by_listed_modules(graph, library):
         )
     ]
     assert strangers == []
-
-
-def test_light_modules_load_without_the_servers_libraries():
-    """`pip install agentlip` alone gives the command line and the SDK."""
-    script = """
-import importlib, pkgutil, sys
-for name in ("falcon", "gevent", "gunicorn", "peewee", "prometheus_client"):
-    sys.modules[name] = None
-import appliance.sdk
-names = ["appliance.cli", "appliance.process.daemon", "appliance.hub.cli", "appliance.hub.wire"]
-names += ["appliance.broker.cli", "appliance.broker.wire"]
-names += ["appliance.hub.webhooks.cli", "appliance.hub.webhooks.wire", "appliance.mcp.cli"]
-names += [m.name for m in pkgutil.walk_packages(appliance.sdk.__path__, "appliance.sdk.")]
-for name in names:
-    importlib.import_module(name)
-"""
-    subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
 
 
 def test_imports_go_down_by_the_role_of_each_file(graph):

@@ -28,17 +28,6 @@ def in_hub(*statements: str) -> Break:
     return damage
 
 
-def without_scopes(hub: ServedHub) -> None:
-    """As programs wrote events before they had scopes."""
-    name = "prevent_event_mutation"
-    ((sql,),) = hub.rows("SELECT sql FROM sqlite_schema WHERE name = ?", name)
-    in_hub(
-        f"DROP TRIGGER {name}",
-        "UPDATE events SET scope_channel_id = NULL, scope_topic_id = NULL, scope_topic_id2 = NULL",
-        sql,
-    )(hub)
-
-
 def skip_index(hub: ServedHub) -> None:
     breakages.skipped_index(UsedWorkspace(hub.workspace))
 

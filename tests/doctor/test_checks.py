@@ -69,22 +69,12 @@ def test_low_disk_space_is_found(workspace, monkeypatch, total, free, severity):
     assert severities(workspace, "host.disk") == ([severity] if severity else [])
 
 
-def test_lock_file_removed_from_a_running_hub_is_critical(workspace) -> None:
-    with workspace.running(lock_intact=False):
-        assert severities(workspace, "host.lock") == ["critical"]
-
-
 def test_missing_or_invalid_server_file_is_found(workspace) -> None:
     with workspace.running():
         workspace.data.write_private(workspace.data.server_file, "{")
         assert severities(workspace, "host.server-file") == ["warning"]
         workspace.data.server_file.unlink()
         assert severities(workspace, "host.server-file") == ["warning"]
-
-
-def test_stopping_appliance_is_not_ready(workspace) -> None:
-    with workspace.running(stopping=True):
-        assert severities(workspace, "host.process") == ["critical"]
 
 
 @pytest.mark.parametrize(("delay", "expected"), [(0.4, []), (0.6, ["warning"]), (6.0, ["error"])])

@@ -132,16 +132,6 @@ def test_facts_come_from_the_running_appliance(workspace: WorkspaceFixture) -> N
     assert requests == [f"/-/ready Bearer {workspace.data.read_token()}"]
 
 
-def test_facts_of_an_appliance_that_is_not_ready_are_used(workspace: WorkspaceFixture) -> None:
-    with workspace.running({**HEALTHY_STORE, "writer_alive": 0.0}):
-        with workspace.context() as context:
-            body = msgspec.json.encode(ready_body(context, INSTANCE))
-        with answering(workspace, body, status=503):
-            result = doctor(workspace, "--quiet")
-    assert result.exit_code == 2
-    assert "the writer has ended" in result.stdout
-
-
 @pytest.mark.parametrize(
     ("body", "why"),
     [

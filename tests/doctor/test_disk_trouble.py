@@ -48,17 +48,6 @@ def test_read_only_disk_is_the_cause(tmp_path, kind, leftover):
 
 
 @pytest.mark.root
-def test_disk_that_the_kernel_stopped_after_an_error_is_read_only(tmp_path):
-    """Newer kernels go on to call such a mount writable."""
-    with small_disk(tmp_path, "ext4", 24) as disk:
-        workspace = WorkspaceFixture(disk.root / "w")
-        workspace.talk()
-        remount(disk, "abort")
-        assert_cause_first(workspace.find_all(), "read-only")
-        assert workspace.find("store.whole") == []
-
-
-@pytest.mark.root
 def test_read_only_disk_below_a_workspace_served_read_only_leaves_it_ready(tmp_path):
     with small_disk(tmp_path, "tmpfs", 24) as disk:
         workspace = WorkspaceFixture(disk.root / "w")

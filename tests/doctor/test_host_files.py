@@ -5,8 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from appliance.kernel.clock import SystemClock
-from appliance.kernel.steady_clock import ClockNote, ClockReading, encode
 from doctor.checks import host_files
 from tests.doctor.workspace import WorkspaceFixture
 
@@ -82,13 +80,3 @@ def test_stores_of_another_user_are_found_once(
 
 
 # -- clock -------------------------------------------------------------------------------------
-
-
-def test_a_jump_that_nobody_noted_is_found(workspace) -> None:
-    reading = ClockReading(SystemClock().now_ms() + 3_000_000, 1, "another boot")
-    workspace.execute(
-        "INSERT OR REPLACE INTO meta VALUES ('clock', ?)",
-        encode(ClockNote(reading)),
-        store="broker",
-    )
-    assert found_by(workspace, "host.clock") == [("info", "clock", "jumped")]

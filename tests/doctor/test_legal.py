@@ -49,7 +49,3 @@ def test_nothing_is_found(
             assert serious == []
             assert result.exit_code == 0, result.output
             assert len(value["checks"]) == len(select([], "--all" in flags))
-
-
-def test_there_are_thirty_configurations() -> None:
-    assert len({row.__name__ for row in CONFIGURATIONS}) == len(CONFIGURATIONS) >= 30

@@ -8,12 +8,9 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from doctor.checks import leftovers
-from doctor.repair import outline
-from doctor.run import examine, select
 from doctor.saved_files import SAVED, folders
 from tests.doctor.repairs import (
     data_of,
@@ -173,21 +170,3 @@ def test_leftovers_do_not_include_new_and_foreign_files(workspace: WorkspaceFixt
     with workspace.running():
         leave_temporary_files(workspace)
         assert workspace.find("host.leftovers") == []
-
-
-def test_finding_with_a_cause_has_no_step(workspace: WorkspaceFixture) -> None:
-    open_token(workspace)
-    with workspace.context() as context:
-        outcomes = examine(context, select(["host.private"], False))
-        explained = [
-            msgspec.structs.replace(
-                outcome,
-                findings=tuple(
-                    msgspec.structs.replace(each, explained_by="host.disk:read-only")
-                    for each in outcome.findings
-                ),
-            )
-            for outcome in outcomes
-        ]
-        assert outline(context, outcomes).steps != ()
-        assert outline(context, explained) == outline(context, [])

@@ -1,7 +1,6 @@
 """Repairs that are refused, or that fail: the data stays as it was."""
 
 import json
-import os
 import sqlite3
 import stat
 import subprocess
@@ -13,7 +12,7 @@ import pytest
 
 from appliance.checks.step import Step
 from doctor.derived import DERIVED
-from doctor.repair import DONE, FAILED, REFUSED, DiskUnusable
+from doctor.repair import FAILED, REFUSED, DiskUnusable
 from tests.doctor.repairs import (
     apply,
     drop_search,
@@ -28,21 +27,6 @@ from tests.doctor.workspace import WorkspaceFixture
 from tests.support.smalldisk import small_disk
 
 pytestmark = pytest.mark.usefixtures("some_messages")
-
-
-def test_beside_an_appliance_only_harmless_steps_are_applied(workspace: WorkspaceFixture) -> None:
-    open_token(workspace)
-    drop_search(workspace)
-    with workspace.running():
-        result = repair(workspace, "--json", "--yes")
-        steps = {each["step"]["check"]: each for each in json.loads(result.stdout)["results"]}
-        assert steps["host.private"]["outcome"] == DONE
-        assert steps["hub.search"]["outcome"] == REFUSED
-        assert str(os.getpid()) in steps["hub.search"]["reason"]
-        assert "agentlipd down" in steps["hub.search"]["reason"]
-    assert workspace.find("host.private") == []
-    assert repair(workspace, "--yes").exit_code == 0
-    assert workspace.find("hub.search") == []
 
 
 def test_refused_step_ends_a_repair_with_an_error_code(workspace: WorkspaceFixture) -> None:

@@ -96,11 +96,3 @@ def test_slow_check_is_interrupted_and_reported(workspace: WorkspaceFixture) -> 
 def test_doctor_can_not_write_to_a_store(workspace: WorkspaceFixture) -> None:
     with workspace.context() as context, pytest.raises(sqlite3.OperationalError, match="readonly"):
         context.open("hub").execute("INSERT INTO meta VALUES ('a', 'b')")
-
-
-def test_readiness_opens_no_store(
-    workspace: WorkspaceFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: pytest.fail("a store was opened"))
-    with workspace.context() as context:
-        assert run.readiness(context) == []

@@ -1,15 +1,12 @@
 """The check store.objects: what differs from the migrations is found, legal schemas are not."""
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from appliance.workspace.datadir import STORES
-from appliance.workspace.migration import load
 from doctor import run, schema_model
-from tests.doctor.workspace import NOW, WorkspaceFixture
+from tests.doctor.workspace import WorkspaceFixture
 
 CHECK = "store.objects"
 
@@ -41,32 +38,6 @@ def test_every_object_that_was_dropped_is_found(
         workspace.execute(f"DROP {kind} {name}", store=store)
     missing = {each.subject for each in workspace.find(CHECK) if each.problem == "missing"}
     assert {f"{store}.{name}" for store, name in dropped} <= missing
-
-
-def adopted(workspace: WorkspaceFixture, *more: str) -> None:
-    """A hub database that another program made, and then the first start of this one."""
-    workspace.data.database("hub").unlink()
-    with closing(sqlite3.connect(workspace.data.database("hub"))) as connection:
-        sql = load("hub")[0].sql.replace(" STRICT", "").replace("TEXT NOT NULL", "text not null")
-        connection.executescript(sql)
-        for statement in more:
-            connection.execute(statement)
-        facts = {"db_id": "theirs", "schema_version": "1", "created_at": NOW}
-        connection.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
-        connection.commit()
-    assert workspace.find(CHECK) == []
-    (workspace.data.dir / "stores.json").unlink()
-    workspace.start()
-
-
-def test_objects_missing_after_the_start_with_a_foreign_file_are_found(workspace) -> None:
-    adopted(workspace)
-    workspace.execute("DROP TRIGGER prevent_event_delete")
-    workspace.execute("DROP INDEX x_idempotency_created")
-    assert [each.subject for each in workspace.find(CHECK)] == [
-        "hub.prevent_event_delete",
-        "hub.x_idempotency_created",
-    ]
 
 
 def test_statements_are_compared_by_their_meaning() -> None:

@@ -33,11 +33,12 @@ class Flake:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, copy)
 
-    def run(self, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-        """`nix ARGUMENTS…` or `nix-instantiate ARGUMENTS…`."""
+    def flake(self, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+        """`nix ARGUMENTS…` about the flake, with nixpkgs replaced."""
         settings = "experimental-features = nix-command flakes\nbuild-users-group ="
+        offline = ["--offline", "--no-write-lock-file", "--override-input", "nixpkgs"]
         return subprocess.run(
-            [*arguments, "--store", str(self._store)],
+            ["nix", *arguments, *offline, f"path:{STUB}", "--store", str(self._store)],
             cwd=self.tree,
             env=os.environ | {"HOME": str(self._home), "NIX_CONFIG": settings} | environment,
             capture_output=True,
@@ -46,22 +47,12 @@ class Flake:
             check=False,
         )
 
-    def flake(self, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-        """A command about the flake, with nixpkgs replaced."""
-        offline = ["--offline", "--no-write-lock-file", "--override-input", "nixpkgs"]
-        return self.run("nix", *arguments, *offline, f"path:{STUB}", **environment)
-
     def outputs(self, group: str) -> Any:
         """What tests/nix/describe.nix has of a group of outputs, such as `packages`."""
-        return self._json(group, f"(import {STUB}/describe.nix).{group}")
+        return self._evaluate(group, f"(import {STUB}/describe.nix).{group}")
 
     def machine(self, **options: Any) -> Any:
         """What the NixOS module makes of `services.agentlip = options`."""
-        done = self.evaluate_machine(options)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    def evaluate_machine(self, options: dict[str, Any]) -> "subprocess.CompletedProcess[str]":
         function = f"""module: let
             lib = import {STUB}/lib.nix;
             pkgs = import {STUB}/packages.nix {{ inherit lib; system = "x86_64-linux"; }};
@@ -69,16 +60,11 @@ class Flake:
         in import {STUB}/machine.nix {{ inherit lib pkgs module options; }}"""
         return self._evaluate("nixosModules.default", function, OPTIONS=json.dumps(options))
 
-    def _json(self, output: str, function: str) -> Any:
-        done = self._evaluate(output, function)
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
-
-    def _evaluate(
-        self, output: str, function: str, **environment: str
-    ) -> "subprocess.CompletedProcess[str]":
+    def _evaluate(self, output: str, function: str, **environment: str) -> Any:
         reference = f"path:{self.tree}#{output}"
         # --impure: `function` reads files and a variable outside the flake.
-        return self.flake(
+        done = self.flake(
             "eval", "--json", "--impure", reference, "--apply", function, **environment
         )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
