@@ -1,6 +1,6 @@
 """From every schema that ever was on the main branch to the newest, with files of those programs.
 
-`former/` has a workspace of each, written by the program itself (`write_former.py`).
+`former/` has a workspace of each, written by the program itself.
 """
 
 import json
