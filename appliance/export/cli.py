@@ -13,7 +13,7 @@ import msgspec
 import typer
 
 from appliance.cli_support import ProgressLine, Session, plain_app
-from appliance.export import snapshot, verify
+from appliance.export import snapshot, table_writer, verify
 from appliance.export.cli_target import open_target
 from appliance.export.compact import Tidied
 from appliance.export.exporter import ExportRound
@@ -96,6 +96,7 @@ def export_snapshot(
 ) -> None:
     """Write the current tables for the audit: agentlip export snapshot --out /data/out"""
     datadir, settings = workspace_of(session, format_name)
+    table_writer.require(settings.export_format)
     target = out or datadir.workspace / settings.export_dir
     with open_log(datadir) as log, SegmentDirectory(target, SNAPSHOT).only_writer():
         path, manifest = snapshot.take(log, target, settings.export_format, keep, SystemClock())

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from appliance.export import arrow_log_reader, compact, source
+from appliance.export import arrow_log_reader, compact, source, table_writer
 from appliance.export.errors import ExportError
 from appliance.export.exporter import Exporter, ExportRound, ProgressCallback, limits_of
 from appliance.export.logs import LOGS
@@ -50,6 +50,7 @@ class Exports:
         results: list[ExportRound] = []
         failure: ExportError | LogUnreadable | None = None
         kind, limits = self._settings.export_format, limits_of(self._settings)
+        table_writer.require(kind)
         for log in LOGS.values():
             directory = self._directories[log.kind]
             try:

@@ -32,6 +32,12 @@ class Written(NamedTuple):
     sha256: str
 
 
+def require(format_name: str) -> None:
+    """Raises LibraryMissing if files of this format can't be written."""
+    if format_name == "parquet":
+        library()
+
+
 def create(path: Path, format_name: str, columns: Sequence[ExportColumn]) -> "TableFile":
     """Create a file. Raises LibraryMissing for Parquet without pyarrow."""
     if format_name == "parquet":

@@ -197,7 +197,7 @@ def test_only_what_is_on_is_built(everything, tmp_path, roles):
             assert not loops[name] & running, name
         assert ("home_meshes" in running) == (roles.inbox and roles.broker)
         assert whole._readiness().ready
-        assert whole._readiness().details["findings"] == []
+        assert whole._readiness().findings == []
         (output,) = [line for line in _log(lines) if "switched off" in line["msg"]]
         assert {k: v for k, v in output.items() if k not in ("level", "ts", "msg")} == roles.off
     for path, changed in files.items():
