@@ -132,12 +132,11 @@ class AccessMiddleware:
         if connection is not None:  # a full pool does not close it
             connection.authenticated = principal is not ANONYMOUS
         req.context.mounted = mounted
-        self._decode(req, mounted, params)
+        self._decode(req, params)
 
-    def _decode(
-        self, req: falcon.Request, mounted: MountedOperation, params: dict[str, Any]
-    ) -> None:
+    def _decode(self, req: falcon.Request, params: dict[str, Any]) -> None:
         context, environ = req.context, req.env
+        mounted: MountedOperation = context.mounted
         check_params(params)
         context.query = mounted.query.parse(environ.get("QUERY_STRING", ""))
         if mounted.operation.keyed:

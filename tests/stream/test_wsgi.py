@@ -93,6 +93,7 @@ connections_max = 5
 CONSTANTS = {
     "appliance.web.socket.PING_SECONDS": 0.4,
     "appliance.web.socket.IDLE_SECONDS_MAX": 1.2,
+    "appliance.web.socket.Socket.wait_seconds": 0.1,
     "appliance.hub.stream.HELLO_SECONDS_MAX": 0.6,
 }
 

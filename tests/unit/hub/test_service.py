@@ -1,4 +1,4 @@
-"""Who replays the log takes turns: one piece of each caller is read at a time."""
+"""Callers that replay the log take turns: one piece of each is read at a time."""
 
 import gevent
 import pytest
