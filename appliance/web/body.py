@@ -115,11 +115,10 @@ class Items:
 
     def _decode_item(self, raw: bytes) -> Any:
         try:
-            item = decode_json(self._item, raw, "the item")
             check_values(raw, self._has_numbers)
+            return decode_json(self._item, raw, "the item")
         except Invalid as error:
             return error
-        return item
 
 
 class QueryPlan:
@@ -369,6 +368,8 @@ def _read(source: Any, bytes_max: int, length: int | None) -> bytes:
 def decode_json(decode: Callable[[Any], T], raw: Any, what: str) -> T:
     """What `decode` makes of `raw`. Raises Invalid, which names the field, or begins with
     `what`."""
+    # msgspec crashes without memory for a string, of which each character may have four bytes.
+    bytes(4 * len(raw))
     try:
         return decode(raw)
     except msgspec.ValidationError as error:
