@@ -25,12 +25,7 @@ BUDGETS = {
     OTHER: 8_745, "tests": 53_000,
 }  # fmt: skip
 # The lines of a package that is above its budget today. The number may only become smaller.
-CEILINGS = {
-    "hub": 6_150, "kernel": 3_410, "backup": 4_260,
-    "export": 3_330, "broker": 3_520, "sdk": 2_890, "outbox": 3_090,
-    "web": 3_190, "workspace, recovery, upgrade": 2_650,
-    OTHER: 10_340, "tests": 58_000,
-}  # fmt: skip
+CEILINGS = {"backup": 3_530, OTHER: 9_320}
 # Folders and files of the rows that are more than a package; checks and what connects them too.
 PARTS = {
     "jobs": ("appliance/jobs/", "appliance/integrations/jobs_"),
