@@ -102,7 +102,7 @@ def view_of(
         host="unknown" if stored is None else host.compare(stored, current_host),
         clone_policy=settings.clone_policy,
         rotation_unfinished=files is not None and files.read(NEXT) is not None,
-        archived=[] if files is None else _archived(files),
+        archived=[] if files is None else _list_archived(files),
     )
 
 
@@ -142,7 +142,7 @@ def read_host(files: IdentityFiles) -> HostFingerprint | None:
         return None
 
 
-def _archived(files: IdentityFiles) -> list[wire.ArchivedKey]:
+def _list_archived(files: IdentityFiles) -> list[wire.ArchivedKey]:
     text = files.read(ARCHIVE)
     try:
         archive = KeyArchive() if text is None else keys.read_archive(text)

@@ -21,7 +21,7 @@ from appliance.kernel.store_files import suspect_marker
 from appliance.kernel.whole_file import sync_file
 from appliance.recovery.copying import Copying, TableRecovery
 from appliance.recovery.damaged import DamagedFile
-from appliance.recovery.log_frames import ignored
+from appliance.recovery.log_frames import find_ignored
 from appliance.recovery.pages import PageFile
 from appliance.recovery.shapes import shapes_of
 from appliance.workspace import manifest, schema, swap
@@ -75,7 +75,7 @@ def recover(
         state = "is empty" if database.is_file() else "is missing"
         hint = f"{NothingRecovered.default_hint}; or agentlipd up --accept-loss {store}"
         raise NothingRecovered(f"{store}: the file {database.name} {state}", hint=hint)
-    if not ignored(_log_of(database)) and not is_damaged(database, quick=False):
+    if not find_ignored(_log_of(database)) and not is_damaged(database, quick=False):
         suspect_marker(database).unlink(missing_ok=True)
         return RecoveryReport(store=store, intact=True)
     try:
@@ -129,7 +129,7 @@ def _fill(
     database: Path, store: str, file: PageFile, target: sqlite3.Connection, clock: Clock
 ) -> RecoveryReport:
     shapes, derived = shapes_of(target), _derived_tables(store)
-    damaged, behind = DamagedFile(file, shapes), ignored(_log_of(database))
+    damaged, behind = DamagedFile(file, shapes), find_ignored(_log_of(database))
     copying = Copying(damaged, target, shapes, {*OWN_OF_THE_FILE, *derived}, clock)
     copying.run()
     _keep_facts(database, store, copying)

@@ -24,13 +24,13 @@ class IgnoredFrames(NamedTuple):
     commits: int
 
 
-def ignored(log: Path) -> IgnoredFrames | None:
+def find_ignored(log: Path) -> IgnoredFrames | None:
     """The ignored frames of a log that no process uses, if they have synced commits: after a power
     failure the last one may be half written. None if the log can't be read."""
     content = b""
     with suppress(OSError), log.open("rb") as file:
         content = file.read(_BYTES_MAX)
-    behind = [is_commit for _, is_commit in dropwhile(lambda frame: frame[0], _checked(content))]
+    behind = [is_commit for _, is_commit in dropwhile(lambda frame: frame[0], _check_each(content))]
     return IgnoredFrames(len(behind), sum(behind)) if sum(behind) > 1 else None
 
 
@@ -45,7 +45,7 @@ def own_frames(log: bytes, page_bytes: int) -> Iterator[int]:
         yield at
 
 
-def _checked(log: bytes) -> Iterator[tuple[bool, bool]]:
+def _check_each(log: bytes) -> Iterator[tuple[bool, bool]]:
     """Each frame: whether all checksums up to its own are right, and whether it ends a commit."""
     right, before, page_bytes = _is_header_right(log), log[24:32], int.from_bytes(log[8:12])
     if not 512 <= page_bytes <= 65_536:

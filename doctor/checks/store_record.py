@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from appliance.backup.remedies import copy_hint
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
-from appliance.recovery.log_frames import ignored
+from appliance.recovery.log_frames import find_ignored
 from appliance.workspace import manifest
 from appliance.workspace.datadir import STORES
 from appliance.workspace.manifest import StoreLost
@@ -54,7 +54,7 @@ def _unread(context: Context) -> Iterator[Finding]:
     if context.lock().held:
         return
     for store in context.stores:
-        behind = ignored(log_of(context.datadir.database(store)))
+        behind = find_ignored(log_of(context.datadir.database(store)))
         if behind is not None:
             yield IGNORED_FRAMES.finding(
                 store,
