@@ -33,7 +33,7 @@ WHERE = ("day", "channel_id", "topic_id", "sender")
 
 # Machine learning, compiled libraries, and everything else of which parts are removed.
 LEARNS = """
-import deltalake, pandas, pyarrow.dataset, pyarrow.fs, pyarrow.orc, zstandard
+import deltalake, hdfs_native, msgspec, pandas, pyarrow.dataset, pyarrow.fs, pyarrow.orc
 from pyspark.ml.clustering import KMeans
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import SparkSession
