@@ -96,16 +96,13 @@ class HttpBrokerTarget(DeliveryTarget):
         results: list[Result] = []
         for send in sends:
             try:
-                results.append(self._single(send))
+                reply = self._call(ACCEPT, item_of(send))
+                results.append(result_of(send, reply.status, reply.body, reply.retry_after))
             except Unreachable as error:
                 results.append(RetryLater(str(error)))
             if isinstance(results[-1], RetryLater):
                 break
         return results + results[-1:] * (len(sends) - len(results))
-
-    def _single(self, send: Outgoing) -> Result:
-        response = self._call(ACCEPT, item_of(send))
-        return result_of(send, response.status, response.body, response.retry_after)
 
     def unknown(self, mesh: str, ids: Sequence[str]) -> list[str] | None:
         try:

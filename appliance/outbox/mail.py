@@ -226,13 +226,10 @@ class MailSession:
     def _transfer(self, server: smtplib.SMTP, recipients: Sequence[str], text: bytes) -> Result:
         options = [f"size={len(text)}"] if server.has_extn("size") else []
         code, reply = server.mail(self._settings.sender, options)
-        if code != 250:
-            refused = code == TOO_LARGE  # any other refusal is about the sender address
-            return (
-                self._result_of(code, reply)
-                if refused
-                else RetryLater(self._reply_text(code, reply))
-            )
+        if code == TOO_LARGE:
+            return self._result_of(code, reply)
+        if code != 250:  # this refusal is about the sender address
+            return RetryLater(self._reply_text(code, reply))
         worst: tuple[int, bytes] | None = None
         for recipient in recipients:
             code, reply = server.rcpt(recipient)

@@ -20,6 +20,6 @@ def compare(
         if getattr(running, name) != getattr(read, name)
     ]
     changed = [name for name in different if name not in NEED_RESTART]
-    values = {name: getattr(read, name) for name in changed}
     after_restart = [name for name in different if name in NEED_RESTART]
-    return msgspec.structs.replace(running, **values), changed, after_restart
+    settings = msgspec.structs.replace(running, **{name: getattr(read, name) for name in changed})
+    return settings, changed, after_restart

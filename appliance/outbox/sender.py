@@ -6,6 +6,7 @@ recognises a duplicate by its id. Claims and outcomes whose write failed are rep
 
 import random
 from collections.abc import Callable
+from itertools import zip_longest
 
 import msgspec
 
@@ -31,6 +32,8 @@ from appliance.outbox.writes import DeliveryOutcome
 
 SLOW_SECONDS = 2.0
 DELIVER_MAX = 200  # sends in one request, which is the limit of a broker
+RUN_MAX = 20  # ordered sends that a target delivers one after another; a kill repeats as many
+RUN_SECONDS = 1.0  # after which such a run ends, so that a kill repeats no older delivery
 INTERRUPTED = "the delivery was interrupted"
 
 _decode = msgspec.json.Decoder().decode
@@ -84,11 +87,10 @@ class Sender:
 
     def _start_deliveries(self, name: str, now_ms: int) -> int:
         """Start all deliveries that one route allows now; returns the number of sends."""
-        routes = self._routes
-        route = routes.state(name)
+        route = self._routes.state(name)
         target = self._outbox.targets.get(name.partition(":")[0])
         claimed = 0
-        while target is not None and routes.has_capacity(route) and self._pool.free_count() > 0:
+        while target and self._routes.has_capacity(route) and self._pool.free_count() > 0:
             rows = self._claim(name, route, target, now_ms, probe=not route.breaker.is_closed)
             if not rows:
                 break
@@ -101,13 +103,14 @@ class Sender:
     def _claim(
         self, name: str, route: RouteState, target: DeliveryTarget, now_ms: int, probe: bool
     ) -> list[SendRow]:
+        in_order = ordering.is_in_order(name)
         limit = PROBE_SENDS_MAX if probe else DELIVER_MAX
         if not target.takes_batches:
-            limit = 1
+            limit = RUN_MAX if in_order else 1
         oldest_ms = now_ms - self._max_age_ms(name)
         args = (name, now_ms, oldest_ms, limit, DELIVER_BYTES_MAX)
         try:
-            if not ordering.is_in_order(name):
+            if not in_order:
                 return self._outbox.store.write(writes.claim, *args)
             rows, route.cursor = self._outbox.store.write(
                 writes.claim_in_order, *args, route.cursor
@@ -143,6 +146,19 @@ class Sender:
         self._outbox.delivery_work.set()
 
     def _call_target(self, target: DeliveryTarget, sends: list[Outgoing]) -> list[Result]:
+        """A result for each send that was tried. A run ends at a failure, and when its outcomes
+        have to be recorded."""
+        if target.takes_batches:
+            return self._attempt(target, sends)
+        ends = self._clock.monotonic() + RUN_SECONDS
+        results: list[Result] = []
+        for send in sends:
+            results += self._attempt(target, [send])
+            if isinstance(results[-1], RetryLater) or self._clock.monotonic() > ends:
+                break
+        return results
+
+    def _attempt(self, target: DeliveryTarget, sends: list[Outgoing]) -> list[Result]:
         try:
             results = target.deliver_many(sends)
             if len(results) != len(sends):
@@ -178,14 +194,14 @@ class Sender:
         """The outcome of each send. Behind a failed send of an ordered destination, the others wait
         as if they had not been tried."""
         outcomes, failed = [], set()
-        for row, result in zip(rows, results, strict=True):
-            destination, waits = (row.destination_kind, row.destination_ref), False
+        for row, result in zip_longest(rows, results):
+            destination = (row.destination_kind, row.destination_ref)
             if isinstance(result, RetryLater) and ordering.is_in_order(row.route):
-                waits = destination in failed
+                result = None if destination in failed else result
                 failed.add(destination)
             outcomes.append(
                 DeliveryOutcome(row.id, states.RELEASE)
-                if waits
+                if result is None
                 else self._outcome(target, row, result)
             )
         return outcomes

@@ -111,7 +111,7 @@ class Outbox:
         self.steady = SteadyClock(store, clock, log)
         self._in_flight = 0
         self._retention_days: dict[str, int | None] = {}
-        self._max_age: dict[str, int] = {}
+        self.mesh_max_age_hours: dict[str, int] = {}
         self.broker_epochs: dict[str, str] = {}
         self.comparison_work = Wakeup()  # set on another epoch of a broker
         self._default_hours = max_age_hours(settings.retention_days, settings.max_age_hours)
@@ -128,7 +128,7 @@ class Outbox:
     def set_retention(self, mesh: str, retention_days: int | None) -> None:
         """Set how long the broker of a mesh remembers ids, as negotiated; None: permanently. Raises
         RetentionTooShort or MaxAgeTooLong."""
-        self._max_age[mesh] = max_age_hours(retention_days, self.settings.max_age_hours)
+        self.mesh_max_age_hours[mesh] = max_age_hours(retention_days, self.settings.max_age_hours)
         self._retention_days[mesh] = retention_days
 
     def set_epoch(self, mesh: str, epoch: str) -> None:
@@ -138,11 +138,7 @@ class Outbox:
         self.comparison_work.set()
 
     def max_age_hours(self, mesh: str) -> int:
-        return self._max_age.get(mesh, self._default_hours)
-
-    @property
-    def mesh_max_age_hours(self) -> dict[str, int]:
-        return dict(self._max_age)
+        return self.mesh_max_age_hours.get(mesh, self._default_hours)
 
     # -- settings ------------------------------------------------------------------------
 
@@ -156,8 +152,8 @@ class Outbox:
             mesh: max_age_hours(days, override) for mesh, days in self._retention_days.items()
         }
         in_order = _ordered_destinations(settings)
-        self.settings = settings
-        self._default_hours, self._max_age, self._in_order = default_hours, max_age, in_order
+        self.settings, self._default_hours, self._in_order = settings, default_hours, in_order
+        self.mesh_max_age_hours = max_age
         self.gauge.set_limits(settings.sends_max, settings.bytes_max)
         self.log.info("settings reloaded", changed=changed, needs_restart=after_restart)
         return wire.Reloaded(changed, after_restart)
@@ -176,8 +172,7 @@ class Outbox:
         caller is this process, which may use all targets and bodies of any size. `principal` is
         stored with the send."""
         new = self._prepare(command, key, internal, principal)
-        (acceptance,) = self._accept([new])
-        return self._reply(new, acceptance)
+        return self._reply(new, *self._accept([new]))
 
     def topic_post(
         self, command: wire.TopicPost, key: str | None = None, *, principal: str | None = None
