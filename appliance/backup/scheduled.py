@@ -28,8 +28,9 @@ from appliance.backup.failures import Attempts
 from appliance.backup.keys import Identities
 from appliance.backup.manifest import VERIFICATION, Verification
 from appliance.backup.schedule import NICENESS
+from appliance.kernel.clock import DAY_MS
 
-RECHECK_MS = 86_400_000  # bytes on a disk can change, so each day a kept backup is verified again
+RECHECK_MS = DAY_MS  # bytes on a disk can change, so each day a kept backup is verified again
 Verify = Callable[[str, Identities | None], Verification]
 
 

@@ -7,9 +7,10 @@ from appliance.broker.retention import is_misconfigured
 from appliance.checks.check import COPY, FINDINGS_MAX, Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
+from appliance.kernel.clock import HOUR_MS
 from appliance.kernel.steady_clock import steady_ms
 
-FAILING_MS = 3_600_000  # shorter failures of a webhook repair themselves
+FAILING_MS = HOUR_MS  # shorter failures of a webhook repair themselves
 FANOUT_MS = 300_000
 _HAS_STATE = "SELECT 1 FROM pragma_table_info('webhook') WHERE name = 'disabled_because'"
 
@@ -56,7 +57,7 @@ def _webhooks(context: Context) -> Iterator[Finding]:
             (now_ms - FAILING_MS,),
         )
         for slug, webhook_id, enabled, because, since_ms, waiting in rows:
-            hours = (now_ms - (since_ms or 0)) / 3_600_000
+            hours = (now_ms - (since_ms or 0)) / HOUR_MS
             why = f"has failed for {hours:.1f} hours" if enabled else f"is disabled: {because}"
             problem = FAILING if enabled else DISABLED
             yield problem.finding(

@@ -20,12 +20,12 @@ import msgspec
 from appliance.busfile import globs
 from appliance.busfile.file import idle, transaction
 from appliance.busfile.messages import check_name
-from appliance.kernel.clock import Clock
+from appliance.kernel.clock import HOUR_MS, Clock
 from appliance.kernel.errors import Conflict, Invalid, Lost
 
 LEASE_MS = 60_000
 RENEW_MS = 30_000
-LEASE_MS_MAX = 3_600_000
+LEASE_MS_MAX = HOUR_MS
 WAIT_POLL_SECONDS = 0.25
 PATH, SLOT = "path:", "slot:"
 SLOTS_MAX = 1000

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from appliance.kernel.clock import HOUR_MS
 from appliance.kernel.retry import RetrySettings, delay_seconds
 
 OverflowPolicy = Literal["reject", "drop_oldest", "block"]
@@ -27,7 +28,7 @@ class StreamPolicy(msgspec.Struct, frozen=True):
     """
 
     lease_seconds: float = 30.0
-    lease_total_ms_max: int = 12 * 3_600_000
+    lease_total_ms_max: int = 12 * HOUR_MS
     depth_max: int = 100_000
     bytes_max: int = 256 * 1024 * 1024
     overflow_policy: OverflowPolicy = "reject"

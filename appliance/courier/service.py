@@ -27,7 +27,7 @@ from appliance.courier.trigger import TriggerEngine
 from appliance.courier.view import LATEST, View
 from appliance.kernel.auth import Principal
 from appliance.kernel.caller import WaitLimit
-from appliance.kernel.clock import Clock
+from appliance.kernel.clock import HOUR_MS, Clock
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.kernel.token_bucket import TokenBucket
@@ -36,8 +36,8 @@ from appliance.kernel.wakeup import Wakeup
 
 VIEW_ROWS_MAX = 10_000  # rows of one view; the rows unchanged for longest are removed first
 DELIVERY_BYTES_MAX = 1024 * 1024  # one frame, page or response with several envelopes
-LEASE_MS_MAX = 3_600_000  # longest lease that a consumer can ask for
-IDLE_MS = 3_600_000.0  # an empty stream that is unused for this long is forgotten
+LEASE_MS_MAX = HOUR_MS  # longest lease that a consumer can ask for
+IDLE_MS = float(HOUR_MS)  # an empty stream that is unused for this long is forgotten
 WAITING_MAX = 500  # receivers with a token that can wait at once
 BUCKETS_MAX = 1_000
 RECEIVER = "receiver-"

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+from appliance.kernel.clock import DAY_MS
 from appliance.kernel.errors import (
     ApplianceError,
     Exhausted,
@@ -25,7 +26,7 @@ Ids = Annotated[list[EnvelopeId], Meta(min_length=1, max_length=BATCH_MAX)]
 IdOrIds = Annotated[str, Meta(max_length=200)] | Annotated[list[str], Meta(max_length=BATCH_MAX)]
 Short = Annotated[str, Meta(min_length=1, max_length=256)]
 Priority = Annotated[int, Meta(ge=0, le=9)]
-Millis = Annotated[int, Meta(ge=0, le=366 * 86_400_000)]
+Millis = Annotated[int, Meta(ge=0, le=366 * DAY_MS)]
 Limit = Annotated[int, Meta(ge=1, description="clamped to the maximum")]
 State = Literal["ready", "delayed", "leased", "dead"]
 Mode = Literal["release", "fail", "reject"]

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 
 from appliance.forecast.wire import DiskForecast, Forecast, Reducible, StoreForecast
+from appliance.kernel.clock import DAY_MS, HOUR_MS
 from appliance.kernel.whole_file import write_whole
 
 SAMPLES_MAX = 14 * 24  # one an hour for two weeks; together below 200 KB
-SPAN_MS_MIN = 3_600_000  # a trend of less time would be noise
-DAY_MS = 86_400_000
+SPAN_MS_MIN = HOUR_MS  # a trend of less time would be noise
 FILE_BYTES_MAX = 1024 * 1024
 ENTRIES_MAX = 200_000  # files of a folder that are counted
 GROWTH_MIN = 1024.0  # bytes a day that count as growth

@@ -6,7 +6,7 @@ from appliance.jobs import metrics, queries, wire, writes
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.rows import StoredJobRow
 from appliance.jobs.schedule import continue_from, due_cron, next_ms
-from appliance.kernel.clock import iso
+from appliance.kernel.clock import DAY_MS, iso
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 
@@ -67,7 +67,7 @@ class Scheduler:
         """Until the next job is due."""
         steady_ms = self._steady.now_ms()
         left = [due.left_ms(now_ms, steady_ms) for due in self._due.values()]
-        return max(0, min(left, default=86_400_000)) / 1000
+        return max(0, min(left, default=DAY_MS)) / 1000
 
     def _create(self, name: str, spec: wire.JobSpec, now_ms: int, steady_ms: int) -> bool:
         mark, detail = self._marks[name], None

@@ -5,14 +5,13 @@ import os
 import sys
 from pathlib import Path
 
-from appliance.kernel.clock import Clock
+from appliance.kernel.clock import DAY_MS, Clock
 from appliance.kernel.log import Log, LogChange
 from appliance.kernel.loop import Loop
 from appliance.logs.files import first_ms, rotate
 from appliance.logs.service import RunningLog
 from appliance.logs.settings import LogSettings
 
-DAY_MS = 86_400_000
 ROTATE_DAYS = 7.0  # age above which the log gets a new file
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from appliance.kernel.clock import Clock, iso
+from appliance.kernel.clock import HOUR_MS, Clock, iso
 from appliance.kernel.ids import random_id
 from appliance.kernel.tool import Tool
 from appliance.kernel.wakeup import Wakeup
@@ -22,7 +22,7 @@ from appliance.mcp.protocol import INVALID_PARAMS, INVALID_REQUEST, Refusal
 
 OWNED_MAX = 20  # tasks of one token; each may keep a result of about 1 MiB
 TASKS_MAX = 100
-TTL_MS_MAX = 3_600_000  # also the longest wait
+TTL_MS_MAX = HOUR_MS  # also the longest wait
 KEPT_MS = 300_000  # after the wait, for the result
 POLL_MS = 1000
 

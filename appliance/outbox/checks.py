@@ -6,13 +6,14 @@ from appliance.checks.check import FINDINGS_MAX, Check, Cost, Finding, Problem, 
 from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
 from appliance.checks.sections import section
+from appliance.kernel.clock import HOUR_MS
 from appliance.kernel.steady_clock import steady_ms
 from appliance.mesh.fingerprint import matches
 from appliance.outbox.queries import LOST
 from appliance.outbox.settings import OutboxSettings
 
 _PIECE_ROWS = 500
-WAITING_MS = 3_600_000  # a broker may be away for less
+WAITING_MS = HOUR_MS  # a broker may be away for less
 _NEAR = 0.8
 _REFUSED = 0.95  # new sends are refused from here
 OPEN = (
@@ -49,7 +50,7 @@ def _waiting(context: Context) -> Iterator[Finding]:
             (now_ms - WAITING_MS,),
         )
         for mesh, count, oldest_ms in rows:
-            hours = (now_ms - oldest_ms) / 3_600_000
+            hours = (now_ms - oldest_ms) / HOUR_MS
             yield WAITING.finding(
                 f"mesh {mesh}",
                 f"{count} sends are undelivered, the oldest for {hours:.1f} hours",

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from appliance.kernel import caller
-from appliance.kernel.clock import Clock
+from appliance.kernel.clock import HOUR_MS, Clock
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError, Exhausted, Invalid
 from appliance.kernel.ids import IdFactory
@@ -50,7 +50,7 @@ from appliance.outbox.writes import Acceptance, NewSend
 META_BYTES_MAX = 16_384  # size of meta as JSON, as a broker accepts it
 BATCH_MAX = 500  # sends in one POST /v1/send/batch
 ACCEPTS_MAX = 64  # concurrent send requests; more get 429
-RETRY_AFTER_MAX_MS = 3_600_000  # longest Retry-After that is obeyed
+RETRY_AFTER_MAX_MS = HOUR_MS  # longest Retry-After that is obeyed
 BROKER = "broker"
 FEATURES = (
     "send", "send_batch", "topic_post", "outbox_redrive", "outbox_requeue", "outbox_reload",

@@ -6,9 +6,10 @@ from appliance.checks.check import Check, Finding, Problem
 from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
 from appliance.checks.sections import section
+from appliance.kernel.clock import DAY_MS
 from appliance.relay.settings import RelaySettings
 
-WAITING_MS = 3 * 86_400_000
+WAITING_MS = 3 * DAY_MS
 CODES_MAX = 200
 FUTURE_MS = 300_000
 NO_ADMIN = Problem("no-admin", hint="agentlip relay admins add NAME --new-key FILE")

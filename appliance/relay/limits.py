@@ -12,11 +12,11 @@
 | `mails` | 100 | hour | everybody together |
 """
 
-from appliance.kernel.clock import Clock, iso
+from appliance.kernel.clock import HOUR_MS, Clock, iso
 from appliance.relay import metrics
 from appliance.web.limits import Allowance, RateLimited
 
-MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+MINUTE_MS = 60_000
 LIMITS = {
     "relay": (10_000, MINUTE_MS),
     "requests": (60, MINUTE_MS),

@@ -4,6 +4,7 @@ import socket
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from appliance.kernel.clock import HOUR_MS
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.http_client import Unreachable
 from appliance.kernel.loop import Loop
@@ -17,7 +18,7 @@ from appliance.web.address import BadWebhookUrl
 
 PRUNE_SECONDS = 600.0
 REACH_SECONDS = 15.0
-REACH_AGAIN_MS = 3_600_000
+REACH_AGAIN_MS = HOUR_MS
 REACHED_MAX = 10  # endpoints tried in one round
 CONNECT_SECONDS = 3.0
 ASK_SECONDS = 15.0

@@ -1,5 +1,6 @@
 """What the relay reads. Every listing has a limit."""
 
+from appliance.kernel.clock import DAY_MS
 from appliance.kernel.meta import Executor
 from appliance.relay.rows import (
     AgentRow,
@@ -15,7 +16,7 @@ from appliance.relay.states import ACTIVE, PENDING
 AGENTS_MAX = 100_000  # in memory, about 1 KB each
 LISTED_MAX = 1_000  # rows of one listing
 SIGNATURES_MAX = 200_000  # of changes; ten minutes have half as many requests
-BURST_MS = 86_400_000
+BURST_MS = DAY_MS
 SIGNED_AFTER = "signed_after_ms"  # in meta: older signatures may have been used before
 _CONTACTS = (
     "SELECT * FROM contacts WHERE agent_a = :agent AND status = :status"

@@ -9,7 +9,7 @@ from uuid import uuid4
 import msgspec
 
 from appliance.kernel.batch import Call, CallOutcome
-from appliance.kernel.clock import Clock, iso
+from appliance.kernel.clock import HOUR_MS, Clock, iso
 from appliance.kernel.errors import Exhausted, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.meta import value
@@ -28,7 +28,7 @@ from appliance.relay.settings import RelaySettings
 from appliance.relay.states import ACTIVE
 from appliance.web.address import check_url
 
-OFFLINE_MS = (600_000, 3_600_000)  # twice the usual and the longest interval of heartbeats
+OFFLINE_MS = (600_000, HOUR_MS)  # twice the usual and the longest interval of heartbeats
 BATCH_MAX = 100  # names in one request for presence
 PENDING_LISTED_MAX = 100
 

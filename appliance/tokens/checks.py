@@ -11,7 +11,7 @@ from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
 from appliance.kernel import meta
 from appliance.kernel.auth import ADMIN, SERVER_TOKEN_ID, hash_token
-from appliance.kernel.clock import DAY_MS
+from appliance.kernel.clock import DAY_MS, HOUR_MS
 
 TOLERANCE_MS = 60_000
 EXPIRY_WARNING_MS = 7 * DAY_MS  # a week: somebody is at work before the clients get 401
@@ -28,7 +28,7 @@ def _expiring(context: Context) -> Iterator[Finding]:
             (now_ms, until_ms),
         )
         for token_id, name, scopes, expires_ms in rows:
-            hours = (expires_ms - now_ms) / 3_600_000
+            hours = (expires_ms - now_ms) / HOUR_MS
             left = f"{hours:.0f} hours" if hours < 48 else f"{hours / 24:.0f} days"
             yield EXPIRING.finding(
                 f"token {token_id}",

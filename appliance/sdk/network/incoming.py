@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from appliance.kernel.clock import DAY_MS
 from appliance.kernel.errors import Unavailable
 from appliance.network.envelope import OpenedMessage
 from appliance.sdk.network.state import AgentState
 
 LEASE_MS = 60_000  # a handler that takes longer may run twice
-KEPT_MS = 30 * 86_400_000
+KEPT_MS = 30 * DAY_MS
 KEPT_MAX = 10_000
 
 

@@ -15,12 +15,13 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from appliance.kernel.clock import HOUR_MS
 from appliance.kernel.errors import Exhausted, Invalid, Missing
 from appliance.network.envelope import TYPES
 from appliance.sdk.network.state import AgentState
 
 PENDING_MAX, REPORTS_MAX = 100, 500
-EXPIRY_MS = 3_600_000
+EXPIRY_MS = HOUR_MS
 DELAYS_MS = (10_000, 30_000, 90_000)
 WATCH_MS = 60_000  # between two checks of the recipient's presence, after the last delay
 LEASE_MS = 60_000  # longer than an attempt takes
