@@ -101,8 +101,8 @@ class Appliance:
         self._doctor, self._doctor_due = composition.doctor, host.doctor_due
         scopes = join(subsystem.scopes for subsystem in composition.subsystems)
         free = FREE_ON_LOOPBACK | scopes.free
-        self.guard = Guard(composition.tokens.book, settings.http, clock, free, scopes.implied)
-        self.guard.writes = composition.maintenance.gate
+        book, gate = composition.tokens.book, composition.maintenance.gate
+        self.guard = Guard(book, settings.http, clock, free, scopes.implied, gate)
         self.subsystems: tuple[Subsystem, ...] = (
             *composition.subsystems,
             *composition.mcp(host, self.guard, self._readiness),

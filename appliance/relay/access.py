@@ -86,7 +86,12 @@ class RelaySignatures:
         self._clock = clock
         self.used = UsedSignatures()
         self._agent_keys = agent_keys
-        self.signed_after_ms = 0
+        self._signed_after_ms = 0
+
+    def restore(self, used: Iterable[UsedSignatureRow], signed_after_ms: int) -> None:
+        """Refuse these signatures, and all up to `signed_after_ms`: they may have been used."""
+        self.used.restore(used)
+        self._signed_after_ms = signed_after_ms
 
     def agent(self, environ: Environ) -> Verify:
         """For `Operation.signer`: an active agent has to sign the request."""
@@ -163,7 +168,7 @@ class RelaySignatures:
             signed_ms = of_timestamp(timestamp)
         except (ValueError, OverflowError):
             signed_ms = 0
-        if abs(signed_ms - now_ms) > SKEW_MS or signed_ms <= self.signed_after_ms:
+        if abs(signed_ms - now_ms) > SKEW_MS or signed_ms <= self._signed_after_ms:
             raise wire.NotCurrent(details={"now": iso(now_ms), "skew_ms_max": SKEW_MS})
         return signed_ms
 

@@ -65,13 +65,15 @@ class Relay:
         self._mail = code_mail
         self._approvals = settings.approvals
         self._offline_ms = OFFLINE_MS["slow-heartbeats" in settings.options]
-        self.v1_until_ms = 0  # the end of version 1; 0: it is not served
+        self.v1_until_ms = 0
 
-    def open(self) -> None:
+    def open(self, v1_until_ms: int = 0) -> None:
+        """Call at the start. `v1_until_ms`: the end of version 1; 0: it is not served."""
         self._load()
+        self.v1_until_ms = v1_until_ms
         signed_after = self.store.read(value, queries.SIGNED_AFTER)
-        self.signatures.signed_after_ms = int(signed_after or 0)
-        self.signatures.used.restore(self.store.read(queries.used_signatures))
+        used = self.store.read(queries.used_signatures)
+        self.signatures.restore(used, int(signed_after or 0))
 
     def is_v1_gone(self) -> bool:
         """Whether version 1 of the protocol has ended, or was never switched on."""

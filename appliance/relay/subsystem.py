@@ -3,7 +3,6 @@
 import msgspec
 
 from appliance.host import Host
-from appliance.kernel.clock import DAY_MS
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
@@ -38,10 +37,8 @@ class RelaySubsystem(Subsystem):
         mail = needs.mail or LocalCodes(host.datadir, host.log)
         self.store = host.open_store("relay")
         self.relay = Relay(self.store, mail, host.section(RelaySettings), host.clock, host.log)
-        self.relay.open()
         options = host.section(RelaySettings).options
-        if "v1" in options:
-            self.relay.v1_until_ms = self.store.write(v1.begin) + v1.DAYS * DAY_MS
+        self.relay.open(self.store.write(v1.begin) if "v1" in options else 0)
         self.stores = (self.store,)
         self.loops: tuple[Loop, ...] = (RelayPruner(self.relay), EndpointChecker(self.relay))
         if "ask" in options and needs.asks is not None:

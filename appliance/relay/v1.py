@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from appliance.kernel import meta
 from appliance.kernel.batch import Tx
+from appliance.kernel.clock import DAY_MS
 from appliance.kernel.errors import Conflict, Exhausted, Forbidden, Invalid
 from appliance.kernel.meta import Executor
 from appliance.network.encoding import is_current
@@ -108,11 +109,11 @@ class V1Messages:
 
 
 def begin(tx: Tx) -> int:
-    """When version 1 was switched on first."""
+    """Note when version 1 is switched on first; returns when it ends."""
     since = meta.value(tx, SINCE)
     if since is None:
         tx.execute(meta.SET, (SINCE, str(tx.now_ms)))
-    return int(since or tx.now_ms)
+    return int(since or tx.now_ms) + DAYS * DAY_MS
 
 
 def add(tx: Tx, recipient: str, sender: str, message_id: str, nonce: str, body: str) -> None:

@@ -71,17 +71,18 @@ class Guard:
         clock: Clock,
         free: frozenset[str] = frozenset(),
         implied: Mapping[str, tuple[str, ...]] | None = None,
+        writes: WriteGate | None = None,
     ) -> None:
         """`free`: more scopes that need no token on a loopback bind. `implied`: scopes that a token
-        has if one of its scopes begins with a prefix; the subsystem then checks further."""
+        has if one of its scopes begins with a prefix; the subsystem then checks further. `writes`
+        is closed in maintenance mode."""
         self._implied = implied or {}
         self._free = FREE_ON_LOOPBACK | free
         self.book = book
-        self.writes = WriteGate(clock)
+        self.writes = writes or WriteGate(clock)
         self._clock = clock
         self.loopback = is_loopback(settings.host)
-        named = {host_name(name) for name in settings.allowed_hosts}
-        self._named_hosts = named
+        self._named_hosts = named = {host_name(name) for name in settings.allowed_hosts}
         self._hosts = named | LOOPBACK_NAMES if self.loopback or named else None
         self._proxies = [_network(text) for text in settings.trusted_proxies]
 

@@ -12,7 +12,6 @@ from falcon.testing import Result, TestClient
 
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.batch import BatchRunner
-from appliance.kernel.clock import DAY_MS
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
@@ -90,9 +89,7 @@ class RelayFixture:
         if not self.rows("SELECT 1 FROM admins"):
             for name in ADMINS:
                 self.store.write(writes.add_admin, name, str(admin_key(name).public))
-        self.relay.open()
-        if "v1" in options:
-            self.relay.v1_until_ms = self.store.write(v1.begin) + v1.DAYS * DAY_MS
+        self.relay.open(self.store.write(v1.begin) if "v1" in options else 0)
         self.pruner = RelayPruner(self.relay)
         self.checker = EndpointChecker(self.relay, lambda _host, _port: ["192.0.2.1"])
         http = HttpSettings(host="0.0.0.0", allowed_hosts=("relay.example",))
