@@ -1,7 +1,8 @@
 """The recipe "a subsystem" of CONTRIBUTING, followed: a folder of its own and two lines elsewhere.
 
 The copy of the tree is served, and every part of the new subsystem is called: store, route, scope,
-socket, loop, setting, metric, check, command, tool, log, and a store that others write too.
+socket, loop, setting, metric, check, repair, command, tool, log, restore hook, role, and a store
+that others write too.
 """
 
 import json
@@ -68,8 +69,8 @@ def run(tree, module, *arguments):
 
 
 @contextmanager
-def serve(tree, workspace):
-    (workspace / "agentlip.toml").write_text("[toy]\nnotes_max = 2\n")
+def serve(tree, workspace, settings="[toy]\nnotes_max = 2\n"):
+    (workspace / "agentlip.toml").write_text(settings)
     log = workspace / "server.log"
     with log.open("wb") as out:
         process = subprocess.Popen(
@@ -174,3 +175,22 @@ def test_its_store_that_other_programs_write(client, served):
 def test_its_command(client, tree, served):
     done = run(tree, "appliance", "--workspace", served, "toy", "list")
     assert done.stdout == b"a\nb\n", done
+
+
+def test_its_repair_its_restore_and_its_role(tree, tmp_path):
+    with serve(tree, tmp_path):
+        client = Client(DataDir(tmp_path).read_server().port, DataDir(tmp_path).read_token())
+        assert client.post("/toy/v1/notes", {"text": "a "}).status == 201
+        assert run(tree, "appliance", "--workspace", tmp_path, "backup", "create").returncode == 0
+        assert client.post("/toy/v1/notes", {"text": "lost later"}).status == 201
+        client.close()
+    for command, printed in (
+        (("doctor", "repair", "--run", "toy.blanks", "--yes"), b"trimmed 1 notes"),
+        (("backup", "restore", "--latest", "--yes"), b"lost later"),
+    ):
+        done = run(tree, "appliance", "--workspace", tmp_path, *command)
+        assert printed in done.stdout, done
+    with serve(tree, tmp_path, "[roles]\ntoy = false\n"):
+        client = Client(DataDir(tmp_path).read_server().port, DataDir(tmp_path).read_token())
+        assert client.get("/toy/v1/notes").status == 404
+        client.close()
