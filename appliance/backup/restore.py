@@ -13,19 +13,18 @@ from pathlib import Path
 import msgspec
 
 from appliance.backup import keys, restore_job, restore_prepare, restore_settings
-from appliance.backup.backup_directory import BackupDirectory, check_space
+from appliance.backup.backup_directory import BackupDirectory, check_space, writing
 from appliance.backup.create import create_backup
 from appliance.backup.errors import StoreNotCopied
 from appliance.backup.keys import Identities
-from appliance.backup.restore_job import RestoreJob, RestoreSelection
+from appliance.backup.restore_job import Mode, RestoreJob, RestoreSelection
 from appliance.backup.restore_prepare import PreparedFiles, Rows
-from appliance.backup.restore_rules import Mode
 from appliance.backup.restore_settings import ChangedSetting
 from appliance.backup.unpack import TellFile
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError
 from appliance.workspace import schema, swap
-from appliance.workspace.datadir import STORES, DataDir, WriterLock, read_lock
+from appliance.workspace.datadir import STORES, WriterLock, read_lock
 from appliance.workspace.restoring import Noticed
 from appliance.workspace.swap import SwapJournal, SwappedFile
 
@@ -96,8 +95,8 @@ def plan(
         prepared = restore_prepare.prepare(
             job, selection, root, identities, now_ms=clock.now_ms(), tell=tell
         )
-        planned = _plan(job, selection, msgspec.structs.replace(prepared, epoch=""), root)
-    return msgspec.structs.replace(planned, running=running)
+        planned = _plan(job, selection, prepared)
+    return msgspec.structs.replace(planned, epoch="", running=running)
 
 
 def apply(
@@ -114,7 +113,9 @@ def apply(
     keys.check(job.backup_path, job.manifest, identities)
     if job.new:  # it gets its folders, once it is known that nothing is in it
         restore_job.check(job)
-        restore_job.make_folders(job.target)
+        with writing():
+            job.target.workspace.mkdir(parents=True, exist_ok=True)
+            swap.make_folders(job.target.dir / "locks")
     job = msgspec.structs.replace(job, mode="rw")
     others = nullcontext() if job.new else backups.only_writer()
     with swap.hold_stopped(job.target, clock), others, ExitStack() as users:
@@ -128,15 +129,9 @@ def apply(
         try:
             new = swap.new_folder(job.target)
             prepared = restore_prepare.prepare(
-                job,
-                selection,
-                new,
-                identities,
-                now_ms=clock.now_ms(),
-                tell=tell,
-                reached=reached,
+                job, selection, new, identities, now_ms=clock.now_ms(), tell=tell, reached=reached
             )
-            planned = _plan(job, selection, prepared, new)
+            planned = _plan(job, selection, prepared)
             safety, kept_as = _safety_copy(job, backups, clock, tell)
             users.enter_context(restore_job.without_users(job))
             reached("safety copy made")
@@ -145,7 +140,13 @@ def apply(
             swap.settle(job.target)
             raise
         schema.make_folders(job.target)
-    return _result(job, planned, prepared, safety, kept_as)
+    return RestoreResult(
+        plan=planned,
+        rows=prepared.rows,
+        safety=safety,
+        kept_as=f"{job.target.dir.name}/backups/{kept_as}" if kept_as else "",
+        undo=f"agentlip backup restore {safety} --yes" if safety else "",
+    )
 
 
 @contextmanager
@@ -166,7 +167,7 @@ def _safety_copy(
 ) -> tuple[str, str]:
     """The name of a backup of the present state; or, if the stores are too damaged for one, the
     name of the folder that will keep their files."""
-    if job.new or not any(job.target.database(store).exists() for store in STORES):
+    if not any(job.target.database(store).exists() for store in STORES):
         return "", ""
     try:
         made = create_backup(
@@ -184,9 +185,7 @@ def _journal(selection: RestoreSelection, prepared: PreparedFiles, kept_as: str)
     return SwapJournal(keep_as=kept_as, files=tuple(files))
 
 
-def _plan(
-    job: RestoreJob, selection: RestoreSelection, prepared: PreparedFiles, new: Path
-) -> RestorePlan:
+def _plan(job: RestoreJob, selection: RestoreSelection, prepared: PreparedFiles) -> RestorePlan:
     there = [path for path in prepared.paths if (job.target.workspace / path).exists()]
     return RestorePlan(
         name=job.manifest.name,
@@ -197,25 +196,13 @@ def _plan(
         added=tuple(path for path in prepared.paths if path not in there),
         removed=selection.removed,
         kept=selection.kept,
-        settings=restore_settings.compare(job.target, DataDir(new)),
+        settings=restore_settings.compare(job.target, prepared.new),
         migrations=restore_job.pending(job),
-        notices=prepared.notices,
-        uncompared=prepared.uncompared,
-        old_epoch=prepared.old_epoch,
+        notices=tuple(prepared.notices),
+        uncompared=tuple(prepared.uncompared),
+        old_epoch=restore_job.present_epoch(job) or job.manifest.epoch,
         epoch=prepared.epoch,
         first_event_id=prepared.first_event_id,
         bytes_needed=restore_job.bytes_needed(job, selection),
         bytes_free=restore_job.bytes_free(job.target),
-    )
-
-
-def _result(
-    job: RestoreJob, planned: RestorePlan, prepared: PreparedFiles, safety: str, kept_as: str
-) -> RestoreResult:
-    return RestoreResult(
-        plan=planned,
-        rows=prepared.rows,
-        safety=safety,
-        kept_as=f"{job.target.dir.name}/backups/{kept_as}" if kept_as else "",
-        undo=f"agentlip backup restore {safety} --yes" if safety else "",
     )

@@ -10,7 +10,6 @@ from typing import Literal
 
 import msgspec
 
-from appliance.backup.backup_directory import writing
 from appliance.backup.errors import BackupDamaged, RestoreRefused, VersionRefused
 from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.settings import BackupSettings
@@ -19,12 +18,12 @@ from appliance.kernel import event_ids
 from appliance.kernel.store_declaration import DECLARATIONS, path_of
 from appliance.workspace import epochs, manifest, migration, swap
 from appliance.workspace.datadir import BESIDE, SHARED_STORES, STORES, DataDir
-from appliance.workspace.epochs import Epoch
 from appliance.workspace.open_files import program_with, sqlite_locked
 
 _DIRECTORY = ".agentlip"
 _TOKEN = f"{_DIRECTORY}/token"
 _OWNED = (_TOKEN, f"{_DIRECTORY}/{manifest.FILE}")
+Mode = Literal["ro", "rw"]
 _IDENTITY, _AGENTS = f"{_DIRECTORY}/identity", f"{_DIRECTORY}/{AGENTS}"
 
 
@@ -44,7 +43,7 @@ class RestoreJob(msgspec.Struct, frozen=True):
     settings: BackupSettings
     new: bool = False
     revive: bool = False
-    mode: Literal["ro", "rw"] = "ro"
+    mode: Mode = "ro"
 
 
 class RestoreSelection(msgspec.Struct, frozen=True):
@@ -91,14 +90,6 @@ def without_users(job: RestoreJob) -> Iterator[None]:
         yield
 
 
-def make_folders(target: DataDir) -> None:
-    """The folders of a new directory that a restore needs, for the owner only."""
-    with writing():
-        target.workspace.mkdir(parents=True, exist_ok=True)
-        for folder in (target.dir, target.dir / "locks"):
-            folder.mkdir(mode=0o700, exist_ok=True)
-
-
 def select(job: RestoreJob) -> RestoreSelection:
     """The files to unpack, the present ones to remove, and what stays."""
     secrets = _kept_secrets(job)
@@ -118,8 +109,7 @@ def select(job: RestoreJob) -> RestoreSelection:
 
 def bytes_needed(job: RestoreJob, selection: RestoreSelection) -> int:
     """For the new files beside the present ones, and for a backup of those."""
-    stores = () if job.new else (*STORES, *SHARED_STORES)
-    safety = sum(map(job.target.store_bytes, stores))
+    safety = sum(map(job.target.store_bytes, DECLARATIONS))
     return sum(file.bytes for file in selection.files) + safety + job.settings.free_bytes_min
 
 
@@ -130,20 +120,15 @@ def bytes_free(target: DataDir) -> int:
     return shutil.disk_usage(folder).free
 
 
-def known_epochs(job: RestoreJob) -> tuple[Epoch, ...]:
-    """The epochs of the workspace before the restore."""
-    return () if job.new else epochs.read(job.target)
-
-
 def given_out(job: RestoreJob) -> int:
     """The highest event id that the workspace is known to have given out, without its stores."""
-    noted = None if job.new else event_ids.read(job.target.dir)
-    return max(epochs.highest(known_epochs(job)), noted.number if noted else 0)
+    noted = event_ids.read(job.target.dir)
+    return max(epochs.highest(epochs.read(job.target)), noted.number if noted else 0)
 
 
 def present_epoch(job: RestoreJob) -> str:
     """The epoch of the workspace before the restore; "" if it can't be read."""
-    return "" if job.new else manifest.value_in_record(job.target, epochs.KEY, job.mode)
+    return manifest.value_in_record(job.target, epochs.KEY, job.mode)
 
 
 def pending(job: RestoreJob) -> dict[str, str]:
@@ -205,7 +190,7 @@ def _check_workspace(job: RestoreJob) -> None:
 def _check_epoch(job: RestoreJob) -> None:
     """A backup of a history that this workspace never had is of a copy that went its own way."""
     ours = present_epoch(job)
-    known = {epoch.epoch for epoch in known_epochs(job)} | {ours}
+    known = {epoch.epoch for epoch in epochs.read(job.target)} | {ours}
     lost = manifest.read(job.target).lost
     theirs = job.manifest.epoch
     if ours and theirs and theirs not in known and not lost:
@@ -225,7 +210,7 @@ def _list_owned(target: DataDir) -> list[str]:
 def _kept_secrets(job: RestoreJob) -> list[str]:
     """The present token, member key and agents stay: those of the backup may have been replaced
     because somebody else had them."""
-    if job.new or job.revive:
+    if job.revive:
         return []
     workspace = job.target.workspace
     token = [_TOKEN] if job.target.read_token() else []

@@ -35,32 +35,24 @@ from appliance.workspace.restoring import Noticed
 Rows = dict[str, dict[str, int]]
 
 
-class PreparedFiles(msgspec.Struct, frozen=True):
-    """The new files, ready to be put in place.
+class PreparedFiles(msgspec.Struct):
+    """The new files, which are ready to be put in place when `prepare` returns.
 
+    new       the folder that they are in
     paths     relative to the workspace
     rows      of each table of each store, after the rules
     epoch     the new epoch
     """
 
-    paths: tuple[str, ...]
-    rows: Rows
-    notices: tuple[Noticed, ...]
-    uncompared: tuple[str, ...]
-    old_epoch: str
-    epoch: str
-    first_event_id: int
-
-
-class _Preparation:
-    def __init__(self, job: RestoreJob, folder: Path, now_ms: int) -> None:
-        self.job = job
-        self.new = DataDir(folder)
-        self.now_ms = now_ms
-        self.rows: Rows = {}
-        self.notices: list[Noticed] = []
-        self.uncompared: list[str] = []
-        self.paths: list[str] = []
+    job: RestoreJob
+    new: DataDir
+    now_ms: int
+    paths: list[str]
+    rows: Rows = {}
+    notices: list[Noticed] = []
+    uncompared: list[str] = []
+    epoch: str = ""
+    first_event_id: int = 0
 
 
 def prepare(
@@ -75,18 +67,11 @@ def prepare(
 ) -> PreparedFiles:
     """Raises BackupDamaged, KeyRefused, VerificationFailed, VersionRefused, RestoreRefused or
     BackupNotWritable."""
-    wanted = {file.path for file in selection.files}
-    unpack(
-        job.backup_path,
-        job.manifest,
-        folder,
-        identities,
-        only=lambda file: file.path in wanted,
-        tell=tell,
-    )
+    only = selection.files.__contains__
+    unpack(job.backup_path, job.manifest, folder, identities, only=only, tell=tell)
     reached("files unpacked")
-    made = _Preparation(job, folder, now_ms)
-    made.paths += sorted(wanted)
+    paths = sorted(file.path for file in selection.files)
+    made = PreparedFiles(job, DataDir(folder), now_ms, paths)
     with writing(), _as_errors():
         for store in job.manifest.stores:
             _check_store(made, store)
@@ -94,17 +79,9 @@ def prepare(
             restored(state, now_ms)
         highest = _apply_rules(made)
         reached("rules applied")
-        epoch, first = _begin_epoch(made, highest)
+        _begin_epoch(made, highest)
     reached("prepared")
-    return PreparedFiles(
-        paths=tuple(made.paths),
-        rows=made.rows,
-        notices=tuple(made.notices),
-        uncompared=tuple(made.uncompared),
-        old_epoch=restore_job.present_epoch(job) or job.manifest.epoch,
-        epoch=epoch,
-        first_event_id=first,
-    )
+    return made
 
 
 def count_in(target: DataDir, store: str) -> dict[str, int]:
@@ -113,7 +90,7 @@ def count_in(target: DataDir, store: str) -> dict[str, int]:
         return row_counts(connection)
 
 
-def _check_store(made: _Preparation, store: str) -> None:
+def _check_store(made: PreparedFiles, store: str) -> None:
     """The copy has the rows that the manifest counted, and a schema that this version opens."""
     facts = made.job.manifest.stores[store]
     with closing(sqlite3.connect(made.new.database(store), isolation_level=None)) as connection:
@@ -125,51 +102,38 @@ def _check_store(made: _Preparation, store: str) -> None:
             raise VerificationFailed(f"{store}: {difference}", details={"store": store})
 
 
-def _apply_rules(made: _Preparation) -> int:
+def _apply_rules(made: PreparedFiles) -> int:
     """The highest event id that was given out."""
     job = made.job
-    known = max(restore_job.given_out(job), epochs.highest(_epochs_in_backup(made)))
+    known = max(restore_job.given_out(job), epochs.highest(epochs.read(made.new)))
     highest = max(job.manifest.last_event_id, known)
     for store in job.manifest.stores:
         numbered = declaration_of(store).numbers_events
-        present = Path("/nonexistent") if job.new else job.target.database(store)
-        done = restore_rules.apply(
-            job,
-            store,
-            made.new.database(store),
-            present,
-            now_ms=made.now_ms,
-            known=highest if numbered else 0,
+        context, number, made.rows[store] = restore_rules.apply(
+            job, store, made.new.database(store), now_ms=made.now_ms, known=highest * numbered
         )
-        context = done.context
         made.notices += context.notices
         if context.damaged or not (context.present or job.new):
             made.uncompared.append(store)
-        highest = done.highest if numbered else highest
-        made.rows[store] = done.rows
+        highest = number if numbered else highest
     return highest
 
 
-def _begin_epoch(made: _Preparation, highest: int) -> tuple[str, int]:
+def _begin_epoch(made: PreparedFiles, highest: int) -> None:
     """Writes the new epoch into the store that keeps it, and the list of epochs."""
-    job, record, epoch = made.job, manifest.RECORD_STORE, random_id()
+    job, record = made.job, manifest.RECORD_STORE
+    made.epoch, made.first_event_id = random_id(), highest + JUMP + 1
     with closing(sqlite3.connect(made.new.database(record))) as connection:
-        connection.execute(meta.SET, (epochs.KEY, epoch))
+        connection.execute(meta.SET, (epochs.KEY, made.epoch))
         connection.commit()
         made.rows[record] = row_counts(connection)  # the row is new if the store had none
-    first = highest + JUMP + 1
-    before = epochs.merge(_epochs_in_backup(made), restore_job.known_epochs(job))
-    begun = Epoch(epoch, iso(made.now_ms), job.manifest.name, first, highest)
+    before = epochs.merge(epochs.read(made.new), epochs.read(job.target))
+    begun = Epoch(made.epoch, iso(made.now_ms), job.manifest.name, made.first_event_id, highest)
     path = f"{made.new.dir.name}/{epochs.FILE}"
     text = epochs.continued(before, job.manifest.epoch, begun)
     write_whole(made.new.workspace / path, text.encode())
     if path not in made.paths:
         made.paths.append(path)
-    return epoch, first
-
-
-def _epochs_in_backup(made: _Preparation) -> tuple[Epoch, ...]:
-    return epochs.read(made.new)
 
 
 @contextmanager

@@ -7,10 +7,9 @@ import sqlite3
 from contextlib import closing, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 import appliance
-from appliance.backup.restore_job import RestoreJob
+from appliance.backup.restore_job import Mode, RestoreJob
 from appliance.backup.store_copy import row_counts
 from appliance.kernel import meta
 from appliance.kernel.event_ids import keep_sequence
@@ -19,34 +18,24 @@ from appliance.kernel.store_files import open_database, suspect_marker
 from appliance.shared.segment_chain import JUMP
 from appliance.workspace.restoring import RestoreContext
 
-Mode = Literal["ro", "rw"]
 _SEQUENCES = {
     "main": "SELECT seq FROM main.sqlite_sequence WHERE name = ?",
     "present": "SELECT seq FROM present.sqlite_sequence WHERE name = ?",
 }
 
 
-class AppliedRules(NamedTuple):
-    """What changed a new file.
-
-    highest  the highest number that was given out of the first raised table
-    rows     the number of rows of each table after the change
-    """
-
-    context: RestoreContext
-    highest: int
-    rows: dict[str, int]
-
-
 def apply(
-    job: RestoreJob, store: str, file: Path, present: Path, *, now_ms: int, known: int
-) -> AppliedRules:
+    job: RestoreJob, store: str, file: Path, *, now_ms: int, known: int
+) -> tuple[RestoreContext, int, dict[str, int]]:
     """Calls `restored` of the subsystem for the new file of a store, with the one before attached
     if it can be read, and raises numbers.
 
-    `known`: a lower limit for the highest number that was given out.
+    `known`: a lower limit for the highest number that was given out. Returns that of the first
+    raised table, and the number of rows of each table after the change.
     """
-    with closing(_connect(file)) as connection:
+    present = job.target.database(store)
+    with closing(open_database(file, "rw")) as connection:
+        connection.execute("PRAGMA synchronous = FULL")
         there = is_readable(present, job.mode)
         if there:
             uri = f"{present.absolute().as_uri()}?mode={job.mode}"
@@ -62,7 +51,7 @@ def apply(
             settings_file=job.target.settings_file,
         )
         highest = _change(connection, store, context, known)
-        return AppliedRules(context, highest, row_counts(connection))
+        return context, highest, row_counts(connection)
 
 
 def _change(connection: sqlite3.Connection, store: str, context: RestoreContext, known: int) -> int:
@@ -108,9 +97,3 @@ def is_readable(database: Path, mode: Mode) -> bool:
             return meta.has_tables(connection)
     except sqlite3.Error:
         return False
-
-
-def _connect(file: Path) -> sqlite3.Connection:
-    connection = open_database(file, "rw")
-    connection.execute("PRAGMA synchronous = FULL")
-    return connection
