@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from appliance.backup.keys import Identities
 from appliance.backup.manifest import BackupFile, BackupManifest, Kind, Reason, StoreFacts
 from appliance.backup.settings import BackupSettings
 from appliance.backup.small_files import AGENT_STATE, AGENTS, SmallFile
-from appliance.backup.unpack import TellFile
+from appliance.backup.unpack import TellFile, no_progress
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.ownership import open_own
@@ -39,8 +40,8 @@ def create_backup(
     *,
     reason: Reason,
     clock: Clock,
-    tell: TellFile | None = None,
-    after_cut: Callable[[], object] | None = None,
+    tell: TellFile = no_progress,
+    after_cut: Callable[[], object] = no_progress,
     also_for: Identities | None = None,
 ) -> BackupManifest:
     """Writes a backup and returns its manifest. Call inside `backups.only_writer()`.
@@ -77,7 +78,7 @@ class _Work:
         settings: BackupSettings,
         recipients: list[Any],
         clock: Clock,
-        tell: TellFile | None,
+        tell: TellFile,
     ) -> None:
         self._datadir = datadir
         self._folder = folder
@@ -94,12 +95,11 @@ class _Work:
         self,
         name: str,
         reason: Reason,
-        after_cut: Callable[[], object] | None,
+        after_cut: Callable[[], object],
     ) -> BackupManifest:
         created_ms, began = self._clock.now_ms(), self._clock.monotonic()
         with common_cut(self._datadir, self._clock) as cut:
-            if after_cut is not None:
-                after_cut()
+            after_cut()
             # Until a store is copied, its write-ahead log grows, and commits take longer.
             copies = [self._copy(pinned) for pinned in cut.stores]
         for pinned, copied in zip(cut.stores, copies, strict=True):
@@ -127,7 +127,7 @@ class _Work:
     def _copy(self, pinned: PinnedStore) -> Path:
         file = pinned.path.name
         copied = self._folder / (_SCRATCH + file)
-        store_copy.copy(pinned, copied, self._progress(file))
+        store_copy.copy(pinned, copied, partial(self._tell, file))
         pinned.connection.close()
         return copied
 
@@ -196,10 +196,6 @@ class _Work:
         file = BackupFile(name=name, path=path, kind=kind, mode=mode, **done._asdict())
         self._files.append(file)
         return file
-
-    def _progress(self, file: str) -> Callable[[int, int], None] | None:
-        tell = self._tell
-        return None if tell is None else lambda done, total: tell(file, done, total)
 
 
 def _check_space(datadir: DataDir, backups: BackupDirectory, settings: BackupSettings) -> None:

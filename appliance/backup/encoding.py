@@ -3,7 +3,7 @@
     encode: content ─ zstd ─ age, with recipients ─▶ file in the backup
     decode: file in the backup ─ age, with identities ─ zstd ─▶ content
 
-The formats are those of the programs `zstd` and `age`. Both directions hash both sides.
+The formats are those of the programs `zstd` and `age`.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ from appliance.backup.errors import BackupLibraryMissing, KeyRefused
 CHUNK_BYTES = 1024 * 1024
 LEVEL = 3  # of zstd: a higher level is slower by far, and hardly smaller
 NO_MATCH = "No matching keys found"
-Tell = Callable[[int], None]
-"""Called with the number of bytes of the content since its last call."""
+Tell = Callable[[int, int], None]
+"""Called with the number of bytes of the content that are done, and of all of them."""
 
 
 class Source(Protocol):
@@ -52,45 +52,47 @@ def encode(
 
     Raises the errors of `source` and `target`, and BackupLibraryMissing.
     """
-    content = _Passed()
-    compressed = _Compressed(source, content)
-    stored = _Stored(target)
+    content, stored = _Passed(), _Stored(target)
+    compressed = _compress(source, content)
     if recipients:
-        _piped(lambda: age().encrypt_io(compressed, stored, recipients), compressed, stored)
+        reader = _Reader(compressed)
+        _piped(lambda: age().encrypt_io(reader, stored, recipients), reader, stored)
     else:
-        while chunk := compressed.read(CHUNK_BYTES):
+        for chunk in compressed:
             stored.write(chunk)
     return Encoded(content.bytes, content.sha256, stored.bytes, stored.sha256)
 
 
 def decode(
-    source: Source,
+    stored: Iterator[bytes],
     target: Sink,
     *,
     bytes_max: int,
     identities: Sequence[Any] | None = None,
-    tell: Tell | None = None,
-) -> Encoded:
-    """The other direction; without `identities` for files that are not encrypted.
+    tell: Tell = lambda *_: None,
+) -> tuple[int, str]:
+    """The other direction; without `identities` for files that are not encrypted. Returns size and
+    SHA-256 of the content. All of `stored` is read.
 
     At most `bytes_max` bytes are written. Raises Undecodable, KeyRefused before anything is
-    written, the errors of `source` and `target`, and BackupLibraryMissing.
+    written, the errors of `stored` and `target`, and BackupLibraryMissing.
     """
-    stored = _Reading(source)
     content = _Content(target, bytes_max, tell)
     if identities is None:
-        while chunk := stored.read(CHUNK_BYTES):
+        for chunk in stored:
             content.write(chunk)
     else:
+        reader = _Reader(stored)
         try:
-            _piped(lambda: age().decrypt_io(stored, content, identities), stored, content)
+            _piped(lambda: age().decrypt_io(reader, content, identities), reader, content)
         except age().DecryptError as error:
             if str(error) == NO_MATCH:
                 raise KeyRefused from None
             raise Undecodable(f"it can't be decrypted: {error}") from None
     content.end()
-    stored.drain()
-    return Encoded(content.bytes, content.sha256, stored.bytes, stored.sha256)
+    for _ in stored:  # it may check the end
+        pass
+    return content.bytes, content.sha256
 
 
 def zstd() -> Any:
@@ -142,49 +144,41 @@ class _End:
 class _Passed:
     """Size and hash of what passes."""
 
-    def __init__(self, tell: Tell | None = None) -> None:
+    def __init__(self) -> None:
         self.bytes = 0
         self._hash = hashlib.sha256()
-        self._tell = tell
 
     def add(self, data: bytes) -> None:
         self.bytes += len(data)
         self._hash.update(data)
-        if self._tell is not None:
-            self._tell(len(data))
 
     @property
     def sha256(self) -> str:
         return self._hash.hexdigest()
 
 
-class _Compressed(_End):
-    """Reads the source and gives it out compressed."""
+def _compress(source: Source, content: _Passed) -> Iterator[bytes]:
+    compressor = zstd().ZstdCompressor(level=LEVEL)
+    while chunk := source.read(CHUNK_BYTES):
+        content.add(chunk)
+        yield compressor.compress(chunk)
+    yield compressor.flush()
 
-    def __init__(self, source: Source, content: _Passed) -> None:
-        self._source = source
-        self._content = content
-        self._compressor = zstd().ZstdCompressor(level=LEVEL)
-        self._waiting = bytearray()
-        self._ended = False
+
+class _Reader(_End):
+    """Reads chunks as a file."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+        self._waiting = memoryview(b"")
 
     def read(self, size: int = -1, /) -> bytes:
         with self._keep():
-            while not self._waiting and not self._ended:
-                self._fill()
+            while not self._waiting and (chunk := next(self._chunks, None)) is not None:
+                self._waiting = memoryview(chunk)
         end = len(self._waiting) if size < 0 else size
-        taken = bytes(self._waiting[:end])
-        del self._waiting[:end]
+        taken, self._waiting = bytes(self._waiting[:end]), self._waiting[end:]
         return taken
-
-    def _fill(self) -> None:
-        chunk = self._source.read(CHUNK_BYTES)
-        self._content.add(chunk)
-        if chunk:
-            self._waiting += self._compressor.compress(chunk)
-        else:
-            self._waiting += self._compressor.flush()
-            self._ended = True
 
 
 class _Stored(_Passed, _End):
@@ -204,32 +198,14 @@ class _Stored(_Passed, _End):
         """Required of a file; the caller syncs."""
 
 
-class _Reading(_Passed, _End):
-    """Reads the file in the backup."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__()
-        self._source = source
-
-    def read(self, size: int = -1, /) -> bytes:
-        with self._keep():
-            chunk = self._source.read(CHUNK_BYTES if size < 0 else min(size, CHUNK_BYTES))
-        self.add(chunk)
-        return chunk
-
-    def drain(self) -> None:
-        """Measures what is left."""
-        while self.read(CHUNK_BYTES):
-            pass
-
-
 class _Content(_Passed, _End):
     """Decompresses what is written to it, in pieces of a limited size."""
 
-    def __init__(self, target: Sink, bytes_max: int, tell: Tell | None) -> None:
-        super().__init__(tell)
+    def __init__(self, target: Sink, bytes_max: int, tell: Tell) -> None:
+        super().__init__()
         self._target = target
         self._bytes_max = bytes_max
+        self._tell = tell
         self._module = zstd()
         self._decompressor = self._module.ZstdDecompressor()
 
@@ -258,5 +234,6 @@ class _Content(_Passed, _End):
                 raise Undecodable(f"it contains more than {self._bytes_max:,} bytes")
             self._target.write(chunk)
             self.add(chunk)
+            self._tell(self.bytes, self._bytes_max)
             if self._decompressor.eof and not data:
                 return

@@ -10,9 +10,8 @@ from appliance.backup.errors import BackupDamaged, BackupNotFound
 from appliance.backup.manifest import BackupManifest
 from appliance.backup.remote import names_in, read_file, read_manifest
 from appliance.backup.settings import BackupSettings
-from appliance.backup.stored import check_hash
 from appliance.backup.target import BackupTarget
-from appliance.backup.unpack import TellFile
+from appliance.backup.unpack import TellFile, check_hashes, no_progress
 from appliance.kernel.store_errors import free_bytes
 from appliance.kernel.whole_file import new_file
 
@@ -22,7 +21,7 @@ def fetch(
     name: str | None,
     backups: BackupDirectory,
     settings: BackupSettings,
-    tell: TellFile | None = None,
+    tell: TellFile = no_progress,
 ) -> tuple[BackupManifest, bool]:
     """The manifest of the named or newest backup, and whether anything was fetched: one that is
     whole here is kept.
@@ -60,20 +59,18 @@ def _is_whole(backups: BackupDirectory, manifest: BackupManifest) -> bool:
     try:
         if backups.read(manifest.name) != manifest:
             return False
-        for file in manifest.files:
-            check_hash(backups.path(manifest.name), file)
+        check_hashes(backups.path(manifest.name), manifest)
     except (BackupNotFound, BackupDamaged):
         return False
     return True
 
 
 def _fetch_files(
-    target: BackupTarget, manifest: BackupManifest, into: Path, tell: TellFile | None
+    target: BackupTarget, manifest: BackupManifest, into: Path, tell: TellFile
 ) -> None:
     done = 0
     for file in manifest.files:
-        if tell is not None:
-            tell(f"{manifest.name} from {target.name}", done, manifest.stored_bytes)
+        tell(f"{manifest.name} from {target.name}", done, manifest.stored_bytes)
         with writing(), new_file(into / file.name) as opened:
             opened.writelines(read_file(target, manifest.name, file))
         done += file.stored_bytes

@@ -20,7 +20,7 @@ from appliance.backup.keys import Identities
 from appliance.backup.restore_job import Mode, RestoreJob, RestoreSelection
 from appliance.backup.restore_prepare import PreparedFiles, Rows
 from appliance.backup.restore_settings import ChangedSetting
-from appliance.backup.unpack import TellFile
+from appliance.backup.unpack import TellFile, no_progress
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError
 from appliance.workspace import schema, swap
@@ -79,7 +79,7 @@ class RestoreResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(
-    job: RestoreJob, identities: Identities | None, clock: Clock, tell: TellFile | None = None
+    job: RestoreJob, identities: Identities | None, clock: Clock, tell: TellFile = no_progress
 ) -> RestorePlan:
     """Makes the new files in a temporary directory (TMPDIR) and compares. The workspace stays as it
     is, and may be running. Raises what `apply` would raise before its commit."""
@@ -105,8 +105,8 @@ def apply(
     identities: Identities | None,
     clock: Clock,
     *,
-    tell: TellFile | None = None,
-    reached: Reached = lambda _: None,
+    tell: TellFile = no_progress,
+    reached: Reached = no_progress,
 ) -> RestoreResult:
     """Raises HubRunning while the appliance runs, and what forbids the restore before anything is
     changed. `reached` is called after each step, for tests."""
@@ -163,7 +163,7 @@ def _hold_for_plan(job: RestoreJob) -> Iterator[Mode]:
 
 
 def _safety_copy(
-    job: RestoreJob, backups: BackupDirectory, clock: Clock, tell: TellFile | None
+    job: RestoreJob, backups: BackupDirectory, clock: Clock, tell: TellFile
 ) -> tuple[str, str]:
     """The name of a backup of the present state; or, if the stores are too damaged for one, the
     name of the folder that will keep their files."""

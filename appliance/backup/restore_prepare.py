@@ -17,7 +17,7 @@ from appliance.backup.errors import VerificationFailed, VersionRefused
 from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob, RestoreSelection
 from appliance.backup.store_copy import facts_of, find_differences, row_counts
-from appliance.backup.unpack import TellFile, unpack
+from appliance.backup.unpack import TellFile, no_progress, unpack
 from appliance.kernel import meta
 from appliance.kernel.clock import iso
 from appliance.kernel.ids import random_id
@@ -62,13 +62,12 @@ def prepare(
     identities: Identities | None,
     *,
     now_ms: int,
-    tell: TellFile | None = None,
-    reached: Callable[[str], None] = lambda _: None,
+    tell: TellFile = no_progress,
+    reached: Callable[[str], None] = no_progress,
 ) -> PreparedFiles:
     """Raises BackupDamaged, KeyRefused, VerificationFailed, VersionRefused, RestoreRefused or
     BackupNotWritable."""
-    only = selection.files.__contains__
-    unpack(job.backup_path, job.manifest, folder, identities, only=only, tell=tell)
+    unpack(job.backup_path, job.manifest, folder, identities, files=selection.files, tell=tell)
     reached("files unpacked")
     paths = sorted(file.path for file in selection.files)
     made = PreparedFiles(job, DataDir(folder), now_ms, paths)

@@ -77,7 +77,7 @@ def principals_in(connection: sqlite3.Connection) -> tuple[str, ...]:
     return tuple(sorted(row[0] for row in rows))
 
 
-def copy(pinned: PinnedStore, target: Path, tell: Callable[[int, int], None] | None = None) -> None:
+def copy(pinned: PinnedStore, target: Path, tell: Callable[[int, int], None]) -> None:
     """Copies what the pinned connection sees to `target`, readable by the owner only.
 
     `tell` is called with the bytes that are copied and all of them. Raises BackupNotWritable,
@@ -98,8 +98,7 @@ def copy(pinned: PinnedStore, target: Path, tell: Callable[[int, int], None] | N
 
             def progress(status: int, remaining: int, total: int) -> None:
                 del status
-                if tell is not None:
-                    tell((total - remaining) * page_bytes, total * page_bytes)
+                tell((total - remaining) * page_bytes, total * page_bytes)
 
             pinned.connection.backup(connection, pages=PAGES_AT_ONCE, progress=progress)
             # The copy of a store with a write-ahead log would need a log beside it too.

@@ -4,7 +4,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from appliance.backup.encoding import CHUNK_BYTES, Sink, Tell, Undecodable, decode
 from appliance.backup.errors import BackupDamaged, KeyRefused
@@ -23,34 +23,42 @@ def read(
     file: BackupFile,
     target: Sink,
     keys: Sequence[Any] | None,
-    tell: Tell | None = None,
+    tell: Tell = lambda *_: None,
 ) -> None:
     """Writes the content of `file` to `target`; without `keys` for files that are not encrypted.
 
     Raises BackupDamaged, KeyRefused before anything is written, and the errors of `target`. Bytes
     that were written before BackupDamaged must not be used.
     """
-    with _open(backup_path, file) as source:
-        try:
-            done = decode(source, target, bytes_max=file.bytes, identities=keys, tell=tell)
-        except Undecodable as error:
-            raise _damage_error(file, str(error)) from None
-        except KeyRefused:
-            check_hash(backup_path, file)  # a changed byte can look like another key
-            raise
-    if (done.stored_bytes, done.stored_sha256) != (file.stored_bytes, file.stored_sha256):
-        raise _damage_error(file, "it has another hash than the manifest says")
-    if (done.bytes, done.sha256) != (file.bytes, file.sha256):
+    stored = pieces(backup_path, file)
+    try:
+        done = decode(stored, target, bytes_max=file.bytes, identities=keys, tell=tell)
+    except Undecodable as error:
+        raise _damage_error(file, str(error)) from None
+    except KeyRefused:
+        check_hash(backup_path, file)  # a changed byte can look like another key
+        raise
+    if done != (file.bytes, file.sha256):
         raise _damage_error(file, "its content has another hash than the manifest says")
 
 
 def pieces(backup_path: Path, file: BackupFile) -> Iterator[bytes]:
-    """The stored file, which needs no key. Raises BackupDamaged, for another hash at its end."""
+    """The stored file, which needs no key. Raises BackupDamaged, for another hash at its end. Bytes
+    that the system can't read are damage."""
     digest = hashlib.sha256()
-    with _open(backup_path, file) as source:
-        while piece := source.read(CHUNK_BYTES):
-            digest.update(piece)
-            yield piece
+    try:
+        descriptor = os.open(backup_path / file.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb", buffering=0) as opened:
+            size = os.fstat(descriptor).st_size
+            if size != file.stored_bytes:
+                raise _damage_error(file, f"it has {size:,} bytes instead of {file.stored_bytes:,}")
+            while piece := opened.read(CHUNK_BYTES):
+                digest.update(piece)
+                yield piece
+    except FileNotFoundError:
+        raise _damage_error(file, "it is missing") from None
+    except OSError as error:
+        raise _damage_error(file, f"it can't be read: {error.strerror}") from None
     if digest.hexdigest() != file.stored_sha256:
         raise _damage_error(file, "it has another hash than the manifest says")
 
@@ -59,41 +67,6 @@ def check_hash(backup_path: Path, file: BackupFile) -> None:
     """Compares size and hash of the stored file. Raises BackupDamaged."""
     for _ in pieces(backup_path, file):
         pass
-
-
-class _OpenFile:
-    """An open file of a backup. Bytes that the system can't read are damage."""
-
-    def __init__(self, opened: BinaryIO, file: BackupFile) -> None:
-        self._opened = opened
-        self._file = file
-
-    def __enter__(self) -> "_OpenFile":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._opened.close()
-
-    def read(self, size: int, /) -> bytes:
-        try:
-            return self._opened.read(size)
-        except OSError as error:
-            raise _damage_error(self._file, f"it can't be read: {error.strerror}") from None
-
-
-def _open(backup_path: Path, file: BackupFile) -> _OpenFile:
-    try:
-        descriptor = os.open(backup_path / file.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise _damage_error(file, "it is missing") from None
-    except OSError as error:
-        raise _damage_error(file, f"it can't be read: {error.strerror}") from None
-    opened = os.fdopen(descriptor, "rb", buffering=0)
-    size = os.fstat(descriptor).st_size
-    if size != file.stored_bytes:
-        opened.close()
-        raise _damage_error(file, f"it has {size:,} bytes instead of {file.stored_bytes:,}")
-    return _OpenFile(opened, file)
 
 
 def _damage_error(file: BackupFile, problem: str) -> BackupDamaged:

@@ -24,8 +24,8 @@ from appliance.backup.settings import BackupSettings, TargetSettings
 from appliance.backup.target import BackupTarget
 from appliance.backup.target_directory import DirectoryTarget
 from appliance.backup.target_s3 import S3Target
-from appliance.backup.unpack import TellFile
-from appliance.backup.upload import Upload
+from appliance.backup.unpack import TellFile, no_progress
+from appliance.backup.upload import upload_backup
 from appliance.backup.upload_state import UploadState, read_state, write_state
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import ApplianceError, Invalid
@@ -112,7 +112,7 @@ def report(work: BackupWorkspace, target: TargetSettings) -> TargetReport:
 
 
 def upload(
-    work: BackupWorkspace, target: TargetSettings, tell: TellFile | None = None
+    work: BackupWorkspace, target: TargetSettings, tell: TellFile = no_progress
 ) -> UploadReport:
     """Copies each backup that the target lacks, oldest first. Those that are not encrypted are
     skipped if the newest one is. Never raises an error of one backup or of the target."""
@@ -125,12 +125,12 @@ def upload(
         with writing():
             lock.parent.mkdir(mode=0o700, exist_ok=True)
         with file_lock(lock, busy):
-            copier = Upload(
-                work.backups, target, opened, work.clock, work.settings.seconds_max, tell
-            )
+            ends = work.clock.monotonic() + work.settings.seconds_max
             for name in names:
                 try:
-                    if copier.run(name):
+                    if upload_backup(
+                        work, name, opened, allow_plain=target.allow_plain, ends=ends, tell=tell
+                    ):
                         copied.append(name)
                 except _OF_ONE_BACKUP as error:
                     if not isinstance(error, PlainRefused) or name == names[-1]:

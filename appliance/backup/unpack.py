@@ -1,8 +1,9 @@
 """Writes the files of a backup to a directory, each checked against the manifest."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from appliance.backup import keys, stored
@@ -17,33 +18,46 @@ TellFile = Callable[[str, int, int], None]
 """Called with the name of a file or backup, its bytes that are done, and all of them."""
 
 
+def no_progress(*_: object) -> None:
+    """For callers that show no progress."""
+
+
 def unpack(
     backup_path: Path,
     manifest: BackupManifest,
     into: Path,
     identities: Identities | None,
     *,
-    only: Callable[[BackupFile], bool] | None = None,
-    tell: TellFile | None = None,
+    files: Iterable[BackupFile] | None = None,
+    tell: TellFile = no_progress,
 ) -> None:
-    """Writes the files below `into`, which is made if it is missing, at their paths, with the
-    modes that their kinds may have, and syncs them.
+    """Writes `files`, by default all, below `into`, which is made if it is missing, at their paths,
+    with the modes that their kinds may have, and syncs them.
 
-    `only` selects files; by default all. Raises KeyRefused before anything is written,
-    BackupDamaged with the name of the file, and BackupNotWritable also if a file exists. The file
-    that failed doesn't remain, those before it do.
+    Raises KeyRefused before anything is written, BackupDamaged with the name of the file, and
+    BackupNotWritable also if a file exists. The file that failed doesn't remain, those before it
+    do.
     """
     keys.check(backup_path, manifest, identities)
+    secret_keys = keys.keys_of(manifest, identities)
     with writing():
         into.mkdir(mode=0o700, exist_ok=True)
     folders = {into}
-    for file in manifest.files:
-        if only is None or only(file):
-            target = into / file.path
-            with writing():
-                make_folders(target.parent)
-            _unpack_file(backup_path, manifest, file, target, identities, tell)
-            folders.update(parent for parent in target.parents if parent.is_relative_to(into))
+    for file in manifest.files if files is None else files:
+        target = into / file.path
+        with writing():
+            make_folders(target.parent)
+        if target.exists() or target.is_symlink():
+            raise BackupNotWritable(f"{file.path} exists already", details={"file": file.path})
+        try:
+            with writing(), new_file(target) as opened:
+                stored.read(backup_path, file, opened, secret_keys, partial(tell, file.path))
+                os.fchmod(opened.fileno(), file.restored_mode)
+        except BaseException:
+            with suppress(OSError):
+                target.unlink()
+            raise
+        folders.update(parent for parent in target.parents if parent.is_relative_to(into))
     with writing():
         for folder in sorted(folders):
             sync_directory(folder)
@@ -54,38 +68,3 @@ def check_hashes(backup_path: Path, manifest: BackupManifest) -> None:
     BackupDamaged."""
     for file in manifest.files:
         stored.check_hash(backup_path, file)
-
-
-def _unpack_file(
-    backup_path: Path,
-    manifest: BackupManifest,
-    file: BackupFile,
-    target: Path,
-    identities: Identities | None,
-    tell: TellFile | None,
-) -> None:
-    if target.exists() or target.is_symlink():
-        raise BackupNotWritable(f"{file.path} exists already", details={"file": file.path})
-    try:
-        with writing(), new_file(target) as opened:
-            progress = _count(tell, file.path, file.bytes)
-            secret_keys = keys.keys_of(manifest, identities)
-            stored.read(backup_path, file, opened, secret_keys, progress)
-            os.fchmod(opened.fileno(), file.restored_mode)
-    except BaseException:
-        with suppress(OSError):
-            target.unlink()
-        raise
-
-
-def _count(tell: TellFile | None, name: str, total: int) -> Callable[[int], None] | None:
-    if tell is None:
-        return None
-    done = 0
-
-    def add(count: int) -> None:
-        nonlocal done
-        done += count
-        tell(name, done, total)
-
-    return add

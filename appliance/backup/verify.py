@@ -20,7 +20,7 @@ from appliance.backup.scratch_log import HUB
 from appliance.backup.scratch_server import ScratchServer, ServerFailed
 from appliance.backup.settings import BackupSettings
 from appliance.backup.stored import pieces
-from appliance.backup.unpack import TellFile, unpack
+from appliance.backup.unpack import TellFile, no_progress, unpack
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.store_errors import StoreFull, free_bytes
@@ -40,7 +40,7 @@ class Verifier:
         settings: BackupSettings,
         clock: Clock,
         replay: Replay,
-        tell: TellFile | None = None,
+        tell: TellFile = no_progress,
     ) -> None:
         self._backups = backups
         self._settings = settings
@@ -132,5 +132,4 @@ class Verifier:
 
     def _progress(self, file: str, done: int, total: int) -> None:
         self._deadline.check()
-        if self._tell is not None:
-            self._tell(file, done, total)
+        self._tell(file, done, total)

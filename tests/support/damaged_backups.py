@@ -96,7 +96,7 @@ class DamagedBackups:
     def _recounted(self, manifest: BackupManifest, store: str) -> BackupManifest:
         folder = self.workspace / "counted"
         wanted = f".agentlip/{manifest.stores[store].file}"
-        unpack(self.path, manifest, folder, None, only=lambda file: file.path == wanted)
+        unpack(self.path, manifest, folder, None)
         with closing(open_database(folder / wanted, UNUSED)) as connection:
             facts = facts_of(connection, store)
         shutil.rmtree(folder)

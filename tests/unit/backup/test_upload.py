@@ -1,5 +1,6 @@
 """Backups are copied to targets: completely or not at all, continued after every interruption."""
 
+import math
 import os
 from collections.abc import Iterable
 
@@ -11,9 +12,8 @@ from appliance.backup.errors import TargetFailed, TargetUnreachable
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target import BackupTarget
 from appliance.backup.targets import TargetReport
-from appliance.backup.upload import Upload
+from appliance.backup.upload import upload_backup
 from appliance.backup.upload_state import read_state
-from appliance.kernel.clock import SystemClock
 from tests.support.backups_for_targets import TargetBackups
 
 FILES = {"hub.sqlite3.zst.age": os.urandom(3500), "small": b"x", "empty": b""}
@@ -58,8 +58,7 @@ def report(local: TargetBackups) -> TargetReport:
 
 
 def upload_through(local: TargetBackups, breaking: Breaking, name: str) -> None:
-    target = local.settings.targets[0]
-    Upload(local.backups, target, breaking, SystemClock(), 3600.0).run(name)
+    upload_backup(local.work, name, breaking, allow_plain=False, ends=math.inf)
 
 
 def test_copied_backup_is_present_and_whole(local: TargetBackups) -> None:
