@@ -50,15 +50,8 @@ def create(session: Session) -> None:
     work = open_workspace(session)
     own_key = keys.single_use(work.settings)
     with work.backups.only_writer():
-        manifest = create_backup(
-            work.datadir,
-            work.backups,
-            work.settings,
-            reason="manual",
-            clock=work.clock,
-            tell=progress(session, work.clock),
-            also_for=own_key,
-        )
+        tell = progress(session, work.clock)
+        manifest = create_backup(work, reason="manual", tell=tell, also_for=own_key)
         if own_key is not None:
             cli_verify.verify_at_once(session, work, manifest.name, own_key)
     hub = manifest.stores.get("hub")

@@ -26,10 +26,10 @@ def prune(
     from appliance.backup import prune as verbs
 
     work = open_workspace(session)
-    decisions = verbs.plan(work.backups, work.settings, work.clock)
+    decisions = verbs.plan(work)
     if yes and not dry_run:
         with work.backups.only_writer():
-            decisions = verbs.prune(work.backups, work.settings, work.clock)
+            decisions = verbs.prune(work)
         _show(session, decisions, "removed")
         return
     _show(session, decisions, "remove")

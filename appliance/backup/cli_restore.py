@@ -74,17 +74,16 @@ def restore(
     work = open_workspace(session)
     manifest = work.backups.read(name or work.backups.newest(_is_wanted))
     target = work.datadir if into is None else DataDir(into.expanduser().resolve())
-    path, is_new = work.backups.path(manifest.name), into is not None
-    job = RestoreJob(path, manifest, target, work.settings, new=is_new, revive=revive)
+    job = RestoreJob(work, manifest, target, new=into is not None, revive=revive)
     identities, tell = keys.load(work.settings, identity), progress(session, work.clock)
     if yes and not plan:
-        done = verbs.apply(job, work.backups, identities, work.clock, tell=tell)
+        done = verbs.apply(job, identities, tell=tell)
         lines = [*_notice_lines(done.plan), *_result_lines(done)]
         session.answer(done, "\n".join(map(plain, lines)))
-        if is_new:
+        if job.new:
             session.note("both directories have the same tokens and member key: don't run both")
         return
-    planned = verbs.plan(job, identities, work.clock, tell)
+    planned = verbs.plan(job, identities, tell)
     session.answer(planned, "\n".join(map(plain, _plan_lines(planned))))
     if not plan:
         raise Invalid(

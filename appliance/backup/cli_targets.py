@@ -78,7 +78,7 @@ def fetch(
     remote = configured.open_target(wanted[0], work.settings, work.datadir.workspace)
     tell = progress(session, work.clock)
     with work.backups.only_writer():
-        manifest, fetched = fetching.fetch(remote, name, work.backups, work.settings, tell)
+        manifest, fetched = fetching.fetch(remote, name, work, tell)
     path = work.backups.path(manifest.name)
     done = "is whole in" if fetched else "was already whole in"
     session.answer(

@@ -75,9 +75,7 @@ def verifier_of(session: Session, work: BackupWorkspace) -> "Verifier":
     from doctor.copied_log import problems
 
     return Verifier(
-        work.backups,
-        work.settings,
-        work.clock,
+        work,
         lambda copy, seconds: problems(copy, work.clock, seconds),
         progress(session, work.clock),
     )

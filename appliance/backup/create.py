@@ -13,38 +13,34 @@ from msgspec import UNSET
 
 from appliance import __version__
 from appliance.backup import blobs, keys, small_files, store_copy
-from appliance.backup.backup_directory import BackupDirectory, check_space, writing
+from appliance.backup.backup_directory import BackupWorkspace, check_space, writing
 from appliance.backup.cut import PinnedStore, common_cut, present_stores
 from appliance.backup.encoding import Source, encode, zstd
 from appliance.backup.keys import Identities
 from appliance.backup.manifest import BackupFile, BackupManifest, Kind, Reason, StoreFacts
-from appliance.backup.settings import BackupSettings
 from appliance.backup.small_files import AGENT_STATE, AGENTS, SmallFile
 from appliance.backup.unpack import TellFile, no_progress
 from appliance.kernel import meta
-from appliance.kernel.clock import Clock, iso
+from appliance.kernel.clock import iso
 from appliance.kernel.ownership import open_own
 from appliance.kernel.store_declaration import declaration_of, path_of
 from appliance.kernel.store_errors import free_bytes
 from appliance.kernel.store_files import UNUSED, open_database
 from appliance.kernel.whole_file import new_file
-from appliance.workspace.datadir import DIRECTORY, DataDir
+from appliance.workspace.datadir import DIRECTORY
 
 _SCRATCH = "scratch."
 
 
 def create_backup(
-    datadir: DataDir,
-    backups: BackupDirectory,
-    settings: BackupSettings,
+    work: BackupWorkspace,
     *,
     reason: Reason,
-    clock: Clock,
     tell: TellFile = no_progress,
-    after_cut: Callable[[], object] = no_progress,
+    after_cut: Callable[[], object] = lambda: None,
     also_for: Identities | None = None,
 ) -> BackupManifest:
-    """Writes a backup and returns its manifest. Call inside `backups.only_writer()`.
+    """Writes a backup and returns its manifest. Call inside `work.backups.only_writer()`.
 
     `tell` is called with a file, the bytes of it that are done, and all of them; `after_cut` when
     the stores can be written again. `also_for` can open an encrypted backup too. Raises
@@ -52,53 +48,40 @@ def create_backup(
     then nothing remains.
     """
     zstd()
-    recipients = keys.recipients(settings)
+    recipients = keys.recipients(work.settings)
     if recipients and also_for is not None:
         recipients += [key.to_public() for key in also_for]
-    _check_space(datadir, backups, settings)
-    name, partial = backups.begin(clock.now_ms())
+    _check_space(work)
+    name, folder = work.backups.begin(work.clock.now_ms())
     try:
-        work = _Work(datadir, partial, settings, recipients, clock, tell)
-        manifest = work.run(name, reason, after_cut)
-        backups.finish(manifest, partial)
+        manifest = _NewBackup(work, folder, recipients, tell).make(name, reason, after_cut)
+        work.backups.finish(manifest, folder)
     except BaseException:
         with suppress(OSError):
-            shutil.rmtree(partial)
+            shutil.rmtree(folder)
         raise
-    return backups.read(name)
+    return work.backups.read(name)
 
 
-class _Work:
+class _NewBackup:
     """One backup that is being made in `folder`."""
 
     def __init__(
-        self,
-        datadir: DataDir,
-        folder: Path,
-        settings: BackupSettings,
-        recipients: list[Any],
-        clock: Clock,
-        tell: TellFile,
+        self, work: BackupWorkspace, folder: Path, recipients: list[Any], tell: TellFile
     ) -> None:
-        self._datadir = datadir
+        self._work = work
         self._folder = folder
-        self._settings = settings
         self._recipients = recipients
-        self._clock = clock
         self._tell = tell
         self._files: list[BackupFile] = []
         self._stores: dict[str, StoreFacts] = {}
         self._epoch = self._db_id = ""
         self._principals: tuple[str, ...] = ()
 
-    def run(
-        self,
-        name: str,
-        reason: Reason,
-        after_cut: Callable[[], object],
-    ) -> BackupManifest:
-        created_ms, began = self._clock.now_ms(), self._clock.monotonic()
-        with common_cut(self._datadir, self._clock) as cut:
+    def make(self, name: str, reason: Reason, after_cut: Callable[[], object]) -> BackupManifest:
+        datadir, settings, _, clock = self._work
+        created_ms, began = clock.now_ms(), clock.monotonic()
+        with common_cut(datadir, clock) as cut:
             after_cut()
             # Until a store is copied, its write-ahead log grows, and commits take longer.
             copies = [self._copy(pinned) for pinned in cut.stores]
@@ -111,14 +94,14 @@ class _Work:
             reason=reason,
             created_at=iso(created_ms),
             cut_at=iso(cut.at_ms),
-            seconds=round(self._clock.monotonic() - began, 3),
+            seconds=round(clock.monotonic() - began, 3),
             pause_ms=cut.pause_ms,
             app_version=__version__,
             db_id=self._db_id,
             epoch=self._epoch,
             last_event_id=max(facts.last_event_id for facts in self._stores.values()),
             identity=small_files.identity_of(cut.small),
-            recipients=self._settings.recipients,
+            recipients=settings.recipients,
             stores=self._stores,
             principals=self._principals,
             files=tuple(self._files),
@@ -161,12 +144,12 @@ class _Work:
 
     def _add_agent_states(self) -> None:
         """States of agents of the network, as they are now: other programs may use them too."""
-        for path in sorted(self._datadir.dir.glob(f"{AGENTS}/*/{AGENT_STATE}")):
+        for path in sorted(self._work.datadir.dir.glob(f"{AGENTS}/*/{AGENT_STATE}")):
             agent = f"{AGENTS}.{path.parent.name}"
             copied = self._copy(PinnedStore(agent, path, open_database(path, "rw")))
             with closing(open_database(copied, UNUSED)) as connection:
                 store_copy.check(connection, agent)
-            relative = path.relative_to(self._datadir.workspace).as_posix()
+            relative = path.relative_to(self._work.datadir.workspace).as_posix()
             with writing(), copied.open("rb", buffering=0) as source:
                 self._encode(f"{agent}.{path.name}", relative, "secret", 0o600, source)
                 copied.unlink()
@@ -177,7 +160,7 @@ class _Work:
         for number, path in enumerate(paths, 1):
             with writing():
                 try:
-                    file = open_own(self._datadir.workspace / path, os.O_RDONLY)
+                    file = open_own(self._work.datadir.workspace / path, os.O_RDONLY)
                 except OSError:
                     lost += 1
                     continue
@@ -198,7 +181,7 @@ class _Work:
         return file
 
 
-def _check_space(datadir: DataDir, backups: BackupDirectory, settings: BackupSettings) -> None:
-    needed = settings.free_bytes_min + sum(map(datadir.store_bytes, present_stores(datadir)))
+def _check_space(work: BackupWorkspace) -> None:
+    stored = sum(map(work.datadir.store_bytes, present_stores(work.datadir)))
     hint = "free space, or lower backup.free_bytes_min: agentlip backup list"
-    check_space(needed, free_bytes(backups.root), hint)
+    check_space(work.settings.free_bytes_min + stored, free_bytes(work.backups.root), hint)

@@ -5,11 +5,15 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from appliance.backup.backup_directory import BackupDirectory, check_space, writing
+from appliance.backup.backup_directory import (
+    BackupDirectory,
+    BackupWorkspace,
+    check_space,
+    writing,
+)
 from appliance.backup.errors import BackupDamaged, BackupNotFound
 from appliance.backup.manifest import BackupManifest
 from appliance.backup.remote import names_in, read_file, read_manifest
-from appliance.backup.settings import BackupSettings
 from appliance.backup.target import BackupTarget
 from appliance.backup.unpack import TellFile, check_hashes, no_progress
 from appliance.kernel.store_errors import free_bytes
@@ -17,17 +21,13 @@ from appliance.kernel.whole_file import new_file
 
 
 def fetch(
-    target: BackupTarget,
-    name: str | None,
-    backups: BackupDirectory,
-    settings: BackupSettings,
-    tell: TellFile = no_progress,
+    target: BackupTarget, name: str | None, work: BackupWorkspace, tell: TellFile = no_progress
 ) -> tuple[BackupManifest, bool]:
     """The manifest of the named or newest backup, and whether anything was fetched: one that is
     whole here is kept.
 
-    Call it inside `backups.only_writer()`. A damaged backup of this name is replaced at the end.
-    Raises BackupNotFound, BackupDamaged, VersionRefused, BackupNotWritable, TargetRefused or
+    Call it inside `work.backups.only_writer()`. A damaged backup of this name is replaced at the
+    end. Raises BackupNotFound, BackupDamaged, VersionRefused, BackupNotWritable, TargetRefused or
     TargetFailed.
     """
     present = names_in(target.list()).present
@@ -36,11 +36,11 @@ def fetch(
             f"target {target.name} has no backup{f' named {name!r}' if name else ''}",
             hint="agentlip backup targets",
         )
-    name = name or present[-1]
+    name, backups = name or present[-1], work.backups
     manifest = read_manifest(target, name)
     if _is_whole(backups, manifest):
         return manifest, False
-    needed = manifest.stored_bytes + settings.free_bytes_min
+    needed = manifest.stored_bytes + work.settings.free_bytes_min
     check_space(needed, free_bytes(backups.root), f"free space: df -h {backups.root}")
     partial_path = backups.begin_named(name)
     try:

@@ -4,30 +4,24 @@ A backup is renamed before its files are deleted (`BackupDirectory.remove`), so 
 killed leaves no half backup.
 """
 
-from appliance.backup.backup_directory import BackupDirectory, ListedBackup
+from appliance.backup.backup_directory import BackupWorkspace, ListedBackup
 from appliance.backup.retention import RetainedBackup, RetentionDecision, decide
-from appliance.backup.settings import BackupSettings
-from appliance.kernel.clock import Clock
 
 
-def plan(
-    backups: BackupDirectory, settings: BackupSettings, clock: Clock
-) -> list[RetentionDecision]:
+def plan(work: BackupWorkspace) -> list[RetentionDecision]:
     """A decision for each backup that is listed, oldest first. Changes nothing."""
-    return decide(map(_seen, backups.list()), settings, clock.now_ms())
+    return decide(map(_seen, work.backups.list()), work.settings, work.clock.now_ms())
 
 
-def prune(
-    backups: BackupDirectory, settings: BackupSettings, clock: Clock
-) -> list[RetentionDecision]:
-    """Removes what `plan` says now, oldest first. Call inside `backups.only_writer()`.
+def prune(work: BackupWorkspace) -> list[RetentionDecision]:
+    """Removes what `plan` says now, oldest first. Call inside `work.backups.only_writer()`.
 
     Returns the decisions. Raises BackupNotWritable; then the backups before it are removed.
     """
-    decisions = plan(backups, settings, clock)
+    decisions = plan(work)
     for decision in decisions:
         if not decision.keep:
-            backups.remove(decision.name)
+            work.backups.remove(decision.name)
     return decisions
 
 

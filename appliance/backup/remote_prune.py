@@ -7,7 +7,7 @@ that
 - belongs to another workspace, or can't be read
 """
 
-from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.backup_directory import BackupWorkspace
 from appliance.backup.errors import (
     BackupDamaged,
     BackupNotFound,
@@ -17,17 +17,15 @@ from appliance.backup.errors import (
 from appliance.backup.manifest import FILE, moment_ms
 from appliance.backup.remote import names_in, read_manifest
 from appliance.backup.retention import RetainedBackup, decide
-from appliance.backup.settings import BackupSettings
 from appliance.backup.target import BackupTarget
-from appliance.kernel.clock import DAY_MS, Clock
+from appliance.kernel.clock import DAY_MS
 
 UNFINISHED_MS = 7 * DAY_MS  # a younger one may be the upload of another workspace
 
 
-def prune(
-    target: BackupTarget, backups: BackupDirectory, settings: BackupSettings, clock: Clock
-) -> list[str]:
+def prune(target: BackupTarget, work: BackupWorkspace) -> list[str]:
     """Returns what was removed. Raises TargetRefused or TargetFailed."""
+    backups, now_ms = work.backups, work.clock.now_ms()
     try:
         owner = backups.read(backups.newest()).db_id
     except (BackupNotFound, BackupDamaged):
@@ -35,10 +33,10 @@ def prune(
     listed, local = target.list(), set(backups.names())
     names = names_in(listed)
     ours = [seen for name in names.present if (seen := _read(target, name, owner)) is not None]
-    decisions = decide(ours, settings, clock.now_ms())
+    decisions = decide(ours, work.settings, now_ms)
     removed = [decision.name for decision in decisions if not decision.keep]
-    oldest_ms = clock.now_ms() - UNFINISHED_MS
-    removed += [name for name in names.unfinished if moment_ms("", name) < oldest_ms]
+    unfinished_ms = now_ms - UNFINISHED_MS
+    removed += [name for name in names.unfinished if moment_ms("", name) < unfinished_ms]
     removed = [name for name in removed if name not in local]
     for name in removed:
         # The manifest first, so that a half removed backup does not count.

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from appliance.backup import keys, restore_job, restore_prepare, restore_settings
-from appliance.backup.backup_directory import BackupDirectory, check_space, writing
+from appliance.backup.backup_directory import check_space, writing
 from appliance.backup.create import create_backup
 from appliance.backup.errors import StoreNotCopied
 from appliance.backup.keys import Identities
@@ -21,7 +21,7 @@ from appliance.backup.restore_job import Mode, RestoreJob, RestoreSelection
 from appliance.backup.restore_prepare import PreparedFiles, Rows
 from appliance.backup.restore_settings import ChangedSetting
 from appliance.backup.unpack import TellFile, no_progress
-from appliance.kernel.clock import Clock, iso
+from appliance.kernel.clock import iso
 from appliance.kernel.errors import ApplianceError
 from appliance.workspace import schema, swap
 from appliance.workspace.datadir import STORES, WriterLock, read_lock
@@ -79,7 +79,7 @@ class RestoreResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(
-    job: RestoreJob, identities: Identities | None, clock: Clock, tell: TellFile = no_progress
+    job: RestoreJob, identities: Identities | None, tell: TellFile = no_progress
 ) -> RestorePlan:
     """Makes the new files in a temporary directory (TMPDIR) and compares. The workspace stays as it
     is, and may be running. Raises what `apply` would raise before its commit."""
@@ -92,21 +92,17 @@ def plan(
         selection = restore_job.select(job)
         root = Path(folder) / "new"
         root.mkdir(mode=0o700)
-        prepared = restore_prepare.prepare(
-            job, selection, root, identities, now_ms=clock.now_ms(), tell=tell
-        )
+        prepared = restore_prepare.prepare(job, selection, root, identities, tell=tell)
         planned = _plan(job, selection, prepared)
     return msgspec.structs.replace(planned, epoch="", running=running)
 
 
 def apply(
     job: RestoreJob,
-    backups: BackupDirectory,
     identities: Identities | None,
-    clock: Clock,
     *,
     tell: TellFile = no_progress,
-    reached: Reached = no_progress,
+    reached: Reached = lambda _: None,
 ) -> RestoreResult:
     """Raises HubRunning while the appliance runs, and what forbids the restore before anything is
     changed. `reached` is called after each step, for tests."""
@@ -117,8 +113,8 @@ def apply(
             job.target.workspace.mkdir(parents=True, exist_ok=True)
             swap.make_folders(job.target.dir / "locks")
     job = msgspec.structs.replace(job, mode="rw")
-    others = nullcontext() if job.new else backups.only_writer()
-    with swap.hold_stopped(job.target, clock), others, ExitStack() as users:
+    others = nullcontext() if job.new else job.work.backups.only_writer()
+    with swap.hold_stopped(job.target, job.work.clock), others, ExitStack() as users:
         restore_job.check(job)
         selection = restore_job.select(job)
         check_space(
@@ -129,10 +125,10 @@ def apply(
         try:
             new = swap.new_folder(job.target)
             prepared = restore_prepare.prepare(
-                job, selection, new, identities, now_ms=clock.now_ms(), tell=tell, reached=reached
+                job, selection, new, identities, tell=tell, reached=reached
             )
             planned = _plan(job, selection, prepared)
-            safety, kept_as = _safety_copy(job, backups, clock, tell)
+            safety, kept_as = _safety_copy(job, tell)
             users.enter_context(restore_job.without_users(job))
             reached("safety copy made")
             swap.commit(job.target, _journal(selection, prepared, kept_as))
@@ -162,19 +158,15 @@ def _hold_for_plan(job: RestoreJob) -> Iterator[Mode]:
         yield mode
 
 
-def _safety_copy(
-    job: RestoreJob, backups: BackupDirectory, clock: Clock, tell: TellFile
-) -> tuple[str, str]:
+def _safety_copy(job: RestoreJob, tell: TellFile) -> tuple[str, str]:
     """The name of a backup of the present state; or, if the stores are too damaged for one, the
     name of the folder that will keep their files."""
     if not any(job.target.database(store).exists() for store in STORES):
         return "", ""
     try:
-        made = create_backup(
-            job.target, backups, job.settings, reason="before-restore", clock=clock, tell=tell
-        )
+        made = create_backup(job.work, reason="before-restore", tell=tell)
     except StoreNotCopied:
-        stamp = iso(clock.now_ms())[:19].replace("-", "").replace(":", "")
+        stamp = iso(job.work.clock.now_ms())[:19].replace("-", "").replace(":", "")
         return "", f"replaced-{stamp}Z"
     return made.name, ""
 

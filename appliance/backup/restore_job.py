@@ -10,9 +10,9 @@ from typing import Literal
 
 import msgspec
 
+from appliance.backup.backup_directory import BackupWorkspace
 from appliance.backup.errors import BackupDamaged, RestoreRefused, VersionRefused
 from appliance.backup.manifest import BackupFile, BackupManifest
-from appliance.backup.settings import BackupSettings
 from appliance.backup.small_files import AGENTS, KEY_PAIR
 from appliance.kernel import event_ids
 from appliance.kernel.store_declaration import DECLARATIONS, path_of
@@ -30,6 +30,8 @@ _IDENTITY, _AGENTS = f"{_DIRECTORY}/identity", f"{_DIRECTORY}/{AGENTS}"
 class RestoreJob(msgspec.Struct, frozen=True):
     """What is restored, and where to.
 
+    work    the workspace that has the backup
+    target  the same, or a new directory
     new     the target is a new directory, so nothing is replaced
     mode    how present stores are opened: `rw` with the writer lock held, which leaves nothing
             beside them; otherwise `ro`
@@ -37,13 +39,16 @@ class RestoreJob(msgspec.Struct, frozen=True):
     With `revive`, tokens, members and secrets that were revoked since the backup are valid again.
     """
 
-    backup_path: Path
+    work: BackupWorkspace
     manifest: BackupManifest
     target: DataDir
-    settings: BackupSettings
     new: bool = False
     revive: bool = False
     mode: Mode = "ro"
+
+    @property
+    def backup_path(self) -> Path:
+        return self.work.backups.path(self.manifest.name)
 
 
 class RestoreSelection(msgspec.Struct, frozen=True):
@@ -110,7 +115,7 @@ def select(job: RestoreJob) -> RestoreSelection:
 def bytes_needed(job: RestoreJob, selection: RestoreSelection) -> int:
     """For the new files beside the present ones, and for a backup of those."""
     safety = sum(map(job.target.store_bytes, DECLARATIONS))
-    return sum(file.bytes for file in selection.files) + safety + job.settings.free_bytes_min
+    return sum(file.bytes for file in selection.files) + safety + job.work.settings.free_bytes_min
 
 
 def bytes_free(target: DataDir) -> int:

@@ -61,21 +61,20 @@ def prepare(
     folder: Path,
     identities: Identities | None,
     *,
-    now_ms: int,
     tell: TellFile = no_progress,
-    reached: Callable[[str], None] = no_progress,
+    reached: Callable[[str], None] = lambda _: None,
 ) -> PreparedFiles:
     """Raises BackupDamaged, KeyRefused, VerificationFailed, VersionRefused, RestoreRefused or
     BackupNotWritable."""
     unpack(job.backup_path, job.manifest, folder, identities, files=selection.files, tell=tell)
     reached("files unpacked")
     paths = sorted(file.path for file in selection.files)
-    made = PreparedFiles(job, DataDir(folder), now_ms, paths)
+    made = PreparedFiles(job, DataDir(folder), job.work.clock.now_ms(), paths)
     with writing(), _as_errors():
         for store in job.manifest.stores:
             _check_store(made, store)
         for state in made.new.dir.glob(f"{small_files.AGENTS}/*/{small_files.AGENT_STATE}"):
-            restored(state, now_ms)
+            restored(state, made.now_ms)
         highest = _apply_rules(made)
         reached("rules applied")
         _begin_epoch(made, highest)

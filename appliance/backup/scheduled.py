@@ -55,11 +55,9 @@ def run(
             with attempts.of("create"):
                 writer.enter_context(backups.only_writer())
                 own_key = keys.single_use(settings)
-                create_backup(
-                    datadir, backups, settings, reason="schedule", clock=clock,
-                    # Only then: before, it keeps the stores from writing.
-                    after_cut=partial(os.nice, NICENESS), also_for=own_key,
-                )  # fmt: skip
+                # Nice after the cut only: before, it keeps the stores from writing.
+                yielding = partial(os.nice, NICENESS)
+                create_backup(work, reason="schedule", after_cut=yielding, also_for=own_key)
         else:
             writer.enter_context(backups.only_writer())
         newest = newest_of(backups.list(), clock.now_ms())
@@ -73,7 +71,7 @@ def run(
                 _raise_bad(newest, verification)
         if scheduled and result == ("good" if settings.verify else None):
             with attempts.of("prune"):
-                prune.prune(backups, settings, clock)
+                prune.prune(work)
         is_sound = result != "bad" and "verify" not in attempts.failed
         if recheck and settings.verify and is_sound:
             with attempts.of("verify"):

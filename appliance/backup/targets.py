@@ -136,7 +136,7 @@ def upload(
                     if not isinstance(error, PlainRefused) or name == names[-1]:
                         problem = problem or error
             if target.prune and problem is None:
-                removed = remote_prune.prune(opened, work.backups, work.settings, work.clock)
+                removed = remote_prune.prune(opened, work)
     except ApplianceError as error:
         problem = problem or error
     message = "" if problem is None else problem.message

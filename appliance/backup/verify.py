@@ -11,17 +11,16 @@ from pathlib import Path
 
 from appliance import __version__
 from appliance.backup import scratch_log, scratch_stores
-from appliance.backup.backup_directory import BackupDirectory, check_space
+from appliance.backup.backup_directory import BackupWorkspace, check_space
 from appliance.backup.deadline import Deadline, Undecided
 from appliance.backup.errors import BackupDamaged, BackupNotWritable, KeyRefused, VersionRefused
 from appliance.backup.keys import Identities
 from appliance.backup.manifest import BackupManifest, Verification
 from appliance.backup.scratch_log import HUB
 from appliance.backup.scratch_server import ScratchServer, ServerFailed
-from appliance.backup.settings import BackupSettings
 from appliance.backup.stored import pieces
 from appliance.backup.unpack import TellFile, no_progress, unpack
-from appliance.kernel.clock import Clock, iso
+from appliance.kernel.clock import iso
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.store_errors import StoreFull, free_bytes
 from appliance.workspace.datadir import DataDir, DataDirNotWritable
@@ -32,19 +31,10 @@ Replay = Callable[[DataDir, float], list[str]]
 
 
 class Verifier:
-    """Verifies backups one after the other. Call inside `backups.only_writer()`."""
+    """Verifies backups one after the other. Call inside `work.backups.only_writer()`."""
 
-    def __init__(
-        self,
-        backups: BackupDirectory,
-        settings: BackupSettings,
-        clock: Clock,
-        replay: Replay,
-        tell: TellFile = no_progress,
-    ) -> None:
-        self._backups = backups
-        self._settings = settings
-        self._clock = clock
+    def __init__(self, work: BackupWorkspace, replay: Replay, tell: TellFile = no_progress) -> None:
+        _, self._settings, self._backups, self._clock = work
         self._replay = replay
         self._tell = tell
 

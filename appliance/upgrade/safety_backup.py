@@ -6,7 +6,7 @@ Only a backup has all stores at one moment, so only it can bring a workspace bac
 from contextlib import suppress
 
 from appliance.backup import create, unpack
-from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.backup_directory import BackupDirectory, BackupWorkspace
 from appliance.backup.errors import BackupError
 from appliance.backup.first_data import has_same_rows
 from appliance.backup.manifest import BackupManifest, Reason
@@ -55,10 +55,10 @@ def save(
 def _save(datadir: DataDir, settings: BackupSettings, clock: Clock) -> str:
     backups = BackupDirectory(datadir, settings)
     with backups.only_writer():
-        earlier = _find_earlier(datadir, backups)
-        if earlier is not None:
+        if (earlier := _find_earlier(datadir, backups)) is not None:
             return earlier.name
-        made = create.create_backup(datadir, backups, settings, reason=REASON, clock=clock)
+        work = BackupWorkspace(datadir, settings, backups, clock)
+        made = create.create_backup(work, reason=REASON)
         try:
             unpack.check_hashes(backups.path(made.name), made)
         except ApplianceError:

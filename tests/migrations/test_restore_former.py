@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from appliance.backup import restore
-from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.backup_directory import BackupDirectory, BackupWorkspace
 from appliance.backup.create import create_backup
 from appliance.backup.restore_job import RestoreJob
 from appliance.kernel.log import Log
@@ -25,11 +25,10 @@ MESSAGES = "SELECT id, content_raw FROM messages ORDER BY id"
 def test_backup_of_an_older_schema_is_restored_and_migrated(archive: Path, tmp_path: Path) -> None:
     datadir = workspace_of(archive, tmp_path)
     before = rows_of(datadir, MESSAGES)
-    backups = BackupDirectory(datadir, SETTINGS)
-    with backups.only_writer():
-        made = create_backup(datadir, backups, SETTINGS, reason="manual", clock=CLOCK)
-    job = RestoreJob(backups.path(made.name), made, datadir, SETTINGS)
-    done = restore.apply(job, backups, None, CLOCK)
+    work = BackupWorkspace(datadir, SETTINGS, BackupDirectory(datadir, SETTINGS), CLOCK)
+    with work.backups.only_writer():
+        made = create_backup(work, reason="manual")
+    done = restore.apply(RestoreJob(work, made, datadir), None)
     older = {store for store, facts in made.stores.items() if facts.schema < len(load(store))}
     assert done.plan.migrations.keys() <= older | {"hub"}
     with WriterLock(datadir, "test"):

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from appliance.backup import keys
-from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.backup_directory import BackupDirectory, BackupWorkspace
 from appliance.backup.create import create_backup
 from appliance.backup.keys import Identities
 from appliance.backup.manifest import BackupManifest
@@ -27,15 +27,9 @@ class Backups:
         self.backups = BackupDirectory(self.datadir, self.settings)
 
     def create(self, clock: Clock | None = None, **more: Any) -> BackupManifest:
+        work = BackupWorkspace(self.datadir, self.settings, self.backups, clock or SystemClock())
         with self.backups.only_writer():
-            return create_backup(
-                self.datadir,
-                self.backups,
-                self.settings,
-                reason="manual",
-                clock=clock or SystemClock(),
-                **more,
-            )
+            return create_backup(work, reason="manual", **more)
 
     def unpack(self, name: str, into: Path, identity_file: Path | None = None) -> DataDir:
         """A workspace with the files of the backup."""

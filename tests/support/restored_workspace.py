@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 from appliance.backup import restore, store_copy
-from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.backup_directory import BackupDirectory, BackupWorkspace
 from appliance.backup.create import create_backup
 from appliance.backup.manifest import BackupManifest
 from appliance.backup.restore_job import RestoreJob
@@ -30,7 +30,7 @@ import os, signal, sys
 from pathlib import Path
 from appliance.backup import restore
 from appliance.backup.restore_job import RestoreJob
-from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.backup_directory import BackupDirectory, BackupWorkspace
 from appliance.workspace import swap
 from appliance.kernel.clock import SystemClock
 from appliance.workspace.datadir import DataDir
@@ -46,15 +46,16 @@ def reached(step):
         os.kill(os.getpid(), signal.SIGKILL)
 
 datadir = DataDir(Path(sys.argv[1]))
-backups = BackupDirectory(datadir, SETTINGS)
+work = BackupWorkspace(
+    datadir, SETTINGS, BackupDirectory(datadir, SETTINGS), SystemClock()
+)
 watching = watch_swap(reached)
 watching.__enter__()
 if sys.argv[2] == "settle":
     swap.settle(datadir)
 else:
-    made = backups.read(sys.argv[2])
-    job = RestoreJob(backups.path(made.name), made, datadir, SETTINGS)
-    restore.apply(job, backups, None, SystemClock(), reached=reached)
+    job = RestoreJob(work, work.backups.read(sys.argv[2]), datadir)
+    restore.apply(job, None, reached=reached)
 """
 """A program that restores, and kills itself after a step: workspace, backup or `settle`, number of
 the step."""
@@ -121,22 +122,24 @@ class BackedUp:
 
     def back_up(self) -> BackupManifest:
         with self.backups.only_writer():
-            return create_backup(self.datadir, self.backups, SETTINGS, reason="manual", clock=CLOCK)
+            return create_backup(self.work(), reason="manual")
 
-    def job(self, made: BackupManifest, **more: Any) -> RestoreJob:
-        given = {"target": self.datadir, "settings": SETTINGS} | more
-        return RestoreJob(self.backups.path(made.name), made, **given)
+    def work(self, settings: BackupSettings = SETTINGS) -> BackupWorkspace:
+        return BackupWorkspace(self.datadir, settings, self.backups, CLOCK)
+
+    def job(
+        self, made: BackupManifest, settings: BackupSettings = SETTINGS, **more: Any
+    ) -> RestoreJob:
+        return RestoreJob(self.work(settings), made, **{"target": self.datadir} | more)
 
     def plan(self, made: BackupManifest, **more: Any) -> restore.RestorePlan:
-        return restore.plan(self.job(made, **more), None, CLOCK)
+        return restore.plan(self.job(made, **more), None)
 
     def restore(
         self, made: BackupManifest, reached: Callable[[str], None] = lambda _: None, **more: Any
     ) -> restore.RestoreResult:
-        job = self.job(made, **more)
-        backups = BackupDirectory(job.target, SETTINGS)
         with watch_swap(reached):
-            return restore.apply(job, backups, None, CLOCK, reached=reached)
+            return restore.apply(self.job(made, **more), None, reached=reached)
 
     def settle(self, reached: Callable[[str], None]) -> None:
         with watch_swap(reached):

@@ -13,7 +13,7 @@ from appliance.backup import blobs, restore
 from appliance.backup.errors import VerificationFailed
 from tests.support.bus import BusFixture
 from tests.support.forks import killed_at
-from tests.support.restored_workspace import CLOCK, BackedUp
+from tests.support.restored_workspace import BackedUp
 
 LARGE = "x" * 5000
 """The payload of a message whose blob is a file."""
@@ -112,10 +112,7 @@ def test_restore_refuses_a_backup_that_lacks_a_blob(workspace: BackedUp, bus: Bu
         made, files=tuple(file for file in made.files if file.kind != "blob")
     )
     with pytest.raises(VerificationFailed, match="missing_blobs is 1; the manifest says 0"):
-        restore.apply(
-            msgspec.structs.replace(workspace.job(made), manifest=lacking),
-            workspace.backups, None, CLOCK,
-        )  # fmt: skip
+        restore.apply(msgspec.structs.replace(workspace.job(made), manifest=lacking), None)
 
 
 @pytest.mark.slow

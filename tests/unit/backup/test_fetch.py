@@ -37,7 +37,7 @@ def other(tmp_path: Path, target: TargetSettings) -> TargetBackups:
 
 def bring(machine: TargetBackups, name: str, target: BackupTarget | None = None) -> bool:
     with machine.backups.only_writer():
-        _, fetched = fetch.fetch(target or machine.open(), name, machine.backups, machine.settings)
+        _, fetched = fetch.fetch(target or machine.open(), name, machine.work)
     return fetched
 
 

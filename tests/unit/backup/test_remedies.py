@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from appliance.backup import remedies
-from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.backup_directory import BackupDirectory, BackupWorkspace
 from appliance.backup.create import create_backup
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import SystemClock
@@ -31,10 +31,9 @@ def back_up(workspace: WorkspaceFixture, result: str) -> str:
     """A backup of the whole workspace, verified with this result."""
     settings = BackupSettings(free_bytes_min=0)
     backups = BackupDirectory(workspace.data, settings)
+    work = BackupWorkspace(workspace.data, settings, backups, SystemClock())
     with backups.only_writer():
-        made = create_backup(
-            workspace.data, backups, settings, reason="schedule", clock=SystemClock()
-        )
+        made = create_backup(work, reason="schedule")
         verified(backups, made.name, result, SystemClock().now_ms())
     return made.name
 

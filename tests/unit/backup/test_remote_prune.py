@@ -74,7 +74,7 @@ def test_interrupted_removal_leaves_no_backup_that_counts(pruned: TargetBackups)
     for allowed in range(20):
         cutting = Cutting(opened, allowed)
         try:
-            remote_prune.prune(cutting, pruned.backups, pruned.settings, pruned.work.clock)
+            remote_prune.prune(cutting, pruned.work)
         except TargetUnreachable:
             assert names[0] not in at_target(pruned) or allowed == 0
         else:

@@ -61,9 +61,9 @@ def test_full_local_disk_gets_no_half_backup(tmp_path: Path, disk: SmallDisk, fr
             leave(disk, free)
 
     with other.backups.only_writer(), pytest.raises(BackupNotWritable):
-        fetch.fetch(opened, name, other.backups, other.settings, tell)
+        fetch.fetch(opened, name, other.work, tell)
     assert os.listdir(other.backups.root) == []
     disk.clear()
     with other.backups.only_writer():
-        fetch.fetch(opened, name, other.backups, other.settings)
+        fetch.fetch(opened, name, other.work)
     assert other.backups.read(name) == machine.backups.read(name)

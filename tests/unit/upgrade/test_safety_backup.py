@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from appliance.backup import create
-from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.backup_directory import BackupDirectory, BackupWorkspace
 from appliance.backup.manifest import BackupManifest
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import SystemClock
@@ -74,12 +74,10 @@ def test_damaged_backup_is_removed_and_nothing_is_migrated(
 ) -> None:
     really = create.create_backup
 
-    def damaging(
-        datadir: DataDir, backups: BackupDirectory, *given: Any, **more: Any
-    ) -> BackupManifest:
-        manifest = really(datadir, backups, *given, **more)
+    def damaging(work: BackupWorkspace, **more: Any) -> BackupManifest:
+        manifest = really(work, **more)
         file = max(manifest.files, key=lambda each: each.stored_bytes)
-        with (backups.path(manifest.name) / file.name).open("r+b") as opened:
+        with (work.backups.path(manifest.name) / file.name).open("r+b") as opened:
             opened.seek(file.stored_bytes // 2)
             byte = opened.read(1)
             opened.seek(-1, 1)
