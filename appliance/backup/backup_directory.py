@@ -31,6 +31,7 @@ from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.file_lock import file_lock, try_lock
 from appliance.kernel.ids import random_id
+from appliance.kernel.ownership import read_regular
 from appliance.kernel.whole_file import sync_directory, write_whole
 from appliance.workspace.datadir import DataDir
 
@@ -276,8 +277,7 @@ def check_space(needed: int, free: int, hint: str) -> None:
 
 def _read(path: Path, bytes_max: int) -> bytes:
     try:
-        with path.open("rb") as file:
-            text = file.read(bytes_max + 1)
+        text = read_regular(path, bytes_max + 1)
     except FileNotFoundError:
         raise BackupDamaged(f"{path.name} is missing") from None
     except OSError as error:

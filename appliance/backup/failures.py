@@ -4,7 +4,7 @@ They stay there if `backup.directory` is elsewhere, because that may be what fai
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -14,10 +14,10 @@ from appliance.backup.backup_directory import writing
 from appliance.backup.errors import BackupRunning
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError
+from appliance.kernel.ownership import read_small
 from appliance.kernel.whole_file import write_whole
 
 FILE = "failures.json"
-_BYTES_MAX = 65_536
 Phase = Literal["create", "verify", "prune", "upload"]
 
 
@@ -73,9 +73,6 @@ def write_failures(root: Path, failures: list[BackupFailure]) -> None:
 
 def read_failures(root: Path) -> list[BackupFailure]:
     """The last failures; none if the file is missing or can't be decoded."""
-    try:
-        with (root / FILE).open("rb") as file:
-            text = file.read(_BYTES_MAX)
-        return msgspec.json.decode(text, type=list[BackupFailure])
-    except (OSError, msgspec.DecodeError):
-        return []
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(read_small(root / FILE) or b"", type=list[BackupFailure])
+    return []

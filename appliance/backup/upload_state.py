@@ -9,9 +9,8 @@ import msgspec
 from appliance.backup.backup_directory import writing
 from appliance.backup.errors import BackupNotWritable
 from appliance.backup.settings import TargetSettings
+from appliance.kernel.ownership import read_small
 from appliance.kernel.whole_file import write_whole
-
-_BYTES_MAX = 65_536
 
 
 class UploadState(msgspec.Struct, frozen=True):
@@ -24,11 +23,10 @@ class UploadState(msgspec.Struct, frozen=True):
 
 def read_state(root: Path, target: str) -> UploadState:
     """An empty one without an upload; a damaged file only costs what metrics show."""
-    try:
-        with (root / f"upload-{target}.json").open("rb") as file:
-            return msgspec.json.decode(file.read(_BYTES_MAX), type=UploadState)
-    except (OSError, msgspec.DecodeError):
-        return UploadState()
+    text = read_small(root / f"upload-{target}.json") or b""
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(text, type=UploadState)
+    return UploadState()
 
 
 def read_states(root: Path, targets: Iterable[TargetSettings]) -> dict[str, UploadState]:
