@@ -94,14 +94,13 @@ class BackupScheduler(Loop):
             and next_recheck(self._listed, newest, now_ms) is not None
         )
         runs = self._is_requested or (uptime >= self._not_before and (create or is_left or recheck))
-        if runs and not in_thread(self._backups.is_busy):
+        runs = runs and not in_thread(self._backups.is_busy)
+        if runs:
             self._make(create, recheck)
             in_thread(self._refresh)
             newest = newest_of(self._listed, self.clock.now_ms())
             if self._settings.enabled:
                 self._due_seconds(newest, self.clock.now_ms(), uptime)
-        else:
-            runs = False
         show(self._listed, newest, self.clock.now_ms())
         if runs or self._is_first:
             targets = self._settings.targets
@@ -112,7 +111,7 @@ class BackupScheduler(Loop):
     def _refresh(self) -> None:
         """Lists the backups again if one came or went, or the newest one has another result."""
         newest = self._listed[-1].path if self._listed else self._backups.root
-        signature = (_changed(self._backups.root), _changed(newest))
+        signature = (_read_mtime(self._backups.root), _read_mtime(newest))
         if signature != self._signature:
             try:
                 self._listed = self._backups.list()
@@ -206,7 +205,8 @@ class BackupScheduler(Loop):
             self._failures_changed()
 
 
-def _changed(path: Path) -> int:
+def _read_mtime(path: Path) -> int:
+    """When the file or directory was changed, in nanoseconds; 0 if it can't be read."""
     try:
         return path.stat().st_mtime_ns
     except OSError:
