@@ -153,10 +153,7 @@ class BackupDirectory:
     def read(self, name: str) -> BackupManifest:
         """Raises BackupNotFound, BackupDamaged or VersionRefused."""
         text = _read(self.path(name) / manifests.FILE, manifests.BYTES_MAX)
-        manifest = manifests.decode(text)
-        if manifest.name != name:
-            raise BackupDamaged(f"the manifest is of another backup, {manifest.name}")
-        return manifest
+        return manifests.decode(text, name)
 
     def verification(self, name: str) -> Verification | None:
         """The last result; None if it was never checked or the result can't be read."""

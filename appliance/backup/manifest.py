@@ -146,8 +146,9 @@ def encode(manifest: BackupManifest) -> bytes:
     return msgspec.json.format(msgspec.json.encode(sealed)) + b"\n"
 
 
-def decode(text: bytes) -> BackupManifest:
-    """Raises BackupDamaged if any byte is not as written, and VersionRefused for a newer format."""
+def decode(text: bytes, name: str) -> BackupManifest:
+    """The manifest of the backup `name`. Raises BackupDamaged if any byte is not as written, and
+    VersionRefused for a newer format."""
     try:
         head = msgspec.json.decode(text, type=_FormatOnly)
         if head.format > FORMAT:
@@ -161,6 +162,8 @@ def decode(text: bytes) -> BackupManifest:
         raise BackupDamaged(f"{FILE} has been changed since it was written")
     if not _is_printable(msgspec.to_builtins(manifest)):
         raise BackupDamaged(f"{FILE} contains control characters")
+    if manifest.name != name:
+        raise BackupDamaged(f"the manifest of {name} is of another backup, {manifest.name}")
     for file in manifest.files:
         if not _is_plain(file.name) or not is_contained(file.path, file.kind, manifest.stores):
             raise BackupDamaged(f"{FILE} names a file that backups don't contain: {file.path}")

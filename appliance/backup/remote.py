@@ -39,10 +39,7 @@ def read_manifest(target: BackupTarget, name: str) -> BackupManifest:
             raise BackupDamaged(
                 f"the manifest of {name} is larger than {manifests.BYTES_MAX:,} bytes"
             )
-    manifest = manifests.decode(bytes(text))
-    if manifest.name != name:
-        raise BackupDamaged(f"the manifest of {name} at the target is of {manifest.name}")
-    return manifest
+    return manifests.decode(bytes(text), name)
 
 
 def read_file(target: BackupTarget, name: str, file: BackupFile) -> Iterator[bytes]:
