@@ -3,7 +3,6 @@ hashes."""
 
 import shutil
 from contextlib import suppress
-from pathlib import Path
 
 from appliance.backup.backup_directory import (
     BackupDirectory,
@@ -44,7 +43,12 @@ def fetch(
     check_space(needed, free_bytes(backups.root), f"free space: df -h {backups.root}")
     partial_path = backups.begin_named(name)
     try:
-        _fetch_files(target, manifest, partial_path, tell)
+        done = 0
+        for file in manifest.files:
+            tell(f"{name} from {target.name}", done, manifest.stored_bytes)
+            with writing(), new_file(partial_path / file.name) as opened:
+                opened.writelines(read_file(target, name, file))
+            done += file.stored_bytes
         with suppress(BackupNotFound):
             backups.remove(name)
         backups.finish(manifest, partial_path)
@@ -63,14 +67,3 @@ def _is_whole(backups: BackupDirectory, manifest: BackupManifest) -> bool:
     except (BackupNotFound, BackupDamaged):
         return False
     return True
-
-
-def _fetch_files(
-    target: BackupTarget, manifest: BackupManifest, into: Path, tell: TellFile
-) -> None:
-    done = 0
-    for file in manifest.files:
-        tell(f"{manifest.name} from {target.name}", done, manifest.stored_bytes)
-        with writing(), new_file(into / file.name) as opened:
-            opened.writelines(read_file(target, manifest.name, file))
-        done += file.stored_bytes

@@ -102,9 +102,7 @@ class BackupScheduler(Loop):
             if self._settings.enabled:
                 self._due_seconds(newest, self.clock.now_ms(), uptime)
         show(self._listed, newest, self.clock.now_ms())
-        if runs or self._is_first:
-            targets = self._settings.targets
-            show_uploads(in_thread(read_states, self._failures_root, targets))
+        show_uploads(in_thread(read_states, self._failures_root, self._settings.targets))
         self._is_first = False
         return {"runs": int(runs)}
 
