@@ -164,18 +164,12 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
         yield disk
 
 
-def leave(disk: SmallDisk, free_bytes: int) -> None:
-    disk.fill()
-    ballast = disk.root / "ballast"
-    os.truncate(ballast, max(0, ballast.stat().st_size - free_bytes))
-
-
 @pytest.mark.root
 @pytest.mark.parametrize("free_bytes", range(0, 400_000, 122_880))
 def test_without_room_a_new_workspace_fails_with_a_sentence_and_succeeds_later(
     disk: SmallDisk, free_bytes: int
 ) -> None:
-    leave(disk, free_bytes)
+    disk.leave(free_bytes)
     store_file = StoreFixture(disk.root)
     refusal = refused(store_file, None)
     assert refusal is None or refusal.hint
@@ -194,7 +188,7 @@ def test_without_room_an_upgrade_fails_whole_and_succeeds_later(
     say_something(store_file, 50)
     store_file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     before = store_file.execute("SELECT * FROM messages")
-    leave(disk, free_bytes)
+    disk.leave(free_bytes)
     grown = with_step(
         "hub",
         "CREATE TABLE x_big AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"

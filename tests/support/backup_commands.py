@@ -10,12 +10,10 @@ import msgspec
 from appliance.backup import scheduled
 from appliance.backup.backup_directory import BackupDirectory, BackupWorkspace
 from appliance.backup.manifest import BackupFile, BackupManifest, Reason, Verification
-from appliance.backup.settings import BackupSettings
-from appliance.kernel.clock import Clock, iso
+from appliance.kernel.clock import iso
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.subprocess_runner import CommandResult
 from appliance.kernel.whole_file import write_whole
-from appliance.workspace.datadir import DataDir
 
 CONTENT = b"rows"
 
@@ -67,13 +65,8 @@ class CommandLine:
     faults    the errors of the next attempts of a phase, by its name
     """
 
-    def __init__(
-        self, datadir: DataDir, backups: BackupDirectory, settings: BackupSettings, clock: Clock
-    ) -> None:
-        self._datadir = datadir
-        self._backups = backups
-        self._settings = settings
-        self._clock = clock
+    def __init__(self, work: BackupWorkspace) -> None:
+        self._work = work
         self._calls: list[str] = []
         self.result = "good"
         self.verified: list[str] = []
@@ -87,7 +80,7 @@ class CommandLine:
         ):
             try:
                 attempts = scheduled.run(
-                    BackupWorkspace(self._datadir, self._settings, self._backups, self._clock),
+                    self._work,
                     create="--create" in arguments,
                     recheck="--recheck" in arguments,
                     verify=self._verify,
@@ -111,10 +104,10 @@ class CommandLine:
 
     def _create(self, *_: object, **more: Any) -> None:
         self._try("create")
-        write_backup(self._backups, self._clock.now_ms(), more["reason"])
+        write_backup(self._work.backups, self._work.clock.now_ms(), more["reason"])
 
     def _verify(self, name: str, key: object) -> Verification:
         del key
         self.verified.append(name)
         self._try("verify")
-        return verified(self._backups, name, self.result, self._clock.now_ms())
+        return verified(self._work.backups, name, self.result, self._work.clock.now_ms())

@@ -9,6 +9,7 @@ import pytest
 from appliance.backup.settings import TargetSettings
 from tests.support.backup_workspace import Backups
 from tests.support.backups_for_targets import TargetBackups
+from tests.support.restored_workspace import BackedUp
 from tests.support.s3server import S3Server, s3_server
 from tests.support.workspaces import Filled
 
@@ -54,6 +55,11 @@ def filled(tmp_path: Path) -> Filled:
 @pytest.fixture
 def backups(filled: Filled) -> Backups:
     return Backups(filled.path)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> BackedUp:
+    return BackedUp(tmp_path / "w")
 
 
 class AgeKey:

@@ -20,11 +20,6 @@ LARGE = "x" * 5000
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> BackedUp:
-    return BackedUp(tmp_path / "w")
-
-
-@pytest.fixture
 def bus(workspace: BackedUp) -> BusFixture:
     return BusFixture(workspace.datadir.workspace)
 

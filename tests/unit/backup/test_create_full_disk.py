@@ -1,7 +1,6 @@
 """A disk that gets full in any phase of a backup: no backup, no remains, an error with the
 reason."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +9,9 @@ import pytest
 from appliance.backup import create
 from appliance.backup.errors import BackupNotWritable
 from tests.support.backup_workspace import Backups
+from tests.support.restored_workspace import content_of
 from tests.support.smalldisk import MIB, SmallDisk, small_disk
 from tests.support.workspaces import Filled
-from tests.unit.backup.test_create_killed import content
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -28,13 +27,6 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 def backups_on(disk: SmallDisk, filled: Filled) -> Backups:
     (disk.root / "backups").mkdir()
     return Backups(filled.path, directory=str(disk.root / "backups"))
-
-
-def leave(disk: SmallDisk, count: int) -> None:
-    """About `count` bytes are free afterwards."""
-    disk.fill()
-    ballast = disk.root / "ballast"
-    os.truncate(ballast, max(0, ballast.stat().st_size - count))
 
 
 def failed_at(backups: Backups) -> str:
@@ -59,10 +51,10 @@ def test_disk_that_gets_full_in_any_phase_leaves_nothing(
     monkeypatch.setattr(create, "_check_space", lambda *_: None)
     backups = backups_on(disk, filled)
     first = backups.create().name
-    before = content(filled.datadir)
+    before = content_of(filled.datadir)
     phases = set()
     free = 0
-    while phase := leave(disk, free) or failed_at(backups):
+    while phase := disk.leave(free) or failed_at(backups):
         phases.add(phase)
         assert backups.backups.names() == [first], free
         assert backups.remains == [], free
@@ -70,7 +62,7 @@ def test_disk_that_gets_full_in_any_phase_leaves_nothing(
         assert free < 16 * MIB
     assert "db.sqlite3" in phases
     assert free > 20 * PAGE
-    assert content(filled.datadir) == before
+    assert content_of(filled.datadir) == before
     disk.clear()
     assert len(backups.backups.names()) == 2
     for name in backups.backups.names():

@@ -1,7 +1,7 @@
 """A backup comes back from a target byte by byte as it was, or not at all."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,7 @@ from appliance.backup.errors import (
 )
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target import BackupTarget
-from tests.support.backups_for_targets import TargetBackups
+from tests.support.backups_for_targets import PassedTarget, TargetBackups
 
 FILES = {"hub.sqlite3.zst.age": os.urandom(3500), "small": b"x", "empty": b"", "a b ü%20": b"q"}
 
@@ -96,7 +96,7 @@ def test_manifest_that_names_files_outside_is_refused(
 
 
 def test_endless_file_is_not_written_to_its_end(other: TargetBackups, name: str) -> None:
-    class Endless(Lying):
+    class Endless(PassedTarget):
         def read(self, name: str) -> Iterator[bytes]:
             while name.endswith("small"):
                 yield b" " * 65536
@@ -122,23 +122,3 @@ def test_damaged_local_backup_is_kept_when_the_target_is_damaged_too(
     with pytest.raises(BackupDamaged):
         bring(local, name)
     assert local.backups.names() == [name]
-
-
-class Lying:
-    """Passes everything to a real target; subclasses change answers."""
-
-    def __init__(self, real: BackupTarget) -> None:
-        self._real = real
-        self.name = real.name
-
-    def list(self, below: str = "") -> dict[str, int]:
-        return self._real.list(below)
-
-    def read(self, name: str) -> Iterator[bytes]:
-        return self._real.read(name)
-
-    def write(self, name: str, content: Iterable[bytes]) -> None:
-        self._real.write(name, content)
-
-    def remove(self, name: str) -> None:
-        self._real.remove(name)

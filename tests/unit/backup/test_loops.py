@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.backup_directory import BackupDirectory, BackupWorkspace
 from appliance.backup.errors import BackupNotWritable, BackupRunning
 from appliance.backup.failures import read_failures
 from appliance.backup.first_data import has_data
@@ -37,7 +37,8 @@ class Scheduler:
         self.clock = FakeClock()
         self.settings = BackupSettings(**{"every_seconds": DAY, **settings})
         self.backups = BackupDirectory(self.datadir, self.settings)
-        self.command_line = CommandLine(self.datadir, self.backups, self.settings, self.clock)
+        work = BackupWorkspace(self.datadir, self.settings, self.backups, self.clock)
+        self.command_line = CommandLine(work)
         self.restart()
 
     def restart(self):

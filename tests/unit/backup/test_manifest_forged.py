@@ -1,7 +1,6 @@
 """A backup that somebody forged: what its manifest, modes and settings can't do."""
 
 import os
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -23,11 +22,6 @@ FORGED = [
     ("record", ".agentlip/backups/../stores.json"),
     ("settings", "package.json"),
 ]
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> BackedUp:
-    return BackedUp(tmp_path / "w")
 
 
 def sealed(workspace: BackedUp, made: BackupManifest, **fields: object) -> BackupManifest:

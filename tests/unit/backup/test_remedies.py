@@ -10,13 +10,11 @@ from pathlib import Path
 import pytest
 
 from appliance.backup import remedies
-from appliance.backup.backup_directory import BackupDirectory, BackupWorkspace
-from appliance.backup.create import create_backup
-from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import SystemClock
 from appliance.workspace.manifest import remember
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.backup_commands import verified
+from tests.support.backup_workspace import Backups
 from tests.support.commands import ROOT
 
 
@@ -29,12 +27,9 @@ def workspace(tmp_path: Path) -> WorkspaceFixture:
 
 def back_up(workspace: WorkspaceFixture, result: str) -> str:
     """A backup of the whole workspace, verified with this result."""
-    settings = BackupSettings(free_bytes_min=0)
-    backups = BackupDirectory(workspace.data, settings)
-    work = BackupWorkspace(workspace.data, settings, backups, SystemClock())
-    with backups.only_writer():
-        made = create_backup(work, reason="schedule")
-        verified(backups, made.name, result, SystemClock().now_ms())
+    backups = Backups(workspace.data.workspace)
+    made = backups.create()
+    verified(backups.backups, made.name, result, SystemClock().now_ms())
     return made.name
 
 

@@ -1,7 +1,5 @@
 """A target with `prune` loses what retention no longer keeps, and keeps everything else."""
 
-from collections.abc import Iterable, Iterator
-
 import msgspec
 import pytest
 
@@ -10,7 +8,7 @@ from appliance.backup.errors import TargetUnreachable
 from appliance.backup.remote import names_in
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target import BackupTarget
-from tests.support.backups_for_targets import TargetBackups
+from tests.support.backups_for_targets import PassedTarget, TargetBackups
 
 
 def at_target(local: TargetBackups) -> list[str]:
@@ -83,24 +81,15 @@ def test_interrupted_removal_leaves_no_backup_that_counts(pruned: TargetBackups)
     assert at_target(pruned) == names[1:]
 
 
-class Cutting:
+class Cutting(PassedTarget):
     """Removes as many files as allowed, then is unreachable."""
 
     def __init__(self, real: BackupTarget, allowed: int) -> None:
-        self._real, self._allowed = real, allowed
-        self.name = real.name
-
-    def list(self, below: str = "") -> dict[str, int]:
-        return self._real.list(below)
-
-    def read(self, name: str) -> Iterator[bytes]:
-        return self._real.read(name)
-
-    def write(self, name: str, content: Iterable[bytes]) -> None:
-        self._real.write(name, content)
+        super().__init__(real)
+        self._allowed = allowed
 
     def remove(self, name: str) -> None:
         if self._allowed == 0:
             raise TargetUnreachable("cut")
         self._allowed -= 1
-        self._real.remove(name)
+        super().remove(name)

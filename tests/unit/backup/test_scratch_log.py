@@ -11,6 +11,9 @@ from appliance.backup.deadline import Deadline
 from appliance.kernel.clock import SystemClock
 from appliance.workspace.datadir import DataDir
 
+TS = "2026-01-01T00:00:00.000Z"
+NUMBERS = (1, 2, 3, 4, 2**32 + 5, 2**32 + 6, 2**32 + 7)
+
 
 class PagedLog:
     """Answers like `GET /api/v1/events`, a few events at a time."""
@@ -29,7 +32,7 @@ class PagedLog:
 def event(number, text="hello"):
     return {
         "event_id": number,
-        "ts": "2026-01-01T00:00:00.000Z",
+        "ts": TS,
         "name": "message.created",
         "scope": {},
         "entity": {"type": "message", "id": f"m{number}"},
@@ -47,18 +50,11 @@ def scratch(tmp_path):
             " data_json)"
         )
         connection.executemany(
-            "INSERT INTO events VALUES (?, ?, ?, 'message', ?, ?)",
-            [
-                (number, each["ts"], each["name"], f"m{number}", ' {"text":"hello"}\n')
-                for number in (1, 2, 3, 4, 2**32 + 5, 2**32 + 6, 2**32 + 7)
-                for each in [event(number)]
-            ],
+            f"INSERT INTO events VALUES (?, '{TS}', 'message.created', 'message', ?, ?)",
+            [(number, f"m{number}", ' {"text":"hello"}\n') for number in NUMBERS],
         )
     connection.close()
     return datadir
-
-
-NUMBERS = (1, 2, 3, 4, 2**32 + 5, 2**32 + 6, 2**32 + 7)
 
 
 def problems(scratch, events, *, rows=7, seconds=60.0, db_id="db"):

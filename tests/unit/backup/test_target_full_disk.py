@@ -22,17 +22,11 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
         yield disk
 
 
-def leave(disk: SmallDisk, count: int) -> None:
-    disk.fill()
-    ballast = disk.root / "ballast"
-    os.truncate(ballast, max(0, ballast.stat().st_size - count))
-
-
 @pytest.mark.parametrize("free", [0, MIB // 2, 2 * MIB + 4096])
 def test_full_target_gets_no_backup_that_counts(tmp_path: Path, disk: SmallDisk, free: int) -> None:
     machine = TargetBackups(tmp_path / "w", TargetSettings(name="disk", url=f"file://{disk.root}"))
     name = machine.add(FILES)
-    leave(disk, free)
+    disk.leave(free)
     assert "No space left" in machine.upload().problem
     seen = targets.report(machine.work, machine.settings.targets[0])
     assert seen.backups == ()
@@ -58,7 +52,7 @@ def test_full_local_disk_gets_no_half_backup(tmp_path: Path, disk: SmallDisk, fr
 
     def tell(_what: str, done: int, _total: int) -> None:
         if done == 0:
-            leave(disk, free)
+            disk.leave(free)
 
     with other.backups.only_writer(), pytest.raises(BackupNotWritable):
         fetch.fetch(opened, name, other.work, tell)

@@ -14,36 +14,27 @@ from appliance.backup.target import BackupTarget
 from appliance.backup.targets import TargetReport
 from appliance.backup.upload import upload_backup
 from appliance.backup.upload_state import read_state
-from tests.support.backups_for_targets import TargetBackups
+from tests.support.backups_for_targets import PassedTarget, TargetBackups
 
 FILES = {"hub.sqlite3.zst.age": os.urandom(3500), "small": b"x", "empty": b""}
 
 
-class Breaking:
-    """Passes everything to a real target, and fails at the given write, before or after it."""
+class Breaking(PassedTarget):
+    """Fails at the given write, before or after it."""
 
     def __init__(self, real: BackupTarget, at: int, after: bool) -> None:
-        self._real, self._at, self._after = real, at, after
-        self.name = real.name
+        super().__init__(real)
+        self._at, self._after = at, after
         self.written: list[str] = []
-
-    def list(self, below: str = "") -> dict[str, int]:
-        return self._real.list(below)
-
-    def read(self, name: str) -> Iterable[bytes]:
-        return self._real.read(name)
 
     def write(self, name: str, content: Iterable[bytes]) -> None:
         self.written.append(name)
         due = len(self.written) == self._at
         if due and not self._after:
             raise TargetUnreachable("cut before")
-        self._real.write(name, content)
+        super().write(name, content)
         if due:
             raise TargetUnreachable("cut after")
-
-    def remove(self, name: str) -> None:
-        self._real.remove(name)
 
 
 def report(local: TargetBackups) -> TargetReport:
