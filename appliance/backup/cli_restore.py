@@ -25,6 +25,9 @@ YesFlag = Annotated[bool, typer.Option("--yes", help="Confirm. Without it nothin
 IntoFlag = Annotated[
     Path | None, typer.Option("--into", help="Restore into this new, empty directory.")
 ]
+StoreFlag = Annotated[
+    list[str] | None, typer.Option("--store", help="Restore only this store; may be repeated.")
+]
 ReviveFlag = Annotated[
     bool,
     typer.Option(
@@ -51,6 +54,7 @@ def restore(
     plan: PlanFlag = False,
     yes: YesFlag = False,
     into: IntoFlag = None,
+    store: StoreFlag = None,
     revive: ReviveFlag = False,
     identity: IdentityFlag = None,
 ) -> None:
@@ -71,10 +75,15 @@ def restore(
             "name one backup, or take the newest",
             hint="agentlip backup list; agentlip backup restore --latest --plan",
         )
+    if store and (into is not None or revive):
+        raise Invalid(
+            "--store replaces stores of this workspace, so --into and --revive can't be used",
+            hint="agentlip backup restore --help",
+        )
     work = open_workspace(session)
     manifest = work.backups.read(name or work.backups.newest(_is_wanted))
     target = work.datadir if into is None else DataDir(into.expanduser().resolve())
-    job = RestoreJob(work, manifest, target, new=into is not None, revive=revive)
+    job = RestoreJob(work, manifest, target, tuple(store or ()), into is not None, revive)
     identities, tell = keys.load(work.settings, identity), progress(session, work.clock)
     if yes and not plan:
         done = verbs.apply(job, identities, tell=tell)
@@ -86,9 +95,10 @@ def restore(
     planned = verbs.plan(job, identities, tell)
     session.answer(planned, "\n".join(map(plain, _plan_lines(planned))))
     if not plan:
+        options = f"{job.store_options}{' --revive' * revive} --yes"
         raise Invalid(
             "nothing was changed: the present state would be replaced",
-            hint=f"agentlip backup restore {planned.name}{' --revive' * revive} --yes",
+            hint=f"agentlip backup restore {planned.name}{options}",
         )
 
 
@@ -111,9 +121,11 @@ def _plan_lines(planned: Any) -> list[str]:
     lines += [
         f"the next start migrates {name}: {step}" for name, step in planned.migrations.items()
     ]
-    lines.append(
-        f"a new epoch follows {planned.old_epoch}; event ids continue at {planned.first_event_id}"
-    )
+    if planned.first_event_id:
+        lines.append(
+            f"a new epoch follows {planned.old_epoch}; event ids continue at"
+            f" {planned.first_event_id}"
+        )
     lines += _notice_lines(planned)
     lines.append(f"needs {planned.bytes_needed:,} bytes; {planned.bytes_free:,} are free")
     if planned.running:
@@ -144,10 +156,11 @@ def _result_lines(done: Any) -> list[str]:
         f"restored {planned.name} of {planned.cut_at}: {len(done.rows)} stores with {rows} rows,"
         " counted and equal to the backup"
     )
-    lines.append(
-        f"epoch {planned.old_epoch} → {planned.epoch}; event ids continue at"
-        f" {planned.first_event_id}"
-    )
+    if planned.epoch:
+        lines.append(
+            f"epoch {planned.old_epoch} → {planned.epoch}; event ids continue at"
+            f" {planned.first_event_id}"
+        )
     if done.kept_as:
         lines.append(f"the state before was too damaged for a backup; its files: {done.kept_as}")
     if done.safety:

@@ -41,7 +41,8 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
     notices     what is lost, revoked and sent again, with the first ids of each
     uncompared  stores whose present file can't be read, so what is lost of them, and was revoked
                 in them, is not known
-    epoch       the new epoch; "" if it is not chosen yet
+    epoch       the new epoch; "" if it stays, or is not chosen yet
+    first_event_id  of the new epoch; 0 if the epoch stays
     """
 
     name: str
@@ -141,7 +142,7 @@ def apply(
         rows=prepared.rows,
         safety=safety,
         kept_as=f"{job.target.dir.name}/backups/{kept_as}" if kept_as else "",
-        undo=f"agentlip backup restore {safety} --yes" if safety else "",
+        undo=f"agentlip backup restore {safety}{job.store_options} --yes" if safety else "",
     )
 
 
@@ -187,7 +188,7 @@ def _plan(job: RestoreJob, selection: RestoreSelection, prepared: PreparedFiles)
         replaced=tuple(there),
         added=tuple(path for path in prepared.paths if path not in there),
         removed=selection.removed,
-        kept=selection.kept,
+        kept=tuple(path for path in selection.kept if path not in prepared.paths),
         settings=restore_settings.compare(job.target, prepared.new),
         migrations=restore_job.pending(job),
         notices=tuple(prepared.notices),

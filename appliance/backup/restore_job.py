@@ -11,10 +11,12 @@ from typing import Literal
 import msgspec
 
 from appliance.backup.backup_directory import BackupWorkspace
+from appliance.backup.blobs import folder_of
 from appliance.backup.errors import BackupDamaged, RestoreRefused, VersionRefused
 from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.small_files import AGENTS, KEY_PAIR
 from appliance.kernel import event_ids
+from appliance.kernel.errors import Invalid
 from appliance.kernel.store_declaration import DECLARATIONS, path_of
 from appliance.workspace import epochs, manifest, migration, swap
 from appliance.workspace.datadir import BESIDE, SHARED_STORES, STORES, DataDir
@@ -31,6 +33,7 @@ class RestoreJob(msgspec.Struct, frozen=True):
     """What is restored, and where to.
 
     work    the workspace that has the backup
+    stores  only these; none: all of the backup
     target  the same, or a new directory
     new     the target is a new directory, so nothing is replaced
     mode    how present stores are opened: `rw` with the writer lock held, which leaves nothing
@@ -42,6 +45,7 @@ class RestoreJob(msgspec.Struct, frozen=True):
     work: BackupWorkspace
     manifest: BackupManifest
     target: DataDir
+    stores: tuple[str, ...] = ()
     new: bool = False
     revive: bool = False
     mode: Mode = "ro"
@@ -49,6 +53,17 @@ class RestoreJob(msgspec.Struct, frozen=True):
     @property
     def backup_path(self) -> Path:
         return self.work.backups.path(self.manifest.name)
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The stores that are restored."""
+        named = self.stores or self.manifest.stores
+        return tuple(store for store in self.manifest.stores if store in named)
+
+    @property
+    def store_options(self) -> str:
+        """The options of a command that restores the same stores."""
+        return "".join(f" --store {store}" for store in self.stores)
 
 
 class RestoreSelection(msgspec.Struct, frozen=True):
@@ -60,8 +75,8 @@ class RestoreSelection(msgspec.Struct, frozen=True):
 
 
 def check(job: RestoreJob) -> None:
-    """Raises what forbids the restore, before anything is unpacked: RestoreRefused, VersionRefused
-    or BackupDamaged."""
+    """Raises what forbids the restore, before anything is unpacked: RestoreRefused, VersionRefused,
+    BackupDamaged or Invalid."""
     _check_stores(job)
     with without_users(job):
         pass
@@ -81,7 +96,7 @@ def without_users(job: RestoreJob) -> Iterator[None]:
     open too, is not refused."""
     ends = ("", *BESIDE)
     with ExitStack() as locks:
-        for store in set(job.manifest.stores) & set(SHARED_STORES) if job.mode == "rw" else ():
+        for store in set(job.chosen) & set(SHARED_STORES) if job.mode == "rw" else ():
             path = job.target.database(store).resolve()
             is_free = locks.enter_context(sqlite_locked(path))
             program = program_with([f"{path}{end}" for end in ends], os.getpid())
@@ -97,13 +112,17 @@ def without_users(job: RestoreJob) -> Iterator[None]:
 
 def select(job: RestoreJob) -> RestoreSelection:
     """The files to unpack, the present ones to remove, and what stays."""
+    present = {path for path in _list_owned(job.target) if (job.target.workspace / path).exists()}
+    if job.stores:
+        paths = {*map(path_of, job.stores), *map(folder_of, job.stores)}
+        parts = [f for f in job.manifest.files if paths & {f.path, str(Path(f.path).parent)}]
+        return RestoreSelection(tuple(parts), (), tuple(sorted(present - paths)))
     secrets = _kept_secrets(job)
     files = [
         file
         for file in job.manifest.files
         if not (file.kind == "secret" and _place_of(file.path) in secrets)
     ]
-    present = {path for path in _list_owned(job.target) if (job.target.workspace / path).exists()}
     present = {path for path in present if _place_of(path) not in secrets}
     removed = sorted(present - {file.path for file in files})
     kept = [f"{_DIRECTORY}/backups", f"{_DIRECTORY}/logs", *secrets]
@@ -132,8 +151,10 @@ def given_out(job: RestoreJob) -> int:
 
 
 def present_epoch(job: RestoreJob) -> str:
-    """The epoch of the workspace before the restore; "" if it can't be read."""
-    return manifest.value_in_record(job.target, epochs.KEY, job.mode)
+    """The epoch of the workspace before the restore; "" if it is not known."""
+    noted = event_ids.read(job.target.dir)
+    written = manifest.value_in_record(job.target, epochs.KEY, job.mode)
+    return written or (noted.epoch if noted else "")
 
 
 def pending(job: RestoreJob) -> dict[str, str]:
@@ -144,6 +165,10 @@ def pending(job: RestoreJob) -> dict[str, str]:
 def _check_stores(job: RestoreJob) -> None:
     listed = {file.path for file in job.manifest.files}
     needed = [store for store, declared in DECLARATIONS.items() if declared.needed]
+    for store in job.stores:
+        if store not in job.manifest.stores:
+            known = ", ".join(sorted(job.manifest.stores))
+            raise Invalid(f"the backup has no store {store}", hint=f"use one of: {known}")
     for store in {*job.manifest.stores, *needed}:
         if store not in DECLARATIONS:
             raise VersionRefused(f"the backup has the store {store}, which this version lacks")
@@ -159,8 +184,8 @@ def _check_stores(job: RestoreJob) -> None:
 
 
 def _schemas(job: RestoreJob) -> Iterator[tuple[str, int, int]]:
-    """The schema of each store in the backup, and this version's. Shared ones have none."""
-    for store in set(job.manifest.stores) - set(SHARED_STORES):
+    """The schema of each chosen store in the backup, and this version's. Shared ones have none."""
+    for store in set(job.chosen) - set(SHARED_STORES):
         yield store, job.manifest.stores[store].schema, migration.load(store)[-1].number
 
 
@@ -180,11 +205,13 @@ def _check_new(target: DataDir) -> None:
 
 
 def _check_workspace(job: RestoreJob) -> None:
-    """The ids of the stores are those of this workspace, or their loss was accepted."""
+    """The ids of the stores are those of this workspace, or their loss was accepted. That the
+    record has other ids then is settled only by a restore of the record."""
     record = manifest.read(job.target)
-    for store in job.manifest.stores:
+    lost = () if job.stores else record.lost
+    for store in job.chosen:
         recorded, theirs = record.stores.get(store, ""), job.manifest.stores[store].store_id
-        if recorded and theirs and recorded != theirs and store not in record.lost:
+        if recorded and theirs and recorded != theirs and store not in lost:
             raise RestoreRefused(
                 f"the backup is of another workspace: its store {store} has the id {theirs}, here"
                 f" it has {recorded}",

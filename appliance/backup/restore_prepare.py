@@ -10,10 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from appliance.backup import restore_job, restore_rules, small_files
+from appliance.backup import restore_job, restore_rules, small_files, store_copy
 from appliance.backup.backup_directory import writing
 from appliance.backup.blobs import count_missing
-from appliance.backup.errors import VerificationFailed, VersionRefused
+from appliance.backup.cut import PinnedStore
+from appliance.backup.errors import RestoreRefused, VerificationFailed, VersionRefused
 from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob, RestoreSelection
 from appliance.backup.store_copy import facts_of, find_differences, row_counts
@@ -21,7 +22,7 @@ from appliance.backup.unpack import TellFile, no_progress, unpack
 from appliance.kernel import meta
 from appliance.kernel.clock import iso
 from appliance.kernel.ids import random_id
-from appliance.kernel.store_declaration import declaration_of
+from appliance.kernel.store_declaration import declaration_of, path_of
 from appliance.kernel.store_errors import sqlite_name
 from appliance.kernel.store_files import open_database
 from appliance.kernel.whole_file import write_whole
@@ -41,7 +42,7 @@ class PreparedFiles(msgspec.Struct):
     new       the folder that they are in
     paths     relative to the workspace
     rows      of each table of each store, after the rules
-    epoch     the new epoch
+    epoch     the new epoch; "" if it stays
     """
 
     job: RestoreJob
@@ -71,13 +72,17 @@ def prepare(
     paths = sorted(file.path for file in selection.files)
     made = PreparedFiles(job, DataDir(folder), job.work.clock.now_ms(), paths)
     with writing(), _as_errors():
-        for store in job.manifest.stores:
+        for store in job.chosen:
             _check_store(made, store)
+        restore_rules.check_references(job, made.new)
         for state in made.new.dir.glob(f"{small_files.AGENTS}/*/{small_files.AGENT_STATE}"):
             restored(state, made.now_ms)
         highest = _apply_rules(made)
         reached("rules applied")
-        _begin_epoch(made, highest)
+        if any(declaration_of(store).numbers_events for store in job.chosen):
+            _begin_epoch(made, highest)
+        elif manifest.RECORD_STORE in job.chosen:  # the events stay, and so does their epoch
+            _write_epoch(made, restore_job.present_epoch(job) or random_id())
     reached("prepared")
     return made
 
@@ -105,7 +110,7 @@ def _apply_rules(made: PreparedFiles) -> int:
     job = made.job
     known = max(restore_job.given_out(job), epochs.highest(epochs.read(made.new)))
     highest = max(job.manifest.last_event_id, known)
-    for store in job.manifest.stores:
+    for store in job.chosen:
         numbered = declaration_of(store).numbers_events
         context, number, made.rows[store] = restore_rules.apply(
             job, store, made.new.database(store), now_ms=made.now_ms, known=highest * numbered
@@ -118,13 +123,9 @@ def _apply_rules(made: PreparedFiles) -> int:
 
 
 def _begin_epoch(made: PreparedFiles, highest: int) -> None:
-    """Writes the new epoch into the store that keeps it, and the list of epochs."""
-    job, record = made.job, manifest.RECORD_STORE
-    made.epoch, made.first_event_id = random_id(), highest + JUMP + 1
-    with closing(sqlite3.connect(made.new.database(record))) as connection:
-        connection.execute(meta.SET, (epochs.KEY, made.epoch))
-        connection.commit()
-        made.rows[record] = row_counts(connection)  # the row is new if the store had none
+    """Writes the new epoch, and the list of epochs."""
+    job, made.epoch, made.first_event_id = made.job, random_id(), highest + JUMP + 1
+    _write_epoch(made, made.epoch)
     before = epochs.merge(epochs.read(made.new), epochs.read(job.target))
     begun = Epoch(made.epoch, iso(made.now_ms), job.manifest.name, made.first_event_id, highest)
     path = f"{made.new.dir.name}/{epochs.FILE}"
@@ -132,6 +133,34 @@ def _begin_epoch(made: PreparedFiles, highest: int) -> None:
     write_whole(made.new.workspace / path, text.encode())
     if path not in made.paths:
         made.paths.append(path)
+
+
+def _write_epoch(made: PreparedFiles, epoch: str) -> None:
+    """Writes it into the store that keeps it. The present store is changed in a copy, so that the
+    restore stays one change."""
+    record = manifest.RECORD_STORE
+    if record not in made.job.chosen:
+        _copy_record_store(made)
+    with closing(sqlite3.connect(made.new.database(record))) as connection:
+        connection.execute(meta.SET, (epochs.KEY, epoch))
+        connection.commit()
+        if record in made.rows:  # the row is new if the store had none
+            made.rows[record] = row_counts(connection)
+
+
+def _copy_record_store(made: PreparedFiles) -> None:
+    job, record = made.job, manifest.RECORD_STORE
+    present = job.target.database(record)
+    if not restore_rules.is_readable(present, job.mode):
+        raise RestoreRefused(
+            f"the present store {record} can't be read, and the new epoch belongs there",
+            hint="restore it too: agentlip backup restore"
+            f" {job.manifest.name}{job.store_options} --store {record} --plan",
+        )
+    with closing(open_database(present, job.mode)) as connection:
+        pinned = PinnedStore(record, present, connection)
+        store_copy.copy(pinned, made.new.database(record), no_progress)
+    made.paths.append(path_of(record))
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 import appliance
+from appliance.backup.errors import RestoreRefused
 from appliance.backup.restore_job import Mode, RestoreJob
 from appliance.backup.store_copy import row_counts
 from appliance.kernel import meta
@@ -16,6 +17,7 @@ from appliance.kernel.event_ids import keep_sequence
 from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_files import open_database, suspect_marker
 from appliance.shared.segment_chain import JUMP
+from appliance.workspace.datadir import STORES, DataDir
 from appliance.workspace.restoring import RestoreContext
 
 _SEQUENCES = {
@@ -86,6 +88,32 @@ def _find_highest(connection: sqlite3.Connection, table: str, present: bool) -> 
             row = connection.execute(_SEQUENCES[schema], (table,)).fetchone()
             numbers.append(row[0] if row else 0)
     return max(numbers)
+
+
+def check_references(job: RestoreJob, new: DataDir) -> None:
+    """Raises RestoreRefused if a row of one store would refer to a row that another store lacks,
+    and did not before. Files that can't be read have no rows."""
+    before = {store: job.target.database(store) for store in STORES}
+    after = before | {store: new.database(store) for store in job.stores}
+    for store in STORES:
+        for other, query, known in declaration_of(store).restore.references:
+            lacked, lacking = (
+                _select(files[store], query, job.mode) - _select(files[other], known, job.mode)
+                for files in (before, after)
+            )
+            if broken := sorted(lacking - lacked):
+                raise RestoreRefused(
+                    f"rows of {store} would refer to rows that {other} lacks:"
+                    f" {', '.join(broken[:5])}",
+                    hint="restore both stores: agentlip backup restore"
+                    f" {job.manifest.name} --store {store} --store {other} --plan",
+                )
+
+
+def _select(file: Path, query: str, mode: Mode) -> set[str]:
+    with suppress(sqlite3.Error), closing(open_database(file, mode)) as connection:
+        return {str(row[0]) for row in connection.execute(query)}
+    return set()
 
 
 def is_readable(database: Path, mode: Mode) -> bool:

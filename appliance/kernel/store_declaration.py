@@ -54,10 +54,13 @@ class SchemaAdapter(Protocol):
 class RestoreRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What holds for restores of this store; its `restored` module does the rest.
 
-    raised     tables with AUTOINCREMENT whose numbers clients keep: none is given out twice
+    raised      tables with AUTOINCREMENT whose numbers clients keep: none is given out twice
+    references  (store, query, other query): the other query, of that store, selects all values that
+                the query may select. Checked if one of both is restored without the other
     """
 
     raised: tuple[str, ...] = ()
+    references: tuple[tuple[str, str, str], ...] = ()
 
 
 class RecoveryRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

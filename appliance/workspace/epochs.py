@@ -1,9 +1,9 @@
 """The epochs of a workspace: a list in `.agentlip/epochs.json` that only grows.
 
-An epoch is a random id in the table `meta` of the store that keeps the record. Every restore begins
-a new one, and so does `--accept-loss` of the newest events. Its event ids continue JUMP above the
-highest id that was ever given out, so an id means the same event in all epochs. The file is outside
-of the stores, because a restore replaces those.
+An epoch is a random id in the table `meta` of the store that keeps the record. A restore of events
+begins a new one, and so does `--accept-loss` of the newest events. Its event ids continue JUMP
+above the highest id that was ever given out, so an id means the same event in all epochs. The file
+is outside of the stores, because a restore replaces those.
 """
 
 from collections.abc import Iterable

@@ -41,6 +41,11 @@ def texts(hub: HubProcess) -> list[str]:
     return [e["data_json"]["message"]["content_raw"] for e in events]
 
 
+def check_events(hub: HubProcess) -> None:
+    checked = run("agentlip", "doctor", "--all", "--json", "--group", "events", cwd=hub.workspace)
+    assert checked.code == 0, checked.out
+
+
 def backup(hub: HubProcess, *arguments: str):
     return run("agentlip", "backup", *arguments, cwd=hub.workspace)
 
@@ -77,17 +82,28 @@ def test_restore_of_a_served_appliance(hub: HubProcess) -> None:
     assert later > lost
     assert hub.events()[-1]["event_id"] > 2**32 > newest
 
-    checked = run("agentlip", "doctor", "--all", "--json", "--group", "events", cwd=hub.workspace)
-    assert checked.code == 0, checked.out
+    check_events(hub)
 
 
-def test_latest_is_not_the_backup_that_a_restore_made(hub: HubProcess) -> None:
+def test_restore_of_one_store_of_a_served_appliance(hub: HubProcess) -> None:
     post(hub, "kept")
     made = backup(hub, "create", "--json").json["name"]
     hub.stop()
     assert backup(hub, "restore", "--latest", "--yes").code == 0
-    planned = backup(hub, "restore", "--latest", "--plan", "--json").json
-    assert planned["name"] == made
+    hub.start()
+    post(hub, "lost")
+    planned = backup(hub, "restore", "--latest", "--store", "hub", "--plan", "--json").json
+    assert planned["name"] == made, "not the backup that a restore made"
+    assert set(planned["replaced"]) >= {".agentlip/db.sqlite3", ".agentlip/auth.sqlite3"}
+    assert ".agentlip/token" in planned["kept"]
+    hub.stop()
+    assert backup(hub, "restore", made, "--store", "hub", "--revive").code == 1
+    unconfirmed = backup(hub, "restore", made, "--store", "hub")
+    assert f"agentlip backup restore {made} --store hub --yes" in unconfirmed.err
+    assert backup(hub, "restore", made, "--store", "hub", "--yes").code == 0
+    hub.start()
+    assert texts(hub) == ["kept"]
+    check_events(hub)
 
 
 COMMANDS = [

@@ -13,7 +13,8 @@ from appliance.backup.errors import (
     VersionRefused,
 )
 from appliance.backup.manifest import BackupManifest
-from appliance.kernel.errors import ApplianceError
+from appliance.kernel import event_ids
+from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.workspace import epochs
 from appliance.workspace.datadir import DataDir, HubRunning, WriterLock
 from tests.support.commands import run
@@ -30,11 +31,6 @@ pytestmark = pytest.mark.slow
 FULL = replace(SETTINGS, free_bytes_min=2**60)
 COUNT = "SELECT count(*) FROM messages"
 SEQUENCE = "SELECT seq FROM sqlite_sequence WHERE name = 'events'"
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> BackedUp:
-    return BackedUp(tmp_path / "w")
 
 
 def test_restored_workspace_has_the_rows_of_the_backup_and_a_new_epoch(workspace: BackedUp) -> None:
@@ -152,6 +148,7 @@ def with_other_rows(made: BackupManifest) -> BackupManifest:
         (of_another_epoch, {}, RestoreRefused, "never had"),
         (of_a_newer_schema, {}, VersionRefused, "hub has schema 999"),
         (with_other_rows, {}, VerificationFailed, "hub: messages has 5 rows"),
+        (None, {"stores": ("nothing",)}, Invalid, "no store nothing"),
         (None, {"settings": FULL}, BackupNotWritable, "are free"),
     ],
 )
@@ -188,3 +185,35 @@ def test_directory_with_files_is_refused(workspace: BackedUp, tmp_path: Path) ->
     with pytest.raises(RestoreRefused, match="not an empty"):
         workspace.restore(workspace.back_up(), target=DataDir(target), new=True)
     assert [path.name for path in target.iterdir()] == ["file"]
+
+
+def test_one_store_is_restored_and_the_others_stay(workspace: BackedUp) -> None:
+    made, epoch = workspace.back_up(), epoch_of(workspace.datadir)
+    workspace.add(1)
+    before = content_of(workspace.datadir)
+    done = workspace.restore(made, stores=("hub",))
+    after = content_of(workspace.datadir)
+    changed = {name for name in after if before.get(name) != after[name]}
+    assert changed == {"hub", "auth", ".agentlip/epochs.json"}
+    assert workspace.rows(COUNT) == [(5,)]
+    assert workspace.rows(SEQUENCE) == [(6 + 2**32,)]
+    assert epoch_of(workspace.datadir) == done.plan.epoch != epoch
+    assert done.undo == f"agentlip backup restore {done.safety} --store hub --yes"
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_store_of_the_epoch_is_restored_with_the_epoch_of_the_events(
+    workspace: BackedUp, damaged: bool
+) -> None:
+    made = workspace.back_up()
+    epoch = workspace.restore(made).plan.epoch
+    event_ids.begin(workspace.datadir.dir, epoch, 5)
+    before = content_of(workspace.datadir)["hub"]
+    if damaged:
+        workspace.datadir.database("auth").write_bytes(b"damaged")
+        with pytest.raises(RestoreRefused, match="auth can't be read"):
+            workspace.restore(made, stores=("hub",))
+    done = workspace.restore(made, stores=("auth",))
+    assert (done.plan.epoch, done.plan.first_event_id) == ("", 0)
+    assert epoch_of(workspace.datadir) == epoch != made.epoch
+    assert content_of(workspace.datadir)["hub"] == before

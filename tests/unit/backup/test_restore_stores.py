@@ -1,14 +1,14 @@
-"""What a restore does to each store: leases, nonces, tokens and sends."""
+"""What a restore does to each store: leases, nonces, tokens, sends, and references."""
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from appliance.backup import restore
+from appliance.backup.errors import RestoreRefused
 from appliance.workspace.datadir import DataDir
-from tests.support.restored_workspace import BackedUp
+from tests.support.restored_workspace import BackedUp, content_of
 
 pytestmark = pytest.mark.slow
 NONCE = "INSERT INTO used_nonce VALUES (9999999999999, x'{:032x}', 'anna')"
@@ -25,11 +25,10 @@ DELIVERY = (
     "INSERT INTO delivery_queue (mesh_id, broker_message_id, recipient, kind, rank, ready_ms,"
     " created_ms) VALUES ('m', 'b', '{0}', 'topic', 1, 1, 1)"
 )
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> BackedUp:
-    return BackedUp(tmp_path / "w")
+WEBHOOK = (
+    "INSERT INTO x_webhooks (id, url, description, wanted_json, format, enabled, cursor, secret,"
+    " created_at, updated_at) VALUES ('{0}', 'u', '', '{{}}', 'native', 1, 0, 's', 't', 't')"
+)
 
 
 def execute(datadir: DataDir, store: str, *statements: str) -> None:
@@ -180,3 +179,15 @@ def test_numbers_are_not_given_out_twice(workspace: BackedUp, store: str, table:
     workspace.restore(made)
     number = f"SELECT seq FROM sqlite_sequence WHERE name = '{table}'"
     assert workspace.rows(number, store) == [(50 + 2**32,)]
+
+
+def test_store_whose_references_would_break_is_refused(workspace: BackedUp) -> None:
+    made = workspace.back_up()
+    execute(workspace.datadir, "hub", WEBHOOK.format("wh1"))
+    execute(workspace.datadir, "outbox", SEND.format("s1", "pending", "webhook", "wh1"))
+    before = content_of(workspace.datadir)
+    with pytest.raises(RestoreRefused, match=r"outbox would refer to rows that hub lacks: wh1"):
+        workspace.restore(made, stores=("hub",))
+    assert content_of(workspace.datadir) == before
+    workspace.restore(made, stores=("hub", "outbox"))
+    assert workspace.rows("SELECT count(*) FROM outbox", "outbox") == [(0,)]
