@@ -30,11 +30,12 @@ VERSIONS = {
     "key_epoch": 1,
     "max_payload": 1,
 }
-MODES = ("retention_scoped", "permanent")
-POLICIES = ("prefer_newest", "prefer_oldest", "allow_concurrent")
-RETENTION_DAYS_MIN = 7
+ALLOWED: Mapping[str, Mapping[str, tuple[object, ...]]] = {
+    DEDUPE: {"mode": ("retention_scoped", "permanent"), "request_fingerprint": (True,)},
+    POLICY: {"default_policy": (None, "prefer_newest", "prefer_oldest", "allow_concurrent")},
+}
 MINIMA = {
-    DEDUPE: {"dedupe_retention_days": RETENTION_DAYS_MIN},
+    DEDUPE: {"dedupe_retention_days": 7},
     "key_epoch": {"max_concurrent_epochs": 1},
     "max_payload": {"inline_bytes": 1024, "blob_bytes": 1024},
 }
@@ -57,17 +58,12 @@ def check_offer(name: str, params: Mapping[str, Any]) -> NegotiationProblem | No
     """The first problem of this feature's offer, according to the table above."""
     if not is_number(params.get("version")) or params["version"] != VERSIONS[name]:
         return NegotiationProblem(PARAM_INVALID, name, "version")
-    if name == "concurrent_connection_policy":
-        if params.get("default_policy") not in (None, *POLICIES):
-            return NegotiationProblem(PARAM_INVALID, name, "default_policy")
+    for param, allowed in ALLOWED.get(name, {}).items():
+        value = params.get(param)
+        if value not in allowed or not isinstance(value, str | bool | None):  # 1 equals True
+            return NegotiationProblem(PARAM_INVALID, name, param)
+    if name == DEDUPE and params["mode"] == "permanent":
         return None
-    if name == DEDUPE:
-        if params.get("mode") not in MODES:
-            return NegotiationProblem(PARAM_INVALID, name, "mode")
-        if params.get("request_fingerprint") is not True:
-            return NegotiationProblem(PARAM_INVALID, name, "request_fingerprint")
-        if params["mode"] == "permanent":
-            return None
     for param, minimum in MINIMA.get(name, {}).items():
         value = params.get(param)
         if not is_number(value):
