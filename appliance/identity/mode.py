@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 from appliance.identity.settings import Mode
 
 SHORT_LIVED_VARIABLES = (
+    "CI",
     "GITHUB_ACTIONS",
     "GITLAB_CI",
     "BUILDKITE",
@@ -23,7 +24,7 @@ SHORT_LIVED_VARIABLES = (
     "JENKINS_URL",
     "KUBERNETES_SERVICE_HOST",
 )
-"""Each of these variables means that the machine is short-lived, as CI=true does."""
+"""Each of these variables means that the machine is short-lived, unless its value is in _NO."""
 
 _RUNPOD = "RUNPOD_POD_ID"
 _NO = ("", "0", "false", "no", "off")
@@ -39,12 +40,8 @@ class KeyMode(NamedTuple):
 
 def short_lived_variable(environment: Mapping[str, str]) -> str | None:
     """The variable that marks this as a CI job or a pod; None elsewhere."""
-    if environment.get("CI", "").lower() not in _NO:
-        return "CI"
     for name in SHORT_LIVED_VARIABLES:
-        value = environment.get(name, "")
-        # `GITLAB_CI=false` means no; an address or a number means yes.
-        if value and value.lower() != "false":
+        if environment.get(name, "").lower() not in _NO:
             return name
     return None
 
@@ -56,15 +53,11 @@ def in_ci(environment: Mapping[str, str]) -> bool:
 
 
 def choose(setting: Mode, environment: Mapping[str, str]) -> KeyMode:
-    if setting == "ephemeral":
-        return KeyMode("ephemeral")
     short_lived = short_lived_variable(environment) is not None
-    if setting == "persistent":
-        if short_lived:
-            return KeyMode("persistent", "persistent_keypair_in_ci_environment", True)
-        return KeyMode("persistent")
-    if short_lived:
+    if setting == "ephemeral" or (setting == "auto" and short_lived):
         return KeyMode("ephemeral")
-    if environment.get(_RUNPOD):
+    if short_lived:
+        return KeyMode("persistent", "persistent_keypair_in_ci_environment", True)
+    if setting == "auto" and environment.get(_RUNPOD):
         return KeyMode("persistent", "runpod_persistent_default_assumed")
     return KeyMode("persistent")

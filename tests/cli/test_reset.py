@@ -61,7 +61,7 @@ def test_uninstall_removes_the_service_the_process_and_the_data(
     workspace: Path, tmp_path: Path
 ) -> None:
     env = {
-        **dict.fromkeys(("CI", *SHORT_LIVED_VARIABLES), ""),
+        **dict.fromkeys(SHORT_LIVED_VARIABLES, ""),
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
     }
     units = tmp_path / "config" / "systemd" / "user"
