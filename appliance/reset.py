@@ -19,6 +19,7 @@ from appliance.kernel import config
 from appliance.kernel.errors import ApplianceError
 from appliance.outbox.settings import OutboxSettings
 from appliance.workspace.datadir import DIRECTORY, DataDir
+from appliance.workspace.manifest import StoreLost
 
 REMOVED = f"{DIRECTORY}.removed-"  # the renamed folder, until it is removed
 
@@ -94,7 +95,7 @@ def _meshes(datadir: DataDir, environment: Mapping[str, str]) -> list[BrokerMemb
     settings = config.load(Section, datadir.settings_file, environment)
     try:
         key = read_view(datadir, settings.identity).pubkey
-    except (NoKeys, KeysDamaged):
+    except (NoKeys, KeysDamaged, StoreLost):
         return []
     return [
         BrokerMembership(

@@ -14,6 +14,7 @@ from appliance.identity import host
 from appliance.identity.host import HostFingerprint
 from appliance.identity.mode import choose
 from appliance.identity.settings import IdentitySettings
+from appliance.identity.wire import KeysDamaged
 from appliance.kernel.ownership import read_regular
 from appliance.workspace import manifest
 
@@ -73,7 +74,7 @@ def _is_key(path: Path) -> bool:
         return True
     try:
         keys.read_keys(read_regular(path, _FILE_BYTES_MAX))
-    except (keys.BadKeys, OSError):
+    except (KeysDamaged, OSError):
         return False
     return True
 

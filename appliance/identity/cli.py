@@ -21,15 +21,13 @@ def show(session: Session) -> None:
 
     Example: agentlip identity show
     """
-    from appliance.identity.files import IdentityFiles, read_view
+    from appliance.identity.files import read_view
     from appliance.sdk.discovery import HubNotRunning, find_hub
 
     try:
         find_hub(session.workspace)
     except HubNotRunning:
-        datadir, settings = _files(session)
-        IdentityFiles(datadir).read_keys(settings)  # refuses a lost key as a start does
-        answer = msgspec.to_builtins(read_view(datadir, settings))
+        answer = msgspec.to_builtins(read_view(*_files(session)))
     else:
         answer = session.hub().get("/v1/identity")
     session.answer(answer, "\n".join(_lines(answer)))
@@ -43,8 +41,7 @@ def accept_host(session: Session) -> None:
     """
     from appliance.identity import files
 
-    datadir, settings = _files(session)
-    answer = msgspec.to_builtins(files.accept_host(datadir, settings))
+    answer = msgspec.to_builtins(files.accept_host(*_files(session)))
     session.answer(answer, f"key {answer['key_id']} now belongs to this machine")
 
 
@@ -66,12 +63,8 @@ def remint(
     from appliance.workspace.datadir import WriterLock
 
     datadir, settings = _files(session)
-    lock = WriterLock(datadir, random_id())
-    lock.acquire()  # a running process would keep the old key
-    try:
+    with WriterLock(datadir, random_id()):  # a running process would keep the old key
         answer = msgspec.to_builtins(files.remint(datadir, settings, SystemClock()))
-    finally:
-        lock.release()
     session.answer(answer, f"the member key is now {answer['pubkey']}")
 
 

@@ -4,13 +4,12 @@ import os
 import shlex
 from typing import Any
 
-import msgspec
-
 from appliance.identity import host, keys, wire
 from appliance.identity.host import HostFingerprint
-from appliance.identity.keys import BadKeys, KeyArchive, KeyPair
+from appliance.identity.keys import KeyArchive, KeyPair
 from appliance.identity.mode import choose
 from appliance.identity.settings import IdentitySettings
+from appliance.kernel import meta
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.ownership import read_regular
 from appliance.workspace import manifest
@@ -48,20 +47,19 @@ class IdentityFiles:
                 hint=f"ls -ld {where}; restore the file from a backup, or move it away",
             ) from None
 
-    def read_keys(self, settings: IdentitySettings) -> bytes:
-        """The member key's file. Raises NoKeys, or StoreLost if the next start refuses to make a
-        new key."""
+    def read_keys(self, mode: str) -> KeyPair | None:
+        """The member key; None if there is none yet. Raises StoreLost if the one that `mode` needs
+        was lost."""
         text = self.read(KEYPAIR)
         if text is not None:
-            return text
-        if self.had_keys and choose(settings.mode, os.environ).mode == "persistent":
+            return keys.read_keys(text)
+        if mode == "persistent" and IDENTITY in manifest.read(self._datadir).stores:
             raise StoreLost(IDENTITY)
-        raise wire.NoKeys
+        return None
 
-    @property
-    def had_keys(self) -> bool:
-        """Whether this workspace ever had a member key."""
-        return IDENTITY in manifest.read(self._datadir).stores
+    def read_host(self) -> HostFingerprint | None:
+        """The machine of the key; None if it is not known."""
+        return meta.decode(self.read(HOST), HostFingerprint)
 
     def write(self, name: str, value: Any) -> None:
         self.folder.mkdir(mode=0o700, exist_ok=True)
@@ -77,12 +75,13 @@ class IdentityFiles:
 
 
 def read_view(datadir: DataDir, settings: IdentitySettings) -> wire.IdentityView:
-    """The identity as stored; raises NoKeys without a key."""
+    """The identity as stored. Raises NoKeys, or StoreLost if the next start refuses to make a new
+    key."""
     files = IdentityFiles(datadir)
-    text = files.read(KEYPAIR)
-    if text is None:
+    key_pair = files.read_keys(choose(settings.mode, os.environ).mode)
+    if key_pair is None:
         raise wire.NoKeys
-    return view_of(parse_key_pair(text), settings, host.measure(os.environ), files)
+    return view_of(key_pair, settings, host.measure(os.environ), files)
 
 
 def view_of(
@@ -92,14 +91,14 @@ def view_of(
     files: IdentityFiles | None,
 ) -> wire.IdentityView:
     """`files`: None for an ephemeral key."""
-    stored = current_host if files is None else read_host(files)
+    stored = current_host if files is None else files.read_host()
     return wire.IdentityView(
         pubkey=key_pair.ed25519_pubkey,
         key_id=key_pair.key_id,
         mode="ephemeral" if files is None else "persistent",
         created_at=key_pair.created_at,
         host_fingerprint=None if stored is None else stored.fingerprint,
-        host="unknown" if stored is None else host.compare(stored, current_host),
+        host=host.compare(stored, current_host),
         clone_policy=settings.clone_policy,
         rotation_unfinished=files is not None and files.read(NEXT) is not None,
         archived=[] if files is None else _list_archived(files),
@@ -108,9 +107,8 @@ def view_of(
 
 def accept_host(datadir: DataDir, settings: IdentitySettings) -> wire.IdentityView:
     """Keep the key, and store this machine's fingerprint."""
-    files = IdentityFiles(datadir)
-    files.read_keys(settings)
-    files.write(HOST, host.measure(os.environ))
+    read_view(datadir, settings)  # refuses a lost key as a start does
+    IdentityFiles(datadir).write(HOST, host.measure(os.environ))
     return read_view(datadir, settings)
 
 
@@ -127,26 +125,11 @@ def remint(datadir: DataDir, settings: IdentitySettings, clock: Clock) -> wire.I
     return read_view(datadir, settings)
 
 
-def parse_key_pair(text: bytes) -> KeyPair:
-    try:
-        return keys.read_keys(text)
-    except BadKeys as error:
-        raise wire.KeysDamaged(details={"problem": str(error)}) from None
-
-
-def read_host(files: IdentityFiles) -> HostFingerprint | None:
-    text = files.read(HOST)
-    try:
-        return None if text is None else msgspec.json.decode(text, type=HostFingerprint)
-    except msgspec.DecodeError:
-        return None
-
-
 def _list_archived(files: IdentityFiles) -> list[wire.ArchivedKey]:
     text = files.read(ARCHIVE)
     try:
         archive = KeyArchive() if text is None else keys.read_archive(text)
-    except BadKeys:  # the next start puts it aside
+    except wire.KeysDamaged:  # the next start puts it aside
         return []
     return [
         wire.ArchivedKey(key.key_id, key.ed25519_pubkey, key.rotated_out_at, key.expires_at)

@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from appliance.identity.mode import SHORT_LIVED_VARIABLES
+from appliance.kernel.ownership import read_small
 
 _IDS = ("etc/machine-id", "var/lib/dbus/machine-id", "etc/hostid")
 _VIRTUAL = re.compile(
@@ -23,7 +24,6 @@ _VIRTUAL = re.compile(
 )
 _ID = re.compile(r"[0-9A-Fa-f-]{16,64}")
 _MAC = re.compile(r"(?:[0-9a-f]{2}:){5}[0-9a-f]{2}")
-_ID_BYTES_MAX = 256
 _CARDS_MAX = 1000
 
 HOST_ID_MISSING = "fingerprint_host_id_unavailable"
@@ -58,8 +58,10 @@ def measure(environment: Mapping[str, str], root: Path = Path("/")) -> HostFinge
     )
 
 
-def compare(stored: HostFingerprint, current: HostFingerprint) -> HostMatch:
+def compare(stored: HostFingerprint | None, current: HostFingerprint) -> HostMatch:
     """`unknown`: one side has nothing to compare, which is not a sign of a copy."""
+    if stored is None:
+        return "unknown"
     if stored.host_id_sha256 and current.host_id_sha256:
         return "same" if stored.host_id_sha256 == current.host_id_sha256 else "other"
     if stored.card_sha256 and current.card_sha256:
@@ -101,11 +103,7 @@ def in_container(environment: Mapping[str, str], root: Path) -> bool:
 
 
 def _text(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return file.read(_ID_BYTES_MAX).decode("ascii", "replace").strip()
-    except OSError:
-        return ""
+    return (read_small(path) or b"").decode("ascii", "replace").strip()
 
 
 def _hash(text: str) -> str:

@@ -4,33 +4,41 @@ The ed25519 key signs; the x25519 pair derived from it decrypts data sealed for 
 x25519 pair is archived, because an old signing key has no legitimate use.
 """
 
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from nacl.exceptions import CryptoError
 from nacl.public import PrivateKey
 from nacl.signing import SigningKey
 
-ARCHIVE_VERSION = 1
+from appliance.identity.wire import KeysDamaged
+
+T = TypeVar("T")
+
 ARCHIVE_DAYS = 7  # how long a rotated-out key decrypts what was sealed for it
 ARCHIVED_KEYS_MAX = 8  # the oldest is removed first
 MALFORMED = "keypair_archive_malformed"
 DUPLICATE = "keypair_archive_duplicate_key_id"
 
 
-class KeyPair(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`keypair.json`. `key_id` is a prefix of the public key."""
+class ReadingKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is kept of a key in the archive. `key_id` is a prefix of the public key."""
 
     ed25519_pubkey: str
-    ed25519_seed: str
     x25519_pubkey: str
     x25519_privkey: str
     key_id: str
     created_at: str
-    schema_version: int = 1
 
     def __repr__(self) -> str:
-        return f"Keys({self.key_id!r})"
+        return f"{type(self).__name__}({self.key_id!r})"
+
+
+class KeyPair(ReadingKey, frozen=True, kw_only=True):
+    """`keypair.json`."""
+
+    ed25519_seed: str
+    schema_version: int = 1
 
     @property
     def signing(self) -> SigningKey:
@@ -52,17 +60,9 @@ class KeyRotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     taken: tuple[str, ...] = ()
 
 
-class ArchivedKeyPair(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    ed25519_pubkey: str
-    x25519_pubkey: str
-    x25519_privkey: str
-    key_id: str
-    created_at: str
+class ArchivedKeyPair(ReadingKey, frozen=True):
     rotated_out_at: str
     expires_at: str
-
-    def __repr__(self) -> str:
-        return f"Archived({self.key_id!r})"
 
 
 class KeyArchive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,11 +70,7 @@ class KeyArchive(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     keys: tuple[ArchivedKeyPair, ...] = ()
     max_archived_keys: int = ARCHIVED_KEYS_MAX
-    schema_version: int = ARCHIVE_VERSION
-
-
-class BadKeys(Exception):
-    """A stored key or archive is invalid. The message is a code for the log."""
+    schema_version: Literal[1] = 1
 
 
 def make(created_at: str) -> KeyPair:
@@ -82,49 +78,34 @@ def make(created_at: str) -> KeyPair:
 
 
 def read_keys(text: bytes) -> KeyPair:
-    """Raises BadKeys for an invalid key, or if its parts don't match."""
-    try:
-        return _check(msgspec.json.decode(text, type=KeyPair))
-    except msgspec.DecodeError as error:
-        raise BadKeys("keypair_malformed") from error
+    """Raises KeysDamaged for an invalid key, or if its parts don't match."""
+    return _check(_decode(text, KeyPair, "keypair_malformed"))
 
 
 def read_rotation(text: bytes) -> KeyRotation:
-    """Raises BadKeys."""
-    try:
-        rotation = msgspec.json.decode(text, type=KeyRotation)
-    except msgspec.DecodeError as error:
-        raise BadKeys("keypair_malformed") from error
+    """Raises KeysDamaged."""
+    rotation = _decode(text, KeyRotation, "keypair_malformed")
     _check(rotation.keys)
     return rotation
 
 
 def read_archive(text: bytes) -> KeyArchive:
-    """Raises BadKeys with the code of the contract."""
+    """Raises KeysDamaged with the code of the contract."""
+    archive = _decode(text, KeyArchive, MALFORMED)
     try:
-        archive = msgspec.json.decode(text, type=KeyArchive)
-        pairs = [(PrivateKey(bytes.fromhex(k.x25519_privkey)), k) for k in archive.keys]
-    except (msgspec.DecodeError, ValueError, CryptoError, TypeError) as error:
-        raise BadKeys(MALFORMED) from error
-    if archive.schema_version != ARCHIVE_VERSION:
-        raise BadKeys(MALFORMED)
-    if any(bytes(private.public_key).hex() != key.x25519_pubkey for private, key in pairs):
-        raise BadKeys(MALFORMED)
+        public = [PrivateKey(bytes.fromhex(k.x25519_privkey)).public_key for k in archive.keys]
+    except (ValueError, CryptoError, TypeError):
+        raise _damaged(MALFORMED) from None
+    if [bytes(key).hex() for key in public] != [key.x25519_pubkey for key in archive.keys]:
+        raise _damaged(MALFORMED)
     if len({key.key_id for key in archive.keys}) != len(archive.keys):
-        raise BadKeys(DUPLICATE)
+        raise _damaged(DUPLICATE)
     return archive
 
 
 def archived(keys: KeyPair, rotated_out_at: str, expires_at: str) -> ArchivedKeyPair:
-    return ArchivedKeyPair(
-        keys.ed25519_pubkey,
-        keys.x25519_pubkey,
-        keys.x25519_privkey,
-        keys.key_id,
-        keys.created_at,
-        rotated_out_at,
-        expires_at,
-    )
+    kept = {name: getattr(keys, name) for name in ReadingKey.__struct_fields__}
+    return ArchivedKeyPair(**kept, rotated_out_at=rotated_out_at, expires_at=expires_at)
 
 
 def add(archive: KeyArchive, key: ArchivedKeyPair, now: str) -> tuple[KeyArchive, int]:
@@ -138,13 +119,25 @@ def text_of(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"
 
 
+def _decode(text: bytes, kind: type[T], problem: str) -> T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.DecodeError:
+        raise _damaged(problem) from None
+
+
+def _damaged(problem: str) -> KeysDamaged:
+    """`problem`: a code, also for the log."""
+    return KeysDamaged(details={"problem": problem})
+
+
 def _check(keys: KeyPair) -> KeyPair:
     try:
         derived = _keys_of(keys.signing, keys.created_at)
-    except (ValueError, CryptoError, TypeError) as error:
-        raise BadKeys("keypair_malformed") from error
+    except (ValueError, CryptoError, TypeError):
+        raise _damaged("keypair_malformed") from None
     if msgspec.structs.replace(derived, schema_version=keys.schema_version) != keys:
-        raise BadKeys("keypair_mismatch")
+        raise _damaged("keypair_mismatch")
     return keys
 
 

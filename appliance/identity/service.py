@@ -5,18 +5,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from appliance.identity import host, keys, metrics, wire
-from appliance.identity.files import (
-    ARCHIVE,
-    HOST,
-    KEYPAIR,
-    NEXT,
-    IdentityFiles,
-    parse_key_pair,
-    read_host,
-    view_of,
-)
+from appliance.identity.files import ARCHIVE, HOST, KEYPAIR, NEXT, IdentityFiles, view_of
 from appliance.identity.host import HostFingerprint
-from appliance.identity.keys import BadKeys, KeyArchive, KeyPair, KeyRotation
+from appliance.identity.keys import KeyArchive, KeyPair, KeyRotation
 from appliance.identity.mode import choose
 from appliance.identity.settings import IdentitySettings
 from appliance.kernel.clock import DAY_MS, Clock, iso
@@ -24,7 +15,6 @@ from appliance.kernel.lock import GreenletLock
 from appliance.kernel.log import Log
 from appliance.mesh.signing import RotationOutcome, Signer
 from appliance.workspace.datadir import DataDir
-from appliance.workspace.manifest import IDENTITY, StoreLost
 
 T = TypeVar("T")
 
@@ -64,12 +54,16 @@ class MemberIdentity:
         self._files = files
         self._keys = key_pair
         self._rotation: KeyRotation | None = None
+        self._archive = KeyArchive()
         self._one_rotation = GreenletLock()
-        self._own_keys: frozenset[str] = frozenset()
         self._current_host = current_host
         self._clock = clock
         self._log = log
         self.mode = mode
+        if mode == "persistent":
+            self._rotation = self._decode(NEXT, keys.read_rotation)
+            self._archive = self._decode(ARCHIVE, keys.read_archive) or self._archive
+            self.prune_archive(clock.now_ms())
 
     @classmethod
     def load(
@@ -102,17 +96,11 @@ class MemberIdentity:
                 log.info(current_host.notice)
             if not _is_same_host(files, current_host):
                 _check_clone_policy(settings, log, has_remote_brokers)
-        identity = cls(settings, files, key_pair, chosen.mode, current_host, clock, log)
-        identity.resume()
-        return identity
+        return cls(settings, files, key_pair, chosen.mode, current_host, clock, log)
 
     @property
     def public_hex(self) -> str:
         return self._keys.ed25519_pubkey
-
-    def sign(self, text: bytes) -> bytes:
-        """64 bytes, ed25519."""
-        return self._keys.sign(text)
 
     def in_mesh(self, mesh: str) -> MeshSigner:
         """A signer for that mesh, valid across rotations."""
@@ -125,7 +113,9 @@ class MemberIdentity:
 
     def is_own(self, pubkey: str) -> bool:
         """Whether it is this member's key: the current, next or an archived one."""
-        return pubkey in self._own_keys
+        coming = () if self._rotation is None else (self._rotation.keys,)
+        own = (self._keys, *coming, *self._archive.keys)
+        return any(pubkey == key.ed25519_pubkey for key in own)
 
     def view(self) -> wire.IdentityView:
         files = self._files if self.mode == "persistent" else None
@@ -140,14 +130,11 @@ class MemberIdentity:
         if self.mode != "persistent":
             raise wire.OnlyPersistent
         with self._one_rotation:
-            try:
-                return self._rotate(publish_key)
-            finally:
-                self._update_own_keys()
+            return self._rotate(publish_key)
 
     def _rotate(self, publish_key: PublishKey) -> wire.Rotated:
-        old, new = self._keys, self._begin().keys
-        self._update_own_keys()
+        old, now = self._keys, iso(self._clock.now_ms())
+        new = (self._rotation or self._keep(KeyRotation(keys.make(now)))).keys
         results = publish_key(new)
         taken = [mesh for mesh, outcome in results.items() if outcome == "taken"]
         missing = [mesh for mesh, outcome in results.items() if outcome != "taken"]
@@ -172,80 +159,56 @@ class MemberIdentity:
 
     def prune_archive(self, now_ms: int) -> int:
         """Remove archived keys past their grace period; returns how many."""
-        if self.mode != "persistent":
-            return 0
-        before = self._archive().keys
+        before = self._archive.keys
         kept = tuple(key for key in before if key.expires_at > iso(now_ms))
         if kept != before:
-            self._files.write(ARCHIVE, KeyArchive(kept))
+            self._write_archive(KeyArchive(kept))
         return len(before) - len(kept)
 
-    def resume(self) -> None:
-        """At the start: load an unfinished rotation, and prune the archive."""
-        if self.mode == "persistent":
-            self._rotation = self._decode(NEXT, keys.read_rotation)
-            self.prune_archive(self._clock.now_ms())
-        self._update_own_keys()
-
-    def _begin(self) -> KeyRotation:
-        """The unfinished rotation, or a new one."""
-        if self._rotation is None:
-            self._keep(KeyRotation(keys.make(iso(self._clock.now_ms()))))
-        assert self._rotation is not None
-        return self._rotation
-
-    def _keep(self, rotation: KeyRotation) -> None:
+    def _keep(self, rotation: KeyRotation) -> KeyRotation:
         self._files.write(NEXT, rotation)
         self._rotation = rotation
-
-    def _update_own_keys(self) -> None:
-        kept = self._archive().keys if self.mode == "persistent" else ()
-        coming = () if self._rotation is None else (self._rotation.keys.ed25519_pubkey,)
-        self._own_keys = frozenset(
-            (self.public_hex, *coming, *(archived.ed25519_pubkey for archived in kept))
-        )
+        return rotation
 
     def _put_into_archive(self, old: KeyPair) -> str:
         now_ms = self._clock.now_ms()
         archived_until = iso(now_ms + keys.ARCHIVE_DAYS * DAY_MS)
         entry = keys.archived(old, iso(now_ms), archived_until)
-        archive, surplus = keys.add(self._archive(), entry, iso(now_ms))
-        self._files.write(ARCHIVE, archive)
+        archive, surplus = keys.add(self._archive, entry, iso(now_ms))
+        self._write_archive(archive)
         if surplus:
             metrics.forced_out.inc(surplus)
             self._log.warning("archived keys removed early: there are too many", keys=surplus)
         return archived_until
 
-    def _archive(self) -> KeyArchive:
-        return self._decode(ARCHIVE, keys.read_archive) or KeyArchive()
+    def _write_archive(self, archive: KeyArchive) -> None:
+        self._files.write(ARCHIVE, archive)
+        self._archive = archive
 
     def _decode(self, name: str, read: Callable[[bytes], T]) -> T | None:
         """The content of a file; None without one. A malformed one is put aside."""
         text = self._files.read(name)
         try:
             return None if text is None else read(text)
-        except BadKeys as error:
+        except wire.KeysDamaged as error:
             kept_as = self._files.put_aside(name, self._clock.now_ms())
-            self._log.warning(str(error), kept_as=kept_as)
+            self._log.warning(str(error.details["problem"]), kept_as=kept_as)
             return None
 
 
 def _load_or_make(files: IdentityFiles, now: str) -> KeyPair:
-    text = files.read(KEYPAIR)
-    if text is not None:
-        return parse_key_pair(text)
-    if files.had_keys:
-        raise StoreLost(IDENTITY)
-    files.remove(HOST)  # the machine of a former key
-    key_pair = keys.make(now)
-    files.write(KEYPAIR, key_pair)
+    key_pair = files.read_keys("persistent")
+    if key_pair is None:
+        files.remove(HOST)  # the machine of a former key
+        key_pair = keys.make(now)
+        files.write(KEYPAIR, key_pair)
     return key_pair
 
 
 def _is_same_host(files: IdentityFiles, current_host: HostFingerprint) -> bool:
     """False if the key was made on another machine. Stores what is known of this one by now."""
-    stored = read_host(files)
-    match = "unknown" if stored is None else host.compare(stored, current_host)
+    stored = files.read_host()
+    match = host.compare(stored, current_host)
     if match == "other":
         return False
     has_id = current_host.host_id_sha256 is not None

@@ -32,7 +32,7 @@ def value(connection: Executor, key: str) -> str | None:
     return None if row is None else str(row[0])
 
 
-def decode(text: str | None, kind: type[T]) -> T | None:
+def decode(text: str | bytes | None, kind: type[T]) -> T | None:
     """A value that is JSON of a struct; None if there is none or it can't be decoded."""
     try:
         return None if text is None else msgspec.json.decode(text, type=kind)

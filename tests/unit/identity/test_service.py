@@ -131,7 +131,7 @@ def test_files_are_private_and_the_key_survives_a_restart(workspace, machine):
     assert stat.S_IMODE(workspace.file("").stat().st_mode) == 0o700
     for name in ("keypair.json", "host_fingerprint.json"):
         assert stat.S_IMODE(workspace.file(name).stat().st_mode) == 0o600
-    reloaded = workspace.load(machine)
+    reloaded = workspace.load(machine).in_mesh("work")
     assert reloaded.public_hex == first.public_hex
     VerifyKey(bytes.fromhex(first.public_hex)).verify(b"text", reloaded.sign(b"text"))
     assert (
