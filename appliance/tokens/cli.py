@@ -3,11 +3,9 @@
 import os
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from appliance.cli_support import Session, note, plain_app
-from appliance.kernel.auth import OWNER
 from appliance.kernel.errors import Invalid
 from appliance.tokens import wire
 
@@ -65,7 +63,7 @@ def create_token(
         body["senders"] = sender
     if invite:
         session.hub().get("/health")  # before a token exists that nobody could use
-    answer = _call(session, "create", PATH, body)
+    answer = _hub(session).post(PATH, body, "")
     if not invite:
         _show_secret(session, answer)
         return
@@ -78,24 +76,25 @@ def create_token(
 @app.command("list")
 def list_tokens(session: Session) -> None:
     """List all tokens without their secrets, and below each the browsers signed in with it."""
-    rows = _call(session, "list", PATH, None)
+    hub = _hub(session)
+    rows = hub.rows(PATH, "tokens")
     for row in rows:
         row["sessions"] = []
     of_token = {row["id"]: row["sessions"] for row in rows}
-    for signed_in in _call(session, "list", SESSIONS, None):
+    for signed_in in hub.rows(SESSIONS, "sessions"):
         of_token.get(signed_in["token_id"], []).append(signed_in)
     if not session.machine:
-        rows = [text for row in rows for text in _as_text(row)]
+        rows = [line for row in rows for line in (row, *row["sessions"])]
     session.table(
         rows,
         [
             ("ID", "id"),
-            ("STATE", "state"),
+            ("STATE", lambda row: row.get("state", "session")),
             ("EXPIRES", "expires_at"),
             ("LAST USED", "last_used_at"),
-            ("NAME", "name"),
-            ("SENDERS", "senders"),
-            ("SCOPES", "scopes"),
+            ("NAME", lambda row: row.get("name", row.get("token_name"))),
+            ("SENDERS", lambda row: ", ".join(row.get("senders", "-") or ["any"])),
+            ("SCOPES", lambda row: " ".join(row.get("scopes", "-"))),
         ],
         empty="no tokens",
     )
@@ -105,7 +104,7 @@ def list_tokens(session: Session) -> None:
 def revoke_token(session: Session, token_id: IdArgument) -> None:
     """Revoke a token and close its connections, or end the session of a browser."""
     path = SESSIONS if token_id.startswith(OF_SESSION) else PATH
-    answer = _call(session, "revoke", f"{path}/{_segment(token_id)}", None)
+    answer = _hub(session).delete(f"{path}/{_segment(token_id)}")
     session.answer(answer, f"revoked {token_id}")
 
 
@@ -125,7 +124,7 @@ def rotate_token(
 ) -> None:
     """Replace the secret of a token; 'server' is the workspace's own."""
     body = {"grace_seconds": grace}
-    answer = _call(session, "rotate", f"{PATH}/{_segment(token_id)}/rotate", body)
+    answer = _hub(session).post(f"{PATH}/{_segment(token_id)}/rotate", body, "")
     until = answer["token"]["rotating_until"]
     after = f"the old one is valid until {until}" if until else "the old one is invalid"
     if answer["token"]["id"] == "server" and not session.machine:
@@ -135,74 +134,23 @@ def rotate_token(
     session.note(after)
 
 
-def _as_text(row: dict[str, Any]) -> list[dict[str, Any]]:
-    senders = row.get("senders")
-    senders_text = "any" if senders is None else ", ".join(senders)
-    return [
-        {**row, "scopes": " ".join(row["scopes"]), "senders": senders_text},
-        *({**each, "state": "session", "name": row["name"]} for each in row["sessions"]),
-    ]
-
-
 def _show_secret(session: Session, answer: Any) -> None:
     session.answer(answer, str(answer["secret"]))
     session.note(f"token {answer['token']['id']}: store it safely, it is not shown again")
 
 
-def _call(session: Session, verb: str, path: str, body: Any) -> Any:
-    """The reply of the running hub; while none runs, the result on the database file."""
+def _hub(session: Session) -> Any:
+    """A client of the running hub; while none runs, one that works on the database file."""
     from appliance.sdk.discovery import HubNotRunning, find_hub, find_workspace
     from appliance.sdk.http import HubClient
 
-    remote = session.workspace is None and os.environ.get("AGENTLIP_URL")
     try:
         endpoint = find_hub(session.workspace)
     except HubNotRunning:
-        if remote:
-            raise
-        return _on_file(find_workspace(session.workspace), verb, path, body)
-    hub = HubClient(lambda: endpoint)
-    if verb == "list":
-        return hub.rows(path, path.rpartition("/")[2])
-    return hub.delete(path) if verb == "revoke" else hub.post(path, body, "")
+        from appliance.tokens.offline import StoppedHub
 
-
-def _on_file(datadir: Any, verb: str, path: str, body: Any) -> Any:
-    from appliance.tokens.offline import tokens_of
-
-    which, _, row_id = path.removeprefix("/api/v1/").removesuffix("/rotate").partition("/")
-    with tokens_of(datadir) as (tokens, sessions):
-        if verb == "list":
-            answer: Any = _all_of(which, tokens, sessions)
-        elif verb == "revoke" and which == "sessions":
-            answer = sessions.end(OWNER, row_id)
-        elif verb == "revoke":
-            answer = tokens.revoke(row_id)
-        elif verb == "create":
-            answer = tokens.create(_convert(body, wire.CreateToken))
-        else:
-            answer = tokens.rotate(row_id, _convert(body, wire.RotateToken))
-    return msgspec.to_builtins(answer)
-
-
-def _all_of(which: str, tokens: Any, sessions: Any) -> list[Any]:
-    rows: list[Any] = []
-    after, has_more = "", True
-    while has_more:
-        if which == "sessions":
-            page = sessions.list_all(wire.SessionsQuery(after), OWNER)
-        else:
-            page = tokens.list_all(wire.TokensQuery(after))
-        rows += getattr(page, which)
-        after, has_more = page.next, page.has_more
-    return rows
-
-
-def _convert(body: Any, kind: Any) -> Any:
-    try:
-        return msgspec.convert(body, kind)
-    except msgspec.ValidationError as error:
-        raise Invalid(f"invalid input: {error}") from None
+        return StoppedHub(find_workspace(session.workspace))
+    return HubClient(lambda: endpoint)
 
 
 def _scopes_with_channels(session: Session, scopes: list[str], channels: list[str]) -> list[str]:
@@ -220,14 +168,12 @@ def _scopes_with_channels(session: Session, scopes: list[str], channels: list[st
 
 
 def _channel_ids(session: Session, channels: list[str]) -> list[str]:
-    from appliance.sdk.discovery import find_hub, find_workspace
-
     if session.workspace is None and os.environ.get("AGENTLIP_URL"):
         from appliance.sdk.catalogue import channel_id_of
-        from appliance.sdk.http import HubClient
 
-        hub = HubClient(lambda: find_hub(None))
+        hub = session.hub()
         return [channel_id_of(hub, channel) for channel in channels]
+    from appliance.sdk.discovery import find_workspace
     from appliance.sdk.reader import WorkspaceReader
 
     with WorkspaceReader(find_workspace(session.workspace).database("hub")) as reader:
