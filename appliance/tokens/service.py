@@ -37,7 +37,7 @@ class TokenStore(Protocol):
 
 
 class Tokens:
-    """`fixed` are tokens of the settings, which are always valid."""
+    """`book` has every valid token; `fixed` are those of the settings, which are always valid."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Tokens:
         fixed: Sequence[tuple[str, Principal]] = (),
     ) -> None:
         self._store = store
-        self._book = book
+        self.book = book
         self._datadir = datadir
         self._clock = clock
         self._grantable = declared_scopes()
@@ -124,7 +124,7 @@ class Tokens:
 
     def refresh(self) -> None:
         entries = self._store.read(queries.in_force, self._clock.now_ms())
-        self._book.replace([*entries, *self._fixed])
+        self.book.replace([*entries, *self._fixed])
 
 
 def check_new(

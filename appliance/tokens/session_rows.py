@@ -4,7 +4,7 @@ A row belongs to one secret of the token. Once that secret is replaced or revoke
 longer valid, and nothing has to change the row.
 """
 
-from typing import Any
+from typing import Literal
 
 import msgspec
 
@@ -26,22 +26,19 @@ _VALID = (
     " LEFT JOIN retired AS r ON r.hash = s.token_hash"
     f" WHERE s.state = 'open' AND t.revoked_ms IS NULL AND {_UNTIL} > ?1"
 )
-_PRINCIPALS = f"SELECT s.hash, s.id, t.id, t.name, t.scopes, t.senders, {_UNTIL} {_VALID}"
 
 
 def in_force(reader: Executor, now_ms: int) -> list[tuple[str, Principal]]:
     """(hash, principal) of every valid session."""
     rows = reader.execute(
-        f"{_PRINCIPALS} ORDER BY s.created_ms DESC LIMIT ?2",
+        f"SELECT s.hash, t.id, t.name, t.scopes, {_UNTIL}, t.senders, s.id {_VALID}"
+        " ORDER BY s.created_ms DESC LIMIT ?2",
         (now_ms, TOKENS_MAX),
     ).fetchall()
-    return [(row[0], _principal(row)) for row in rows]
-
-
-def _principal(row: Any) -> Principal:
-    digest, session_id, token_id, name, scopes, senders, until_ms = row
-    principal = stored_principal(digest, token_id, name, scopes, until_ms, senders)
-    return msgspec.structs.replace(principal, session=session_id)
+    return [
+        (digest, msgspec.structs.replace(stored_principal(digest, *token), session=session_id))
+        for digest, *token, session_id in rows
+    ]
 
 
 def sessions(
@@ -61,33 +58,42 @@ def sessions(
     return wire.SessionList(page, more, page[-1].id if page else query.after)
 
 
-def invite(tx: Tx, token_id: str, credential: str | None, digest: str, lifetime_ms: int) -> int:
-    """Store a link with the rights of a token; returns when it expires. It ends with the secret of
-    `credential`, or else with the token's newest."""
-    token_hash = _find_secret(tx, token_id, credential)
+def insert(
+    tx: Tx,
+    state: Literal["link", "open"],
+    token_id: str,
+    credential: str | None,
+    digest: str,
+    lifetime_ms: int,
+) -> int:
+    """Store a link or an open session with the rights of a token; returns when it expires. It ends
+    with the secret of `credential`."""
     until_ms = tx.now_ms + lifetime_ms
-    _insert(tx, token_id, token_hash, digest, "link", until_ms)
+    token_hash = _find_secret(tx, token_id, credential)
+    tx.execute(
+        "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (tx.new_id("ses_"), token_id, token_hash, digest, state, tx.now_ms, until_ms),
+    )
+    tx.execute(
+        "DELETE FROM sessions WHERE token_id = ?1 AND (state = 'open') = ?2 AND id NOT IN"
+        " (SELECT id FROM sessions WHERE token_id = ?1 AND (state = 'open') = ?2"
+        " ORDER BY id DESC LIMIT ?3)",
+        (token_id, state == "open", PER_TOKEN_MAX),
+    )
     return until_ms
 
 
-def open_by_link(tx: Tx, link: str, digest: str, lifetime_ms: int) -> Principal:
+def open_by_link(tx: Tx, link: str, digest: str, lifetime_ms: int) -> None:
     """Open a session by a link, which nobody can use again."""
     row = tx.execute(
         "DELETE FROM sessions WHERE hash = ? AND state = 'link' AND expires_ms > ?"
-        " RETURNING token_id, token_hash",
+        " RETURNING token_id, substr(token_hash, 1, 16)",
         (link, tx.now_ms),
     ).fetchone()
     if row is None:
         raise wire.InviteRefused
-    token_id, token_hash = row
-    return _open(tx, token_id, token_hash, digest, lifetime_ms)
-
-
-def open_by_token(
-    tx: Tx, token_id: str, credential: str, digest: str, lifetime_ms: int
-) -> Principal:
-    """Open a session by a token. `credential` is the beginning of the hash of its secret."""
-    return _open(tx, token_id, _find_secret(tx, token_id, credential), digest, lifetime_ms)
+    token_id, credential = row
+    insert(tx, "open", token_id, credential, digest, lifetime_ms)
 
 
 def end(tx: Tx, session_id: str, of: str | None) -> None:
@@ -102,10 +108,10 @@ def end(tx: Tx, session_id: str, of: str | None) -> None:
 
 def _find_secret(tx: Tx, token_id: str, credential: str | None) -> str:
     """The hash of the token's secret that `credential` stands for: the beginning of its hash, or of
-    the hash of a session. None: the newest secret."""
+    the hash of a session. None: the newest secret. Raises CredentialRefused if it ended."""
     row = tx.execute(
         "SELECT s.token_hash FROM tokens AS t JOIN (SELECT id, hash, hash AS token_hash FROM tokens"
-        " UNION ALL SELECT token_id, hash, hash FROM retired"
+        " UNION ALL SELECT token_id, hash, hash FROM retired WHERE until_ms > ?3"
         " UNION ALL SELECT token_id, hash, token_hash FROM sessions WHERE state = 'open') AS s"
         " ON s.id = t.id"
         " WHERE t.id = ?1 AND substr(s.hash, 1, 16) = ifnull(?2, substr(t.hash, 1, 16))"
@@ -115,24 +121,3 @@ def _find_secret(tx: Tx, token_id: str, credential: str | None) -> str:
     if row is None:
         raise wire.CredentialRefused(details={"token_id": token_id})
     return str(row[0])
-
-
-def _open(tx: Tx, token_id: str, token_hash: str, digest: str, lifetime_ms: int) -> Principal:
-    _insert(tx, token_id, token_hash, digest, "open", tx.now_ms + lifetime_ms)
-    row = tx.execute(f"{_PRINCIPALS} AND s.hash = ?2", (tx.now_ms, digest)).fetchone()
-    if row is None:  # the token ended since the link was made
-        raise wire.CredentialRefused
-    return _principal(row)
-
-
-def _insert(tx: Tx, token_id: str, token_hash: str, digest: str, state: str, until_ms: int) -> None:
-    tx.execute(
-        "INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (tx.new_id("ses_"), token_id, token_hash, digest, state, tx.now_ms, until_ms),
-    )
-    tx.execute(
-        "DELETE FROM sessions WHERE token_id = ?1 AND (state = 'open') = ?2 AND id NOT IN"
-        " (SELECT id FROM sessions WHERE token_id = ?1 AND (state = 'open') = ?2"
-        " ORDER BY id DESC LIMIT ?3)",
-        (token_id, state == "open", PER_TOKEN_MAX),
-    )

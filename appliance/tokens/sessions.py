@@ -34,7 +34,7 @@ class Sessions:
         credential = caller.credential if token_id == caller.id else None
         secret = prefixed_token()
         until_ms = self._store.write(
-            session_rows.invite, token_id, credential, hash_token(secret),
+            session_rows.insert, "link", token_id, credential, hash_token(secret),
             int(command.lifetime_seconds * 1000),
         )  # fmt: skip
         return wire.Invitation(secret, iso(until_ms))
@@ -45,15 +45,14 @@ class Sessions:
         digest = hash_token(secret)
         if command.invite is not None:
             link = hash_token(command.invite)
-            principal = self._store.write(session_rows.open_by_link, link, digest, SESSION_MS)
+            self._store.write(session_rows.open_by_link, link, digest, SESSION_MS)
         elif caller.session:  # it would never expire
             raise wire.CredentialRefused
         else:
-            principal = self._store.write(
-                session_rows.open_by_token, known(caller).id, caller.credential, digest, SESSION_MS
-            )
+            token_id, credential = known(caller).id, caller.credential
+            self._store.write(session_rows.insert, "open", token_id, credential, digest, SESSION_MS)
         self._tokens.refresh()
-        return who(principal), secret
+        return who(self._tokens.book.find(secret) or ANONYMOUS), secret
 
     def list_all(self, query: wire.SessionsQuery, caller: Principal) -> wire.SessionList:
         now_ms = self._clock.now_ms()
