@@ -10,12 +10,13 @@ from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.ids import random_id
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
-from appliance.tokens import epoch, wire
+from appliance.tokens import wire, writes
 from appliance.tokens.loops import TokenMaintenance
 from appliance.tokens.resources import routes, session_routes
 from appliance.tokens.service import Tokens
 from appliance.tokens.sessions import Sessions
 from appliance.tokens.settings import AuthSettings
+from appliance.workspace import epochs
 
 STORE = "auth"
 
@@ -41,11 +42,11 @@ class TokensSubsystem(Subsystem):
         self.stores = (self.store,)
         self._tokens = Tokens(self.store, self.book, host.datadir, clock, needs.fixed)
         self._sessions = Sessions(self.store, self._tokens, clock)
-        # Read first: on a full disk a write would fail.
-        stored_epoch = self.store.read(meta.value, epoch.KEY)
-        self.epoch: str = stored_epoch or (
-            random_id() if self.store.settings.read_only else self.store.write(epoch.current)
-        )
+        stored_epoch = self.store.read(meta.value, epochs.KEY)
+        self.epoch = stored_epoch or random_id()
+        # Not at every start: on a full disk a write would fail.
+        if stored_epoch is None and not self.store.settings.read_only:
+            self.store.write(writes.set_epoch, self.epoch)
         self.loops = (TokenMaintenance(self.store, self.book, clock, host.log),)
 
     def routes(self) -> list[Route]:

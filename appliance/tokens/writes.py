@@ -4,10 +4,12 @@ from collections.abc import Iterable
 
 import msgspec
 
+from appliance.kernel import meta
 from appliance.kernel.auth import SERVER_TOKEN_ID, TOKENS_MAX
 from appliance.kernel.batch import Tx
 from appliance.tokens import queries, wire
 
+from appliance.workspace import epochs
 
 def create(
     tx: Tx,
@@ -68,6 +70,10 @@ def rotate(tx: Tx, token_id: str, digest: str, grace_ms: int) -> tuple[wire.Toke
     tx.execute("INSERT INTO retired VALUES (?, ?, ?)", (former, token_id, until_ms))
     tx.execute("DELETE FROM retired WHERE until_ms <= ?", (tx.now_ms,))
     tx.execute("UPDATE tokens SET hash = ? WHERE id = ?", (digest, token_id))
+def set_epoch(tx: Tx, epoch: str) -> None:
+    tx.execute(meta.SET, (epochs.KEY, epoch))
+
+
     return queries.token(tx, token_id, tx.now_ms), former
 
 

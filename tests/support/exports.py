@@ -16,7 +16,7 @@ from appliance.export.logs import LOGS
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.wire import SegmentManifest
 from appliance.kernel.clock import iso
-from appliance.tokens import epoch
+from appliance.workspace import epochs
 from appliance.workspace.datadir import DataDir
 from tests.support.workspaces import Filled
 
@@ -55,7 +55,7 @@ class Logged:
     def set_epoch(self, name: str) -> None:
         path = self.datadir.database("auth")
         with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (epoch.KEY, name))
+            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (epochs.KEY, name))
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(self.datadir.database("hub"))) as connection, connection:

@@ -15,9 +15,10 @@ from appliance.backup.create import create_backup
 from appliance.backup.manifest import BackupManifest
 from appliance.backup.restore_job import RestoreJob
 from appliance.backup.settings import BackupSettings
+from appliance.kernel import meta
 from appliance.kernel.clock import SystemClock
-from appliance.tokens import epoch
-from appliance.workspace import manifest, swap
+from appliance.kernel.ids import random_id
+from appliance.workspace import epochs, manifest, swap
 from appliance.workspace.datadir import STORES, DataDir
 from tests.support.workspaces import Filled
 
@@ -103,7 +104,7 @@ class BackedUp:
         self.datadir: DataDir = self.filled.datadir
         self.backups = BackupDirectory(self.datadir, SETTINGS)
         with closing(sqlite3.connect(self.datadir.database("auth"))) as connection:
-            epoch.current(connection)
+            connection.execute(meta.SET, (epochs.KEY, random_id()))
             connection.commit()
         manifest.remember(self.datadir)
         self.add(messages)
