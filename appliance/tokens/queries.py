@@ -11,13 +11,10 @@ from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 from appliance.tokens import session_rows, wire
 
-COLUMNS = "id, name, scopes, created_ms, expires_ms, revoked_ms, last_used_ms, senders"
 _SELECT = (
-    f"SELECT {COLUMNS}, (SELECT max(until_ms) FROM retired WHERE token_id = id AND until_ms > ?1)"
-    " FROM tokens"
+    "SELECT id, name, scopes, created_ms, expires_ms, revoked_ms, last_used_ms, senders,"
+    " (SELECT max(until_ms) FROM retired WHERE token_id = id AND until_ms > ?1) FROM tokens"
 )
-
-
 _names = msgspec.json.Decoder(list[str]).decode
 
 

@@ -34,12 +34,8 @@ def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
 
 def _revoke(connection: sqlite3.Connection, context: RestoreContext, forgotten: bool) -> None:
     context.carry(
-        "UPDATE tokens SET revoked_ms = p.revoked_ms FROM present.tokens AS p"
-        " WHERE p.id = tokens.id AND tokens.revoked_ms IS NULL AND p.revoked_ms IS NOT NULL"
-    )
-    context.carry(
-        "UPDATE tokens SET hash = p.hash FROM present.tokens AS p"
-        " WHERE p.id = tokens.id AND tokens.revoked_ms IS NULL AND p.hash <> tokens.hash"
+        "UPDATE tokens SET revoked_ms = p.revoked_ms, hash = p.hash FROM present.tokens AS p"
+        " WHERE p.id = tokens.id AND tokens.revoked_ms IS NULL"
     )
     if forgotten:
         context.carry(
