@@ -17,7 +17,7 @@ from appliance.kernel.auth import (
     remember_server_token,
 )
 from appliance.kernel.blank import is_blank
-from appliance.kernel.clock import DAY_MS, Clock
+from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import prefixed_token
 from appliance.kernel.store_errors import StoreReadOnly
@@ -67,14 +67,9 @@ class Tokens:
         return self._store.read(queries.tokens, self._clock.now_ms(), query.after, query.limit)
 
     def create(self, command: wire.CreateToken) -> wire.TokenIssued:
-        scopes, senders = check_new(command, self._grantable)
-        lifetime_ms = None
-        if command.expires_days is not None:
-            lifetime_ms = max(1, int(command.expires_days * DAY_MS))
+        check_new(command, self._grantable)
         secret = prefixed_token()
-        token = self._store.write(
-            writes.create, command.name, scopes, hash_token(secret), lifetime_ms, senders
-        )
+        token = self._store.write(writes.create, command, hash_token(secret))
         self.refresh()
         return wire.TokenIssued(token, secret)
 
@@ -86,28 +81,27 @@ class Tokens:
     def rotate(self, token_id: str, command: wire.RotateToken) -> wire.TokenIssued:
         grace = command.grace_seconds
         grace_ms = int((wire.GRACE_SECONDS if grace is None else grace) * 1000)
-        if token_id == SERVER_TOKEN_ID:
-            return self._rotate_server(grace_ms)
-        secret = prefixed_token()
-        token, _ = self._store.write(writes.rotate, token_id, hash_token(secret), grace_ms)
-        self.refresh()
-        return wire.TokenIssued(token, secret)
-
-    def _rotate_server(self, grace_ms: int) -> wire.TokenIssued:
-        """One at a time, or else the token file could get the older of two secrets."""
+        if token_id != SERVER_TOKEN_ID:
+            return self._replace_secret(token_id, grace_ms)[0]
+        # One at a time, or else the token file could get the older of two secrets.
         if self._rotating:
             raise wire.TokenRotationRunning
         self._rotating = True
         try:
-            secret = prefixed_token()
-            token, former_hash = self._store.write(
-                writes.rotate, SERVER_TOKEN_ID, hash_token(secret), grace_ms
-            )
-            self.refresh()  # both are valid before the new one can be read
-            self._publish_secret(secret, former_hash)
+            issued, former_hash = self._replace_secret(token_id, grace_ms)
+            self._publish_secret(issued.secret, former_hash)
         finally:
             self._rotating = False
-        return wire.TokenIssued(token, secret)
+        return issued
+
+    def _replace_secret(self, token_id: str, grace_ms: int) -> tuple[wire.TokenIssued, str]:
+        """The token with its new secret, which is valid, and the hash of the former one."""
+        secret = prefixed_token()
+        token, former_hash = self._store.write(
+            writes.rotate, token_id, hash_token(secret), grace_ms
+        )
+        self.refresh()
+        return wire.TokenIssued(token, secret), former_hash
 
     def _publish_secret(self, secret: str, former_hash: str) -> None:
         try:
@@ -127,10 +121,7 @@ class Tokens:
         self.book.replace([*entries, *self._fixed])
 
 
-def check_new(
-    command: wire.CreateToken, grantable: frozenset[str]
-) -> tuple[list[str], list[str] | None]:
-    """Scopes and sender names, sorted and without duplicates."""
+def check_new(command: wire.CreateToken, grantable: frozenset[str]) -> None:
     name = command.name
     if not name.isprintable() or name != name.strip() or is_blank(name):
         raise Invalid(
@@ -143,10 +134,9 @@ def check_new(
             details={"field": "name"},
             hint="use another name: agentlip token create --name NAME",
         )
-    senders = command.senders
-    if senders is not None and any("\0" in sender or is_blank(sender) for sender in senders):
+    if any("\0" in sender or is_blank(sender) for sender in command.senders or ()):
         raise Invalid(
             "a sender name must have a visible character and no U+0000",
             details={"field": "senders"},
         )
-    return wire.check_scopes(command.scopes, grantable), senders and sorted(set(senders))
+    wire.check_scopes(command.scopes, grantable)

@@ -215,8 +215,8 @@ class CredentialRefused(Forbidden):
     default_hint = "agentlip token list"
 
 
-def check_scopes(scopes: list[str], grantable: frozenset[str]) -> list[str]:
-    """The scopes, sorted and without duplicates; raises UnknownScope for one not in `grantable`."""
+def check_scopes(scopes: list[str], grantable: frozenset[str]) -> None:
+    """Raises UnknownScope for one that is not in `grantable`, or can't be limited as it is."""
     for text in scopes:
         if _STREAM_SCOPE.fullmatch(text):
             continue
@@ -231,4 +231,3 @@ def check_scopes(scopes: list[str], grantable: frozenset[str]) -> list[str]:
                 + ", ".join(sorted(BY_CHANNEL | BY_MESH)),
                 details={"scope": text},
             )
-    return sorted(set(scopes))

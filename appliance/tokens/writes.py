@@ -7,50 +7,42 @@ import msgspec
 from appliance.kernel import meta
 from appliance.kernel.auth import SERVER_TOKEN_ID, TOKENS_MAX
 from appliance.kernel.batch import Tx
+from appliance.kernel.clock import DAY_MS
 from appliance.tokens import queries, wire
-
 from appliance.workspace import epochs
 
-def create(
-    tx: Tx,
-    name: str,
-    scopes: list[str],
-    digest: str,
-    lifetime_ms: int | None,
-    senders: list[str] | None,
-) -> wire.Token:
+
+def create(tx: Tx, command: wire.CreateToken, digest: str) -> wire.Token:
     if tx.execute("SELECT count(*) FROM tokens").fetchone()[0] >= TOKENS_MAX:
         raise wire.TooManyTokens(details={"limit": TOKENS_MAX})
     existing = tx.execute(
         "SELECT id FROM tokens WHERE name = ? AND revoked_ms IS NULL"
         " AND (expires_ms IS NULL OR expires_ms > ?)",
-        (name, tx.now_ms),
+        (command.name, tx.now_ms),
     ).fetchone()
     if existing is not None:
         raise wire.TokenNameTaken(details={"token_id": existing[0]})
     token_id = tx.new_id("tok_")
-    expires_ms = None if lifetime_ms is None else tx.now_ms + lifetime_ms
+    days, senders = command.expires_days, command.senders
+    expires_ms = None if days is None else tx.now_ms + max(1, int(days * DAY_MS))
     tx.execute(
         "INSERT INTO tokens (id, name, hash, scopes, created_ms, expires_ms, senders)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            token_id,
-            name,
-            digest,
-            msgspec.json.encode(scopes).decode(),
-            tx.now_ms,
-            expires_ms,
-            None if senders is None else msgspec.json.encode(senders).decode(),
-        ),
-    )
+        (token_id, command.name, digest, _names(command.scopes), tx.now_ms, expires_ms,
+         None if senders is None else _names(senders)),
+    )  # fmt: skip
     return queries.token(tx, token_id, tx.now_ms)
+
+
+def _names(names: list[str]) -> str:
+    """JSON of them, sorted and without duplicates."""
+    return msgspec.json.encode(sorted(set(names))).decode()
 
 
 def revoke(tx: Tx, token_id: str) -> wire.Token:
     """Revoke a token and its former secret. Idempotent."""
     if token_id == SERVER_TOKEN_ID:
         raise wire.ServerTokenNotRevocable
-    queries.token(tx, token_id, tx.now_ms)
     tx.execute("DELETE FROM retired WHERE token_id = ?", (token_id,))
     tx.execute(
         "UPDATE tokens SET revoked_ms = ? WHERE id = ? AND revoked_ms IS NULL",
@@ -68,12 +60,7 @@ def rotate(tx: Tx, token_id: str, digest: str, grace_ms: int) -> tuple[wire.Toke
     (former,) = tx.execute("SELECT hash FROM tokens WHERE id = ?", (token_id,)).fetchone()
     tx.execute("DELETE FROM retired WHERE token_id = ?", (token_id,))
     tx.execute("INSERT INTO retired VALUES (?, ?, ?)", (former, token_id, until_ms))
-    tx.execute("DELETE FROM retired WHERE until_ms <= ?", (tx.now_ms,))
     tx.execute("UPDATE tokens SET hash = ? WHERE id = ?", (digest, token_id))
-def set_epoch(tx: Tx, epoch: str) -> None:
-    tx.execute(meta.SET, (epochs.KEY, epoch))
-
-
     return queries.token(tx, token_id, tx.now_ms), former
 
 
@@ -83,12 +70,15 @@ def restore_secret(tx: Tx, token_id: str, former: str) -> None:
     tx.execute("UPDATE tokens SET hash = ? WHERE id = ?", (former, token_id))
 
 
+def set_epoch(tx: Tx, epoch: str) -> None:
+    tx.execute(meta.SET, (epochs.KEY, epoch))
+
+
 def record_use(tx: Tx, token_ids: Iterable[str], at_ms: int) -> None:
-    for token_id in token_ids:
-        tx.execute(
-            "UPDATE tokens SET last_used_ms = ?1 WHERE id = ?2 AND ifnull(last_used_ms, 0) < ?1",
-            (at_ms, token_id),
-        )
+    tx.executemany(
+        "UPDATE tokens SET last_used_ms = ?1 WHERE id = ?2 AND ifnull(last_used_ms, 0) < ?1",
+        [(at_ms, token_id) for token_id in token_ids],
+    )
 
 
 def purge(tx: Tx, before_ms: int) -> int:
@@ -100,8 +90,5 @@ def purge(tx: Tx, before_ms: int) -> int:
         f" OR token_id IN (SELECT id FROM tokens WHERE {ended})",
         (before_ms, tx.now_ms),
     )
-    tx.execute(
-        f"DELETE FROM sessions WHERE token_id IN (SELECT id FROM tokens WHERE {ended})",
-        (before_ms,),
-    )
+    # Also deletes their sessions, as the schema declares.
     return tx.execute(f"DELETE FROM tokens WHERE {ended}", (before_ms,)).rowcount
