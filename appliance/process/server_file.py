@@ -73,9 +73,7 @@ class ServerFileKeeper(Loop):
             self.log.warning("the lock file was removed while the hub runs; taken again")
         before, self._owner = self._owner, self._read_owner()
         if self._owner == self._server.instance_id:
-            with suppress(OSError):
-                if self._datadir.server_file.stat().st_mode & 0o077:
-                    self._datadir.tighten()  # a rotation of the token rewrote the file
+            self._datadir.tighten()
         elif self._owner:
             if self._owner != before:
                 self.log.warning(

@@ -106,7 +106,8 @@ def test_unreadable_server_file_is_replaced_in_the_second_round(kept, text):
     assert kept.content()["instance_id"] == "ours"
 
 
-def test_server_file_readable_by_others_is_restricted_again(kept):
-    kept.path.chmod(0o644)
-    assert kept.round() == 0
-    assert mode(kept.path) == 0o600
+def test_files_with_the_token_readable_by_others_are_restricted_again(kept):
+    for path in (kept.path, kept.datadir.token_file):
+        path.chmod(0o644)
+        assert kept.round() == 0
+        assert mode(path) == 0o600
