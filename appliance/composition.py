@@ -288,7 +288,7 @@ class MeshMember:
                 for broker in host.section(OutboxSettings).brokers
             ],
         )
-        keys = MemberIdentity.load(
+        keys = MemberIdentity(
             host.served, host.section(IdentitySettings), host.clock, host.log, os.environ,
             has_remote_brokers=bool(brokers),
         )  # fmt: skip

@@ -1,5 +1,7 @@
 """HTTP routes of the member key."""
 
+from functools import partial
+
 from appliance.identity import wire
 from appliance.identity.service import MemberIdentity, PublishKey
 from appliance.kernel.route import Operation, Route
@@ -7,11 +9,7 @@ from appliance.web.responders import Responders, reply_with
 
 
 def routes(identity: MemberIdentity, publish_key: PublishKey | None) -> list[Route]:
-    def rotate() -> wire.Rotated:
-        if publish_key is None:
-            raise wire.RotationNeedsInbox
-        return identity.rotate(publish_key)
-
+    rotate = partial(identity.rotate, publish_key)
     return [
         Route("/v1/identity", Responders(get=reply_with(identity.view)), {
             "GET": Operation(wire.READ, reply=wire.IdentityView, same_origin=True,

@@ -6,7 +6,6 @@ from typing import TypeVar
 
 from appliance.identity import host, keys, metrics, wire
 from appliance.identity.files import ARCHIVE, HOST, KEYPAIR, NEXT, IdentityFiles, view_of
-from appliance.identity.host import HostFingerprint
 from appliance.identity.keys import KeyArchive, KeyPair, KeyRotation
 from appliance.identity.mode import choose
 from appliance.identity.settings import IdentitySettings
@@ -38,36 +37,10 @@ class MeshSigner:
 
 
 class MemberIdentity:
-    """The key in use, created by `load`."""
+    """The key in use."""
 
     def __init__(
         self,
-        settings: IdentitySettings,
-        files: IdentityFiles,
-        key_pair: KeyPair,
-        mode: str,
-        current_host: HostFingerprint,
-        clock: Clock,
-        log: Log,
-    ) -> None:
-        self._settings = settings
-        self._files = files
-        self._keys = key_pair
-        self._rotation: KeyRotation | None = None
-        self._archive = KeyArchive()
-        self._one_rotation = GreenletLock()
-        self._current_host = current_host
-        self._clock = clock
-        self._log = log
-        self.mode = mode
-        if mode == "persistent":
-            self._rotation = self._decode(NEXT, keys.read_rotation)
-            self._archive = self._decode(ARCHIVE, keys.read_archive) or self._archive
-            self.prune_archive(clock.now_ms())
-
-    @classmethod
-    def load(
-        cls,
         datadir: DataDir,
         settings: IdentitySettings,
         clock: Clock,
@@ -76,27 +49,34 @@ class MemberIdentity:
         *,
         has_remote_brokers: bool = True,
         root: Path = Path("/"),
-    ) -> "MemberIdentity":
+    ) -> None:
         """Load the key of this workspace, or make one. Called under the writer lock.
 
         `has_remote_brokers`: remote brokers know the key, so a copy of it would do harm.
         Raises HostChanged if the policy refuses a key of another machine.
         """
+        self._settings = settings
+        self._files = IdentityFiles(datadir)
+        self._clock = clock
+        self._log = log
+        self._current_host = host.measure(environment, root)
+        self._rotation: KeyRotation | None = None
+        self._archive = KeyArchive()
+        self._one_rotation = GreenletLock()
         chosen = choose(settings.mode, environment)
+        self.mode = chosen.mode
         if chosen.notice:
             (log.warning if chosen.warns else log.info)(chosen.notice)
-        files = IdentityFiles(datadir)
-        current_host = host.measure(environment, root)
-        now = iso(clock.now_ms())
-        if chosen.mode == "ephemeral":
-            key_pair = keys.make(now)
-        else:
-            key_pair = _load_or_make(files, now)
-            if current_host.notice:
-                log.info(current_host.notice)
-            if not _is_same_host(files, current_host):
-                _check_clone_policy(settings, log, has_remote_brokers)
-        return cls(settings, files, key_pair, chosen.mode, current_host, clock, log)
+        if self.mode == "ephemeral":
+            self._keys = keys.make(iso(clock.now_ms()))
+            return
+        self._keys = self._files.read_keys(self.mode) or self._make_keys()
+        if self._current_host.notice:
+            log.info(self._current_host.notice)
+        self._check_host(has_remote_brokers)
+        self._rotation = self._decode(NEXT, keys.read_rotation)
+        self._archive = self._decode(ARCHIVE, keys.read_archive) or self._archive
+        self.prune_archive(clock.now_ms())
 
     @property
     def public_hex(self) -> str:
@@ -121,12 +101,14 @@ class MemberIdentity:
         files = self._files if self.mode == "persistent" else None
         return view_of(self._keys, self._settings, self._current_host, files)
 
-    def rotate(self, publish_key: PublishKey) -> wire.Rotated:
+    def rotate(self, publish_key: PublishKey | None) -> wire.Rotated:
         """Replace the key once every broker accepted the new one.
 
         The new key is stored before it is sent to any broker, so that an interrupted rotation
         continues with the same key. Until the end the old key stays in use.
         """
+        if publish_key is None:
+            raise wire.RotationNeedsInbox
         if self.mode != "persistent":
             raise wire.OnlyPersistent
         with self._one_rotation:
@@ -156,6 +138,32 @@ class MemberIdentity:
         metrics.rotations.labels("done").inc()
         self._log.info("the member key was rotated", key_id=new.key_id, former=old.key_id)
         return wire.Rotated(new.ed25519_pubkey, old.ed25519_pubkey, taken, archived_until)
+
+    def _make_keys(self) -> KeyPair:
+        self._files.remove(HOST)  # the machine of a former key
+        key_pair = keys.make(iso(self._clock.now_ms()))
+        self._files.write(KEYPAIR, key_pair)
+        return key_pair
+
+    def _check_host(self, has_remote_brokers: bool) -> None:
+        """Apply the policy if the key was made on another machine. Otherwise store what is known of
+        this one by now."""
+        stored, current = self._files.read_host(), self._current_host
+        match = host.compare(stored, current)
+        if match != "other":
+            has_id = current.host_id_sha256 is not None
+            measured = has_id or (match == "unknown" and current.card_sha256 is not None)
+            if stored is None or (measured and stored != current):
+                self._files.write(HOST, current)
+            return
+        metrics.clones.labels("fingerprint").inc()
+        policy = self._settings.clone_policy
+        if policy == "refuse" and has_remote_brokers:
+            raise wire.HostChanged
+        if policy != "allow":
+            self._log.warning(
+                "the member key was made on another machine", hint=wire.HostChanged.default_hint
+            )
 
     def prune_archive(self, now_ms: int) -> int:
         """Remove archived keys past their grace period; returns how many."""
@@ -194,35 +202,3 @@ class MemberIdentity:
             kept_as = self._files.put_aside(name, self._clock.now_ms())
             self._log.warning(str(error.details["problem"]), kept_as=kept_as)
             return None
-
-
-def _load_or_make(files: IdentityFiles, now: str) -> KeyPair:
-    key_pair = files.read_keys("persistent")
-    if key_pair is None:
-        files.remove(HOST)  # the machine of a former key
-        key_pair = keys.make(now)
-        files.write(KEYPAIR, key_pair)
-    return key_pair
-
-
-def _is_same_host(files: IdentityFiles, current_host: HostFingerprint) -> bool:
-    """False if the key was made on another machine. Stores what is known of this one by now."""
-    stored = files.read_host()
-    match = host.compare(stored, current_host)
-    if match == "other":
-        return False
-    has_id = current_host.host_id_sha256 is not None
-    measured = has_id or (match == "unknown" and current_host.card_sha256 is not None)
-    if stored is None or (measured and stored != current_host):
-        files.write(HOST, current_host)
-    return True
-
-
-def _check_clone_policy(settings: IdentitySettings, log: Log, has_remote_brokers: bool) -> None:
-    metrics.clones.labels("fingerprint").inc()
-    if settings.clone_policy == "refuse" and has_remote_brokers:
-        raise wire.HostChanged
-    if settings.clone_policy != "allow":
-        log.warning(
-            "the member key was made on another machine", hint=wire.HostChanged.default_hint
-        )

@@ -59,7 +59,7 @@ class Workspace:
 
     def load(self, root, environment=None, has_remote_brokers=True, **settings):
         log = Log(self.lines, clock=self.clock)
-        return MemberIdentity.load(
+        return MemberIdentity(
             self.datadir, IdentitySettings(**settings), self.clock, log, environment or {},
             has_remote_brokers=has_remote_brokers, root=root.root,
         )  # fmt: skip
