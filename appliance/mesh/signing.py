@@ -16,6 +16,7 @@ import hashlib
 import re
 from typing import Literal, Protocol
 
+from nacl.bindings import crypto_core_ed25519_is_valid_point
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
@@ -97,12 +98,5 @@ def is_hex_key(text: str) -> bool:
 
 def is_key(text: str) -> bool:
     """64 lowercase hexadecimal digits that are a point of the curve's main group."""
-    if not _KEY.fullmatch(text):
-        return False
-    try:
-        # Keys of small order would accept signatures that they did not make.
-        from nacl.bindings import crypto_core_ed25519_is_valid_point
-
-        return bool(crypto_core_ed25519_is_valid_point(bytes.fromhex(text)))
-    except Exception:
-        return False
+    # Keys of small order would accept signatures that they did not make.
+    return is_hex_key(text) and bool(crypto_core_ed25519_is_valid_point(bytes.fromhex(text)))
