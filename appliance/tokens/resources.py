@@ -11,7 +11,7 @@ import falcon
 from appliance.kernel.route import OPEN, Operation, Route
 from appliance.tokens import wire
 from appliance.tokens.service import Tokens
-from appliance.tokens.sessions import CURRENT, SESSION_MS, Sessions, who
+from appliance.tokens.sessions import SESSION_MS, Sessions, who
 from appliance.web.guard import cookie_name
 from appliance.web.media import reply
 from appliance.web.responders import Responders, reply_to_caller, reply_with
@@ -55,9 +55,10 @@ def session_routes(sessions: Sessions) -> list[Route]:
         _set_cookie(req, resp, secret, SESSION_MS // 1000)
         reply(resp, opened, 201)
 
-    def end(req: Any, resp: falcon.Response, session_id: str = CURRENT) -> None:
-        ended = sessions.end(req.context.principal, session_id)
-        if ended.id == req.context.principal.session:
+    def end(req: Any, resp: falcon.Response, session_id: str = "") -> None:
+        caller = req.context.principal
+        ended = sessions.end(caller, session_id or caller.session)
+        if ended.id == caller.session:
             _set_cookie(req, resp, "", -1)
         reply(resp, ended)
 

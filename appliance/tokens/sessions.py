@@ -15,7 +15,6 @@ from appliance.tokens import session_rows, wire
 from appliance.tokens.service import Tokens, TokenStore
 
 SESSION_MS = 30 * DAY_MS
-CURRENT = "current"
 
 
 class Sessions:
@@ -61,8 +60,6 @@ class Sessions:
         )
 
     def end(self, caller: Principal, session_id: str) -> wire.SessionEnded:
-        if session_id == CURRENT:
-            session_id = caller.session
         self._store.write(session_rows.end, session_id, _limit_of(caller))
         self._tokens.refresh()
         return wire.SessionEnded(session_id)

@@ -99,7 +99,7 @@ def test_only_admin_invites_for_another_token_and_ends_its_sessions(fixture, ses
         (other.session, True), (mine, False),
     ]  # fmt: skip
     sessions.end(server, mine)
-    sessions.end(other, "current")
+    sessions.end(other, other.session)
     assert sessions.list_all(ALL, server).sessions == []
 
 
