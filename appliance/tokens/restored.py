@@ -21,18 +21,18 @@ def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
         "token",
         "SELECT p.id, p.name FROM present.tokens AS p WHERE p.id NOT IN (SELECT id FROM tokens)",
     )
-    forgotten, unknown = _may_be_forgotten(context), f"SELECT r.id, r.name {_GONE}"
+    # Whether tokens that were revoked since the backup may have been removed already. If not, a
+    # token that is missing was created after the backup that an earlier restore brought back.
+    forgotten = context.now_ms - context.cut_ms >= FORGET_MS
+    unknown = f"SELECT r.id, r.name {_GONE}"
     if forgotten:
         context.notice_revoked("token that is not known here", unknown)
     else:
         context.notice("valid-again", "token that is not known here", unknown)
     if context.schema >= 4:
         connection.execute("DELETE FROM sessions")  # one that was ended must not be valid again
-    if not context.revive:
-        _revoke(connection, context, forgotten)
-
-
-def _revoke(connection: sqlite3.Connection, context: RestoreContext, forgotten: bool) -> None:
+    if context.revive:
+        return
     context.carry(
         "UPDATE tokens SET revoked_ms = p.revoked_ms, hash = p.hash FROM present.tokens AS p"
         " WHERE p.id = tokens.id AND tokens.revoked_ms IS NULL"
@@ -49,9 +49,3 @@ def _revoke(connection: sqlite3.Connection, context: RestoreContext, forgotten: 
             "INSERT INTO retired SELECT p.hash, p.token_id, p.until_ms FROM present.retired AS p"
             " JOIN tokens ON tokens.id = p.token_id AND tokens.revoked_ms IS NULL"
         )
-
-
-def _may_be_forgotten(context: RestoreContext) -> bool:
-    """Whether tokens that were revoked since the backup may have been removed already. If not, a
-    token that is missing was created after the backup that an earlier restore brought back."""
-    return context.now_ms - context.cut_ms >= FORGET_MS
