@@ -103,9 +103,8 @@ class BackedUp:
         self.filled = Filled(path, messages=0)
         self.datadir: DataDir = self.filled.datadir
         self.backups = BackupDirectory(self.datadir, SETTINGS)
-        with closing(sqlite3.connect(self.datadir.database("auth"))) as connection:
+        with closing(sqlite3.connect(self.datadir.database("auth"))) as connection, connection:
             connection.execute(meta.SET, (epochs.KEY, random_id()))
-            connection.commit()
         manifest.remember(self.datadir)
         self.add(messages)
 
