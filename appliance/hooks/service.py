@@ -20,7 +20,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.kernel.subprocess_runner import CommandResult, run
 from appliance.kernel.wakeup import Wakeup
-from appliance.mesh.frames import decode_object
+from appliance.sdk.http import json_object
 
 HOPS_MAX = 4  # hooks in a row that can reply to each other
 QUEUE_MAX = 1000  # waiting runs; more are dropped
@@ -313,7 +313,7 @@ def outcome_of(ran: CommandResult) -> str:
 
 def reply_in(output: bytes) -> str | None:
     """The reply that a hook printed; None for any other output."""
-    reply = decode_object(output).get("reply")
+    reply = json_object(output).get("reply")
     return reply if isinstance(reply, str) and reply else None
 
 

@@ -28,12 +28,12 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.retry import RetrySettings, delay_seconds
 from appliance.kernel.threads import yield_to_loop
 from appliance.mesh.canonical import NotCanonical, canonical
-from appliance.mesh.frames import decode_object
 from appliance.mesh.instance import MemberInstance
 from appliance.mesh.negotiation import NAMES, POLICY
 from appliance.mesh.push import Push
 from appliance.mesh.signing import Signer, hello_text
 from appliance.sdk.discovery import Endpoint
+from appliance.sdk.http import json_object
 from appliance.sdk.websocket import SocketBroken, SocketRefused, WebSocket
 
 PATH = "/broker/v1/link"
@@ -205,7 +205,7 @@ class BrokerConnection(Loop):
                 frames += 1
                 if frames > SKIPPED_FRAMES_MAX:
                     raise SocketBroken(f"the broker sent other frames instead of {kinds[0]}")
-                frame = decode_object(self._buffered.popleft())
+                frame = json_object(self._buffered.popleft())
                 if frame.get("type") in kinds:
                     return frame
                 if frame.get("type") == "error":
@@ -248,7 +248,7 @@ class BrokerConnection(Loop):
         return len(pushes)
 
     def _on_frame(self, message: bytes) -> Push | None:
-        frame = decode_object(message)
+        frame = json_object(message)
         kind = frame.pop("type", None)
         if kind == "push":
             return self._check(frame)

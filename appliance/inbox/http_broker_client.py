@@ -11,9 +11,9 @@ from appliance.inbox import wire
 from appliance.inbox.settings import BrokerEndpoint
 from appliance.kernel.clock import Clock
 from appliance.kernel.http_client import HttpClient, HttpLimits, Unreachable
-from appliance.mesh.frames import decode_object
 from appliance.mesh.request_signing import RequestSigner
 from appliance.mesh.signing import Signer, rotation_text
+from appliance.sdk.http import json_object
 
 MESHES = "/broker/v1/meshes"
 TEXT_MAX = 255  # characters of a name or key in a row
@@ -156,7 +156,7 @@ class HttpBrokerClient:
             reply = self._http.request(method, target, lambda: headers, body)
         except Unreachable as error:
             raise wire.BrokerNotReached(str(error), details={"mesh": self._mesh}) from None
-        return reply.status, decode_object(reply.body)
+        return reply.status, json_object(reply.body)
 
 
 def _text(row: dict[str, Any], name: str) -> str:

@@ -2,7 +2,6 @@
 
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta, Struct
 
 Pubkey = Annotated[str, Meta(min_length=64, max_length=64, description="ed25519, hexadecimal")]
@@ -50,12 +49,3 @@ class Presence(Struct, frozen=True, forbid_unknown_fields=True, tag="status", ta
 
 
 MemberFrame = Hello | Negotiate | ClientAck | Presence
-
-
-def decode_object(text: bytes) -> dict[str, Any]:
-    """What another program sent; empty if it is not a JSON object."""
-    try:
-        decoded = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return {}
-    return decoded if isinstance(decoded, dict) else {}

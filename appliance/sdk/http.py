@@ -312,10 +312,10 @@ def request_headers(endpoint: Endpoint, body: bytes | None) -> dict[str, str]:
 
 
 def json_object(text: bytes) -> Json:
-    """The object; an empty one for anything else."""
+    """The object; an empty one for anything else that a program sent."""
     try:
         value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
