@@ -95,12 +95,9 @@ def _files(session: Session) -> tuple[Any, Any]:
 
 
 def _lines(fields: Any) -> list[str]:
-    home = {
-        "same": "made on this machine",
-        "other": "made on ANOTHER machine",
-        "unknown": "made on an unknown machine",
-    }[fields["host"]]
-    lines = [fields["pubkey"], f"{fields['mode']}, since {fields['created_at']}, {home}"]
+    which = {"same": "this", "other": "ANOTHER", "unknown": "an unknown"}[fields["host"]]
+    made = f"since {fields['created_at']}, made on {which} machine"
+    lines = [fields["pubkey"], f"{fields['mode']}, {made}"]
     lines += [f"archived: {key['key_id']} until {key['expires_at']}" for key in fields["archived"]]
     if fields["rotation_unfinished"]:
         lines.append("a rotation is unfinished: agentlip identity rotate")

@@ -17,12 +17,10 @@ from appliance.workspace.datadir import DataDir
 from appliance.workspace.manifest import IDENTITY, StoreLost
 
 DIRECTORY = "identity"
-KEYPAIR, NEXT, ARCHIVE, HOST = (
-    "keypair.json",
-    "keypair-next.json",
-    "keypair-archive.json",
-    "host_fingerprint.json",
-)
+KEYPAIR = "keypair.json"
+NEXT = "keypair-next.json"
+ARCHIVE = "keypair-archive.json"
+HOST = "host_fingerprint.json"
 _FILE_BYTES_MAX = 256 * 1024
 
 
