@@ -9,14 +9,12 @@ from importlib.util import find_spec
 from pkgutil import iter_modules
 
 import appliance
-from appliance.kernel.scopes import Scopes
+from appliance.kernel.scopes import Scopes, join
 
 
 def declared_scopes() -> frozenset[str]:
     """The union of `SCOPES.grantable` of all wire modules."""
-    grantable: frozenset[str] = frozenset()
-    for package in iter_modules(appliance.__path__, f"{appliance.__name__}."):
-        if package.ispkg and find_spec(f"{package.name}.wire") is not None:
-            scopes = getattr(import_module(f"{package.name}.wire"), "SCOPES", Scopes())
-            grantable |= scopes.grantable
-    return grantable
+    packages = iter_modules(appliance.__path__, f"{appliance.__name__}.")
+    names = [f"{package.name}.wire" for package in packages if package.ispkg]
+    modules = [import_module(name) for name in names if find_spec(name) is not None]
+    return join(getattr(module, "SCOPES", Scopes()) for module in modules).grantable
