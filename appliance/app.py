@@ -1,34 +1,42 @@
-"""The appliance: starts, drains and closes all subsystems alike.
+"""The appliance: starts, serves, drains and closes all subsystems alike.
 
 `composition.py` builds the subsystems. This derives from their tuple what the process needs of
-them (stores, loops, scopes, facts) and names no subsystem.
+them (stores, loops, routes, sockets, scopes, facts) and names no subsystem.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+import msgspec
+
+from appliance.audit.middleware import AuditMiddleware
+from appliance.auditlog.trail import AuditTrail
 from appliance.checks.context import Context
-from appliance.composition import Composition
+from appliance.composition import ROLE_PATHS, Composition
 from appliance.host import Host
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
-from appliance.kernel.route import Route
+from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.scopes import join
 from appliance.kernel.store_errors import StoreSuspended
 from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writerprocess import WriterProcess
 from appliance.monitoring.loops import Checkup, DoctorRuns
 from appliance.monitoring.metrics import disk_facts, watch_facts
-from appliance.mounting import Mounting
 from appliance.readiness import readiness_of
+from appliance.roles import role_off
 from appliance.settings import Settings
-from appliance.web.guard import FREE_ON_LOOPBACK, Guard
-from appliance.web.health import Readiness
+from appliance.web import health, landing, openapi
+from appliance.web.app import make_app
+from appliance.web.guard import Guard
 from appliance.web.limits import RateLimiter
+from appliance.web.suspended import refuse_with, suspended_routes
 from appliance.web.unsent import UNSENT_BYTES_MAX, UnsentBudget
 from appliance.workspace.datadir import DataDir, WriterLock
+from appliance.wsgi import WsgiApplication
 from doctor import live
 from doctor.current_settings import CurrentSettings
 
@@ -78,51 +86,39 @@ class Appliance:
         them, if it is not the one of the workspace. `damaged` stores are suspended; `served` has
         empty files in their place."""
         self.settings = settings
-        self.datadir = datadir
+        self.lock = lock
+        self._stopping = False
         file = settings_file or datadir.settings_file
         self._doctor_settings = CurrentSettings(settings.doctor, file)
-        self.lock = lock
-        self.clock = clock
-        self.log = log
-        self.damaged = damaged
-        self._read_only = settings.store.read_only
-        self.off = settings.roles.off
-        self.stopping = False
-        self.writers: WriterProcess | None = None
-        if not self._read_only:
-            self.writers = WriterProcess(clock, log, lock.descriptor)
-        host = Host(
-            settings, read_settings or (lambda: settings), self.off, datadir, served or datadir,
-            clock, log, instance_id, damaged, self.writers, file,
+        writers = None
+        if not settings.store.read_only:
+            writers = WriterProcess(clock, log, lock.descriptor)
+        self.host = host = Host(
+            settings, read_settings or (lambda: settings), settings.roles.off, datadir,
+            served or datadir, clock, log, instance_id, damaged, writers, file,
         )  # fmt: skip
         composition = Composition(host)
         self.identity = composition.identity
         self.db_id = composition.db_id
-        self._doctor, self._doctor_due = composition.doctor, host.doctor_due
+        self._doctor = composition.doctor
         scopes = join(subsystem.scopes for subsystem in composition.subsystems)
-        free = FREE_ON_LOOPBACK | scopes.free
         book, gate = composition.tokens.book, composition.maintenance.gate
-        self.guard = Guard(book, settings.http, clock, free, scopes.implied, gate)
+        self._guard = Guard(book, settings.http, clock, scopes.free, scopes.implied, gate)
         self.subsystems: tuple[Subsystem, ...] = (
             *composition.subsystems,
-            *composition.mcp(host, self.guard, self._readiness),
+            *composition.mcp(host, self._guard, self._readiness),
         )
-        if self.off:
-            log.info("subsystems are switched off", **self.off)
+        if host.off:
+            log.info("subsystems are switched off", **host.off)
         self._stores = [store for subsystem in self.subsystems for store in subsystem.stores]
         for store in self._stores:
             if store.name in damaged:
                 store.suspend(damaged[store.name])
-        self._mounting = Mounting(self.subsystems, damaged, self.guard, free, self._readiness)
-        self.loop_delay = LoopDelay(clock, log)
+        self._loop_delay = LoopDelay(clock, log)
         self.loops = self._loops()
-        self.limiter = RateLimiter(settings.limits, clock)
         self.unsent = UnsentBudget(UNSENT_BYTES_MAX, clock)
-        self.entry = self._mounting.application(
-            settings, self.limiter, self.unsent, clock, log, self.identity.instance_id,
-            composition.audit.trail,
-        )  # fmt: skip
-        watch_facts(self.facts)
+        self.entry = self._application(composition.audit.trail)
+        watch_facts(self._facts)
 
     def start(self) -> None:
         for loop in self.loops:
@@ -132,7 +128,7 @@ class Appliance:
 
     def end_streams(self) -> None:
         """Become not ready, end all long waits, and close the sockets."""
-        self.stopping = True
+        self._stopping = True
         for subsystem in self.subsystems:
             subsystem.drain()
         self.entry.close_sockets(SOCKETS_CLOSE_SECONDS)
@@ -144,55 +140,101 @@ class Appliance:
             loop.stop()
         for subsystem in reversed(self.subsystems):
             if not subsystem.close(CLOSE_SECONDS):
-                self.log.error("a subsystem did not stop in time", subsystem=subsystem.name)
-        if self.writers is not None and not self.writers.close(CLOSE_SECONDS):
-            self.log.error("the writer process did not stop in time", pid=self.writers.pid)
+                self.host.log.error("a subsystem did not stop in time", subsystem=subsystem.name)
+        writers = self.host.writers
+        if writers is not None and not writers.close(CLOSE_SECONDS):
+            self.host.log.error("the writer process did not stop in time", pid=writers.pid)
 
     def _loops(self) -> list[Loop]:
         """All loops, except those of subsystems whose store is damaged, and while the stores are
         read-only those that write."""
-        doctor = self._doctor
+        doctor, host = self._doctor, self.host
         loops: list[Loop] = [
-            self.loop_delay,
+            self._loop_delay,
             *(store.checkpointer for store in self._stores),
             *(
                 loop
                 for subsystem in self.subsystems
-                if self._mounting.damage_of(subsystem) is None
+                if self._damage_of(subsystem) is None
                 for loop in subsystem.loops
             ),
-            Checkup(self.checkup, doctor.latest, self.clock, self.log),
+            Checkup(self._checkup, doctor.latest, host.clock, host.log),
             DoctorRuns(
-                doctor.verdicts.verdict, doctor.latest, self.clock, self.log, self._doctor_due
+                doctor.verdicts.verdict, doctor.latest, host.clock, host.log, host.doctor_due
             ),
         ]
-        return [loop for loop in loops if loop.runs_read_only or not self._read_only]
+        return [loop for loop in loops if loop.runs_read_only or host.writers is not None]
+
+    def _damage_of(self, subsystem: Subsystem) -> StoreSuspended | None:
+        """Why this subsystem answers with an error, and its loops don't run; None: it is served."""
+        damaged = self.host.damaged
+        return next((damaged[name] for name in subsystem.needed_stores if name in damaged), None)
 
     def routes(self) -> list[Route]:
-        return self._mounting.routes()
+        described: list[Route] = []
+        for subsystem in self.subsystems:
+            damage, routes = self._damage_of(subsystem), subsystem.routes()
+            described += routes if damage is None else suspended_routes(routes, damage)
+        described += health.routes(self._guard, self._readiness)
+        described += openapi.routes(described, self._guard.free)
+        return [*described, *landing.routes()]
 
-    def checkup(self) -> Context:
+    def _sockets(self) -> list[SocketRoute]:
+        mounted: list[SocketRoute] = []
+        for subsystem in self.subsystems:
+            damage, sockets = self._damage_of(subsystem), subsystem.sockets()
+            if damage is not None:
+                serve = refuse_with(damage)
+                sockets = [
+                    msgspec.structs.replace(socket, serve=serve, query=None) for socket in sockets
+                ]
+            mounted += sockets
+        return mounted
+
+    def _application(self, trail: AuditTrail) -> WsgiApplication:
+        """Everything that is served."""
+        settings, clock, log = self.settings, self.host.clock, self.host.log
+        limiter = RateLimiter(settings.limits, clock)
+        absent = partial(role_off, ROLE_PATHS, self.host.off)
+        routes = self.routes()
+        falcon_app = make_app(
+            routes,
+            self._guard,
+            limiter,
+            log=log,
+            clock=clock,
+            instance_id=self.identity.instance_id,
+            access=settings.log.access,
+            absent=absent,
+            audit=AuditMiddleware(trail, routes),
+        )
+        return WsgiApplication(
+            falcon_app, self._sockets(), self._guard, limiter, settings.socket, clock, log,
+            self.unsent, absent,
+        )  # fmt: skip
+
+    def _checkup(self) -> Context:
         """The context of the doctor's checks, with the facts of this process."""
         return Context(
-            self.datadir,
+            self.host.datadir,
             self._doctor_settings.get(),
-            self.clock,
-            live=self.facts(),
-            off=frozenset(self.off),
+            self.host.clock,
+            live=self._facts(),
+            off=frozenset(self.host.off),
         )
 
-    def facts(self) -> dict[str, float]:
+    def _facts(self) -> dict[str, float]:
         """What the checks and the metrics read of this process."""
         facts = live.facts(
             {store.name: store.facts() for store in self._stores},
-            loop_delay_seconds=self.loop_delay.worst_seconds,
+            loop_delay_seconds=self._loop_delay.worst_seconds,
             lock_intact=self.lock.intact(),
-            stopping=self.stopping,
+            stopping=self._stopping,
         )
         for subsystem in self.subsystems:
             facts |= subsystem.facts()
         facts["socket_open_max"] = self.entry.sockets_max
-        return facts | disk_facts(self.datadir.dir) | live.facts_of_off(self.off)
+        return facts | disk_facts(self.host.datadir.dir) | live.facts_of_off(self.host.off)
 
-    def _readiness(self) -> Readiness:
-        return readiness_of(self.checkup(), self.identity.instance_id)
+    def _readiness(self) -> health.Readiness:
+        return readiness_of(self._checkup(), self.identity.instance_id)

@@ -85,7 +85,7 @@ from appliance.outbox.webhook import WebhookTarget
 from appliance.rates.subsystem import RatesSubsystem
 from appliance.relay import wire as relay_wire
 from appliance.relay.subsystem import RelayNeeds, RelaySubsystem
-from appliance.roles import IDENTITY, RolePaths, RolesSettings
+from appliance.roles import IDENTITY, RolesSettings
 from appliance.tokens.settings import AuthSettings
 from appliance.tokens.subsystem import TokensNeeds, TokensSubsystem
 from appliance.ui.subsystem import UiSubsystem
@@ -98,9 +98,7 @@ from doctor.rebuilds import Rebuilds
 from doctor.settings_view import view
 from doctor.subsystem import DoctorNeeds, DoctorSubsystem
 
-ROLE_PATHS = RolePaths(
-    {subsystem.name: subsystem.paths for subsystem in Subsystem.__subclasses__()}
-)
+ROLE_PATHS = {subsystem.name: subsystem.paths for subsystem in Subsystem.__subclasses__()}
 """The paths of every role, on or off. The imports above define the subclasses."""
 
 

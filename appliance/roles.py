@@ -79,38 +79,37 @@ class ReadOnlyRoles(RolesSettings, frozen=True):
         }
 
 
-class RolePaths:
-    """Which role serves a path, whether that role is on or off."""
+def role_of(paths: Mapping[str, Sequence[str]], path: str) -> str | None:
+    """Which role serves a path, whether that role is on or off. `paths`: the declared paths of each
+    subsystem, by role."""
+    segments = path.split("/")
+    matches = [
+        (pattern.count("/"), role)
+        for role, patterns in paths.items()
+        for pattern in patterns
+        if _matches(pattern.split("/"), segments)
+    ]
+    return max(matches)[1] if matches else None
 
-    def __init__(self, paths: Mapping[str, Sequence[str]]) -> None:
-        """`paths`: the declared paths of each subsystem, by role."""
-        self._patterns = [
-            (pattern.split("/"), role) for role, patterns in paths.items() for pattern in patterns
-        ]
 
-    def role_of(self, path: str) -> str | None:
-        segments = path.split("/")
-        matches = [
-            (len(pattern), role) for pattern, role in self._patterns if _matches(pattern, segments)
-        ]
-        return max(matches)[1] if matches else None
-
-    def refusal(self, roles: RolesSettings, path: str) -> RoleOff | None:
-        """The error for a path of a subsystem that is switched off; None for any other path."""
-        role = self.role_of(path)
-        setting = None if role is None else roles.off.get(role)
-        if setting is None:
-            return None
-        if setting == READ_ONLY:
-            return RoleOff(
-                f"{role} does not run while the appliance serves read-only",
-                details={"role": role, "setting": setting},
-                hint="agentlipd restart; and without store.read_only in agentlip.toml",
-            )
+def role_off(
+    paths: Mapping[str, Sequence[str]], off: Mapping[str, str], path: str
+) -> RoleOff | None:
+    """The error for a path of a subsystem that is switched off; None for any other path."""
+    role = role_of(paths, path)
+    setting = None if role is None else off.get(role)
+    if setting is None:
+        return None
+    if setting == READ_ONLY:
         return RoleOff(
-            f"{role} is switched off (`{setting} = false`)",
+    return RoleOff(
+        f"{role} is switched off (`{setting} = false`)",
+        details={"role": role, "setting": setting},
+        hint=f"set {setting} = true in agentlip.toml, then: agentlipd restart",
+    )
+            f"{role} does not run while the appliance serves read-only",
             details={"role": role, "setting": setting},
-            hint=f"set {setting} = true in agentlip.toml, then: agentlipd restart",
+            hint="agentlipd restart; and without store.read_only in agentlip.toml",
         )
 
 

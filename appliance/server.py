@@ -247,7 +247,7 @@ def run(
         listeners,
         appliance.entry,
         appliance.settings.http,
-        appliance.clock,
+        appliance.host.clock,
         log,
         on_signal,
         appliance.unsent,
@@ -264,8 +264,10 @@ def run(
         protocol_version=PROTOCOL_VERSION,
         app_version=__version__,
     )
-    keeper = ServerFileKeeper(appliance.datadir, appliance.lock, server, appliance.clock, log)
-    supervised = watchdog.SystemdWatchdog(appliance.clock, log)
+    keeper = ServerFileKeeper(
+        appliance.host.datadir, appliance.lock, server, appliance.host.clock, log
+    )
+    supervised = watchdog.SystemdWatchdog(appliance.host.clock, log)
     keeper.publish()
     unlocked.callback(keeper.remove)  # after the lock: hub spec, shutdown sequence
     keeper.start()

@@ -77,7 +77,7 @@ class Guard:
         has if one of its scopes begins with a prefix; the subsystem then checks further. `writes`
         is closed in maintenance mode."""
         self._implied = implied or {}
-        self._free = FREE_ON_LOOPBACK | free
+        self.free = FREE_ON_LOOPBACK | free
         self.book = book
         self.writes = writes or WriteGate(clock)
         self._clock = clock
@@ -162,7 +162,7 @@ class Guard:
 
     def is_free(self, scope: str, environ: Environ) -> bool:
         """Whether the scope needs no token here. Raises OriginRefused for pages of other sites."""
-        if not (self.loopback and scope in self._free and self._is_near(environ)):
+        if not (self.loopback and scope in self.free and self._is_near(environ)):
             return False
         if environ.get("HTTP_SEC_FETCH_SITE", "none") not in _OWN_PAGES:
             _check_site(scope, environ)

@@ -48,7 +48,6 @@ OF_MODULE = {
     "settings": 6,
     "wsgi": 8,
     "composition": 10,
-    "mounting": 10,
     "readiness": 10,
     "app": 11,
     **dict.fromkeys(("server", "reset"), 12),

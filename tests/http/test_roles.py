@@ -11,7 +11,7 @@ from appliance.app import Appliance
 from appliance.composition import ROLE_PATHS
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
-from appliance.roles import RolesSettings
+from appliance.roles import RolesSettings, role_of
 from appliance.settings import Settings
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir, WriterLock
@@ -157,7 +157,7 @@ def test_every_path_is_known_to_be_of_its_subsystem(tmp_path):
     for path, name in results.items():
         always_on = path.split("/{")[0] in ABOUT_THE_PROCESS or name == "tokens"
         expected = None if always_on else name
-        assert ROLE_PATHS.role_of(path) == expected, path
+        assert role_of(ROLE_PATHS, path) == expected, path
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +188,7 @@ def test_only_what_is_on_is_built(everything, tmp_path, roles):
         shown = [item.name for item in whole.subsystems if item.name not in BESIDE]
         assert shown == [name for name in loops if name not in {*roles.off, *BESIDE}]
         paths = [route.path for route in whole.routes()]
-        assert not [path for path in paths if ROLE_PATHS.role_of(path) in roles.off]
+        assert not [path for path in paths if role_of(ROLE_PATHS, path) in roles.off]
         assert paths.count("/health") == 1
         stores = {store.name for item in whole.subsystems for store in item.stores}
         assert stores == {*roles.stores} | ({"bus"} if roles.bus else set())
