@@ -43,8 +43,8 @@ from appliance.process.library_logs import ErrorStream, StandardLibraryHandler
 from appliance.process.listeners import bind, listen_on_file
 from appliance.process.server_file import ServerFileKeeper, refuse_second_hub
 from appliance.process.server_options import ServerOptions, parse
-from appliance.process.starting import SERVER_SECONDS_MAX, StartDeadline, announced, end_start
-from appliance.process.watchdog import Watchdog
+from appliance.process.starting import announced
+from appliance.process.watchdog import StartWatchdog
 from appliance.roles import ReadOnlyRoles
 from appliance.settings import Settings
 from appliance.upgrade import apply as upgrade
@@ -91,22 +91,10 @@ def tell(error: ApplianceError, log: Log) -> int:
     return EXIT_CODES.get(error.kind, 1)
 
 
-class Start:
-    """Ends this process with the reason if it does not serve in time (`starting.py`)."""
-
-    def __init__(self, datadir: DataDir, clock: Clock) -> None:
-        self.waits_for = "its settings"
-        deadline = StartDeadline(clock, SERVER_SECONDS_MAX)
-        self.watchdog = Watchdog(
-            lambda: deadline.has_passed(datadir, os.getpid()),
-            lambda: end_start(datadir, self.waits_for),
-        )
-
-
 def serve(datadir: DataDir, options: ServerOptions, log: Log) -> int:
     """Runs the server; returns the exit code."""
     clock = SystemClock()
-    start = Start(datadir, clock)
+    start = StartWatchdog(datadir, clock)
     manifest.check_names(options.accept_loss)
     refuse_other_owner(datadir.workspace, datadir.dir, as_root=options.as_root)
     settled = None if options.check else swap.settle_if_stopped(datadir, clock)
@@ -233,7 +221,7 @@ def run(
     listeners: list[socket.socket],
     log: Log,
     unlocked: ExitStack,
-    start: Start,
+    start: StartWatchdog,
 ) -> None:
     """Serve until SIGTERM or SIGINT. `unlocked` is closed after the lock was released."""
 
@@ -280,7 +268,7 @@ def run(
         epoch=appliance.identity.epoch,
     )
     tune_collector()
-    start.watchdog.stop()
+    start.stop()
     watchdog.notify(watchdog.READY)
     supervised.start()
     try:

@@ -8,11 +8,9 @@ number.
 """
 
 import os
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
 
 import msgspec
 
@@ -21,7 +19,6 @@ from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ownership import read_small
 from appliance.workspace.datadir import DataDir
 
-SERVER_SECONDS_MAX = 50.0  # the server ends itself first, because it knows what it waits for
 START_SECONDS_MAX = 55.0  # of `agentlipd up` and `restart`, then SIGTERM and SIGKILL: below 60 s
 ANNOUNCED_SECONDS_MAX = 4 * 3600.0  # backup and migration of a large workspace
 WORK_SECONDS = 1.0  # processor time that counts as work; a process that waits uses less
@@ -108,19 +105,6 @@ def _children(pid: int) -> list[int]:
         return [int(text) for text in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except (OSError, ValueError):
         return []
-
-
-def end_start(datadir: DataDir, waits_for: str) -> NoReturn:
-    """Ends this process, which has not become ready in time. For a thread that watches: it takes no
-    lock, which the thread that hangs may hold."""
-    workspace = shlex.quote(str(datadir.workspace))
-    text = (
-        f"Error: the appliance was not ready after {SERVER_SECONDS_MAX:.0f} s;"
-        f" it waited for {waits_for}\nHint: agentlip doctor --workspace {workspace}\n"
-    )
-    with suppress(OSError):
-        os.write(2, text.encode())
-    os._exit(1)
 
 
 def _path(datadir: DataDir) -> Path:

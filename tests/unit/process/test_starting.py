@@ -14,8 +14,8 @@ from tests.support.commands import agentlip, environment
 HANGING_SERVER = """
 import os, sys
 from appliance import server
-from appliance.process import starting
-server.SERVER_SECONDS_MAX = 0.1
+from appliance.process import watchdog
+watchdog.SERVER_SECONDS_MAX = 0.1
 server.prepare = lambda *_: os.read(os.pipe()[0], 1)
 sys.exit(server.main(sys.argv[1:]))
 """
