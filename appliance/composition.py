@@ -190,7 +190,7 @@ class Composition:
         meshes = MeshWebhooks(broker.broker) if broker and "broker" not in host.damaged else None
         registered = RegisteredWebhooks(webhooks, meshes)
         targets = (WebhookTarget(registered, caller, host.clock), *self._mail(host))
-        member = MeshMember(host, self.tokens.book, broker, targets)
+        member, outbox = member_of(host, self.tokens.book, broker, targets)
         bus = None
         if host.runs("bus"):
             bus = BusSubsystem(host, BusNeeds(self.tokens.book, BusSegments(host)))
@@ -199,16 +199,16 @@ class Composition:
             hub or HealthSubsystem(host, hub_needs),
             bus,
             broker,
-            *member.subsystems,
+            *member,
         ]
-        if member.outbox is not None:
-            post = WebhookPost(member.outbox)
+        if outbox is not None:
+            post = WebhookPost(outbox)
             if webhooks is not None:
                 subsystems.append(WebhooksSubsystem(host, WebhooksNeeds(webhooks, post)))
             if broker is not None and calls_webhooks:
                 subsystems.append(MeshWebhooksSubsystem(host, MeshWebhooksNeeds(broker, post)))
         if host.runs("courier"):
-            sink = None if member.outbox is None else TriggerWebhooks(member.outbox)
+            sink = None if outbox is None else TriggerWebhooks(outbox)
             subsystems.append(CourierSubsystem(host, CourierNeeds(sink)))
         if self.hub is not None and host.runs("export"):
             subsystems.append(ExportSubsystem(host))
@@ -217,11 +217,11 @@ class Composition:
         if self.hub is not None and host.runs("plugins"):
             subsystems.append(PluginsSubsystem(host, PluginsNeeds(self.hub)))
         if self.hub is not None and host.runs("ask"):
-            subsystems += asks_of(host, self.hub, member.outbox, bus)
+            subsystems += asks_of(host, self.hub, outbox, bus)
         if host.runs("jobs"):
             subsystems.append(JobsSubsystem(host, jobs_needs(host, self.tokens.book, subsystems)))
         if host.runs("relay"):
-            subsystems.append(RelaySubsystem(host, relay_needs(host, member.outbox, subsystems)))
+            subsystems.append(RelaySubsystem(host, relay_needs(host, outbox, subsystems)))
         if host.runs("backup"):
             stores = host.section(RolesSettings).stores
             subsystems.append(BackupSubsystem(host, BackupNeeds(stores)))
@@ -232,7 +232,7 @@ class Composition:
         )  # fmt: skip
         parts = [part for part in subsystems if part is not None]
         self.doctor = doctor_of(host, parts)
-        notify = notify_of(host, parts, member.outbox, targets, self.doctor.latest)
+        notify = notify_of(host, parts, outbox, targets, self.doctor.latest)
         self.subsystems = (*parts, self.doctor, notify)
 
     def mcp(
@@ -264,72 +264,52 @@ class Composition:
         return (mail, CodeMailTarget(settings, origin)) if host.runs("relay") else (mail,)
 
 
-class MeshMember:
-    """This appliance as a member of meshes: its keys, its outbox and its inbox."""
-
-    def __init__(
-        self,
-        host: Host,
-        book: TokenBook,
-        broker: BrokerSubsystem | None,
-        targets: tuple[DeliveryTarget, ...],
-    ) -> None:
-        """`targets`: what the outbox delivers to, beside brokers."""
-        self.outbox: Outbox | None = None
-        self.subsystems: tuple[Subsystem, ...] = ()
-        if not host.runs(IDENTITY):
-            return
-        brokers = brokers_of(
-            host.section(InboxSettings),
-            [
-                BrokerEndpoint(broker.mesh, broker.url, broker.ca_file, broker.broker_id)
-                for broker in host.section(OutboxSettings).brokers
-            ],
-        )
-        keys = MemberIdentity(
-            host.served, host.section(IdentitySettings), host.clock, host.log, os.environ,
-            has_remote_brokers=bool(brokers),
-        )  # fmt: skip
-        opened = OpenInbox(host, keys, brokers) if host.runs("inbox") else None
-        mailbox = None if opened is None else mailbox_of(host, opened)
-        if mailbox is not None:
-            targets = (*targets, NetworkTarget(mailbox, host.clock))
-        sending: tuple[Subsystem, ...] = ()
-        if host.runs("outbox"):
-            outbox = open_outbox(host, keys, opened, broker, brokers, targets)
-            self.outbox, sending = outbox.outbox, (outbox,)
-        received: tuple[Subsystem, ...] = ()
-        publish_key = None
-        if opened is not None:
-            status = OutboxStatus() if self.outbox is None else OutboxSendStatus(self.outbox)
-            inbox = InboxSubsystem(host, InboxNeeds(opened, book, status))
-            publish_key = inbox.offer_new_key
-            received = (inbox, *self._of_inbox(host, book, broker, inbox, keys))
-            if mailbox is not None:
-                received = (*received, MailboxSubsystem(host, MailboxNeeds(mailbox)))
-        identity = IdentitySubsystem(host, IdentityNeeds(keys, publish_key))
-        self.subsystems = (identity, *sending, *received)
-
-    def _of_inbox(
-        self,
-        host: Host,
-        book: TokenBook,
-        broker: BrokerSubsystem | None,
-        inbox: InboxSubsystem,
-        keys: MemberIdentity,
-    ) -> list[Subsystem]:
-        """The subsystems that work on received messages, and the subscriber to the local broker."""
-        subsystems: list[Subsystem] = []
+def member_of(
+    host: Host,
+    book: TokenBook,
+    broker: BrokerSubsystem | None,
+    targets: tuple[DeliveryTarget, ...],
+) -> tuple[list[Subsystem], Outbox | None]:
+    """This appliance as a member of meshes: its keys, its outbox, its inbox and what works on
+    received messages. `targets`: what the outbox delivers to, beside brokers."""
+    if not host.runs(IDENTITY):
+        return [], None
+    remote = host.section(OutboxSettings).brokers
+    endpoints = msgspec.convert(remote, list[BrokerEndpoint], from_attributes=True)
+    brokers = brokers_of(host.section(InboxSettings), endpoints)
+    keys = MemberIdentity(
+        host.served, host.section(IdentitySettings), host.clock, host.log, os.environ,
+        has_remote_brokers=bool(brokers),
+    )  # fmt: skip
+    opened = OpenInbox(host, keys, brokers) if host.runs("inbox") else None
+    mailbox = None if opened is None else mailbox_of(host, opened)
+    if mailbox is not None:
+        targets = (*targets, NetworkTarget(mailbox, host.clock))
+    subsystems: list[Subsystem] = []
+    outbox: Outbox | None = None
+    publish_key = None
+    if host.runs("outbox"):
+        sending = open_outbox(host, keys, opened, broker, brokers, targets)
+        outbox = sending.outbox
+        subsystems.append(sending)
+    if opened is not None:
+        status = OutboxStatus() if outbox is None else OutboxSendStatus(outbox)
+        inbox = InboxSubsystem(host, InboxNeeds(opened, book, status))
+        publish_key = inbox.offer_new_key
+        subsystems.append(inbox)
         if host.runs("hooks"):
             needs = HooksNeeds(
                 inbox.inbox, inbox.inbox.events.call, inbox.store, book, in_ci(os.environ),
                 OwnNames(inbox, keys), OwnUrl(host.section(HttpSettings).host, host.served),
-                None if self.outbox is None else HookSender(self.outbox),
+                None if outbox is None else HookSender(outbox),
             )  # fmt: skip
             subsystems.append(HooksSubsystem(host, needs))
         if broker is not None:
             subsystems.append(LocalMeshes(host, LocalMeshNeeds(broker, inbox, keys)))
-        return subsystems
+    if mailbox is not None:
+        subsystems.append(MailboxSubsystem(host, MailboxNeeds(mailbox)))
+    identity = IdentitySubsystem(host, IdentityNeeds(keys, publish_key))
+    return [identity, *subsystems], outbox
 
 
 def mailbox_of(host: Host, opened: OpenInbox) -> Mailbox | None:
