@@ -40,17 +40,6 @@ OVER = "the token is revoked or expired"
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
 
-class MountedSocket:
-    """A socket route with the plan of its query."""
-
-    def __init__(self, route: SocketRoute) -> None:
-        self.route = route
-        self._plan = None if route.query is None else QueryPlan(route.query)
-
-    def parse(self, query: str) -> Any:
-        return None if self._plan is None else self._plan.parse(query)
-
-
 class TooManySockets(Unavailable):
     default_message = "too many WebSocket connections"
     default_hint = "close some, or raise `socket.connections_max`"
@@ -78,7 +67,10 @@ class WsgiApplication:
     ) -> None:
         """`absent` explains why there is no socket at a path."""
         self._falcon_app = falcon_app
-        self._sockets = {route.path: MountedSocket(route) for route in sockets}
+        self._sockets = {route.path: route for route in sockets}
+        self._queries = {
+            route.path: QueryPlan(route.query) for route in sockets if route.query is not None
+        }
         self._guard = guard
         self._limiter = limiter
         self._settings = settings
@@ -110,60 +102,64 @@ class WsgiApplication:
         current_request.set({"request_id": request_id})
         ending = contextlib.ExitStack()
         try:
-            upgrade = self._find(environ)
-            query = upgrade.parse(environ.get("QUERY_STRING", ""))
-            caller = self._caller(environ, upgrade)
-            self._admit(environ, upgrade, caller)
+            route = self._find(environ)
+            plan = self._queries.get(route.path)
+            query = plan and plan.parse(environ.get("QUERY_STRING", ""))
+            caller = self._caller(environ, route)
+            self._admit(environ, route, caller)
             hello = handshake(environ, chosen_subprotocol(environ))
             connection = environ["agentlip.connection"]
             # Other sockets have limits of their own, so a full pool does not close them.
-            connection.authenticated = not is_anonymous(caller, upgrade)
+            connection.authenticated = not is_anonymous(caller, route)
             ending.callback(connection.stay(lambda: None))  # a socket sees that its client has left
         except ApplianceError as error:
             return _refuse(error, request_id, start_response)
         raw = environ["gunicorn.socket"]
         with ending, contextlib.suppress(OSError):
             raw.sendall(hello)
-            self._serve(raw, environ, upgrade, caller, query)
+            self._serve(raw, environ, route, caller, query)
         return ALREADY_HANDLED
 
-    def _find(self, environ: dict[str, Any]) -> MountedSocket:
+    def _find(self, environ: dict[str, Any]) -> SocketRoute:
         self._guard.check_host(environ)
         self._guard.check_origin(environ)
         path = environ.get("PATH_INFO", "")
-        mounted = self._sockets.get(path)
-        if mounted is None:
+        route = self._sockets.get(path)
+        if route is None:
             hint = "WebSockets: " + ", ".join(sorted(self._sockets))
             raise self._absent(path) or NoSuchSocket(hint=hint)
-        if (
-            not mounted.route.token_in_query
-            and query_token(environ.get("QUERY_STRING", "")) is not None
-        ):
+        token = query_token(environ.get("QUERY_STRING", ""))
+        if token is not None and not route.token_in_query:
             raise errors.TokenInQuery
         if self._closing:
             raise Unavailable("shutting down")
         self._guard.writes.check_socket(path)
-        return mounted
+        return route
 
-    def _caller(
-        self, environ: dict[str, Any], upgrade: MountedSocket
-    ) -> Principal | ApplianceError:
+    def _caller(self, environ: dict[str, Any], route: SocketRoute) -> Principal | ApplianceError:
         """The caller, or the error to send after the upgrade, where browsers can read it."""
         try:
-            return self._principal(environ, upgrade)
+            principal = self._guard.authenticate(environ, socket=True)
+            if route.scope is not None and route.free_on_loopback:
+                self._guard.admit(principal, route.scope, environ)
+            elif route.scope is not None and not principal.allows(route.scope):
+                if principal is ANONYMOUS:
+                    raise Unauthenticated
+                raise Forbidden(details={"scope": route.scope})
         except (Unauthenticated, Forbidden) as error:
             return error
+        return principal
 
     def _admit(
-        self, environ: dict[str, Any], upgrade: MountedSocket, caller: Principal | ApplianceError
+        self, environ: dict[str, Any], route: SocketRoute, caller: Principal | ApplianceError
     ) -> None:
         """Count the upgrade against the limits that hold for such a caller."""
         address, limit = self._guard.address(environ), self._settings.connections_max
         if isinstance(caller, Unauthenticated):
             self._limiter.fail(address)
-        if not (caller is ANONYMOUS and upgrade.route.scope is None):
+        if not (caller is ANONYMOUS and route.scope is None):
             self._limiter.take(connection_of(environ), caller_id(caller), address)
-        if is_anonymous(caller, upgrade):
+        if is_anonymous(caller, route):
             return  # the connection counts it
         # A broker link authenticates only later. It has its own quota, so that other clients
         # without a token can't block it.
@@ -188,22 +184,22 @@ class WsgiApplication:
         self,
         raw: Any,
         environ: dict[str, Any],
-        upgrade: MountedSocket,
+        route: SocketRoute,
         caller: Principal | ApplianceError,
         query: Any,
     ) -> None:
         leftover = environ["agentlip.buffered"]()
-        bytes_max = upgrade.route.frame_bytes_max
+        bytes_max = route.frame_bytes_max
         socket = Socket(raw, self._clock, leftover, self._unsent, bytes_max)
         socket.identified = caller_id(caller) is not None
-        self._open[socket] = None if is_anonymous(caller, upgrade) else raw
+        self._open[socket] = None if is_anonymous(caller, route) else raw
         self.sockets_max = max(self.sockets_max, len(self._open))
         with contextlib.ExitStack() as ending:
             ending.callback(self._open.pop, socket, None)
             try:
                 if isinstance(caller, ApplianceError):
                     raise caller
-                if caller is ANONYMOUS and upgrade.route.scope is None:
+                if caller is ANONYMOUS and route.scope is None:
                     socket.restrict()
                 connection, address = connection_of(environ), self._guard.address(environ)
 
@@ -213,8 +209,8 @@ class WsgiApplication:
 
                 over = partial(socket.close, UNAUTHORIZED, OVER)
                 ending.callback(self._guard.book.watch(caller, over))
-                ending.callback(self._guard.writes.watch(upgrade.route.path, socket.close))
-                code = upgrade.route.serve(socket, caller, charge, query)
+                ending.callback(self._guard.writes.watch(route.path, socket.close))
+                code = route.serve(socket, caller, charge, query)
                 self._log.debug("socket closed", code=code)
                 if code == UNAUTHORIZED and not socket.identified:
                     with contextlib.suppress(RateLimited):
@@ -226,19 +222,6 @@ class WsgiApplication:
             except Exception as error:
                 self._log.error("unexpected error in a WebSocket", error)
 
-    def _principal(self, environ: dict[str, Any], upgrade: MountedSocket) -> Principal:
-        principal = self._guard.authenticate(environ, socket=True)
-        if upgrade.route.scope is None:
-            return principal
-        if upgrade.route.free_on_loopback:
-            self._guard.admit(principal, upgrade.route.scope, environ)
-            return principal
-        if principal is ANONYMOUS:
-            raise Unauthenticated
-        if not principal.allows(upgrade.route.scope):
-            raise Forbidden(details={"scope": upgrade.route.scope})
-        return principal
-
 
 def caller_id(caller: Principal | ApplianceError) -> str | None:
     """The caller's id for rate limits; None without a valid token."""
@@ -247,9 +230,9 @@ def caller_id(caller: Principal | ApplianceError) -> str | None:
     return caller.id
 
 
-def is_anonymous(caller: Principal | ApplianceError, upgrade: MountedSocket) -> bool:
+def is_anonymous(caller: Principal | ApplianceError, route: SocketRoute) -> bool:
     """Whether the caller needs no token here. A broker link authenticates in its first frame."""
-    return caller is ANONYMOUS and upgrade.route.scope is not None
+    return caller is ANONYMOUS and route.scope is not None
 
 
 def connection_of(environ: dict[str, Any]) -> str:
