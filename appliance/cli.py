@@ -5,8 +5,8 @@ The module of a command is imported only when the command runs, to keep `agentli
 
 import sys
 from difflib import get_close_matches
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Annotated, Any
 
 import typer
@@ -33,8 +33,7 @@ class Root(TyperGroup):
         registered = super().get_command(ctx, cmd_name)
         if registered is not None or cmd_name not in LAZY_COMMANDS:
             return registered
-        module, _, name = LAZY_COMMANDS[cmd_name][0].partition(":")
-        command = get_command(getattr(import_module(module), name))
+        command = get_command(resolve_name(LAZY_COMMANDS[cmd_name][0]))
         command.name = cmd_name
         return command
 
@@ -114,16 +113,10 @@ def agentlipd() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    return run(_group(app), arguments, "agentlip")
+    return run(app, arguments, "agentlip")
 
 
 def main_daemon(arguments: list[str]) -> int:
     from appliance.cli_daemon import app as daemon
 
-    return run(_group(daemon), arguments, "agentlipd")
-
-
-def _group(of: typer.Typer) -> TyperGroup:
-    group = get_command(of)
-    assert isinstance(group, TyperGroup)
-    return group
+    return run(daemon, arguments, "agentlipd")

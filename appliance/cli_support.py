@@ -15,12 +15,12 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 import typer
-from typer.core import TyperGroup
+from typer.main import get_command
 
 from appliance.auditlog.commands import CURRENT, is_act
 from appliance.kernel.blank import JOINERS
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import ApplianceError, Unavailable
+from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
 
 Row = Mapping[str, Any]
 Columns = Sequence[tuple[str, str | Callable[[Row], Any]]]
@@ -108,11 +108,9 @@ class Session(msgspec.Struct, frozen=True):
     def sign_in_link(self, retry: Any = None, **command: Any) -> dict[str, str]:
         """A `link` that signs a browser in, once; `command` has the fields of CreateInvitation."""
         from appliance.sdk.discovery import find_hub
-        from appliance.sdk.http import HubClient
 
-        endpoint = find_hub(self.workspace)
-        made = HubClient(lambda: endpoint, retry).post("/api/v1/invitations", command, "")
-        link = f"{endpoint.url}/ui/#invite={made['secret']}"
+        made = self.hub(retry).post("/api/v1/invitations", command, "")
+        link = f"{find_hub(self.workspace).url}/ui/#invite={made['secret']}"
         return {"link": link, "expires_at": made["expires_at"]}
 
     def answer(self, value: Any, sentence: str) -> None:
@@ -214,21 +212,18 @@ def common(function: Callable[..., None]) -> Callable[..., None]:
     return entry
 
 
-def run(app: TyperGroup, arguments: Sequence[str], name: str) -> int:
+def run(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
     """Run one command line. Every error becomes a message and an exit code."""
     machine = "--json" in arguments or "--jsonl" in arguments
     try:
-        code = app.main(list(arguments), prog_name=name, standalone_mode=False)
+        code = get_command(app).main(list(arguments), prog_name=name, standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except ApplianceError as error:
         return tell(error, machine)
-    except (OutputClosed, BrokenPipeError):
-        quiet_stdout()
-        return 0
-    except SystemExit as end:
-        # So typer ends a command, such as --help, whose output nobody reads.
-        if not isinstance(end.__context__, BrokenPipeError):
+    except (BrokenPipeError, SystemExit) as end:
+        # The reader of the output is gone (`agentlip … | head`); typer makes SystemExit of that.
+        if not any(isinstance(cause, BrokenPipeError) for cause in (end, end.__context__)):
             raise
         quiet_stdout()
         return 0
@@ -268,22 +263,15 @@ def tell(error: ApplianceError, machine: bool) -> int:
 
 
 def _tell_usage(error: Any, machine: bool) -> int:
-    message = _usage_message(error)
-    context = getattr(error, "ctx", None)
-    hint = f"{context.command_path} --help" if context is not None else "agentlip --help"
+    """Write a usage error of typer in the form of our own errors."""
+    text = str(error.format_message()) or "incomplete command"
+    message = text[:1].lower() + text[1:].removesuffix(".")
     if type(error).__name__ == "NoArgsIsHelpError":
         note(message)
-    elif machine:
-        note(_json({"error": message, "code": "INVALID_INPUT", "details": {}, "hint": hint}))
-    else:
-        note(f"Error: {message}\nHint: {hint}")
-    return EXIT_GENERAL
-
-
-def _usage_message(error: Any) -> str:
-    """The usage error of typer, in the form of our own errors."""
-    message = str(error.format_message()) or "incomplete command"
-    return message[:1].lower() + message[1:].removesuffix(".")
+        return EXIT_GENERAL
+    context = getattr(error, "ctx", None)
+    hint = f"{context.command_path} --help" if context is not None else "agentlip --help"
+    return tell(Invalid(message, hint=hint), machine)
 
 
 @contextmanager
@@ -314,13 +302,6 @@ def quiet_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-class OutputClosed(Exception):
-    """The reader of the output is gone (`agentlip … | head`): end without an error.
-
-    Not an OSError, for typer would make exit code 1 of that.
-    """
-
-
 def write_line(text: str) -> None:
     _write(sys.stdout, text)
 
@@ -328,11 +309,8 @@ def write_line(text: str) -> None:
 def write_now(line: bytes) -> None:
     """Write a line and flush it."""
     ProgressLine.clear()
-    try:
-        sys.stdout.buffer.write(line + b"\n")
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        raise OutputClosed from None
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
 
 
 class ProgressLine:
@@ -376,10 +354,7 @@ def _write(stream: Any, text: str, end: str = "\n") -> None:
     ProgressLine.clear()
     # A terminal without UTF-8 gets question marks instead of a traceback.
     encoding = stream.encoding or "utf-8"
-    try:
-        stream.write(text.encode(encoding, "replace").decode(encoding) + end)
-    except BrokenPipeError:
-        raise OutputClosed from None
+    stream.write(text.encode(encoding, "replace").decode(encoding) + end)
 
 
 def _json(value: Any) -> str:

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from appliance.checks.settings import DoctorSettings
-from appliance.cli_support import OutputClosed, tell
+from appliance.cli_support import tell
 from appliance.kernel import config
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ownership import user_name
@@ -64,8 +64,8 @@ def report_failure(command: Callable[..., None]) -> Callable[..., None]:
     def wrapped(ctx: typer.Context, **given: Any) -> None:
         try:
             command(ctx, **given)
-        except BrokenPipeError:
-            raise OutputClosed from None
+        except BrokenPipeError:  # nobody reads the output
+            raise
         except (ApplianceError, OSError) as error:
             failure = error if isinstance(error, ApplianceError) else ApplianceError(str(error))
             tell(failure, is_json(ctx, given.get("as_json", False)))
