@@ -2,11 +2,12 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
-from appliance.cli_reset import reset, uninstall
+from appliance.cli_reset import NameFlag, reset, uninstall
 from appliance.cli_support import (
     Session,
     global_flags,
@@ -17,63 +18,68 @@ from appliance.cli_support import (
 )
 from appliance.kernel.errors import ApplianceError
 
-HostFlag = Annotated[str | None, typer.Option("--host", help="Address (default 127.0.0.1).")]
-PortFlag = Annotated[
-    int | None,
-    typer.Option(
-        "--port",
-        min=0,
-        max=65535,
-        help="Port (default: the last one, else 7464 or the next free one; 0: any free port).",
-    ),
-]
-ConfigFlag = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        help="Settings file (default: agentlip.toml in the workspace).",
-        resolve_path=True,
-    ),
-]
-ForegroundFlag = Annotated[
-    bool, typer.Option("--foreground", help="Run the server in this process.")
-]
-NoLimitsFlag = Annotated[
-    bool, typer.Option("--no-limits", help="Disable rate limits, for benchmarks.")
-]
-UnsafeFlag = Annotated[
-    bool, typer.Option("--unsafe-network", help="Allow an address that other machines can reach.")
-]
-ReadOnlyFlag = Annotated[
-    bool, typer.Option("--read-only", help="Serve the hub's reads and write to no database.")
-]
 
-AcceptLossFlag = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--accept-loss",
-        metavar="STORE",
-        help="Create a missing store as an empty one; may be repeated.",
-    ),
-]
+class AddressFlags(msgspec.Struct):
+    """Options with which every server is started."""
 
-WithoutBackupFlag = Annotated[
-    bool,
-    typer.Option(
-        "--migrate-without-backup",
-        help="Migrate older data without a backup first, for example on a full disk.",
-    ),
-]
+    host: Annotated[str | None, typer.Option("--host", help="Address (default 127.0.0.1).")] = None
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port",
+            min=0,
+            max=65535,
+            help="Port (default: the last one, else 7464 or the next free one; 0: any free port).",
+        ),
+    ] = None
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            help="Settings file (default: agentlip.toml in the workspace).",
+            resolve_path=True,
+        ),
+    ] = None
+    unsafe_network: Annotated[
+        bool,
+        typer.Option("--unsafe-network", help="Allow an address that other machines can reach."),
+    ] = False
 
-AsRootFlag = Annotated[
-    bool, typer.Option("--as-root", help="As root, use a workspace of another user.")
-]
 
-NameFlag = Annotated[str, typer.Option("--name", help="Name of the systemd service.")]
-SystemFlag = Annotated[
-    bool,
-    typer.Option("--system/--user", help="Service of the machine (needs root) or of your user."),
-]
+class RestartFlags(AddressFlags):
+    """Options for a server in the background."""
+
+    no_limits: Annotated[
+        bool, typer.Option("--no-limits", help="Disable rate limits, for benchmarks.")
+    ] = False
+    accept_loss: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--accept-loss",
+            metavar="STORE",
+            help="Create a missing store as an empty one; may be repeated.",
+        ),
+    ] = None
+    as_root: Annotated[
+        bool, typer.Option("--as-root", help="As root, use a workspace of another user.")
+    ] = False
+
+
+class StartFlags(RestartFlags):
+    """Options of the first start."""
+
+    read_only: Annotated[
+        bool,
+        typer.Option("--read-only", help="Serve the hub's reads and write to no database."),
+    ] = False
+    migrate_without_backup: Annotated[
+        bool,
+        typer.Option(
+            "--migrate-without-backup",
+            help="Migrate older data without a backup first, for example on a full disk.",
+        ),
+    ] = False
+
 
 app = plain_app(
     "Start, stop and inspect the appliance of a workspace.\n\n"
@@ -84,39 +90,28 @@ app = plain_app(
 app.callback()(global_flags)
 
 
-@app.command()
+@app.command(flags=StartFlags)
 def up(
     session: Session,
-    host: HostFlag = None,
-    port: PortFlag = None,
-    config: ConfigFlag = None,
-    foreground: ForegroundFlag = False,
-    no_limits: NoLimitsFlag = False,
-    unsafe_network: UnsafeFlag = False,
-    accept_loss: AcceptLossFlag = None,
-    read_only: ReadOnlyFlag = False,
-    migrate_without_backup: WithoutBackupFlag = False,
-    as_root: AsRootFlag = False,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Run the server in this process.")
+    ] = False,
+    **flags: Any,
 ) -> None:
     """Start the appliance. Creates the workspace if necessary. Safe to repeat.
 
     Exit code 3 if it starts but is not ready, as on a full disk.
     """
     from appliance.process import daemon
-    from appliance.process.server_options import ServerOptions
     from appliance.sdk.discovery import find_workspace
-    from appliance.workspace.manifest import check_names
 
-    lost = tuple(sorted(check_names(accept_loss or [])))
-    options = ServerOptions(
-        host=host, port=port, config=config, no_limits=no_limits, unsafe_network=unsafe_network,
-        accept_loss=lost, read_only=read_only, migrate_without_backup=migrate_without_backup,
-        as_root=as_root,
-    )  # fmt: skip
-    if read_only:
+    options = _server_options(flags)
+    if options.read_only:
         datadir = find_workspace(session.workspace)
     else:
-        datadir = daemon.workspace_for_up(session.workspace, accepted=lost, as_root=as_root)
+        datadir = daemon.workspace_for_up(
+            session.workspace, accepted=options.accept_loss, as_root=options.as_root
+        )
     if foreground:
         daemon.become_server(datadir, options)
     _tell_start(session, daemon.start(datadir, options))
@@ -134,33 +129,19 @@ def down(session: Session) -> None:
         session.answer(answer, "no hub was running")
     else:
         how = "stopped" if stopped.gracefully else "killed (it did not stop in time)"
-        session.answer({**answer, **stopped.facts()}, f"{how}: pid {stopped.pid}")
+        facts = msgspec.structs.asdict(stopped)
+        session.answer({**answer, **facts}, f"{how}: pid {stopped.pid}")
 
 
-@app.command()
-def restart(
-    session: Session,
-    host: HostFlag = None,
-    port: PortFlag = None,
-    config: ConfigFlag = None,
-    no_limits: NoLimitsFlag = False,
-    unsafe_network: UnsafeFlag = False,
-    accept_loss: AcceptLossFlag = None,
-    as_root: AsRootFlag = False,
-) -> None:
+@app.command(flags=RestartFlags)
+def restart(session: Session, **flags: Any) -> None:
     """Stop the appliance if it runs, and start it."""
     from appliance.kernel.clock import SystemClock
     from appliance.process import daemon, starting, stopping
-    from appliance.process.server_options import ServerOptions
-    from appliance.workspace.manifest import check_names
 
     deadline = starting.StartDeadline(SystemClock())
-    lost = tuple(sorted(check_names(accept_loss or [])))
-    options = ServerOptions(
-        host=host, port=port, config=config, no_limits=no_limits, unsafe_network=unsafe_network,
-        accept_loss=lost, as_root=as_root,
-    )  # fmt: skip
-    datadir = daemon.workspace_for_up(session.workspace, as_root=as_root)
+    options = _server_options(flags)
+    datadir = daemon.workspace_for_up(session.workspace, as_root=options.as_root)
     daemon.check_settings(datadir, options, deadline)
     stopping.stop(datadir, note)
     _tell_start(session, daemon.start(datadir, options, deadline))
@@ -213,7 +194,7 @@ def logs(
             show(line)
 
 
-@app.command("install-service")
+@app.command("install-service", flags=AddressFlags)
 def install_service(
     session: Session,
     system: Annotated[
@@ -223,21 +204,17 @@ def install_service(
         str | None, typer.Option("--user", help="With --system, run as this user.")
     ] = None,
     name: NameFlag = "agentlip",
-    host: HostFlag = None,
-    port: PortFlag = None,
-    config: ConfigFlag = None,
-    unsafe_network: UnsafeFlag = False,
     print_only: Annotated[
         bool, typer.Option("--print", help="Print the unit without installing it.")
     ] = False,
+    **flags: Any,
 ) -> None:
     """Write a systemd unit, and print the commands that start it."""
     from appliance.process import daemon, systemd
-    from appliance.process.server_options import ServerOptions
 
-    options = ServerOptions(host=host, port=port, config=config, unsafe_network=unsafe_network)
     datadir = daemon.workspace_for_up(session.workspace, make=not print_only)
-    unit = systemd.Unit(name, datadir.workspace, options.arguments(), system, user)
+    arguments = _server_options(flags).arguments()
+    unit = systemd.Unit(name, datadir.workspace, arguments, system, user)
     if print_only:
         session.answer({"unit": unit.text()}, unit.text().rstrip("\n"))
         return
@@ -249,7 +226,12 @@ def install_service(
 @app.command("uninstall-service")
 def uninstall_service(
     session: Session,
-    system: SystemFlag = False,
+    system: Annotated[
+        bool,
+        typer.Option(
+            "--system/--user", help="Service of the machine (needs root) or of your user."
+        ),
+    ] = False,
     name: NameFlag = "agentlip",
 ) -> None:
     """Remove the unit of this workspace, and print the commands that stop it. Safe to repeat.
@@ -269,6 +251,15 @@ def uninstall_service(
 
 app.command("reset")(reset)
 app.command("uninstall")(uninstall)
+
+
+def _server_options(flags: dict[str, Any]) -> Any:
+    """The ServerOptions with these values."""
+    from appliance.process.server_options import ServerOptions
+    from appliance.workspace.manifest import check_names
+
+    lost = check_names(flags.get("accept_loss") or [])
+    return ServerOptions(**flags | {"accept_loss": tuple(sorted(lost))})
 
 
 def _tell_start(session: Session, state: dict[str, object]) -> None:

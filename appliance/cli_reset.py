@@ -16,6 +16,7 @@ YesFlag = Annotated[
         "--yes", help="Confirm the removal. Without it, the command only lists the files."
     ),
 ]
+NameFlag = Annotated[str, typer.Option("--name", help="Name of the systemd service.")]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")]
 
 
@@ -46,7 +47,7 @@ def reset(session: Session, dry_run: DryRunFlag = False, yes: YesFlag = False) -
 
 def uninstall(
     session: Session,
-    name: Annotated[str, typer.Option("--name", help="Name of the systemd service.")] = "agentlip",
+    name: NameFlag = "agentlip",
     dry_run: DryRunFlag = False,
     yes: YesFlag = False,
 ) -> None:

@@ -149,10 +149,11 @@ class CommandGroup(typer.Typer):
     """Its commands get the global flags as their first argument, a Session."""
 
     def command(  # type: ignore[override]
-        self, name: str | None = None, **options: Any
+        self, name: str | None = None, flags: type[msgspec.Struct] | None = None, **options: Any
     ) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        """`flags` declares options, which the command gets as further keyword arguments."""
         register = super().command(name, **options)
-        return lambda function: register(common(function))
+        return lambda function: register(common(function, flags))
 
 
 def plain_app(text: str | None = None, listed: str | None = None) -> CommandGroup:
@@ -167,7 +168,9 @@ def plain_app(text: str | None = None, listed: str | None = None) -> CommandGrou
     )  # fmt: skip
 
 
-def common(function: Callable[..., None]) -> Callable[..., None]:
+def common(
+    function: Callable[..., None], flags: type[msgspec.Struct] | None = None
+) -> Callable[..., None]:
     """Gives a command the global flags; it gets them as its first argument, a Session.
 
     A flag counts wherever it stands: before the subcommand or after it.
@@ -192,18 +195,17 @@ def common(function: Callable[..., None]) -> Callable[..., None]:
         with record_command(ctx.command_path, session.workspace, given):
             function(session, **given)
 
-    shared = (
-        ("ctx", typer.Context, inspect.Parameter.empty),
-        ("workspace", WorkspaceFlag, None),
-        ("as_json", JsonFlag, False),
-        ("as_jsonl", JsonlFlag, False),
-    )
     kind = inspect.Parameter.KEYWORD_ONLY
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-    parameters = [option.replace(kind=kind) for option in own]
-    parameters += [
-        inspect.Parameter(name, kind, annotation=annotation, default=default)
-        for name, annotation, default in shared
+    shared = list(inspect.signature(global_flags).parameters.values())[1:]
+    parameters = [
+        inspect.Parameter("ctx", kind, annotation=typer.Context),
+        *(option.replace(kind=kind) for option in own if option.name != "flags"),
+        *(
+            inspect.Parameter(field.name, kind, annotation=field.type, default=field.default)
+            for field in (msgspec.structs.fields(flags) if flags else ())
+        ),
+        *(option.replace(kind=kind) for option in shared),
     ]
     entry.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     entry.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
