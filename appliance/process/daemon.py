@@ -6,14 +6,12 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NoReturn
-
-import msgspec
+from typing import NoReturn
 
 import appliance
 from appliance.kernel.clock import Clock, SystemClock
@@ -23,6 +21,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.ownership import open_own, refuse_other_owner
 from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes
 from appliance.logs.files import log_file, rotate
+from appliance.process.logfile import fields_of
 from appliance.process.server_options import ServerOptions
 from appliance.process.starting import START_SECONDS_MAX, StartDeadline
 from appliance.process.status import State, hub_state
@@ -99,7 +98,8 @@ def become_server(datadir: DataDir, options: ServerOptions) -> NoReturn:
     _require_server()
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(sys.executable, _command(datadir, options), _environment())
+    command = server_command(datadir.workspace, options.arguments())
+    os.execve(sys.executable, command, _environment())
 
 
 def start(datadir: DataDir, options: ServerOptions, deadline: StartDeadline | None = None) -> State:
@@ -110,15 +110,14 @@ def start(datadir: DataDir, options: ServerOptions, deadline: StartDeadline | No
     """
     refuse_other_owner(datadir.workspace, datadir.dir, as_root=options.as_root)
     state = hub_state(datadir)
-    if state["status"] == "running":
-        return _already(datadir, state, options)
-    _require_server()
-    deadline = deadline or StartDeadline(SystemClock())
-    with start_lock(datadir, deadline, as_root=options.as_root):
-        state = hub_state(datadir)
-        if state["status"] == "running":
-            return _already(datadir, state, options)
-        return _start(datadir, options, deadline)
+    if state["status"] != "running":
+        _require_server()
+        deadline = deadline or StartDeadline(SystemClock())
+        with start_lock(datadir, deadline, as_root=options.as_root):
+            state = hub_state(datadir)
+            if state["status"] != "running":
+                return _start(datadir, options, deadline)
+    return _already(datadir, state, options)
 
 
 def _already(datadir: DataDir, state: State, options: ServerOptions) -> State:
@@ -145,7 +144,7 @@ def _start(datadir: DataDir, options: ServerOptions, deadline: StartDeadline) ->
     began_at = os.fstat(log).st_size
     try:
         child = subprocess.Popen(
-            _command(datadir, options),
+            server_command(datadir.workspace, options.arguments()),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -196,7 +195,7 @@ def check_settings(datadir: DataDir, options: ServerOptions, deadline: StartDead
     _require_server()
     try:
         done = subprocess.run(
-            [*_command(datadir, options), "--check"],
+            server_command(datadir.workspace, [*options.arguments(), "--check"]),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -266,10 +265,10 @@ def _require_server() -> None:
         raise ServerNotInstalled(details={"missing": missing})
 
 
-def _command(datadir: DataDir, options: ServerOptions) -> list[str]:
+def server_command(workspace: Path, arguments: Sequence[str]) -> list[str]:
     # -P: a folder with the name of a module must not be imported.
     server = [sys.executable, "-P", "-m", "appliance.server"]
-    return [*server, "--workspace", str(datadir.workspace), *options.arguments()]
+    return [*server, "--workspace", str(workspace), *arguments]
 
 
 def _environment() -> dict[str, str]:
@@ -324,16 +323,11 @@ def _start_failed(datadir: DataDir, began_at: int, why: str) -> StartFailed:
 
 def _last_words(text: str) -> tuple[str, str | None]:
     """The last error in a server's output, or else its last line; and the last hint."""
-    lines = [_sentence(line) for line in text.splitlines() if line.strip()]
+    lines = [
+        str((fields_of(line.encode()) or {}).get("msg") or line.strip())
+        for line in text.splitlines()
+        if line.strip()
+    ]
     errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
     hints = [line.removeprefix("Hint: ") for line in lines if line.startswith("Hint: ")]
     return (errors or lines or ["no output"])[-1], hints[-1] if hints else None
-
-
-def _sentence(line: str) -> str:
-    """The message of a JSON log line, or the line."""
-    try:
-        value: Any = msgspec.json.decode(line)
-        return str(value.get("message") or value.get("msg") or line)
-    except (msgspec.DecodeError, AttributeError):
-        return line.strip()

@@ -94,12 +94,12 @@ class LogReader:
 
 def as_json(line: bytes) -> bytes:
     """The line, or for other output an object with only `msg`."""
-    return line if _fields(line) is not None else msgspec.json.encode({"msg": _text(line)})
+    return line if fields_of(line) is not None else msgspec.json.encode({"msg": _text(line)})
 
 
 def as_text(line: bytes) -> str:
     """The line as text: time, level, message, other fields."""
-    fields = _fields(line)
+    fields = fields_of(line)
     if fields is None:
         return plain(_text(line))
     head = [str(fields.pop(name, "-")) for name in ("ts", "level", "msg")]
@@ -107,7 +107,8 @@ def as_text(line: bytes) -> str:
     return plain("  ".join([head[0], f"{head[1]:7}", head[2], *facts]))
 
 
-def _fields(line: bytes) -> dict[str, Any] | None:
+def fields_of(line: bytes) -> dict[str, Any] | None:
+    """The fields of a line of the log; None for other output."""
     try:
         return msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):

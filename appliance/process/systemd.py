@@ -9,13 +9,15 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from appliance.kernel.errors import ApplianceError, Conflict, Invalid
-from appliance.process.daemon import checkout
+from appliance.process.daemon import checkout, server_command
 
 STOP_SECONDS_MAX = 20  # the server drains for up to 10
 WATCHDOG_SECONDS = 120  # far longer than the slowest request
@@ -142,8 +144,7 @@ class Unit(msgspec.Struct, frozen=True):
         return "systemctl" if self.system else "systemctl --user"
 
     def text(self) -> str:
-        program = [sys.executable, "-P", "-m", "appliance.server"]
-        command = [*program, "--workspace", str(self.workspace), *self.arguments]
+        command = server_command(self.workspace, self.arguments)
         root = checkout()
         owner = self.user or os.environ.get("SUDO_USER") or getpass.getuser()
         used = [Path(sys.prefix), Path(sys.executable).resolve(), *([root] if root else [])]
@@ -234,19 +235,18 @@ def is_installed(unit: Unit) -> bool:
 
 def workspace_of(unit: Unit) -> Path | None:
     """The workspace of the installed service with this name; None if there is none."""
-    try:
-        lines = unit.path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise _not_removed(unit, unit.path, error) from None
-    prefix, key = "Description=Agentlip Appliance for ", "WorkingDirectory="
-    if not any(line.startswith(prefix) for line in lines):
+    with removing(unit):
+        try:
+            lines = unit.path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            return None
+    prefix = "Description=Agentlip Appliance for "
+    folders = [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
+    if not folders:
         raise OtherService(
             f"{unit.path} was not written by agentlipd", details={"path": str(unit.path)}
         )
-    folders = [line.removeprefix(key) for line in lines if line.startswith(key)]
-    return Path(folders[0].replace("%%", "%")) if folders else None
+    return Path(folders[0].replace("%%", "%"))
 
 
 def uninstall(unit: Unit) -> dict[str, Any]:
@@ -255,9 +255,8 @@ def uninstall(unit: Unit) -> dict[str, Any]:
 
     Raises OtherService for a unit of another program or workspace.
     """
-    path, wanted = unit.path, _wanted_link(unit)
-    serves = workspace_of(unit)
-    if serves is None and not path.exists():
+    path, serves = unit.path, workspace_of(unit)
+    if serves is None:
         return {"path": str(path), "removed": [], "next": []}
     if serves != unit.workspace:
         raise OtherService(
@@ -265,14 +264,15 @@ def uninstall(unit: Unit) -> dict[str, Any]:
             details={"path": str(path), "workspace": str(serves)},
             hint=f"agentlipd uninstall-service --workspace {shlex.quote(str(serves))}",
         )
-    if not os.access(path.parent, os.W_OK):
-        raise _not_removed(unit, path, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
-    removed = [file for file in (wanted, path) if file.is_symlink() or file.exists()]
-    for file in removed:
-        try:
+    # `systemctl enable` creates the link, and `disable` removes it.
+    target = "multi-user" if unit.system else "default"
+    link = path.parent / f"{target}.target.wants" / path.name
+    removed = [file for file in (link, path) if file.is_symlink() or file.exists()]
+    with removing(unit):
+        if not os.access(path.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        for file in removed:
             file.unlink(missing_ok=True)
-        except OSError as error:
-            raise _not_removed(unit, file, error) from None
     return {
         "path": str(path),
         "removed": [str(file) for file in removed],
@@ -284,17 +284,16 @@ def uninstall(unit: Unit) -> dict[str, Any]:
     }
 
 
-def _wanted_link(unit: Unit) -> Path:
-    """The link that `systemctl enable` creates and `disable` removes."""
-    target = "multi-user" if unit.system else "default"
-    return unit.path.parent / f"{target}.target.wants" / unit.path.name
-
-
-def _not_removed(unit: Unit, path: Path, error: OSError) -> UninstallFailed:
-    return UninstallFailed(
-        f"can't remove {path}: {error.strerror}",
-        details={"path": str(path)},
-        hint="--system needs root: sudo agentlipd uninstall-service --system"
-        if unit.system
-        else None,
-    )
+@contextmanager
+def removing(unit: Unit) -> Iterator[None]:
+    """Reports an OSError as UninstallFailed."""
+    try:
+        yield
+    except OSError as error:
+        raise UninstallFailed(
+            f"can't remove {error.filename}: {error.strerror}",
+            details={"path": str(error.filename)},
+            hint="--system needs root: sudo agentlipd uninstall-service --system"
+            if unit.system
+            else None,
+        ) from None
