@@ -13,8 +13,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
-from appliance.sdk.discovery import ask_health, endpoint_of
-from appliance.sdk.reader import WorkspaceReader
+from appliance.sdk.discovery import local
 from appliance.workspace.datadir import DataDir, HubRunning, ServerFile, WriterLock
 
 
@@ -25,24 +24,19 @@ def refuse_second_hub(datadir: DataDir) -> None:
     `/health` shows whether it serves this workspace's database.
     """
     server = datadir.read_server()
-    if server is None or not server.port or not datadir.database("hub").is_file():
-        return
-    health = ask_health(endpoint_of(server))
-    if health is None or not health.db_id:
-        return
     try:
-        with WorkspaceReader(datadir.database("hub")) as reader:
-            same = reader.db_id == health.db_id
-    except ApplianceError:
-        return  # the migration reports it
-    if same:
-        details = {"pid": health.pid or server.pid, "port": server.port}
-        raise HubRunning(
-            f"a hub already runs in this workspace (pid {details['pid']}, port {server.port})",
-            details=details,
-            hint="stop that hub first; if this workspace is a copy of its workspace,"
-            " remove .agentlip/server.json from the copy",
-        )
+        endpoint, health = local(datadir, {})
+    except ApplianceError:  # none answers, or the migration reports that the database is unusable
+        return
+    if server is None or not health.db_id or not datadir.database("hub").is_file():
+        return
+    details = {"pid": health.pid or server.pid, "port": endpoint.port}
+    raise HubRunning(
+        f"a hub already runs in this workspace (pid {details['pid']}, port {endpoint.port})",
+        details=details,
+        hint="stop that hub first; if this workspace is a copy of its workspace,"
+        " remove .agentlip/server.json from the copy",
+    )
 
 
 class ServerFileKeeper(Loop):

@@ -19,7 +19,7 @@ from appliance.sdk.discovery import (
     local,
 )
 from appliance.sdk.reader import WorkspaceReader
-from appliance.workspace.datadir import DataDir, read_lock
+from appliance.workspace.datadir import DataDir, ServerFile, read_lock
 
 State = dict[str, Any]
 
@@ -57,17 +57,17 @@ def _why_unresponsive(datadir: DataDir, pid: int) -> State:
 
 
 def _running(datadir: DataDir, endpoint: Endpoint, health: Health) -> State:
-    server = datadir.read_server()
+    server = datadir.read_server() or ServerFile(host=endpoint.host)
     return {
         "status": "running",
-        "instance_id": health.instance_id or (server.instance_id if server else ""),
-        "db_id": health.db_id or (server.db_id if server else ""),
+        "instance_id": health.instance_id or server.instance_id,
+        "db_id": health.db_id or server.db_id,
         "schema_version": health.schema_version,
         "protocol_version": health.protocol_version,
-        "host": server.host if server else endpoint.host,
+        "host": server.host,
         "port": endpoint.port,
         "url": endpoint.url,
-        "pid": health.pid or (server.pid if server else 0),
+        "pid": health.pid or server.pid,
         "uptime_seconds": health.uptime_seconds,
         "token_file": str(datadir.token_file),
     }

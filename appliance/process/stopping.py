@@ -22,6 +22,7 @@ from appliance.workspace.datadir import (
     WriterLock,
     read_lock,
 )
+from appliance.workspace.open_files import open_files
 
 STOP_SECONDS_MAX = 10.0
 KILL_SECONDS_MAX = 5.0
@@ -48,9 +49,6 @@ class ForeignHub(Conflict):
 class Stopped(msgspec.Struct, frozen=True):
     pid: int
     gracefully: bool
-
-    def facts(self) -> State:
-        return {"pid": self.pid, "gracefully": self.gracefully}
 
 
 def stop(datadir: DataDir, say: Callable[[str], None]) -> Stopped | None:
@@ -103,19 +101,10 @@ def end(pid: int, number: int, seconds_max: float) -> bool:
 
 def _has_open(pid: int, path: Path) -> bool:
     """Whether process `pid` has `path` open, so that the content of the lock file is right."""
-    if pid <= 0:
-        return False
-    try:
-        wanted = path.stat()
-        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            try:
-                seen = descriptor.stat()
-            except OSError:
-                continue
-            if (seen.st_dev, seen.st_ino) == (wanted.st_dev, wanted.st_ino):
+    for descriptor, _ in open_files(Path(f"/proc/{pid}")):
+        with suppress(OSError):  # closed meanwhile
+            if descriptor.samefile(path):
                 return True
-    except OSError:
-        return False
     return False
 
 
