@@ -4,7 +4,6 @@ The folder `.agentlip` is renamed with the writer lock held, and then removed. S
 command leaves no partial workspace; the next one removes the rest.
 """
 
-import os
 import secrets
 import shutil
 from collections.abc import Mapping
@@ -57,7 +56,12 @@ def plan(datadir: DataDir, environment: Mapping[str, str]) -> ResetPlan:
     return ResetPlan(
         workspace=str(datadir.workspace),
         removed=names,
-        bytes=sum(_bytes(path) for path in folders),
+        bytes=sum(
+            path.lstat().st_size
+            for folder in folders
+            for path in folder.rglob("*")
+            if path.is_symlink() or not path.is_dir()
+        ),
         kept=[path.name for path in files if path.exists()],
         meshes=_meshes(datadir, environment),
     )
@@ -77,14 +81,6 @@ def wipe(datadir: DataDir) -> None:
 
 def _find_left_over(datadir: DataDir) -> list[Path]:
     return sorted(datadir.workspace.glob(f"{REMOVED}*"))
-
-
-def _bytes(folder: Path) -> int:
-    total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            total += (Path(parent) / name).lstat().st_size
-    return total
 
 
 def _meshes(datadir: DataDir, environment: Mapping[str, str]) -> list[BrokerMembership]:

@@ -31,15 +31,11 @@ class RolesSettings(Roles, frozen=True):
     @property
     def off(self) -> dict[str, str]:
         """Each subsystem that does not run, with the setting that switches it off."""
-        off = {}
+        off: dict[str, str] = {}
         for role in self.__struct_fields__:
-            causes = [
-                needed_role
-                for needed_role in (role, *NEEDS.get(role, ()))
-                if not getattr(self, needed_role)
-            ]
-            if causes:
-                off[role] = f"roles.{causes[0]}"
+            for needed_role in (role, *NEEDS.get(role, ())):
+                if not getattr(self, needed_role):
+                    off.setdefault(role, f"roles.{needed_role}")
         if not (self.outbox or self.inbox):
             off[IDENTITY] = "roles.outbox"
         return off
@@ -102,15 +98,15 @@ def role_off(
         return None
     if setting == READ_ONLY:
         return RoleOff(
+            f"{role} does not run while the appliance serves read-only",
+            details={"role": role, "setting": setting},
+            hint="agentlipd restart; and without store.read_only in agentlip.toml",
+        )
     return RoleOff(
         f"{role} is switched off (`{setting} = false`)",
         details={"role": role, "setting": setting},
         hint=f"set {setting} = true in agentlip.toml, then: agentlipd restart",
     )
-            f"{role} does not run while the appliance serves read-only",
-            details={"role": role, "setting": setting},
-            hint="agentlipd restart; and without store.read_only in agentlip.toml",
-        )
 
 
 def _matches(pattern: list[str], segments: list[str]) -> bool:
