@@ -4,6 +4,7 @@
 them (stores, loops, routes, sockets, scopes, facts) and names no subsystem.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -53,15 +54,11 @@ class LoopDelay(Loop):
 
     def __init__(self, clock: Clock, log: Log) -> None:
         super().__init__(clock, log)
-        self._recent: list[float] = [0.0] * 10
-
-    @property
-    def worst_seconds(self) -> float:
-        return max(self._recent)
+        self.recent_seconds = deque([0.0], maxlen=10)
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         delay = max(0.0, self.clock.monotonic() - self.due)
-        self._recent = [*self._recent[1:], delay]
+        self.recent_seconds.append(delay)
         return {"delayed": int(delay > 0.1)}
 
 
@@ -227,7 +224,7 @@ class Appliance:
         """What the checks and the metrics read of this process."""
         facts = live.facts(
             {store.name: store.facts() for store in self._stores},
-            loop_delay_seconds=self._loop_delay.worst_seconds,
+            loop_delay_seconds=max(self._loop_delay.recent_seconds),
             lock_intact=self.lock.intact(),
             stopping=self._stopping,
         )
