@@ -68,11 +68,8 @@ class Appliance:
     def __init__(
         self,
         settings: Settings,
-        datadir: DataDir,
         lock: WriterLock,
-        clock: Clock,
         log: Log,
-        instance_id: str,
         *,
         read_settings: Callable[[], Settings] | None = None,
         settings_file: Path | None = None,
@@ -85,6 +82,7 @@ class Appliance:
         self.settings = settings
         self.lock = lock
         self._stopping = False
+        datadir, clock = lock.datadir, lock.clock
         file = settings_file or datadir.settings_file
         self._doctor_settings = CurrentSettings(settings.doctor, file)
         writers = None
@@ -92,7 +90,7 @@ class Appliance:
             writers = WriterProcess(clock, log, lock.descriptor)
         self.host = host = Host(
             settings, read_settings or (lambda: settings), settings.roles.off, datadir,
-            served or datadir, clock, log, instance_id, damaged, writers, file,
+            served or datadir, clock, log, lock.instance_id, damaged, writers, file,
         )  # fmt: skip
         composition = Composition(host)
         self.identity = composition.identity

@@ -104,13 +104,12 @@ def serve(datadir: DataDir, options: ServerOptions, log: Log) -> int:
     log = Log(level=settings.log.level, slow_ms=settings.log.slow_ms, clock=clock)
     route_library_logs(log)
     tell_settled(settled, log)
-    instance_id = random_id()
     read_only = settings.store.read_only
     if read_only:
         readonly.check_stores(datadir, settings.roles.stores)
     else:
         schema.make_folders(datadir)
-    with ExitStack() as unlocked, WriterLock(datadir, instance_id, clock) as lock:
+    with ExitStack() as unlocked, WriterLock(datadir, random_id(), clock) as lock:
         refuse_second_hub(datadir)
         if not read_only:
             tell_settled(swap.settle(datadir), log)
@@ -133,11 +132,8 @@ def serve(datadir: DataDir, options: ServerOptions, log: Log) -> int:
             start.waits_for = "its subsystems, which read their databases"
             appliance = Appliance(
                 settings,
-                datadir,
                 lock,
-                clock,
                 log,
-                instance_id,
                 read_settings=lambda: read_settings(options, datadir),
                 settings_file=options.config,
                 served=served,
@@ -151,7 +147,7 @@ def serve(datadir: DataDir, options: ServerOptions, log: Log) -> int:
             appliance.stop()
             with suppress(OSError):  # the next start replaces it
                 datadir.socket_file.unlink(missing_ok=True)
-    log.info("stopped", instance_id=instance_id)
+    log.info("stopped", instance_id=lock.instance_id)
     return 0
 
 
@@ -252,9 +248,7 @@ def run(
         protocol_version=PROTOCOL_VERSION,
         app_version=__version__,
     )
-    keeper = ServerFileKeeper(
-        appliance.host.datadir, appliance.lock, server, appliance.host.clock, log
-    )
+    keeper = ServerFileKeeper(appliance.lock, server, log)
     supervised = watchdog.SystemdWatchdog(appliance.host.clock, log)
     keeper.publish()
     unlocked.callback(keeper.remove)  # after the lock: hub spec, shutdown sequence

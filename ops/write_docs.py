@@ -125,7 +125,7 @@ def sample_appliance(folder: Path) -> tuple[list[Route], list[dict[str, Any]]]:
     lock = WriterLock(datadir, "docs", clock)
     lock.acquire()
     try:
-        whole = Appliance(ALL_ROLES, datadir, lock, clock, log, "docs")
+        whole = Appliance(ALL_ROLES, lock, log)
         try:
             hub = next(
                 subsystem for subsystem in whole.subsystems if isinstance(subsystem, HubSubsystem)

@@ -9,7 +9,6 @@ from contextlib import suppress
 
 import msgspec
 
-from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
@@ -45,12 +44,10 @@ class ServerFileKeeper(Loop):
     name = "server_file"
     interval_seconds = 1.0
 
-    def __init__(
-        self, datadir: DataDir, lock: WriterLock, server: ServerFile, clock: Clock, log: Log
-    ) -> None:
+    def __init__(self, lock: WriterLock, server: ServerFile, log: Log) -> None:
         """`server`: the content, without the token."""
-        super().__init__(clock, log)
-        self._datadir = datadir
+        super().__init__(lock.clock, log)
+        self._datadir = lock.datadir
         self._lock = lock
         self._server = server
         self._owner = server.instance_id  # by the last look at the file

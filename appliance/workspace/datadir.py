@@ -258,10 +258,10 @@ class WriterLock:
     one `with`."""
 
     def __init__(self, datadir: DataDir, instance_id: str, clock: Clock | None = None) -> None:
-        self._datadir = datadir
+        self.datadir = datadir
         self._path = datadir.lock_file
-        self._instance_id = instance_id
-        self._clock = clock or SystemClock()
+        self.instance_id = instance_id
+        self.clock = clock or SystemClock()
         # For the child process that writes, which has to keep the lock as long as this process.
         self.descriptor: int | None = None
 
@@ -326,7 +326,7 @@ class WriterLock:
         return None
 
     def _sign(self, descriptor: int) -> None:
-        holder = LockHolder(os.getpid(), self._instance_id, iso(self._clock.now_ms()))
+        holder = LockHolder(os.getpid(), self.instance_id, iso(self.clock.now_ms()))
         text = msgspec.json.encode(holder)
         # The lock works without content, so a full disk does not prevent the start.
         with suppress(OSError):
@@ -334,7 +334,7 @@ class WriterLock:
             os.pwrite(descriptor, text + b"\n", 0)
 
     def _running(self) -> HubRunning:
-        holder = read_lock(self._datadir).written
+        holder = read_lock(self.datadir).written
         if holder is None or not holder.pid:
             return HubRunning()
         details: dict[str, object] = {"pid": holder.pid, "instance_id": holder.instance_id}

@@ -98,7 +98,7 @@ def offered(tmp_path_factory):
     datadir, clock, log = DataDir(tmp_path_factory.mktemp("all")), SystemClock(), Log(io.BytesIO())
     schema.create_workspace(datadir, clock=clock, log=log)
     with WriterLock(datadir, "test", clock) as lock:
-        whole = Appliance(ALL_ROLES, datadir, lock, clock, log, "test")
+        whole = Appliance(ALL_ROLES, lock, log)
         try:
             operations = {
                 f"{method} {route.path}": operation

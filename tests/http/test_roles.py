@@ -67,7 +67,7 @@ def built(folder, roles=None):
         schema.create_workspace(
             data, clock=clock, log=log, locked=True, stores=settings.roles.stores
         )
-        whole = Appliance(settings, data, lock, clock, log, "test")
+        whole = Appliance(settings, lock, log)
         try:
             yield whole, lines
         finally:

@@ -7,7 +7,6 @@ import stat
 
 import pytest
 
-from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.process.server_file import ServerFileKeeper
 from appliance.workspace.datadir import DataDir, ServerFile, WriterLock, read_lock
@@ -19,13 +18,10 @@ class Kept:
         self.datadir.dir.mkdir()
         self.datadir.write_private(self.datadir.token_file, "secret\n")
         self.output = io.BytesIO()
-        clock = SystemClock()
         self.lock = WriterLock(self.datadir, "ours")
         self.lock.acquire()
-        self.keeper = ServerFileKeeper(
-            self.datadir, self.lock, ServerFile("ours", "db", 4711), clock,
-            Log(self.output, clock=clock),
-        )  # fmt: skip
+        server = ServerFile("ours", "db", 4711)
+        self.keeper = ServerFileKeeper(self.lock, server, Log(self.output))
         self.path = self.datadir.server_file
         self.keeper.publish()
 
