@@ -177,13 +177,9 @@ class Appliance:
     def _sockets(self) -> list[SocketRoute]:
         mounted: list[SocketRoute] = []
         for subsystem in self.subsystems:
-            damage, sockets = self._damage_of(subsystem), subsystem.sockets()
-            if damage is not None:
-                serve = refuse_with(damage)
-                sockets = [
-                    msgspec.structs.replace(socket, serve=serve, query=None) for socket in sockets
-                ]
-            mounted += sockets
+            damage = self._damage_of(subsystem)
+            changes = {} if damage is None else {"serve": refuse_with(damage), "query": None}
+            mounted += [msgspec.structs.replace(route, **changes) for route in subsystem.sockets()]
         return mounted
 
     def _application(self, trail: AuditTrail) -> WsgiApplication:
