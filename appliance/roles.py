@@ -96,17 +96,12 @@ def role_off(
     setting = None if role is None else off.get(role)
     if setting is None:
         return None
+    why = f"is switched off (`{setting} = false`)"
+    hint = f"set {setting} = true in agentlip.toml, then: agentlipd restart"
     if setting == READ_ONLY:
-        return RoleOff(
-            f"{role} does not run while the appliance serves read-only",
-            details={"role": role, "setting": setting},
-            hint="agentlipd restart; and without store.read_only in agentlip.toml",
-        )
-    return RoleOff(
-        f"{role} is switched off (`{setting} = false`)",
-        details={"role": role, "setting": setting},
-        hint=f"set {setting} = true in agentlip.toml, then: agentlipd restart",
-    )
+        why = "does not run while the appliance serves read-only"
+        hint = "agentlipd restart; and without store.read_only in agentlip.toml"
+    return RoleOff(f"{role} {why}", details={"role": role, "setting": setting}, hint=hint)
 
 
 def _matches(pattern: list[str], segments: list[str]) -> bool:
