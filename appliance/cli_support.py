@@ -280,21 +280,16 @@ def _tell_usage(error: Any, machine: bool) -> int:
 def until_signalled() -> Iterator[None]:
     """For commands without an end: Ctrl-C and SIGTERM end them normally."""
 
-    def end(number: int, frame: object) -> None:
-        del number, frame
-        for digits in numbers:  # a second signal is ignored
-            signal.signal(digits, signal.SIG_IGN)
-        raise _Signalled
+    def end(*_: object) -> None:
+        for number in numbers:  # a second signal is ignored
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
 
     numbers = (signal.SIGTERM, signal.SIGINT)
-    with suppress(_Signalled):
-        for digits in numbers:
-            signal.signal(digits, end)
+    with suppress(KeyboardInterrupt):
+        for number in numbers:
+            signal.signal(number, end)
         yield
-
-
-class _Signalled(BaseException):
-    """Ctrl-C or SIGTERM."""
 
 
 def quiet_stdout() -> None:
