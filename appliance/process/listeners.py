@@ -7,7 +7,6 @@ the same port or fail. A port is free if it can be bound, so concurrent starts g
 import errno
 import os
 import socket
-from collections.abc import Iterator
 
 from appliance.kernel.errors import Conflict
 from appliance.kernel.log import Log
@@ -27,32 +26,28 @@ class PortTaken(Conflict):
     default_hint = "stop the program that uses it, or use any free port: agentlipd up --port 0"
 
 
-def candidates(wanted: int | None, remembered: int, default: int = DEFAULT_PORT) -> Iterator[int]:
+def candidates(wanted: int | None, remembered: int, default: int = DEFAULT_PORT) -> list[int]:
     """The ports to try, in order; 0 is any free one. `wanted`: the port in the settings."""
     if wanted:
-        yield wanted
-        return
+        return [wanted]
+    if wanted == 0:
+        return [remembered, 0] if remembered else [0]
     if remembered:
-        yield remembered
-    elif wanted is None:
-        yield from range(default, min(default + PORT_ATTEMPTS_MAX, 65_536))
-    if wanted == 0 or not remembered:
-        yield 0
+        return [remembered]
+    return [*range(default, min(default + PORT_ATTEMPTS_MAX, 65_536)), 0]
 
 
 def bind(
     host: str, wanted: int | None, datadir: DataDir, log: Log, default: int = DEFAULT_PORT
 ) -> socket.socket:
     """Opens the listening socket and stores its port for the next start."""
-    first, remembered = 0, remembered_port(datadir)
-    fixed = wanted or (remembered if wanted is None else 0)
-    for port in candidates(wanted, remembered, default):
-        first = first or port
+    ports = candidates(wanted, remembered_port(datadir), default)
+    for port in ports:
         try:
             listener = listen(host, port)
         except OSError as error:
             taken = error.errno == errno.EADDRINUSE
-            if fixed or not taken:
+            if len(ports) == 1 or not taken:
                 by = f" by {describe_port_owner(port)}" if taken else ""
                 raise PortTaken(
                     f"can't listen on {host}:{port}: {error.strerror}{by}",
@@ -60,9 +55,9 @@ def bind(
                 ) from error
             continue
         bound = int(listener.getsockname()[1])
-        if first not in (0, bound):
+        if ports[0] not in (0, bound):
             log.warning(
-                f"port {first} is in use: listening on port {bound}, also after a restart",
+                f"port {ports[0]} is in use: listening on port {bound}, also after a restart",
                 code=PORT_CHANGED,
             )
         datadir.write_private(datadir.dir / "port", f"{bound}\n")
