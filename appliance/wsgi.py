@@ -38,6 +38,8 @@ from appliance.web.unsent import UnsentBudget
 UNAUTHENTICATED_MAX = 16  # broker links before their hello; above it the oldest is closed
 OVER = "the token is revoked or expired"
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
+Caller = Principal | ApplianceError
+"""The error is sent after the upgrade, where browsers can read it."""
 
 
 class TooManySockets(Unavailable):
@@ -114,10 +116,9 @@ class WsgiApplication:
             ending.callback(connection.stay(lambda: None))  # a socket sees that its client has left
         except ApplianceError as error:
             return _refuse(error, request_id, start_response)
-        raw = environ["gunicorn.socket"]
         with ending, contextlib.suppress(OSError):
-            raw.sendall(hello)
-            self._serve(raw, environ, route, caller, query)
+            environ["gunicorn.socket"].sendall(hello)
+            self._serve(environ, route, caller, query)
         return ALREADY_HANDLED
 
     def _find(self, environ: dict[str, Any]) -> SocketRoute:
@@ -136,8 +137,7 @@ class WsgiApplication:
         self._guard.writes.check_socket(path)
         return route
 
-    def _caller(self, environ: dict[str, Any], route: SocketRoute) -> Principal | ApplianceError:
-        """The caller, or the error to send after the upgrade, where browsers can read it."""
+    def _caller(self, environ: dict[str, Any], route: SocketRoute) -> Caller:
         try:
             principal = self._guard.authenticate(environ, socket=True)
             if route.scope is not None and route.free_on_loopback:
@@ -150,9 +150,7 @@ class WsgiApplication:
             return error
         return principal
 
-    def _admit(
-        self, environ: dict[str, Any], route: SocketRoute, caller: Principal | ApplianceError
-    ) -> None:
+    def _admit(self, environ: dict[str, Any], route: SocketRoute, caller: Caller) -> None:
         """Count the upgrade against the limits that hold for such a caller."""
         address, limit = self._guard.address(environ), self._settings.connections_max
         if isinstance(caller, Unauthenticated):
@@ -181,16 +179,10 @@ class WsgiApplication:
                 raw.shutdown(SHUT_RDWR)
 
     def _serve(
-        self,
-        raw: Any,
-        environ: dict[str, Any],
-        route: SocketRoute,
-        caller: Principal | ApplianceError,
-        query: Any,
+        self, environ: dict[str, Any], route: SocketRoute, caller: Caller, query: Any
     ) -> None:
-        leftover = environ["agentlip.buffered"]()
-        bytes_max = route.frame_bytes_max
-        socket = Socket(raw, self._clock, leftover, self._unsent, bytes_max)
+        raw, leftover = environ["gunicorn.socket"], environ["agentlip.buffered"]()
+        socket = Socket(raw, self._clock, leftover, self._unsent, route.frame_bytes_max)
         socket.identified = caller_id(caller) is not None
         self._open[socket] = None if is_anonymous(caller, route) else raw
         self.sockets_max = max(self.sockets_max, len(self._open))
@@ -223,14 +215,14 @@ class WsgiApplication:
                 self._log.error("unexpected error in a WebSocket", error)
 
 
-def caller_id(caller: Principal | ApplianceError) -> str | None:
+def caller_id(caller: Caller) -> str | None:
     """The caller's id for rate limits; None without a valid token."""
     if isinstance(caller, ApplianceError) or caller is ANONYMOUS:
         return None
     return caller.id
 
 
-def is_anonymous(caller: Principal | ApplianceError, route: SocketRoute) -> bool:
+def is_anonymous(caller: Caller, route: SocketRoute) -> bool:
     """Whether the caller needs no token here. A broker link authenticates in its first frame."""
     return caller is ANONYMOUS and route.scope is not None
 
