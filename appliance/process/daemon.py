@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
@@ -26,7 +25,7 @@ from appliance.process.server_options import ServerOptions
 from appliance.process.starting import START_SECONDS_MAX, StartDeadline
 from appliance.process.status import State, hub_state
 from appliance.process.stopping import end, foreign
-from appliance.sdk.discovery import endpoint_of, fetch, find_workspace
+from appliance.sdk.discovery import endpoint_of, find_workspace, probe
 from appliance.workspace.datadir import DataDir, WorkspaceNotFound, not_writable, read_lock
 
 POLL_SECONDS = 0.03
@@ -253,10 +252,7 @@ def _serves(datadir: DataDir, pid: int) -> bool:
     server = datadir.read_server()
     if server is None or server.pid != pid or not server.port:
         return False
-    try:
-        return fetch(endpoint_of(server), "/-/healthy", timeout=2.0)[0] == 200
-    except (OSError, HTTPException):
-        return False
+    return probe(endpoint_of(server), "/-/healthy", timeout=2.0)[0] == 200
 
 
 def _require_server() -> None:

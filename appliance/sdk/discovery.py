@@ -189,7 +189,7 @@ def _prove(datadir: DataDir, server: ServerFile, endpoint: Endpoint) -> Health:
 
 def ask_health(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> Health | None:
     """The response of `/health`, or None if no hub answers. Sends no token."""
-    status, text = _probe(replace(endpoint, token=None), "/health", timeout)
+    status, text = probe(replace(endpoint, token=None), "/health", timeout)
     if status == 200:
         with suppress(msgspec.DecodeError):
             return msgspec.json.decode(text, type=Health)
@@ -198,9 +198,9 @@ def ask_health(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> H
 
 def ask_ready(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> ReadyResponse:
     """The response of `/-/ready`. Another implementation without this route counts as ready."""
-    status, text = _probe(endpoint, "/-/ready", timeout)
+    status, text = probe(endpoint, "/-/ready", timeout)
     if status in (401, 403):  # without a token the response has fewer details
-        status, text = _probe(replace(endpoint, token=None), "/-/ready", timeout)
+        status, text = probe(replace(endpoint, token=None), "/-/ready", timeout)
     if status == 404:
         return ReadyResponse(ready=True)
     if status in (200, 503):
@@ -209,7 +209,7 @@ def ask_ready(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> Re
     return ReadyResponse()
 
 
-def _probe(endpoint: Endpoint, path: str, timeout: float) -> tuple[int, bytes]:
+def probe(endpoint: Endpoint, path: str, timeout: float) -> tuple[int, bytes]:
     """Status and body; status 0 if nothing answers."""
     try:
         return fetch(endpoint, path, timeout)
