@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from pkgutil import walk_packages
 
 import msgspec
@@ -23,9 +22,9 @@ from appliance.logs.settings import LogSettings
 from appliance.roles import RolesSettings
 from appliance.web.settings import HttpSettings, LimitSettings
 from appliance.web.socket import SocketSettings
+from ops import generated
 from ops.size import GENERATED
 
-ROOT = Path(__file__).parents[1]
 # The headings of `agentlip --help`, in their order.
 HEADINGS = (
     "Workspace", "Messages", "People", "Work for consumers", "Teams of agents, without a server",
@@ -115,12 +114,10 @@ def _tidy(text: str) -> str:
     for command in (("check", "--fix", "--quiet", "--select", "I", "-"), ("format", "-")):
         text = subprocess.run(
             [sys.executable, "-m", "ruff", *command],
-            cwd=ROOT, input=text, capture_output=True, text=True, check=True,
+            cwd=generated.ROOT, input=text, capture_output=True, text=True, check=True,
         ).stdout  # fmt: skip
     return text
 
 
 if __name__ == "__main__":
-    for file, text in render().items():
-        (ROOT / file).write_text(text, encoding="utf-8")
-        print(file)
+    sys.exit(generated.write(render()))

@@ -2,7 +2,7 @@
 worker commands, the list of decisions), which is below the line MADE.
 
     python -m ops.write_docs            writes what has changed, and names it
-    python -m ops.write_docs --check    writes nothing; names what is stale and exits with 1
+    python -m ops.write_docs --check    writes nothing; names what is stale, and exits with 1
 
 A process of its own, because it imports the server, which patches the standard library.
 The routes are those of an appliance that is really put together in a temporary workspace,
@@ -12,14 +12,13 @@ and the examples of events are what its verbs really wrote.
 import appliance.server  # first: it patches what everything below imports
 
 # isort: split
-import argparse
 import importlib
-import importlib.util
 import pkgutil
 import re
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from appliance.courier.subsystem import free_scopes
 from appliance.hub import wire
 from appliance.hub.plugins import wire as plugin_wire
 from appliance.hub.plugins import writes as plugin_writes
+from appliance.hub.service import Hub
 from appliance.hub.subsystem import HubSubsystem
 from appliance.hub.wire import SCOPES as hub_scopes
 from appliance.kernel.auth import ADMIN, Principal
@@ -51,12 +51,11 @@ from appliance.web.guard import FREE_ON_LOOPBACK
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir, WriterLock
 from doctor.checks import CHECKS
+from ops import generated
 from ops.markdown import MADE, code, page, table
 from ops.write_settings import render_section
 
-FOLDER = Path(__file__).parents[1] / "docs" / "reference"
-
-# Under which heading an error stands, by the module that declares it.
+# Under which heading an error stands, by the module that declares it. All others are responses.
 AT_START = (
     "appliance.process.listeners",
     "appliance.server",
@@ -66,48 +65,41 @@ AT_START = (
     "appliance.workspace.migration",
     "appliance.workspace.upgrade",
 )
-ANSWERS = (
-    "appliance.checks",
-    "appliance.kernel",
-    "appliance.workspace",
-    "appliance.web",
-    "appliance.roles",
-    "appliance.wsgi",
-    "appliance.mesh",
-    "appliance.network",
-    "appliance.sdk.network",
-    *(
-        f"{package.name}." if package.name != "appliance.export" else "appliance.export.wire"
-        for package in pkgutil.iter_modules(appliance.__path__, "appliance.")
-        if package.ispkg and importlib.util.find_spec(f"{package.name}.subsystem")
-    ),
+ON_TERMINAL = re.compile(
+    r"doctor|.*\.cli|appliance\.(auditlog|busfile|export\.(?!wire)|process|recovery|reset"
+    r"|sdk\.(?!network)|upgrade)"
 )
-
 ALL_ROLES = Settings(roles=RolesSettings(relay=True, network=True))
 
 FREE = FREE_ON_LOOPBACK | hub_scopes.free | free_scopes(CourierSettings())
 
-UNITS = {"seconds": "s", "timestamp": "s since 1970", "bytes": "bytes", "ratio": "0 to 1"}
+# By the end of a metric's name.
+UNITS = {
+    "_timestamp_seconds": "s since 1970", "_seconds": "s", "_bytes": "bytes", "_ratio": "0 to 1",
+}  # fmt: skip
+
+WRITER = Principal("docs", "ci", frozenset({ADMIN}))
 
 
-def pages() -> dict[str, str]:
-    """File name → text, for every generated page."""
+def render() -> dict[str, str]:
+    """The text of each page, by its path from the root of the tree."""
     import_everything()
     with tempfile.TemporaryDirectory() as folder:
         routes, events = sample_appliance(Path(folder))
-    return {
-        "settings.md": settings_page(),
-        "errors.md": errors_page(),
-        "metrics.md": metrics_page(),
-        "routes.md": routes_page(routes),
-        "events.md": events_page(events),
-        "worker.md": command_page(),
-        "checks.md": checks_page(),
-        "../decisions/index.md": decisions_page(),
+    pages = {
+        "docs/reference/settings.md": settings_page(),
+        "docs/reference/errors.md": errors_page(),
+        "docs/reference/metrics.md": metrics_page(),
+        "docs/reference/routes.md": routes_page(routes),
+        "docs/reference/events.md": events_page(events),
+        "docs/reference/worker.md": command_page(),
+        "docs/reference/checks.md": checks_page(),
+        "docs/decisions/index.md": decisions_page(),
     }
-
-
-WRITER = Principal("docs", "ci", frozenset({ADMIN}))
+    return {
+        name: (generated.ROOT / name).read_text("utf-8").partition(MADE)[0] + made
+        for name, made in pages.items()
+    }
 
 
 def import_everything() -> None:
@@ -123,25 +115,20 @@ def sample_appliance(folder: Path) -> tuple[list[Route], list[dict[str, Any]]]:
     datadir, clock, log = DataDir(folder), SystemClock(), Log(sys.stderr.buffer, level="error")
     schema.create_workspace(datadir, clock=clock, log=log)
     lock = WriterLock(datadir, "docs", clock)
-    lock.acquire()
-    try:
+    with ExitStack() as stack:
+        lock.acquire()
+        stack.callback(lock.release)
         whole = Appliance(ALL_ROLES, lock, log)
-        try:
-            hub = next(
-                subsystem for subsystem in whole.subsystems if isinstance(subsystem, HubSubsystem)
-            )
-            exercise(hub)
-            logged = hub.hub.list_events(wire.EventsQuery(limit=1000), WRITER)
-            return whole.routes(), msgspec.json.decode(logged)["events"]
-        finally:
-            whole.stop()
-    finally:
-        lock.release()
+        stack.callback(whole.stop)
+        (hub,) = (part.hub for part in whole.subsystems if isinstance(part, HubSubsystem))
+        exercise(hub)
+        logged = hub.list_events(wire.EventsQuery(limit=1000), WRITER)
+        return whole.routes(), msgspec.json.decode(logged)["events"]
 
 
-def exercise(whole: HubSubsystem) -> None:
+def exercise(hub: Hub) -> None:
     """Every verb that writes an event, once, in the order a story has."""
-    hub, who = whole.hub, WRITER
+    who = WRITER
 
     def made(reply: Any, noun: str) -> str:
         return str(msgspec.json.decode(reply.body)[noun]["id"])
@@ -158,7 +145,7 @@ def exercise(whole: HubSubsystem) -> None:
     hub.patch_message(message_id, wire.EditMessage("passed, 2 skipped", 1), who)
     finding = plugin_wire.EnrichmentFinding("count", plugin_wire.TextSpan(8, 17), {"skipped": 2})
     seen = hub.get_message(message_id, who).message
-    whole.store.write(plugin_writes.store_enrichments, "counts", seen, [finding])
+    hub.store.write(plugin_writes.store_enrichments, "counts", seen, [finding])
     hub.patch_message(message_id, wire.MoveMessage(other, "later", 2), who)
     hub.patch_message(message_id, wire.DeleteMessage("ci", 3), who)
 
@@ -177,13 +164,15 @@ def settings_page() -> str:
 def errors_page() -> str:
     answers, start, terminal = [], [], []
     for kind in error_classes():
+        row = (code(kind.code), kind.default_message, kind.default_hint)
         if kind.__module__.startswith(AT_START):
-            start.append((code(kind.code), kind.default_message, kind.default_hint))
-        elif kind.__module__.startswith(ANSWERS) and ".cli" not in kind.__module__:
-            answers.append(answer_row(kind))
-        else:
+            start.append(row)
+        elif ON_TERMINAL.match(kind.__module__):
             left = getattr(kind, "exit_code", EXIT_BY_KIND.get(kind.kind, EXIT_GENERAL))
-            terminal.append((code(kind.code), kind.default_message, kind.default_hint, str(left)))
+            terminal.append((*row, str(left)))
+        else:
+            left = getattr(kind, "exit_code", EXIT_BY_STATUS.get(kind.status, EXIT_GENERAL))
+            answers.append((*row[:1], str(kind.status), *row[1:], str(left)))
     return page(
         [
             "## Responses over HTTP, on sockets and in batches",
@@ -207,11 +196,6 @@ def error_classes() -> list[type[ApplianceError]]:
     return sorted(classes, key=lambda kind: (kind.code, kind.default_message, kind.__name__))
 
 
-def answer_row(kind: type[ApplianceError]) -> tuple[str, ...]:
-    left = getattr(kind, "exit_code", EXIT_BY_STATUS.get(kind.status, EXIT_GENERAL))
-    return code(kind.code), str(kind.status), kind.default_message, kind.default_hint, str(left)
-
-
 def metrics_page() -> str:
     rows = []
     for collector in REGISTRY._collector_to_names:
@@ -228,10 +212,8 @@ def metrics_page() -> str:
 def unit_of(name: str, text: str) -> str:
     if text.startswith(("1 if ", "1 while ", "1 for ")):
         return "0 or 1"
-    word = name.removesuffix("_total").rpartition("_")[2]
-    if name.endswith("_timestamp_seconds"):
-        word = "timestamp"
-    return UNITS.get(word, "count")
+    name = name.removesuffix("_total")
+    return next((unit for end, unit in UNITS.items() if name.endswith(end)), "count")
 
 
 def routes_page(routes: Sequence[Route]) -> str:
@@ -308,29 +290,11 @@ def checks_page() -> str:
 
 def decisions_page() -> str:
     rows = []
-    for file in sorted((FOLDER.parent / "decisions").glob("[0-9]*.md")):
+    for file in sorted((generated.ROOT / "docs/decisions").glob("[0-9]*.md")):
         number, _, title = file.read_text("utf-8").partition("\n")[0].lstrip("# ").partition(". ")
         rows.append((number, f"[{title}]({file.name})"))
     return page([table(("Number", "Decision"), rows)])
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if stale")
-    check = parser.parse_args().check
-    stale = []
-    for name, made in pages().items():
-        file = FOLDER / name
-        former = file.read_text("utf-8")
-        text = former.partition(MADE)[0] + made
-        if former != text:
-            stale.append(name)
-            if not check:
-                file.write_text(text, "utf-8")
-    for name in stale:
-        print(f"docs/reference/{name}" + (" is stale; run: just docs" if check else ""))
-    return 1 if stale and check else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generated.write(render()))

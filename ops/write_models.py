@@ -8,6 +8,7 @@ The files in `migrations/` are the truth; a test compares. Run it after a change
 import io
 import re
 import sqlite3
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,9 +19,9 @@ from appliance.export.logs import LOGS
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.workspace.schema import migrate
+from ops import generated
 from ops.size import GENERATED
 
-ROOT = Path(__file__).parents[1]
 KERNEL = {"meta", "x_migrations", "x_idempotency"}  # tables of every store, without models
 # The class of each table. Tokens have none: `agentlip token` runs without peewee.
 CLASSES = {
@@ -82,11 +83,6 @@ class Column(NamedTuple):
     is_null: bool
     in_key: int
     values: str
-
-
-def write_models() -> None:
-    for file, text in render().items():
-        (ROOT / file).write_text(text, encoding="utf-8")
 
 
 def render() -> dict[str, str]:
@@ -157,4 +153,4 @@ def rows(store: str, tables: dict[str, tuple[str, list[Column]]]) -> str:
 
 
 if __name__ == "__main__":
-    write_models()
+    sys.exit(generated.write(render()))

@@ -8,17 +8,17 @@ compares. Run it after adding a setting: `just settings`.
 import ast
 import inspect
 import json
+import sys
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from appliance.roles import NEEDS, RolesSettings
 from appliance.settings import Settings
+from ops import generated
 
-FILE = Path(__file__).parent / "agentlip.toml"
-ROLES_FILE = Path(__file__).parents[1] / "nix" / "roles.json"
+FILE = "ops/agentlip.toml"
 WIDTH = 96
 HEAD = """\
 # Every setting of the appliance with its default: copy what you change into agentlip.toml
@@ -30,18 +30,16 @@ HEAD = """\
 """
 
 
-def render() -> str:
-    """The whole file's text."""
+def render() -> dict[str, str]:
+    """The text of each file, by its path from the root of the tree."""
     sections = [
         render_section(field.encode_name, field.type) for field in msgspec.structs.fields(Settings)
     ]
-    return "\n".join([HEAD, *sections])
-
-
-def render_roles() -> str:
-    """Each role, with the roles that it needs."""
     roles = {role: NEEDS.get(role, ()) for role in RolesSettings.__struct_fields__}
-    return json.dumps(roles, indent=2) + "\n"
+    return {
+        FILE: "\n".join([HEAD, *sections]),
+        "nix/roles.json": json.dumps(roles, indent=2) + "\n",
+    }
 
 
 def render_section(name: str, kind: type[msgspec.Struct]) -> str:
@@ -66,21 +64,19 @@ def summary(kind: type[msgspec.Struct]) -> str:
 def notes(kind: type[msgspec.Struct]) -> dict[str, str]:
     """What stands beside each field: a comment on its line, or a string below it."""
     above = kind.__base__
-    inherited = {} if above is msgspec.Struct else notes(above)
+    comments = {} if above is msgspec.Struct else notes(above)
     source = textwrap.dedent(inspect.getsource(kind))
     lines = source.splitlines()
     [klass] = ast.parse(source).body
     assert isinstance(klass, ast.ClassDef)
-    comments: dict[str, str] = inherited
     last = ""
     for node in klass.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            last = node.target.id
-            comments[last] = (
-                lines[node.end_lineno - 1][node.end_col_offset :].partition("#")[2].strip()
-            )
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and last:
-            comments[last] = inspect.cleandoc(str(node.value.value))
+        if isinstance(node, ast.AnnAssign):
+            last = ast.unparse(node.target)
+            behind = lines[node.end_lineno - 1][node.end_col_offset :]
+            comments[last] = behind.partition("#")[2].strip()
+        elif isinstance(node, ast.Expr) and last:
+            comments[last] = inspect.cleandoc(ast.literal_eval(node.value))
     return comments
 
 
@@ -97,6 +93,4 @@ def toml(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    for file, text in ((FILE, render()), (ROLES_FILE, render_roles())):
-        file.write_text(text, encoding="utf-8")
-        print(file)
+    sys.exit(generated.write(render()))

@@ -1,16 +1,12 @@
-"""Writes what ops/ ships for monitoring from slo.toml and dashboards.toml: `just monitoring`.
-
-With --check it writes nothing, and fails if a file is stale.
-"""
+"""Writes what ops/ ships for monitoring from slo.toml and dashboards.toml: `just monitoring`."""
 
 import sys
-from pathlib import Path
 
 import yaml
 
+from ops import generated
 from ops.monitoring import dashboards, rules, runbook
 
-ROOT = Path(__file__).parents[2]
 RULES = "ops/prometheus"
 GRAFANA = "ops/grafana"
 HEAD = "# Written by `just monitoring` from ops/monitoring. Not edited by hand.\n"
@@ -36,20 +32,5 @@ def files() -> dict[str, str]:
     }
 
 
-def main() -> int:
-    stale = []
-    for name, text in files().items():
-        file = ROOT / name
-        if file.is_file() and file.read_text("utf-8") == text:
-            continue
-        stale.append(name)
-        if "--check" not in sys.argv:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, "utf-8")
-    for name in stale:
-        print(name)
-    return 1 if stale and "--check" in sys.argv else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(generated.write(files()))

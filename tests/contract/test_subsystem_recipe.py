@@ -53,7 +53,7 @@ def tree(tmp_path_factory):
         file.write_text("\n".join(lines), encoding="utf-8")
     assert len(ELSEWHERE) <= 2
     (target / "ops").mkdir()
-    for name in ("size.py", "write_declared.py", "write_models.py"):
+    for name in ("generated.py", "size.py", "write_declared.py", "write_models.py"):
         shutil.copy(ROOT / "ops" / name, target / "ops")
     for writer in ("ops.write_models", "ops.write_declared"):  # as CONTRIBUTING says
         written = run(target, writer)
