@@ -6,11 +6,16 @@ python -m ops.licences
 import json
 import re
 import subprocess
-from pathlib import Path
-from typing import Any
+import sys
+from collections import defaultdict
 
-ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs/reference/licences.md"
+from packaging.utils import canonicalize_name
+
+from ops import generated
+from ops.markdown import table
+
+PAGE = "docs/reference/licences.md"
+HEADS = ("Package", "Licence", "Images")
 IMAGES = {
     "appliance": "agentlip:local",
     "export": "agentlip-export:local",
@@ -23,53 +28,37 @@ ALLOWED = {
 }  # fmt: skip
 # Names that packages use for licences in older metadata.
 SPDX = {
-    "Apache License 2.0": "Apache-2.0",
-    "Apache License, Version 2.0": "Apache-2.0",
     "Apache Software License": "Apache-2.0",
     "BSD License": "BSD-3-Clause",
-    "BSD": "BSD-3-Clause",
-    "BSD 3-Clause License": "BSD-3-Clause",
     "3-Clause BSD License": "BSD-3-Clause",
-    "Dual License": "Apache-2.0 OR BSD-3-Clause",
     "ISC License": "ISC",
-    "ISC License (ISCL)": "ISC",
     "MIT License": "MIT",
-    "http://www.apache.org/licenses/LICENSE-2.0": "Apache-2.0",
-    "Python Software Foundation License": "PSF-2.0",
 }
 # Packages without a licence in their metadata: read from the licence file in the package.
 READ_IN_FILE = {"hdfs-native": "Apache-2.0", "peewee": "MIT", "pyrage": "MIT"}
 LIST_PACKAGES = """
 import importlib.metadata, json
 print(json.dumps([
-    {"name": each.metadata["Name"], "version": each.version,
-     "expression": each.metadata.get("License-Expression"),
-     "licence": each.metadata.get("License"),
-     "classifiers": [line.split(" :: ")[-1] for line in each.metadata.get_all("Classifier", [])
-                     if line.startswith("License :: OSI Approved :: ")]}
+    [each.metadata["Name"], each.metadata.get("License-Expression"), each.metadata.get("License"),
+     *(line.split(" :: ")[-1] for line in each.metadata.get_all("Classifier", [])
+       if line.startswith("License :: OSI Approved :: "))]
     for each in importlib.metadata.distributions()
 ]))
 """
 
 
-def packages(image: str) -> list[dict[str, Any]]:
-    """The Python packages that `image` imports: name, version and licence (None: unknown)."""
+def packages(image: str) -> dict[str, str | None]:
+    """The Python packages that `image` imports, and their licences (None: unknown)."""
     command = ["docker", "run", "--rm", "--network", "none", "--entrypoint", "python3", image]
     installed = json.loads(subprocess.check_output([*command, "-c", LIST_PACKAGES], text=True))
-    return [
-        {"name": package["name"], "version": package["version"], "licence": licence(package)}
-        for package in sorted(installed, key=lambda package: normalize(package["name"]))
-    ]
+    return {name: licence(name, *terms) for name, *terms in installed}
 
 
-def licence(package: dict[str, Any]) -> str | None:
+def licence(package: str, expression: str | None, *names: str | None) -> str | None:
     """An SPDX expression from the metadata of a package, or from READ_IN_FILE."""
-    if package["expression"]:
-        return str(package["expression"])
-    for name in [package["licence"], *package["classifiers"]]:
-        if known := SPDX.get(name or "", name if name in ALLOWED else None):
-            return known
-    return READ_IN_FILE.get(normalize(package["name"]))
+    known = [SPDX.get(name or "", name if name in ALLOWED else None) for name in names]
+    in_file = READ_IN_FILE.get(canonicalize_name(package))
+    return next(filter(None, [expression, *known, in_file]), None)
 
 
 def allowed(expression: str | None) -> bool:
@@ -78,39 +67,24 @@ def allowed(expression: str | None) -> bool:
     return any(ALLOWED.issuperset(alternative.split(" AND ")) for alternative in alternatives)
 
 
-def normalize(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def page(images: dict[str, str]) -> str:
-    """The page of licences of `images`: its names, and the tags to look in."""
-    rows: dict[str, tuple[str, list[str]]] = {}
-    for name, image in images.items():
-        for package in packages(image):
-            row = rows.setdefault(package["name"], (str(package["licence"]), []))
-            row[1].append(name)
-    lines = [f"| {name} | {terms} | {', '.join(where)} |" for name, (terms, where) in rows.items()]
-    return HEAD + "".join(f"{line}\n" for line in sorted(lines, key=str.lower))
+def render() -> dict[str, str]:
+    """The page, whose text before the table is written by hand."""
+    images_of: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, image in IMAGES.items():
+        for package, terms in packages(image).items():
+            images_of[package, str(terms)].append(name)
+    rows = [(*package, ", ".join(names)) for package, names in images_of.items()]
+    rows.sort(key=lambda row: row[0].lower())
+    text = (generated.ROOT / PAGE).read_text("utf-8").partition("| Package")[0]
+    return {PAGE: text + table(HEADS, rows) + "\n"}
 
 
 def list_packages(image: str) -> set[tuple[str, str]]:
     """(package, licence) of each row of the written page for an image: a name of IMAGES."""
-    rows = re.findall(r"(?m)^\| (\S+) \| (.+) \| (.+) \|$", PAGE.read_text(encoding="utf-8"))
+    page = (generated.ROOT / PAGE).read_text("utf-8")
+    rows = re.findall(r"(?m)^\| (\S+) \| (.+) \| (.+) \|$", page)
     return {(package, terms) for package, terms, images in rows if image in images.split(", ")}
 
 
-HEAD = """\
-# Licences of the Python packages in the images
-
-Written by `python -m ops.licences` from the images: [appliance, export and
-Spark](../how-to/images.md). A test compares it with them, and fails for a licence that
-`ops/licences.py` does not allow. Versions are in `requirements/`. The images also contain packages
-of Debian, whose licences are in `/usr/share/doc` of the images.
-
-| Package | Licence | Images |
-| --- | --- | --- |
-"""
-
-
 if __name__ == "__main__":
-    PAGE.write_text(page(IMAGES), encoding="utf-8")
+    sys.exit(generated.write(render()))

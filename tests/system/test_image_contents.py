@@ -137,8 +137,8 @@ def test_processes_are_the_documented_ones(box, volume):
 @pytest.mark.parametrize(("name", "fixture"), [("appliance", "image"), ("export", "export_image")])
 def test_licences_are_allowed_and_listed(request, name, fixture):
     packages = licences.packages(request.getfixturevalue(fixture))
-    assert [each for each in packages if not licences.allowed(each["licence"])] == []
-    assert {(each["name"], each["licence"]) for each in packages} == licences.list_packages(name)
+    assert [name for name in packages if not licences.allowed(packages[name])] == []
+    assert set(packages.items()) == licences.list_packages(name)
 
 
 # -- the image with Parquet -------------------------------------------------------------

@@ -180,8 +180,8 @@ def test_image_is_below_its_limit_and_has_only_listed_licences(
     assert size < IMAGE_BYTES_MAX
     assert 1_000_000 < with_storage - size < STORAGE_BYTES_MAX
     packages = licences.packages(spark_image)
-    assert [each for each in packages if not licences.allowed(each["licence"])] == []
-    assert {(each["name"], each["licence"]) for each in packages} == licences.list_packages("spark")
+    assert [name for name in packages if not licences.allowed(packages[name])] == []
+    assert set(packages.items()) == licences.list_packages("spark")
 
 
 def test_job_takes_its_classes_from_the_archive(jobs: Jobs) -> None:
