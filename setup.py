@@ -31,7 +31,6 @@ INSTALLED = {
 OLD = "|".join(INSTALLED)
 FROM = re.compile(rf"^(\s*from )({OLD})(?=[. ])", re.MULTILINE)
 IMPORT = re.compile(rf"^(\s*)import ({OLD})(?: as (\w+))?$", re.MULTILINE)
-SUBMODULE = re.compile(rf"^\s*import ({OLD})[.,]", re.MULTILINE)
 STRING = re.compile(rf'"({OLD})((?:\.\w+)+)((?::\w+)?)"')
 IN_TEXT = re.compile(rf"\b(from|import) ({OLD})\b")
 
@@ -58,25 +57,18 @@ def built_from() -> str:
 
 def renamed(source: str, name: str) -> str:
     """`source` with the names that it has when it is installed."""
-    if match := SUBMODULE.search(source):
-        raise SystemExit(f"{name}: write '{match[0].strip()}…' as 'from … import …'")
     source = FROM.sub(lambda match: match[1] + INSTALLED[match[2]], source)
-    source = IMPORT.sub(_import, source)
+    source = IMPORT.sub(
+        lambda match: f"{match[1]}import {INSTALLED[match[2]]} as {match[3] or match[2]}", source
+    )
     source = STRING.sub(_module_name, source)
     for node in ast.walk(ast.parse(source)):
         text = node.value if isinstance(node, ast.Constant) else None
         if isinstance(text, str) and "\n" not in text and IN_TEXT.search(text):
             raise SystemExit(f"{name}: code in a string has to use __package__: {text!r}")
         if set(_imported(node)) & set(INSTALLED):
-            raise SystemExit(f"{name}: line {getattr(node, 'lineno', 0)} imports an old name")
+            raise SystemExit(f"{name}: use 'from … import …' instead of '{ast.unparse(node)}'")
     return source
-
-
-def _import(match: re.Match[str]) -> str:
-    package, _, name = INSTALLED[match[2]].rpartition(".")
-    start = f"from {package} import {name}" if package else f"import {name}"
-    alias = match[3] or match[2]
-    return f"{match[1]}{start}" + ("" if alias == name else f" as {alias}")
 
 
 def _module_name(match: re.Match[str]) -> str:
@@ -100,18 +92,16 @@ def installed(package: str) -> str:
     return INSTALLED[folder] + dot + rest
 
 
-def folders(folder: str) -> list[str]:
-    """Also those that hold only data, such as appliance/ui/static."""
-    return find_namespace_packages(folder, exclude=["*__pycache__*"])
-
-
 if __name__ == "__main__":
     setup(
         cmdclass={"build_py": BuildPackage},
         package_dir={name: folder for folder, name in INSTALLED.items()},
+        # Also folders that have only data, such as appliance/ui/static.
         packages=[
             installed(package)
-            for folder in INSTALLED
-            for package in [folder, *(f"{folder}.{name}" for name in folders(folder))]
+            for package in find_namespace_packages(
+                include=[*INSTALLED, *(f"{name}.*" for name in INSTALLED)],
+                exclude=["*__pycache__*"],
+            )
         ],
     )
