@@ -25,11 +25,8 @@ def level(
     ] = 60,
 ) -> None:
     """Show the lowest level that is logged, or set it for some time, without a restart."""
-    hub = session.hub()
-    if new is None:
-        _show(session, hub.get(PATH))
-    else:
-        _show(session, hub.post(PATH, {"level": new, "minutes": minutes}))
+    hub, body = session.hub(), {"level": new, "minutes": minutes}
+    _show(session, hub.get(PATH) if new is None else hub.post(PATH, body))
 
 
 @app.command("reset")

@@ -6,7 +6,7 @@ several rows add up, so a quantile of any selection of rows is as exact as that 
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 GAMMA = 1.02
 RELATIVE_ERROR = (GAMMA - 1) / (GAMMA + 1)  # 1 %
@@ -25,15 +25,6 @@ def bucket_of(seconds: float) -> int:
 def seconds_of(bucket: int) -> float:
     """The value that stands for all durations of a bucket: none is further than RELATIVE_ERROR."""
     return 2 * GAMMA**bucket / (GAMMA + 1)
-
-
-def merge(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """The sum of histograms."""
-    total: dict[int, int] = {}
-    for histogram in histograms:
-        for bucket, count in histogram.items():
-            total[bucket] = total.get(bucket, 0) + count
-    return total
 
 
 def quantile(histogram: Mapping[int, int], share: float) -> float | None:

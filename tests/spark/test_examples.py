@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.shared.histogram import merge, quantile
+from appliance.shared.histogram import quantile
 from spark.jobs.ingest import job as ingest
 from spark.progress import ProgressReporter
 from spark.request import JobRequest
@@ -90,7 +90,7 @@ def test_statements_answer_with_the_sums_of_the_rows(spark, lake):
     assert (contents.keys(), contents["ann"]) == ({"ann", "ben"}, "changed")
     assert [row[2] for row in changed] == [1, 0]
     assert busiest == [("ops", "Runs", 9, 0), ("general", "Builds", 7, 5)]
-    p95 = quantile(merge([buckets(*WAITS)]), 0.95)
+    p95 = quantile(buckets(*WAITS), 0.95)
     assert waits == [("ch_1", 5, round(p95, 3))]
     assert pairs == [("ben", "ann", 3)]
     assert attainment == [("outbox", "mesh:north", "accept_to_ack", 4, 0.75)]

@@ -18,7 +18,6 @@ class Link(NamedTuple):
     previous: int | None = None
     rows: int = 0
     kind: str = "events"
-    epoch: str = "a"
 
 
 def link(first: int, last: int, previous: int | None = None, **more) -> Link:
@@ -29,7 +28,7 @@ def numbers(missing: Iterable[segment_chain.Gap]) -> list[tuple[int, int, int]]:
     return [(gap.first, gap.last, gap.rows) for gap in missing]
 
 
-AFTER_RESTORE = link(JUMP + 10, JUMP + 12, 7, epoch="b")
+AFTER_RESTORE = link(JUMP + 10, JUMP + 12, 7)
 CASES = {
     "whole": ([link(1, 5, 0), link(6, 9, 5)], []),
     "no segments": ([], []),
