@@ -6,6 +6,7 @@ them are in `integrations/`. A subsystem whose role is off ([roles]) is not buil
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -40,11 +41,11 @@ from appliance.inbox.service import OutboxStatus
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, OpenInbox, brokers_of
 from appliance.integrations.ask_bus import AskBusNeeds, AskBusSubsystem
-from appliance.integrations.bus_export import BusSegments
+from appliance.integrations.bus_export import last_in_segments
 from appliance.integrations.bus_hub import BusTopicNeeds, BusTopicSubsystem
-from appliance.integrations.courier_outbox import TriggerWebhooks
-from appliance.integrations.hooks_inbox import OwnNames, OwnUrl
-from appliance.integrations.hooks_outbox import HookSender
+from appliance.integrations.courier_outbox import send_trigger_webhook
+from appliance.integrations.hooks_inbox import own_names, own_url
+from appliance.integrations.hooks_outbox import send_hook_message
 from appliance.integrations.inbox_broker import LocalMeshes, LocalMeshNeeds
 from appliance.integrations.inbox_outbox import OutboxSendStatus
 from appliance.integrations.jobs_parts import jobs_needs
@@ -91,7 +92,6 @@ from appliance.tokens.subsystem import TokensNeeds, TokensSubsystem
 from appliance.ui.subsystem import UiSubsystem
 from appliance.web.guard import Guard
 from appliance.web.health import Readiness
-from appliance.web.settings import HttpSettings
 from appliance.web.webhook_caller import WebhookCaller
 from appliance.workspace import epochs
 from doctor.rebuilds import Rebuilds
@@ -193,7 +193,7 @@ class Composition:
         member, outbox = member_of(host, self.tokens.book, broker, targets)
         bus = None
         if host.runs("bus"):
-            bus = BusSubsystem(host, BusNeeds(self.tokens.book, BusSegments(host)))
+            bus = BusSubsystem(host, BusNeeds(self.tokens.book, partial(last_in_segments, host)))
         subsystems: list[Subsystem | None] = [
             self.tokens,
             hub or HealthSubsystem(host, hub_needs),
@@ -208,7 +208,7 @@ class Composition:
             if broker is not None and calls_webhooks:
                 subsystems.append(MeshWebhooksSubsystem(host, MeshWebhooksNeeds(broker, post)))
         if host.runs("courier"):
-            sink = None if outbox is None else TriggerWebhooks(outbox)
+            sink = None if outbox is None else partial(send_trigger_webhook, outbox)
             subsystems.append(CourierSubsystem(host, CourierNeeds(sink)))
         if self.hub is not None and host.runs("export"):
             subsystems.append(ExportSubsystem(host))
@@ -300,8 +300,8 @@ def member_of(
         if host.runs("hooks"):
             needs = HooksNeeds(
                 inbox.inbox, inbox.inbox.events.call, inbox.store, book, in_ci(os.environ),
-                OwnNames(inbox, keys), OwnUrl(host.section(HttpSettings).host, host.served),
-                None if outbox is None else HookSender(outbox),
+                partial(own_names, inbox, keys), partial(own_url, host),
+                None if outbox is None else partial(send_hook_message, outbox),
             )  # fmt: skip
             subsystems.append(HooksSubsystem(host, needs))
         if broker is not None:

@@ -6,14 +6,10 @@ from appliance.export.settings import ExportSettings
 from appliance.host import Host
 
 
-class BusSegments:
+def last_in_segments(host: Host) -> int | None:
     """The last message of the bus in a segment; None if `export.export` is off."""
-
-    def __init__(self, host: Host) -> None:
-        settings = host.section(ExportSettings)
-        out = host.datadir.workspace / settings.export_dir
-        self._exports = host.runs("export") and settings.export
-        self._directory = SegmentDirectory(out, LOGS["bus"].kind)
-
-    def __call__(self) -> int | None:
-        return self._directory.last_event_id() if self._exports else None
+    settings = host.section(ExportSettings)
+    if not (host.runs("export") and settings.export):
+        return None
+    out = host.datadir.workspace / settings.export_dir
+    return SegmentDirectory(out, LOGS["bus"].kind).last_event_id()

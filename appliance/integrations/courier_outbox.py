@@ -13,17 +13,12 @@ from appliance.outbox.webhook import WEBHOOK
 PRINCIPAL = "appliance:courier"  # no token can have this name
 
 
-class TriggerWebhooks:
-    """Accepts webhooks of triggers, unsigned. Raises the errors of the outbox."""
-
-    def __init__(self, outbox: Outbox) -> None:
-        self._outbox = outbox
-
-    def __call__(self, url: str, key: str, payload: dict[str, Any]) -> None:
-        body = msgspec.json.encode(payload, order="deterministic")
-        digest = hashlib.sha256(b"\0".join((key.encode(), url.encode(), body))).hexdigest()
-        send = wire.Send(
-            to=url, message=body.decode(), client_message_id=f"cw_{digest}", target=WEBHOOK
-        )
-        with suppress(wire.IdReused):  # it was accepted before
-            self._outbox.send(send, internal=True, principal=PRINCIPAL)
+def send_trigger_webhook(outbox: Outbox, url: str, key: str, payload: dict[str, Any]) -> None:
+    """Accepts an unsigned webhook of a trigger. Raises the errors of the outbox."""
+    body = msgspec.json.encode(payload, order="deterministic")
+    digest = hashlib.sha256(b"\0".join((key.encode(), url.encode(), body))).hexdigest()
+    send = wire.Send(
+        to=url, message=body.decode(), client_message_id=f"cw_{digest}", target=WEBHOOK
+    )
+    with suppress(wire.IdReused):  # it was accepted before
+        outbox.send(send, internal=True, principal=PRINCIPAL)

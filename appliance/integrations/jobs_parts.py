@@ -1,12 +1,13 @@
 """Connects the runner of jobs with other subsystems."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from appliance.ask.subsystem import AskSubsystem
 from appliance.courier.subsystem import CourierSubsystem
 from appliance.host import Host
 from appliance.hub.subsystem import HubSubsystem
-from appliance.integrations.hooks_inbox import OwnUrl
+from appliance.integrations.hooks_inbox import own_url
 from appliance.integrations.jobs_ask import HubJobAsks
 from appliance.integrations.jobs_courier import EnvelopeJobEvents
 from appliance.integrations.jobs_export import segment_events
@@ -16,17 +17,15 @@ from appliance.jobs.loops import JobEvents
 from appliance.jobs.subsystem import JobsNeeds
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.subsystem import Subsystem
-from appliance.web.settings import HttpSettings
 
 
 def jobs_needs(host: Host, book: TokenBook, parts: Sequence[Subsystem | None]) -> JobsNeeds:
     """`parts`: the subsystems that are built; more may follow."""
     ask = next((part for part in parts if isinstance(part, AskSubsystem)), None)
-    url = OwnUrl(host.section(HttpSettings).host, host.served)
     asks = None if ask is None else HubJobAsks(ask.asks)
     hub = next((part for part in parts if isinstance(part, HubSubsystem)), None)
     post = None if hub is None else HubTopics(hub.hub, "jobs").post
-    return JobsNeeds(book, url, asks, post, list(_events(host, parts)), parts)
+    return JobsNeeds(book, partial(own_url, host), asks, post, list(_events(host, parts)), parts)
 
 
 def _events(host: Host, parts: Sequence[Subsystem | None]) -> Iterator[JobEvents]:

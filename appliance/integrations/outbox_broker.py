@@ -87,14 +87,11 @@ class MeshSendPermission(Membership):
     def _find_revocation(self, mesh: str) -> str | None:
         if self._broker is None:
             return None
-        row = self._broker.directory.by_slug.get(mesh)
-        if row is None:
-            return None
-        own = self._keys.in_mesh(mesh).public_hex
+        directory, own = self._broker.directory, self._keys.in_mesh(mesh).public_hex
         try:
-            self._broker.directory.member(row.id, own)
+            directory.member(directory.mesh(mesh).id, own)
         except broker_wire.MemberIsRevoked as error:
             return None if "successor" in error.details else own
-        except broker_wire.NotAMember:
+        except (broker_wire.MeshNotFound, broker_wire.NotAMember):
             pass  # it may be added later: sends wait
         return None

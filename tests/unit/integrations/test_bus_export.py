@@ -8,16 +8,16 @@ from appliance.export.manifests import SegmentDirectory
 from appliance.export.segment import SegmentLimits
 from appliance.export.settings import ExportSettings
 from appliance.export.source import open_log
-from appliance.integrations.bus_export import BusSegments
+from appliance.integrations.bus_export import last_in_segments
 from tests.support.clock import FakeClock
 from tests.support.exports import Logged, StoreLog
 
 
 def segments(logged, *, export=True, role=True):
     settings = ExportSettings(export=export)
-    return BusSegments(
+    return last_in_segments(
         SimpleNamespace(section=lambda _: settings, datadir=logged.datadir, runs=lambda name: role)
-    )()
+    )
 
 
 def test_position_is_the_last_message_of_the_newest_segment(tmp_path):

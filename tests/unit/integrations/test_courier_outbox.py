@@ -1,8 +1,10 @@
 """Webhooks of triggers in the outbox: the same call is accepted once."""
 
+from functools import partial
+
 import pytest
 
-from appliance.integrations.courier_outbox import TriggerWebhooks
+from appliance.integrations.courier_outbox import send_trigger_webhook
 from appliance.outbox import wire
 
 
@@ -24,7 +26,7 @@ def outbox():
 
 
 def test_id_of_a_send_depends_on_rule_address_and_payload(outbox):
-    post = TriggerWebhooks(outbox)
+    post = partial(send_trigger_webhook, outbox)
     post("https://a", "rule-1", {"x": 1, "y": 2})
     post("https://a", "rule-1", {"y": 2, "x": 1})
     for other in (("https://b", "rule-1", {}), ("https://a", "rule-2", {}), ("https://a", "r", {})):
@@ -37,8 +39,8 @@ def test_id_of_a_send_depends_on_rule_address_and_payload(outbox):
 
 def test_only_a_full_outbox_is_an_error_for_a_repeated_call(outbox):
     outbox.error = wire.IdReused()
-    TriggerWebhooks(outbox)("https://a", "rule", {})
+    send_trigger_webhook(outbox, "https://a", "rule", {})
     outbox.error = wire.InsufficientStorage()
     with pytest.raises(wire.InsufficientStorage):
-        TriggerWebhooks(outbox)("https://a", "rule", {})
+        send_trigger_webhook(outbox, "https://a", "rule", {})
     assert len(outbox.sends) == 2

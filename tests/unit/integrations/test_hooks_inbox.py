@@ -1,10 +1,12 @@
 """What hooks learn of the URL of their process."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from appliance.integrations.hooks_inbox import OwnUrl
+from appliance.integrations.hooks_inbox import own_url
+from appliance.web.settings import HttpSettings
 from appliance.workspace.datadir import DataDir
 
 
@@ -19,6 +21,7 @@ from appliance.workspace.datadir import DataDir
 def test_url_leads_to_this_machine(tmp_path: Path, host: str, url: str) -> None:
     datadir = DataDir(tmp_path)
     datadir.dir.mkdir()
-    assert OwnUrl(host, datadir)().endswith(":0")
+    process = SimpleNamespace(served=datadir, section=lambda _: HttpSettings(host=host))
+    assert own_url(process).endswith(":0")
     (datadir.dir / "port").write_text("7000")
-    assert OwnUrl(host, datadir)() == url
+    assert own_url(process) == url
