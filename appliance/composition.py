@@ -11,12 +11,13 @@ from functools import partial
 import msgspec
 
 from appliance import __version__
+from appliance.ask.reviews import ReviewAsks
 from appliance.ask.settings import AskSettings
 from appliance.ask.subsystem import AskNeeds, AskSubsystem
 from appliance.audit.subsystem import AuditSubsystem
 from appliance.backup.subsystem import BackupNeeds, BackupSubsystem
 from appliance.broker.subsystem import BrokerNeeds, BrokerSubsystem
-from appliance.broker.webhook_feeder import MeshWebhooks
+from appliance.broker.webhook_feeder import MeshWebhookFeeder, MeshWebhooks
 from appliance.bus.settings import BusSettings
 from appliance.bus.subsystem import BusNeeds, BusSubsystem
 from appliance.courier import subsystem as courier
@@ -40,26 +41,22 @@ from appliance.identity.subsystem import IdentityNeeds, IdentitySubsystem
 from appliance.inbox.service import OutboxStatus
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, OpenInbox, brokers_of
-from appliance.integrations.ask_bus import AskBusNeeds, AskBusSubsystem
+from appliance.integrations.ask_bus import BusReviews
 from appliance.integrations.bus_export import last_in_segments
-from appliance.integrations.bus_hub import BusTopicNeeds, BusTopicSubsystem
+from appliance.integrations.bus_hub import BusTopicPoster
 from appliance.integrations.courier_outbox import send_trigger_webhook
 from appliance.integrations.hooks_inbox import own_names, own_url
 from appliance.integrations.hooks_outbox import send_hook_message
-from appliance.integrations.inbox_broker import LocalMeshes, LocalMeshNeeds
+from appliance.integrations.inbox_broker import LocalMeshSubscriber
 from appliance.integrations.inbox_outbox import OutboxSendStatus
 from appliance.integrations.jobs_parts import jobs_needs
+from appliance.integrations.loop_between import LoopBetween
 from appliance.integrations.mail_outbox import OutboxMail
 from appliance.integrations.mailbox_inbox import NetworkInbox
 from appliance.integrations.mailbox_outbox import NetworkTarget
 from appliance.integrations.outbox_broker import MeshSendPermission, OwnBroker
 from appliance.integrations.relay_ask import HubApprovalAsks
-from appliance.integrations.webhooks_outbox import (
-    MeshWebhooksNeeds,
-    MeshWebhooksSubsystem,
-    RegisteredWebhooks,
-    WebhookPost,
-)
+from appliance.integrations.webhooks_outbox import RegisteredWebhooks, WebhookPost
 from appliance.jobs.subsystem import JobsSubsystem
 from appliance.kernel.auth import Principal, TokenBook, hash_token
 from appliance.kernel.config import secret
@@ -94,6 +91,7 @@ from appliance.web.guard import Guard
 from appliance.web.health import Readiness
 from appliance.web.webhook_caller import WebhookCaller
 from appliance.workspace import epochs
+from appliance.workspace.command_runner import CommandRunner
 from doctor.rebuilds import Rebuilds
 from doctor.settings_view import view
 from doctor.subsystem import DoctorNeeds, DoctorSubsystem
@@ -152,9 +150,12 @@ def asks_of(
     if outbox is not None and host.section(MailSettings).host:
         mail = OutboxMail(outbox, MAIL, "appliance:ask")
     ask = AskSubsystem(host, AskNeeds(hub, mail))
-    if bus is None or not host.section(BusSettings).ask_reviews:
+    settings = host.section(BusSettings)
+    if bus is None or not settings.ask_reviews:
         return [ask]
-    return [ask, AskBusSubsystem(host, AskBusNeeds(ask.asks, bus))]
+    reviews = BusReviews(bus.stores[0], CommandRunner(host.datadir, "bus", settings))
+    loop = ReviewAsks(ask.asks, reviews, host.clock, host.log)
+    return [ask, LoopBetween(loop, "hub", "bus")]
 
 
 def relay_needs(host: Host, outbox: Outbox | None, parts: Sequence[Subsystem | None]) -> RelayNeeds:
@@ -206,14 +207,17 @@ class Composition:
             if webhooks is not None:
                 subsystems.append(WebhooksSubsystem(host, WebhooksNeeds(webhooks, post)))
             if broker is not None and calls_webhooks:
-                subsystems.append(MeshWebhooksSubsystem(host, MeshWebhooksNeeds(broker, post)))
+                feeder = MeshWebhookFeeder(broker.broker, post)
+                subsystems.append(LoopBetween(feeder, "broker", "outbox"))
         if host.runs("courier"):
             sink = None if outbox is None else partial(send_trigger_webhook, outbox)
             subsystems.append(CourierSubsystem(host, CourierNeeds(sink)))
         if self.hub is not None and host.runs("export"):
             subsystems.append(ExportSubsystem(host))
-        if self.hub is not None and bus is not None and host.section(BusSettings).hub_topic:
-            subsystems.append(BusTopicSubsystem(host, BusTopicNeeds(self.hub, bus)))
+        topic = host.section(BusSettings).hub_topic
+        if self.hub is not None and bus is not None and topic:
+            poster = BusTopicPoster(self.hub.store, bus.stores[0], topic, host.clock, host.log)
+            subsystems.append(LoopBetween(poster, "hub"))
         if self.hub is not None and host.runs("plugins"):
             subsystems.append(PluginsSubsystem(host, PluginsNeeds(self.hub)))
         if self.hub is not None and host.runs("ask"):
@@ -305,7 +309,8 @@ def member_of(
             )  # fmt: skip
             subsystems.append(HooksSubsystem(host, needs))
         if broker is not None:
-            subsystems.append(LocalMeshes(host, LocalMeshNeeds(broker, inbox, keys)))
+            subscriber = LocalMeshSubscriber(broker, inbox, keys, host.clock, host.log)
+            subsystems.append(LoopBetween(subscriber, "inbox", "broker"))
     if mailbox is not None:
         subsystems.append(MailboxSubsystem(host, MailboxNeeds(mailbox)))
     identity = IdentitySubsystem(host, IdentityNeeds(keys, publish_key))

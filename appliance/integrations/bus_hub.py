@@ -8,16 +8,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-import msgspec
-
-from appliance.bus.settings import BusSettings
-from appliance.bus.subsystem import BusSubsystem
 from appliance.busfile import messages, payloads
 from appliance.busfile.messages import COLUMNS, BusMessage
 from appliance.busfile.payloads import StateChange
-from appliance.host import Host
 from appliance.hub import wire, writes
-from appliance.hub.service import Hub
 from appliance.hub.text import plain_name
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock
@@ -27,7 +21,6 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.reader import snapshot
 from appliance.kernel.store import Store
 from appliance.kernel.store_errors import StoreAbsent
-from appliance.kernel.subsystem import Subsystem
 
 SENDER = "bus"
 PRINCIPAL = "appliance:bus"  # no token can have this name
@@ -37,21 +30,6 @@ NAME_LENGTH_MAX = 200
 # The unary plus: by the index of types, SQLite would read all changes and sort them.
 CHANGES = f"""SELECT {COLUMNS} FROM messages WHERE seq > ? AND +type = 'state_change'
     ORDER BY seq LIMIT ?"""
-
-
-class BusTopicNeeds(msgspec.Struct, frozen=True):
-    hub: Hub
-    bus: BusSubsystem
-
-
-class BusTopicSubsystem(Subsystem):
-    name = "bus_topic"
-    needed_stores = frozenset({"hub"})
-
-    def __init__(self, host: Host, needs: BusTopicNeeds) -> None:
-        (bus,) = needs.bus.stores
-        topic = host.section(BusSettings).hub_topic
-        self.loops = (BusTopicPoster(needs.hub.store, bus, topic, host.clock, host.log),)
 
 
 class BusTopicPoster(Loop):

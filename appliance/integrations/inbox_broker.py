@@ -11,14 +11,12 @@ from appliance.broker.local_connection import LocalConnection
 from appliance.broker.registry import Registry
 from appliance.broker.service import Broker
 from appliance.broker.subsystem import BrokerSubsystem
-from appliance.host import Host
 from appliance.inbox import wire as inbox_wire
 from appliance.inbox.subsystem import InboxSubsystem
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
-from appliance.kernel.subsystem import Subsystem
 from appliance.mesh.push import Push
 from appliance.mesh.signing import MemberKeys, Signer, rotation_text
 
@@ -199,22 +197,3 @@ class LocalMeshSubscriber(Loop):
 
 def _state(slug: str, state: str, reason: str, now_ms: int) -> inbox_wire.LinkState:
     return inbox_wire.LinkState(slug, state, reason, iso(now_ms), [])
-
-
-class LocalMeshNeeds(msgspec.Struct, frozen=True):
-    broker: BrokerSubsystem
-    inbox: InboxSubsystem
-    keys: MemberKeys
-
-
-class LocalMeshes(Subsystem):
-    """The loop as a subsystem, which is suspended while one of the two stores is damaged."""
-
-    name = "local_meshes"
-    needed_stores = frozenset({"inbox", "broker"})
-
-    def __init__(self, host: Host, needs: LocalMeshNeeds) -> None:
-        subscriber = LocalMeshSubscriber(
-            needs.broker, needs.inbox, needs.keys, host.clock, host.log
-        )
-        self.loops = (subscriber,)

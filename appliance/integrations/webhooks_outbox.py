@@ -2,15 +2,10 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
-from appliance.broker.subsystem import BrokerSubsystem
-from appliance.broker.webhook_feeder import MeshWebhookFeeder, MeshWebhooks, WebhookMessage
-from appliance.host import Host
+from appliance.broker.webhook_feeder import MeshWebhooks, WebhookMessage
 from appliance.hub.webhooks.service import OutgoingEvent, Webhooks
 from appliance.kernel.delivery import CallOutcome
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.webhook_signature import SignedRequest
 from appliance.outbox import wire as outbox_wire
 from appliance.outbox.service import BATCH_MAX, Outbox
@@ -85,18 +80,3 @@ class WebhookPost:
             if isinstance(result, ApplianceError) and not isinstance(result, outbox_wire.IdReused):
                 return index
         return len(results)
-
-
-class MeshWebhooksNeeds(msgspec.Struct, frozen=True):
-    broker: BrokerSubsystem
-    post: WebhookPost
-
-
-class MeshWebhooksSubsystem(Subsystem):
-    """The loop as a subsystem, which is suspended while one of the two stores is damaged."""
-
-    name = "mesh_webhooks"
-    needed_stores = frozenset({"broker", "outbox"})
-
-    def __init__(self, host: Host, needs: MeshWebhooksNeeds) -> None:
-        self.loops = (MeshWebhookFeeder(needs.broker.broker, needs.post),)

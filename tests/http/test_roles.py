@@ -42,9 +42,9 @@ ROLES = RolesSettings.__struct_fields__
 BESIDE = {
     "tokens",
     "identity",
-    "local_meshes",
-    "mesh_webhooks",
-    "ask_bus",
+    "home_meshes",
+    "broker_hooks",
+    "ask_reviews",
     "health",
 }  # subsystems without a role
 ABOUT_THE_PROCESS = {"/health", "/api/v1/tokens"}
