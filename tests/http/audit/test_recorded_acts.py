@@ -9,8 +9,6 @@ import pytest
 from appliance.auditlog import file
 from tests.support.servedhub import ServedHub, serve
 
-pytestmark = pytest.mark.slow
-
 PATH = "/api/v1/audit"
 TOKENS = "/api/v1/tokens"
 
@@ -89,6 +87,7 @@ def test_act_is_refused_if_it_can_not_be_recorded(tmp_path):
         made_token(hub, "bob", "hub:read")
 
 
+@pytest.mark.slow
 def test_killed_server_leaves_no_act_without_a_record(tmp_path):
     """Killed at random moments: whatever token is there, its intent is in the log."""
     hub = ServedHub(tmp_path, "--no-limits")
