@@ -70,7 +70,7 @@ from appliance.mailbox.settings import NetworkSettings
 from appliance.mailbox.subsystem import MailboxNeeds, MailboxSubsystem
 from appliance.maintenance.subsystem import MaintenanceSubsystem
 from appliance.mcp.subsystem import McpNeeds, McpSubsystem
-from appliance.mcp.tools import ToolContext
+from appliance.mcp.tools import HubTools
 from appliance.monitoring.disks import forecast_of
 from appliance.monitoring.problems import notify_of
 from appliance.notify.settings import NotifySettings
@@ -246,9 +246,9 @@ class Composition:
         they are built last."""
         if self.hub is None or not host.runs("mcp"):
             return ()
-        context = ToolContext(self.hub, readiness, self.doctor.verdicts.encode)
+        hub_tools = HubTools(self.hub, readiness, self.doctor.verdicts.of_names)
         tools = [tool for subsystem in self.subsystems for tool in subsystem.tools()]
-        return (McpSubsystem(host, McpNeeds(context, guard, tools)),)
+        return (McpSubsystem(host, McpNeeds(hub_tools, guard, tools)),)
 
     @property
     def db_id(self) -> str:

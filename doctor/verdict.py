@@ -90,9 +90,9 @@ class Verdicts:
         age = max(0.0, self._clock.monotonic() - kept.ended)
         return DoctorVerdict(**msgspec.structs.asdict(narrowed), age_seconds=round(age, 3))
 
-    def encode(self, names: str) -> bytes:
-        """The verdict as JSON. `names`: checks or groups; "" means all cheap checks."""
-        return report.as_json(self.verdict(VerdictQuery(run=names))).encode()
+    def of_names(self, names: str) -> DoctorVerdict:
+        """The verdict of these checks or groups; "" means all cheap checks."""
+        return self.verdict(VerdictQuery(run=names))
 
     def end(self) -> None:
         """Stop the child and all waiting requests, because the server is stopping."""

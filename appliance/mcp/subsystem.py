@@ -10,14 +10,14 @@ from appliance.kernel.subsystem import Role, Subsystem
 from appliance.kernel.tool import Tool
 from appliance.mcp.resources import routes
 from appliance.mcp.tasks import Tasks
-from appliance.mcp.tools import ToolContext, tools
+from appliance.mcp.tools import HubTools, tools
 from appliance.web.guard import Guard
 
 
 class McpNeeds(msgspec.Struct, frozen=True):
     """`tools`: those of other subsystems."""
 
-    context: ToolContext
+    hub_tools: HubTools
     guard: Guard
     tools: Sequence[Tool]
 
@@ -28,7 +28,7 @@ class McpSubsystem(Subsystem):
     paths = ("/mcp",)
 
     def __init__(self, host: Host, needs: McpNeeds) -> None:
-        every = [*tools(needs.context), *needs.tools]
+        every = [*tools(needs.hub_tools), *needs.tools]
         self._tasks = Tasks(host.clock)
         self._routes = routes(needs.guard, every, self._tasks)
 

@@ -2,19 +2,20 @@
 
 from typing import Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from appliance.hub import wire
 
 WAIT_SECONDS_MAX = 50  # clients commonly give up after 60
 
 Key = Annotated[
-    str, Meta(min_length=1, max_length=255, description="for safe retries: the same key acts once")
+    str, Meta(min_length=1, max_length=255, description="for retries: one key acts once")
 ]
 # No pattern: an invalid id is reported as not found, which is more helpful.
 Id = Annotated[str, Meta(min_length=1, max_length=64)]
 TopicReference = Annotated[str, Meta(min_length=1, max_length=301)]
 Few = Annotated[int, Meta(ge=1, le=200)]
+EventName = Annotated[str, Meta(min_length=1, max_length=100, description="e.g. message.created")]
 MaxChars = Annotated[int, Meta(ge=1, le=65_536, description="longer texts are cut")]
 
 
@@ -77,8 +78,8 @@ class ReadTopicArguments(ToolArguments, frozen=True):
 class MessageItem(ToolResult, frozen=True):
     id: str
     sender: str
-    at: str
-    content: str
+    created_at: str = field(name="at")
+    content_raw: str = field(name="content")
     version: int = 1
     truncated: bool = False
     deleted_by: str | None = None
@@ -99,11 +100,11 @@ class WaitEventsArguments(ToolArguments, frozen=True):
         | None
     ) = None
     epoch: Annotated[str, Meta(max_length=64, description="as given with the cursor")] | None = None
-    channel: wire.Reference | None = None
+    channel_id: wire.Reference | None = field(name="channel", default=None)
     topic_id: TopicReference | None = None
-    name: Annotated[str, Meta(max_length=100, description="e.g. message.created")] | None = None
+    name: EventName | None = None
     limit: Few = 50
-    wait_s: Annotated[float, Meta(ge=0, le=WAIT_SECONDS_MAX)] = 20.0
+    wait: Annotated[float, Meta(ge=0, le=WAIT_SECONDS_MAX)] = field(name="wait_s", default=20.0)
     max_chars: MaxChars = 4000
 
 
@@ -126,23 +127,20 @@ class EventsResult(ToolResult, frozen=True):
     epoch: str
 
 
-class SearchArguments(ToolArguments, frozen=True):
-    query: Annotated[
+class SearchArguments(wire.SearchQuery, frozen=True, forbid_unknown_fields=True):
+    q: Annotated[
         str, Meta(min_length=1, max_length=1000, description='words, "a phrase", one OR two')
-    ]
-    channel: wire.Reference | None = None
+    ] = field(name="query")
+    channel_id: wire.Reference | None = field(name="channel", default=None)
     topic_id: TopicReference | None = None
-    sender: Annotated[str, Meta(max_length=200)] | None = None
-    after: Annotated[str, Meta(max_length=40, description="a date or time")] | None = None
-    before: Annotated[str, Meta(max_length=40)] | None = None
     limit: Few = 20
 
 
 class Hit(ToolResult, frozen=True):
-    message_id: str
+    id: str = field(name="message_id")
     topic_id: str
     sender: str
-    at: str
+    created_at: str = field(name="at")
     snippet: str
     principal: str | None = None
 
@@ -192,9 +190,7 @@ class DoctorResult(ToolResult, frozen=True):
 # -- changing ---------------------------------------------------------------------------------
 
 
-class CreateChannelArguments(ToolArguments, frozen=True):
-    name: wire.ChannelName
-    description: Annotated[str, Meta(max_length=2000)] | None = None
+class CreateChannelArguments(wire.CreateChannel, frozen=True, forbid_unknown_fields=True):
     idempotency_key: Key | None = None
 
 
@@ -203,9 +199,8 @@ class ChannelMade(ToolResult, frozen=True):
     event_id: int
 
 
-class CreateTopicArguments(ToolArguments, frozen=True):
-    channel: wire.Reference
-    title: wire.Title
+class CreateTopicArguments(wire.CreateTopic, frozen=True, forbid_unknown_fields=True):
+    channel_id: wire.Reference = field(name="channel")
     idempotency_key: Key | None = None
 
 
@@ -214,10 +209,9 @@ class TopicMade(ToolResult, frozen=True):
     event_id: int
 
 
-class PostMessageArguments(ToolArguments, frozen=True):
-    topic_id: TopicReference
-    sender: Annotated[str, Meta(min_length=1, max_length=200, description="your name")]
-    content: wire.Content
+class PostMessageArguments(wire.CreateMessage, frozen=True, forbid_unknown_fields=True):
+    sender: Annotated[wire.Sender, Meta(description="your name")]
+    content_raw: wire.Content = field(name="content")
     idempotency_key: Key | None = None
 
 
@@ -230,7 +224,7 @@ class EditMessageArguments(ToolArguments, frozen=True):
 
 class DeleteMessageArguments(ToolArguments, frozen=True):
     message_id: Id
-    actor: Annotated[str, Meta(min_length=1, max_length=200, description="your name")]
+    actor: Annotated[wire.Sender, Meta(description="your name")]
     expected_version: wire.Version | None = None
     idempotency_key: Key | None = None
 
