@@ -12,20 +12,15 @@ import falcon
 import msgspec
 
 from appliance import __version__
-from appliance.hub import wire
 from appliance.hub.access import READ
-from appliance.kernel.errors import (
-    ApplianceError,
-    Forbidden,
-    Invalid,
-    Unauthenticated,
-)
+from appliance.kernel.errors import ApplianceError
 from appliance.kernel.route import Operation, Route
 from appliance.kernel.tool import Tool
 from appliance.mcp import metrics, protocol
 from appliance.mcp.catalogue import describe
-from appliance.mcp.protocol import Headers, Refusal, RpcRequest
-from appliance.mcp.task_requests import EXTENSION, TaskRequests
+from appliance.mcp.protocol import Fields, Headers, Refusal, RpcRequest, parameter
+from appliance.mcp.results import render
+from appliance.mcp.task_requests import EXTENSION, Answer, TaskRequests
 from appliance.mcp.tasks import Outcome, Tasks
 from appliance.web.app import BODY_BYTES_MAX, refuse_limited
 from appliance.web.body import BodyPlan
@@ -33,6 +28,7 @@ from appliance.web.guard import Guard
 from appliance.web.media import reply_bytes
 
 SERVER = {"name": "agentlip", "title": "Agentlip", "version": __version__}
+HEADERS = ("HTTP_MCP_PROTOCOL_VERSION", "HTTP_MCP_METHOD", "HTTP_MCP_NAME")  # of `Headers`
 CAPABILITIES: dict[str, Any] = {"tools": {}}
 TASKS: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 INSTRUCTIONS = (
@@ -42,10 +38,6 @@ INSTRUCTIONS = (
 )
 TTL_MS = 300_000  # for lists that only change with the appliance's version
 
-_encode = msgspec.json.Encoder().encode
-
-Answer = Callable[[RpcRequest, Any], dict[str, Any]]
-
 
 class McpResource:
     def __init__(self, guard: Guard, tools: Sequence[Tool], tasks: Tasks) -> None:
@@ -53,25 +45,17 @@ class McpResource:
         self._body = BodyPlan(dict[str, Any], BODY_BYTES_MAX)
         self._tools = {tool.name: tool for tool in tools}
         self._plans = {tool.name: BodyPlan(tool.takes, BODY_BYTES_MAX) for tool in tools}
-        both: dict[str, Answer] = {
-            "tools/list": self._list_tools,
-            "tools/call": self._call_tool,
-        }
-        self._task_requests = requests = TaskRequests(tasks, self._attempt, _result)
-        self._modern: dict[str, Answer] = {
-            "server/discover": self._discover, **both, **requests.modern
+        self._task_requests = requests = TaskRequests(tasks, self._attempt)
+        both: dict[str, Answer] = {"tools/list": self._list_tools, "tools/call": self._call_tool}
+        self._modern = {"server/discover": self._discover, **both, **requests.modern}
+        self._legacy = {
+            "initialize": self._initialize, "ping": self._ping, **both, **requests.legacy
         }  # fmt: skip
-        self._legacy: dict[str, Answer] = {
-            "initialize": self._initialize,
-            "ping": lambda _request, _req: {},
-            **both,
-            **requests.legacy,
-        }
 
     def on_post(self, req: Any, resp: falcon.Response) -> None:
         raw = self._body.read(req.env)
         try:
-            request = protocol.read(raw, _headers(req.env))
+            request = protocol.read(raw, Headers(*map(req.env.get, HEADERS)))
             if request is None:
                 resp.status = falcon.HTTP_202
                 return
@@ -80,15 +64,12 @@ class McpResource:
             reply_bytes(resp, protocol.refuse(refusal), refusal.status)
 
     def _answer(self, request: RpcRequest, req: Any) -> dict[str, Any]:
-        verb = (self._modern if request.modern else self._legacy).get(request.method)
+        verbs = self._modern if request.modern else self._legacy
         try:
-            if verb is None:
-                raise Refusal(
-                    protocol.METHOD_NOT_FOUND,
-                    "Method not found",
-                    {"known": sorted(self._modern if request.modern else self._legacy)},
-                )
-            return verb(request, req)
+            if request.method not in verbs:
+                known = {"known": sorted(verbs)}
+                raise Refusal(protocol.METHOD_NOT_FOUND, "Method not found", known)
+            return verbs[request.method](request, req)
         except Refusal as refusal:
             refusal.request_id = request.id
             if not request.modern:
@@ -116,6 +97,9 @@ class McpResource:
             "instructions": INSTRUCTIONS,
         }
 
+    def _ping(self, _request: RpcRequest, _req: Any) -> dict[str, Any]:
+        return {}
+
     # -- tools -----------------------------------------------------------------------------
 
     @cached_property
@@ -133,17 +117,17 @@ class McpResource:
         return {"tools": allowed, **hints}
 
     def _call_tool(self, request: RpcRequest, req: Any) -> dict[str, Any]:
-        name = protocol.text_of(request, "name")
-        arguments = protocol.object_of(request, "arguments")
+        name = str(parameter(request.params, "name", str))
+        arguments = parameter(request.params, "arguments", Fields | None)
         tool = self._tools.get(name)
         if tool is None:
             raise Refusal(protocol.INVALID_PARAMS, f"Unknown tool: {name[:100]}")
-        decode = partial(self._plans[name].decode, bytes(arguments))
+        decode = partial(self._plans[name].decode, msgspec.json.encode(arguments or {}))
         if tool.unfinished is not None and protocol.has_extension(request, EXTENSION):
             return self._task_requests.call(tool, decode, req)
         if request.version == protocol.WITH_TASKS and "task" in request.params:
             return self._task_requests.begin(request, tool, decode, req)
-        return _result(self._attempt(tool, decode, req))
+        return render(self._attempt(tool, decode, req))
 
     def _attempt(self, tool: Tool, arguments: Callable[[], Any], req: Any) -> Outcome:
         """The tool's result, or the error that refuses the call."""
@@ -161,57 +145,6 @@ class McpResource:
         finally:
             metrics.calls.labels(tool.name, label).inc()
         return result
-
-
-HINTS: dict[type[ApplianceError], str] = {
-    wire.NoSuchChannel: "list_channels shows the channels",
-    wire.NoSuchTopic: "list_topics shows the topics of a channel",
-    wire.NoSuchMessage: "read_topic and search show the ids of messages",
-    wire.VersionConflict: "read_message shows the current text and version",
-    wire.EpochChanged: "call again with after 0 and no epoch",
-    Unauthenticated: "the operator must give this client a valid token",
-    Forbidden: "status shows your scopes, and the sender names you may use",
-    Invalid: "tools/list has the schema of the arguments",
-}
-"""What helps a model, which has tools and no shell. The first kind that fits counts."""
-
-
-def hint_for_model(error: ApplianceError) -> str:
-    """The hint of an error in terms of tools; what only an operator can do is said so."""
-    for kind, hint in HINTS.items():
-        if isinstance(error, kind) and (_is_command(error.hint) or error.hint == kind.default_hint):
-            return hint
-    return f"for the operator: {error.hint}" if _is_command(error.hint) else error.hint
-
-
-def _is_command(hint: str) -> bool:
-    return any(word in hint for word in ("agentlip", "GET /", "`", ".md"))
-
-
-def _result(outcome: Outcome) -> dict[str, Any]:
-    """The result of a call, as the client gets it."""
-    if isinstance(outcome, ApplianceError):
-        return _refusal(outcome)
-    result = _encode(outcome)
-    return {
-        "content": [{"type": "text", "text": result.decode()}],
-        "structuredContent": msgspec.Raw(result),
-        "isError": False,
-    }
-
-
-def _refusal(error: ApplianceError) -> dict[str, Any]:
-    """A refusal for the model: message, code and hint."""
-    body = error.to_item_body() | {"hint": hint_for_model(error)}
-    return {"content": [{"type": "text", "text": _encode(body).decode()}], "isError": True}
-
-
-def _headers(environ: dict[str, Any]) -> Headers:
-    return Headers(
-        version=environ.get("HTTP_MCP_PROTOCOL_VERSION"),
-        method=environ.get("HTTP_MCP_METHOD"),
-        name=environ.get("HTTP_MCP_NAME"),
-    )
 
 
 def routes(guard: Guard, tools: Sequence[Tool], tasks: Tasks) -> list[Route]:

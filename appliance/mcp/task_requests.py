@@ -10,7 +10,8 @@ from appliance.kernel.caller import is_there
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.tool import Tool
 from appliance.mcp import protocol
-from appliance.mcp.protocol import Refusal, RpcRequest
+from appliance.mcp.protocol import Refusal, RpcRequest, parameter
+from appliance.mcp.results import render
 from appliance.mcp.tasks import Outcome, Tasks, ToolTask, describe, has_to_wait, with_wait
 
 EXTENSION = "io.modelcontextprotocol/tasks"
@@ -28,21 +29,13 @@ class TaskOptions(msgspec.Struct, frozen=True):
 
 
 class TaskRequests:
-    def __init__(
-        self,
-        tasks: Tasks,
-        attempt: Callable[[Tool, Decode, Any], Outcome],
-        render: Callable[[Outcome], dict[str, Any]],
-    ) -> None:
-        """`attempt(tool, decode, req)` calls a tool; `render` makes the result for the client."""
+    def __init__(self, tasks: Tasks, attempt: Callable[[Tool, Decode, Any], Outcome]) -> None:
+        """`attempt(tool, decode, req)` calls a tool."""
         self._tasks = tasks
         self._attempt = attempt
-        self._render = render
-        both = {"tasks/get": self._get, "tasks/cancel": self._cancel}
-        self.modern: dict[str, Answer] = {**both, "tasks/update": self._update}
-        self.legacy: dict[str, Answer] = {
-            **both, "tasks/result": self._await, "tasks/list": self._list
-        }  # fmt: skip
+        both: dict[str, Answer] = {"tasks/get": self._get, "tasks/cancel": self._cancel}
+        self.modern = {**both, "tasks/update": self._update}
+        self.legacy = {**both, "tasks/result": self._await, "tasks/list": self._list}
 
     # -- calls -----------------------------------------------------------------------------
 
@@ -50,21 +43,21 @@ class TaskRequests:
         """2025-11-25: the client has asked for a task."""
         if tool.unfinished is None:
             raise Refusal(protocol.METHOD_NOT_FOUND, f"{tool.name} can't be called as a task")
+        options: TaskOptions = parameter(request.params, "task", TaskOptions)
         try:
-            options = msgspec.convert(protocol.value_of(request, "task"), TaskOptions)
             arguments = decode()
-        except (ApplianceError, msgspec.ValidationError) as error:
+        except ApplianceError as error:
             raise Refusal(protocol.INVALID_PARAMS, str(error)) from None
         task = self._tasks.create(req.context.principal.id, tool, arguments, options.ttl)
-        return {"task": describe(task, task.status)}
+        return {"task": describe(task)}
 
     def call(self, tool: Tool, decode: Decode, req: Any) -> dict[str, Any]:
         """2026-07-28: the result, or a task if the call has to wait."""
         outcome = self._attempt(tool, lambda: with_wait(decode(), 0.0), req)
         if not has_to_wait(tool, outcome) or (arguments := decode()).wait <= 0:
-            return self._render(outcome)
+            return render(outcome)
         task = self._tasks.create(req.context.principal.id, tool, arguments, None)
-        return {"resultType": "task", **describe(task, task.status, "Ms")}
+        return {"resultType": "task", **describe(task, "Ms")}
 
     # -- requests about a task -------------------------------------------------------------
 
@@ -75,12 +68,12 @@ class TaskRequests:
                 "Missing required client capability",
                 {"requiredCapabilities": {"extensions": {EXTENSION: {}}}},
             )
-        return self._tasks.find(req.context.principal.id, protocol.text_of(request, "taskId"))
+        task_id = parameter(request.params, "taskId", str)
+        return self._tasks.find(req.context.principal.id, task_id)
 
     def _get(self, request: RpcRequest, req: Any) -> dict[str, Any]:
         task = self._find(request, req)
-        if not task.trying:
-            self._try(task, 0.0, req)
+        self._try(task, 0.0, req)
         return self._state(request, task)
 
     def _await(self, request: RpcRequest, req: Any) -> dict[str, Any]:
@@ -92,7 +85,7 @@ class TaskRequests:
                 raise Refusal(protocol.INTERNAL_ERROR, "the call still waits: ask again")
         if task.status == "cancelled":
             raise Refusal(protocol.INVALID_REQUEST, "the task was cancelled")
-        return {**self._render(task.outcome), "_meta": {RELATED: {"taskId": task.id}}}
+        return {**render(task.outcome), "_meta": {RELATED: {"taskId": task.id}}}
 
     def _list(self, request: RpcRequest, req: Any) -> dict[str, Any]:
         if "cursor" in request.params:
@@ -118,12 +111,11 @@ class TaskRequests:
         def attempt(arguments: Any) -> Outcome:
             return self._attempt(task.tool, lambda: arguments, req)
 
-        if task.status == "working":
-            self._tasks.advance(task, seconds, attempt)
+        self._tasks.advance(task, seconds, attempt)
 
     def _state(self, request: RpcRequest, task: ToolTask) -> dict[str, Any]:
         if not request.modern:
             refused = isinstance(task.outcome, ApplianceError)
-            return describe(task, "failed" if refused else task.status)
-        result = {"result": self._render(task.outcome)} if task.status == "completed" else {}
-        return {**describe(task, task.status, "Ms"), **result}
+            return describe(task) | ({"status": "failed"} if refused else {})
+        result = {"result": render(task.outcome)} if task.status == "completed" else {}
+        return describe(task, "Ms") | result

@@ -16,8 +16,8 @@ import msgspec
 
 from appliance.kernel.clock import HOUR_MS, Clock, iso
 from appliance.kernel.ids import random_id
+from appliance.kernel.lock import GreenletLock
 from appliance.kernel.tool import Tool
-from appliance.kernel.wakeup import Wakeup
 from appliance.mcp.protocol import INVALID_PARAMS, INVALID_REQUEST, Refusal
 
 OWNED_MAX = 20  # tasks of one token; each may keep a result of about 1 MiB
@@ -45,8 +45,7 @@ class ToolTask:
         self.created_ms = self.updated_ms = now_ms
         self.ttl_ms = min(wait_ms + KEPT_MS if ttl_ms is None else ttl_ms, TTL_MS_MAX)
         self.deadline_ms = now_ms + min(wait_ms, self.ttl_ms)
-        self.trying = False
-        self.changed = Wakeup()
+        self.trying = GreenletLock()  # held by the request that tries the call
 
 
 class Tasks:
@@ -57,13 +56,10 @@ class Tasks:
 
     def create(self, owner: str, tool: Tool, arguments: Any, ttl_ms: int | None) -> ToolTask:
         """A task for a call with a `wait`. Raises Refusal if there are too many."""
-        now_ms = self._clock.now_ms()
-        for task in list(self._tasks.values()):
-            if task.created_ms + task.ttl_ms <= now_ms:
-                del self._tasks[task.id]
+        self._prune()
         if len(self.tasks_of(owner)) >= OWNED_MAX or len(self._tasks) >= TASKS_MAX:
             raise Refusal(INVALID_REQUEST, "too many tasks: call without a task, or try later")
-        task = ToolTask(owner, tool, arguments, now_ms, ttl_ms)
+        task = ToolTask(owner, tool, arguments, self._clock.now_ms(), ttl_ms)
         self._tasks[task.id] = task
         return task
 
@@ -72,9 +68,9 @@ class Tasks:
 
     def find(self, owner: str, task_id: str) -> ToolTask:
         """Raises Refusal."""
+        self._prune()
         task = self._tasks.get(task_id)
-        expired = task and task.created_ms + task.ttl_ms <= self._clock.now_ms()
-        if task is None or expired or task.owner != owner:
+        if task is None or task.owner != owner:
             raise Refusal(INVALID_PARAMS, "Task not found")
         return task
 
@@ -86,21 +82,25 @@ class Tasks:
         return True
 
     def advance(self, task: ToolTask, seconds: float, attempt: Callable[[Any], Outcome]) -> None:
-        """Try the call for up to `seconds`, or wait while another request tries it."""
-        if task.trying:
-            task.changed.wait(seconds)
+        """Try the call for up to `seconds`, after waiting as long while another request tries."""
+        if task.status != "working" or not task.trying.acquire(timeout=seconds):
             return
-        task.trying = True
-        task.changed.clear()
         try:
+            if task.status != "working" or self.stopping:
+                return
             left = (task.deadline_ms - self._clock.now_ms()) / 1000
             outcome = attempt(with_wait(task.arguments, max(0.0, min(seconds, left))))
             over = self._clock.now_ms() >= task.deadline_ms
             if task.status == "working" and (over or not has_to_wait(task.tool, outcome)):
                 self._end(task, "completed", outcome)
         finally:
-            task.trying = False
-            task.changed.set()
+            task.trying.release()
+
+    def _prune(self) -> None:
+        now_ms = self._clock.now_ms()
+        for task in list(self._tasks.values()):
+            if task.created_ms + task.ttl_ms <= now_ms:
+                del self._tasks[task.id]
 
     def _end(self, task: ToolTask, status: str, outcome: Outcome) -> None:
         task.status, task.outcome, task.updated_ms = status, outcome, self._clock.now_ms()
@@ -114,11 +114,11 @@ def with_wait(arguments: Any, seconds: float) -> Any:
     return msgspec.structs.replace(arguments, wait=seconds)
 
 
-def describe(task: ToolTask, status: str, unit: str = "") -> dict[str, Any]:
+def describe(task: ToolTask, unit: str = "") -> dict[str, Any]:
     """The fields of a task. `unit` ends the names of durations, in the modern era."""
     return {
         "taskId": task.id,
-        "status": status,
+        "status": task.status,
         "createdAt": iso(task.created_ms),
         "lastUpdatedAt": iso(task.updated_ms),
         f"ttl{unit}": task.ttl_ms,

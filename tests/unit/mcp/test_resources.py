@@ -5,7 +5,7 @@ import pytest
 from appliance.hub import wire
 from appliance.hub.access import OtherChannel
 from appliance.kernel import errors
-from appliance.mcp.resources import hint_for_model
+from appliance.mcp.results import hint_for_model
 from appliance.mcp.tools import TOOLS
 
 
