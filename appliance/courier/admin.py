@@ -218,7 +218,7 @@ class CourierAdmin:
         items = list(select(stream, DEAD, command))
         ids = [item.id for item in items]
         if command.dry_run or not ids:
-            return self._changed(ids, len(ids), command)
+            return self._to_result(ids, len(ids), command)
         done, now = 0, self._courier.now()
         for item in items:
             if not stream.has_capacity(1, 0):
@@ -226,7 +226,7 @@ class CourierAdmin:
             stream.redrive(item, now)
             done += 1
         dispatch(stream, now)
-        return self._changed(ids, done, command, len(ids) - done)
+        return self._to_result(ids, done, command, len(ids) - done)
 
     def purge(self, who: Principal, command: wire.Selection) -> wire.SelectionResult:
         """Remove matching envelopes permanently. Leased ones can't be selected."""
@@ -237,7 +237,7 @@ class CourierAdmin:
             items = list(self._purge_each(stream, items))
             dispatch(stream, self._courier.now())
             self._courier.pipeline.notify_capacity(stream)
-        return self._changed([item.id for item in items], len(items), command)
+        return self._to_result([item.id for item in items], len(items), command)
 
     def _purge_each(self, stream: Stream, items: list[StreamItem]) -> Iterator[StreamItem]:
         for index, item in enumerate(items):
@@ -246,7 +246,7 @@ class CourierAdmin:
             if stream.purge(item):
                 yield item
 
-    def _changed(
+    def _to_result(
         self, ids: list[str], count: int, command: wire.Selection, left: int = 0
     ) -> wire.SelectionResult:
         return wire.SelectionResult(

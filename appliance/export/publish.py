@@ -36,7 +36,7 @@ def publish(directory: SegmentDirectory, target: SegmentTarget) -> int:
     """Send the segments that the target does not have, in their order; returns their number. Raises
     OtherHistory if the target has another segment of the same name."""
     count = 0
-    for manifest, there in _unpublished(directory, target):
+    for manifest, there in _find_missing(directory, target):
         data, note = names(manifest)
         path = directory.data(manifest)
         manifests.check(path, manifest.bytes, manifest.sha256)
@@ -51,10 +51,10 @@ def publish(directory: SegmentDirectory, target: SegmentTarget) -> int:
 
 def first_missing(directory: SegmentDirectory, target: SegmentTarget) -> str | None:
     """The first day with a segment that is not published: older ones may be removed here."""
-    return min((manifest.date for manifest, _ in _unpublished(directory, target)), default=None)
+    return min((manifest.date for manifest, _ in _find_missing(directory, target)), default=None)
 
 
-def _unpublished(
+def _find_missing(
     directory: SegmentDirectory, target: SegmentTarget
 ) -> Iterator[tuple[SegmentManifest, dict[str, int]]]:
     """Segments whose manifest is not at the target, with the sizes of what is."""

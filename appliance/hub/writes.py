@@ -146,7 +146,7 @@ def edit_message(
     edited = wire.MessageEdited(
         message_id, old.content_raw, command.content_raw, version, principal
     )
-    return _changed(tx, "message.edited", message, encode(edited))
+    return _record_change(tx, "message.edited", message, encode(edited))
 
 
 def delete_message(
@@ -168,7 +168,7 @@ def delete_message(
     )  # fmt: skip
     indexing.follow_changes(tx)
     deleted = wire.MessageDeleted(message_id, command.actor, version, principal)
-    return _changed(tx, "message.deleted", message, encode(deleted))
+    return _record_change(tx, "message.deleted", message, encode(deleted))
 
 
 def check_sender(name: str, senders: frozenset[str] | None) -> None:
@@ -205,7 +205,7 @@ def next_version(message: wire.Message) -> int:
     return message.version + 1
 
 
-def _changed(tx: Tx, name: str, message: wire.Message, data: bytes) -> Reply:
+def _record_change(tx: Tx, name: str, message: wire.Message, data: bytes) -> Reply:
     event_id = events.append(
         tx, name, ("message", message.id), data,
         channel_id=message.channel_id, topic_id=message.topic_id,

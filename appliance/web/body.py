@@ -375,10 +375,10 @@ def decode_json(decode: Callable[[Any], T], raw: Any, what: str) -> T:
     except msgspec.ValidationError as error:
         refuse_field(str(error))
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise _malformed(what, error) from None
+        raise _json_error(what, error) from None
 
 
-def _malformed(what: str, error: Exception) -> Invalid:
+def _json_error(what: str, error: Exception) -> Invalid:
     problem = str(error)
     hint = "send JSON in UTF-8 (RFC 8259); most libraries do this for you"
     if isinstance(error, UnicodeError):
