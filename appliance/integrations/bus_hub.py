@@ -61,12 +61,10 @@ class BusTopicPoster(Loop):
         return {"posted": len(changes)}
 
     def _begin(self) -> int:
-        try:
+        head = 0  # everything on a bus that is made later is new
+        with suppress(StoreAbsent):
             head = self._bus.read(messages.head)
-        except StoreAbsent:
-            head = 0  # everything on a bus that is made later is new
-        position: int = self._hub.write(begin, head)
-        return position
+        return int(self._hub.write(begin, head))
 
 
 def next_changes(reader: Any, position: int) -> tuple[int, list[BusMessage]]:
@@ -111,14 +109,11 @@ def post(tx: Any, topic: str, texts: Sequence[str], position: int) -> None:
 def _find_topic(tx: Any, topic: str) -> str:
     """Makes the channel and the topic if they don't exist."""
     name, title = map(plain_name, topic.split("/", 1))
-    query = "SELECT id FROM channels WHERE name = ?"
-    channel = tx.execute(query, (name,)).fetchone()
-    if channel is None:
+    channels = "SELECT id FROM channels WHERE name = ?"
+    if tx.execute(channels, (name,)).fetchone() is None:
         writes.create_channel(tx, wire.CreateChannel(name), PRINCIPAL)
-        channel = tx.execute(query, (name,)).fetchone()
-    query = "SELECT id FROM topics WHERE channel_id = ? AND title = ?"
-    row = tx.execute(query, (channel[0], title)).fetchone()
-    if row is None:
-        writes.create_topic(tx, wire.CreateTopic(channel[0], title), PRINCIPAL)
-        row = tx.execute(query, (channel[0], title)).fetchone()
-    return str(row[0])
+    (channel_id,) = tx.execute(channels, (name,)).fetchone()
+    topics = "SELECT id FROM topics WHERE channel_id = ? AND title = ?"
+    if tx.execute(topics, (channel_id, title)).fetchone() is None:
+        writes.create_topic(tx, wire.CreateTopic(channel_id, title), PRINCIPAL)
+    return str(tx.execute(topics, (channel_id, title)).fetchone()[0])
