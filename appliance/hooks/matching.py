@@ -16,31 +16,20 @@
 | topic:NAME:post | the same, if the event is in that topic | a post to the topic |
 """
 
-import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 from appliance.hooks.settings import HookCommand
 from appliance.inbox.event import InboxEvent
 from appliance.inbox.wire import InboxMessage
 
-PLAIN = ("on-message", "on-dm", "on-mention", "on-disconnect", "on-reconnect", "on-startup")
 TOPIC = "on-topic-"
-_FACTS = {"daemon_disconnect": "on-disconnect", "daemon_reconnect": "on-reconnect"}
-_TOPIC_SCOPE = re.compile(r"topic:([^\s:*]{1,200}):post")
+_FACTS = {
+    "daemon_disconnect": "on-disconnect", "daemon_reconnect": "on-reconnect",
+    "startup": "on-startup",
+}  # fmt: skip
 HOPS = "agentlip_hops"
 REPLY, SENDER = "reply:event", "dm:send:sender"
-
-
-def declaration_error(command: HookCommand) -> str | None:
-    """Why the settings of a hook are invalid, or None."""
-    name = command.on
-    if name not in PLAIN and not (name.startswith(TOPIC) and len(name) > len(TOPIC)):
-        return f"unknown event {name}; use one of {', '.join(PLAIN)} or on-topic-NAME"
-    for scope in command.scopes:
-        if scope not in (REPLY, SENDER) and not _TOPIC_SCOPE.fullmatch(scope):
-            return f"unknown scope {scope}; use {REPLY}, {SENDER} or topic:NAME:post"
-    return None
 
 
 def event_names(event: InboxEvent, own: Collection[str]) -> list[str]:
@@ -58,24 +47,13 @@ def event_names(event: InboxEvent, own: Collection[str]) -> list[str]:
     return names
 
 
-def matches(command: HookCommand, names: Sequence[str], mesh: str) -> bool:
-    return command.on in names and command.mesh in (None, mesh)
-
-
 def grant_scopes(command: HookCommand, message: InboxMessage | None) -> tuple[str, ...]:
     """The scopes of the settings, bound to this event; none for an event without a message."""
     if message is None:
         return ()
-    scopes = []
-    for scope in command.scopes:
-        posts = _TOPIC_SCOPE.fullmatch(scope)
-        if scope == REPLY:
-            scopes.append(scope)
-        elif scope == SENDER:
-            scopes.append(f"dm:send:{message.sender_pubkey}")
-        elif posts and posts[1] == message.topic:
-            scopes.append(scope)
-    return tuple(dict.fromkeys(scopes))
+    topic = f"topic:{message.topic or ''}:post"  # without a topic no scope is the same
+    bound = {REPLY: REPLY, SENDER: f"dm:send:{message.sender_pubkey}", topic: topic}
+    return tuple(dict.fromkeys(bound[scope] for scope in command.scopes if scope in bound))
 
 
 def hops(meta: Any) -> int:

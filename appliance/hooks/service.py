@@ -1,7 +1,8 @@
 """Runs hooks on events, and sends what they request."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -11,9 +12,8 @@ from appliance.hooks import listings, matching, metrics, wire, writes
 from appliance.hooks.settings import HookCommand, HookSettings
 from appliance.inbox.event import InboxEvent
 from appliance.inbox.wire import InboxMessage
-from appliance.kernel.auth import Principal, TokenBook
+from appliance.kernel.auth import Principal, TokenBook, is_expired
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ids import random_id, secret_token
 from appliance.kernel.log import Log
@@ -53,21 +53,18 @@ SendHookMessage = Callable[[HookMessage], None]
 class HookJob(NamedTuple):
     id: str
     command: HookCommand
-    event: str
-    mesh: str
-    message: InboxMessage | None
-    data: bytes
+    event: InboxEvent
 
 
-class HookGrant(msgspec.Struct):
-    """What a run can send. `sends_requested`: sends requested so far, including refused ones."""
+class HookGrant(Principal, frozen=True, kw_only=True):
+    """The caller that a run is, with what it can send. `requests` counts its requests to send,
+    including refused ones."""
 
-    run_id: str
-    mesh: str
-    scopes: tuple[str, ...]
-    message: InboxMessage | None
     until_ms: int
-    sends_requested: int = 0
+    mesh: str
+    message: InboxMessage | None
+    granted: tuple[str, ...]
+    requests: Iterator[int]
 
 
 class HookedInbox(Protocol):
@@ -103,7 +100,6 @@ class HookService:
         folder: Path,
         environment: Mapping[str, str],
     ) -> None:
-        check(settings)
         self.settings = settings
         self.wakeup = Wakeup()
         self._needs = needs
@@ -115,7 +111,6 @@ class HookService:
             name: environment[name] for name in INHERITED_VARIABLES if environment.get(name)
         }
         self._queue: deque[HookJob] = deque()
-        self._grants: dict[str, HookGrant] = {}
         self.enabled = bool(settings.commands) and is_on(settings, needs.off_in_ci, log)
         metrics.waiting.set_function(lambda: len(self._queue))
 
@@ -124,35 +119,19 @@ class HookService:
         message = event.message
         if message is not None and message.own and not self.settings.include_own_messages:
             return
-        if message is not None and self._is_too_deep(message):
+        if message is not None and matching.hops(message.meta) >= HOPS_MAX:
+            metrics.runs.labels("none", "hops").inc()
+            self._log.warning(f"no hook was run: {HOPS_MAX} hooks have replied", id=message.id)
             return
-        self._enqueue(matching.event_names(event, self._needs.own(event.mesh)), event)
-
-    def _is_too_deep(self, message: InboxMessage) -> bool:
-        """Whether HOPS_MAX is reached, which ends two hooks that reply to each other."""
-        if matching.hops(message.meta) < HOPS_MAX:
-            return False
-        metrics.runs.labels("none", "hops").inc()
-        self._log.warning(f"no hook was run: {HOPS_MAX} hooks have replied", id=message.id)
-        return True
-
-    def on_startup(self, mesh: str) -> None:
-        data = msgspec.json.encode({"mesh": mesh})
-        self._enqueue(["on-startup"], InboxEvent(0, "startup", mesh, data))
-
-    def _enqueue(self, names: list[str], event: InboxEvent) -> None:
+        names = matching.event_names(event, self._needs.own(event.mesh))
         for command in self.settings.commands:
-            if not matching.matches(command, names, event.mesh):
+            if command.on not in names or command.mesh not in (None, event.mesh):
                 continue
             if len(self._queue) >= QUEUE_MAX:
                 metrics.runs.labels(matching.label(command.on), "dropped").inc()
                 self._log.warning("a hook run was dropped: queue full", hook=command.on)
                 continue
-            self._queue.append(
-                HookJob(
-                    f"run_{random_id()}", command, event.name, event.mesh, event.message, event.data
-                )
-            )
+            self._queue.append(HookJob(f"run_{random_id()}", command, event))
             self.wakeup.set()
 
     def next_job(self) -> HookJob | None:
@@ -162,19 +141,22 @@ class HookService:
 
     def run_job(self, job: HookJob) -> str:
         """Run the hook and return its outcome."""
-        scopes = matching.grant_scopes(job.command, job.message)
-        until_ms = self._clock.now_ms() + int(GRANT_SECONDS * 1000)
-        grant = HookGrant(job.id, job.mesh, scopes, job.message, until_ms)
+        command, event = job.command, job.event
+        grant = HookGrant(
+            job.id, "hook", frozenset({wire.ACT}), mesh=event.mesh, message=event.message,
+            until_ms=self._clock.now_ms() + int(GRANT_SECONDS * 1000),
+            granted=matching.grant_scopes(command, event.message), requests=count(1),
+        )  # fmt: skip
         text, truncated = self._input(job, grant)
-        inbox_id = None if job.message is None else job.message.id
+        inbox_id = None if event.message is None else event.message.id
         self._store.write(
-            writes.begin, job.id, job.command.on, job.event, job.mesh, inbox_id, truncated
+            writes.begin, job.id, command.on, event.name, event.mesh, inbox_id, truncated
         )
         environment = self._environment_for(job, grant)
-        if job.command.network_policy == "deny":
+        if command.network_policy == "deny":
             metrics.unenforceable.inc()
         ran = run(
-            job.command.run,
+            command.run,
             text,
             environment,
             folder=self._folder,
@@ -189,7 +171,7 @@ class HookService:
         self._store.write(
             writes.end, job.id, outcome, ran.code, int(ran.seconds * 1000), len(ran.output)
         )
-        hook = matching.label(job.command.on)
+        hook = matching.label(command.on)
         metrics.runs.labels(hook, outcome).inc()
         metrics.seconds.labels(hook).observe(ran.seconds)
         if outcome != "ok":
@@ -197,36 +179,34 @@ class HookService:
                 "a hook failed", hook=hook, run=job.id, outcome=outcome, code=ran.code
             )
         self._needs.inbox.announce(
-            "hook_executed", job.mesh, run=job.id, hook=job.command.on, outcome=outcome,
+            "hook_executed", event.mesh, run=job.id, hook=command.on, outcome=outcome,
             exit_code=ran.code, inbox_id=inbox_id,
         )  # fmt: skip
         return outcome
 
     def _input(self, job: HookJob, grant: HookGrant) -> tuple[bytes, bool]:
         """The hook's standard input, and whether it was truncated: body shortened, meta removed."""
+        event = job.event
         fields = {
-            "run": job.id, "hook": job.command.on, "event": job.event, "mesh": job.mesh,
-            "scopes": grant.scopes, "until": iso(grant.until_ms), "data": msgspec.Raw(job.data),
+            "run": job.id, "hook": job.command.on, "event": event.name, "mesh": event.mesh,
+            "scopes": grant.granted, "until": iso(grant.until_ms),
+            "data": msgspec.Raw(event.data),
         }  # fmt: skip
         text = msgspec.json.encode(fields)
-        if len(text) <= EVENT_BYTES_MAX or job.message is None:
+        if len(text) <= EVENT_BYTES_MAX or event.message is None:
             return text, False
         # A character can take six bytes of JSON.
         characters = (EVENT_BYTES_MAX - TRUNCATION_MARGIN_BYTES) // 6
-        body = (job.message.body or "")[:characters]
-        short = msgspec.structs.replace(job.message, body=body, meta=None)
+        body = (event.message.body or "")[:characters]
+        short = msgspec.structs.replace(event.message, body=body, meta=None)
         return msgspec.json.encode({**fields, "data": short, "_truncated": True}), True
 
     def _environment_for(self, job: HookJob, grant: HookGrant) -> dict[str, str]:
         """The environment of a run: inherited basics, and the token of its grant."""
         environment = {**self._environment, "AGENTLIP_HOOK": job.command.on, "AGENTLIP_RUN": job.id}
-        if grant.scopes:
+        if grant.granted:
             secret = secret_token()
-            principal = Principal(job.id, "hook", frozenset({wire.ACT}), until_ms=grant.until_ms)
-            self._grants[job.id] = grant
-            self._needs.book.add_temporary(secret, principal, GRANTS_MAX)
-            while len(self._grants) > GRANTS_MAX:
-                del self._grants[next(iter(self._grants))]
+            self._needs.book.add_temporary(secret, grant, GRANTS_MAX)
             environment |= {"AGENTLIP_URL": self._needs.url(), "AGENTLIP_HOOK_TOKEN": secret}
         return environment
 
@@ -238,24 +218,22 @@ class HookService:
         try:
             self._act(grant, matching.REPLY, reply, None)
         except ApplianceError as error:
-            self._log.warning("a hook's reply was not sent", run=grant.run_id, code=error.code)
+            self._log.warning("a hook's reply was not sent", run=grant.id, code=error.code)
 
     # -- acts by a grant -----------------------------------------------------------------------
 
     def act(self, principal: Principal, command: wire.Act) -> wire.Acted:
-        grant = self._grants.get(principal.id)
-        if grant is None or grant.until_ms <= self._clock.now_ms():
+        if not isinstance(principal, HookGrant) or is_expired(principal, self._clock.now_ms()):
             raise wire.NotGranted
-        return wire.Acted(self._act(grant, command.scope, command.message, command.meta))
+        return wire.Acted(self._act(principal, command.scope, command.message, command.meta))
 
     def _act(self, grant: HookGrant, scope: str, message: str, meta: dict[str, Any] | None) -> str:
         # Refused ones count too, because each is stored in the run's row.
-        grant.sends_requested += 1
-        if grant.sends_requested > ACTS_MAX:
+        if next(grant.requests) > ACTS_MAX:
             metrics.acts.labels("any", "too_many").inc()
             raise wire.TooManyActs(details={"limit": ACTS_MAX})
-        if scope not in grant.scopes:
-            self._record_act(grant.run_id, scope, "refused", None)
+        if scope not in grant.granted:
+            self._record_act(grant.id, scope, "refused", None)
             raise wire.NotGranted(details={"scope": scope})
         hook_message = message_for(grant, scope, message, meta)
         try:
@@ -263,9 +241,9 @@ class HookService:
                 raise wire.NoSender
             self._needs.send(hook_message)
         except ApplianceError:
-            self._record_act(grant.run_id, scope, "failed", None)
+            self._record_act(grant.id, scope, "failed", None)
             raise
-        self._record_act(grant.run_id, scope, "sent", hook_message.client_message_id)
+        self._record_act(grant.id, scope, "sent", hook_message.client_message_id)
         return hook_message.client_message_id
 
     def _record_act(
@@ -276,24 +254,8 @@ class HookService:
         metrics.acts.labels(kind, outcome).inc()
         self._store.write(writes.note_act, run_id, scope, outcome, client_message_id)
 
-    def prune_grants(self, now_ms: int) -> int:
-        expired = [run_id for run_id, grant in self._grants.items() if grant.until_ms <= now_ms]
-        for run_id in expired:
-            del self._grants[run_id]
-        return len(expired)
-
     def runs(self, mesh: str, before: int | None, limit: int) -> wire.HookRuns:
         return wire.HookRuns(*self._store.read(listings.runs, mesh, before, limit))
-
-    def mark_lost(self) -> None:
-        self._store.write(writes.mark_lost)
-
-
-def check(settings: HookSettings) -> None:
-    for command in settings.commands:
-        error = matching.declaration_error(command)
-        if error is not None:
-            raise BadSettings(f"settings: hooks.commands: {error}")
 
 
 def is_on(settings: HookSettings, off_in_ci: bool, log: Log) -> bool:

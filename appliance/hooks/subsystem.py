@@ -6,8 +6,10 @@ from appliance.hooks.loops import AT_ONCE_MAX, HookRunner
 from appliance.hooks.resources import routes
 from appliance.hooks.service import HookService, HooksNeeds
 from appliance.hooks.settings import HookSettings
+from appliance.hooks.writes import mark_lost
 from appliance.host import Host
-from appliance.kernel.loop import Loop, Pruner
+from appliance.inbox.event import of_fact
+from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
 
@@ -28,11 +30,8 @@ class HooksSubsystem(Subsystem):
         self.loops: list[Loop] = []
         if self.hooks.enabled:
             needs.listen(self.hooks.on_event)
-            self.loops = [
-                *(HookRunner(self.hooks, clock, log) for _ in range(AT_ONCE_MAX)),
-                Pruner("hook_grants", 30.0, self.hooks.prune_grants, clock, log),
-            ]
-            self.hooks.mark_lost()
+            self.loops = [HookRunner(self.hooks, clock, log) for _ in range(AT_ONCE_MAX)]
+            needs.store.write(mark_lost)
 
     def routes(self) -> list[Route]:
         return routes(self.hooks, self._inbox.mesh_of)
@@ -40,4 +39,4 @@ class HooksSubsystem(Subsystem):
     def start(self) -> None:
         """Run the on-startup hooks of each mesh."""
         for mesh in self._inbox.meshes if self.hooks.enabled else ():
-            self.hooks.on_startup(mesh)
+            self.hooks.on_event(of_fact("startup", mesh, 0))
