@@ -38,17 +38,16 @@ from appliance.identity.mode import in_ci
 from appliance.identity.service import MemberIdentity
 from appliance.identity.settings import IdentitySettings
 from appliance.identity.subsystem import IdentityNeeds, IdentitySubsystem
-from appliance.inbox.service import OutboxStatus
+from appliance.inbox.service import Inbox
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
-from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, OpenInbox, brokers_of
+from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, brokers_of, open_inbox
 from appliance.integrations.ask_bus import BusReviews
 from appliance.integrations.bus_export import last_in_segments
 from appliance.integrations.bus_hub import BusTopicPoster
 from appliance.integrations.courier_outbox import send_trigger_webhook
-from appliance.integrations.hooks_inbox import own_names, own_url
+from appliance.integrations.hooks_inbox import own_url
 from appliance.integrations.hooks_outbox import send_hook_message
 from appliance.integrations.inbox_broker import LocalMeshSubscriber
-from appliance.integrations.inbox_outbox import OutboxSendStatus
 from appliance.integrations.jobs_parts import jobs_needs
 from appliance.integrations.loop_between import LoopBetween
 from appliance.integrations.mail_outbox import OutboxMail
@@ -278,14 +277,12 @@ def member_of(
     received messages. `targets`: what the outbox delivers to, beside brokers."""
     if not host.runs(IDENTITY):
         return [], None
-    remote = host.section(OutboxSettings).brokers
-    endpoints = msgspec.convert(remote, list[BrokerEndpoint], from_attributes=True)
-    brokers = brokers_of(host.section(InboxSettings), endpoints)
+    brokers = brokers_of(host.section(InboxSettings), host.section(OutboxSettings).brokers)
     keys = MemberIdentity(
         host.served, host.section(IdentitySettings), host.clock, host.log, os.environ,
         has_remote_brokers=bool(brokers),
     )  # fmt: skip
-    opened = OpenInbox(host, keys, brokers) if host.runs("inbox") else None
+    opened = open_inbox(host, keys, brokers) if host.runs("inbox") else None
     mailbox = None if opened is None else mailbox_of(host, opened)
     if mailbox is not None:
         targets = (*targets, NetworkTarget(mailbox, host.clock))
@@ -297,19 +294,18 @@ def member_of(
         outbox = sending.outbox
         subsystems.append(sending)
     if opened is not None:
-        status = OutboxStatus() if outbox is None else OutboxSendStatus(outbox)
-        inbox = InboxSubsystem(host, InboxNeeds(opened, book, status))
+        inbox = InboxSubsystem(host, InboxNeeds(opened, book, outbox))
         publish_key = inbox.offer_new_key
         subsystems.append(inbox)
         if host.runs("hooks"):
             needs = HooksNeeds(
-                inbox.inbox, inbox.inbox.events.call, inbox.store, book, in_ci(os.environ),
-                partial(own_names, inbox, keys), partial(own_url, host),
+                opened, opened.add_listener, opened.store, book, in_ci(os.environ),
+                opened.own_names, partial(own_url, host),
                 None if outbox is None else partial(send_hook_message, outbox),
             )  # fmt: skip
             subsystems.append(HooksSubsystem(host, needs))
         if broker is not None:
-            subscriber = LocalMeshSubscriber(broker, inbox, keys, host.clock, host.log)
+            subscriber = LocalMeshSubscriber(broker, opened, host.log)
             subsystems.append(LoopBetween(subscriber, "inbox", "broker"))
     if mailbox is not None:
         subsystems.append(MailboxSubsystem(host, MailboxNeeds(mailbox)))
@@ -317,11 +313,11 @@ def member_of(
     return [identity, *subsystems], outbox
 
 
-def mailbox_of(host: Host, opened: OpenInbox) -> Mailbox | None:
+def mailbox_of(host: Host, inbox: Inbox) -> Mailbox | None:
     """The agents of the network, which receive into the inbox."""
     if not host.runs("network"):
         return None
-    take = NetworkInbox(opened.inbox).take
+    take = NetworkInbox(inbox).take
     folder, settings = host.datadir.dir / "network", host.section(NetworkSettings)
     return Mailbox(folder, settings, take, host.clock, host.log)
 
@@ -329,14 +325,14 @@ def mailbox_of(host: Host, opened: OpenInbox) -> Mailbox | None:
 def open_outbox(
     host: Host,
     keys: MemberIdentity,
-    inbox: OpenInbox | None,
+    inbox: Inbox | None,
     broker: BrokerSubsystem | None,
     brokers: Mapping[str, BrokerEndpoint],
     targets: tuple[DeliveryTarget, ...],
 ) -> OutboxSubsystem:
     here = None if broker is None else broker.broker
     local = None if here is None else OwnBroker(here, keys, host.damaged.get("broker"))
-    membership = MeshSendPermission(None if inbox is None else inbox.inbox, here, keys, brokers)
+    membership = MeshSendPermission(inbox, here, keys, brokers)
     subsystem = OutboxSubsystem(host, OutboxNeeds(local, keys.in_mesh, membership, targets))
     if here is not None:
         for mesh in here.directory.by_slug.keys() - brokers.keys():

@@ -8,7 +8,7 @@ from appliance.broker.writes import Claim
 from appliance.kernel.loop import Loop
 from appliance.mesh.push import Push
 
-Callback = Callable[[list[Push]], None]
+Callback = Callable[[list[Push]], object]
 OnEvent = Callable[[dict[str, Any]], None]
 
 

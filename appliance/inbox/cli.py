@@ -148,8 +148,7 @@ def profile(
 
     Example: agentlip inbox profile --name build-machine --status working
     """
-    fields = {"name": name, "status": status, "summary": summary, "mesh": mesh}
-    body = {key: value for key, value in fields.items() if value is not None}
+    body = {"name": name, "status": status, "summary": summary, "mesh": mesh}
     answer = session.hub().post("/v1/profile", body, "")
     summary_line = f"{answer['mesh']}: {answer['status']}"
     session.answer(answer, f"{summary_line}; renamed to {name}" if name else summary_line)
@@ -209,5 +208,5 @@ def _follow(session: Session, since: str | None, filters: dict[str, Any]) -> Ite
 
 
 def _change(session: Session, verb: str, topic: str, mesh: str | None) -> Any:
-    body = {"topic": topic.removeprefix("#"), **({"mesh": mesh} if mesh else {})}
+    body = {"topic": topic.removeprefix("#"), "mesh": mesh or None}
     return session.hub().post(f"/v1/topic/{verb}", body, "")

@@ -1,11 +1,10 @@
 """The inbox's background loop: deletes expired rows and returns free space to the disk."""
 
 from appliance.inbox import metrics, writes
-from appliance.inbox.settings import InboxSettings
-from appliance.kernel.clock import DAY_MS, Clock
+from appliance.inbox.service import Inbox
+from appliance.kernel.clock import DAY_MS
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
-from appliance.kernel.store import Store
 from appliance.kernel.store_files import vacuum_pays
 
 PRUNED_ROWS_MAX = 2000  # rows deleted in one transaction
@@ -19,25 +18,23 @@ class Sweeper(Loop):
     interval_seconds = 600.0
     shortest_seconds = 0.1  # between rounds that have more to delete
 
-    def __init__(self, store: Store, settings: InboxSettings, clock: Clock, log: Log) -> None:
-        super().__init__(clock, log)
-        self._store = store
-        self._settings = settings
-        self._vacuum_checked_ms = clock.now_ms()
+    def __init__(self, inbox: Inbox, log: Log) -> None:
+        super().__init__(inbox.clock, log)
+        self._inbox = inbox
+        self._vacuum_checked_ms = inbox.clock.now_ms()
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        before_ms = now_ms - int(self._settings.retention_days * DAY_MS)
+        store = self._inbox.store
+        before_ms = now_ms - int(self._inbox.settings.retention_days * DAY_MS)
         counts = {}
         for table in ("inbox", "hook_runs"):
-            removed = self._store.write(writes.sweep, table, before_ms, PRUNED_ROWS_MAX)
+            removed = store.write(writes.sweep, table, before_ms, PRUNED_ROWS_MAX)
             counts[table] = removed
             metrics.swept.labels(table).inc(removed)
             if removed == PRUNED_ROWS_MAX:
                 self.nudge()
-        counts["vacuums"] = 0
         if now_ms - self._vacuum_checked_ms >= VACUUM_INTERVAL_DAYS * DAY_MS:
             self._vacuum_checked_ms = now_ms
-            if self._store.read(vacuum_pays):
-                self._store.vacuum()
-                counts["vacuums"] = 1
+            if store.read(vacuum_pays):
+                store.vacuum()
         return counts

@@ -38,23 +38,22 @@ def agree(supported: Any, missing: Any) -> Agreed:
     """Evaluate the broker's reply, which may have any shape."""
     offers = supported if isinstance(supported, Mapping) else {}
     absent = missing if isinstance(missing, list) else []
-    features: dict[str, dict[str, Any]] = {}
-    dropped: list[NegotiationProblem] = []
+    agreed = Agreed({}, None, [])
     for name in VERSIONS:
-        if name not in offers or name in absent:
-            problem: NegotiationProblem | None = NegotiationProblem(UNAVAILABLE, name)
-        else:
-            problem = _check(name, offers[name])
+        problem = _check(name, offers, absent)
         if problem is None:
-            features[name] = dict(offers[name]["params"])
+            agreed.features[name] = dict(offers[name]["params"])
         elif name in REQUIRED:
             return Agreed({}, problem, [])
         elif problem.code != UNAVAILABLE:
-            dropped.append(problem)
-    return Agreed(features, None, dropped)
+            agreed.dropped.append(problem)
+    return agreed
 
 
-def _check(name: str, offer: Any) -> NegotiationProblem | None:
+def _check(name: str, offers: Mapping[str, Any], absent: list[Any]) -> NegotiationProblem | None:
+    if name not in offers or name in absent:
+        return NegotiationProblem(UNAVAILABLE, name)
+    offer = offers[name]
     params = offer.get("params") if isinstance(offer, Mapping) else None
     if not isinstance(params, Mapping):
         return NegotiationProblem(PARAM_INVALID, name, "params")

@@ -12,6 +12,10 @@ from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 
 COLUMNS = ", ".join(wire.InboxMessage.__struct_fields__)
+FILTERS = {
+    "topic": "topic = :topic",
+    "sender": "(sender_pubkey = :sender OR sender_name = :sender)",
+}
 MESHES_MAX = 1000
 PAGE_MAX = 1000  # messages in one reply; a larger limit is clamped
 
@@ -26,35 +30,32 @@ def messages(reader: Reader, mesh: str, query: wire.InboxQuery) -> wire.InboxPag
     """In the order of arrival; without `since` the newest. A cursor beyond the head begins with the
     oldest message. Raises BadCursor."""
     newest, limit = head(reader), min(query.limit, PAGE_MAX)
-    terms, values = _terms(mesh, query)
-    backwards, reset = query.since is None, False
+    terms = ["mesh = :mesh"]
+    terms += [term for name, term in FILTERS.items() if getattr(query, name) is not None]
+    if not query.own:
+        terms.append("own = 0")
+    backwards, reset, after = query.since is None, False, 0
     if query.since is not None and query.since.isascii() and query.since.isdigit():
         after = min(int(query.since), 2**62)
         reset = after > newest
-        terms.append("number > ?")
-        values.append(0 if reset else after)
+        terms.append("number > :after")
     elif query.since is not None:
-        terms.append("received_at > ?")
-        values.append(_time_ms(query.since))
+        after = _time_ms(query.since)
+        terms.append("received_at > :after")
     where, direction = " AND ".join(terms), "DESC" if backwards else "ASC"
-    rows, cut = reader.page(
-        f"SELECT {COLUMNS} FROM inbox WHERE {where} ORDER BY number {direction} LIMIT ?",
-        (*values, limit + 1),
+    values = {"mesh": mesh, "after": 0 if reset else after, "rows": limit + 1}
+    received, cut = reader.page(
+        f"SELECT {COLUMNS} FROM inbox WHERE {where} ORDER BY number {direction} LIMIT :rows",
+        {**msgspec.structs.asdict(query), **values},
         limit=limit,
-        make=lambda row: (message_of(row), ROW_BYTES + len(row[11] or "") + text_bytes(row[12])),
-        size=lambda sized: sized[1],
+        make=message_of,
+        size=lambda message: ROW_BYTES + len(message.meta or b"") + text_bytes(message.body),
     )
-    received = [message for message, _ in rows]
     more = cut and not backwards
     if backwards:
         received.reverse()
     last = received[-1].number if received else 0
     return wire.InboxPage(mesh, received, last if more else max(last, newest), more, reset)
-
-
-def message(reader: Executor, number: int) -> wire.InboxMessage | None:
-    row = reader.execute(f"SELECT {COLUMNS} FROM inbox WHERE number = ?", (number,)).fetchone()
-    return None if row is None else message_of(row)
 
 
 def last_id(reader: Reader) -> str | None:
@@ -85,20 +86,6 @@ def message_of(row: Any) -> wire.InboxMessage:
         received_at=iso(row[-2]),
         own=bool(message.own),
     )
-
-
-def _terms(mesh: str, query: wire.InboxQuery) -> tuple[list[str], list[Any]]:
-    terms: list[str] = ["mesh = ?"]
-    values: list[Any] = [mesh]
-    if query.topic is not None:
-        terms.append("topic = ?")
-        values.append(query.topic)
-    if query.sender is not None:
-        terms.append("(sender_pubkey = ? OR sender_name = ?)")
-        values += [query.sender, query.sender]
-    if not query.own:
-        terms.append("own = 0")
-    return terms, values
 
 
 def _time_ms(text: str) -> int:

@@ -1,15 +1,15 @@
 """The inbox's HTTP resources. Every route requires a token, and web pages of another origin may not
 even read."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
+from urllib.parse import urlencode
 
 import falcon
 
 from appliance import __version__
 from appliance.inbox import negotiation, wire
-from appliance.inbox.service import Inbox, OutboxStatus
+from appliance.inbox.service import Inbox, MeshOutbox
 from appliance.inbox.sse import event_stream
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.clock import iso
@@ -31,71 +31,55 @@ class InboxResource:
         page = self._inbox.page(req.context.query, req.context.principal)
         if page.has_more:
             # A second `since` would be refused, so the new cursor replaces the old one.
-            parameters = [
-                p for p in req.query_string.split("&") if p and not p.startswith("since=")
-            ]
-            link = "&".join([*parameters, f"since={page.next}"])
+            link = urlencode({**req.params, "since": page.next})
             resp.set_header("Link", f"<{req.path}?{link}>; rel=next")
         reply(resp, page)
 
     def on_get_events(self, req: Any, resp: falcon.Response) -> None:
-        resp.stream = event_stream(
-            self._inbox,
-            self._book,
-            req.context.principal,
-            req.context.query,
-            req.get_header("Last-Event-ID"),
-        )
+        who, query, last = req.context.principal, req.context.query, req.get_header("Last-Event-ID")
+        resp.stream = event_stream(self._inbox, self._book, who, query, last)
         resp.content_type = "text/event-stream"
         resp.set_header("X-Accel-Buffering", "no")
 
 
 class About:
-    """Health, versions and compatibility. `links` and `broker_version` return what is known of the
-    connections to brokers."""
+    """Health, versions and compatibility."""
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        links: Callable[[], list[wire.LinkState]],
-        broker_version: Callable[[str], str | None],
-        outbox: OutboxStatus,
-    ) -> None:
+    def __init__(self, inbox: Inbox, outbox: MeshOutbox | None) -> None:
         self._inbox = inbox
-        self._links = links
-        self._broker_version = broker_version
         self._outbox = outbox
         self._started = inbox.clock.monotonic()
 
     @property
     def _features(self) -> list[str]:
         """The features of the inbox and, if it is enabled, of the outbox."""
-        return [*FEATURES, *self._outbox.features]
+        return [*FEATURES, *([] if self._outbox is None else self._outbox.features)]
 
     def health(self, query: wire.MeshQuery, who: Principal) -> wire.MeshHealth:
         inbox = self._inbox
         mesh = inbox.mesh_of(query.mesh, who, wire.READ)
         allowed = who.channels_for(wire.READ)
-        links = [link for link in self._links() if allowed is None or link.mesh in allowed]
-        pending, inflight = self._outbox.counts()
+        links = [link for link in inbox.links.values() if allowed is None or link.mesh in allowed]
+        depth = {} if self._outbox is None else self._outbox.state().depth
         return wire.MeshHealth(
             connected=any(link.mesh == mesh and link.state in UP_STATES for link in links),
             lag_ms=inbox.lag_ms.get(mesh),
-            queue_depth=pending,
-            inflight=inflight,
+            queue_depth=depth.get("pending", 0),
+            inflight=depth.get("inflight", 0),
             mesh=mesh,
-            member_pubkey=inbox.own_key,
+            member_pubkey=inbox.keys.public_hex,
             uptime_s=round(inbox.clock.monotonic() - self._started, 3),
             schema_version=inbox.schema_version,
             daemon_version=__version__,
-            broker_version=self._broker_version(mesh),
+            broker_version=inbox.broker_versions.get(mesh),
             links=links,
             ipc_features=self._features,
         )
 
     def version(self, query: wire.MeshQuery, who: Principal) -> wire.IpcVersion:
         mesh = self._inbox.mesh_of(query.mesh, who, wire.READ)
-        agreed = [name for link in self._links() if link.mesh == mesh for name in link.features]
+        link = self._inbox.links.get(mesh)
+        agreed = [] if link is None else link.features
         return wire.IpcVersion(
             __version__, IPC_API, self._features, self._inbox.schema_version, agreed
         )
@@ -128,16 +112,15 @@ def _messages(inbox: Inbox, book: TokenBook) -> list[Route]:
                               errors=(*MESH_ERRORS, wire.TooManyEventStreams),
                               summary="Stream events of a mesh as server-sent events"),
         }, suffix="events"),
-        Route("/v1/topic/subscribe", Responders(post=reply_to_caller(inbox.subscribe)), {
+        *[Route(f"/v1/topic/{name}", Responders(
+            post=reply_to_caller(partial(inbox.subscribe, wanted=wanted)),
+        ), {
             "POST": _operation(wire.WRITE, body=wire.TopicChange, reply=wire.TopicSubscriptionReply,
-                               errors=BROKER_ERRORS, example={"topic": "alerts"},
-                               summary="Subscribe this appliance to a topic"),
-        }),
-        Route("/v1/topic/unsubscribe", Responders(post=reply_to_caller(inbox.unsubscribe)), {
-            "POST": _operation(wire.WRITE, body=wire.TopicChange, reply=wire.TopicSubscriptionReply,
-                               errors=BROKER_ERRORS, example={"topic": "alerts"},
-                               summary="Unsubscribe this appliance from a topic"),
-        }),
+                               errors=BROKER_ERRORS, example={"topic": "alerts"}, summary=summary),
+        }) for name, wanted, summary in (
+            ("subscribe", True, "Subscribe this appliance to a topic"),
+            ("unsubscribe", False, "Unsubscribe this appliance from a topic"),
+        )],
         Route("/v1/topic/list", Responders(get=reply_to_caller(inbox.topics)), {
             "GET": _operation(wire.READ, query=wire.MeshListQuery, reply=wire.InboxTopics,
                               errors=BROKER_ERRORS,

@@ -1,26 +1,28 @@
 """The inbox's operations: receive, read, wait; topics, profile, peers. Each is about one mesh."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import datetime
 from typing import Any, Protocol
 
+from msgspec.structs import asdict
+
 from appliance.inbox import listings, metrics, queries, wire, writes
-from appliance.inbox.event import of_fact
-from appliance.inbox.events import InboxEvents
-from appliance.inbox.settings import InboxSettings
+from appliance.inbox.event import InboxEvent, of_fact
+from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.kernel import meta
 from appliance.kernel.auth import Principal
 from appliance.kernel.caller import WaitLimit, is_there
-from appliance.kernel.clock import Clock, utc
-from appliance.kernel.errors import Unavailable
-from appliance.kernel.feed import FeedSubscription
+from appliance.kernel.clock import Clock, iso, utc
+from appliance.kernel.errors import Missing, Unavailable
+from appliance.kernel.feed import Feed, FeedSubscription
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.mesh.instance import note_copy
 from appliance.mesh.push import Push
 from appliance.mesh.signing import MemberKeys, Signer
 
+STORE = "inbox"
 COPY_NOTE_MS = 60_000
 LATE_SECONDS_MAX = 7 * 86_400
 LIST_MAX = 10_000  # topics or members in one reply; a larger limit is clamped
@@ -29,44 +31,38 @@ WAITING_MAX = 64  # concurrent long polls
 STREAMS_MAX = 32  # concurrent event streams
 QUEUE_MAX = 1000  # events queued for one reader before it reads the table again
 
+Listener = Callable[[InboxEvent], None]
+SendStatus = Callable[[str], None]
+NOT_FOUND = 404
+
 
 class BrokerClient(Protocol):
     """What a member requests of a mesh's broker, elsewhere (`http_broker_client.py`) or in this
     appliance (`integrations/inbox_broker.py`). Methods raise ApplianceErrors that callers may see.
     """
 
-    def subscribe(self, topic: str) -> bool:
-        """Whether something changed."""
+    def subscribe(self, topic: str, wanted: bool) -> bool:
+        """Subscribe, or if not `wanted` unsubscribe. Whether something changed."""
 
-    def unsubscribe(self, topic: str) -> bool: ...
-    def topics(self, after: str, limit: int) -> tuple[list[wire.InboxTopic], str]:
-        """A page of topics, and the broker's next cursor or ""."""
-
-    def peers(self, after: str, limit: int) -> tuple[list[wire.Peer], str]:
-        """A page of members, and the broker's next cursor or ""."""
-
-    def set_status(self, status: str) -> None: ...
+    def topics(self, after: str, limit: int) -> wire.BrokerTopics: ...
+    def members(self, after: str, limit: int) -> wire.BrokerMembers: ...
     def rename(self, name: str) -> None: ...
-    def rotate(self, new: Signer) -> None:
-        """Replace our key by that of `new`."""
+    def rotate(self, pubkey: str, proof: str) -> None:
+        """Replace our key by `pubkey`, which has signed the proof."""
 
     def accepts_key(self, signer: Signer) -> bool:
         """Whether the broker accepts this key as a member's; never raises."""
 
 
-class OutboxStatus:
-    """The outbox as the inbox uses it, for status replies and what brokers say of themselves. This
-    one is that of a disabled outbox."""
-
-    def counts(self) -> tuple[int, int]:
-        """The number of pending sends and of sends in flight."""
-        return 0, 0
+class MeshOutbox(Protocol):
+    """What the inbox needs of the outbox."""
 
     @property
-    def features(self) -> list[str]:
-        return []
+    def features(self) -> list[str]: ...
+    def state(self) -> Any:
+        """Its `depth` has the number of sends by status."""
 
-    def set_dedupe_retention(self, mesh: str, retention_days: int | None) -> None:
+    def set_retention(self, mesh: str, retention_days: int | None) -> None:
         """Set for how many days the mesh's broker keeps ids; None: forever."""
 
     def set_epoch(self, mesh: str, epoch: str) -> None:
@@ -74,37 +70,47 @@ class OutboxStatus:
 
 
 class Inbox:
-    """Commits of `store` are published to `events`.
+    """Commits of `store` are published to readers of `feed`, then to listeners.
 
-    broker_clients  by mesh; a mesh without one only receives
-    revoked         by mesh, the key that its broker revoked, until it accepts another
+    brokers          by mesh, the brokers elsewhere
+    broker_clients   by mesh; a mesh without one only receives
+    broker_versions  by mesh, of the brokers elsewhere
+    links            by mesh, the state of the connection to its broker
+    member_names     by mesh, our name there
+    revoked          by mesh, the key that its broker revoked, until it accepts another
     """
 
     def __init__(
         self,
-        store: Store,
-        events: InboxEvents,
+        open_store: Callable[..., Store],
         settings: InboxSettings,
         clock: Clock,
         log: Log,
         keys: MemberKeys,
-        meshes: Iterable[str] = (),
+        brokers: Mapping[str, BrokerEndpoint],
     ) -> None:
+        """`open_store` takes the name of the store and more arguments of Store."""
         self.settings = settings
         self.clock = clock
-        self.events = events
-        self.feed = events.feed
+        self.keys = keys
+        self.brokers = brokers
+        self.feed = Feed()
+        self.store = open_store(STORE, publish=self._publish, restarted=self.find_unpublished)
+        self.store.seed_ids(self.store.read(queries.last_id))
         self.broker_clients: dict[str, BrokerClient] = {}
+        self.broker_versions: dict[str, str | None] = {}
+        self.links: dict[str, wire.LinkState] = {}
+        self.member_names: dict[str, str | None] = {}
         self.polls = WaitLimit(WAITING_MAX, wire.TooManyPolls)
         self.streams = WaitLimit(STREAMS_MAX, wire.TooManyEventStreams)
         self.lag_ms: dict[str, int] = {}
-        self.revoked: dict[str, str] = store.read(queries.revoked)
-        self.schema_version = int(store.read(meta.value, "x_schema") or 0)
+        self.revoked: dict[str, str] = self.store.read(queries.revoked)
+        self.schema_version = int(self.store.read(meta.value, "x_schema") or 0)
         self._next_copy_note_ms = 0
         self._log = log
-        self._keys = keys
-        self._meshes = {settings.mesh, *meshes, *store.read(listings.meshes)}
-        self._store = store
+        self._listeners: list[Listener] = []
+        self._send_status: dict[str, SendStatus] = {}  # by mesh, while it is connected
+        self._meshes = {settings.mesh, *brokers, *self.store.read(listings.meshes)}
         self.find_unpublished()
 
     @property
@@ -115,9 +121,24 @@ class Inbox:
         """Note that this appliance is a member of that mesh."""
         self._meshes.add(mesh)
 
-    @property
-    def own_key(self) -> str:
-        return self._keys.public_hex
+    def add_listener(self, listener: Listener) -> None:
+        """Call `listener` with each event, on the event loop."""
+        self._listeners.append(listener)
+
+    def own_names(self, mesh: str) -> list[str]:
+        """What others can mention this member by in a mesh: its key and its name there."""
+        name = self.member_names.get(mesh)
+        return [self.keys.public_hex, *([name] if name else [])]
+
+    def _publish(self, events: list[InboxEvent]) -> None:
+        """Called after a commit."""
+        self.feed.publish(events)
+        for event in events:
+            for listener in self._listeners:
+                try:
+                    listener(event)
+                except Exception as error:
+                    self._log.error("a listener of the inbox failed", error)
 
     # -- receiving ---------------------------------------------------------------------------
 
@@ -127,12 +148,12 @@ class Inbox:
 
     def receive_many(self, pushes: Sequence[Push], way: str) -> list[bool]:
         """Store several pushes in one transaction; for each, whether it is new."""
-        outcomes = self._store.write_many(
-            [(writes.receive, (push, self._keys.is_own(push.sender_pubkey))) for push in pushes]
+        outcomes = self.store.write_many(
+            [(writes.receive, (push, self.keys.is_own(push.sender_pubkey))) for push in pushes]
         )
         done = [bool(outcome.unwrap()) for outcome in outcomes]
         for push, new in zip(pushes, done, strict=True):
-            metrics.received.labels(way, push.destination_kind, _outcome(new)).inc()
+            metrics.received.labels(way, push.destination_kind, "new" if new else "duplicate").inc()
             self._meshes.add(push.mesh)
             if new:
                 self._note_lag(push)
@@ -140,11 +161,44 @@ class Inbox:
 
     def find_unpublished(self) -> None:
         """After a restart of the writer, let readers read what it stored but did not publish."""
-        self.feed.jump(self._store.read(queries.head))
+        self.feed.jump(self.store.read(queries.head))
 
     def announce(self, name: str, mesh: str, **facts: Any) -> None:
         """Publish an event that is not a message to current readers."""
-        self.events.publish([of_fact(name, mesh, self.feed.head, **facts)])
+        self._publish([of_fact(name, mesh, self.feed.head, **facts)])
+
+    # -- connections to brokers -----------------------------------------------------------------
+
+    def set_link(
+        self, mesh: str, state: str, reason: str = "", features: Iterable[str] = ()
+    ) -> None:
+        """Note the state of the connection to the mesh's broker."""
+        link = self.links.get(mesh)
+        since = iso(self.clock.now_ms()) if link is None or link.state != state else link.since
+        self.links[mesh] = wire.LinkState(mesh, state, reason, since, sorted(features))
+
+    def open_link(
+        self, mesh: str, state: str, send_status: SendStatus, features: Iterable[str] = ()
+    ) -> None:
+        """The mesh's broker is connected. `send_status` sends it our status: now, and on each
+        change."""
+        self.set_link(mesh, state, features=features)
+        self._send_status[mesh] = send_status
+        self.announce("daemon_reconnect", mesh)
+        send_status(self.store.read(queries.profile, mesh).status)
+
+    def close_link(self, mesh: str, reason: str) -> None:
+        """The mesh's broker is not connected any more, if it was."""
+        if self._send_status.pop(mesh, None) is not None:
+            self.announce("daemon_disconnect", mesh, reason=reason)
+
+    def on_broker_event(self, mesh: str, event: Mapping[str, Any]) -> None:
+        """An event of the mesh's broker, which may have any shape."""
+        name, member = event.get("event"), event.get("member")
+        if name in ("peer_join", "peer_leave") and isinstance(member, str):
+            self.announce(name, mesh, pubkey=member[:64])
+        if name == "member_renamed" and member == self.keys.in_mesh(mesh).public_hex:
+            self.member_names[mesh] = str(event.get("name"))
 
     def note_revoked(self, mesh: str, pubkey: str) -> None:
         """Remember across restarts that the broker revoked our key. If the disk is full, the broker
@@ -154,24 +208,26 @@ class Inbox:
         self.revoked[mesh] = pubkey
         self._log.error("the broker revoked our member key", mesh=mesh, key=pubkey[:16])
         with suppress(Unavailable):
-            self._store.write(writes.note_revoked, mesh, pubkey)
+            self.store.write(writes.note_revoked, mesh, pubkey)
 
-    def note_copy(self, mesh: str, running_on: str, refused: str) -> None:
-        """Our key is used on two machines or workspaces. Stored for the doctor, once a minute."""
+    def note_copy(self, mesh: str, named: Mapping[str, Any]) -> None:
+        """Our key is used on two machines or workspaces, which the broker has named. Stored for the
+        doctor, once a minute."""
         now_ms = self.clock.now_ms()
         if now_ms < self._next_copy_note_ms:
             return
         self._next_copy_note_ms = now_ms + COPY_NOTE_MS
+        running_on, refused = (str(named.get(name))[:500] for name in ("running_on", "refused"))
         self._log.warning("this member's key is used on two machines or workspaces", mesh=mesh,
                           running_on=running_on, refused=refused)  # fmt: skip
         with suppress(Unavailable):
-            self._store.write(note_copy, mesh, self.own_key, running_on, refused)
+            self.store.write(note_copy, mesh, self.keys.public_hex, running_on, refused)
 
     def note_accepted(self, mesh: str) -> None:
         """The broker has accepted our current key."""
         if self.revoked.pop(mesh, None) is not None:
             with suppress(Unavailable):
-                self._store.write(writes.note_accepted, mesh)
+                self.store.write(writes.note_accepted, mesh)
 
     def _note_lag(self, push: Push) -> None:
         try:
@@ -200,7 +256,7 @@ class Inbox:
     def page(self, query: wire.InboxQuery, who: Principal) -> wire.InboxPage:
         """Messages after a cursor; waits for the first one if `query.wait` is set."""
         mesh = self.mesh_of(query.mesh, who, wire.READ)
-        page = self._store.read(queries.messages, mesh, query)
+        page = self.store.read(queries.messages, mesh, query)
         if page.messages or not query.wait:
             return page
         return self._wait_for(mesh, query)
@@ -214,37 +270,42 @@ class Inbox:
             deadline = self.clock.monotonic() + min(query.wait, WAIT_SECONDS_MAX)
             while True:
                 # Messages received before the subscription began are in the table.
-                page = self._store.read(queries.messages, mesh, query)
+                page = self.store.read(queries.messages, mesh, query)
                 left = deadline - self.clock.monotonic()
                 if page.messages or left <= 0 or self.feed.closed or not is_there():
                     return page
                 subscription.wait(left)
                 subscription.renew()
 
-    def read_after(self, mesh: str, cursor: int) -> wire.InboxPage:
-        """A page of stored messages, for event streams."""
-        return self._store.read(queries.messages, mesh, wire.InboxQuery(since=str(cursor)))
-
     def listen(self, mesh: str) -> FeedSubscription:
         return self.feed.subscribe(QUEUE_MAX, lambda event: event.mesh == mesh)
 
     # -- topics, profile, peers ----------------------------------------------------------------
 
-    def subscribe(self, command: wire.TopicChange, who: Principal) -> wire.TopicSubscriptionReply:
+    def subscribe(
+        self, command: wire.TopicChange, who: Principal, wanted: bool = True
+    ) -> wire.TopicSubscriptionReply:
+        """Subscribe to a topic, or if not `wanted` unsubscribe from it."""
         mesh = self.mesh_of(command.mesh, who, wire.WRITE)
-        changed = self._broker_client(mesh).subscribe(command.topic)
-        return wire.TopicSubscriptionReply(mesh, command.topic, True, changed)
-
-    def unsubscribe(self, command: wire.TopicChange, who: Principal) -> wire.TopicSubscriptionReply:
-        mesh = self.mesh_of(command.mesh, who, wire.WRITE)
-        changed = self._broker_client(mesh).unsubscribe(command.topic)
-        return wire.TopicSubscriptionReply(mesh, command.topic, False, changed)
+        broker_client = self._broker_client(mesh)
+        try:
+            changed = broker_client.subscribe(command.topic, wanted)
+        except (wire.BrokerRefused, Missing) as error:
+            if wanted or error.details.get("status", error.status) != NOT_FOUND:
+                raise
+            changed = False  # a topic that does not exist has no subscribers
+        return wire.TopicSubscriptionReply(mesh, command.topic, wanted, changed)
 
     def topics(self, query: wire.MeshListQuery, who: Principal) -> wire.InboxTopics:
         mesh = self.mesh_of(query.mesh, who, wire.READ)
-        limit = min(query.limit, LIST_MAX)
-        topics, following = self._broker_client(mesh).topics(query.after, limit)
-        return wire.InboxTopics(mesh, topics, bool(following), following or None)
+        own, limit = self.keys.in_mesh(mesh).public_hex, min(query.limit, LIST_MAX)
+        page = self._broker_client(mesh).topics(query.after, limit)
+        topics = [
+            wire.InboxTopic(topic.name, own in topic.subscribers)
+            for topic in page.destinations[:limit]
+        ]
+        following = page.following(query.after)
+        return wire.InboxTopics(mesh, topics, following is not None, following)
 
     def change_profile(self, command: wire.ChangeProfile, who: Principal) -> wire.ProfileReply:
         """Change the stored profile, which is sent again on each connect. The name is changed at
@@ -252,25 +313,22 @@ class Inbox:
         mesh = self.mesh_of(command.mesh, who, wire.WRITE)
         if command.name is not None:
             self._broker_client(mesh).rename(command.name)
-        updated = self._store.write(writes.change_profile, mesh, command)
-        if broker_client := self.broker_clients.get(mesh):
-            broker_client.set_status(updated.status)
+        updated = self.store.write(writes.change_profile, mesh, command)
+        if mesh in self._send_status:
+            self._send_status[mesh](updated.status)
         return updated
-
-    def profile(self, mesh: str) -> wire.ProfileReply:
-        return self._store.read(queries.profile, mesh)
 
     def peers(self, query: wire.MeshListQuery, who: Principal) -> wire.Peers:
         mesh = self.mesh_of(query.mesh, who, wire.READ)
-        limit = min(query.limit, LIST_MAX)
-        peers, following = self._broker_client(mesh).peers(query.after, limit)
-        return wire.Peers(mesh, peers, bool(following), following or None)
+        own, limit = self.keys.in_mesh(mesh).public_hex, min(query.limit, LIST_MAX)
+        page = self._broker_client(mesh).members(query.after, limit)
+        peers = [
+            wire.Peer(**asdict(member), own=member.pubkey == own) for member in page.members[:limit]
+        ]
+        following = page.following(query.after)
+        return wire.Peers(mesh, peers, following is not None, following)
 
     def _broker_client(self, mesh: str) -> BrokerClient:
         if mesh not in self.broker_clients:
             raise wire.BrokerUnknown(details={"mesh": mesh})
         return self.broker_clients[mesh]
-
-
-def _outcome(new: bool) -> str:
-    return "new" if new else "duplicate"

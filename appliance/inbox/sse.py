@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from appliance.feed_source import FeedSource
-from appliance.inbox import metrics, wire
+from appliance.inbox import metrics, queries, wire
 from appliance.inbox.event import InboxEvent, of_message
 from appliance.inbox.service import Inbox
 from appliance.kernel.auth import Principal, TokenBook
@@ -47,7 +47,8 @@ class InboxEventSource(FeedSource):
 
     def read_stored(self) -> Iterator[bytes]:
         while True:
-            page = self._inbox.read_after(self._mesh, self._cursor)
+            query = wire.InboxQuery(since=str(self._cursor))
+            page = self._inbox.store.read(queries.messages, self._mesh, query)
             self._cursor = page.next
             yield from (of_message(message).sse() for message in page.messages)
             if not page.has_more:

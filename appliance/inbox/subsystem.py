@@ -6,13 +6,12 @@ from functools import partial
 import msgspec
 
 from appliance.host import Host
-from appliance.inbox import metrics, queries, wire
+from appliance.inbox import metrics, wire
 from appliance.inbox.broker_connection import STATES, BrokerConnection
-from appliance.inbox.events import InboxEvents
 from appliance.inbox.http_broker_client import HttpBrokerClient
 from appliance.inbox.loops import Sweeper
 from appliance.inbox.resources import About, routes
-from appliance.inbox.service import BrokerClient, Inbox, OutboxStatus
+from appliance.inbox.service import STORE, BrokerClient, Inbox, MeshOutbox
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.inbox.tools import tools
 from appliance.kernel.auth import TokenBook
@@ -23,35 +22,21 @@ from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
 from appliance.kernel.tool import Tool
 from appliance.mesh.instance import instance_here
-from appliance.mesh.signing import MemberKeys, RotationOutcome, Signer
-
-STORE = "inbox"
-
-
-class OpenInbox:
-    """The inbox and its store. The outbox asks it for revoked keys, and the inbox asks the outbox
-    for its state: so it is open before both subsystems are built."""
-
-    inbox: Inbox
-
-    def __init__(self, host: Host, keys: MemberKeys, brokers: Mapping[str, BrokerEndpoint]) -> None:
-        self.keys = keys
-        self.brokers = brokers
-        events = InboxEvents(host.log)
-        self.store = host.open_store(
-            STORE, publish=events.publish, restarted=lambda: self.inbox.find_unpublished()
-        )
-        self.store.seed_ids(self.store.read(queries.last_id))
-        self.inbox = Inbox(
-            self.store, events, host.section(InboxSettings), host.clock, host.log,
-            keys, brokers,
-        )  # fmt: skip
+from appliance.mesh.signing import MemberKeys, RotationOutcome, Signer, rotation_text
 
 
 class InboxNeeds(msgspec.Struct, frozen=True):
-    opened: OpenInbox
+    """The outbox asks the inbox for revoked keys, and the inbox asks the outbox for its state: so
+    the inbox is open before both subsystems are built. `outbox`: None if it is disabled."""
+
+    inbox: Inbox
     book: TokenBook
-    outbox_status: OutboxStatus
+    outbox: MeshOutbox | None
+
+
+def open_inbox(host: Host, keys: MemberKeys, brokers: Mapping[str, BrokerEndpoint]) -> Inbox:
+    settings = host.section(InboxSettings)
+    return Inbox(host.open_store, settings, host.clock, host.log, keys, brokers)
 
 
 class InboxSubsystem(Subsystem):
@@ -67,65 +52,59 @@ class InboxSubsystem(Subsystem):
     scopes = wire.SCOPES
 
     def __init__(self, host: Host, needs: InboxNeeds) -> None:
-        inbox, keys, brokers = needs.opened.inbox, needs.opened.keys, needs.opened.brokers
-        settings, outbox_status, clock = inbox.settings, needs.outbox_status, host.clock
+        inbox = needs.inbox
         self.inbox = inbox
-        self.store = needs.opened.store
-        self.stores = (self.store,)
+        self.stores = (inbox.store,)
         here = instance_here(host.datadir.workspace)
-        self.connections: dict[str, BrokerConnection] = {}
-        for mesh, endpoint in brokers.items():
-            signer = keys.in_mesh(mesh)
-            connection = BrokerConnection(
-                endpoint, inbox, signer, outbox_status, here, clock, host.log
-            )
-            self.connections[mesh] = connection
-            inbox.broker_clients[mesh] = HttpBrokerClient(endpoint, signer, clock, connection.send)
-        self.loops: list[Loop] = [
-            Sweeper(self.store, settings, clock, host.log),
-            *self.connections.values(),
-        ]
-        self.local: dict[str, wire.LinkState] = {}
-        self._book = needs.book
-        self._about = About(inbox, self.links, self._broker_version, outbox_status)
+        self.loops: list[Loop] = [Sweeper(inbox, host.log)]
+        for mesh, endpoint in inbox.brokers.items():
+            signer = inbox.keys.in_mesh(mesh)
+            inbox.broker_clients[mesh] = HttpBrokerClient(endpoint, signer, host.clock)
+            self.loops.append(BrokerConnection(endpoint, inbox, needs.outbox, here, host.log))
+        self._routes = routes(inbox, needs.book, About(inbox, needs.outbox))
         for state in STATES:
             metrics.links.labels(state).set_function(partial(self._count, state))
 
     def routes(self) -> list[Route]:
-        return routes(self.inbox, self._book, self._about)
+        return self._routes
 
     def tools(self) -> Sequence[Tool]:
         return tools(self.inbox)
 
-    def links(self) -> list[wire.LinkState]:
-        """The connections of all meshes: to brokers elsewhere and in this process."""
-        own = [connection.to_wire() for connection in self.connections.values()]
-        return [*own, *self.local.values()]
-
     def offer_new_key(self, new: Signer) -> dict[str, RotationOutcome]:
         """Ask every broker to replace our key; the outcome by mesh."""
         return {
-            mesh: _rotation_outcome(broker_client, new)
+            mesh: self._offer_new_key(mesh, broker_client, new)
             for mesh, broker_client in self.inbox.broker_clients.items()
         }
+
+    def _offer_new_key(
+        self, mesh: str, broker_client: BrokerClient, new: Signer
+    ) -> RotationOutcome:
+        text = rotation_text(mesh, self.inbox.keys.in_mesh(mesh).public_hex, new.public_hex)
+        try:
+            broker_client.rotate(new.public_hex, new.sign(text).hex())
+        except ApplianceError as error:
+            # If the reply to this or to an earlier request was lost, the broker has the new key.
+            if not broker_client.accepts_key(new):
+                return "unknown" if isinstance(error, wire.BrokerNotReached) else "refused"
+        return "taken"
 
     def drain(self) -> None:
         self.inbox.feed.close()
 
-    def _broker_version(self, mesh: str) -> str | None:
-        connection = self.connections.get(mesh)
-        return None if connection is None else connection.broker_version
-
     def _count(self, state: str) -> int:
-        return sum(connection.state == state for connection in self.connections.values())
+        return sum(self.inbox.links[mesh].state == state for mesh in self.inbox.brokers)
 
 
 def brokers_of(
-    settings: InboxSettings, outbox_brokers: Sequence[BrokerEndpoint]
+    settings: InboxSettings, outbox_brokers: Sequence[msgspec.Struct]
 ) -> dict[str, BrokerEndpoint]:
-    """The broker of each mesh. Raises BadSettings if a mesh has two different ones."""
+    """The broker of each mesh. Those of the outbox have the same fields. Raises BadSettings if a
+    mesh has two different ones."""
     brokers: dict[str, BrokerEndpoint] = {}
-    for endpoint in (*outbox_brokers, *settings.brokers):
+    for declared in (*outbox_brokers, *settings.brokers):
+        endpoint = msgspec.convert(declared, BrokerEndpoint, from_attributes=True)
         if endpoint.mesh == wire.NETWORK:
             raise BadSettings("settings: inbox.brokers: the mesh 'network' is reserved")
         other = brokers.setdefault(endpoint.mesh, endpoint)
@@ -134,13 +113,3 @@ def brokers_of(
                 f"settings: inbox.brokers: mesh {endpoint.mesh} has two different brokers"
             )
     return brokers
-
-
-def _rotation_outcome(broker_client: BrokerClient, new: Signer) -> RotationOutcome:
-    try:
-        broker_client.rotate(new)
-    except ApplianceError as error:
-        # If the reply to this or to an earlier request was lost, the broker has the new key.
-        if not broker_client.accepts_key(new):
-            return "unknown" if isinstance(error, wire.BrokerNotReached) else "refused"
-    return "taken"

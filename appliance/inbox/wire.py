@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from appliance.kernel.errors import Exhausted, Forbidden, Invalid, Missing, Unavailable
 from appliance.kernel.scopes import Scopes
@@ -20,6 +20,8 @@ Pubkey = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
 Id = Annotated[str, Meta(min_length=1, max_length=255)]
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 TopicName = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[^\s\x00-\x1f\x7f]+$")]
+RowsAfter = Annotated[str, Meta(max_length=300)]
+NO_NUL = Meta(pattern=r"\A[^\0]*\Z")  # SQLite ends a text at NUL
 
 
 class ReceivedPush(Push, frozen=True, forbid_unknown_fields=True):
@@ -28,10 +30,11 @@ class ReceivedPush(Push, frozen=True, forbid_unknown_fields=True):
     message_id: Id
     client_message_id: Id | None
     mesh: MeshName
-    topic: Name | None
-    destination_ref: Id
+    topic: Annotated[Name, NO_NUL] | None
+    destination_ref: Annotated[Id, NO_NUL]
     sender_pubkey: Pubkey
-    sender_name: Name
+    sender_name: Annotated[Name, NO_NUL]
+    body: Annotated[str, NO_NUL]
     reply_to_id: Id | None
     created_at: Annotated[str, Meta(min_length=1, max_length=40)]
 
@@ -97,7 +100,7 @@ class MeshListQuery(Struct, frozen=True):
     """`after`: `next` of the previous page."""
 
     mesh: MeshName | None = None
-    after: Annotated[str, Meta(max_length=300)] = ""
+    after: RowsAfter = ""
     limit: Annotated[int, Meta(ge=1, description="clamped to the maximum")] = 10_000
 
 
@@ -118,6 +121,37 @@ class ProfileReply(Struct, frozen=True):
     status: Status
     visible: bool
     changed_at: str | None
+
+
+class BrokerPage(Struct, frozen=True, kw_only=True):
+    """A page of a broker's list, which brokers limit in bytes too."""
+
+    has_more: bool = False
+    next: RowsAfter = ""
+
+    def following(self, after: str) -> str | None:
+        """The cursor of the next page; None at the end, and if the broker repeats the cursor."""
+        return self.next if self.has_more and self.next != after else None
+
+
+class BrokerTopic(Struct, frozen=True):
+    name: Id
+    subscribers: list[str]
+
+
+class BrokerTopics(BrokerPage, frozen=True, kw_only=True):
+    destinations: list[BrokerTopic] = field(name="places")
+
+
+class BrokerMember(Struct, frozen=True):
+    pubkey: Id
+    name: Id
+    state: Id
+    connected: bool = False
+
+
+class BrokerMembers(BrokerPage, frozen=True, kw_only=True):
+    members: list[BrokerMember]
 
 
 class Peer(Struct, frozen=True):

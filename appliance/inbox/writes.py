@@ -4,29 +4,29 @@ import msgspec
 
 from appliance.inbox import queries, wire
 from appliance.inbox.event import of_message
+from appliance.inbox.rows import ReceivedMessageRow
 from appliance.kernel.batch import Tx
 from appliance.mesh.push import Push
 
+_WRITTEN = ReceivedMessageRow._fields[1:]  # SQLite makes the number
 INSERT = (
-    "INSERT INTO inbox (id, client_message_id, broker_message_id, mesh, topic, sender_pubkey,"
-    " sender_name, body, meta, received_at, reply_to_id, destination_kind, destination_ref,"
-    " priority, created_at, own) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    f"INSERT INTO inbox ({', '.join(_WRITTEN)}) VALUES (:{', :'.join(_WRITTEN)})"
     f" ON CONFLICT (mesh, client_message_id) DO NOTHING RETURNING {queries.COLUMNS}"
 )
 
 
 def receive(tx: Tx, push: Push, own: bool) -> bool:
     """Store a message and publish its event; False, without an event, if it is stored already."""
-    client_id = push.client_message_id or f"broker:{push.message_id}"
-    meta = msgspec.json.encode(push.meta).decode() if push.meta else None
-    row = tx.execute(
-        INSERT,
-        (
-            tx.new_id("in_"), client_id, push.message_id, push.mesh, push.topic,
-            push.sender_pubkey, push.sender_name, push.body, meta, tx.now_ms, push.reply_to_id,
-            push.destination_kind, push.destination_ref, push.priority, push.created_at, own,
-        ),
-    ).fetchone()  # fmt: skip
+    written = {
+        **msgspec.structs.asdict(push),
+        "id": tx.new_id("in_"),
+        "client_message_id": push.client_message_id or f"broker:{push.message_id}",
+        "broker_message_id": push.message_id,
+        "meta": msgspec.json.encode(push.meta).decode() if push.meta else None,
+        "received_at": tx.now_ms,
+        "own": own,
+    }
+    row = tx.execute(INSERT, written).fetchone()
     if row is None:
         return False
     # Hooks read the meta, so it is not left encoded.

@@ -1,21 +1,10 @@
-"""Gives hooks the names of this member, and the URL of this process."""
-
-from collections.abc import Collection
+"""Gives hooks the URL of this process."""
 
 from appliance.host import Host
-from appliance.identity.service import MemberIdentity
-from appliance.inbox.subsystem import InboxSubsystem
 from appliance.kernel.ownership import read_small
 from appliance.sdk.discovery import endpoint_of
 from appliance.web.settings import HttpSettings
 from appliance.workspace.datadir import ServerFile
-
-
-def own_names(inbox: InboxSubsystem, identity: MemberIdentity, mesh: str) -> Collection[str]:
-    """What others can mention this member by in a mesh: its key and its name there."""
-    source = inbox.connections.get(mesh) or inbox.inbox.broker_clients.get(mesh)
-    name = getattr(source, "member_name", None)  # brokers elsewhere send it with hello_ack
-    return [identity.public_hex, *([name] if name else [])]
 
 
 def own_url(host: Host) -> str:

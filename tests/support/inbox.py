@@ -5,6 +5,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
 from appliance.identity import keys
-from appliance.inbox.events import InboxEvents
 from appliance.inbox.service import Inbox
 from appliance.inbox.settings import BrokerEndpoint, InboxSettings
 from appliance.kernel.batch import BatchRunner
@@ -90,22 +90,15 @@ class InboxFixture:
         self.datadir = DataDir(workspace)
         self.settings = InboxSettings(**settings)
         create_workspace(self.datadir, clock=self.clock, log=self.log)
-        meshes = [endpoint.mesh for endpoint in self.settings.brokers]
-        published = InboxEvents(self.log)
-        self.store = Store(
-            "inbox",
-            self.datadir.database("inbox"),
-            StoreSettings(free_bytes_min=0),
-            self.clock,
-            self.log,
-            publish=published.publish,
-            runner=runner,
-        )
-        self.service = Inbox(
-            self.store, published, self.settings, self.clock, self.log, OwnKeys(), meshes
+        open_store = partial(
+            Store, path=self.datadir.database("inbox"), settings=StoreSettings(free_bytes_min=0),
+            clock=self.clock, log=self.log, runner=runner,
         )  # fmt: skip
+        brokers = {endpoint.mesh: endpoint for endpoint in self.settings.brokers}
+        self.service = Inbox(open_store, self.settings, self.clock, self.log, OwnKeys(), brokers)
+        self.store = self.service.store
         self.events: list[Any] = []
-        published.call(self.events.append)
+        self.service.add_listener(self.events.append)
 
     def rows(self, sql: str = "SELECT client_message_id FROM inbox ORDER BY number") -> list[Any]:
         import sqlite3

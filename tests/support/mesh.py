@@ -18,7 +18,6 @@ from appliance.broker import negotiation
 from appliance.broker import wire as broker_wire
 from appliance.broker.writes import Claim
 from appliance.inbox.broker_connection import BrokerConnection
-from appliance.inbox.service import OutboxStatus
 from appliance.inbox.settings import BrokerEndpoint
 from appliance.kernel.batch import BatchRunner, Call, CallOutcome
 from appliance.kernel.errors import Unavailable
@@ -227,13 +226,13 @@ class MeshFixture:
 
     def _open_inbox(self) -> None:
         self.inbox = inbox.InboxFixture(self.folder, self.clock, self.points["inbox"].runner())
-        self.inbox.service.events.call(self._count)
+        self.inbox.service.add_listener(self._count)
         self.connection = BrokerConnection(
-            ENDPOINT, self.inbox.service, inbox.OWN, OutboxStatus(), inbox.INSTANCE, self.clock,
-            self.inbox.log, dial=lambda *_: FrameConnection(self),
+            ENDPOINT, self.inbox.service, None, inbox.INSTANCE, self.inbox.log,
+            dial=lambda *_: FrameConnection(self),
         )  # fmt: skip
         self.connection.retry = RetrySettings(0.001, 0.001)
-        self.connection.push_max = 1  # a commit and an ack for each
+        self.connection.frames_max = 1  # a commit and an ack for each
 
     def _count(self, event: Any) -> None:
         if event.message is not None:

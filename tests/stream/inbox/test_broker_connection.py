@@ -7,7 +7,6 @@ from nacl.signing import VerifyKey
 
 from appliance.inbox import broker_connection
 from appliance.inbox.broker_connection import BrokerConnection
-from appliance.inbox.service import OutboxStatus
 from appliance.inbox.settings import BrokerEndpoint
 from appliance.kernel.retry import RetrySettings
 from appliance.mesh.signing import hello_text
@@ -38,8 +37,7 @@ def inbox(tmp_path, monkeypatch):
 
 
 def receiver_of(inbox, endpoint, outbox=None):
-    outbox = outbox or OutboxStatus()
-    return BrokerConnection(endpoint, inbox.service, OWN, outbox, INSTANCE, inbox.clock, inbox.log)
+    return BrokerConnection(endpoint, inbox.service, outbox, INSTANCE, inbox.log)
 
 
 def go(receiver, done, rounds=ROUNDS_MAX):
@@ -49,7 +47,7 @@ def go(receiver, done, rounds=ROUNDS_MAX):
             receiver.run_once(receiver.clock.now_ms())
             if done():
                 return
-        raise AssertionError(f"not within {rounds} rounds: {receiver.to_wire()}")
+        raise AssertionError(f"not within {rounds} rounds: {receiver.link_state}")
     finally:
         receiver.stop()
 
@@ -72,8 +70,8 @@ def test_hello_is_signed_and_a_push_is_stored_before_it_is_acked(inbox):
 
     adopted = []
 
-    class Outbox(OutboxStatus):
-        def set_dedupe_retention(self, mesh, retention_days):
+    class Outbox:
+        def set_retention(self, mesh, retention_days):
             adopted.append((mesh, retention_days))
 
     with scripted_broker(script) as scripted:
@@ -81,7 +79,7 @@ def test_hello_is_signed_and_a_push_is_stored_before_it_is_acked(inbox):
         go(receiver, lambda: len(inbox.rows()) == 2 and len(inbox.events) == 3)
     assert adopted == [("default", 30)]
     assert [event.name for event in inbox.events] == ["daemon_reconnect", "message", "message"]
-    assert receiver.broker_version == "9.9"
+    assert inbox.service.broker_versions == {"default": "9.9"}
 
 
 def test_broker_with_another_id_than_configured_gets_no_signature(inbox):
@@ -95,8 +93,11 @@ def test_broker_with_another_id_than_configured_gets_no_signature(inbox):
     with scripted_broker(script) as scripted:
         endpoint = BrokerEndpoint("default", scripted.endpoint().url, broker_id=BROKER_ID)
         receiver = receiver_of(inbox, endpoint)
-        go(receiver, lambda: receiver.state == "waiting" and bool(hellos))
-        assert receiver.reason == "the broker's id differs from broker_id in [[inbox.brokers]]"
+        go(receiver, lambda: receiver.link_state.state == "waiting" and bool(hellos))
+        assert (
+            receiver.link_state.reason
+            == "the broker's id differs from broker_id in [[inbox.brokers]]"
+        )
     assert "signature" not in hellos[0]
 
 
@@ -110,7 +111,7 @@ def test_an_offer_that_is_not_enough_ends_the_link_for_good(inbox):
 
     with scripted_broker(script) as scripted:
         receiver = receiver_of(inbox, scripted.endpoint())
-        go(receiver, lambda: receiver.state == "stopped")
+        go(receiver, lambda: receiver.link_state.state == "stopped")
     (logged,) = inbox.logged("feature negotiation failed")
     assert logged["code"] == 4010
     assert json.loads(logged["supported"]) == supported
@@ -172,7 +173,7 @@ def test_a_hello_of_a_revoked_member_ends_it(inbox):
 
     with scripted_broker(script) as scripted:
         receiver = receiver_of(inbox, scripted.endpoint())
-        go(receiver, lambda: receiver.state == "stopped")
+        go(receiver, lambda: receiver.link_state.state == "stopped")
 
 
 def test_refused_hello_is_retried(inbox):
@@ -203,4 +204,4 @@ def test_broker_that_sends_other_frames_than_hello_ack_is_disconnected(inbox):
     with scripted_broker(script) as scripted:
         receiver = receiver_of(inbox, scripted.endpoint())
         go(receiver, lambda: scripted.connections >= 2)
-    assert "other frames instead of challenge" in receiver.reason
+    assert "other frames instead of challenge" in receiver.link_state.reason

@@ -29,7 +29,7 @@ class HooksFixture:
         self.tokens = TokenBook()
         self.sent = []
         needs = HooksNeeds(
-            self.inbox.service, self.inbox.service.events.call, self.inbox.store, self.tokens,
+            self.inbox.service, self.inbox.service.add_listener, self.inbox.store, self.tokens,
             off_in_ci, lambda _mesh: [OWN.public_hex, "us"], lambda: "http://127.0.0.1:1",
             self.sent.append,
         )  # fmt: skip
@@ -37,7 +37,7 @@ class HooksFixture:
             HookSettings(commands=commands, **settings), needs, self.inbox.clock, self.inbox.log,
             tmp_path, environment or dict(os.environ),
         )  # fmt: skip
-        self.inbox.service.events.call(self.service.on_event)
+        self.inbox.service.add_listener(self.service.on_event)
 
     def receive(self, *pushes):
         for push_ in pushes:

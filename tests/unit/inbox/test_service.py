@@ -59,11 +59,8 @@ def test_stored_message_equals_the_push(inbox):
     message = page(inbox).messages[0]
     assert (message.body, message.reply_to_id, message.topic) == ("héllo 😀\n", "bm_0", None)
     assert bytes(message.meta) == '{"z":1,"a":["é",null]}'.encode()
-    assert (message.priority, message.destination_ref, message.own) == (
-        "now",
-        OWN.public_hex,
-        False,
-    )
+    stored = (message.priority, message.destination_ref, message.own)
+    assert stored == ("now", OWN.public_hex, False)
     assert inbox.events[0].message.meta == came.meta
 
 
@@ -129,9 +126,9 @@ def test_readers_never_see_another_mesh(filled):
             page(filled, who, mesh=mesh)
     with pytest.raises(wire.MeshUnknown):
         page(filled, mesh="elsewhere")
-    for verb in (filled.service.subscribe, filled.service.unsubscribe):
+    for wanted in (True, False):
         with pytest.raises(wire.OtherMesh):
-            verb(wire.TopicChange("alerts", mesh="default"), lab)
+            filled.service.subscribe(wire.TopicChange("alerts", mesh="default"), lab, wanted)
 
 
 def test_a_poll_of_one_mesh_is_not_woken_by_another(inbox):
@@ -240,7 +237,7 @@ def test_messages_go_after_thirty_days_and_numbers_are_never_used_again(new_inbo
     clock = FakeClock()
     inbox = new_inbox(clock)
     inbox.service.receive_many([push(n) for n in range(1, 6)], "link")
-    sweeper = Sweeper(inbox.store, inbox.settings, clock, inbox.log)
+    sweeper = Sweeper(inbox.service, inbox.log)
     clock.pass_seconds(30 * DAY - 1)
     assert sweeper.run_once(clock.now_ms())["inbox"] == 0
     clock.pass_seconds(2)
