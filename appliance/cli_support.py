@@ -222,7 +222,7 @@ def run(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except ApplianceError as error:
-        return tell(error, machine)
+        return report_error(error, machine)
     except (BrokenPipeError, SystemExit) as end:
         # The reader of the output is gone (`agentlip … | head`); typer makes SystemExit of that.
         if not any(isinstance(cause, BrokenPipeError) for cause in (end, end.__context__)):
@@ -237,7 +237,7 @@ def run(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
         if error.name not in EXTRAS:
             raise
         hint = f"pip install 'agentlip[{EXTRAS[error.name]}]'"
-        return tell(Unavailable(f"{error.name} is not installed", hint=hint), machine)
+        return report_error(Unavailable(f"{error.name} is not installed", hint=hint), machine)
     except Exception as error:
         # Usage errors of typer have exit code 2, which means a conflict here.
         if not hasattr(error, "format_message"):
@@ -245,7 +245,7 @@ def run(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
         return _tell_usage(error, machine)
 
 
-def tell(error: ApplianceError, machine: bool) -> int:
+def report_error(error: ApplianceError, machine: bool) -> int:
     """Write `error` to standard error. Returns the exit code of its kind."""
     if machine:
         note(_json(getattr(error, "body", None) or error.to_body()))
@@ -273,7 +273,7 @@ def _tell_usage(error: Any, machine: bool) -> int:
         return EXIT_GENERAL
     context = getattr(error, "ctx", None)
     hint = f"{context.command_path} --help" if context is not None else "agentlip --help"
-    return tell(Invalid(message, hint=hint), machine)
+    return report_error(Invalid(message, hint=hint), machine)
 
 
 @contextmanager

@@ -43,7 +43,7 @@ from appliance.process.library_logs import ErrorStream, StandardLibraryHandler
 from appliance.process.listeners import bind, listen_on_file
 from appliance.process.server_file import ServerFileKeeper, refuse_second_hub
 from appliance.process.server_options import ServerOptions, parse
-from appliance.process.starting import announced
+from appliance.process.starting import announce_phase
 from appliance.process.watchdog import StartWatchdog
 from appliance.roles import ReadOnlyRoles
 from appliance.settings import Settings
@@ -77,12 +77,12 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except MemoryError:
-        return tell(OutOfMemory(), log)
+        return report_error(OutOfMemory(), log)
     except ApplianceError as error:
-        return tell(error, log)
+        return report_error(error, log)
 
 
-def tell(error: ApplianceError, log: Log) -> int:
+def report_error(error: ApplianceError, log: Log) -> int:
     """Writes why the server ends, and returns its exit code."""
     log.error(error.message, code=error.code, hint=error.hint, **error.details)
     print(f"Error: {error.message}", file=sys.stderr)
@@ -121,7 +121,7 @@ def serve(datadir: DataDir, options: ServerOptions, log: Log) -> int:
             )
         damaged: dict[str, StoreSuspended] = {}
         served = datadir
-        with announced(datadir, "opening its databases"):
+        with announce_phase(datadir, "opening its databases"):
             if not read_only:
                 start.waits_for = "its databases"
                 served = prepare(options, datadir, settings, damaged, clock, log)

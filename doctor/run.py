@@ -154,7 +154,7 @@ def run_check(
         else:
             findings.append(_of_sqlite(error, context))
     except (OSError, ApplianceError) as error:
-        findings.append(_failed(error))
+        findings.append(_failure(error))
     if count > limit:
         last = findings[limit - 1]
         more = Finding(last.severity, MORE, f"and {count - limit} more", problem=last.problem)
@@ -254,7 +254,7 @@ def worst(findings: Iterable[Finding]) -> Severity | None:
 
 def _of_sqlite(error: sqlite3.Error, context: Context) -> Finding:
     if context.reading is None or not is_damage_of_rows(error):
-        return _failed(error)
+        return _failure(error)
     return Finding(
         Severity.ERROR,
         context.reading,
@@ -263,7 +263,7 @@ def _of_sqlite(error: sqlite3.Error, context: Context) -> Finding:
     )
 
 
-def _failed(error: Exception) -> Finding:
+def _failure(error: Exception) -> Finding:
     return Finding(
         Severity.ERROR,
         "check",

@@ -56,7 +56,7 @@ def encode(
     compressed = _compress(source, content)
     if recipients:
         reader = _Reader(compressed)
-        _piped(lambda: age().encrypt_io(reader, stored, recipients), reader, stored)
+        _pipe(lambda: age().encrypt_io(reader, stored, recipients), reader, stored)
     else:
         for chunk in compressed:
             stored.write(chunk)
@@ -84,7 +84,7 @@ def decode(
     else:
         reader = _Reader(stored)
         try:
-            _piped(lambda: age().decrypt_io(reader, content, identities), reader, content)
+            _pipe(lambda: age().decrypt_io(reader, content, identities), reader, content)
         except age().DecryptError as error:
             if str(error) == NO_MATCH:
                 raise KeyRefused from None
@@ -111,7 +111,7 @@ def age() -> Any:
         raise BackupLibraryMissing("pyrage is not installed; it encrypts backups") from None
 
 
-def _piped(work: Callable[[], None], *ends: "_End") -> None:
+def _pipe(work: Callable[[], None], *ends: "_End") -> None:
     """`work` reports errors of our own streams as its own; this raises the original ones."""
     try:
         work()

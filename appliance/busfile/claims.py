@@ -78,7 +78,7 @@ def claim(
         return repeated
     for present in _rivals(connection, task):
         if present.valid(now_ms):
-            raise _held(present, task, agent, now_ms)
+            raise _held_error(present, task, agent, now_ms)
     connection.execute("DELETE FROM task_claims WHERE task_id = ?", (task,))
     connection.execute(
         "INSERT INTO task_claims (task_id, claimed_by, claimed_at_ms, lease_until_ms)"
@@ -129,7 +129,7 @@ def renew(
     if task.startswith(PATH):  # meanwhile somebody may have claimed an overlapping path
         for rival in _rivals(connection, task):
             if rival.task_id != task and rival.valid(now_ms) and not own.valid(now_ms):
-                raise _lost(rival, task)
+                raise _lost_error(rival, task)
     connection.execute(
         "UPDATE task_claims SET lease_until_ms = ? WHERE task_id = ?", (now_ms + lease_ms, task)
     )
@@ -168,7 +168,7 @@ def require(
         or fence not in (None, present.fence)
         or (now_ms is not None and not present.valid(now_ms))
     ):
-        raise _lost(present, task)
+        raise _lost_error(present, task)
     return present
 
 
@@ -234,7 +234,7 @@ def _read(connection: sqlite3.Connection, task: str) -> BusClaim | None:
     return BusClaim(*row) if row else None
 
 
-def _held(present: BusClaim, task: str, agent: str, now_ms: int) -> ClaimHeld:
+def _held_error(present: BusClaim, task: str, agent: str, now_ms: int) -> ClaimHeld:
     age = max(0, now_ms - present.claimed_at_ms) // 1000
     left = -(-(present.lease_until_ms - now_ms) // 1000)
     rival = "" if present.task_id == task else f" as {present.task_id}"
@@ -251,7 +251,7 @@ def _held(present: BusClaim, task: str, agent: str, now_ms: int) -> ClaimHeld:
     )
 
 
-def _lost(present: BusClaim | None, task: str) -> ClaimLost:
+def _lost_error(present: BusClaim | None, task: str) -> ClaimLost:
     if present is None:
         return ClaimLost(f"nobody has a claim of {task}")
     return ClaimLost(

@@ -140,7 +140,7 @@ class Queue:
         """Handle at most `limit` due timers, and pauses that end. Returns counts by kind."""
         streams: dict[str, Stream] = {}
         counts = {"lease_expired": 0, "due": 0, "expired": 0, "resumed": 0}
-        for timer in self.timers.due(now, limit):
+        for timer in self.timers.take_due(now, limit):
             item = timer.item if isinstance(timer, Expiry) else timer
             assert isinstance(item, StreamItem)
             if isinstance(timer, Expiry):

@@ -75,7 +75,7 @@ class Timers:
                 heapify(self._heap)
                 self._stale = 0
 
-    def due(self, now_ms: float, limit: int) -> list[Timer]:
+    def take_due(self, now_ms: float, limit: int) -> list[Timer]:
         """Remove and return timers that are due, oldest first, at most `limit`."""
         due_timers: list[Timer] = []
         heap = self._heap

@@ -141,7 +141,7 @@ def _later(now_ms: int, delay_ms: float | None) -> int | None:
     return None if delay_ms is None else now_ms + int(delay_ms)
 
 
-def _each(sql: str) -> Callable[[Tx, list[Any]], None]:
+def _execute_with(sql: str) -> Callable[[Tx, list[Any]], None]:
     """For changes whose fields are the parameters."""
 
     def run(tx: Tx, changes: list[Any]) -> None:
@@ -151,15 +151,15 @@ def _each(sql: str) -> Callable[[Tx, list[Any]], None]:
 
 
 APPLY: dict[type, Callable[[Tx, list[Any]], None]] = {
-    EnvelopeGone: _each(DELETE),
+    EnvelopeGone: _execute_with(DELETE),
     EnvelopeAcked: _ack,
     EnvelopeReturned: _make_ready,
     AttemptFailed: _fail_attempt,
     EnvelopeDead: _dead,
     EnvelopeExpired: lambda _tx, _changes: None,
-    EnvelopeRedriven: _each(UPDATE_REDRIVEN),
+    EnvelopeRedriven: _execute_with(UPDATE_REDRIVEN),
     StreamPaused: _pause,
-    StreamResumed: _each(DELETE_PAUSE),
-    StreamForgotten: _each(DELETE_ACKED),
-    LatestDropped: _each(DELETE_LATEST),
+    StreamResumed: _execute_with(DELETE_PAUSE),
+    StreamForgotten: _execute_with(DELETE_ACKED),
+    LatestDropped: _execute_with(DELETE_LATEST),
 }

@@ -110,7 +110,7 @@ class Requests:
             except ApplianceError as error:
                 sources.append(self._create(creating, principal))
                 creating = []
-                sources.append(constant(refused(request, error)))
+                sources.append(constant(encode_refusal(request, error)))
         sources.append(self._create(creating, principal))
 
         def answer() -> bytes:
@@ -151,13 +151,13 @@ class Requests:
                 [request.idempotency_key for request in requests],
             )
         except ApplianceError as error:
-            return constant(b"".join([refused(request, error) for request in requests]))
+            return constant(b"".join([encode_refusal(request, error) for request in requests]))
 
         def frames() -> bytes:
             try:
                 results = finish()
             except ApplianceError as error:
-                return b"".join([refused(request, error) for request in requests])
+                return b"".join([encode_refusal(request, error) for request in requests])
             return b"".join(map(response, requests, results))
 
         return frames
@@ -178,7 +178,7 @@ def is_request(message: bytes) -> bool:
 
 def response(request: wire.SocketRequest, result: Reply | ApplianceError) -> bytes:
     if isinstance(result, ApplianceError):
-        return refused(request, result)
+        return encode_refusal(request, result)
     metrics.requested("done")()
     return text_frame(
         b'{"type":"response","id":%b,"status":%d,"replayed":%b,"body":%b}'
@@ -191,7 +191,7 @@ def response(request: wire.SocketRequest, result: Reply | ApplianceError) -> byt
     )
 
 
-def refused(request: wire.SocketRequest | None, error: ApplianceError) -> bytes:
+def encode_refusal(request: wire.SocketRequest | None, error: ApplianceError) -> bytes:
     metrics.requested("refused")()
     body = error.to_item_body()
     if request is None:

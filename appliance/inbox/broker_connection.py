@@ -118,7 +118,7 @@ class BrokerConnection(Loop):
             else:
                 self._wait("refused", error.message)
         except Unavailable as error:
-            self._lost(error.details.get("code"), error.message)
+            self._handle_close(error.details.get("code"), error.message)
         return {}
 
     # -- connecting -------------------------------------------------------------------------
@@ -266,7 +266,7 @@ class BrokerConnection(Loop):
 
     # -- disconnected ------------------------------------------------------------------------
 
-    def _lost(self, code: Any, message: str) -> None:
+    def _handle_close(self, code: Any, message: str) -> None:
         if code in NAMES:
             self._report_negotiation(message, code, {})
             self._stop_for_good(NAMES[code])

@@ -44,13 +44,13 @@ class CircuitBreaker:
         """A call starts. If the breaker isn't closed, this call is the probe that decides."""
         self._probing = self.openings > 0
 
-    def succeeded(self) -> None:
+    def note_success(self) -> None:
         """A call got through: the breaker closes."""
         self.failures = 0
         self.openings = 0
         self._probing = False
 
-    def failed(self, now: float, open_seconds: float, *, at_once: bool = False) -> bool:
+    def note_failure(self, now: float, open_seconds: float, *, at_once: bool = False) -> bool:
         """A call failed. True if the breaker opens with it.
 
         It opens for `open_seconds` after `failures_max` failures in a row, after a failed probe,

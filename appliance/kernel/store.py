@@ -224,7 +224,7 @@ class Store:
                 if outcome.error is not None:
                     self._record_problem(outcome.error, now)
         self._pending -= jobs
-        self._written(jobs)
+        self._note_written(jobs)
         if jobs:
             self._observe_jobs(jobs)
             if self._busy_since is not None:
@@ -246,7 +246,7 @@ class Store:
             self._log.error(self._detached.message, store=self.name, code=self._detached.code)
         return self._detached
 
-    def _written(self, jobs: int) -> None:
+    def _note_written(self, jobs: int) -> None:
         self._jobs_in_wal += 0 if self._shared else jobs  # SQLite does it for a shared store
         if self._jobs_in_wal >= CHECKPOINT_JOBS:
             self._checkpoint_due.set()

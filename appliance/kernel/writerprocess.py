@@ -266,7 +266,7 @@ class WriterProcess:
         self._control = ours
         self._ended.clear()
         self._readable = self._loop.io(ours.fileno(), READ)
-        self._readable.start(self._lost)
+        self._readable.start(self._handle_end)
 
     def _spawn(self, theirs: socket.socket) -> int:
         """Starts the child, which inherits only its end of the control socket and the lock."""
@@ -289,7 +289,7 @@ class WriterProcess:
         finally:
             theirs.close()
 
-    def _lost(self) -> None:
+    def _handle_end(self) -> None:
         """The child has ended: as requested, or not."""
         self._readable.stop()
         self._readable.close()

@@ -108,7 +108,7 @@ def read(raw: bytes, headers: Headers) -> RpcRequest | None:
         raise Refusal(PARSE_ERROR, "the body is not valid JSON") from None
     if isinstance(message.id, UnsetType):
         if headers.version is not None and headers.version not in SUPPORTED:
-            raise _unsupported(headers.version)
+            raise _version_refusal(headers.version)
         return None
     try:
         params: Fields = _decode(message.params, Fields, "params")
@@ -174,7 +174,7 @@ def _version(method: str, params: Fields, meta: RequestMeta, headers: Headers) -
     if method in NAMED_BY:
         _compare("Mcp-Name", _decode_name(headers.name), parameter(params, NAMED_BY[method], str))
     if meta.version not in MODERN:
-        raise _unsupported(meta.version)
+        raise _version_refusal(meta.version)
     return meta.version
 
 
@@ -183,7 +183,7 @@ def _legacy_version(method: str, version: str | None) -> str:
         return version
     if version is None or method == "initialize":
         return LEGACY[0]  # before the handshake, or from clients that never send it
-    raise _unsupported(version)
+    raise _version_refusal(version)
 
 
 def _compare(header: str, given: str | None, body: str | None) -> None:
@@ -191,7 +191,7 @@ def _compare(header: str, given: str | None, body: str | None) -> None:
         raise Refusal(HEADER_MISMATCH, f"the {header} header doesn't match the body")
 
 
-def _unsupported(version: str) -> Refusal:
+def _version_refusal(version: str) -> Refusal:
     data = {"supported": list(SUPPORTED), "requested": version[:100]}
     return Refusal(UNSUPPORTED_VERSION, "Unsupported protocol version", data)
 

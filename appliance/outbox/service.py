@@ -317,7 +317,9 @@ class Outbox:
             if result.state is None and not result.full
         ]
         if stored:
-            self.gauge.accepted(len(stored), sum(len(new.payload) + ROW_BYTES for new in stored))
+            self.gauge.note_accepted(
+                len(stored), sum(len(new.payload) + ROW_BYTES for new in stored)
+            )
             self.delivery_work.set()
         return results
 

@@ -57,7 +57,7 @@ class StartDeadline:
 
 
 @contextmanager
-def announced(datadir: DataDir, phase: str) -> Iterator[None]:
+def announce_phase(datadir: DataDir, phase: str) -> Iterator[None]:
     """Records what this process does while the block runs. If it can't, the block runs anyway."""
     path = _path(datadir)
     outer = phase_of(datadir, os.getpid())

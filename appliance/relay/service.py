@@ -99,7 +99,7 @@ class Relay:
     def send_code(self, command: wire.SendCode, address: str) -> wire.Done:
         """Mail a code. The reply is the same whether or not the name is taken."""
         check_agent_name(command.agent_name)
-        email = _checked_email(command.email)
+        email = _check_email(command.email)
         key = None if command.public_key is None else str(AgentPublicKey.of(command.public_key))
         for subject in (f"client {address}", f"mail {email}", f"name {command.agent_name}"):
             self.limits.take("codes", subject)
@@ -131,7 +131,7 @@ class Relay:
     def register(self, command: wire.RegisterAgent, address: str) -> wire.AgentChanged:
         check_agent_name(command.name)
         key = str(AgentPublicKey.of(command.public_key))
-        email = _checked_email(command.owner_email)
+        email = _check_email(command.owner_email)
         check_url(command.endpoint, self.rules)
         self.limits.take("registrations", address)
         command = msgspec.structs.replace(command, public_key=key, owner_email=email)
@@ -364,7 +364,7 @@ def _iso(ms: int | None) -> str | None:
     return None if ms is None else iso(ms)
 
 
-def _checked_email(email: str) -> str:
+def _check_email(email: str) -> str:
     if is_disposable(email):
         raise wire.EmailRefused
     return email.lower()

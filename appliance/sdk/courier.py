@@ -110,7 +110,7 @@ class Producer(Closing):
             self._link.close()
             self._link = None
 
-    def _connected(self) -> WebSocket:
+    def _connect(self) -> WebSocket:
         if self._link is None:
             self._link = WebSocket(self._locate(), "/v1/publish")
             self._unsent = [(seq, frame) for seq, _, frame in self._waiting]
@@ -128,7 +128,7 @@ class Producer(Closing):
                 time.sleep(backoff_seconds(attempt))
 
     def _push(self) -> None:
-        link = self._connected()
+        link = self._connect()
         while self._unsent:
             some = self._unsent[:FRAME_ENVELOPES]
             frames: list[bytes] = []
@@ -144,7 +144,7 @@ class Producer(Closing):
 
     def _pull(self) -> None:
         self._push()
-        messages = self._connected().receive(ANSWER_SECONDS_MAX)
+        messages = self._connect().receive(ANSWER_SECONDS_MAX)
         if not messages:
             raise SocketBroken("the appliance does not respond")
         for message in messages:

@@ -91,7 +91,7 @@ class WorkspaceReader(Closing):
         query = f"SELECT {CHANNEL} FROM channels WHERE id = ?1 OR name IN (?1, ?2)"
         names = (name_or_id, plain_name(name_or_id))
         missing = NoSuchChannel(f"channel not found: {_short(name_or_id)}")
-        return self._one(f"{query} ORDER BY id <> ?1, name <> ?1 LIMIT 1", names, missing)
+        return self._fetch(f"{query} ORDER BY id <> ?1, name <> ?1 LIMIT 1", names, missing)
 
     def topics(self, channel: str, limit: int = ROWS_MAX) -> list[Row]:
         """Topics of a channel (name or id), the most recently used first."""
@@ -107,19 +107,19 @@ class WorkspaceReader(Closing):
         if slash:
             return self.topic_titled(channel, title)
         missing = NoSuchTopic(f"topic not found: {_short(topic_id)}")
-        return self._one(f"SELECT {TOPIC} FROM topics WHERE id = ? LIMIT 1", (topic_id,), missing)
+        return self._fetch(f"SELECT {TOPIC} FROM topics WHERE id = ? LIMIT 1", (topic_id,), missing)
 
     def topic_titled(self, channel: str, title: str) -> Row:
         channel_id = self.channel(channel)["id"]
         query = f"SELECT {TOPIC} FROM topics WHERE channel_id = ? AND title IN (?, ?) LIMIT 1"
         hint = f"agentlip topic list --channel {channel}"
         missing = NoSuchTopic(f"topic not found: {_short(title)}", hint=hint)
-        return self._one(query, (channel_id, title, plain_name(title)), missing)
+        return self._fetch(query, (channel_id, title, plain_name(title)), missing)
 
     def message(self, message_id: str) -> Row:
         query = f"SELECT {self._message('messages')} FROM messages WHERE id = ? LIMIT 1"
         missing = NoSuchMessage(f"message not found: {_short(message_id)}")
-        return self._one(query, (message_id,), missing)
+        return self._fetch(query, (message_id,), missing)
 
     def messages(
         self,
@@ -224,9 +224,9 @@ class WorkspaceReader(Closing):
 
     def _anchor(self, field: str, query: str, id_: str) -> Row:
         """The row that a page continues from. Raises UnknownCursor."""
-        return self._one(query, (id_,), UnknownCursor(field, id_))
+        return self._fetch(query, (id_,), UnknownCursor(field, id_))
 
-    def _one(self, query: str, parameters: Sequence[Any], missing: ApplianceError) -> Row:
+    def _fetch(self, query: str, parameters: Sequence[Any], missing: ApplianceError) -> Row:
         """The first row. Raises `missing` if there is none."""
         rows = self._rows(query, parameters)
         if not rows:

@@ -119,10 +119,10 @@ class WebSocket:
         try:
             ready, _, _ = select.select([self._socket], [], [], timeout_seconds)
         finally:
-            self._waited()
+            self._end_wait()
         return bool(ready)
 
-    def _waited(self) -> None:
+    def _end_wait(self) -> None:
         with self._lock:
             self._waiting = False
             if self._closed:

@@ -26,7 +26,7 @@ class Sessions:
         self._clock = clock
 
     def invite(self, command: wire.CreateInvitation, caller: Principal) -> wire.Invitation:
-        own = SERVER_TOKEN_ID if caller is OWNER else known(caller).id
+        own = SERVER_TOKEN_ID if caller is OWNER else check_known(caller).id
         token_id = command.token_id or own
         if token_id != own and not caller.allows(ADMIN):
             raise Forbidden(details={"scope": ADMIN})
@@ -48,7 +48,7 @@ class Sessions:
         elif caller.session:  # it would never expire
             raise wire.CredentialRefused
         else:
-            token_id, credential = known(caller).id, caller.credential
+            token_id, credential = check_known(caller).id, caller.credential
             self._store.write(session_rows.insert, "open", token_id, credential, digest, SESSION_MS)
         self._tokens.refresh()
         return who(self._tokens.book.find(secret) or ANONYMOUS), secret
@@ -66,7 +66,7 @@ class Sessions:
 
 
 def who(caller: Principal) -> wire.Who:
-    known(caller)
+    check_known(caller)
     return wire.Who(
         caller.session or None, caller.id, caller.name, sorted(caller.scopes),
         None if caller.senders is None else sorted(caller.senders),
@@ -74,7 +74,7 @@ def who(caller: Principal) -> wire.Who:
     )  # fmt: skip
 
 
-def known(caller: Principal) -> Principal:
+def check_known(caller: Principal) -> Principal:
     if caller is ANONYMOUS:
         raise Unauthenticated
     return caller
@@ -82,4 +82,4 @@ def known(caller: Principal) -> Principal:
 
 def _limit_of(caller: Principal) -> str | None:
     """The token whose sessions the caller may see and end; None: all."""
-    return None if caller.allows(ADMIN) else known(caller).id
+    return None if caller.allows(ADMIN) else check_known(caller).id

@@ -6,7 +6,7 @@ from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.store_errors import StoreSuspended
-from appliance.process.starting import announced
+from appliance.process.starting import announce_phase
 from appliance.upgrade import safety_backup
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir
@@ -31,7 +31,7 @@ def apply(
     """
     saved = safety_backup.save(datadir, settings, stores, clock, log) if backup else ""
     try:
-        with announced(datadir, "migrating"):
+        with announce_phase(datadir, "migrating"):
             schema.create_workspace(
                 datadir,
                 clock=clock,

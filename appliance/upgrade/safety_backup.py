@@ -14,7 +14,7 @@ from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.log import Log
-from appliance.process.starting import announced
+from appliance.process.starting import announce_phase
 from appliance.upgrade.plan import pending_stores
 from appliance.workspace.datadir import DataDir
 
@@ -40,7 +40,7 @@ def save(
     if not pending:
         return ""
     try:
-        with announced(datadir, "making a backup before a migration"):
+        with announce_phase(datadir, "making a backup before a migration"):
             name = _save(datadir, settings, clock)
     except (ApplianceError, OSError) as error:
         first = error.hint if isinstance(error, ApplianceError) else "df -h .agentlip"

@@ -69,39 +69,39 @@ def check_url(url: str, rules: Rules) -> None:
     """Raise BadWebhookUrl if the URL is not allowed. The message quotes no part of the URL, which
     may contain a secret."""
     if len(url) > URL_CHARACTERS_MAX:
-        raise _refused(f"the URL is longer than {URL_CHARACTERS_MAX} characters")
+        raise _refusal(f"the URL is longer than {URL_CHARACTERS_MAX} characters")
     if not _VISIBLE_ASCII.fullmatch(url) or "\\" in url:
-        raise _refused("the URL contains spaces, backslashes or non-ASCII characters")
+        raise _refusal("the URL contains spaces, backslashes or non-ASCII characters")
     try:
         parts = urlsplit(url)
         port, host = parts.port, (parts.hostname or "").removesuffix(".")
     except ValueError:
-        raise _refused("this is not a valid URL") from None
+        raise _refusal("this is not a valid URL") from None
     if parts.scheme not in ("https", "http"):
-        raise _refused("the URL must begin with https:// (or http://, where it is allowed)")
+        raise _refusal("the URL must begin with https:// (or http://, where it is allowed)")
     if "@" in parts.netloc:
-        raise _refused("the URL must not contain credentials; receivers verify the signature")
+        raise _refusal("the URL must not contain credentials; receivers verify the signature")
     if parts.fragment or "#" in url:
-        raise _refused("the URL must not have a fragment")
+        raise _refusal("the URL must not have a fragment")
     if not host or port == 0:
-        raise _refused("the URL has no host or an invalid port")
+        raise _refusal("the URL has no host or an invalid port")
     near = _check_host(host, rules)
     if parts.scheme == "http" and not near and not rules.allow_http:
-        raise _refused("http:// is allowed only for receivers on this machine")
+        raise _refusal("http:// is allowed only for receivers on this machine")
 
 
 def check_address(address: str, rules: AddressRules) -> None:
     """Raise BadWebhookUrl for an address, from a URL or a resolved name, that is not allowed."""
     ip = ip_of(address)
     if ip is None:
-        raise _refused("this is not an IP address")
+        raise _refusal("this is not an IP address")
     if ip.is_loopback:
         if not rules.allow_loopback:
-            raise _refused("the address belongs to this machine; `allow_loopback` is off")
+            raise _refusal("the address belongs to this machine; `allow_loopback` is off")
     elif _is_special(ip):
-        raise _refused("the address belongs to a special network, which is never allowed")
+        raise _refusal("the address belongs to a special network, which is never allowed")
     elif _is_private(ip) and not rules.allow_private:
-        raise _refused("the address belongs to a private network; `allow_private` is off")
+        raise _refusal("the address belongs to a private network; `allow_private` is off")
 
 
 def _check_host(host: str, rules: Rules) -> bool:
@@ -116,7 +116,7 @@ def _check_host(host: str, rules: Rules) -> bool:
     # Resolvers accept `127.1`, `0x7f000001` and `2130706433` as addresses. They are refused here,
     # because they are used to hide an address.
     if _NUMBER.fullmatch(host.rpartition(".")[2]) or not _NAME.fullmatch(host):
-        raise _refused("the host is neither a valid name nor an address in the usual form")
+        raise _refusal("the host is neither a valid name nor an address in the usual form")
     return False
 
 
@@ -145,5 +145,5 @@ def _is_private(ip: Ip) -> bool:
     return not ip.is_global or any(ip in network for network in _PRIVATE)
 
 
-def _refused(sentence: str) -> BadWebhookUrl:
+def _refusal(sentence: str) -> BadWebhookUrl:
     return BadWebhookUrl(sentence, details={"field": "url"})

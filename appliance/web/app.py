@@ -227,7 +227,7 @@ class ErrorHandlers:
         self._absent = absent
         self._limiter = limiter
 
-    def ours(
+    def handle_expected(
         self, req: falcon.Request, resp: Response, error: ApplianceError, _params: dict[str, Any]
     ) -> None:
         # Wrong tokens and signatures were counted before.
@@ -247,19 +247,19 @@ class ErrorHandlers:
         self, req: falcon.Request, resp: Response, error: falcon.HTTPError, params: dict[str, Any]
     ) -> None:
         if error.status_code == 404:
-            self.ours(req, resp, self._absent(req.path) or errors.NoSuchRoute(), params)
+            self.handle_expected(req, resp, self._absent(req.path) or errors.NoSuchRoute(), params)
         elif 400 <= error.status_code < 500:
-            self.ours(req, resp, Invalid(error.title), params)
+            self.handle_expected(req, resp, Invalid(error.title), params)
         else:
-            self.unexpected(req, resp, error, params)
+            self.handle_unexpected(req, resp, error, params)
 
     def out_of_memory(
         self, req: falcon.Request, resp: Response, _error: MemoryError, params: dict[str, Any]
     ) -> None:
         self._log.error("a request was refused for lack of memory", method=req.context.method)
-        self.ours(req, resp, OutOfMemory(), params)
+        self.handle_expected(req, resp, OutOfMemory(), params)
 
-    def unexpected(
+    def handle_unexpected(
         self, req: falcon.Request, resp: Response, error: Exception, params: dict[str, Any]
     ) -> None:
         """A bug. The client gets the request id; the log has the exception's type and frames."""
@@ -271,7 +271,7 @@ class ErrorHandlers:
             route=req.uri_template or "unmatched",
         )
         failure = ApplianceError(hint=f"look for request_id {request_id} in the log")
-        self.ours(req, resp, failure, params)
+        self.handle_expected(req, resp, failure, params)
 
 
 def make_app(
@@ -308,10 +308,10 @@ def make_app(
             *((audit,) if audit else ()),
         ],
     )
-    app.add_error_handler(Exception, failures.unexpected)
+    app.add_error_handler(Exception, failures.handle_unexpected)
     app.add_error_handler(MemoryError, failures.out_of_memory)
     app.add_error_handler(falcon.HTTPError, failures.falcons)
-    app.add_error_handler(ApplianceError, failures.ours)
+    app.add_error_handler(ApplianceError, failures.handle_expected)
     for route in routes:
         app.add_route(route.path, route.resource, suffix=route.suffix)
     return app

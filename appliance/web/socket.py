@@ -145,7 +145,7 @@ class Socket:
         reader = gevent.spawn(copy_context().run, self._read, on_messages, settle)
         _open.inc()
         try:
-            with self._closed_by_errors():
+            with self._close_on_error():
                 body()
         finally:
             _open.dec()
@@ -154,7 +154,7 @@ class Socket:
         return code
 
     @contextlib.contextmanager
-    def _closed_by_errors(self) -> Iterator[None]:
+    def _close_on_error(self) -> Iterator[None]:
         try:
             yield
         except SocketGone:
@@ -347,7 +347,7 @@ class Socket:
 
     def _read(self, on_messages: Callable[[list[bytes]], None], settle: Callable[[], None]) -> None:
         try:
-            with self._closed_by_errors():
+            with self._close_on_error():
                 while data := self._receive():
                     self._received_at = self._clock.monotonic()
                     if self._take(data, on_messages, settle):

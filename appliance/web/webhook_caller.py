@@ -46,9 +46,9 @@ class WebhookCaller:
         try:
             status, retry_after = self.post(url, headers, body.encode())
         except (BadWebhookUrl, Unreachable) as error:
-            return _failed(str(error))
+            return _failure(str(error))
         except TimeoutError:
-            return _failed("the receiver did not respond in time")
+            return _failure("the receiver did not respond in time")
         return result_of(status, retry_after)
 
     def post(self, url: str, headers: dict[str, str], body: bytes) -> tuple[int, float | None]:
@@ -88,8 +88,8 @@ def result_of(status: int, retry_after: float | None) -> CallResult:
     if status == 410:
         return CallResult("gone", "the receiver responded with 410 Gone")
     if 300 <= status < 400:
-        return _failed(f"the receiver responded with {status}; redirects are not followed")
-    return _failed(f"the receiver responded with {status}", retry_after)
+        return _failure(f"the receiver responded with {status}; redirects are not followed")
+    return _failure(f"the receiver responded with {status}", retry_after)
 
 
 def seconds_of(value: Any) -> float | None:
@@ -101,5 +101,5 @@ def seconds_of(value: Any) -> float | None:
     return min(seconds, RETRY_AFTER_SECONDS_MAX) if seconds > 0 else None
 
 
-def _failed(reason: str, retry_after: float | None = None) -> CallResult:
+def _failure(reason: str, retry_after: float | None = None) -> CallResult:
     return CallResult("failed", reason, retry_after)

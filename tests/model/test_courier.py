@@ -285,7 +285,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert all(
             stream.leased == 0 and stream.delayed == 0 for stream in self.queue.streams.values()
         )
-        assert self.queue.timers.due(self.now, 1000) == []
+        assert self.queue.timers.take_due(self.now, 1000) == []
 
 
 TestQueue = QueueMachine.TestCase

@@ -47,12 +47,12 @@ from tests.support.frozencli import every_command
 def test_exit_code_follows_the_kind(
     error: Any, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli_support.tell(error, machine=False) == code
+    assert cli_support.report_error(error, machine=False) == code
     assert capsys.readouterr().err.startswith("Error: ")
 
 
 def test_control_characters_of_an_error_are_replaced(capsys: pytest.CaptureFixture[str]) -> None:
-    cli_support.tell(Missing("topic not found: \x1b[2Jgone\x07"), machine=False)
+    cli_support.report_error(Missing("topic not found: \x1b[2Jgone\x07"), machine=False)
     printed = capsys.readouterr().err
     assert "[2Jgone" in printed
     assert not {"\x1b", "\x07"} & set(printed)

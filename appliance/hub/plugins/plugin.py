@@ -85,7 +85,7 @@ class Plugin:
         took = self._used - began
         metrics.seconds.labels(self.name).observe(took)
         metrics.messages.labels(self.name, "done").inc()
-        self.breaker.succeeded()
+        self.breaker.note_success()
         self.done += 1
         self.last_failure = ""
         if took > SLOW_SECONDS:
@@ -131,7 +131,7 @@ class Plugin:
         if self.breaker.state(now) == "open":
             return  # failed during a pause, on request: the pause stays as it is
         pause_seconds = delay_seconds(PAUSES, self.breaker.openings + 1)
-        if self.breaker.failed(now, pause_seconds, at_once=failure.passing):
+        if self.breaker.note_failure(now, pause_seconds, at_once=failure.passing):
             self._log.warning(
                 "plugin paused", plugin=self.name, seconds=self.breaker.seconds_left(now)
             )

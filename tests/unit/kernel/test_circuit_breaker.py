@@ -9,7 +9,7 @@ from appliance.kernel.circuit_breaker import CircuitBreaker
 def opened(failures_max: int = 2, open_seconds: float = 10.0) -> CircuitBreaker:
     breaker = CircuitBreaker(failures_max)
     for _ in range(failures_max):
-        breaker.failed(0.0, open_seconds)
+        breaker.note_failure(0.0, open_seconds)
     return breaker
 
 
@@ -22,14 +22,16 @@ def test_half_open_breaker_allows_one_probe_at_a_time():
 
 @given(
     failures_max=st.integers(1, 5),
-    calls=st.lists(st.tuples(st.sampled_from(["begin", "succeeded", "failed"]), st.integers(0, 9))),
+    calls=st.lists(
+        st.tuples(st.sampled_from(["begin", "note_success", "note_failure"]), st.integers(0, 9))
+    ),
 )
 def test_closed_breaker_has_fewer_failures_than_allowed(failures_max, calls):
     breaker, now = CircuitBreaker(failures_max), 0.0
     for call, seconds in calls:
         now += seconds
-        if call == "failed":
-            breaker.failed(now, 3.0)
+        if call == "note_failure":
+            breaker.note_failure(now, 3.0)
         else:
             getattr(breaker, call)()
         assert breaker.is_closed == (breaker.failures < failures_max)

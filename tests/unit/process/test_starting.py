@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from appliance.process import starting
-from appliance.process.starting import ANNOUNCED_SECONDS_MAX, StartDeadline, announced
+from appliance.process.starting import ANNOUNCED_SECONDS_MAX, StartDeadline, announce_phase
 from appliance.workspace.datadir import DataDir
 from tests.support.clock import FakeClock
 from tests.support.commands import agentlip, environment
@@ -36,14 +36,14 @@ def test_limit_counts_from_the_last_announced_work(tmp_path: Path) -> None:
     assert deadline.has_passed(datadir, pid), "the work was not announced"
 
     deadline = StartDeadline(clock, 55.0)
-    with announced(datadir, "opening its databases"):
-        with announced(datadir, "migrating"):
+    with announce_phase(datadir, "opening its databases"):
+        with announce_phase(datadir, "migrating"):
             assert starting.phase_of(datadir, pid) == "migrating"
         for _ in range(3):
             work()
             assert not deadline.has_passed(datadir, pid)
             clock.pass_seconds(1000.0)
-        assert deadline.has_passed(datadir, pid), "it was announced, and nothing was done"
+        assert deadline.has_passed(datadir, pid), "it was announce_phase, and nothing was done"
         clock.pass_seconds(ANNOUNCED_SECONDS_MAX)
         work()
         assert deadline.has_passed(datadir, pid), "the limit of all work"
