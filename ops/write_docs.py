@@ -114,10 +114,7 @@ def sample_appliance(folder: Path) -> tuple[list[Route], list[dict[str, Any]]]:
     """The routes of a whole appliance, and one event of every verb of its hub."""
     datadir, clock, log = DataDir(folder), SystemClock(), Log(sys.stderr.buffer, level="error")
     schema.create_workspace(datadir, clock=clock, log=log)
-    lock = WriterLock(datadir, "docs", clock)
-    with ExitStack() as stack:
-        lock.acquire()
-        stack.callback(lock.release)
+    with WriterLock(datadir, "docs", clock) as lock, ExitStack() as stack:
         whole = Appliance(ALL_ROLES, lock, log)
         stack.callback(whole.stop)
         (hub,) = (part.hub for part in whole.subsystems if isinstance(part, HubSubsystem))
