@@ -52,7 +52,7 @@ class OutboxAdmin:
         if reply.replayed:  # another request with this key finished first
             return reply
         metrics.redrives.inc(len(chosen))
-        self._outbox.gauge.note_accepted(
+        self._outbox.gauge.add(
             sum(row.status == states.DEAD for row in rows), sum(len(row.payload) for row in rows)
         )
         self._outbox.delivery_work.set()

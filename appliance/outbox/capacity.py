@@ -32,11 +32,11 @@ class Gauge:
     def set_usage(self, open_sends: int, bytes_used: int) -> None:
         self._open, self._bytes = open_sends, bytes_used
 
-    def note_accepted(self, sends: int, size: int) -> None:
+    def add(self, sends: int, size: int) -> None:
         self._open += sends
         self._bytes += size
 
-    def note_ended(self, sends: int) -> None:
+    def remove(self, sends: int) -> None:
         self._open = max(0, self._open - sends)
 
     @property

@@ -156,7 +156,7 @@ class Sweep(Loop):
                 break
         if expired_total:
             metrics.deaths.labels("too_old").inc(expired_total)
-            outbox.gauge.note_ended(expired_total)
+            outbox.gauge.remove(expired_total)
             self.log.warning("sends expired: older than outbox.max_age_hours", count=expired_total)
         before_ms = now_ms - int(settings.payload_days * DAY_MS)
         keys_ms = now_ms - int(IDEMPOTENCY_HOURS * HOUR_MS)

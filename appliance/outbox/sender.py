@@ -178,11 +178,9 @@ class Sender:
             route.breaker.note_success()
             return
         retry_after = max((result.retry_after_seconds or 0 for result in retries), default=0)
-        delay_ms = self._delay_ms(route.breaker.failures + 1, retry_after)
+        seconds = self._delay_ms(route.breaker.failures + 1, retry_after) / 1000
         # Monotonic, so that a clock change doesn't matter.
-        route.breaker.note_failure(
-            self._clock.monotonic(), delay_ms / 1000, at_once=retry_after > 0
-        )
+        route.breaker.note_failure(self._clock.monotonic(), seconds, at_once=retry_after > 0)
 
     def _delay_ms(self, failures: int, retry_after_seconds: float | None) -> int:
         settings = self._outbox.settings
@@ -264,7 +262,7 @@ class Sender:
         self._outbox.store.write(writes.record_outcomes, batch)
         self._in_flight.difference_update(outcome.id for outcome in batch)
         ended = (states.DELIVERED, states.REJECTED)
-        self._outbox.gauge.note_ended(sum(outcome.event in ended for outcome in batch))
+        self._outbox.gauge.remove(sum(outcome.event in ended for outcome in batch))
 
     def _release_orphans(self) -> None:
         """Make sends pending that are in flight in the file but not in this process. Needed only

@@ -317,9 +317,7 @@ class Outbox:
             if result.state is None and not result.full
         ]
         if stored:
-            self.gauge.note_accepted(
-                len(stored), sum(len(new.payload) + ROW_BYTES for new in stored)
-            )
+            self.gauge.add(len(stored), sum(len(new.payload) + ROW_BYTES for new in stored))
             self.delivery_work.set()
         return results
 
