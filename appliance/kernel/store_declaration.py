@@ -120,12 +120,14 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
              it, and brings its schema up to date. It runs for each connection and may be called at
              the same time by several threads and programs
     head     the query of the newest link of a chain of hashes, which each backup notes
+    newest   the query of the newest time in it, milliseconds or text, by an index or a small table
     """
 
     path: str = ""  # its file, below the workspace; default: in the data folder, after its name
     shared: bool = False
     opens: str = ""
     head: str = ""
+    newest: str = ""
     needed: bool = False  # without it nothing is served
     marks_workspace: bool = False  # a directory with its file is a workspace
     keeps_record: bool = False  # has a copy of the record of stores, and the epoch

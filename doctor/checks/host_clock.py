@@ -9,24 +9,21 @@ from appliance.checks.context import Context
 from appliance.kernel import meta
 from appliance.kernel.clock import DAY_MS, iso, utc
 from appliance.kernel.steady_clock import CLOCK_KEY, ClockNote, jump_since_ms
+from appliance.kernel.store_declaration import DECLARATIONS
 
-# The newest time of each store, by an index or a small table.
-NEWEST = {
-    "auth": "SELECT max(created_ms) FROM tokens",
-    "hub": "SELECT ts FROM events ORDER BY event_id DESC LIMIT 1",
-    "inbox": "SELECT max(received_at) FROM inbox",
-    "outbox": "SELECT enqueued_at FROM outbox ORDER BY id DESC LIMIT 1",
-}
 _SET = "timedatectl; date -u"
 CLOCK_JUMP_WARNING_SECONDS = 3600.0  # clock set by more than this: warning
 
 
 def _clock(context: Context) -> Iterator[Finding]:
     now_ms = context.clock.now_ms()
+    newest_of = {
+        store: declared.newest for store, declared in DECLARATIONS.items() if declared.newest
+    }
     ahead = [
         (newest, store)
-        for store, connection in context.opened(*NEWEST)
-        if (newest := _newest_ms(connection, NEWEST[store])) is not None
+        for store, connection in context.opened(*newest_of)
+        if (newest := _newest_ms(connection, newest_of[store])) is not None
         and newest - now_ms > CLOCK_BEHIND_WARNING_SECONDS * 1000
     ]
     if ahead:

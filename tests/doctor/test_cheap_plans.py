@@ -7,7 +7,7 @@ import pytest
 
 from appliance.hub import checks_events, event_replay
 from appliance.integrations import checks_event_copies
-from doctor.checks import host_clock
+from appliance.kernel.store_declaration import DECLARATIONS
 from tests.doctor.workspace import WorkspaceFixture
 
 LARGE = ("events", "messages", "outbox", "journal", "inbox", "message_history", "delivery_queue")
@@ -16,7 +16,7 @@ STATEMENTS = [
     ("hub", checks_events.NO_SCOPE),
     ("hub", event_replay.NEWEST),
     ("hub", event_replay.ROW["message"]),
-    *host_clock.NEWEST.items(),
+    *((store, declared.newest) for store, declared in DECLARATIONS.items() if declared.newest),
 ]
 
 
