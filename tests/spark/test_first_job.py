@@ -1,4 +1,5 @@
-"""The first job of docs/how-to/spark.md does what the page prints, here without its container."""
+"""The first job of docs/how-to/spark.md does what the page prints, here without its container, and
+other engines read its tables."""
 
 import re
 import subprocess
@@ -16,10 +17,10 @@ if sys.argv[1] == "export":  # `ops/up` installs no pyarrow
 from appliance.cli import agentlip; agentlip()"""
 
 
-def blocks():
-    """The commands and the program of the section, in their order."""
+def blocks(title):
+    """The commands and the programs of a section, in their order."""
     page = (ROOT / "docs/how-to/spark.md").read_text(encoding="utf-8")
-    section = page.split("## Run a first job\n")[1].split("\n## ")[0]
+    section = page.split(f"## {title}\n")[1].split("\n## ")[0]
     return FENCE.findall(section)
 
 
@@ -40,7 +41,8 @@ def test_first_job_runs_as_printed(tmp_path):
         _, topic = hub.channel_with_topic("general")
         for text in ("one", "two", "three"):
             hub.send(topic, text)
-    (_, first), (_, program), (_, report), *_ = blocks()
+    (_, first), (_, program), (_, report), *_ = blocks("Run a first job")
+    programs = [program, *(text for language, text in blocks("Tables") if language == "python")]
     bin_ = tmp_path / "bin"
     bin_.mkdir()
     (bin_ / "agentlip").write_text(f"#!{sys.executable}\n{COMMAND}\n")
@@ -49,8 +51,8 @@ def test_first_job_runs_as_printed(tmp_path):
     quick, printed = engine.configure(tmp_path), []
     for arguments in (
         ["bash", "-eu", "-c", without_container(first, workspace)],
-        [sys.executable, "-c", program],
         ["bash", "-eu", "-c", report],
+        *([sys.executable, "-c", program] for program in programs),
     ):
         done = subprocess.run(
             arguments, cwd=workspace, env=environment(PATH=path, **quick),
@@ -58,5 +60,6 @@ def test_first_job_runs_as_printed(tmp_path):
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         printed.append(done.stdout)
-    assert printed[1].splitlines() == ["t tester 3"]
-    assert printed[2].splitlines()[2].startswith("3 ")
+    assert printed[1].splitlines()[2].startswith("3 ")
+    counted = ["t tester 3\n", "3 messages\n", "[('tester', 3)]\n", "{'tester': 3}\n"]
+    assert printed[2:] == counted
