@@ -38,35 +38,46 @@ def main() -> int:
     parser.add_argument(
         "--directory", type=Path, help="where the log is made; kept, and used again"
     )
+    parser.add_argument("--cores", default="*", help="cores that stages are planned for")
     flags = parser.parse_args()
+    master = f"--master=local[{flags.cores}]"
     with tempfile.TemporaryDirectory(dir=flags.directory) as scratch:
         export = (flags.directory or Path(scratch)).resolve() / f"skewed-{flags.events}"
         if not export.exists():
             made.export(export, flags.events, skewed=True)
-        stages = run(export, Path(scratch) / "lake")
+        jobs = {job: run(export, Path(scratch) / "lake", master, job=job)
+                for job in ("ingest", "activity")}  # fmt: skip
         seconds = {}
         for cores in (1, 3) if (os.cpu_count() or 1) >= 4 else ():
             began = time.monotonic()
             run(export, Path(scratch) / f"lake-{cores}", "--master", f"local[{cores}]")
             seconds[f"seconds_with_{cores}_cores"] = round(time.monotonic() - began, 1)
-    rows = [describe(tasks) for tasks in stages.values()]
-    parallel = sum(task.seconds for tasks in stages.values() if len(tasks) > 2 for task in tasks)
-    everything = sum(task.seconds for tasks in stages.values() for task in tasks)
     print(json.dumps({
-        "events": flags.events, **seconds, "stages": rows,
-        "slowest_by_median_in_seconds": max(row["slowest_by_median"] for row in rows),
-        "slowest_by_median_in_rows": max(row["most_rows_by_median"] for row in rows),
-        "shuffled_bytes": sum(row["shuffled_bytes"] for row in rows),
-        "share_of_task_seconds_in_stages_of_three_tasks_or_more": round(parallel / everything, 2),
+        "events": flags.events, **seconds, **{job: summarize(jobs[job]) for job in jobs},
     }, indent=1))  # fmt: skip
     return 0
 
 
-def run(export: Path, lake: Path, *more: str) -> dict[int, list[Task]]:
-    """Run activity, which ingests first. Returns the tasks of each stage."""
-    log = lake.with_name(f"{lake.name}-log")
+def summarize(stages: dict[int, list[Task]]) -> dict[str, Any]:
+    rows = [describe(tasks) for tasks in stages.values()]
+    parallel = sum(task.seconds for tasks in stages.values() if len(tasks) > 2 for task in tasks)
+    everything = sum(task.seconds for tasks in stages.values() for task in tasks)
+    return {
+        "stages": rows,
+        "tasks": sum(row["tasks"] for row in rows),
+        "slowest_by_median_in_seconds": max(row["slowest_by_median"] for row in rows),
+        "slowest_by_median_in_rows": max(row["most_rows_by_median"] for row in rows),
+        "stages_with_shuffled_bytes": sum(row["shuffled_bytes"] > 0 for row in rows),
+        "shuffled_bytes": sum(row["shuffled_bytes"] for row in rows),
+        "share_of_task_seconds_in_stages_of_three_tasks_or_more": round(parallel / everything, 2),
+    }
+
+
+def run(export: Path, lake: Path, *more: str, job: str = "activity") -> dict[int, list[Task]]:
+    """Run a job (activity ingests first, if that was not done). Returns the tasks of each stage."""
+    log = lake.with_name(f"{lake.name}-{job}-log")
     log.mkdir()
-    words = ["activity", "--in", str(export), "--out", str(lake)]
+    words = [job, "--in", str(export), "--out", str(lake)]
     for setting in ("enabled=true", f"dir={log.as_uri()}"):
         words += ["--conf", f"spark.eventLog.{setting}"]
     command = [sys.executable, "spark/run.py", *words, *PLAIN_LOG, "--quiet", *more]
