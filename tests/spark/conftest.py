@@ -67,12 +67,20 @@ def ask(spark: Any, tmp_path: Path) -> Any:
 
 
 @pytest.fixture(scope="session")
-def expected(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What one run makes of `lakes.conversation()`: all tables as plain rows."""
+def ingested_conversation(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+    """The tables that one run makes of `lakes.conversation()`, to read, and its report."""
     from spark.jobs.ingest import job
     from tests.spark import lakes
 
     folder = tmp_path_factory.mktemp("conversation")
     lakes.conversation()[0].export(folder / "in")
-    job.run(make_request(spark, folder))
-    return lakes.everything(spark, job.silver(folder / "out"))
+    report = job.run(make_request(spark, folder))
+    return job.silver(folder / "out"), report
+
+
+@pytest.fixture(scope="session")
+def expected(spark: Any, ingested_conversation: tuple[Any, Any]) -> dict[str, list[str]]:
+    """All these tables as plain rows."""
+    from tests.spark import lakes
+
+    return lakes.everything(spark, ingested_conversation[0])
