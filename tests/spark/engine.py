@@ -6,11 +6,14 @@ SETTINGS = {
     # Tests make thousands of tables; each that is cached holds some megabytes.
     "spark.databricks.delta.delta.log.cacheSize": "20",
     # The quick compiler alone. Its default for code, 48 MB, is full after a few runs of a job, and
-    # from then on Java compiles nothing.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
+    # from then on Java compiles nothing. One thread collects garbage, as each core has a session,
+    # and not whenever some more classes are loaded.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+    " -XX:-UseParallelGC -XX:+UseSerialGC -XX:MetaspaceSize=512m",
     "spark.sql.adaptive.enabled": "false",  # it makes a job of each stage
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.files.minPartitionNum": "1",  # a task for all small files
     "spark.sql.lightweightPlanChangeValidation": "false",  # plans are those of every run
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.ui.explainMode": "simple",  # a text of each plan, which nobody reads here
