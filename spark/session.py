@@ -53,12 +53,10 @@ def build(name: str, engine: EngineSettings) -> SparkSession:
     if os.environ.get("LC_ALL") in ("C", "POSIX"):  # Java can't open files with non-ASCII names
         os.environ["LC_ALL"] = "C.UTF-8"  # what Python chooses where only LANG says so
     os.environ.update(locations.keys())  # which Spark hands to the file systems of all executors
-    builder = SparkSession.builder.appName(f"agentlip-{name}")
+    builder = SparkSession.builder.appName(f"agentlip-{name}").config(map=settings(engine))
     if engine.master or "PYSPARK_GATEWAY_PORT" not in os.environ:
         # Under spark-submit (a Kubernetes driver) the environment sets the master.
         builder = builder.master(master(engine) or "local[*]")
-    for key, value in settings(engine).items():
-        builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
     except Exception as error:
@@ -80,6 +78,7 @@ def settings(engine: EngineSettings) -> dict[str, str]:
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.databricks.delta.snapshotPartitions": "1",  # a log of a few hundred files
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # three calls more for each column
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Limits the memory per open file; level 1 takes half the time of level 3.

@@ -47,6 +47,7 @@ ALL = None  # replaces the whole table
 LOST = "run the job again with another output directory"
 REMAKE = "remove its directories silver and gold, and run the jobs with all segments"
 NO_VALUE = "=__HIVE_DEFAULT_PARTITION__"
+FEW_FILES = 16  # are read as Parquet: Delta takes some jobs to find the files of a version
 FILES_MAX = 16  # more files of a partition are merged; each run adds one
 VACUUM_RUNS = 16  # from one deletion of old files to the next: it lists all files
 HISTORY = "interval 30 days"  # in which former versions can be read
@@ -84,13 +85,9 @@ class Version:
     def files(self, table: str) -> list[DataFile]:
         return _files(self._open(table), self._partitions[table], self._ids.get(table))
 
-    def parts(self, table: str) -> set[str]:
-        """The partitions of a table, such as days."""
-        return {file.part for file in self.files(table)}
-
     def parts_with(self, table: str, ids: Collection[str]) -> set[str]:
-        """The partitions that may have rows with these ids: ids grow with time, so the ranges of
-        the files of different days hardly overlap."""
+        """The partitions, such as days, that may have rows with these ids: ids grow with time, so
+        the ranges of the files of different days hardly overlap."""
         wanted = sorted(ids)
 
         def may_have(file: DataFile) -> bool:
@@ -105,9 +102,21 @@ class Version:
         self, spark: SparkSession, table: str, parts: Collection[str] | None = None
     ) -> DataFrame:
         """The table, or some of its partitions."""
+        files = [file for file in self.files(table) if parts is None or file.part in parts]
+        if len(files) <= FEW_FILES:
+            return self._rows(spark, table, files)
         reader = spark.read.format("delta").option("versionAsOf", self.versions[table])
         rows = reader.load(self._path(table)).select(*self._promised[table].names)
-        return rows if parts is None else rows.where(_is_in(self._partitions[table], parts))
+        column = self._partitions[table]
+        return rows if parts is None or column is None else rows.where(_is_in(column, parts))
+
+    def _rows(self, spark: SparkSession, table: str, files: Collection[DataFile]) -> DataFrame:
+        """The rows in these files."""
+        promised = self._promised[table]
+        if not files:
+            return spark.createDataFrame([], promised)
+        reader = spark.read.schema(promised).option("basePath", self._path(table))
+        return reader.parquet(*[file.path for file in files]).select(*promised.names)
 
     def _path(self, table: str) -> str:
         return f"{self.root}/{table}"
@@ -249,12 +258,7 @@ class Draft(Version):
 
     def written(self, spark: SparkSession, table: str) -> DataFrame:
         """The rows in files that this run wrote."""
-        promised = self._promised[table]
-        paths = [file.path for file in self.written_files(table)]
-        if not paths:
-            return spark.createDataFrame([], promised)
-        reader = spark.read.schema(promised).option("basePath", self._path(table))
-        return reader.parquet(*paths).select(*promised.names)
+        return self._rows(spark, table, self.written_files(table))
 
 
 class Dataset:
@@ -393,6 +397,4 @@ def _files(opened: DeltaTable, partition: str | None, id_column: str | None) -> 
 
 def _is_in(partition: str | None, parts: Collection[str]) -> str:
     """SQL: whether a row is in one of these partitions."""
-    if partition is None:
-        return "true" if parts else "false"
-    return f"`{partition}` IN ({', '.join(map(repr, sorted(parts)))})" if parts else "false"
+    return f"`{partition}` IN ({', '.join(map(repr, sorted(parts)))})"

@@ -7,6 +7,7 @@ from datetime import UTC, timedelta
 import pytest
 from pyspark.sql import functions as f
 
+from spark import tables
 from spark.jobs.ingest import job, plan
 from tests.spark.lakes import conversation, everything, rows
 from tests.spark.log import Log, write_segment
@@ -134,7 +135,9 @@ def test_tables_that_were_deleted_or_put_back_are_filled_again(
     assert everything(spark, silver) == expected
 
 
-def test_late_and_split_segments_merge_to_the_same_tables(spark, ask, lake, expected):
+def test_late_and_split_segments_merge_to_the_same_tables(spark, ask, lake, expected, monkeypatch):
+    """Read by Delta Lake, as tables of many files are."""
+    monkeypatch.setattr(tables, "FEW_FILES", 0)
     root, silver = lake
     log = conversation()[0]
     days = sorted({row["ts"].date().isoformat() for row in log.rows})

@@ -69,6 +69,7 @@ def test_second_of_two_runs_at_once_is_refused_and_changes_nothing(spark, datase
 
 
 def test_files_of_a_crowded_day_are_merged_and_old_ones_deleted(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "FEW_FILES", 2)
     monkeypatch.setattr(tables, "FILES_MAX", 2)
     monkeypatch.setattr(tables, "VACUUM_RUNS", 4)
     monkeypatch.setattr(tables, "HISTORY", "interval 0 seconds")

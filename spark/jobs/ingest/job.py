@@ -210,7 +210,7 @@ class Merge:
         range has one of the ids are read."""
         if self.former is None:
             return set()
-        parts = self.former.parts(table)
+        parts: set[str] | None = None
         if self.new_cuts:
             rows = self.former.read(self.spark, table)
             ids = ids.unionByName(source.undone(rows, self.new_cuts).select("message_id"))
@@ -218,7 +218,7 @@ class Merge:
             wanted = ids.distinct().limit(IDS_MAX + 1).collect()
             if len(wanted) <= IDS_MAX:
                 parts = self.former.parts_with(table, {row["message_id"] for row in wanted})
-        if not parts:
+        if parts == set():
             return set()
         rows = self.former.read(self.spark, table, parts)
         mine = t.mark(rows, ids.select(t.id_hash("message_id")))
