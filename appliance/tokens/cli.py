@@ -1,6 +1,7 @@
 """`agentlip token`: through the running hub, or on its database file while none runs."""
 
 import os
+from math import isfinite
 from typing import Annotated, Any
 
 import typer
@@ -54,6 +55,8 @@ def create_token(
 
     A colleague: agentlip token create --name grace --scope hub:read --scope hub:post --invite
     """
+    if expires is not None and not isfinite(expires):
+        raise Invalid("--expires must be a number of days")
     body = {
         "name": name,
         "scopes": _scopes_with_channels(session, scope, channel or []),

@@ -33,3 +33,12 @@ def test_no_token_is_made_for_a_link_that_nobody_can_open(tmp_path: Path) -> Non
     agentlip("init", cwd=tmp_path)
     assert agentlip(*CREATE, "grace", "--invite", cwd=tmp_path).code == 3
     assert "grace" not in agentlip("token", "list", cwd=tmp_path).out
+
+
+def test_days_that_are_no_number_are_refused(tmp_path: Path) -> None:
+    agentlip("init", cwd=tmp_path)
+    refused = agentlip(*CREATE, "grace", "--expires", "nan", cwd=tmp_path)
+    assert (refused.code, refused.err.splitlines()[0]) == (
+        1,
+        "Error: --expires must be a number of days",
+    )
