@@ -14,6 +14,7 @@ from tests.support.until import until
 
 START_SECONDS_MAX = 120.0
 SERVER = "org.apache.hadoop.hdfs.server"
+OPTIONS = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")  # for a short life
 JARS = Path(sys.prefix) / "hdfs-jars"
 SPARK_JARS = Path(sys.prefix) / "lib/python3.11/site-packages/pyspark/jars"
 OF_SPARK = ("hadoop-client-*", "slf4j-api-*", "jcl-over-slf4j-*", "log4j-*")
@@ -82,7 +83,7 @@ def _start(folder: Path, name: str, *words: str) -> subprocess.Popen[bytes]:
     paths += [jar for pattern in OF_SPARK for jar in SPARK_JARS.glob(f"{pattern}.jar")]
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
-            [shutil.which("java") or "java", "-Xmx256m", "-cp", ":".join(map(str, paths)),
+            [shutil.which("java") or "java", *OPTIONS, "-cp", ":".join(map(str, paths)),
              f"{SERVER}.{name}", *words],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log,
         )  # fmt: skip
