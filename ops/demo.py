@@ -48,7 +48,7 @@ def main() -> int:
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="ops/demo", description=__doc__)
-    parser.add_argument("--workspace", type=Path, help="of a running appliance (a temporary one)")
+    parser.add_argument("--workspace", type=Path, help="where an appliance runs (a temporary one)")
     parser.add_argument("--repo", type=Path, default=ROOT, help="git repository (default: this)")
     parser.add_argument("--limit", type=int, default=500, help="messages at most (500)")
     parser.add_argument("--agents", type=int, default=4, help="agents at the same time (4)")
