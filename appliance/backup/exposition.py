@@ -10,7 +10,7 @@ from appliance.backup.upload_state import UploadState
 
 
 def show(backups: Sequence[ListedBackup], newest: ListedBackup | None, now_ms: int) -> None:
-    """`backups` oldest first. Without a backup, all times and sizes are 0."""
+    """Set the metrics; `backups` are oldest first. Without a backup, all times and sizes are 0."""
     manifest = None if newest is None else newest.manifest
     metrics.backups.set(sum(listed.manifest is not None for listed in backups))
     metrics.last_success.set(0 if manifest is None else manifest.cut_ms / 1000)

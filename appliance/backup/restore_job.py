@@ -132,7 +132,7 @@ def select(job: RestoreJob) -> RestoreSelection:
 
 
 def bytes_needed(job: RestoreJob, selection: RestoreSelection) -> int:
-    """For the new files beside the present ones, and for a backup of those."""
+    """The bytes for the new files beside the present ones, and for a backup of those."""
     safety = sum(map(job.target.store_bytes, DECLARATIONS))
     return sum(file.bytes for file in selection.files) + safety + job.work.settings.free_bytes_min
 

@@ -148,7 +148,7 @@ class Dispatch:
         self.webhook_work.set()
 
     def ack(self, connection: MemberConnection, message_ids: Iterable[str]) -> int:
-        """Queues acks for the next batch; how many were about deliveries of this connection."""
+        """Queue acks for the next batch; returns how many were about deliveries of it."""
         acked = 0
         for message_id in message_ids:
             delivery_id = connection.unacked.pop(message_id, None)
@@ -162,7 +162,8 @@ class Dispatch:
         return acked
 
     def next_batch(self, rows_max: int) -> tuple[list[DeliveryAck], list[Demand]]:
-        """What to write now. A connection without free prefetch is marked again by its next ack."""
+        """Take what to write now. A connection without free prefetch is marked again by its
+        next ack."""
         acks, self._acks = self._acks[:rows_max], self._acks[rows_max:]
         demands: list[Demand] = []
         for connection in list(self._with_demand):
@@ -196,7 +197,7 @@ class Dispatch:
     def assign(
         self, demands: Sequence[Demand], claims: Sequence[Claim]
     ) -> list[tuple[str, list[int]]]:
-        """Pushes what was leased; (owner, deliveries) of connections that ended meanwhile."""
+        """Push what was leased; returns (owner, deliveries) of connections that have ended."""
         by_owner: dict[str, list[Claim]] = {}
         for claim in claims:
             by_owner.setdefault(claim.owner, []).append(claim)
@@ -215,7 +216,7 @@ class Dispatch:
         return orphaned
 
     def expire(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Leases that have expired: (owner, message) of each."""
+        """Take back leases that have expired; returns (owner, message) of each."""
         for owner, message_id in rows:
             if connection := self._by_owner.get(owner):
                 connection.unacked.pop(message_id, None)

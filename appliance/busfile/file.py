@@ -182,7 +182,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Several reads of the same state."""
+    """A context with several reads of the same state."""
     yield from _within(connection, lambda reader: reader.execute("BEGIN"))
 
 

@@ -67,7 +67,7 @@ class LineProcess:
             raise
 
     def send_descriptor(self, descriptor: int, seconds: float) -> None:
-        """With a byte. The child gets a copy."""
+        """Send a descriptor with a byte. The child gets a copy."""
         with gevent.Timeout(seconds, ResponseLate):
             socket.send_fds(self._socket, [b"\n"], [descriptor])
 

@@ -155,7 +155,7 @@ def stats(
         str | None, typer.Argument(help="One stream; all streams by default.")
     ] = None,
 ) -> None:
-    """Statistics of streams: envelopes by state, rates, latency and age.
+    """Show statistics of streams: envelopes by state, rates, latency and age.
 
     agentlip top shows rates and depths of the appliance until Ctrl-C.
     """

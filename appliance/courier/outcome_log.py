@@ -43,7 +43,7 @@ class OutcomeLog:
     def add(
         self, name: str, item: StreamItem, now: float, consumer: Any = None, error: str = ""
     ) -> None:
-        """An outcome in a memory stream."""
+        """Count an outcome in a memory stream."""
         if self.threshold and crc32(item.id.encode()) < self.threshold:
             self._samples.append((name, error or None, fact_of(item, now, consumer)))
 
@@ -54,7 +54,7 @@ class OutcomeLog:
         self.add(name, item, now, consumer, reason)
 
     def add_journaled(self, changes: list[Outcome], now: float) -> None:
-        """Changes of durable streams that the journal has."""
+        """Keep changes of durable streams that the journal has."""
         if self.enabled and changes:
             self._journaled.append((now, changes))
             self._journaled_count += len(changes)
@@ -82,7 +82,7 @@ class OutcomeLog:
         return [samples.popleft() for _ in range(min(limit, len(samples)))]
 
     def put_back(self, samples: list[Sample], journaled: list[Outcome], now: float) -> None:
-        """They could not be written. Nothing is added to `journaled` while that is so."""
+        """Keep what could not be written. Nothing is added to `journaled` while that is so."""
         if journaled:
             self._journaled.appendleft((now, journaled))
             self._journaled_count += len(journaled)

@@ -33,7 +33,7 @@ class Scheduler:
         self._due: dict[str, DueTime] = {}
 
     def refresh(self, now_ms: int) -> None:
-        """At the start, and after a change of jobs or of the clock."""
+        """Plan again; call at the start, and after a change of jobs or of the clock."""
         self._due.clear()
         self._marks = {row.name: row for row in self._store.read(queries.stored_jobs)}
         for name, spec in self._catalogue.specs.items():
@@ -54,7 +54,7 @@ class Scheduler:
         return self._steady.wall_iso(due.ms) if due.is_steady else iso(due.ms)
 
     def create_due(self, now_ms: int) -> int:
-        """Create the runs that are due now, at most one for each job; how many."""
+        """Create the runs that are due now, at most one for each job; returns how many."""
         steady_ms, created = self._steady.now_ms(), 0
         for name, due in list(self._due.items()):
             if due.left_ms(now_ms, steady_ms) <= 0:

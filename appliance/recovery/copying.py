@@ -84,7 +84,7 @@ class Copying:
         return not self.result[name].counted or bool(self.result[name].lost)
 
     def add_rebuilt(self, name: str, rows: int) -> None:
-        """Rows that were made from other tables are no longer lost."""
+        """Count rows that were made from other tables, which are no longer lost."""
         self.result[name].rebuilt += rows
         self._count(self._tables[name])
 
@@ -94,7 +94,7 @@ class Copying:
         self.is_certain = False
 
     def report_changed(self, noun: str, ids: Sequence[str]) -> None:
-        """Rows that were read, but whose content is not what it was."""
+        """Report rows that were read, but whose content is not what it was."""
         if ids:
             first = ", ".join(ids[:NAMED_MAX])
             self.doubt(f"{len(ids)} {noun} do not match their fingerprint: {first}")

@@ -293,7 +293,7 @@ def _add_event(tx: Tx, agent: str, contact: str, event: str) -> None:
 
 
 def add_admin(tx: Tx, agent: str, public_key: str) -> None:
-    """Also replaces the key of an admin."""
+    """Add an admin, or replace its key."""
     taken = tx.execute(
         "SELECT 1 FROM admins WHERE public_key = ? AND agent <> ?"
         " UNION SELECT 1 FROM agents WHERE public_key = ?",
@@ -333,7 +333,7 @@ def add_broadcast(tx: Tx, broadcast_id: str, broadcast: SignedBroadcast) -> None
 
 
 def record(tx: Tx, name: str, agent: str, admin: str | None = None) -> None:
-    """An administrative act, for the log."""
+    """Write an administrative act into the log."""
     tx.execute(
         "INSERT INTO log (at_ms, name, agent, admin) VALUES (?, ?, ?, ?)",
         (tx.now_ms, name, agent, admin),

@@ -194,7 +194,7 @@ class NetworkAgent(Closing):
     # -- contacts ------------------------------------------------------------------------------
 
     def contacts(self) -> list[CachedContact]:
-        """From the relay; while it is down, those of the last time."""
+        """The contacts from the relay; while it is down, those of the last time."""
         with suppress(ApplianceError):
             self.peers.refresh()
         return list(self.peers.contacts.values())
@@ -283,7 +283,7 @@ class NetworkAgent(Closing):
         return self.outgoing.report(message_id) if claimed is None else self._deliver(claimed)
 
     def report(self, message_id: str) -> SendReport:
-        """Every attempt to deliver a message. Raises NoSuchReport."""
+        """Report every attempt to deliver a message. Raises NoSuchReport."""
         return self.outgoing.report(message_id)
 
     def reports(self) -> list[SendReport]:
@@ -393,7 +393,7 @@ class NetworkAgent(Closing):
         self._thread.start()
 
     def close(self) -> None:
-        """Messages that wait stay in the agent's folder."""
+        """End the agent; messages that wait stay in its folder."""
         self._closed.set()
         if self._thread is not None:
             self._thread.join()
