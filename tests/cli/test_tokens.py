@@ -38,7 +38,4 @@ def test_no_token_is_made_for_a_link_that_nobody_can_open(tmp_path: Path) -> Non
 def test_infinite_days_are_refused(tmp_path: Path) -> None:
     agentlip("init", cwd=tmp_path)
     refused = agentlip(*CREATE, "grace", "--expires", "inf", cwd=tmp_path)
-    assert (refused.code, refused.err.splitlines()[0]) == (
-        1,
-        "Error: --expires must be a number of days",
-    )
+    assert (refused.code, "must be a number of days" in refused.err) == (1, True)

@@ -156,7 +156,7 @@ def test_neither_the_relay_nor_the_traffic_has_a_plaintext(
     bert.sh("agentlip", "network", "accept", "anna")
     for name, other in (("anna", "bert"), ("bert", "anna")):
         machine = machines[name]
-        until(lambda m=machine: m.json("network", "contacts")[0]["online"], what="heartbeats")
+        until(lambda m=machine: m.json("network", "contacts")[0]["online"], 150, "heartbeats")
         machine.sh("agentlip", "outbox", "send", f"network:{other}", TEXTS[name])
     for name, sender in (("anna", "bert"), ("bert", "anna")):
         messages = [(sender, TEXTS[sender])]

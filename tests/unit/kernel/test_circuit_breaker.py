@@ -20,11 +20,12 @@ def test_half_open_breaker_allows_one_probe_at_a_time():
     assert breaker.state(10.0) == "open"
 
 
+CALLS = ["begin", "note_success", "note_failure"]
+
+
 @given(
     failures_max=st.integers(1, 5),
-    calls=st.lists(
-        st.tuples(st.sampled_from(["begin", "note_success", "note_failure"]), st.integers(0, 9))
-    ),
+    calls=st.lists(st.tuples(st.sampled_from(CALLS), st.integers(0, 9))),
 )
 def test_closed_breaker_has_fewer_failures_than_allowed(failures_max, calls):
     breaker, now = CircuitBreaker(failures_max), 0.0
