@@ -198,9 +198,8 @@ class Outbox:
         """Each item by itself, in order; a refused one doesn't affect the others. Items without an
         id get the key of the request with their index appended."""
         if len(commands) > BATCH_MAX:
-            raise Invalid(
-                f"more than {BATCH_MAX} items", details={"field": "items", "max": BATCH_MAX}
-            )
+            details = {"field": "items", "max": BATCH_MAX}
+            raise Invalid(f"more than {BATCH_MAX} items", details=details)
 
         def prepare(index: int) -> NewSend | ApplianceError:
             own = commands[index].client_message_id
@@ -299,9 +298,8 @@ class Outbox:
 
     def check_size(self, name: str, size: int, limit: int) -> None:
         if size > limit:
-            raise wire.MessageTooLarge(
-                f"{name} has more than {limit} bytes", details={"field": name, "bytes_max": limit}
-            )
+            details = {"field": name, "bytes_max": limit}
+            raise wire.MessageTooLarge(f"{name} has more than {limit} bytes", details=details)
 
     def _accept(self, new_sends: Sequence[NewSend]) -> list[Acceptance]:
         if self._in_flight >= ACCEPTS_MAX:
@@ -318,7 +316,9 @@ class Outbox:
         ]
         if stored:
             self.gauge.add(len(stored), sum(len(new.payload) + ROW_BYTES for new in stored))
-            self.delivery_work.set()
+            routes = map(self.routes.state, {new.route for new in stored})
+            if any(map(self.routes.has_capacity, routes)):  # the end of a delivery wakes it too
+                self.delivery_work.set()
         return results
 
     def _reply(self, new: NewSend, acceptance: Acceptance) -> tuple[int, wire.Accepted]:
