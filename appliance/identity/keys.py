@@ -95,11 +95,11 @@ def read_archive(text: bytes) -> KeyArchive:
     try:
         public = [PrivateKey(bytes.fromhex(k.x25519_privkey)).public_key for k in archive.keys]
     except (ValueError, CryptoError, TypeError):
-        raise _damaged(MALFORMED) from None
+        raise _damage_error(MALFORMED) from None
     if [bytes(key).hex() for key in public] != [key.x25519_pubkey for key in archive.keys]:
-        raise _damaged(MALFORMED)
+        raise _damage_error(MALFORMED)
     if len({key.key_id for key in archive.keys}) != len(archive.keys):
-        raise _damaged(DUPLICATE)
+        raise _damage_error(DUPLICATE)
     return archive
 
 
@@ -123,10 +123,10 @@ def _decode(text: bytes, kind: type[T], problem: str) -> T:
     try:
         return msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError:
-        raise _damaged(problem) from None
+        raise _damage_error(problem) from None
 
 
-def _damaged(problem: str) -> KeysDamaged:
+def _damage_error(problem: str) -> KeysDamaged:
     """`problem`: a code, also for the log."""
     return KeysDamaged(details={"problem": problem})
 
@@ -135,9 +135,9 @@ def _check(keys: KeyPair) -> KeyPair:
     try:
         derived = _keys_of(keys.signing, keys.created_at)
     except (ValueError, CryptoError, TypeError):
-        raise _damaged("keypair_malformed") from None
+        raise _damage_error("keypair_malformed") from None
     if msgspec.structs.replace(derived, schema_version=keys.schema_version) != keys:
-        raise _damaged("keypair_mismatch")
+        raise _damage_error("keypair_mismatch")
     return keys
 
 

@@ -238,7 +238,7 @@ class ConnectionPool:
     def _close_some(self, among: dict[Connection, None]) -> bool:
         """Close the oldest connections that only wait; False if there are none."""
         waiting = [connection for connection in among if connection.state in WAITING]
-        return self._shed(waiting, 1 + len(waiting) // SHED_PART, among)
+        return self._evict(waiting, 1 + len(waiting) // SHED_PART, among)
 
     def _close_unauthenticated(self) -> bool:
         """Close the oldest requests without a token, above their quota."""
@@ -249,9 +249,9 @@ class ConnectionPool:
         ]
         surplus = len(at_work) - min(ANONYMOUS_MAX, self.connections_max // 2)
         wanted = 1 + surplus // SHED_PART if surplus > 0 else 0
-        return self._shed(at_work, wanted, self._connections)
+        return self._evict(at_work, wanted, self._connections)
 
-    def _shed(
+    def _evict(
         self, candidates: list[Connection], wanted: int, among: dict[Connection, None]
     ) -> bool:
         """Close the oldest `wanted` candidates; False if there are none."""
