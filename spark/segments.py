@@ -28,6 +28,10 @@ SCHEMA_VERSIONS = {1}
 LINE_BYTES_MAX = 16 * 1024 * 1024
 NUMBERS = ("schema_version", "first_event_id", "last_event_id", "rows", "bytes")
 WORDS = ("kind", "epoch", "file", "format", "sha256", "date")
+# Fields of a manifest, and those of SegmentFile with the same value.
+FIELDS = {"epoch": "epoch", "first_event_id": "first", "last_event_id": "last",
+          "previous_event_id": "previous", "rows": "rows", "bytes": "bytes", "sha256": "sha256",
+          "format": "format"}  # fmt: skip
 # Types of columns in Parquet files, and of values in JSON lines.
 TYPES = {
     "boolean": ("bool",),
@@ -140,20 +144,15 @@ def read_manifest(file: Location, kind: str = EVENTS) -> SegmentFile:
     named = f"segment-{fields['first_event_id']:020d}-{fields['last_event_id']:020d}"
     if stem != named or fields["file"] != f"{named}.{fields['format']}":
         raise SegmentTorn(f"the manifest {file} describes another segment: {fields['file']}")
-    return SegmentFile(
-        path=file.parent / fields["file"],
-        stem=stem,
-        epoch=fields["epoch"],
-        first=fields["first_event_id"],
-        last=fields["last_event_id"],
-        previous=fields.get("previous_event_id"),
-        rows=fields["rows"],
-        format=fields["format"],
-        bytes=fields["bytes"],
-        sha256=fields["sha256"],
-        replaces=tuple(fields.get("replaces") or ()),
-        kind=kind,
-    )
+    replaces = tuple(fields.get("replaces") or ())
+    return segment_of(fields, file.parent / fields["file"], stem, kind, replaces)
+
+
+def segment_of(
+    fields: Mapping[str, Any], path: Location, stem: str, kind: str, replaces: tuple[str, ...] = ()
+) -> SegmentFile:
+    known: dict[str, Any] = {field: fields.get(name) for name, field in FIELDS.items()}
+    return SegmentFile(path=path, stem=stem, kind=kind, replaces=replaces, **known)
 
 
 def verify(segment: SegmentFile) -> SegmentFacts:

@@ -23,10 +23,6 @@ from spark.segments import SegmentFile
 
 CATALOGUE = "catalogue.json"
 SCHEMA_VERSION = 1
-# What the catalogue says of a segment, and the fields of SegmentFile with it.
-SEGMENT = {"epoch": "epoch", "first_event_id": "first", "last_event_id": "last",
-           "previous_event_id": "previous", "rows": "rows", "bytes": "bytes", "sha256": "sha256",
-           "format": "format"}  # fmt: skip
 Entry = dict[str, Any]
 
 
@@ -89,8 +85,7 @@ def pending(ask: JobRequest, catalogue: Entry) -> list[PendingLog]:
 
 def part(catalogue: Mapping[str, Any], log: str, name: str) -> list[Any]:
     """The `segments`, `files` or `cuts` of a log."""
-    entries: list[Any] = catalogue["logs"].get(log, {}).get(name, [])
-    return entries
+    return list(catalogue["logs"].get(log, {}).get(name, []))
 
 
 def with_new(former: Iterable[Entry], new: Iterable[SegmentFile]) -> list[Entry]:
@@ -102,7 +97,7 @@ def with_new(former: Iterable[Entry], new: Iterable[SegmentFile]) -> list[Entry]
 
 
 def entry_of(segment: SegmentFile) -> Entry:
-    entry = {name: getattr(segment, field) for name, field in SEGMENT.items()}
+    entry = {name: getattr(segment, field) for name, field in segments.FIELDS.items()}
     return {"date": day_of(segment), **entry}
 
 
@@ -158,5 +153,4 @@ def folder_of(log: str, day: str) -> str:
 def _segment(log: str, entry: Mapping[str, Any]) -> SegmentFile:
     """An archived segment, as far as its place in the log matters."""
     path = location(f"date={entry['date']}/{name_of(entry)}")
-    fields = {field: entry[name] for name, field in SEGMENT.items()}
-    return SegmentFile(path=path, stem=path.name, replaces=(), kind=log, **fields)
+    return segments.segment_of(entry, path, path.name, log)
