@@ -49,6 +49,7 @@ TRANSLATED: tuple[tuple[str, type[errors.JobError], str], ...] = (
     ("CANNOT_READ_FILE", errors.SegmentTorn, "a segment cannot be read in its format"),
     ("FAILED_READ_FILE", errors.SegmentTorn, "a segment cannot be read in its format"),
     ("S3AFileSystem not found", errors.StorageUnreachable, "the image is not agentlip-spark-s3"),
+    ("DELTA_CONCURRENT", errors.OutputBusy, "another job wrote to the tables at the same time"),
     ("Connection refused", errors.EngineUnreachable, "the engine does not respond"),
     ("All masters are unresponsive", errors.EngineUnreachable, "the master does not respond"),
 )
@@ -211,8 +212,7 @@ def standing(name: str, ask: JobRequest) -> list[results.CheckResult]:
     """The warnings of the newest run that read segments: that of ingest for jobs on its tables."""
     if JOBS[name].reads_tables:
         name, ask = "ingest", ask._replace(out=ask.source)
-    warnings: list[results.CheckResult] = load(name, "plan").warnings(ask.out)
-    return warnings
+    return list(load(name, "plan").warnings(ask.out))
 
 
 def tables_of(job: JobDefinition, ask: JobRequest) -> tuple[JobRequest, Location | None]:

@@ -17,13 +17,12 @@ SHIPPED = Path(__file__).parents[1] / "appliance/export/schemas"
 
 @cache
 def load(name: str) -> dict[str, Any]:
-    """The schema file, such as `silver-2`. The image has all of them in one folder."""
+    """The schema file, such as `silver-3`. The image has all of them in one folder."""
     folders = [OURS, Path(os.environ.get("AGENTLIP_SCHEMAS", SHIPPED))]
     for folder in folders:
         file = folder / f"{name}.json"
         if file.is_file():
-            loaded: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            return loaded
+            return dict(json.loads(file.read_text(encoding="utf-8")))
     raise FileNotFoundError(f"no schema {name} in {' or '.join(map(str, folders))}")
 
 
@@ -65,8 +64,3 @@ def tables(name: str) -> dict[str, t.StructType]:
 
 def partitions(name: str) -> dict[str, str | None]:
     return {table["name"]: table.get("partition") for table in load(name)["tables"]}
-
-
-def ranges(name: str) -> dict[str, str]:
-    """The id whose range each file of a table remembers, by table."""
-    return {table["name"]: table["ranges"] for table in load(name)["tables"] if "ranges" in table}

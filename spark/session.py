@@ -32,8 +32,6 @@ FIXED = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-    # Rows that are added in the commit that replaces some days may be of other days.
-    "spark.databricks.delta.replaceWhere.constraintCheck.enabled": "false",
     # A run reads the former version of tables that it has written, however long nobody wrote them.
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
 }

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 RUNS = "runs"
-ALL = None  # replaces the whole table
 LOST = "run the job again with another output directory"
 REMAKE = "remove its directories silver and gold, and run the jobs with all segments"
 NO_VALUE = "=__HIVE_DEFAULT_PARTITION__"
@@ -51,6 +50,7 @@ FEW_FILES = 16  # are read as Parquet: Delta takes some jobs to find the files o
 FILES_MAX = 16  # more files of a partition are merged; each run adds one
 VACUUM_RUNS = 16  # from one deletion of old files to the next: it lists all files
 HISTORY = "interval 30 days"  # in which former versions can be read
+COMMIT_NAME = "spark.databricks.delta.commitInfo.userMetadata"  # setting of a session
 # Minimum and maximum of these are in the log. Those of texts would outlive an erasure.
 WITH_STATISTICS = {"bigint", "double", "timestamp"}
 
@@ -76,14 +76,17 @@ class Version:
         self.memory: dict[str, Any] = {}
         self._schema = dataset.schema
         self._partitions = schemas.partitions(dataset.schema)
-        self._ids = schemas.ranges(dataset.schema)
+        self._facts = {table["name"]: table for table in schemas.load(dataset.schema)["tables"]}
 
     @cached_property
     def _promised(self) -> dict[str, StructType]:
         return schemas.tables(self._schema)  # imports Spark
 
     def files(self, table: str) -> list[DataFile]:
-        return _files(self._open(table), self._partitions[table], self._ids.get(table))
+        return _files(self._open(table), self._partitions[table], self._facts[table].get("ranges"))
+
+    def count(self, table: str) -> int:
+        return sum(file.rows for file in self.files(table))
 
     def parts_with(self, table: str, ids: Collection[str]) -> set[str]:
         """The partitions, such as days, that may have rows with these ids: ids grow with time, so
@@ -133,6 +136,7 @@ class Draft(Version):
 
     def __init__(self, dataset: Dataset, former: Version | None, number: int) -> None:
         super().__init__(dataset, number, {})
+        self._former = former
         self._run = str(uuid4())
         self._kept: dict[str, set[str]] = {}  # files of the former run
         self._listed: dict[str, set[str]] = {}  # files as of the newest write
@@ -150,12 +154,11 @@ class Draft(Version):
         else:
             opened = self._create(path, table)
         self._kept[table] = self._listed[table] = kept
-        begun: int = opened.version()
-        return begun
+        return int(opened.version())
 
     def _create(self, path: str, table: str) -> DeltaTable:
         """An empty table, in place of any that is there."""
-        partition, id_column = self._partitions[table], self._ids.get(table)
+        partition, id_column = self._partitions[table], self._facts[table].get("ranges")
         counted = [
             field.name
             for field in self._promised[table]
@@ -170,6 +173,7 @@ class Draft(Version):
                 "delta.dataSkippingStatsColumns": ",".join(counted),
                 "delta.deletedFileRetentionDuration": HISTORY,
                 "delta.logRetentionDuration": HISTORY,
+                "delta.setTransactionRetentionDuration": HISTORY,
             },
         )  # fmt: skip
         self._write_checksum(location(path) / "_delta_log", f"{made.version():020}")
@@ -188,16 +192,52 @@ class Draft(Version):
         }  # fmt: skip
         (log / f"{version}.crc").write_bytes(json.dumps(empty).encode())
 
-    def write(self, frame: DataFrame, table: str, replacing: Collection[str] | None = ()) -> None:
-        """Add rows, in place of all rows of the partitions `replacing`, or of the table (ALL)."""
-        writer = frame.select(*self._promised[table].names).write.format("delta")
-        writer = writer.option("userMetadata", self._run).mode("append")
-        if replacing is ALL or (replacing and self._partitions[table] is None):
-            writer = writer.mode("overwrite")
-        elif replacing:
-            where = _is_in(self._partitions[table], replacing)
-            writer = writer.mode("overwrite").option("replaceWhere", where)
+    def append(self, frame: DataFrame, table: str, mode: str = "append") -> None:
+        """Add rows. A run writes to a table once: appends rows, overwrites them all, or merges."""
+        frame.sparkSession.conf.set(COMMIT_NAME, self._run)
+        writer = frame.select(*self._promised[table].names).write.format("delta").mode(mode)
+        if mode == "append":  # the others have the same result again
+            writer = writer.options(txnAppId=self._run, txnVersion=self.number)
         writer.save(self._path(table))
+        self._take(table)
+
+    def overwrite(self, frame: DataFrame, table: str) -> None:
+        self.append(frame, table, "overwrite")
+
+    def replace(self, frame: DataFrame, table: str, parts: Collection[str]) -> None:
+        """Add rows, in place of all rows of these partitions."""
+        files = self._former.files(table) if self._former else []
+        there, old = {file.part for file in files}.intersection(parts), None
+        if self._former is not None and there:
+            old = self._former.read(frame.sparkSession, table, there)
+        self.merge(frame, table, there, old)
+
+    def merge(
+        self, frame: DataFrame, table: str, parts: Collection[str], old: DataFrame | None = None
+    ) -> None:
+        """Add rows, in place of those with the same keys in the partitions `parts`, and delete the
+        rows of `old` whose keys `frame` does not have. "" is all of a table without partitions."""
+        if not parts:
+            self.append(frame, table)
+            return
+        spark, column = frame.sparkSession, self._partitions[table]
+        names = self._promised[table].names
+        same = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in self._facts[table]["key"])
+        source = f"SELECT *, false AS gone FROM new_{table}"
+        if old is not None:
+            frame = frame.persist()
+            old.select(*names).createOrReplaceTempView(f"old_{table}")
+            rest = f"old_{table} t LEFT ANTI JOIN new_{table} s ON {same}"
+            source += f" UNION ALL SELECT *, true FROM {rest}"
+        frame.select(*names).createOrReplaceTempView(f"new_{table}")
+        within = same if column is None else f"{same} AND t.{_is_in(column, parts)}"
+        spark.conf.set(COMMIT_NAME, self._run)
+        spark.sql(
+            f"MERGE INTO delta.`{self._path(table)}` t USING ({source}) s ON {within}"
+            " WHEN MATCHED AND s.gone THEN DELETE WHEN MATCHED THEN UPDATE SET *"
+            " WHEN NOT MATCHED THEN INSERT *"
+        )
+        frame.unpersist()
         self._take(table)
 
     def _take(self, table: str) -> None:
@@ -334,8 +374,7 @@ class Dataset:
 def versions(root: Location) -> dict[str, int]:
     """The versions of the tables below `root` in its newest run, of whatever schema."""
     row = _newest(str(root))
-    named: dict[str, int] = {} if row is None else json.loads(row["versions"])
-    return named
+    return {} if row is None else dict(json.loads(row["versions"]))
 
 
 def _newest(root: str) -> dict[str, Any] | None:
@@ -380,8 +419,7 @@ def _files(opened: DeltaTable, partition: str | None, id_column: str | None) -> 
     def column(name: str) -> list[Any]:
         if name not in names:
             return [None] * actions.num_rows
-        values: list[Any] = actions.column(name).to_pylist()
-        return values
+        return list(actions.column(name).to_pylist())
 
     root = opened.table_uri.removeprefix("file://").replace("s3://", f"{SCHEME}://").rstrip("/")
     paths = [f"{root}/{unquote(path)}" for path in column("path")]

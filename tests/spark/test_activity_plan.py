@@ -59,7 +59,7 @@ THIRD, LATER = "2026-02-03", "2026-02-09"
     ],
 )
 def test_run_without_dates_counts_what_changed(ask, tmp_path, number, silver, gold, due):
-    source = made(tmp_path / "silver", number, "silver-2", silver)
+    source = made(tmp_path / "silver", number, "silver-3", silver)
     former = None if gold is None else made(tmp_path / "gold", 1, plan.SCHEMA, gold)
     assert plan.days_to_count(ask(), source, former) == due
 
@@ -69,7 +69,7 @@ def test_run_without_dates_counts_what_changed(ask, tmp_path, number, silver, go
     [(3, 3, {THIRD}), (None, 8, {THIRD}), (4, None, {LATER}), (4, 8, set())],
 )
 def test_requested_days_are_those_of_silver_and_gold(ask, tmp_path, first, last, days):
-    source = made(tmp_path / "silver", 2, "silver-2", SILVER)
+    source = made(tmp_path / "silver", 2, "silver-3", SILVER)
     former = made(tmp_path / "gold", 1, plan.SCHEMA, COUNTED)
     asked = ask(first_day=first and date(2026, 2, first), last_day=last and date(2026, 2, last))
     assert plan.days_to_count(asked, source, former) == days

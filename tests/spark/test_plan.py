@@ -34,7 +34,7 @@ def stem(manifest):
     return f"epoch-1/{manifest.name.removesuffix('.manifest.json')}"
 
 
-def publish(out, schema="silver-2", **memory):
+def publish(out, schema="silver-3", **memory):
     record_run(out / "silver", schema, {}, **memory)
     return out / "silver/runs/_delta_log/00000000000000000000.json"
 

@@ -156,4 +156,4 @@ def test_table_that_breaks_its_promise_is_not_written(spark, tmp_path):
     draft = Dataset(tmp_path, "audit-1").draft()
     for columns in ("'x' AS kind", "'x' AS kind, 'y' AS differences"):
         with pytest.raises(AnalysisException, match="differences"):
-            draft.write(spark.sql(f"SELECT {columns}"), "summary")
+            draft.append(spark.sql(f"SELECT {columns}"), "summary")

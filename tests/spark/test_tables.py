@@ -4,12 +4,18 @@ import json
 import shutil
 from datetime import date
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from spark import tables
 from spark.errors import ChecksFailed, OutputBusy, SchemaVersionUnknown, SegmentTorn
-from spark.tables import ALL, Dataset
+from spark.tables import Dataset
+
+OUTCOMES = (
+    "log string, destination string, accepted bigint, delivered bigint, acked bigint,"
+    " attempts bigint, failed bigint, dead bigint, day date"
+)
 
 
 @pytest.fixture
@@ -23,7 +29,7 @@ def summary(spark, *rows):
 
 def publish(spark, dataset, *rows):
     draft = dataset.draft()
-    draft.write(summary(spark, *rows), "summary", ALL)
+    draft.overwrite(summary(spark, *rows), "summary")
     return dataset.commit(draft, {"n": len(rows)})
 
 
@@ -42,14 +48,14 @@ def test_reader_of_a_run_is_not_disturbed_by_the_next(spark, dataset):
 
 def test_killed_run_is_repeated_without_a_trace(spark, dataset):
     draft = dataset.draft()
-    draft.write(summary(spark, ("first", 1)), "summary")
+    draft.append(summary(spark, ("first", 1)), "summary")
     assert dataset.current() is None
     publish(spark, dataset, ("a", 1))
     draft = dataset.draft()
-    draft.write(summary(spark, ("half", 1)), "summary")
+    draft.append(summary(spark, ("half", 1)), "summary")
     assert dataset.current().memory == {"n": 1}
     draft = dataset.draft()
-    draft.write(summary(spark, ("b", 1)), "summary")
+    draft.append(summary(spark, ("b", 1)), "summary")
     assert kinds(spark, dataset.commit(draft, {})) == ["a", "b"]
     assert kinds(spark, dataset.current()) == ["a", "b"]
 
@@ -57,9 +63,9 @@ def test_killed_run_is_repeated_without_a_trace(spark, dataset):
 def test_second_of_two_runs_at_once_is_refused_and_changes_nothing(spark, dataset):
     publish(spark, dataset, ("a", 1))
     mine, other = dataset.draft(), dataset.draft()
-    mine.write(summary(spark, ("mine", 1)), "summary")
+    mine.append(summary(spark, ("mine", 1)), "summary")
     with pytest.raises(OutputBusy, match="another job wrote"):
-        other.write(summary(spark, ("other", 1)), "summary")
+        other.append(summary(spark, ("other", 1)), "summary")
     dataset.commit(mine, {})
     with pytest.raises(OutputBusy, match="another job published"):
         dataset.commit(other, {})
@@ -68,20 +74,60 @@ def test_second_of_two_runs_at_once_is_refused_and_changes_nothing(spark, datase
     assert kinds(spark, dataset.current()) == ["b"]
 
 
+def test_append_that_is_sent_again_adds_its_rows_once(spark, dataset):
+    publish(spark, dataset, ("a", 1))
+    draft = dataset.draft()
+    for _ in range(2):  # the storage had taken it, but its reply was lost
+        draft.append(summary(spark, ("b", 2)), "summary")
+    assert kinds(spark, dataset.commit(draft, {})) == ["a", "b"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_merges_are_those_of_plain_python(spark, tmp_path, seed):
+    random, model = Random(seed), {}
+    dataset = Dataset(tmp_path / "delivery", "delivery-1")
+    for number in range(4):
+        some = {(date(2026, 2, random.randint(1, 4)), f"d{random.randint(1, 9)}"): number
+                for _ in range(6)}  # fmt: skip
+        days = {str(day) for day, _name in some}
+        rows = [("outbox", name, n, 0, 0, 0, 0, 0, day) for (day, name), n in some.items()]
+        draft, frame = dataset.draft(), spark.createDataFrame(rows, OUTCOMES).coalesce(1)
+        if number % 2:
+            draft.merge(frame, "outcomes", days)
+        else:
+            draft.replace(frame, "outcomes", days)
+            model = {key: n for key, n in model.items() if str(key[0]) not in days}
+        model |= some
+        read = dataset.commit(draft, {}).read(spark, "outcomes").collect()
+        assert {(row["day"], row["destination"]): row["accepted"] for row in read} == model
+        assert len(read) == len(model)
+
+
+def test_merge_keeps_the_files_of_days_without_its_keys(spark, tmp_path):
+    dataset, kept = Dataset(tmp_path / "delivery", "delivery-1"), set()
+    for days, changed in (((1, 2, 3), ()), ((2,), ("2026-02-02", "2026-02-03"))):
+        draft = dataset.draft()
+        rows = [("outbox", "d", 1, 0, 0, 0, 0, 0, date(2026, 2, day)) for day in days]
+        frame = spark.createDataFrame(rows, OUTCOMES).repartition("day")
+        draft.merge(frame, "outcomes", changed)
+        files = dataset.commit(draft, {}).files("outcomes")
+        other = {file.path for file in files if file.part != "2026-02-02"}
+        assert (len(other), kept - other) == (2, set())
+        kept = other
+
+
 def test_files_of_a_crowded_day_are_merged_and_old_ones_deleted(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "FEW_FILES", 2)
     monkeypatch.setattr(tables, "FILES_MAX", 2)
     monkeypatch.setattr(tables, "VACUUM_RUNS", 4)
     monkeypatch.setattr(tables, "HISTORY", "interval 0 seconds")
     dataset = Dataset(tmp_path / "delivery", "delivery-1")
-    columns = "log string, destination string, accepted bigint, delivered bigint, acked bigint,"
-    columns += " attempts bigint, failed bigint, dead bigint, day date"
     counts = []
     for number in range(1, 5):
         draft = dataset.draft()
         days = [date(2026, 2, 1), date(2026, 2, number)]
         rows = [("outbox", f"d{number}", number, 0, 0, 0, 0, 0, day) for day in dict.fromkeys(days)]
-        draft.write(spark.createDataFrame(rows, columns).coalesce(1), "outcomes")
+        draft.append(spark.createDataFrame(rows, OUTCOMES).coalesce(1), "outcomes")
         before = dataset.current()
         dataset.commit(draft, {})
         made = dataset.current()
@@ -100,7 +146,7 @@ def test_file_that_only_an_executor_has_is_named(spark, dataset, monkeypatch):
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(Path, "rglob", lambda *_: iter(()))
         with pytest.raises(ChecksFailed, match=r"the driver does not have .*/summary/part-"):
-            draft.write(summary(spark, ("a", 1)), "summary")
+            draft.append(summary(spark, ("a", 1)), "summary")
     publish(spark, dataset, ("b", 2))
     assert kinds(spark, dataset.current()) == ["b"]
 
@@ -111,7 +157,7 @@ def test_file_with_fewer_rows_than_an_executor_wrote_is_not_published(spark, dat
     with monkeypatch.context() as lying:
         lying.setattr(tables, "_files", lambda *of: [f._replace(rows=0) for f in listed(*of)])
         with pytest.raises(ChecksFailed, match="got 0 rows; the executors counted 2"):
-            draft.write(summary(spark, ("b", 1), ("c", 1)), "summary")
+            draft.append(summary(spark, ("b", 1), ("c", 1)), "summary")
     assert kinds(spark, dataset.current()) == ["a"]
     publish(spark, dataset, ("d", 1))
     assert kinds(spark, dataset.current()) == ["d"]
@@ -123,13 +169,14 @@ def test_write_without_rows_has_no_count_and_is_published(spark, dataset):
     assert kinds(spark, dataset.current()) == []
 
 
-def test_writes_are_one_job_each_and_checksums_say_what_the_log_says(spark, dataset):
+def test_append_is_two_jobs_and_checksums_say_what_the_log_says(spark, dataset):
     log, context = Path(dataset.root) / "summary/_delta_log", spark.sparkContext
     for number in (1, 2):
         draft = dataset.draft()
         context.setJobGroup(f"write {number}", "")
-        draft.write(summary(spark, ("a", number)).coalesce(1), "summary")
-        assert len(context.statusTracker().getJobIdsForGroup(f"write {number}")) == 1
+        draft.append(summary(spark, ("a", number)).coalesce(1), "summary")
+        # Its rows, and the transactions that the table has.
+        assert len(context.statusTracker().getJobIdsForGroup(f"write {number}")) == 2
         files = dataset.commit(draft, {}).files("summary")
         checksum = json.loads((log / f"{number:020}.crc").read_text())
         assert checksum["numFiles"] == len(files) == number

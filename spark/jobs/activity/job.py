@@ -17,7 +17,7 @@ from spark.jobs.activity import plan, schema
 from spark.jobs.activity import transforms as t
 from spark.request import JobReport, JobRequest
 from spark.results import ERROR, WARN, CheckResult
-from spark.tables import ALL, DataFile, Draft, Version
+from spark.tables import DataFile, Draft, Version
 
 CHECKS = (
     TableCheck("activity.once", "activity", ERROR, unique=t.WHERE),
@@ -41,11 +41,11 @@ def run(ask: JobRequest) -> JobReport:
     dataset = plan.gold(ask)
     former, draft = dataset.current(), dataset.draft()
     days = plan.days_to_count(ask, source, former)
-    # Days that were counted before are removed if a restore discarded their events.
-    recounted = days & _days(former.files if former else lambda _: [])
     if days:
-        _count(ask, source, draft, days, recounted)
-    if ask.names_days and not recounted and not _days(draft.written_files):
+        _count(ask, source, draft, days)
+    had = _days(former.files) if former else set()
+    # Days that were counted before are removed if a restore discarded their events.
+    if ask.names_days and not days & had and not _days(draft.written_files):
         raise EmptyRange(f"no activity in {ask.first_day or '…'} to {ask.last_day or '…'}")
     _write_names(ask, source, draft)
     checked = _check(ask, draft)
@@ -61,22 +61,20 @@ def run(ask: JobRequest) -> JobReport:
     return JobReport(counts, [*checked, _stale(source, memory)], made.root)
 
 
-def _count(
-    ask: JobRequest, source: Version, draft: Draft, days: set[str], recounted: set[str]
-) -> None:
-    """Write these days, in place of those `recounted`."""
+def _count(ask: JobRequest, source: Version, draft: Draft, days: set[str]) -> None:
+    """Write these days, in place of what was counted before."""
     spark = ask.spark
     files = [file for file in source.files("messages") if file.part in days]
     ask.size_shuffles(sum(file.bytes for file in files))
     rows = t.near(source.read(spark, "messages"), days).persist()
     messages = t.within(t.sequence(rows), days).persist()
     with ask.progress.step(spark, "activity: spans and pairs"):
-        draft.write(t.spans(messages).repartition("day"), "spans", recounted)
-        draft.write(t.pairs(messages).repartition("day"), "pairs", recounted)
+        draft.replace(t.spans(messages).repartition("day"), "spans", days)
+        draft.replace(t.pairs(messages).repartition("day"), "pairs", days)
     with ask.progress.step(spark, "activity: days"):
         spent = draft.written(spark, "spans")
         totals = t.activity(t.within(rows, days), messages, spent)
-        draft.write(totals.repartition("day"), "activity", recounted)
+        draft.replace(totals.repartition("day"), "activity", days)
     messages.unpersist()
     rows.unpersist()
 
@@ -85,7 +83,7 @@ def _write_names(ask: JobRequest, source: Version, draft: Draft) -> None:
     with ask.progress.step(ask.spark, "activity: names"):
         for table in plan.NAMES:
             rows = t.newest(source.read(ask.spark, table), schema.OUTPUT[table].names)
-            draft.write(rows.coalesce(1), table, ALL)
+            draft.overwrite(rows.coalesce(1), table)
 
 
 def _check(ask: JobRequest, draft: Draft) -> list[CheckResult]:

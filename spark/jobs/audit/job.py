@@ -12,7 +12,7 @@ from spark.jobs.audit import transforms as t
 from spark.jobs.ingest import transforms as ingest
 from spark.request import JobReport, JobRequest
 from spark.snapshots import SnapshotFolder
-from spark.tables import ALL, Dataset
+from spark.tables import Dataset
 
 
 def run(ask: JobRequest) -> JobReport:
@@ -31,11 +31,11 @@ def run(ask: JobRequest) -> JobReport:
     dataset = Dataset(ask.out / "gold" / "audit", schema.NAME)
     draft = dataset.draft()
     with ask.progress.step(spark, "audit: comparing"):
-        draft.write(_differences(ask, events, snapshot, mine).coalesce(1), "differences", ALL)
+        draft.overwrite(_differences(ask, events, snapshot, mine).coalesce(1), "differences")
     kinds = draft.read(spark, "differences").groupBy("kind").count().collect()
     counts = {row["kind"]: row["count"] for row in sorted(kinds)}
     summary = spark.createDataFrame([*counts.items()], schema.OUTPUT["summary"])
-    draft.write(summary.coalesce(1), "summary", ALL)
+    draft.overwrite(summary.coalesce(1), "summary")
     made = ask.commit(dataset, draft, {"snapshot": snapshot.path.name, "counts": counts})
     total = sum(counts.values())
     summary_counts = {"as_of_event_id": snapshot.last, "differences": total, **counts}

@@ -64,8 +64,8 @@ def _verify(ask: JobRequest, memory: dict[str, Any]) -> tuple[plan.PendingDays, 
 
 def _count_ids(memory: dict[str, Any], log: str, facts: Facts) -> dict[str, int]:
     """The numbers of different ids of segments in which some are repeated."""
-    former: dict[str, int] = memory.get("logs", {}).get(log, {}).get("ids", {})
-    return former | {name: fact.ids for name, fact in facts[log].items()}
+    former = memory.get("logs", {}).get(log, {}).get("ids", {})
+    return {**former, **{name: fact.ids for name, fact in facts[log].items()}}
 
 
 def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, list[CheckResult]]:
@@ -85,7 +85,7 @@ def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, l
     }
     for table, frame in tables.items():
         with progress.step(spark, f"delivery: {table.replace('_', ' ')}"):
-            draft.write(frame.repartition("day"), table, todo.days)  # a file per day
+            draft.replace(frame.repartition("day"), table, todo.days)  # a file per day
     rows.unpersist()
     total = sum(segment.rows for mine in needed.values() for segment in mine)
     with progress.step(spark, "delivery: checks"):

@@ -10,7 +10,7 @@ from spark.jobs.digest import transforms as t
 from spark.jobs.ingest.job import silver
 from spark.request import JobReport, JobRequest
 from spark.results import ERROR
-from spark.tables import ALL, Dataset
+from spark.tables import Dataset
 
 CHECKS = (
     TableCheck("topics.once", "topics", ERROR, unique=("topic_id",)),
@@ -31,12 +31,12 @@ def run(ask: JobRequest) -> JobReport:
     messages = t.current(source.read(spark, "messages")).persist()
     with ask.progress.step(spark, "digest: topics and answers"):
         titles, channels = source.read(spark, "topics"), source.read(spark, "channels")
-        draft.write(t.topics(messages, titles, channels).coalesce(1), "topics", ALL)
-        draft.write(t.answers(messages).coalesce(1), "answers", ALL)
+        draft.overwrite(t.topics(messages, titles, channels).coalesce(1), "topics")
+        draft.overwrite(t.answers(messages).coalesce(1), "answers")
     with ask.progress.step(spark, "digest: keywords and similar topics"):
         scored = t.scores(messages, draft.read(spark, "topics")).persist()
-        draft.write(t.keywords(scored).coalesce(1), "keywords", ALL)
-        draft.write(t.similar(scored).coalesce(1), "similar", ALL)
+        draft.overwrite(t.keywords(scored).coalesce(1), "keywords")
+        draft.overwrite(t.similar(scored).coalesce(1), "similar")
         scored.unpersist()
     messages.unpersist()
     with ask.progress.step(spark, "digest: checks"):

@@ -57,10 +57,8 @@ def erase_silver(ask: JobRequest, order: ErasureOrder, chosen: DataFrame) -> dic
         for table in by_table(counted):
             days = {row["day"] for row in counted if row["table"] == table}
             rows, column = former.read(ask.spark, table, days), schema.IDS[table]
-            mine = t.erase(table, t.of(rows, chosen, column), order)
-            made = t.of(rows, chosen, column, "left_anti").unionByName(mine)
-            made = made.repartition("day").sortWithinPartitions("event_id")
-            draft.write(made, table, days)
+            mine = t.of(rows, chosen, column)
+            draft.merge(t.erase(table, mine, order), table, days, mine)
         memory = dict(former.memory)
         touched = {row["at"] for row in counted if row["at"]}
         memory["touched"] = memory["touched"] | dict.fromkeys(sorted(touched), draft.number)

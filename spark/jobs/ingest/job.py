@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial, reduce
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from spark import checks, segments, source, verification
@@ -165,65 +165,69 @@ class Merge:
     def _messages(
         self, draft: Draft, events: DataFrame, changed: DataFrame, marks: DataFrame
     ) -> int:
-        """Only messages that change go through the window; other creations are written directly,
-        and other rows of a day that is written again are copied. If events may be duplicated or
-        late, all new ones go through the window. Returns the number of bad rows."""
+        """Only messages that change go through the window; other creations are written directly. If
+        events may be duplicated or late, all new ones go through the window. Returns the number of
+        bad rows."""
         seen = self.seen
         few = seen["changes"] <= CHANGED_MAX and not self.new_cuts
         straight = few and self._is_in_order() and seen["distinct"] == seen["rows"]
         rest, frames = events, []
         if straight:  # a broadcast: otherwise Spark might sort all events
+            marks = f.broadcast(marks)
             marked = events.withColumn("id_hash", t.id_hash("entity_id"))
-            created = t.messages_of(marked.join(f.broadcast(marks), "id_hash", "left_anti"))
+            created = t.messages_of(marked.join(marks, "id_hash", "left_anti"))
             frames.append(t.first_states(t.changes(created).where("sound")))
-            rest = marked.join(f.broadcast(marks), "id_hash", "left_semi")
-        changes, seen_bad = t.changes(t.messages_of(rest)), Observation()
-        if not straight:
-            changes = changes.observe(seen_bad, f.expr("count_if(NOT sound) AS bad"))
+            rest = marked.join(marks, "id_hash", "left_semi")
+        changes = t.changes(t.messages_of(rest))
+        rows = self._rows_of("messages", changed.selectExpr("entity_id AS message_id"))
+        days = self._partitions_in("messages", rows)
+        bad = 0 if straight else changes.where("NOT sound").count()
         changes = changes.where("sound").drop("sound")
-        days = self._days_of("messages", changed.selectExpr("entity_id AS message_id"))
-        if self.former is not None and days:
-            rows = self.former.read(self.spark, "messages", days)
-            if straight:
-                hashed = rows.withColumn("id_hash", t.id_hash("message_id"))
-                unchanged = hashed.join(f.broadcast(marks), "id_hash", "left_anti")
-                frames.append(unchanged.select(*rows.columns))
-                rows = hashed.join(f.broadcast(marks), "id_hash", "left_semi")
+        if rows is not None:
             changes = changes.unionByName(t.facts(source.drop_undone(rows, self.cuts)))
         frames.append(t.history(changes, unique=straight))
-        draft.write(reduce(DataFrame.unionByName, frames), "messages", days)
+        made = reduce(DataFrame.unionByName, frames)
+        draft.merge(made, "messages", days, self._undone("messages"))
         if not straight:
-            return int(seen_bad.get["bad"])
-        # Each sound event is one row, beside those of the days that are written again.
-        former = self.former.files("messages") if self.former is not None else []
-        kept = sum(file.rows for file in former if file.part in days)
-        written = sum(file.rows for file in draft.written_files("messages"))
-        return int(seen["messages"] - (written - kept))
+            return bad
+        # Each sound event is one row.
+        former = self.former.count("messages") if self.former else 0
+        return int(seen["messages"] - (draft.count("messages") - former))
 
     def _is_in_order(self) -> bool:
         """Whether all segments are newer than the ingested ones, so every creation is new."""
         newest = self.memory["newest"]
         return all(segment.first > newest.get(segment.epoch, 0) for segment in self.fresh)
 
-    def _days_of(self, table: str, ids: DataFrame) -> set[str]:
-        """The days whose files have rows of these messages, or discarded rows. Only files whose
-        range has one of the ids are read."""
+    def _undone(self, table: str) -> DataFrame | None:
+        """The rows of the former version that a restore discarded since then."""
+        if self.former is None or not self.new_cuts:
+            return None
+        return source.undone(self.former.read(self.spark, table), self.new_cuts)
+
+    def _rows_of(self, table: str, ids: DataFrame) -> DataFrame | None:
+        """The rows of the former version with these ids, or with ids of discarded rows. Only files
+        whose range has one of the ids are read."""
         if self.former is None:
-            return set()
-        parts: set[str] | None = None
-        if self.new_cuts:
-            rows = self.former.read(self.spark, table)
-            ids = ids.unionByName(source.undone(rows, self.new_cuts).select("message_id"))
+            return None
+        (column,), parts, undone = ids.columns, None, self._undone(table)
+        if undone is not None:
+            ids = ids.unionByName(undone.select(column))
         else:
             wanted = ids.distinct().limit(IDS_MAX + 1).collect()
             if len(wanted) <= IDS_MAX:
-                parts = self.former.parts_with(table, {row["message_id"] for row in wanted})
+                parts = self.former.parts_with(table, {row[column] for row in wanted})
         if parts == set():
-            return set()
-        rows = self.former.read(self.spark, table, parts)
-        mine = t.mark(rows, ids.select(t.id_hash("message_id")))
-        days = mine.select(f.col("day").cast("string")).distinct()
-        return {row["day"] for row in days.collect()}
+            return None
+        return self.former.read(self.spark, table, parts).join(ids, column, "left_semi")
+
+    def _partitions_in(self, table: str, rows: DataFrame | None) -> set[str]:
+        """The partitions with these rows; "" is the whole of a table without partitions."""
+        column = schema.PARTITIONS[table]
+        if rows is None or column is None:
+            return {""} if rows is not None and not rows.isEmpty() else set()
+        values = rows.select(f.col(column).cast("string").alias("part")).distinct().collect()
+        return {row["part"] for row in values}
 
     def _remember(self, draft: Draft, marks: DataFrame) -> int:
         """Note the days on which a message changed in this version. Returns the number of rows of
@@ -257,9 +261,8 @@ class Merge:
     # -- the rest ------------------------------------------------------------------------
 
     def _others(self, draft: Draft, events: DataFrame) -> tuple[int, list[CheckResult]]:
-        """Write the partitions of the smaller tables that have new rows, keep the others, and check
-        them. A few tables at a time, because most of the time is planning. Returns the number of
-        bad rows."""
+        """Merge the new rows into the smaller tables, and check them. A few tables at a time,
+        because most of the time is planning. Returns the number of bad rows."""
         seen = self.seen
         count = sum(seen[table] for table in t.SMALL)
         bad, rows, parsed = seen["bad_envelopes"], None, None
@@ -271,12 +274,10 @@ class Merge:
             rows = parsed.where(sound)
         unknown = t.unknown_of(events) if seen["unknown_events"] else None
         with ThreadPoolExecutor(checks.CONCURRENT_QUERIES_MAX) as pool:
-            writes = [pool.submit(self._small, draft, "unknown_events", unknown, t.deduplicate)]
+            writes = [pool.submit(self._small, draft, "unknown_events", unknown, t.UNKNOWN)]
             for table, small in t.SMALL.items():
                 new = small.new(rows) if rows is not None and seen[table] else None
-                writes.append(
-                    pool.submit(self._small, draft, table, new, small.finish, small.derived)
-                )
+                writes.append(pool.submit(self._small, draft, table, new, small))
             for written in writes:
                 written.result()
         if parsed is not None:
@@ -286,40 +287,24 @@ class Merge:
     def _quarantine(self, draft: Draft, events: DataFrame, bad: int) -> int:
         """Write the bad rows; returns how many differ."""
         rows = t.quarantine_of(events) if bad else None
-        self._small(draft, "quarantine", rows, t.distinct)
+        self._small(draft, "quarantine", rows, t.QUARANTINE)
         return 0 if rows is None else rows.count()
 
-    def _small(
-        self, draft: Draft, table: str, new: DataFrame | None, finish: t.Transform,
-        derived: Sequence[str] = (),
-    ) -> None:  # fmt: skip
-        parts: set[str] = set()
-        if self.former is not None and (parts := self._parts(table, new)):
-            old = self.former.read(self.spark, table, parts)
-            old = source.drop_undone(old, self.cuts).drop(*derived)
-            new = old if new is None else new.unionByName(old)
+    def _small(self, draft: Draft, table: str, new: DataFrame | None, small: t.Small) -> None:
+        rows, undone = None, self._undone(table)
+        some = undone if new is None else new
+        if some is None:
+            return
+        if undone is not None or small.entity != "event_id" or not self._is_in_order():
+            rows = self._rows_of(table, some.select(small.entity))
+        if parts := self._partitions_in(table, rows):
+            mine = source.drop_undone(rows, self.cuts).drop(*small.derived)
+            new = mine if new is None else new.unionByName(mine)
         if new is not None:
-            made = finish(new).select(*schema.OUTPUT[table].names)
+            made = small.finish(new).select(*schema.OUTPUT[table].names)
             by_day = schema.PARTITIONS[table] == "day"
-            draft.write(made.repartition("day") if by_day else made.coalesce(1), table, parts)
-
-    def _parts(self, table: str, new: DataFrame | None) -> set[str]:
-        """The partitions that are written again, as they get new rows or lose discarded ones; ""
-        is a whole table."""
-        assert self.former is not None
-        if table in schema.RANGES:
-            if new is None and not self.new_cuts:
-                return set()
-            rows = self.former.read(self.spark, table, ()) if new is None else new
-            return self._days_of(table, rows.select("message_id"))
-        frames = [] if new is None else [new]
-        if self.new_cuts:
-            frames.append(source.undone(self.former.read(self.spark, table), self.new_cuts))
-        column = schema.PARTITIONS[table]
-        if column is None:
-            return {""} if any(not frame.isEmpty() for frame in frames) else set()
-        value = f.col(column).cast("string").alias("part")
-        return {row["part"] for frame in frames for row in frame.select(value).distinct().collect()}
+            made = made.repartition("day") if by_day else made.coalesce(1)
+            draft.merge(made, table, parts, undone)
 
     # -- checks --------------------------------------------------------------------------
 

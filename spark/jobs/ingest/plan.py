@@ -6,7 +6,7 @@ from spark.request import JobRequest
 from spark.results import CheckResult
 from spark.tables import Dataset
 
-SCHEMA = "silver-2"
+SCHEMA = "silver-3"
 
 
 def up_to_date(ask: JobRequest) -> bool:

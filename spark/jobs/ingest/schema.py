@@ -7,8 +7,6 @@ NAME = SCHEMA
 INPUT = schemas.segments()
 OUTPUT = schemas.tables(NAME)
 PARTITIONS = schemas.partitions(NAME)
-RANGES = schemas.ranges(NAME)
-BUCKETS = 16  # of topics
 
 TOMBSTONE = "[deleted]"
 MESSAGES = {

@@ -336,9 +336,8 @@ def _as_written(content: str) -> str:
 
 
 def topic_facts(parsed: DataFrame) -> DataFrame:
-    topic_id = "coalesce(p.topic['id'], p.topic_id)"
     return parsed.selectExpr(
-        f"{topic_id} AS topic_id",
+        "coalesce(p.topic['id'], p.topic_id) AS topic_id",
         "if(name = 'topic.created', 'created', 'renamed') AS change",
         "coalesce(p.topic['channel_id'], scope_channel_id) AS channel_id",
         "coalesce(p.topic['title'], p.new_title) AS title",
@@ -348,7 +347,6 @@ def topic_facts(parsed: DataFrame) -> DataFrame:
         "event_id",
         "p.principal",
         extra("topic.created", "topic.renamed"),
-        f"pmod(xxhash64({topic_id}), {schema.BUCKETS}L) AS bucket",
     )
 
 
@@ -436,21 +434,18 @@ def deduplicate(frame: DataFrame) -> DataFrame:
     return frame.dropDuplicates(["epoch", "event_id"])
 
 
-def distinct(frame: DataFrame) -> DataFrame:
-    """Bad rows may lack their ids: only what is equal in all is the same."""
-    return frame.distinct()
-
-
 class Small(NamedTuple):
     """One of the smaller tables: the names of its events, how its rows are made of them, and how
-    the rows of one partition become its content.
+    its rows, or all rows of some entities, become its content.
 
+    entity   the column of the id whose rows `finish` needs all, such as that of a topic
     derived  columns that `finish` adds
     """
 
     names: tuple[str, ...]
     rows: Transform
     finish: Transform = deduplicate
+    entity: str = "event_id"
     derived: tuple[str, ...] = ()
 
     def new(self, parsed: DataFrame) -> DataFrame:
@@ -458,10 +453,15 @@ class Small(NamedTuple):
 
 
 SMALL = {
-    "topics": Small(("topic.created", "topic.renamed"), topic_facts, topic_history, ("valid_to",)),
+    "topics": Small(
+        ("topic.created", "topic.renamed"), topic_facts, topic_history, "topic_id", ("valid_to",)
+    ),
     "channels": Small(("channel.created",), channels),
     "attachments": Small(("topic.attachment_added",), attachments),
     "enrichments": Small(
-        ("message.enriched",), enrichments, enrichment_history, ("valid_to", "day")
+        ("message.enriched",), enrichments, enrichment_history, "message_id", ("valid_to", "day")
     ),
 }
+UNKNOWN = Small((), unknown_of)
+# Bad rows may lack their ids: only what is equal in all is the same.
+QUARANTINE = Small((), quarantine_of, DataFrame.distinct, "day")
