@@ -46,6 +46,7 @@ def create(session: Session) -> None:
     """
     from appliance.backup import keys
     from appliance.backup.create import create_backup
+    from appliance.backup.store_copy import count_nouns
 
     work = open_workspace(session)
     own_key = keys.single_use(work.settings)
@@ -54,15 +55,15 @@ def create(session: Session) -> None:
         manifest = create_backup(work, reason="manual", tell=tell, also_for=own_key)
         if own_key is not None:
             cli_verify.verify_at_once(session, work, manifest.name, own_key)
-    hub = manifest.stores.get("hub")
-    count = 0 if hub is None else hub.rows.get("messages", 0)
+    counts = count_nouns(manifest.stores)
+    counted = ", ".join(f"{count:,} {noun}{'s' * (count != 1)}" for noun, count in counts.items())
     for store, facts in manifest.stores.items():
         if facts.missing_blobs:
             note(f"{store}: missing or damaged files that its rows name: {facts.missing_blobs}")
     session.answer(
-        row(work.backups.describe(manifest.name)) | {"messages": count},
-        f"{manifest.name}: {count:,} {'message' if count == 1 else 'messages'},"
-        f" {size(manifest.stored_bytes)} in {manifest.seconds:.1f} s;"
+        row(work.backups.describe(manifest.name))
+        | {f"{noun}s": count for noun, count in counts.items()},
+        f"{manifest.name}: {counted}, {size(manifest.stored_bytes)} in {manifest.seconds:.1f} s;"
         f" writers paused for {manifest.pause_ms:.1f} ms",
     )
 

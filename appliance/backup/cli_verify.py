@@ -72,11 +72,11 @@ def verify_at_once(session: Session, work: BackupWorkspace, name: str, key: Any)
 
 def verifier_of(session: Session, work: BackupWorkspace) -> "Verifier":
     from appliance.backup.verify import Verifier
-    from doctor.copied_log import problems
+    from doctor.copied_stores import problems
 
     return Verifier(
         work,
-        lambda copy, seconds: problems(copy, work.clock, seconds),
+        lambda copy, groups, seconds: problems(copy, groups, work.clock, seconds),
         progress(session, work.clock),
     )
 

@@ -20,6 +20,7 @@ from appliance.backup.keys import Identities
 from appliance.backup.manifest import BackupFile, BackupManifest, Kind, Reason, StoreFacts
 from appliance.backup.small_files import AGENT_STATE, AGENTS, SmallFile
 from appliance.backup.unpack import TellFile, no_progress
+from appliance.checks.backup_rules import rules_of
 from appliance.kernel import meta
 from appliance.kernel.clock import iso
 from appliance.kernel.ownership import open_own
@@ -127,7 +128,8 @@ class _NewBackup:
             )
             if declaration.numbers_events:
                 self._db_id = facts.store_id
-                self._principals = store_copy.principals_in(connection)
+            if authors := rules_of(pinned.store).authors:
+                self._principals = store_copy.principals_in(connection, authors)
             if declaration.keeps_record:
                 self._epoch = meta.read(connection, "epoch") or ""
         self._stores[pinned.store] = facts

@@ -53,22 +53,18 @@ class ScratchServer:
     Raises ServerFailed, and Undecided if it is killed by a signal or takes too long.
     """
 
-    def __init__(
-        self, scratch: DataDir, clock: Clock, deadline: Deadline, *, with_hub: bool = True
-    ) -> None:
+    def __init__(self, scratch: DataDir, clock: Clock, deadline: Deadline) -> None:
         self._scratch = scratch
         self._clock = clock
         self._deadline = deadline
         self._settings = scratch.dir / "verify.toml"
         self._log = scratch.dir / "verify.log"
-        self._with_hub = with_hub
         self._process: subprocess.Popen[bytes] | None = None
         self._endpoint: Endpoint | None = None
         self.db_id = ""
 
     def __enter__(self) -> Self:
-        hub = "true" if self._with_hub else "false"
-        self._settings.write_text(f"[roles]\nhub = {hub}\nmcp = false\n")
+        self._settings.write_text("[roles]\nmcp = false\n")
         self._scratch.server_file.unlink(missing_ok=True)
         token = self._scratch.read_token()
         if token is None:
@@ -87,6 +83,7 @@ class ScratchServer:
     def get(self, target: str) -> bytes:
         """The body of a response with status 200. Raises ServerFailed or Undecided."""
         assert self._endpoint is not None
+        self._deadline.check()
         try:
             status, body = fetch(self._endpoint, target, SECONDS_REPLY_MAX, _BODY_BYTES_MAX)
         except (OSError, http.client.HTTPException) as error:

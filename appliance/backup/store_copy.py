@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -11,10 +11,11 @@ from msgspec import UNSET, UnsetType
 from appliance.backup.cut import PinnedStore, not_copied, refusal
 from appliance.backup.errors import BackupNotWritable
 from appliance.backup.manifest import StoreFacts
+from appliance.checks.backup_rules import rules_of
 from appliance.kernel import event_ids, meta
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ownership import open_own
-from appliance.kernel.store_declaration import declaration_of, file_of
+from appliance.kernel.store_declaration import DECLARATIONS, declaration_of, file_of
 from appliance.kernel.store_errors import is_damage, sqlite_name
 
 PAGES_AT_ONCE = 1024
@@ -68,12 +69,22 @@ def find_differences(expected: StoreFacts, actual: StoreFacts) -> Iterator[str]:
             yield f"{name} is {now!r}; the manifest says {before!r}"
 
 
-def principals_in(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """The tokens and plugins that created messages of the hub, sorted, at most 1,000."""
-    if not meta.exists(connection, "x_message_principals"):
+def count_nouns(stores: Mapping[str, StoreFacts]) -> dict[str, int]:
+    """How many rows there are of each noun that a store of the appliance declares."""
+    return {
+        noun: stores[store].rows.get(table, 0) if store in stores else 0
+        for store in DECLARATIONS
+        for noun, table in rules_of(store).counted.items()
+    }
+
+
+def principals_in(connection: sqlite3.Connection, authors: str) -> tuple[str, ...]:
+    """What the query `authors` selects, sorted, at most 1,000. None if its table is missing, as in
+    a file that another program made."""
+    try:
+        rows = connection.execute(authors).fetchmany(PRINCIPALS_MAX)
+    except sqlite3.OperationalError:
         return ()
-    query = "SELECT DISTINCT principal FROM x_message_principals LIMIT ?"
-    rows = connection.execute(query, (PRINCIPALS_MAX,)).fetchall()
     return tuple(sorted(row[0] for row in rows))
 
 

@@ -1,41 +1,43 @@
 """Checks a backup by restoring it into a scratch directory and serving it there read-only.
 
-    hashes ─▶ unpack ─▶ stores and their rows ─▶ migrate, if older ─▶ serve ─▶ compare the log
+    hashes ─▶ unpack ─▶ stores and their rows ─▶ migrate, if older ─▶ serve ─▶ compare ─▶ checks
 
 The first step that finds a problem is the last. The scratch directory is removed at the end; if
 the process is killed, the next one that changes the backups removes it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from appliance import __version__
-from appliance.backup import scratch_log, scratch_stores
+from appliance.backup import scratch_served, scratch_stores
 from appliance.backup.backup_directory import BackupWorkspace, check_space
 from appliance.backup.deadline import Deadline, Undecided
 from appliance.backup.errors import BackupDamaged, BackupNotWritable, KeyRefused, VersionRefused
 from appliance.backup.keys import Identities
 from appliance.backup.manifest import BackupManifest, Verification
-from appliance.backup.scratch_log import HUB
 from appliance.backup.scratch_server import ScratchServer, ServerFailed
 from appliance.backup.stored import pieces
 from appliance.backup.unpack import TellFile, no_progress, unpack
+from appliance.checks.backup_rules import rules_of
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.store_errors import StoreFull, free_bytes
 from appliance.workspace.datadir import DataDir, DataDirNotWritable
 
 PROBLEMS_MAX = 20
-Replay = Callable[[DataDir, float], list[str]]
-"""Replays the events of a workspace within some seconds: how its rows differ from them."""
+RunChecks = Callable[[DataDir, Mapping[str, str], float], list[str]]
+"""Runs the doctor's checks of some stores, each with its group, within some seconds: the errors."""
 
 
 class Verifier:
     """Verifies backups one after the other. Call inside `work.backups.only_writer()`."""
 
-    def __init__(self, work: BackupWorkspace, replay: Replay, tell: TellFile = no_progress) -> None:
+    def __init__(
+        self, work: BackupWorkspace, run_checks: RunChecks, tell: TellFile = no_progress
+    ) -> None:
         _, self._settings, self._backups, self._clock = work
-        self._replay = replay
+        self._run_checks = run_checks
         self._tell = tell
 
     def verify(self, name: str, identities: Identities | None) -> Verification:
@@ -107,17 +109,16 @@ class Verifier:
             raise Undecided(error.message) from None
         except ApplianceError as error:
             return [error.message]
-        with_hub = HUB in manifest.stores
         try:
-            with ScratchServer(scratch, self._clock, self._deadline, with_hub=with_hub) as server:
-                if with_hub:
-                    problems = scratch_log.problems(server, scratch, manifest, self._deadline)
+            with ScratchServer(scratch, self._clock, self._deadline) as server:
+                problems = scratch_served.problems(server, scratch, manifest)
         except ServerFailed as error:
             return [str(error)]
-        if problems or not with_hub:
+        if problems:
             return problems
-        problems = self._replay(scratch, self._deadline.left())
-        self._deadline.check()  # a replay that was interrupted proves nothing
+        groups = {store: group for store in manifest.stores if (group := rules_of(store).checks)}
+        problems = self._run_checks(scratch, groups, self._deadline.left())
+        self._deadline.check()  # checks that were interrupted prove nothing
         return problems
 
     def _progress(self, file: str, done: int, total: int) -> None:

@@ -131,13 +131,14 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     needed: bool = False  # without it nothing is served
     marks_workspace: bool = False  # a directory with its file is a workspace
     keeps_record: bool = False  # has a copy of the record of stores, and the epoch
-    numbers_events: bool = False  # without its data the workspace gets a new epoch
+    numbers_events: bool = False  # in a table `events`; without them a new epoch begins
     id_key: str = STORE_ID_KEY  # the key in `meta` of an id that only this file has
     recovery: RecoveryRules = RecoveryRules()
     restore: RestoreRules = RestoreRules()
     log: LogDeclaration | None = None
     blobs: BlobDeclaration | None = None
     restored: str = ""  # module with the function `restored` (`restoring.py`), below that package
+    backups: str = ""  # `.module:name` of its BackupRules (`checks/backup_rules.py`)
     repairs: str = ""  # module of what a repair can do with it (`checks/repairs.py`)
     adapter: str = ""  # `.module:class` of a SchemaAdapter, below the package of the appliance
 

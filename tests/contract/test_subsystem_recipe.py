@@ -1,8 +1,8 @@
 """The recipe "a subsystem" of CONTRIBUTING, followed: a folder of its own and two lines elsewhere.
 
 The copy of the tree is served, and every part of the new subsystem is called: store, route, scope,
-socket, loop, setting, metric, check, repair, command, tool, log, restore hook, role, and a store
-that others write too.
+socket, loop, setting, metric, check, repair, command, tool, log, backup rules, restore hook,
+role, and a store that others write too.
 """
 
 import json
@@ -181,7 +181,8 @@ def test_its_repair_its_restore_and_its_role(tree, tmp_path):
     with serve(tree, tmp_path):
         client = Client(DataDir(tmp_path).read_server().port, DataDir(tmp_path).read_token())
         assert client.post("/toy/v1/notes", {"text": "a "}).status == 201
-        assert run(tree, "appliance", "--workspace", tmp_path, "backup", "create").returncode == 0
+        made = run(tree, "appliance", "--workspace", tmp_path, "backup", "create")
+        assert b"0 messages, 1 note, " in made.stdout, made
         assert client.post("/toy/v1/notes", {"text": "lost later"}).status == 201
         client.close()
     for command, printed in (
