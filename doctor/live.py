@@ -27,24 +27,22 @@ class NotAnswering(Exception):
 
 def facts(
     stores: Mapping[str, Mapping[str, float]],
-    subsystems: Mapping[str, Mapping[str, float]] = {},
     *,
     loop_delay_seconds: float,
     lock_intact: bool,
     stopping: bool = False,
 ) -> dict[str, float]:
-    """All facts for the checks. Those of a store come from `Store.facts()`, prefixed by its name:
+    """Facts for the checks, without those of subsystems. Those of a store come from
+    `Store.facts()`, prefixed by its name:
 
     hub.writer_alive, hub.suspect, hub.writing_paused, hub.queue_jobs, hub.stalled_seconds, …
-
-    Facts of a subsystem are prefixed by its name.
     """
     numbers = {
         "loop_delay_seconds": loop_delay_seconds,
         "lock_intact": float(lock_intact),
         "stopping": float(stopping),
     }
-    for name, own in (*stores.items(), *subsystems.items()):
+    for name, own in stores.items():
         numbers |= {f"{name}.{fact}": float(value) for fact, value in own.items()}
     return numbers
 

@@ -109,8 +109,8 @@ class WorkspaceFixture:
         self.lock.acquire()
         self.announce()
         numbers = {"loop_delay_seconds": 0.002, "lock_intact": True, **more}
-        stores = {"hub": store, "auth": HEALTHY_STORE}
-        self.live = facts(stores, {"courier": courier}, **numbers)  # type: ignore[arg-type]
+        parts = {"hub": store, "auth": HEALTHY_STORE, "courier": courier}
+        self.live = facts(parts, **numbers)  # type: ignore[arg-type]
         try:
             yield
         finally:
