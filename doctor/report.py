@@ -9,6 +9,7 @@ from appliance import __version__
 from appliance.checks.check import Check, Finding, Severity
 from appliance.checks.context import Context
 from appliance.kernel import meta
+from appliance.kernel.store_declaration import DECLARATIONS, declaration_of
 from doctor.causes import name_of
 from doctor.run import INCLUDED_IN, CheckOutcome, worst
 
@@ -20,6 +21,11 @@ _LABELS = {
     Severity.CRITICAL: "BAD",
 }
 _INDENT = "  "
+_EVENT_LOGS = {
+    store: declared.log
+    for store, declared in DECLARATIONS.items()
+    if declared.numbers_events and declared.log is not None
+}
 
 
 class WorkspaceFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,12 +73,13 @@ def facts_of(context: Context) -> WorkspaceFacts:
     view = context.lock()
     written = view.written if view.held else None
     log_facts: dict[str, object] = {}
-    for _, connection in context.opened("hub"):
+    for store, connection in context.opened(*_EVENT_LOGS):
+        log = _EVENT_LOGS[store]
+        column, table = log.key, log.table
+        newest = f"SELECT {column}, ts FROM {table} ORDER BY {column} DESC LIMIT 1"
         try:
-            log_facts["db_id"] = meta.read(connection, "db_id")
-            row = connection.execute(
-                "SELECT event_id, ts FROM events ORDER BY event_id DESC LIMIT 1"
-            ).fetchone()
+            log_facts["db_id"] = meta.read(connection, declaration_of(store).id_key)
+            row = connection.execute(newest).fetchone()
         except sqlite3.Error:
             continue  # the checks say what is wrong with it
         log_facts["last_event_id"], log_facts["last_event_at"] = row or (0, None)

@@ -20,6 +20,7 @@ from appliance.checks.step import Step
 from appliance.export.settings import ExportSettings
 from appliance.kernel import meta
 from appliance.kernel.ownership import user_name
+from appliance.kernel.store_declaration import DECLARATIONS
 from appliance.workspace import manifest
 from appliance.workspace.datadir import DIRECTORY, STORES
 from appliance.workspace.migration import load
@@ -31,6 +32,7 @@ _OTHERS_WRITE = 0o022
 _OTHERS_ENTER = 0o011
 _LOG = "agentlipd.log"
 _SECRETS = ("token", "server.json")
+_ADOPTABLE = tuple(store for store, declared in DECLARATIONS.items() if declared.adapter)
 _CHECKED_ELSEWHERE = "jobs"
 _LISTED_MAX = 3  # more open files have one cause: a `chmod -R`, or a copy
 _UNFINISHED = ".partial-"  # a backup that is made or verified, in a private directory
@@ -177,8 +179,8 @@ def _origin(context: Context) -> str | None:
         meta.read(connection, "x_schema") for _, connection in context.opened()
     ):
         return None
-    for _, connection in context.opened("hub"):
-        if not schema_model.is_own(connection, load("hub")[0]):
+    for store, connection in context.opened(*_ADOPTABLE):
+        if not schema_model.is_own(connection, load(store)[0]):
             return "adopted"
     return "own"
 

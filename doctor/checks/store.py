@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from appliance.backup.remedies import copy_hint
 from appliance.checks.check import RESTORE, Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
+from appliance.kernel.store_declaration import DECLARATIONS, declaration_of
 from appliance.kernel.store_errors import RECOVERY_COMMANDS, StoreDetached, is_damage
 from appliance.workspace.datadir import SHARED_STORES, DataDir
-from appliance.workspace.manifest import StoreLost
+from appliance.workspace.manifest import RECORD_STORE, StoreLost
 from appliance.workspace.schema import NEEDED, SchemaState, state
 from doctor import damage
 from doctor.checks.store_log import LARGE, find_large_log
@@ -85,7 +86,7 @@ def _opens(context: Context) -> Iterator[Finding]:
     for store in context.stores:
         database = context.datadir.database(store)
         if not database.exists():
-            if store == "hub" or _ours(context):
+            if declaration_of(store).marks_workspace or _ours(context):
                 hint = copy_hint(context.datadir, store) or StoreLost(store).hint
                 yield MISSING.finding(store, "the file is missing", hint)
             continue
@@ -105,8 +106,9 @@ def _opens(context: Context) -> Iterator[Finding]:
 
 def _ours(context: Context) -> bool:
     """Whether this program has started here before. Otherwise other stores don't exist yet."""
-    store = "auth" if "hub" in context.off else "hub"
-    return any(state(connection, store).schema for store, connection in context.opened(store))
+    marking = {store for store, declared in DECLARATIONS.items() if declared.marks_workspace}
+    opened = context.opened(*(marking - context.off or {RECORD_STORE}))
+    return any(state(connection, store).schema for store, connection in opened)
 
 
 def _schema(context: Context) -> Iterator[Finding]:
