@@ -39,7 +39,7 @@ from appliance.identity.service import MemberIdentity
 from appliance.identity.settings import IdentitySettings
 from appliance.identity.subsystem import IdentityNeeds, IdentitySubsystem
 from appliance.inbox.service import Inbox
-from appliance.inbox.settings import BrokerEndpoint, InboxSettings
+from appliance.inbox.settings import InboxSettings
 from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, brokers_of, open_inbox
 from appliance.integrations.ask_bus import BusReviews
 from appliance.integrations.bus_export import last_in_segments
@@ -70,6 +70,7 @@ from appliance.mailbox.subsystem import MailboxNeeds, MailboxSubsystem
 from appliance.maintenance.subsystem import MaintenanceSubsystem
 from appliance.mcp.subsystem import McpNeeds, McpSubsystem
 from appliance.mcp.tools import HubTools
+from appliance.mesh.broker_endpoint import BrokerEndpoint
 from appliance.monitoring.disks import forecast_of
 from appliance.monitoring.problems import notify_of
 from appliance.notify.settings import NotifySettings

@@ -19,12 +19,12 @@ import msgspec
 
 from appliance.inbox import metrics, negotiation, wire
 from appliance.inbox.service import Inbox, MeshOutbox
-from appliance.inbox.settings import BrokerEndpoint
 from appliance.kernel.errors import ApplianceError, Unauthenticated, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.retry import RetrySettings, delay_seconds
 from appliance.kernel.threads import yield_to_loop
+from appliance.mesh.broker_endpoint import BrokerEndpoint
 from appliance.mesh.canonical import NotCanonical, canonical
 from appliance.mesh.instance import MemberInstance
 from appliance.mesh.negotiation import NAMES, POLICY

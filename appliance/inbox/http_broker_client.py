@@ -7,9 +7,9 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from appliance.inbox import wire
-from appliance.inbox.settings import BrokerEndpoint
 from appliance.kernel.clock import Clock
 from appliance.kernel.http_client import HttpClient, HttpLimits, Unreachable
+from appliance.mesh.broker_endpoint import BrokerEndpoint
 from appliance.mesh.request_signing import RequestSigner
 from appliance.mesh.signing import Signer
 from appliance.sdk.http import json_object

@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from appliance.inbox import listings, metrics, queries, wire, writes
 from appliance.inbox.event import InboxEvent, of_fact
-from appliance.inbox.settings import BrokerEndpoint, InboxSettings
+from appliance.inbox.settings import InboxSettings
 from appliance.kernel import meta
 from appliance.kernel.auth import Principal
 from appliance.kernel.caller import WaitLimit, is_there
@@ -18,6 +18,7 @@ from appliance.kernel.errors import Missing, Unavailable
 from appliance.kernel.feed import Feed, FeedSubscription
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
+from appliance.mesh.broker_endpoint import BrokerEndpoint
 from appliance.mesh.instance import note_copy
 from appliance.mesh.push import Push
 from appliance.mesh.signing import MemberKeys, Signer

@@ -5,18 +5,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from appliance.mesh.broker_endpoint import BrokerEndpoint, Mesh
+
 Seconds = Annotated[float, Meta(gt=0)]
-BrokerId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]{1,64}$")]
-Mesh = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
-
-
-class BrokerEndpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[[inbox.brokers]]: the broker of one mesh, elsewhere."""
-
-    mesh: Mesh
-    url: Annotated[str, Meta(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", max_length=500)]
-    ca_file: str | None = None  # file with CA certificates to trust instead of the system's
-    broker_id: BrokerId | None = None  # only broker to sign requests for; unset: its id is learned
 
 
 class InboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from appliance.inbox.http_broker_client import HttpBrokerClient
 from appliance.inbox.loops import Sweeper
 from appliance.inbox.resources import About, routes
 from appliance.inbox.service import STORE, BrokerClient, Inbox, MeshOutbox
-from appliance.inbox.settings import BrokerEndpoint, InboxSettings
+from appliance.inbox.settings import InboxSettings
 from appliance.inbox.tools import tools
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.config import BadSettings
@@ -21,6 +21,7 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
 from appliance.kernel.tool import Tool
+from appliance.mesh.broker_endpoint import BrokerEndpoint
 from appliance.mesh.instance import instance_here
 from appliance.mesh.signing import MemberKeys, RotationOutcome, Signer, rotation_text
 
@@ -98,13 +99,11 @@ class InboxSubsystem(Subsystem):
 
 
 def brokers_of(
-    settings: InboxSettings, outbox_brokers: Sequence[msgspec.Struct]
+    settings: InboxSettings, outbox_brokers: Sequence[BrokerEndpoint]
 ) -> dict[str, BrokerEndpoint]:
-    """The broker of each mesh. Those of the outbox have the same fields. Raises BadSettings if a
-    mesh has two different ones."""
+    """The broker of each mesh. Raises BadSettings if a mesh has two different ones."""
     brokers: dict[str, BrokerEndpoint] = {}
-    for declared in (*outbox_brokers, *settings.brokers):
-        endpoint = msgspec.convert(declared, BrokerEndpoint, from_attributes=True)
+    for endpoint in (*outbox_brokers, *settings.brokers):
         if endpoint.mesh == wire.NETWORK:
             raise BadSettings("settings: inbox.brokers: the mesh 'network' is reserved")
         other = brokers.setdefault(endpoint.mesh, endpoint)

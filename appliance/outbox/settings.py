@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from appliance.kernel.retry import RetrySettings
+from appliance.mesh.broker_endpoint import BrokerEndpoint, Mesh
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -13,19 +14,6 @@ Days = Annotated[float, Meta(ge=0)]
 Host = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._:-]*$", max_length=253)]
 DedupeMode = Literal["retention_scoped", "permanent"]
 To = Annotated[str, Meta(min_length=1, max_length=300)]
-BrokerId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]{1,64}$")]
-Mesh = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
-
-
-class RemoteBrokerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[[outbox.brokers]]: the remote broker of one mesh."""
-
-    mesh: Mesh
-    url: Annotated[str, Meta(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", max_length=500)]
-    ca_file: str | None = None  # CA certificates to trust instead of the system's
-    broker_id: BrokerId | None = None  # id to sign for; unset: ask the broker
-
-
 Address = Annotated[str, Meta(max_length=253)]
 
 
@@ -54,7 +42,7 @@ class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[outbox]: durable sends. Remote brokers: [[outbox.brokers]]."""
 
     mesh: Mesh = "default"  # mesh of sends that name none
-    brokers: tuple[RemoteBrokerSettings, ...] = ()
+    brokers: tuple[BrokerEndpoint, ...] = ()
     """remote brokers, one per mesh; see docs/reference/outbox.md"""
     in_order: tuple[OrderedDestination, ...] = ()
     """destinations delivered in order of acceptance; see docs/reference/outbox.md"""

@@ -14,12 +14,13 @@ from websockets.sync.server import ServerConnection, serve
 
 from appliance.identity import keys
 from appliance.inbox.service import Inbox
-from appliance.inbox.settings import BrokerEndpoint, InboxSettings
+from appliance.inbox.settings import InboxSettings
 from appliance.kernel.batch import BatchRunner
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
+from appliance.mesh.broker_endpoint import BrokerEndpoint
 from appliance.mesh.instance import MemberInstance
 from appliance.mesh.push import Push
 from appliance.mesh.signing import Signer

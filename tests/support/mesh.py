@@ -18,10 +18,10 @@ from appliance.broker import negotiation
 from appliance.broker import wire as broker_wire
 from appliance.broker.writes import Claim
 from appliance.inbox.broker_connection import BrokerConnection
-from appliance.inbox.settings import BrokerEndpoint
 from appliance.kernel.batch import BatchRunner, Call, CallOutcome
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.retry import RetrySettings
+from appliance.mesh.broker_endpoint import BrokerEndpoint
 from appliance.outbox.target import (
     DeliveryTarget,
     Outgoing,

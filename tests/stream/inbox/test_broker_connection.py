@@ -7,8 +7,8 @@ from nacl.signing import VerifyKey
 
 from appliance.inbox import broker_connection
 from appliance.inbox.broker_connection import BrokerConnection
-from appliance.inbox.settings import BrokerEndpoint
 from appliance.kernel.retry import RetrySettings
+from appliance.mesh.broker_endpoint import BrokerEndpoint
 from appliance.mesh.signing import hello_text
 from tests.support.inbox import (
     BROKER_ID,

@@ -1,0 +1,29 @@
+"""A broker elsewhere, as the settings of the inbox and of the outbox declare it. Pure."""
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Meta
+
+Mesh = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+BrokerId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]{1,64}$")]
+
+
+class BrokerEndpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[[inbox.brokers]] and [[outbox.brokers]]: the broker of one mesh, elsewhere."""
+
+    mesh: Mesh
+    url: Annotated[str, Meta(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", max_length=500)]
+    ca_file: str | None = None  # file with CA certificates to trust instead of the system's
+    broker_id: BrokerId | None = None  # only broker to sign requests for; unset: its id is learned
+
+    def __post_init__(self) -> None:
+        """Raises ValueError, which names the setting when settings are read."""
+        try:
+            parts = urlsplit(self.url)
+            valid = bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            valid = False
+        if not valid:
+            raise ValueError("`url` needs a host, and its port must be from 1 to 65535")
