@@ -25,8 +25,6 @@ LINK_KEY_BYTES = 32
 SETTLED_MAX = 100  # deadlines settled in one transaction
 
 _message = msgspec.json.Decoder(hub_wire.MessageChanged).decode
-_channel = msgspec.json.Decoder(hub_wire.ChannelCreated).decode
-_topic = msgspec.json.Decoder(hub_wire.TopicChanged).decode
 
 
 class AskIdentity(msgspec.Struct, frozen=True):
@@ -65,7 +63,7 @@ def create(
     if waiting >= WAITING_MAX:
         raise wire.TooManyAsks(details={"limit": WAITING_MAX})
     if topic_id is None:
-        topic_id = _default_topic(tx, identity.principal)
+        topic_id = hub_writes.find_or_create_topic(tx, CHANNEL, TOPIC, identity.principal)
     ask_id = tx.new_id("ask_")
     content = _question(command, ask_id)
     posted = hub_writes.create_message(tx, topic_id, command.sender, content, identity.principal)
@@ -210,22 +208,6 @@ def _by_key(tx: Tx, identity: AskIdentity) -> StoredAsk | None:
     if row[1] != identity.fingerprint:
         raise KeyReused
     return queries.find(tx, row[0])
-
-
-def _default_topic(tx: Tx, principal: str | None) -> str:
-    """The topic for asks that name none; it is created by the first of them."""
-    row = tx.execute("SELECT id FROM channels WHERE name = ?", (CHANNEL,)).fetchone()
-    if row is None:
-        created = hub_writes.create_channel(tx, hub_wire.CreateChannel(CHANNEL), principal)
-        channel_id = _channel(created.body).channel.id
-    else:
-        channel_id = row[0]
-    sql = "SELECT id FROM topics WHERE channel_id = ? AND title = ?"
-    row = tx.execute(sql, (channel_id, TOPIC)).fetchone()
-    if row is not None:
-        return str(row[0])
-    command = hub_wire.CreateTopic(channel_id, TOPIC)
-    return _topic(hub_writes.create_topic(tx, command, principal).body).topic.id
 
 
 def _encode_shown(tx: Tx, ask: StoredAsk) -> bytes:

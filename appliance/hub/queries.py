@@ -7,6 +7,7 @@ from appliance.hub import events, wire
 from appliance.hub.columns import ENVELOPE_COLUMNS, EVENT_COLUMNS, MESSAGE
 from appliance.hub.subscription import Filter
 from appliance.hub.text import plain_name
+from appliance.kernel.meta import Executor
 from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 from appliance.web.frame import text_header
@@ -102,9 +103,9 @@ def channels_of_topics(reader: Reader, topic_ids: Sequence[str]) -> dict[str, st
     return dict(reader.rows(sql, tuple(topic_ids), limit=len(topic_ids)))
 
 
-def message(reader: Reader, message_id: str) -> wire.Message:
+def message(reader: Executor, message_id: str) -> wire.Message:
     """Raises NoSuchMessage."""
-    row = reader.row(f"SELECT {MESSAGE} FROM messages WHERE id = ?", (message_id,))
+    row = reader.execute(f"SELECT {MESSAGE} FROM messages WHERE id = ?", (message_id,)).fetchone()
     if row is None:
         raise wire.NoSuchMessage(details={"message_id": message_id})
     return wire.Message(*row)

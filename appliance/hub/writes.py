@@ -8,11 +8,14 @@ import sqlite3
 
 from msgspec import structs
 
-from appliance.hub import events, indexing, wire
-from appliance.hub.columns import CHANNEL, MESSAGE, TOPIC
+from appliance.hub import events, indexing, queries, wire
+from appliance.hub.columns import CHANNEL, TOPIC
 from appliance.hub.events import encode
 from appliance.kernel.batch import Tx
 from appliance.kernel.idempotency import Reply
+
+_CHANNEL_NAMED = "SELECT id FROM channels WHERE name = ?"
+_TOPIC_TITLED = "SELECT id FROM topics WHERE channel_id = ? AND title = ?"
 
 # -- channels and topics ---------------------------------------------------------------
 
@@ -25,7 +28,7 @@ def create_channel(tx: Tx, command: wire.CreateChannel, principal: str | None) -
             (channel.id, channel.name, channel.description, channel.created_at),
         )
     except sqlite3.IntegrityError:
-        row = tx.execute("SELECT id FROM channels WHERE name = ?", (command.name,)).fetchone()
+        row = tx.execute(_CHANNEL_NAMED, (command.name,)).fetchone()
         if row is None:
             raise
         raise wire.NameTaken(
@@ -55,6 +58,16 @@ def create_topic(tx: Tx, command: wire.CreateTopic, principal: str | None) -> Re
     return Reply(201, encode(wire.TopicChanged(topic, event_id)))
 
 
+def find_or_create_topic(tx: Tx, channel: str, title: str, principal: str | None) -> str:
+    """The id of the topic. It and its channel are created if they don't exist."""
+    if tx.execute(_CHANNEL_NAMED, (channel,)).fetchone() is None:
+        create_channel(tx, wire.CreateChannel(channel), principal)
+    (channel_id,) = tx.execute(_CHANNEL_NAMED, (channel,)).fetchone()
+    if tx.execute(_TOPIC_TITLED, (channel_id, title)).fetchone() is None:
+        create_topic(tx, wire.CreateTopic(channel_id, title), principal)
+    return str(tx.execute(_TOPIC_TITLED, (channel_id, title)).fetchone()[0])
+
+
 def rename_topic(tx: Tx, topic_id: str, title: str, principal: str | None) -> Reply:
     row = tx.execute(f"SELECT {TOPIC} FROM topics WHERE id = ?", (topic_id,)).fetchone()
     if row is None:
@@ -73,9 +86,7 @@ def rename_topic(tx: Tx, topic_id: str, title: str, principal: str | None) -> Re
 
 
 def _refuse_taken_title(tx: Tx, channel_id: str, title: str) -> None:
-    row = tx.execute(
-        "SELECT id FROM topics WHERE channel_id = ? AND title = ?", (channel_id, title)
-    ).fetchone()
+    row = tx.execute(_TOPIC_TITLED, (channel_id, title)).fetchone()
     if row is not None:
         raise wire.NameTaken(
             "a topic with that title exists in this channel", details={"topic_id": row[0]}
@@ -183,10 +194,7 @@ def check_sender(name: str, senders: frozenset[str] | None) -> None:
 
 def message_to_change(tx: Tx, message_id: str, expected_version: int | None) -> wire.Message:
     """The current message. Raises VersionConflict if its version is not `expected_version`."""
-    row = tx.execute(f"SELECT {MESSAGE} FROM messages WHERE id = ?", (message_id,)).fetchone()
-    if row is None:
-        raise wire.NoSuchMessage(details={"message_id": message_id})
-    message = wire.Message(*row)
+    message = queries.message(tx, message_id)
     if expected_version is not None and expected_version != message.version:
         raise wire.VersionConflict(
             details={

@@ -11,7 +11,7 @@ from typing import Any
 from appliance.busfile import messages, payloads
 from appliance.busfile.messages import COLUMNS, BusMessage
 from appliance.busfile.payloads import StateChange
-from appliance.hub import wire, writes
+from appliance.hub import writes
 from appliance.hub.text import plain_name
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock
@@ -100,20 +100,8 @@ def begin(tx: Any, head: int) -> int:
 
 
 def post(tx: Any, topic: str, texts: Sequence[str], position: int) -> None:
-    topic_id = _find_topic(tx, topic)
+    channel, title = map(plain_name, topic.split("/", 1))
+    topic_id = writes.find_or_create_topic(tx, channel, title, PRINCIPAL)
     for text in texts:
         writes.create_message(tx, topic_id, SENDER, text, PRINCIPAL)
     tx.execute(meta.SET, (POSITION, str(position)))
-
-
-def _find_topic(tx: Any, topic: str) -> str:
-    """Makes the channel and the topic if they don't exist."""
-    name, title = map(plain_name, topic.split("/", 1))
-    channels = "SELECT id FROM channels WHERE name = ?"
-    if tx.execute(channels, (name,)).fetchone() is None:
-        writes.create_channel(tx, wire.CreateChannel(name), PRINCIPAL)
-    (channel_id,) = tx.execute(channels, (name,)).fetchone()
-    topics = "SELECT id FROM topics WHERE channel_id = ? AND title = ?"
-    if tx.execute(topics, (channel_id, title)).fetchone() is None:
-        writes.create_topic(tx, wire.CreateTopic(channel_id, title), PRINCIPAL)
-    return str(tx.execute(topics, (channel_id, title)).fetchone()[0])
