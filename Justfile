@@ -67,10 +67,11 @@ models:
     ops/env dev
     .venv/bin/python -m ops.write_models
 
-# what the subsystems declare, the annotated reference settings, and the roles for Nix, made from the code
+# what the subsystems declare, the paths of roles, the annotated reference settings, and the roles for Nix, made from the code
 settings:
     ops/env dev
     .venv/bin/python -m ops.write_declared
+    .venv/bin/python -m ops.write_paths
     .venv/bin/python -m ops.write_settings
 
 # the generated pages of docs/, made from the code

@@ -15,7 +15,7 @@ import msgspec
 from appliance.audit.middleware import AuditMiddleware
 from appliance.auditlog.trail import AuditTrail
 from appliance.checks.context import Context
-from appliance.composition import ROLE_PATHS, Composition
+from appliance.composition import Composition
 from appliance.host import Host
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
@@ -186,7 +186,7 @@ class Appliance:
         """Everything that is served."""
         settings, clock, log = self.settings, self.host.clock, self.host.log
         limiter = RateLimiter(settings.limits, clock)
-        absent = partial(role_off, ROLE_PATHS, self.host.off)
+        absent = partial(role_off, self.host.off)
         routes = self.routes()
         falcon_app = make_app(
             routes,

@@ -96,9 +96,6 @@ from doctor.rebuilds import Rebuilds
 from doctor.settings_view import view
 from doctor.subsystem import DoctorNeeds, DoctorSubsystem
 
-ROLE_PATHS = {subsystem.name: subsystem.paths for subsystem in Subsystem.__subclasses__()}
-"""The paths of every role, on or off. The imports above define the subclasses."""
-
 
 def fixed_tokens(host: Host) -> list[tuple[str, Principal]]:
     """The tokens of settings."""

@@ -3,11 +3,12 @@
 `tokens` always runs. `identity` runs when `outbox` or `inbox` does.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from appliance.declared_paths import PATHS
 from appliance.declared_roles import NEEDS, Roles
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Missing
@@ -75,24 +76,22 @@ class ReadOnlyRoles(RolesSettings, frozen=True):
         }
 
 
-def role_of(paths: Mapping[str, Sequence[str]], path: str) -> str | None:
-    """Which role serves a path, whether that role is on or off. `paths`: the declared paths of each
-    subsystem, by role."""
+def role_of(path: str) -> str | None:
+    """Which subsystem serves a path, whether it is on or off. One of PATHS covers all paths below
+    it, `{…}` stands for one segment, and the longest one that matches decides."""
     segments = path.split("/")
     matches = [
         (pattern.count("/"), role)
-        for role, patterns in paths.items()
+        for role, patterns in PATHS.items()
         for pattern in patterns
         if _matches(pattern.split("/"), segments)
     ]
     return max(matches)[1] if matches else None
 
 
-def role_off(
-    paths: Mapping[str, Sequence[str]], off: Mapping[str, str], path: str
-) -> RoleOff | None:
+def role_off(off: Mapping[str, str], path: str) -> RoleOff | None:
     """The error for a path of a subsystem that is switched off; None for any other path."""
-    role = role_of(paths, path)
+    role = role_of(path)
     setting = None if role is None else off.get(role)
     if setting is None:
         return None
@@ -107,4 +106,5 @@ def role_off(
 def _matches(pattern: list[str], segments: list[str]) -> bool:
     if len(segments) < len(pattern):
         return False
-    return all(word in ("*", segment) for word, segment in zip(pattern, segments, strict=False))
+    pairs = zip(pattern, segments, strict=False)
+    return all(word == segment or word.startswith("{") for word, segment in pairs)

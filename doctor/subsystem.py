@@ -22,7 +22,6 @@ class DoctorNeeds(msgspec.Struct, frozen=True):
 class DoctorSubsystem(Subsystem):
     name = "doctor"
     sections = {"doctor": DoctorSettings}
-    paths = ("/api/v1/doctor", "/api/v1/settings")
 
     def __init__(self, host: Host, needs: DoctorNeeds) -> None:
         self.verdicts = Verdicts(host.datadir, host.clock)

@@ -16,10 +16,7 @@ import importlib
 import pkgutil
 import re
 import sys
-import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -28,7 +25,6 @@ from typer.cli import get_docs_for_click
 from typer.main import get_command
 
 import doctor
-from appliance.app import Appliance
 from appliance.bus import cli, cli_worker
 from appliance.cli_support import EXIT_BY_KIND, EXIT_BY_STATUS, EXIT_GENERAL
 from appliance.courier.settings import CourierSettings
@@ -40,19 +36,15 @@ from appliance.hub.service import Hub
 from appliance.hub.subsystem import HubSubsystem
 from appliance.hub.wire import SCOPES as hub_scopes
 from appliance.kernel.auth import ADMIN, Principal
-from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.log import Log
 from appliance.kernel.metrics import REGISTRY
 from appliance.kernel.route import Route
-from appliance.roles import RolesSettings
 from appliance.settings import Settings
 from appliance.web.guard import FREE_ON_LOOPBACK
-from appliance.workspace import schema
-from appliance.workspace.datadir import DataDir, WriterLock
 from doctor.checks import CHECKS
 from ops import generated
 from ops.markdown import MADE, code, page, table
+from ops.write_paths import whole_appliance
 from ops.write_settings import render_section
 
 # Under which heading an error stands, by the module that declares it. All others are responses.
@@ -69,8 +61,6 @@ ON_TERMINAL = re.compile(
     r"doctor|.*\.cli|appliance\.(auditlog|busfile|export\.(?!wire)|process|recovery|reset"
     r"|sdk\.(?!network)|upgrade)"
 )
-ALL_ROLES = Settings(roles=RolesSettings(relay=True, network=True))
-
 FREE = FREE_ON_LOOPBACK | hub_scopes.free | free_scopes(CourierSettings())
 
 # By the end of a metric's name.
@@ -84,8 +74,7 @@ WRITER = Principal("docs", "ci", frozenset({ADMIN}))
 def render() -> dict[str, str]:
     """The text of each page, by its path from the root of the tree."""
     import_everything()
-    with tempfile.TemporaryDirectory() as folder:
-        routes, events = sample_appliance(Path(folder))
+    routes, events = sample_appliance()
     pages = {
         "docs/reference/settings.md": settings_page(),
         "docs/reference/errors.md": errors_page(),
@@ -110,13 +99,9 @@ def import_everything() -> None:
                 importlib.import_module(module.name)
 
 
-def sample_appliance(folder: Path) -> tuple[list[Route], list[dict[str, Any]]]:
+def sample_appliance() -> tuple[list[Route], list[dict[str, Any]]]:
     """The routes of a whole appliance, and one event of every verb of its hub."""
-    datadir, clock, log = DataDir(folder), SystemClock(), Log(sys.stderr.buffer, level="error")
-    schema.create_workspace(datadir, clock=clock, log=log)
-    with WriterLock(datadir, "docs", clock) as lock, ExitStack() as stack:
-        whole = Appliance(ALL_ROLES, lock, log)
-        stack.callback(whole.stop)
+    with whole_appliance() as whole:
         (hub,) = (part.hub for part in whole.subsystems if isinstance(part, HubSubsystem))
         exercise(hub)
         logged = hub.list_events(wire.EventsQuery(limit=1000), WRITER)

@@ -32,7 +32,6 @@ class AskSubsystem(Subsystem):
     name = "ask"
     role = Role("questions to people", ("hub",))
     sections = {"ask": AskSettings}
-    paths = ("/api/v1/asks", "/ask")
     needed_stores = frozenset({"hub"})
     scopes = wire.SCOPES
 

@@ -13,7 +13,6 @@ from appliance.kernel.writer import StoreSettings
 
 class AuditSubsystem(Subsystem):
     name = "audit"
-    paths = ("/api/v1/audit",)
     scopes = wire.SCOPES
 
     def __init__(self, host: Host) -> None:

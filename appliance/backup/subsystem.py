@@ -30,7 +30,6 @@ class BackupSubsystem(Subsystem):
     name = "backup"
     role = Role("backups on a schedule, and over HTTP")
     sections = {"backup": BackupSettings}
-    paths = ("/api/v1/backups",)
     scopes = SCOPES
 
     def __init__(self, host: Host, needs: BackupNeeds) -> None:

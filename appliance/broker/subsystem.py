@@ -33,7 +33,6 @@ class BrokerSubsystem(Subsystem):
     name = "broker"
     role = Role("relay of meshes, for members here and elsewhere")
     sections = {"broker": BrokerSettings}
-    paths = ("/broker/v1",)
     needed_stores = frozenset({"broker"})
     scopes = wire.SCOPES
 

@@ -32,7 +32,6 @@ class BusSubsystem(Subsystem):
     name = "bus"
     role = Role("the worker bus of .worker-state, over HTTP and for tools")
     sections = {"bus": BusSettings}
-    paths = ("/bus/v1",)
     scopes = wire.SCOPES
 
     def __init__(self, host: Host, needs: BusNeeds) -> None:

@@ -47,11 +47,6 @@ class CourierSubsystem(Subsystem):
     name = "courier"
     role = Role("streams of envelopes between programs")
     sections = {"courier": CourierSettings}
-    paths = (
-        "/v1/ack", "/v1/advertise", "/v1/enqueue", "/v1/envelope", "/v1/extend", "/v1/live",
-        "/v1/metrics", "/v1/nack", "/v1/peek", "/v1/publish", "/v1/receive", "/v1/rules",
-        "/v1/snapshot", "/v1/stats", "/v1/streams", "/v1/subscribe",
-    )  # fmt: skip
 
     def __init__(self, host: Host, needs: CourierNeeds) -> None:
         """A thread of this process writes the journal: waking another process twice costs a single

@@ -24,7 +24,6 @@ class ExportSubsystem(Subsystem):
     name = "export"
     role = Role("segments, snapshots and reports of the hub's log", ("hub",))
     sections = {"export": ExportSettings}
-    paths = ("/api/v1/reports", "/api/v1/segments", "/api/v1/snapshots")
     scopes = SCOPES
 
     def __init__(self, host: Host) -> None:

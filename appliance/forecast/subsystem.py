@@ -27,7 +27,6 @@ class ForecastNeeds(msgspec.Struct, frozen=True):
 
 class ForecastSubsystem(Subsystem):
     name = "forecast"
-    paths = ("/api/v1/forecast",)
 
     def __init__(self, host: Host, needs: ForecastNeeds) -> None:
         self._datadir = host.datadir

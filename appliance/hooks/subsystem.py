@@ -20,7 +20,6 @@ class HooksSubsystem(Subsystem):
     name = "hooks"
     role = Role("commands that run on events of the inbox", ("inbox",))
     sections = {"hooks": HookSettings}
-    paths = ("/v1/hooks",)
     needed_stores = frozenset({"inbox"})
 
     def __init__(self, host: Host, needs: HooksNeeds) -> None:

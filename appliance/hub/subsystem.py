@@ -35,10 +35,6 @@ class HubSubsystem(Subsystem):
     name = "hub"
     role = Role("channels, topics, messages, events and search")
     sections = {"hub": HubSettings}
-    paths = (
-        "/api/v1/channels", "/api/v1/topics", "/api/v1/messages", "/api/v1/events",
-        "/api/v1/search", "/ws",
-    )  # fmt: skip
     scopes = wire.SCOPES
 
     def __init__(self, host: Host, needs: HubNeeds) -> None:

@@ -21,7 +21,6 @@ class IdentityNeeds(msgspec.Struct, frozen=True):
 class IdentitySubsystem(Subsystem):
     name = "identity"
     sections = {"identity": IdentitySettings}
-    paths = ("/v1/identity",)
     needed_stores = frozenset({"inbox"})  # the inbox sends a new key to brokers
 
     def __init__(self, host: Host, needs: IdentityNeeds) -> None:

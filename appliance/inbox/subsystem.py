@@ -44,11 +44,6 @@ class InboxSubsystem(Subsystem):
     name = "inbox"
     role = Role("messages received from meshes")
     sections = {"inbox": InboxSettings}
-    paths = (
-        "/v1/compat", "/v1/events", "/v1/health", "/v1/heartbeat", "/v1/inbox", "/v1/peers",
-        "/v1/profile", "/v1/topic/list", "/v1/topic/subscribe", "/v1/topic/unsubscribe",
-        "/v1/version",
-    )  # fmt: skip
     needed_stores = frozenset({STORE})
     scopes = wire.SCOPES
 

@@ -51,7 +51,6 @@ class JobsSubsystem(Subsystem):
     name = "jobs"
     sections = {"jobs": JobsSettings}
     role = Role("jobs with a schedule, and the runs that batch jobs report")
-    paths = ("/api/v1/jobs",)
     needed_stores = frozenset({STORE})
     scopes = SCOPES
 

@@ -33,11 +33,9 @@ class Subsystem(Protocol):
     name   the name of its package and of its role
 
     role, sections  what it has in [roles], and its sections of the settings, by their names. `just
-           settings` lists both, so that they can be read without the server
+           settings` lists both, so that they can be read without the server, and the paths of its
+           routes and sockets, which are refused with the reason while its role is off
 
-    paths  the paths of its routes and sockets, declared on the class so that requests are refused
-           with the reason while its role is off. A path covers all paths below it, `*` stands for
-           one segment, and the longest one that fits decides
     needed_stores  it can't work without them. While one is damaged, its loops don't run, and its
            routes and sockets respond with the reason
     """
@@ -45,7 +43,6 @@ class Subsystem(Protocol):
     name: str
     role: Role | None = None
     sections: Mapping[str, type[msgspec.Struct]] = {}
-    paths: tuple[str, ...] = ()
     stores: Sequence[Store] = ()
     loops: Sequence[Loop] = ()
     scopes: Scopes = Scopes()

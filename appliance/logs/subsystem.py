@@ -13,7 +13,6 @@ from appliance.logs.wire import SCOPES
 
 class LogsSubsystem(Subsystem):
     name = "logs"
-    paths = ("/api/v1/log",)
     scopes = SCOPES
 
     def __init__(self, host: Host) -> None:

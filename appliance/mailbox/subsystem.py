@@ -19,7 +19,6 @@ class MailboxSubsystem(Subsystem):
     name = "network"
     role = Role("agents of the network that this appliance keeps", ("inbox",), is_on=False)
     sections = {"network": NetworkSettings}
-    paths = ("/network",)
     needed_stores = frozenset({"inbox"})
 
     def __init__(self, host: Host, needs: MailboxNeeds) -> None:

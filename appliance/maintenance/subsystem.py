@@ -12,7 +12,6 @@ FILE = "maintenance.json"
 
 class MaintenanceSubsystem(Subsystem):
     name = "maintenance"
-    paths = ("/api/v1/maintenance",)
     scopes = SCOPES
 
     def __init__(self, host: Host) -> None:

@@ -25,7 +25,6 @@ class McpNeeds(msgspec.Struct, frozen=True):
 class McpSubsystem(Subsystem):
     name = "mcp"
     role = Role("tools for agents at `/mcp`", ("hub",))
-    paths = ("/mcp",)
 
     def __init__(self, host: Host, needs: McpNeeds) -> None:
         every = [*tools(needs.hub_tools), *needs.tools]

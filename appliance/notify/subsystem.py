@@ -30,7 +30,6 @@ class NotifyNeeds(msgspec.Struct, frozen=True):
 class NotifySubsystem(Subsystem):
     name = "notify"
     sections = {"notify": NotifySettings}
-    paths = ("/api/v1/notify",)
     scopes = wire.SCOPES
 
     def __init__(self, host: Host, needs: NotifyNeeds) -> None:

@@ -44,7 +44,6 @@ class OutboxSubsystem(Subsystem):
     name = "outbox"
     role = Role("sends to meshes, webhooks and mail, stored until delivered")
     sections = {"outbox": OutboxSettings, "mail": MailSettings}
-    paths = ("/v1/outbox", "/v1/send", "/v1/topic/post")
     needed_stores = frozenset({"outbox"})
     scopes = wire.SCOPES
 

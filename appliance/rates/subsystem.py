@@ -14,7 +14,6 @@ from appliance.rates.service import RecentRates
 
 class RatesSubsystem(Subsystem):
     name = "rates"
-    paths = ("/api/v1/rates",)
 
     def __init__(self, host: Host) -> None:
         self._clock = host.clock

@@ -26,10 +26,6 @@ class RelaySubsystem(Subsystem):
     name = "relay"
     role = Role("identity, contacts and presence for the agent network", is_on=False)
     sections = {"relay": RelaySettings}
-    paths = (
-        "/verify", "/registry/agents", "/contacts", "/presence", "/admin/pending", "/admin/keys",
-        "/admin/broadcast", "/admin/broadcasts", "/relay",
-    )  # fmt: skip
     needed_stores = frozenset({"relay"})
     scopes = wire.SCOPES
 

@@ -7,7 +7,6 @@ from appliance.ui.resources import routes
 
 class UiSubsystem(Subsystem):
     name = "ui"
-    paths = ("/ui",)
 
     def routes(self) -> list[Route]:
         return routes()

@@ -40,6 +40,7 @@ SUBSYSTEM = 5
 OF_MODULE = {
     "build": 0,
     "commands": 0,
+    "declared_paths": 0,
     "declared_roles": 0,
     "cli_support": 4,
     "feed_source": 4,

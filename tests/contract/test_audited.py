@@ -3,24 +3,15 @@
 A new one fails here until somebody has decided: the flag `audited`, or a line below.
 """
 
-import io
-
 import pytest
 from typer.main import get_command
 
-from appliance.app import Appliance
 from appliance.auditlog.commands import ALWAYS, WHILE_STOPPED
 from appliance.cli import app
 from appliance.cli_daemon import app as daemon_app
 from appliance.hub.requests import OPERATIONS
-from appliance.kernel.clock import SystemClock
-from appliance.kernel.log import Log
-from appliance.roles import RolesSettings
-from appliance.settings import Settings
-from appliance.workspace import schema
-from appliance.workspace.datadir import DataDir, WriterLock
+from ops.write_paths import whole_appliance
 
-ALL_ROLES = Settings(roles=RolesSettings(relay=True, network=True))
 # What agents and people do with messages, envelopes, sends, subscriptions and their own keys.
 USE = {
     "POST /api/v1/channels", "POST /api/v1/topics", "PATCH /api/v1/topics/{topic_id}",
@@ -93,23 +84,17 @@ def commands(command, path):
 
 
 @pytest.fixture(scope="module")
-def offered(tmp_path_factory):
+def offered():
     """The operations and tools of an appliance with all roles, by their names."""
-    datadir, clock, log = DataDir(tmp_path_factory.mktemp("all")), SystemClock(), Log(io.BytesIO())
-    schema.create_workspace(datadir, clock=clock, log=log)
-    with WriterLock(datadir, "test", clock) as lock:
-        whole = Appliance(ALL_ROLES, lock, log)
-        try:
-            operations = {
-                f"{method} {route.path}": operation
-                for route in whole.routes()
-                for method, operation in route.operations.items()
-            }
-            mcp = next(part for part in whole.subsystems if part.name == "mcp")
-            (route,) = mcp.routes()
-            return operations, route.resource._tools
-        finally:
-            whole.stop()
+    with whole_appliance() as whole:
+        operations = {
+            f"{method} {route.path}": operation
+            for route in whole.routes()
+            for method, operation in route.operations.items()
+        }
+        mcp = next(part for part in whole.subsystems if part.name == "mcp")
+        (route,) = mcp.routes()
+        return operations, route.resource._tools
 
 
 @pytest.fixture

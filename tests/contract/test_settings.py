@@ -9,7 +9,7 @@ from msgspec.structs import fields
 from appliance.kernel.config import BadSettings, load
 from appliance.settings import Settings
 from doctor.checks.settings import NOT_ABOVE
-from ops import write_declared, write_settings
+from ops import write_settings
 from ops.write_settings import FILE, notes
 from tests.contract.test_walls import ROOT
 
@@ -25,8 +25,8 @@ WITHDRAWN = [
 ]
 
 
-def test_reference_roles_and_modules_are_what_the_code_says():
-    rendered = write_settings.render() | write_declared.render()
+def test_reference_and_roles_for_nix_are_what_the_code_says():
+    rendered = write_settings.render()
     written = {file: (ROOT / file).read_text(encoding="utf-8") for file in rendered}
     assert written == rendered, "stale; run: just settings"
 

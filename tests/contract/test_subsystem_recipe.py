@@ -53,10 +53,11 @@ def tree(tmp_path_factory):
         file.write_text("\n".join(lines), encoding="utf-8")
     assert len(ELSEWHERE) <= 2
     (target / "ops").mkdir()
-    for name in ("generated.py", "size.py", "write_declared.py", "write_models.py"):
-        shutil.copy(ROOT / "ops" / name, target / "ops")
-    for writer in ("ops.write_models", "ops.write_declared"):  # as CONTRIBUTING says
-        written = run(target, writer)
+    writers = ("write_models", "write_declared", "write_paths")  # as CONTRIBUTING says
+    for name in ("generated", "size", *writers):
+        shutil.copy(ROOT / "ops" / f"{name}.py", target / "ops")
+    for writer in writers:
+        written = run(target, f"ops.{writer}")
         assert written.returncode == 0, written
     return target
 
@@ -193,5 +194,5 @@ def test_its_repair_its_restore_and_its_role(tree, tmp_path):
         assert printed in done.stdout, done
     with serve(tree, tmp_path, "[roles]\ntoy = false\n"):
         client = Client(DataDir(tmp_path).read_server().port, DataDir(tmp_path).read_token())
-        assert client.get("/toy/v1/notes").status == 404
+        assert client.get("/toy/v1/notes").body["code"] == "ROLE_OFF"
         client.close()

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 import pytest
 
 from appliance.app import Appliance
-from appliance.composition import ROLE_PATHS
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
-from appliance.roles import RolesSettings, role_of
+from appliance.roles import RolesSettings, role_off
 from appliance.settings import Settings
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir, WriterLock
@@ -47,7 +46,6 @@ BESIDE = {
     "ask_reviews",
     "health",
 }  # subsystems without a role
-ABOUT_THE_PROCESS = {"/health", "/api/v1/tokens"}
 
 
 def only(*roles):
@@ -146,28 +144,23 @@ def test_server_with_the_broker_only(tmp_path):
     assert stopped.code == 0, stopped
 
 
-def test_every_path_is_known_to_be_of_its_subsystem(tmp_path):
-    with built(tmp_path) as (whole, _):
-        results = {
-            path: item.name
-            for item in whole.subsystems
-            for path in [route.path for route in (*item.routes(), *item.sockets())]
-        }
-    assert len(results) > 60
-    for path, name in results.items():
-        always_on = path.split("/{")[0] in ABOUT_THE_PROCESS or name == "tokens"
-        expected = None if always_on else name
-        assert role_of(ROLE_PATHS, path) == expected, path
+def paths_of(whole):
+    """The paths of routes and sockets of each subsystem."""
+    return {
+        part.name: [route.path for route in (*part.routes(), *part.sockets())]
+        for part in whole.subsystems
+    }
 
 
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory):
-    """A workspace with all roles, and the loops of each subsystem in their order."""
+    """A workspace with all roles; the loops of each subsystem in their order, and its paths."""
     folder = tmp_path_factory.mktemp("everything")
     with built(folder) as (whole, lines):
         loops = {item.name: {loop.name for loop in item.loops} for item in whole.subsystems}
+        paths = paths_of(whole)
     assert not [line for line in _log(lines) if "switched off" in line["msg"]]
-    return folder, loops
+    return folder, loops, paths
 
 
 @pytest.mark.parametrize(
@@ -181,15 +174,18 @@ def everything(tmp_path_factory):
     ids=lambda roles: " ".join(sorted(roles.off)),
 )
 def test_only_what_is_on_is_built(everything, tmp_path, roles):
-    folder, loops = everything
+    folder, loops, paths = everything
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.sqlite3")}
     with built(tmp_path, roles) as (whole, lines):
         shown = [item.name for item in whole.subsystems if item.name not in BESIDE]
         assert shown == [name for name in loops if name not in {*roles.off, *BESIDE}]
-        paths = [route.path for route in whole.routes()]
-        assert not [path for path in paths if role_of(ROLE_PATHS, path) in roles.off]
-        assert paths.count("/health") == 1
+        served = paths_of(whole)
+        assert "/health" in served.pop("health" if "hub" in roles.off else "hub")
+        assert served == {name: paths[name] for name in served}
+        for owner, path in [(part, path) for part, of_part in paths.items() for path in of_part]:
+            refused = role_off(roles.off, path)
+            assert (refused and refused.details["role"]) == (owner if owner in roles.off else None)
         stores = {store.name for item in whole.subsystems for store in item.stores}
         assert stores == {*roles.stores} | ({"bus"} if roles.bus else set())
         running = {loop.name for loop in whole.loops}

@@ -24,7 +24,6 @@ class PluginsSubsystem(Subsystem):
     name = "plugins"
     role = Role("plugins that process hub messages", ("hub",))
     sections = {"plugins": PluginsSettings}
-    paths = ("/api/v1/plugins", "/api/v1/messages/*/enrichments")
 
     def __init__(self, host: Host, needs: PluginsNeeds) -> None:
         settings, hub, clock, log = host.section(PluginsSettings), needs.hub, host.clock, host.log

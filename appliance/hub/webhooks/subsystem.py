@@ -24,7 +24,6 @@ class WebhooksSubsystem(Subsystem):
     name = "webhooks"
     role = Role("delivery of hub events to URLs", ("hub", "outbox"))
     sections = {"webhooks": WebhookSettings}
-    paths = ("/api/v1/webhooks",)
 
     def __init__(self, host: Host, needs: WebhooksNeeds) -> None:
         self._webhooks = needs.webhooks

@@ -28,7 +28,6 @@ class ToySubsystem(Subsystem):
     name = "toy"
     role = Role("notes")
     sections = {"toy": ToySettings}
-    paths = ("/toy/v1",)
     needed_stores = frozenset({STORE})
     scopes = wire.SCOPES
 
