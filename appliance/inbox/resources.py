@@ -67,7 +67,7 @@ class About:
             queue_depth=depth.get("pending", 0),
             inflight=depth.get("inflight", 0),
             mesh=mesh,
-            member_pubkey=inbox.keys.public_hex,
+            member_pubkey=inbox.keys.in_mesh(mesh).public_hex,
             uptime_s=round(inbox.clock.monotonic() - self._started, 3),
             schema_version=inbox.schema_version,
             daemon_version=__version__,

@@ -129,7 +129,7 @@ class Inbox:
     def own_names(self, mesh: str) -> list[str]:
         """What others can mention this member by in a mesh: its key and its name there."""
         name = self.member_names.get(mesh)
-        return [self.keys.public_hex, *([name] if name else [])]
+        return [self.keys.in_mesh(mesh).public_hex, *([name] if name else [])]
 
     def _publish(self, events: list[InboxEvent]) -> None:
         """Called after a commit."""
@@ -222,7 +222,8 @@ class Inbox:
         self._log.warning("this member's key is used on two machines or workspaces", mesh=mesh,
                           running_on=running_on, refused=refused)  # fmt: skip
         with suppress(Unavailable):
-            self.store.write(note_copy, mesh, self.keys.public_hex, running_on, refused)
+            own = self.keys.in_mesh(mesh).public_hex
+            self.store.write(note_copy, mesh, own, running_on, refused)
 
     def note_accepted(self, mesh: str) -> None:
         """The broker has accepted our current key."""

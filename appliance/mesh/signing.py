@@ -42,9 +42,6 @@ class Signer(Protocol):
 class MemberKeys(Protocol):
     """The keys of this appliance: one per mesh, and recent former ones."""
 
-    @property
-    def public_hex(self) -> str: ...
-
     def in_mesh(self, mesh: str) -> Signer: ...
 
     def is_own(self, pubkey: str) -> bool: ...

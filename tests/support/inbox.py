@@ -66,8 +66,6 @@ def push(number: int = 1, **changed: Any) -> Push:
 class OwnKeys:
     """The keys of a member that never rotated its own."""
 
-    public_hex = OWN.public_hex
-
     def in_mesh(self, _mesh: str) -> Signer:
         return OWN
 

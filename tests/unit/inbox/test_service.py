@@ -3,8 +3,10 @@
 import gevent
 import pytest
 
+from appliance.identity import keys
 from appliance.inbox import loops, queries, wire
 from appliance.inbox.loops import Sweeper
+from appliance.inbox.resources import About
 from appliance.inbox.sse import event_stream
 from appliance.kernel.auth import ADMIN, Principal
 from tests.support.clock import FakeClock
@@ -62,6 +64,18 @@ def test_stored_message_equals_the_push(inbox):
     stored = (message.priority, message.destination_ref, message.own)
     assert stored == ("now", OWN.public_hex, False)
     assert inbox.events[0].message.meta == came.meta
+
+
+def test_unfinished_rotation_names_the_key_that_the_mesh_has(inbox, monkeypatch):
+    new = keys.make("2026-02-04T20:00:00.000Z")
+    monkeypatch.setattr(inbox.service.keys, "in_mesh", {"default": OWN, "lab": new}.get)
+    inbox.service.add_mesh("lab")
+    inbox.service.note_copy("lab", {"running_on": "here", "refused": "elsewhere"})
+    assert new.public_hex in inbox.rows("SELECT value FROM meta WHERE key LIKE '%copy%'")[0]
+    for mesh, key in (("default", OWN), ("lab", new)):
+        assert inbox.service.own_names(mesh) == [key.public_hex]
+        health = About(inbox.service, None).health(wire.MeshQuery(mesh), BOSS)
+        assert health.member_pubkey == key.public_hex
 
 
 # -- questions -----------------------------------------------------------------------------
