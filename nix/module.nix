@@ -13,10 +13,10 @@ let
   toml = pkgs.formats.toml { };
   hardening = import ./hardening.nix { inherit lib; };
 
-  # Each role, with the roles that it needs: `just settings` writes it from the classes of the subsystems.
+  # Each role, with the roles that it needs and whether it is on by default: `just settings` writes it from the classes of the subsystems.
   roles = builtins.fromJSON (builtins.readFile ./roles.json);
   roleNames = lib.attrNames roles;
-  missingRoles = role: lib.subtractLists cfg.roles roles.${role};
+  missingRoles = role: lib.subtractLists cfg.roles roles.${role}.needs;
 
   isLoopback = lib.elem cfg.host [
     "127.0.0.1"
@@ -90,9 +90,9 @@ in
 
     roles = mkOption {
       type = types.listOf (types.enum roleNames);
-      default = lib.subtractLists [ "network" "relay" ] roleNames;
+      default = lib.filter (role: roles.${role}.isOn) roleNames;
       example = [ "broker" ];
-      description = "The subsystems that run. The default is all of them but the relay and agents of the network.";
+      description = "The subsystems that run. The default is those that are on by default in `[roles]`.";
     };
 
     backup = {

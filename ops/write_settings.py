@@ -35,7 +35,10 @@ def render() -> dict[str, str]:
     sections = [
         render_section(field.encode_name, field.type) for field in msgspec.structs.fields(Settings)
     ]
-    roles = {role: NEEDS.get(role, ()) for role in RolesSettings.__struct_fields__}
+    roles = {
+        role.name: {"isOn": role.default, "needs": NEEDS.get(role.name, ())}
+        for role in msgspec.structs.fields(RolesSettings)
+    }
     return {
         FILE: "\n".join([HEAD, *sections]),
         "nix/roles.json": json.dumps(roles, indent=2) + "\n",

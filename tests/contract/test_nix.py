@@ -202,6 +202,7 @@ def test_service_is_the_shipped_unit(flake):
     assert shipped["Install"] == {"WantedBy": service["wantedBy"]}
     assert machine["users"]["agentlip"]["isSystemUser"] is True
     assert machine["ports"] == machine["refusals"] == []
+    assert msgspec.convert(machine["settings"], Settings).roles == Settings().roles
 
 
 @pytest.mark.parametrize("workspace", ["/srv/agentlip", "/run/user/1000/hub", "/var/tmp/hub"])
