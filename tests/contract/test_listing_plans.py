@@ -12,12 +12,11 @@ import pytest
 
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
-from appliance.workspace.schema import migrate
+from appliance.workspace.schema import STORES, migrate
 from tests.contract.test_walls import ROOT
 
 CACHED = type(functools.cache(len))
-STORE = {"hub": "hub", "outbox": "outbox", "broker": "broker", "inbox": "inbox", "hooks": "inbox"}
-STORE |= {"courier": "courier", "ask": "hub"}
+STORE = {"hooks": "inbox", "ask": "hub"}  # subsystems without a store of their own
 # Of everything: a row for each plugin or channel, and meshes along their indexes.
 SMALL = {"_CURSORS", "_MESHES", "_channels(False, False)"}
 # For each form of a statement composed on demand: the values of its arguments.
@@ -45,7 +44,8 @@ def modules():
 def statements():
     assert modules()
     for name in modules():
-        module, store = importlib.import_module(name), STORE[name.split(".")[1]]
+        module, package = importlib.import_module(name), name.split(".")[1]
+        store = STORE.get(package, package)
         for key, value in vars(module).items():
             if isinstance(value, str) and value.startswith("SELECT"):
                 yield pytest.param(store, key, value, id=f"{name}:{key}")
@@ -61,7 +61,7 @@ def statements():
 def connections(tmp_path_factory):
     folder = tmp_path_factory.mktemp("stores")
     made = {}
-    for store in set(STORE.values()):
+    for store in STORES:
         log = Log(io.BytesIO())
         migrate(folder / store, store, clock=SystemClock(), log=log)
         made[store] = sqlite3.connect(folder / store)

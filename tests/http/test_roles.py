@@ -14,6 +14,7 @@ from appliance.roles import RolesSettings, role_off
 from appliance.settings import Settings
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir, WriterLock
+from ops.write_paths import ALL_ROLES
 from tests.support.commands import agentlip, agentlipd
 from tests.support.servedhub import ServedHub
 
@@ -38,14 +39,6 @@ ASKED = {
     "tokens": "/api/v1/tokens",
 }
 ROLES = RolesSettings.__struct_fields__
-BESIDE = {
-    "tokens",
-    "identity",
-    "home_meshes",
-    "broker_hooks",
-    "ask_reviews",
-    "health",
-}  # subsystems without a role
 
 
 def only(*roles):
@@ -57,7 +50,7 @@ def built(folder, roles=None):
     """An appliance that is not started, and what it logged."""
     lines = io.BytesIO()
     data, clock, log = DataDir(folder), SystemClock(), Log(lines)
-    settings = Settings(roles=roles or RolesSettings(relay=True, network=True))
+    settings = Settings(roles=roles or ALL_ROLES)
     lock = WriterLock(data, "test", clock)
     schema.make_folders(data)
     lock.acquire()
@@ -178,8 +171,8 @@ def test_only_what_is_on_is_built(everything, tmp_path, roles):
     shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.sqlite3")}
     with built(tmp_path, roles) as (whole, lines):
-        shown = [item.name for item in whole.subsystems if item.name not in BESIDE]
-        assert shown == [name for name in loops if name not in {*roles.off, *BESIDE}]
+        shown = [item.name for item in whole.subsystems if item.name in ROLES]
+        assert shown == [name for name in loops if name in ROLES and name not in roles.off]
         served = paths_of(whole)
         assert "/health" in served.pop("health" if "hub" in roles.off else "hub")
         assert served == {name: paths[name] for name in served}

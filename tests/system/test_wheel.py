@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from appliance.kernel.store_declaration import DECLARATIONS
 from tests.support.commands import ROOT
 
 pytestmark = pytest.mark.slow
@@ -41,7 +42,7 @@ def test_wheel_holds_only_the_package_agentlip(wheel: Path) -> None:
         "ui/static/vendor/VENDOR.toml", "ui/static/vendor/licences.txt",
     ):  # fmt: skip
         assert f"agentlip/{file}" in names
-    for store in ("auth", "broker", "courier", "hub", "inbox", "jobs", "outbox"):
+    for store in DECLARATIONS:
         migrations = sorted(path.name for path in (ROOT / "migrations" / store).glob("*.sql"))
         folder = f"agentlip/migrations/{store}/"
         packed = [name.removeprefix(folder) for name in names if name.startswith(folder)]

@@ -8,13 +8,7 @@ from appliance.settings import Settings
 from appliance.workspace.datadir import STORES
 
 ROLES = RolesSettings.__struct_fields__
-WITH_IT = {  # what a role takes along when it is switched off
-    "hub": {"webhooks", "plugins", "mcp", "export", "ask"},
-    "outbox": {"webhooks"},
-    "inbox": {"hooks"},
-}
-
-OFF = {"relay": "roles.relay", "network": "roles.network"}  # unless it is switched on
+OFF = {role: f"roles.{role}" for role in ROLES if not getattr(RolesSettings(), role)}
 
 
 def only(*roles):
@@ -23,8 +17,9 @@ def only(*roles):
 
 @pytest.mark.parametrize("role", ROLES)
 def test_role_that_is_off_switches_off_those_that_need_it(role):
+    needing = [other for other, needed in NEEDS.items() if role in needed]
     off = RolesSettings(**{role: False}).off
-    assert off == OFF | dict.fromkeys({role, *WITH_IT.get(role, ())}, f"roles.{role}")
+    assert off == dict.fromkeys([role, *needing], f"roles.{role}") | OFF
 
 
 def test_identity_is_off_without_outbox_and_inbox():
