@@ -78,10 +78,6 @@ class MemberIdentity:
         self._archive = self._decode(ARCHIVE, keys.read_archive) or self._archive
         self.prune_archive(clock.now_ms())
 
-    @property
-    def public_hex(self) -> str:
-        return self._keys.ed25519_pubkey
-
     def in_mesh(self, mesh: str) -> MeshSigner:
         """A signer for that mesh, valid across rotations."""
         return MeshSigner(self, mesh)

@@ -117,7 +117,7 @@ def test_mode_depends_on_settings_and_environment(setting, environment, mode, no
 def test_ephemeral_key_is_never_stored(workspace, machine):
     first = workspace.load(machine, mode="ephemeral")
     assert not workspace.file("").exists()
-    assert workspace.load(machine, mode="ephemeral").public_hex != first.public_hex
+    assert workspace.load(machine, mode="ephemeral").view().pubkey != first.view().pubkey
     with pytest.raises(wire.OnlyPersistent):
         first.rotate(refuse)
     assert not workspace.file("").exists()
@@ -132,8 +132,8 @@ def test_files_are_private_and_the_key_survives_a_restart(workspace, machine):
     for name in ("keypair.json", "host_fingerprint.json"):
         assert stat.S_IMODE(workspace.file(name).stat().st_mode) == 0o600
     reloaded = workspace.load(machine).in_mesh("work")
-    assert reloaded.public_hex == first.public_hex
-    VerifyKey(bytes.fromhex(first.public_hex)).verify(b"text", reloaded.sign(b"text"))
+    assert reloaded.public_hex == first.view().pubkey
+    VerifyKey(bytes.fromhex(first.view().pubkey)).verify(b"text", reloaded.sign(b"text"))
     assert (
         machine.root.joinpath("etc/machine-id").read_text().strip()
         not in workspace.file("host_fingerprint.json").read_text()
@@ -144,15 +144,15 @@ def test_copy_on_another_machine_is_refused_until_resolved(workspace, machine, o
     first = workspace.load(machine.id("a"))
     with pytest.raises(wire.HostChanged):
         workspace.load(other)
-    assert workspace.load(machine).public_hex == first.public_hex
+    assert workspace.load(machine).view().pubkey == first.view().pubkey
     here = host.measure({}, other.root)
     files.IdentityFiles(workspace.datadir).write(files.HOST, here)  # what accept-host does
-    assert workspace.load(other).public_hex == first.public_hex
+    assert workspace.load(other).view().pubkey == first.view().pubkey
     with pytest.raises(wire.HostChanged):
         workspace.load(machine)
     files.remint(workspace.datadir, IdentitySettings(), workspace.clock)
     files.IdentityFiles(workspace.datadir).write(files.HOST, host.measure({}, machine.root))
-    assert workspace.load(machine).public_hex != first.public_hex
+    assert workspace.load(machine).view().pubkey != first.view().pubkey
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_rotation_archives_only_the_decryption_key(workspace, machine):
     old = json.loads(workspace.file("keypair.json").read_text())
     rotated = identity.rotate(agree)
     assert rotated.former_pubkey == old["ed25519_pubkey"]
-    assert identity.public_hex == rotated.pubkey == workspace.load(machine).public_hex
+    assert identity.view().pubkey == rotated.pubkey == workspace.load(machine).view().pubkey
     text = "".join(path.read_text() for path in workspace.file("").iterdir())
     assert old["ed25519_seed"] not in text
     archive = json.loads(workspace.file("keypair-archive.json").read_text())
@@ -266,7 +266,7 @@ def test_archived_key_is_removed_after_its_grace_period(workspace, machine):
 def test_partial_rotation_continues_with_the_same_key(workspace, machine, first):
     """An answer that was lost must not lose the key that the broker knows now."""
     identity = workspace.load(machine)
-    before, offered = identity.public_hex, []
+    before, offered = identity.view().pubkey, []
 
     def half(new):
         offered.append(new.ed25519_pubkey)
@@ -277,7 +277,7 @@ def test_partial_rotation_continues_with_the_same_key(workspace, machine, first)
     assert "home" in refusal.value.details["missing"]
     assert "home" in refusal.value.message, "a person reads the sentence, not the details"
     for identity_ in (identity, workspace.load(machine)):  # also after a restart
-        assert (identity_.public_hex, identity_.view().rotation_unfinished) == (before, True)
+        assert (identity_.view().pubkey, identity_.view().rotation_unfinished) == (before, True)
         assert identity_.in_mesh("home").public_hex == before
         assert identity_.in_mesh("work").public_hex == (offered[0] if first == "taken" else before)
         assert all(identity_.is_own(key) for key in (before, offered[0]))
@@ -299,8 +299,8 @@ def test_a_crash_between_archive_and_key_archives_once(workspace, machine):
     workspace.file("keypair-next.json").write_text(keys.text_of(keys.KeyRotation(new, ("work",))))
     reloaded = workspace.load(machine)
     reloaded.rotate(agree)
-    assert reloaded.public_hex == new.ed25519_pubkey
-    assert [key.pubkey for key in reloaded.view().archived] == [identity.public_hex]
+    assert reloaded.view().pubkey == new.ed25519_pubkey
+    assert [key.pubkey for key in reloaded.view().archived] == [identity.view().pubkey]
 
 
 KEY = keys.archived(keys.make("2026"), "2026", "2999")
