@@ -35,3 +35,11 @@ def connect(hub):
     yield connect_
     for client in clients:
         client.close()
+
+
+@pytest.fixture
+def client(hub, connect):
+    """A socket that has said hello, without subscriptions."""
+    client = connect()
+    client.hello(hub.head, subscriptions={})
+    return client

@@ -7,9 +7,11 @@ from contextlib import closing
 from typing import Any
 
 import msgspec
+import pytest
 
 from appliance.kernel.auth import ANONYMOUS
 from appliance.kernel.batch import BatchRunner
+from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
@@ -159,3 +161,9 @@ class OutboxFixture:
             connection.execute(
                 f"UPDATE outbox SET {terms} WHERE client_message_id = ?", (*values.values(), key)
             )
+
+
+def refused(outbox, **more):
+    with pytest.raises(ApplianceError) as caught:
+        outbox.send(**more)
+    return caught.value

@@ -158,3 +158,9 @@ def bearer(token: str) -> dict[str, str]:
 
 def message(topic: str, text: str) -> dict[str, str]:
     return {"topic_id": topic, "sender": "tester", "content_raw": text}
+
+
+def stop(box: Box) -> None:
+    box.signal("SIGTERM")
+    assert box.exit_code() == 0
+    box.remove()

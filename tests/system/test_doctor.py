@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.support.until import until
-from tests.system.box import message
+from tests.system.box import message, stop
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
 
@@ -45,12 +45,6 @@ def kept(box, volume):
     appliance.sh(f"cat >/data/agentlip.toml <<'END'\n{SETTINGS}\nEND")
     stop(appliance)
     return name
-
-
-def stop(appliance):
-    appliance.signal("SIGTERM")
-    assert appliance.exit_code() == 0
-    appliance.remove()
 
 
 def reported(text):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.programs import next_step
-from tests.system.box import Box, message
+from tests.system.box import Box, message, stop
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
 PACKAGES = "/opt/agentlip/lib/python3.11/site-packages/agentlip"
@@ -76,12 +76,6 @@ def box_of(volume):
     yield make
     for each in made:
         each.remove()
-
-
-def stop(appliance):
-    appliance.signal("SIGTERM")
-    assert appliance.exit_code() == 0
-    appliance.remove()
 
 
 def texts(appliance, topic):

@@ -6,13 +6,6 @@ from tests.support.servedhub import serve
 from tests.support.socketclient import SocketClient
 
 
-@pytest.fixture
-def client(hub, connect):
-    client = connect()
-    client.hello(hub.head, subscriptions={})
-    return client
-
-
 def message(topic_id, content="x"):
     return {"topic_id": topic_id, "sender": "s", "content_raw": content}
 

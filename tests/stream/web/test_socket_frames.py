@@ -11,13 +11,6 @@ from tests.support.until import until
 KB = 1024
 
 
-@pytest.fixture
-def client(hub, connect):
-    client = connect()
-    client.hello(hub.head, subscriptions={})
-    return client
-
-
 def create(topic_id, content="x", number=1):
     data = {"topic_id": topic_id, "sender": "s", "content_raw": content}
     return {"type": "request", "id": number, "op": "message.create", "data": data}

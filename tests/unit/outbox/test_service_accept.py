@@ -6,12 +6,7 @@ import pytest
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.mesh.fingerprint import fingerprint, prefix
 from appliance.outbox import destination, wire
-
-
-def refused(outbox, **more):
-    with pytest.raises(ApplianceError) as caught:
-        outbox.send(**more)
-    return caught.value
+from tests.support.outbox import refused
 
 
 def test_id_can_be_in_header_body_or_both(outbox):

@@ -6,12 +6,7 @@ import pytest
 from appliance.kernel.errors import ApplianceError
 from appliance.outbox import wire
 from appliance.outbox.expiry import RetentionTooShort
-
-
-def refused(outbox, **more):
-    with pytest.raises(ApplianceError) as caught:
-        outbox.send(**more)
-    return caught.value
+from tests.support.outbox import refused
 
 
 def test_fill_is_logged_at_80_and_sends_are_refused_at_95_percent(new_outbox):
