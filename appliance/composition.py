@@ -150,7 +150,8 @@ def asks_of(
     settings = host.section(BusSettings)
     if bus is None or not settings.ask_reviews:
         return [ask]
-    reviews = BusReviews(bus.stores[0], CommandRunner(host.datadir, "bus", settings))
+    runner = CommandRunner(host.datadir, "bus", settings, host.commands)
+    reviews = BusReviews(bus.stores[0], runner)
     loop = ReviewAsks(ask.asks, reviews, host.clock, host.log)
     return [ask, LoopBetween(loop, "hub", "bus")]
 

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from appliance.kernel.clock import Clock
+from appliance.child.command import Commands
+from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.kernel.store_errors import StoreSuspended
@@ -36,6 +37,7 @@ class Host(msgspec.Struct, frozen=True):
     writers: WriterProcess | None = None  # None: no store is written
     settings_file: Path = Path("agentlip.toml")
     doctor_due: Wakeup = msgspec.field(default_factory=Wakeup)
+    commands: Commands = msgspec.field(default_factory=lambda: Commands(SystemClock()))
 
     def runs(self, role: str) -> bool:
         return role not in self.off

@@ -24,7 +24,7 @@ class DoctorSubsystem(Subsystem):
     sections = {"doctor": DoctorSettings}
 
     def __init__(self, host: Host, needs: DoctorNeeds) -> None:
-        self.verdicts = Verdicts(host.datadir, host.clock)
+        self.verdicts = Verdicts(host.datadir, host.clock, host.commands)
         self.latest: dict[str, CheckOutcome] = {}
         self._rebuilds = needs.rebuilds
         self._settings = needs.settings

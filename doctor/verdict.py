@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from appliance.checks.check import Cost
-from appliance.kernel import subprocess_runner
+from appliance.child.command import Commands
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid, Unavailable
 from appliance.kernel.lock import GreenletLock
@@ -71,8 +71,9 @@ class Verdicts:
     Every request is answered from a run of all cheap checks, so different queries share it.
     """
 
-    def __init__(self, datadir: DataDir, clock: Clock) -> None:
+    def __init__(self, datadir: DataDir, clock: Clock, commands: Commands) -> None:
         self._datadir = datadir
+        self._commands = commands
         self._clock = clock
         self._lock = GreenletLock()
         self._pool = GreenletPool(1)
@@ -122,7 +123,7 @@ class Verdicts:
 
     def _check(self) -> report.DoctorReport | str:
         workspace = str(self._datadir.workspace.absolute())
-        done = subprocess_runner.run(
+        done = self._commands.run(
             [sys.executable, "-m", __package__, "--json", "--workspace", workspace],
             b"",
             {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
@@ -130,7 +131,6 @@ class Verdicts:
             seconds_max=SECONDS_MAX,
             kill_after_seconds=KILL_AFTER_SECONDS,
             output_bytes_max=REPORT_BYTES_MAX,
-            clock=self._clock,
         )
         if done.timed_out:
             return f"the checks were stopped after {SECONDS_MAX:g} s"

@@ -17,11 +17,11 @@ GENERATED = '"""Generated from'
 """How a module begins that a program writes from something else, which is what people read."""
 # Lines of code that a package may have. Another mechanism needs one less, or a decision here.
 BUDGETS = {
-    "doctor": 5_600, "hub": 5_890, "child": 310, "spark": 4_500, "kernel": 3_200, "backup": 3_400,
+    "doctor": 5_600, "hub": 5_890, "child": 460, "spark": 4_500, "kernel": 3_112, "backup": 3_400,
     "courier": 4_300, "export": 2_800, "broker": 3_100, "sdk": 2_800, "outbox": 2_900,
     "web": 2_740, "workspace, recovery, upgrade": 2_000, "busfile, bus": 3_600,
     "ui, ask, rates": 1_300, "jobs": 2_400, "network, relay": 3_800, "monitoring": 1_800,
-    OTHER: 8_745, "tests": 53_000,
+    OTHER: 8_683, "tests": 53_000,
 }  # fmt: skip
 # Folders and files of the rows that are more than a package; checks and what connects them too.
 PARTS = {

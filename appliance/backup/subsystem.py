@@ -40,7 +40,7 @@ class BackupSubsystem(Subsystem):
         self._log = host.log
         self._clock = clock
         self._scheduler = BackupScheduler(
-            CommandRunner(datadir, "backup", settings), backups, datadir.backups,
+            CommandRunner(datadir, "backup", settings, host.commands), backups, datadir.backups,
             partial(has_data, datadir, needs.stores), settings, clock, host.log,
             host.doctor_due.set,
         )  # fmt: skip

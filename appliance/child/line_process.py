@@ -66,10 +66,10 @@ class LineProcess:
             self.kill()
             raise
 
-    def send_descriptor(self, descriptor: int, seconds: float) -> None:
-        """Send a descriptor with a byte. The child gets a copy."""
+    def send_descriptors(self, descriptors: Sequence[int], seconds: float) -> None:
+        """Send descriptors with a byte. The child gets copies."""
         with gevent.Timeout(seconds, ResponseLate):
-            socket.send_fds(self._socket, [b"\n"], [descriptor])
+            socket.send_fds(self._socket, [b"\n"], descriptors)
 
     def check_alive(self) -> bool:
         """Whether the process still runs. Also notices that an idle one exited."""

@@ -14,7 +14,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from appliance.child import syscalls
@@ -23,11 +23,19 @@ ROUND_SECONDS = 0.005  # between two rounds of killing descendants
 
 
 def split(
-    *watching: int, subprocesses: bool, after: Callable[[], None] = lambda: None
+    *watching: int,
+    subprocesses: bool | None,
+    graceful: bool = False,
+    after: Callable[[int | None], None] = lambda _: None,
 ) -> tuple[bool, int]:
     """Returns in the child: whether it has its own PID namespace, and a descriptor that hangs up
     when the supervisor ends. Never returns in the supervisor, which ends when one of the
-    descriptors `watching` hangs up; it calls `after` when no descendant is left."""
+    descriptors `watching` hangs up; it calls `after` with the child's exit code when no descendant
+    is left. `subprocesses`: whether the child may have some; None: without a PID namespace.
+
+    `graceful`: when the parent shuts its socket down for writing, the child's process group gets
+    SIGTERM, and has the time until the parent closes the socket.
+    """
     with contextlib.suppress(OSError):
         os.setsid()  # already a leader if the parent made it one
     if sys.platform == "linux":
@@ -49,10 +57,13 @@ def split(
     os.close(watched)
     codes: dict[int, int | None] = {child: None}
     try:
-        _watch(watching, codes, wake)
+        _watch(watching, getattr(select, "POLLRDHUP", 0), codes, wake)
+        if graceful and codes[child] is None:
+            _send_signal({-child}, signal.SIGTERM)
+            _watch(watching, 0, codes, wake)
     finally:
         _end_all(codes, wake)
-        after()
+        after(codes[child])
         os._exit(0)
 
 
@@ -73,20 +84,18 @@ def reap(codes: dict[int, int | None]) -> bool:
     return True
 
 
-def _watch(watching: tuple[int, ...], codes: dict[int, int | None], wake: int) -> None:
-    """Until one of the descriptors hangs up, or the child ends."""
+def _watch(watching: Sequence[int], events: int, codes: dict[int, int | None], wake: int) -> None:
+    """Until one of the descriptors hangs up or has one of the events, or the child ends."""
     poll = select.poll()
     for descriptor in watching:
-        poll.register(descriptor, getattr(select, "POLLRDHUP", 0))
+        poll.register(descriptor, events)
     poll.register(wake, select.POLLIN)
-    while True:
+    while None in codes.values():
         for descriptor, _ in poll.poll():
             if descriptor != wake:
                 return
             os.read(wake, 512)
             reap(codes)
-            if None not in codes.values():
-                return
 
 
 def _end_all(codes: dict[int, int | None], wake: int) -> None:
@@ -130,10 +139,10 @@ def _descendants(codes: dict[int, int | None]) -> set[int]:
     return pids
 
 
-def _new_namespace(subprocesses: bool) -> bool:
+def _new_namespace(subprocesses: bool | None) -> bool:
     """Create a PID namespace for the next child. Root can; other users also need a user namespace,
     which is created only for children with subprocesses."""
-    if sys.platform != "linux":
+    if subprocesses is None or sys.platform != "linux":
         return False
     if os.geteuid() == 0:
         return syscalls.unshare(syscalls.CLONE_NEWPID)

@@ -6,6 +6,7 @@ architecture.
 
 import ctypes
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -56,6 +57,11 @@ class CapabilityHeader(ctypes.Structure):
 
 def prctl(option: int, value: int) -> bool:
     return bool(_libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) == 0)
+
+
+def die_with_parent() -> None:
+    if sys.platform == "linux":
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def unshare(flags: int) -> bool:

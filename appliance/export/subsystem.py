@@ -34,7 +34,7 @@ class ExportSubsystem(Subsystem):
                 hint="pip install 'agentlip[export]', or use the image agentlip-export, "
                 'or export_format = "jsonl"',
             )
-        child = CommandRunner(datadir, "export", settings)
+        child = CommandRunner(datadir, "export", settings, host.commands)
         out = datadir.workspace / settings.export_dir
         self._segments = Segments(out)
         self._snapshots = Snapshots(out)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from appliance.child.command import CommandResult, Commands
 from appliance.hooks import listings, matching, metrics, wire, writes
 from appliance.hooks.settings import HookCommand, HookSettings
 from appliance.inbox.event import InboxEvent
@@ -18,7 +19,6 @@ from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ids import random_id, secret_token
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
-from appliance.kernel.subprocess_runner import CommandResult, run
 from appliance.kernel.wakeup import Wakeup
 from appliance.sdk.http import json_object
 
@@ -29,7 +29,7 @@ ACTS_MAX = 100  # sends that one run can request, including refused ones
 GRANT_SECONDS = 300.0  # time in which a run can send
 OUTPUT_BYTES_MAX = 64 * 1024  # size of a hook's output; more is ignored
 EVENT_BYTES_MAX = 256 * 1024  # size of the JSON on a hook's standard input
-RUN_SECONDS_MAX = 30.0  # then the process group gets SIGTERM
+RUN_SECONDS_MAX = 30.0  # then the command's process group gets SIGTERM
 KILL_AFTER_SECONDS = 5.0  # time between SIGTERM and SIGKILL
 INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
 TRUNCATION_MARGIN_BYTES = 2048
@@ -99,6 +99,7 @@ class HookService:
         log: Log,
         folder: Path,
         environment: Mapping[str, str],
+        commands: Commands,
     ) -> None:
         self.settings = settings
         self.wakeup = Wakeup()
@@ -107,6 +108,7 @@ class HookService:
         self._clock = clock
         self._log = log
         self._folder = folder
+        self._commands = commands
         self._environment = {
             name: environment[name] for name in INHERITED_VARIABLES if environment.get(name)
         }
@@ -155,7 +157,7 @@ class HookService:
         environment = self._environment_for(job, grant)
         if command.network_policy == "deny":
             metrics.unenforceable.inc()
-        ran = run(
+        ran = self._commands.run(
             command.run,
             text,
             environment,
@@ -163,7 +165,6 @@ class HookService:
             seconds_max=RUN_SECONDS_MAX,
             kill_after_seconds=KILL_AFTER_SECONDS,
             output_bytes_max=OUTPUT_BYTES_MAX,
-            clock=self._clock,
         )
         outcome = outcome_of(ran)
         if outcome == "ok":

@@ -24,7 +24,9 @@ class HooksSubsystem(Subsystem):
 
     def __init__(self, host: Host, needs: HooksNeeds) -> None:
         settings, inbox, clock, log = host.section(HookSettings), needs.inbox, host.clock, host.log
-        self.hooks = HookService(settings, needs, clock, log, host.served.workspace, os.environ)
+        self.hooks = HookService(
+            settings, needs, clock, log, host.served.workspace, os.environ, host.commands
+        )
         self._inbox = inbox
         self.loops: list[Loop] = []
         if self.hooks.enabled:

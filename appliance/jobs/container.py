@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 
+from appliance.child.fork_template import ForkTemplate
 from appliance.jobs import engine
 from appliance.jobs.executor import AttemptOrder, NotStarted
 from appliance.jobs.handles import LABEL, PREFIX, container_name
-from appliance.jobs.process import ForkTemplate, ProcessExecution
+from appliance.jobs.process import ProcessExecution
 from appliance.jobs.settings import JobsSettings
 
 ARTEFACTS = "/artefacts"

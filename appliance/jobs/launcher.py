@@ -3,10 +3,10 @@
     appliance ── sockets of attempts ──▶ template ── fork ──▶ supervisor
     appliance ── socket ── supervisor ── fork ──▶ launcher ── pipe ── the job's command
 
-The template has loaded what a launcher needs, because that takes longer than most jobs. The first
-line on the socket of an attempt is an order; the answer has the pids. The second line asks for the
-end. Until then the launcher keeps the command's output, up to a limit, and its time limit. SIGTERM
-cancels the attempt: the command's group gets SIGTERM, and SIGKILL after GRACE_SECONDS.
+The first line on the socket of an attempt is an order; the answer has the pids. The second line
+asks for the end. Until then the launcher keeps the command's output, up to a limit, and its time
+limit. SIGTERM cancels the attempt: the command's group gets SIGTERM, and SIGKILL after
+GRACE_SECONDS.
 """
 
 import contextlib
@@ -15,17 +15,15 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from appliance.child import supervisor, syscalls
+from appliance.child import supervisor, syscalls, template
 from appliance.jobs.handles import NOT_STARTED
 
 LINE_BYTES_MAX = 1024 * 1024
-DESCRIPTORS_MAX = 4096
 GRACE_SECONDS = 10.0
 REPEAT_SECONDS = 1.0  # between two SIGKILL
 DRAIN_SECONDS = 1.0  # for output of processes that outlive the command
@@ -36,38 +34,19 @@ MIB = 2**20
 
 
 def main() -> None:
-    """The template: fork a process for each socket, until the appliance hangs up."""
-    os.setsid()
-    os.closerange(3, DESCRIPTORS_MAX)  # the appliance may have inherited some
-    requests = socket.socket(fileno=os.dup(0))
-    requests.setblocking(True)
-    with Path(os.devnull).open("rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-    signal.signal(signal.SIGCHLD, lambda *_: supervisor.reap({}))
-    template, kept_open = os.pipe()
-    while descriptors := socket.recv_fds(requests, 1, 1)[1]:
-        with contextlib.suppress(OSError):  # without a process, the appliance sees the end
-            if os.fork() == 0:
-                try:
-                    requests.close()
-                    os.close(kept_open)
-                    launch(socket.socket(fileno=descriptors[0]), template)
-                finally:
-                    os._exit(0)
-        os.close(descriptors[0])
+    template.serve(launch)
 
 
-def launch(raw: socket.socket, template: int) -> None:
+def launch(raw: socket.socket, ended: int) -> None:
     """One attempt. It ends when the appliance or the template does: both descriptors hang up."""
-    raw.setblocking(True)
     lines = raw.makefile("rb")
     order = json.loads(lines.readline(LINE_BYTES_MAX) or b"null")
     if order is None:
         return
     pids = {"supervisor": os.getpid()}
     leave = partial(leave_cgroup, order)
-    own_namespace, _ = supervisor.split(raw.fileno(), template, subprocesses=False, after=leave)
-    die_with_parent()
+    own_namespace, _ = supervisor.split(raw.fileno(), ended, subprocesses=False, after=leave)
+    syscalls.die_with_parent()
     attempt = LaunchedCommand(order)
     pids["launcher"] = os.getpid()
     if own_namespace:
@@ -76,11 +55,6 @@ def launch(raw: socket.socket, template: int) -> None:
     _answer(raw, {**pids, "limits": attempt.limits})
     if lines.readline(LINE_BYTES_MAX):
         _answer(raw, attempt.run())
-
-
-def die_with_parent() -> None:
-    if sys.platform == "linux":
-        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def show_own_processes() -> None:
@@ -170,11 +144,9 @@ def run_command(order: dict[str, Any], write: int, limits: str) -> None:
     """Become the command. Never returns."""
     try:
         signal.set_wakeup_fd(-1)
-        # Python ignores SIGPIPE and SIGXFSZ, and a command would inherit that.
-        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
+        template.reset_signals()
         os.setsid()
-        die_with_parent()
+        syscalls.die_with_parent()
         os.dup2(write, 1)
         os.dup2(write, 2)
         os.closerange(3, 64)
@@ -186,8 +158,7 @@ def run_command(order: dict[str, Any], write: int, limits: str) -> None:
             from appliance.jobs import engine  # only for containers: it takes long to import
 
             os._exit(engine.follow(**order["container"]))
-        os.chdir(order["folder"])
-        os.execvpe(order["command"][0], order["command"], order["environment"])
+        template.become(order["command"], order["environment"], order["folder"])
     except BaseException as error:
         os.write(2, f"not started: {getattr(error, 'strerror', None) or error}\n".encode())
     os._exit(NOT_STARTED)
@@ -231,7 +202,7 @@ def enter_cgroup(order: dict[str, Any]) -> str:
     return "cgroup"
 
 
-def leave_cgroup(order: dict[str, Any]) -> None:
+def leave_cgroup(order: dict[str, Any], _code: int | None) -> None:
     """Remove the cgroup, in which no process is left."""
     if order["cgroup"]:
         with contextlib.suppress(OSError):

@@ -5,53 +5,23 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from appliance.child.line_process import (
-    LineProcess,
-    ProcessEnded,
-    ResponseLate,
-    ResponseTooLong,
-    spawn,
-)
+from appliance.child.fork_template import START_SECONDS, ForkTemplate
+from appliance.child.line_process import LineProcess, ProcessEnded, ResponseLate, ResponseTooLong
 from appliance.jobs import wire
 from appliance.jobs.executor import AttemptEnd, AttemptOrder, NotStarted
 from appliance.jobs.handles import is_running, start_ticks
 from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
 
-START_SECONDS = 30.0
 END_SECONDS = 60.0  # after its time limit, for the end of the attempt
 INHERITED_VARIABLES = {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER"}
 ANSWER_BYTES_MAX = 64 * 1024
 CGROUPS = Path("/sys/fs/cgroup")
-PROGRAM = (
-    f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r});"
-    f" from {__package__}.launcher import main; main()"
-)
-
-
-class ForkTemplate:
-    """A process that forks those of the attempts. It starts at the first one, and again if it has
-    ended, with which all of its attempts end too."""
-
-    def __init__(self) -> None:
-        self._process: LineProcess | None = None
-
-    def fork(self, descriptor: int) -> int:
-        """Have a process serve that socket. Returns 0: it sends its pid on the socket."""
-        if self._process is None or not self._process.check_alive():
-            program = [sys.executable, "-I", "-S", "-c", PROGRAM]
-            self._process = LineProcess(partial(spawn, program, {}))
-        self._process.send_descriptor(descriptor, START_SECONDS)
-        return 0
-
-    def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
+LAUNCHER = f"{__package__}.launcher"
 
 
 class ForkedProcess(LineProcess):

@@ -5,6 +5,7 @@ from functools import partial
 
 import msgspec
 
+from appliance.child.fork_template import ForkTemplate
 from appliance.host import Host
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.container import find, start
@@ -18,7 +19,7 @@ from appliance.jobs.loops import (
     PostOutcome,
     TriggerLoop,
 )
-from appliance.jobs.process import ForkTemplate
+from appliance.jobs.process import LAUNCHER
 from appliance.jobs.resources import routes
 from appliance.jobs.runner import JobRunner
 from appliance.jobs.service import JobRuns
@@ -60,7 +61,7 @@ class JobsSubsystem(Subsystem):
         settings = host.section(JobsSettings)
         store = host.open_store(STORE)
         self._reported = JobRuns(store)
-        self._template = ForkTemplate()
+        self._template = ForkTemplate(LAUNCHER)
         self.stores = (store,)
         self.runner = JobRunner(
             store, JobCatalogue(workspace, log), needs.book, clock, log,

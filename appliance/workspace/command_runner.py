@@ -7,10 +7,9 @@ from contextlib import suppress
 import msgspec
 
 import appliance
+from appliance.child.command import CommandResult, Commands
 from appliance.kernel.child_environment import child_environment
-from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Unavailable
-from appliance.kernel.subprocess_runner import CommandResult, run
 from appliance.workspace.datadir import DataDir
 
 OUTPUT_BYTES_MAX = 64 * 1024 * 1024  # a report of all channels has some megabytes
@@ -27,17 +26,21 @@ class CommandTooSlow(Unavailable):
 class CommandRunner:
     """Runs `agentlip …` in this workspace, with the current settings of one section.
 
-    The command leads a process group, and everything in it is stopped with it.
+    Everything that the command started ends with it.
     """
 
-    def __init__(self, datadir: DataDir, section: str, settings: msgspec.Struct) -> None:
+    def __init__(
+        self, datadir: DataDir, section: str, settings: msgspec.Struct, commands: Commands
+    ) -> None:
         """`section`: the name of the section of agentlip.toml that `settings` are of."""
         self._datadir = datadir
-        self._secrets = section == "backup"  # its targets read the keys of object stores
-        self._environment = {
-            f"AGENTLIP_{section.upper()}__{name.upper()}": msgspec.json.encode(value).decode()
-            for name, value in msgspec.structs.asdict(settings).items()
-        }
+        self._commands = commands
+        # The targets of backups read the keys of object stores.
+        self._environment = child_environment(secrets=section == "backup")
+        self._environment["AGENTLIP_WORKSPACE"] = str(datadir.workspace)
+        for name, value in msgspec.structs.asdict(settings).items():
+            variable = f"AGENTLIP_{section.upper()}__{name.upper()}"
+            self._environment[variable] = msgspec.json.encode(value).decode()
 
     def run(
         self,
@@ -52,19 +55,16 @@ class CommandRunner:
         niceness       above 0 lowers its CPU priority
         too_slow_hint  the hint of CommandTooSlow
         """
-        environment = {**child_environment(secrets=self._secrets), **self._environment}
-        environment["AGENTLIP_WORKSPACE"] = str(self._datadir.workspace)
-        done = run(
+        done = self._commands.run(
             [sys.executable, "-m", appliance.__name__, *arguments, "--json"],
             b"",
-            environment,
+            self._environment,
             folder=self._datadir.workspace,
             seconds_max=seconds_max,
             kill_after_seconds=END_SECONDS,
             output_bytes_max=OUTPUT_BYTES_MAX,
             errors_bytes_max=ERRORS_BYTES_MAX,
             niceness=niceness,
-            clock=SystemClock(),
         )
         if done.timed_out:
             raise CommandTooSlow(

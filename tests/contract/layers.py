@@ -2,7 +2,7 @@
 
     __main__ → cli → process, upgrade → app → composition → doctor → integrations, wsgi → settings
     → subsystems (every package with a subsystem.py) → cli_support → sdk → web, checks
-    → mesh, network, child → workspace → kernel, shared
+    → mesh, network → workspace → child → kernel, shared
 
 Subsystems don't import each other: where two meet is a file in `integrations/`. EXCEPTIONS has the
 few imports that are allowed in addition, with their reasons.

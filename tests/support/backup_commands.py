@@ -10,9 +10,9 @@ import msgspec
 from appliance.backup import scheduled
 from appliance.backup.backup_directory import BackupDirectory, BackupWorkspace
 from appliance.backup.manifest import BackupFile, BackupManifest, Reason, Verification
+from appliance.child.command import CommandResult
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.subprocess_runner import CommandResult
 from appliance.kernel.whole_file import write_whole
 
 CONTENT = b"rows"

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import gevent
 
+from appliance.child.fork_template import ForkTemplate
 from appliance.jobs import container
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.loops import JobLoop
-from appliance.jobs.process import ForkTemplate
+from appliance.jobs.process import LAUNCHER
 from appliance.jobs.runner import JobRunner
 from appliance.jobs.settings import JobsSettings
 from appliance.kernel.auth import TokenBook
@@ -29,8 +30,8 @@ def main(workspace: Path, socket: str | None = None) -> None:
         Store("jobs", datadir.database("jobs"), StoreSettings(), clock, log),
         JobCatalogue(workspace, log), TokenBook(), clock, log,
         workspace=workspace, kept=datadir.dir / "jobs", instance_id=prefixed_token(),
-        url=lambda: "", start=partial(container.start, JobsSettings(socket), ForkTemplate()),
-        find=partial(container.find, socket),
+        url=lambda: "", find=partial(container.find, socket),
+        start=partial(container.start, JobsSettings(socket), ForkTemplate(LAUNCHER)),
     )  # fmt: skip
     runner.open()
     JobLoop(runner, clock, log).start()

@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.commands import agentlip
 from tests.support.inbox import ALICE, push, scripted_broker, until_gone
-from tests.support.servedhub import serve
+from tests.support.plugins import alive
+from tests.support.servedhub import ServedHub, serve
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
@@ -176,6 +177,20 @@ def test_a_hook_runs_beside_the_appliance_and_its_token_opens_one_path(hub, rece
     assert [(act["scope"], act["outcome"]) for act in run["acts"]] == [("reply:event", "failed")]
     done = agentlip("inbox", "runs", cwd=hub.workspace)
     assert "on-topic-hooked" in done.out
+
+
+def test_nothing_of_a_running_hook_survives_the_appliance(tmp_path):
+    script = "trap : TERM; echo $$ > pids; (setsid sh -c 'echo $$ >> pids; sleep 600' &); sleep 600"
+    broker = '[[inbox.brokers]]\nmesh = "default"\nurl = "http://127.0.0.1:1"'
+    hook = f'[[hooks.commands]]\non = "on-startup"\nrun = ["sh", "-c", "{script}; sleep 600"]'
+    hub = ServedHub(tmp_path, settings=f'hooks.enabled = "on"\n{hook}\n{broker}')
+    file = tmp_path / "pids"
+    hub.start()
+    until(lambda: file.exists() and file.read_text().count("\n") == 2)
+    pids = file.read_text().split()
+    assert all(map(alive, pids))
+    hub.kill()
+    until(lambda: not any(map(alive, pids)))
 
 
 # -- the key, and a copy of it ---------------------------------------------------------------

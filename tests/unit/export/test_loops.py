@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from appliance.child.command import Commands
 from appliance.export.loops import SegmentExporter
 from appliance.export.manifests import SegmentDirectory
 from appliance.export.settings import ExportSettings
@@ -26,7 +27,7 @@ def logged(tmp_path):
 
 def exporter(logged: Logged, **settings: object) -> SegmentExporter:
     chosen = ExportSettings(export=True, segment_open_seconds=0.001, **settings)
-    child = CommandRunner(logged.datadir, "export", chosen)
+    child = CommandRunner(logged.datadir, "export", chosen, Commands(SystemClock()))
     return SegmentExporter(
         child,
         chosen,

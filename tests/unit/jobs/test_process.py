@@ -8,8 +8,9 @@ from pathlib import Path
 import gevent
 import pytest
 
+from appliance.child.fork_template import ForkTemplate
 from appliance.jobs.executor import AttemptOrder
-from appliance.jobs.process import CGROUPS, ForkTemplate, ProcessExecution
+from appliance.jobs.process import CGROUPS, LAUNCHER, ProcessExecution
 from appliance.jobs.wire import JobSpec
 from tests.support.until import gevent_until
 
@@ -21,7 +22,7 @@ LOOKING = 'env | grep -v ^_= | cut -d= -f1; ls /proc/self/fd; read x || echo "no
 
 @pytest.fixture
 def template():
-    made = ForkTemplate()
+    made = ForkTemplate(LAUNCHER)
     yield made
     made.close()
 
