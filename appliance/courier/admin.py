@@ -164,8 +164,10 @@ class CourierAdmin:
             error=item.error or None,
             dead_at=self._clock_time(item.since) if item.state == DEAD else None,
             history=[
-                wire.FailedDelivery(self._clock_time(at) or "", consumer, outcome, error)
-                for at, consumer, outcome, error in item.history or ()
+                wire.FailedDelivery(
+                    self._clock_time(failed.at) or "", failed.consumer, failed.outcome, failed.error
+                )
+                for failed in item.history or ()
             ],
         )
 

@@ -1,32 +1,58 @@
-"""Changes of durable streams that the journal writes, and the outcomes in its log. Pure.
+"""What the journal writes: envelopes of durable streams, their changes, and outcomes. Pure.
 
-They are passed to the writer's thread in a `JournalBatch` and stored as rows, never as they are.
+These records are passed to the writer's thread and stored as rows, never as they are.
 """
 
 from msgspec import Struct
 
-Fact = tuple[str, str, str | None, int | None, float, float, float | None]
-"""Stream, id, consumer, number of the delivery, and monotonic milliseconds: when it happened, when
-the envelope was accepted and when it was delivered."""
 
-Sample = tuple[str, str | None, Fact]
-"""Name, error, and what is in the row beside them."""
-
-
-class ChangeRecord(Struct, frozen=True, tag=True, array_like=True, gc=False):
+class JournalRecord(Struct, frozen=True, tag=True, array_like=True, gc=False):
     """The name of a class is the tag of its records."""
 
 
-class EnvelopeChange(ChangeRecord, frozen=True):
+class EnvelopeAppended(JournalRecord, frozen=True):
+    """A new envelope, in the order of the journal's columns; times of the steady clock."""
+
+    stream: str
+    id: str
+    body: bytes
+    priority: int
+    key: str | None
+    accepted_ms: int
+    due_ms: int | None
+    expires_ms: int | None
+
+
+class EnvelopeOutcome(JournalRecord, frozen=True):
+    """What became of an envelope, for the log; times of the monotonic clock. `attempt`: the number
+    of the delivery. `delivered_ms` and `consumer`: those of the lease that ended, if there was
+    one."""
+
+    name: str
+    error: str | None
+    stream: str
+    id: str
+    consumer: str | None
+    attempt: int | None
+    at_ms: float
+    accepted_ms: float
+    delivered_ms: float | None
+
+
+class JournalChange(JournalRecord, frozen=True):
+    """A change of a durable stream."""
+
+
+class EnvelopeChange(JournalChange, frozen=True):
     """`row`: the number of the envelope's row in the journal."""
 
     row: int
 
 
 class LoggedChange(EnvelopeChange, frozen=True):
-    """Is in the log too. `fact`: None if outcomes are not logged."""
+    """Is in the log too. `logged`: None if outcomes are not logged."""
 
-    fact: Fact | None
+    logged: EnvelopeOutcome | None
 
 
 class EnvelopeGone(EnvelopeChange, frozen=True):
@@ -73,36 +99,23 @@ class EnvelopeRedriven(EnvelopeChange, frozen=True):
     """A dead letter is ready again."""
 
 
-class StreamPaused(ChangeRecord, frozen=True):
+class StreamPaused(JournalChange, frozen=True):
     stream: str
     left_ms: float | None
 
 
-class StreamResumed(ChangeRecord, frozen=True):
+class StreamResumed(JournalChange, frozen=True):
     stream: str
 
 
-class StreamForgotten(ChangeRecord, frozen=True):
+class StreamForgotten(JournalChange, frozen=True):
     stream: str
 
 
-class LatestDropped(ChangeRecord, frozen=True):
+class LatestDropped(JournalChange, frozen=True):
     """The view of all inboxes has its latest envelope no more."""
 
     stream: str
-
-
-Outcome = EnvelopeAcked | AttemptFailed | EnvelopeDead | EnvelopeExpired
-JournalChange = (
-    Outcome
-    | EnvelopeGone
-    | EnvelopeReturned
-    | EnvelopeRedriven
-    | StreamPaused
-    | StreamResumed
-    | StreamForgotten
-    | LatestDropped
-)
 
 
 class JournalBatch(Struct, frozen=True, array_like=True):
@@ -111,7 +124,7 @@ class JournalBatch(Struct, frozen=True, array_like=True):
     clock, which the outcomes have."""
 
     changes: list[JournalChange]
-    journaled: list[Outcome]
-    samples: list[Sample]
+    journaled: list[EnvelopeOutcome]
+    samples: list[EnvelopeOutcome]
     sample_rate: float
     offset_ms: float

@@ -11,10 +11,16 @@ from typing import Any
 import msgspec
 
 from appliance.courier import metrics, wire
-from appliance.courier.change import EnvelopeGone, JournalBatch, LatestDropped, Outcome
+from appliance.courier.change import (
+    EnvelopeAppended,
+    EnvelopeGone,
+    JournalBatch,
+    LatestDropped,
+    LoggedChange,
+)
 from appliance.courier.envelope import ParsedEnvelope, as_dict, encode, parse
 from appliance.courier.fair_dispatch import dispatch
-from appliance.courier.item import StreamItem
+from appliance.courier.item import FailedAttempt, StreamItem
 from appliance.courier.journal import Journal, compact
 from appliance.courier.lease import DEAD
 from appliance.courier.policy import is_name, matches
@@ -24,7 +30,6 @@ from appliance.courier.settings import CourierSettings
 from appliance.courier.stream import Stream
 from appliance.courier.trigger import NO_OUTBOX, Effect, TriggerEngine, TriggerRule, of_type
 from appliance.courier.view import View, is_inbox
-from appliance.courier.writes import Entry
 from appliance.kernel.caller import WaitLimit, is_there
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Forbidden, Invalid, Unavailable
@@ -392,8 +397,8 @@ class EnqueuePipeline:
             item.delivered = row.attempts
             if row.number in attempts:
                 item.history = [
-                    (now + attempt.at_ms - now_ms, attempt.holder, attempt.outcome, attempt.error)
-                    for attempt in attempts[row.number]
+                    FailedAttempt(now + old.at_ms - now_ms, old.holder, old.outcome, old.error)
+                    for old in attempts[row.number]
                 ]
             if row.reason is not None:
                 item.state, item.reason = DEAD, row.reason
@@ -430,7 +435,8 @@ class EnqueuePipeline:
                 changes[:] = compact(changes)
                 self._compact_at = max(COMPACT_AT, 2 * len(changes))
             raise
-        outcomes.add_journaled([change for change in batch if isinstance(change, Outcome)], now)
+        logged = [change.logged for change in batch if isinstance(change, LoggedChange)]
+        outcomes.add_journaled([outcome for outcome in logged if outcome is not None], now)
         return written
 
     def stop_waiting(self) -> None:
@@ -449,11 +455,11 @@ class EnqueuePipeline:
             self._log.error("the last acks were not written to the journal", code=error.code)
 
 
-def journal_entry(stream: Stream, envelope: ParsedEnvelope, now_ms: int) -> Entry:
-    """A row of the journal; `now_ms` of the steady clock."""
+def journal_entry(stream: Stream, envelope: ParsedEnvelope, now_ms: int) -> EnvelopeAppended:
+    """A record for the journal; `now_ms` of the steady clock."""
     options = envelope.options
     ttl_ms = options.ttl_ms or stream.policy.ttl_seconds * 1000
-    return (
+    return EnvelopeAppended(
         stream.name, envelope.id, envelope.body, options.priority, options.key, now_ms,
         now_ms + int(options.delay_ms) if options.delay_ms else None,
         now_ms + int(ttl_ms) if ttl_ms else None,

@@ -1,6 +1,6 @@
 """One envelope in one stream, and its state. Pure."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -9,7 +9,15 @@ from appliance.courier.lease import READY
 DELAYED, GONE = "delayed", "gone"  # in addition to the states of `courier/lease.py`
 DEFAULT_PRIORITY = 4
 FOREVER = float("inf")
-FailedAttempt = tuple[float, str, str, str]
+
+
+class FailedAttempt(NamedTuple):
+    """An attempt in the history of an envelope. `at`: of the monotonic clock."""
+
+    at: float
+    consumer: str
+    outcome: str
+    error: str
 
 
 class StreamItem:
@@ -23,7 +31,7 @@ class StreamItem:
     deadline      when that timer or its lease ends
     lease_bucket  the bucket of `Timers` that contains its lease
     row           its row in the journal of a durable stream
-    history       the latest failed attempts: (instant, consumer, outcome, error)
+    history       the latest failed attempts
     """
 
     __slots__ = (

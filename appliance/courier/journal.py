@@ -15,13 +15,13 @@ from appliance.courier import listings, recent_ids, writes
 from appliance.courier.change import (
     AttemptFailed,
     EnvelopeAcked,
+    EnvelopeAppended,
     EnvelopeGone,
     EnvelopeReturned,
     JournalBatch,
     JournalChange,
 )
 from appliance.courier.listings import PAGE, Row
-from appliance.courier.writes import Entry
 from appliance.kernel.errors import StorageFull
 from appliance.kernel.reader import Reader, open_connection
 from appliance.kernel.steady_clock import SteadyClock
@@ -42,7 +42,7 @@ class Journal:
         self._newest: int = store.read(_newest)
         self._reserved = self._newest
 
-    def append(self, entries: Sequence[Entry], is_inbox: bool) -> list[int]:
+    def append(self, entries: Sequence[EnvelopeAppended], is_inbox: bool) -> list[int]:
         """Store envelopes durably. Returns their row numbers."""
         first = self._newest + 1
         self._newest += len(entries)

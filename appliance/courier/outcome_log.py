@@ -1,16 +1,17 @@
 """Which outcomes of envelopes are logged: all of durable streams, a sample of memory streams. Pure.
 
 Outcomes of durable streams are part of the changes for the journal. The log is written after the
-journal, when no changes wait for that, so a burst of acks does not wait for it. Changes that are in
-the journal and samples wait here, in a limited number; a crash loses these rows of the log, and no
-state. An envelope is in the sample by its id, so all its outcomes are logged or none.
+journal, when no changes wait for that, so a burst of acks does not wait for it. Outcomes whose
+changes are in the journal and samples wait here, in a limited number; a crash loses these rows of
+the log, and no state. An envelope is in the sample by its id, so all its outcomes are logged or
+none.
 """
 
 from collections import deque
 from typing import Any
 from zlib import crc32
 
-from appliance.courier.change import Fact, Outcome, Sample
+from appliance.courier.change import EnvelopeOutcome
 from appliance.courier.item import StreamItem
 
 ACKED, FAILED, REJECTED, EXPIRED, DEAD = (
@@ -21,7 +22,7 @@ SAMPLE_RATE = 0.01  # share of the envelopes in memory streams: enough for rates
 SAMPLES_MAX = 20_000  # samples that wait; the oldest are dropped first, while the disk is full
 SAMPLES_DUE = 1_000  # samples that are written at once
 SAMPLE_MS = 1_000.0  # how late fewer of them are written
-JOURNALED_MAX = 50_000  # changes that wait, about 400 bytes each; with more, acks wait for the log
+JOURNALED_MAX = 50_000  # outcomes that wait, about 400 bytes each; with more, acks wait for the log
 JOURNALED_MS = 10_000.0  # how late they are written, also without a quiet moment
 JOURNALED_ROWS = 1_000  # in one transaction: some 2 ms of the writer's time
 
@@ -31,48 +32,44 @@ class OutcomeLog:
         self.enabled = enabled
         self.sample_rate = SAMPLE_RATE if enabled else 0.0
         self.threshold = round(self.sample_rate * 2**32)
-        self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
+        self._samples: deque[EnvelopeOutcome] = deque(maxlen=SAMPLES_MAX)
         self._written_ms = 0.0
-        self._journaled: deque[tuple[float, list[Outcome]]] = deque()
+        self._journaled: deque[tuple[float, list[EnvelopeOutcome]]] = deque()
         self._journaled_count = 0
 
-    def fact(self, item: StreamItem, now: float, consumer: Any = None) -> Fact | None:
-        """The facts of an outcome in a durable stream; None: outcomes are not logged."""
-        return fact_of(item, now, consumer) if self.enabled else None
+    def record(
+        self, name: str, item: StreamItem, now: float, consumer: Any = None, error: str = ""
+    ) -> EnvelopeOutcome | None:
+        """The outcome in a durable stream; None: outcomes are not logged."""
+        return outcome_of(name, item, now, consumer, error) if self.enabled else None
 
     def add(
         self, name: str, item: StreamItem, now: float, consumer: Any = None, error: str = ""
     ) -> None:
         """Count an outcome in a memory stream."""
         if self.threshold and crc32(item.id.encode()) < self.threshold:
-            self._samples.append((name, error or None, fact_of(item, now, consumer)))
+            self._samples.append(outcome_of(name, item, now, consumer, error))
 
-    def add_failure(
-        self, outcome: str, item: StreamItem, now: float, consumer: Any, error: str
-    ) -> None:
-        name, reason = failure(outcome, error)
-        self.add(name, item, now, consumer, reason)
+    def add_journaled(self, outcomes: list[EnvelopeOutcome], now: float) -> None:
+        """Keep outcomes of durable streams whose changes the journal has."""
+        if outcomes:
+            self._journaled.append((now, outcomes))
+            self._journaled_count += len(outcomes)
 
-    def add_journaled(self, changes: list[Outcome], now: float) -> None:
-        """Keep changes of durable streams that the journal has."""
-        if self.enabled and changes:
-            self._journaled.append((now, changes))
-            self._journaled_count += len(changes)
-
-    def take_journaled(self, now: float, *, quiet: bool) -> list[Outcome]:
-        """The next changes whose outcomes are written, if `quiet` or if they are due."""
-        taken: list[Outcome] = []
+    def take_journaled(self, now: float, *, quiet: bool) -> list[EnvelopeOutcome]:
+        """The next outcomes that are written, if `quiet` or if they are due."""
+        taken: list[EnvelopeOutcome] = []
         while self._journaled:
             is_due = quiet or now - self._journaled[0][0] >= JOURNALED_MS
             is_due = is_due and len(taken) < JOURNALED_ROWS
             if not (is_due or self._journaled_count > JOURNALED_MAX):
                 break
-            _, changes = self._journaled.popleft()
-            self._journaled_count -= len(changes)
-            taken += changes
+            _, outcomes = self._journaled.popleft()
+            self._journaled_count -= len(outcomes)
+            taken += outcomes
         return taken
 
-    def take(self, now: float, limit: int, *, at_once: bool = False) -> list[Sample]:
+    def take(self, now: float, limit: int, *, at_once: bool = False) -> list[EnvelopeOutcome]:
         """The next samples, if they are due or `at_once`."""
         samples = self._samples
         due = at_once or len(samples) >= SAMPLES_DUE or now - self._written_ms >= SAMPLE_MS
@@ -81,7 +78,9 @@ class OutcomeLog:
         self._written_ms = now
         return [samples.popleft() for _ in range(min(limit, len(samples)))]
 
-    def put_back(self, samples: list[Sample], journaled: list[Outcome], now: float) -> None:
+    def put_back(
+        self, samples: list[EnvelopeOutcome], journaled: list[EnvelopeOutcome], now: float
+    ) -> None:
         """Keep what could not be written. Nothing is added to `journaled` while that is so."""
         if journaled:
             self._journaled.appendleft((now, journaled))
@@ -102,7 +101,12 @@ def death(reason: str, error: str) -> str:
     return f"{reason}: {error}" if error else reason
 
 
-def fact_of(item: StreamItem, now: float, consumer: Any = None) -> Fact:
+def outcome_of(
+    name: str, item: StreamItem, now: float, consumer: Any, error: str
+) -> EnvelopeOutcome:
     """`consumer` had the lease that ended; None: there was no lease."""
-    name, leased_at = (None, None) if consumer is None else (consumer.name, item.leased_at)
-    return item.stream.name, item.id, name, item.attempts or None, now, item.at, leased_at
+    who, leased_at = (None, None) if consumer is None else (consumer.name, item.leased_at)
+    return EnvelopeOutcome(
+        name, error or None, item.stream.name, item.id, who, item.attempts or None, now, item.at,
+        leased_at,
+    )  # fmt: skip

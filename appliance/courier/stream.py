@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from appliance.courier import change, outcome_log, recent_ids
-from appliance.courier.item import DELAYED, FOREVER, GONE, DeliveryOptions, Expiry, StreamItem
+from appliance.courier.item import (
+    DELAYED,
+    FOREVER,
+    GONE,
+    DeliveryOptions,
+    Expiry,
+    FailedAttempt,
+    StreamItem,
+)
 from appliance.courier.lease import (
     ACK,
     DEAD,
@@ -206,8 +214,8 @@ class Stream:
         self.stats.acked += 1
         if self.policy.durable:
             ordinal, limit = self.recent_ids.total, recent_ids.COUNT_MAX
-            fact = self._outcomes.fact(item, now, consumer)
-            acked = change.EnvelopeAcked(item.row, fact, self.name, ordinal, limit, item.id)
+            logged = self._outcomes.record(outcome_log.ACKED, item, now, consumer)
+            acked = change.EnvelopeAcked(item.row, logged, self.name, ordinal, limit, item.id)
             self.changes.append(acked)
         elif self._outcomes.threshold:
             self._outcomes.add(outcome_log.ACKED, item, now, consumer)
@@ -254,13 +262,14 @@ class Stream:
         """Add a failed attempt to the history and the log."""
         limit, consumer = ATTEMPTS_KEPT_MAX, item.consumer
         history = item.history = item.history or []
-        history.append((now, consumer.name, outcome, error))
+        history.append(FailedAttempt(now, consumer.name, outcome, error))
         del history[:-limit]
-        fact = self._outcomes.fact(item, now, consumer)
+        name, reason = outcome_log.failure(outcome, error)
         if not self.policy.durable:
-            self._outcomes.add_failure(outcome, item, now, consumer, error)
+            self._outcomes.add(name, item, now, consumer, reason)
         else:
-            attempt = change.AttemptFailed(item.row, fact, limit, consumer.name, outcome, error)
+            logged = self._outcomes.record(name, item, now, consumer, reason)
+            attempt = change.AttemptFailed(item.row, logged, limit, consumer.name, outcome, error)
             self.changes.append(attempt)
 
     def _end_lease(self, item: StreamItem, event: str) -> None:
@@ -285,12 +294,7 @@ class Stream:
             del consumer.same_id_items[item.id]
 
     def _retry(
-        self,
-        item: StreamItem,
-        now: float,
-        event: str,
-        reason: str,
-        delay_ms: float | None = None,
+        self, item: StreamItem, now: float, event: str, reason: str, delay_ms: float | None = None
     ) -> bool:
         """End the lease with `event`, or with a dead letter if no attempts are left."""
         retry_ms = self.policy.retry_delay_ms(item.attempts)
@@ -360,8 +364,8 @@ class Stream:
         self.stats.expired += 1
         if not self.policy.durable:
             self._outcomes.add(outcome_log.EXPIRED, item, now)
-        elif fact := self._outcomes.fact(item, now):
-            self.changes.append(change.EnvelopeExpired(item.row, fact))
+        elif logged := self._outcomes.record(outcome_log.EXPIRED, item, now):
+            self.changes.append(change.EnvelopeExpired(item.row, logged))
         if self.policy.ttl_action == "dead":
             self._dead_letter(item, now, "expired")
         else:
@@ -380,12 +384,12 @@ class Stream:
         self.dead[item.id] = item
         self.dead_bytes += len(item.body)
         self.stats.dead_lettered += 1
+        error = outcome_log.death(reason, item.error)
         if self.policy.durable:
-            fact = self._outcomes.fact(item, now)
-            dead = change.EnvelopeDead(item.row, fact, item.attempts, reason, item.error)
+            logged = self._outcomes.record(outcome_log.DEAD, item, now, error=error)
+            dead = change.EnvelopeDead(item.row, logged, item.attempts, reason, item.error)
             self.changes.append(dead)
         else:
-            error = outcome_log.death(reason, item.error)
             self._outcomes.add(outcome_log.DEAD, item, now, error=error)
         while len(self.dead) > self.policy.dead_max:
             self._drop_dead_letter(next(iter(self.dead.values())), "dead_full")

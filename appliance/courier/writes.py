@@ -10,6 +10,7 @@ from msgspec.structs import astuple
 from appliance.courier.change import (
     AttemptFailed,
     EnvelopeAcked,
+    EnvelopeAppended,
     EnvelopeDead,
     EnvelopeExpired,
     EnvelopeGone,
@@ -23,8 +24,6 @@ from appliance.courier.change import (
 )
 from appliance.courier.log_writes import log_outcomes
 from appliance.kernel.batch import Tx
-
-Entry = tuple[str, str, bytes, int, str | None, int, int | None, int | None]
 
 INSERT = (
     "INSERT INTO journal (number, stream, id, body, priority, key, accepted_ms, due_ms, expires_ms)"
@@ -61,16 +60,19 @@ INSERT_LATEST = "INSERT OR REPLACE INTO latest (stream, body, at_ms) VALUES (?, 
 DELETE_LATEST = "DELETE FROM latest WHERE stream = ?"
 
 
-def append(tx: Tx, entries: Sequence[Entry], is_inbox: bool, first: int, reserve: int) -> list[int]:
+def append(
+    tx: Tx, entries: Sequence[EnvelopeAppended], is_inbox: bool, first: int, reserve: int
+) -> list[int]:
     """Store envelopes of one stream as rows from `first` on. Returns their numbers. The last
     envelope of an inbox becomes its latest. `reserve`: the new sequence, unless 0."""
     rows = list(range(first, first + len(entries)))
-    tx.executemany(INSERT, [(row, *entry) for row, entry in zip(rows, entries, strict=True)])
+    tx.executemany(
+        INSERT, [(row, *astuple(entry)) for row, entry in zip(rows, entries, strict=True)]
+    )
     if reserve:
         tx.execute(RESERVE, (reserve,))
     if is_inbox:
-        stream, _, body, *_ = entries[-1]
-        tx.execute(INSERT_LATEST, (stream, body, tx.steady_ms))
+        tx.execute(INSERT_LATEST, (entries[-1].stream, entries[-1].body, tx.steady_ms))
     return rows
 
 
