@@ -101,7 +101,7 @@ def serve(datadir: DataDir, options: ServerOptions, log: Log) -> int:
     settings = read_settings(options, datadir)
     if options.check:
         return 0
-    log = Log(level=settings.log.level, slow_ms=settings.log.slow_ms, clock=clock)
+    log = Log(level=settings.log.level, slow_seconds=settings.log.slow_seconds, clock=clock)
     route_library_logs(log)
     tell_settled(settled, log)
     read_only = settings.store.read_only

@@ -25,7 +25,7 @@ HEAD = """\
 # beside .agentlip/. What is unknown is refused with its path.
 #
 # Later wins: this file, then the environment (AGENTLIP_HTTP__PORT=8080), then flags.
-# Units end the names: _seconds, _bytes, _max. Secrets come from files (…_file).
+# Units end the names: _seconds, _days, _bytes, _max. Secrets come from files (…_file).
 # Made by ops/write_settings.py from the code; not edited by hand.
 """
 

@@ -12,7 +12,7 @@ FOREVER = float("inf")
 
 
 class FailedAttempt(NamedTuple):
-    """An attempt in the history of an envelope. `at`: of the monotonic clock."""
+    """An attempt in the history of an envelope; `at` is of the monotonic clock."""
 
     at: float
     consumer: str

@@ -1,5 +1,6 @@
 """The policy of a stream, and which declared pattern applies to it. Pure."""
 
+import random
 import re
 from collections.abc import Iterable
 from fnmatch import translate
@@ -16,7 +17,7 @@ TtlAction = Literal["drop", "dead"]
 
 WILD = "*"
 NAME_MAX = 256
-BACKOFF_SECONDS_MAX = 60.0  # a consumer that is well again waits at most this long
+RETRY = RetrySettings(1.0, 60.0, jitter=0.0)  # with deliveries_max, if `retry` is not set
 
 
 class StreamPolicy(msgspec.Struct, frozen=True):
@@ -33,7 +34,7 @@ class StreamPolicy(msgspec.Struct, frozen=True):
     bytes_max: int = 256 * 1024 * 1024
     overflow_policy: OverflowPolicy = "reject"
     deliveries_max: int = 0
-    backoff_seconds: float | None = None
+    retry: RetrySettings | None = None
     dead_max: int = 10_000
     ttl_seconds: float = 0.0
     ttl_action: TtlAction = "drop"
@@ -54,11 +55,8 @@ class StreamPolicy(msgspec.Struct, frozen=True):
         """
         if self.deliveries_max and attempts >= self.deliveries_max:
             return None
-        first = self.backoff_seconds
-        if first is None:
-            first = 1.0 if self.deliveries_max else 0.0
-        retry = RetrySettings(first, BACKOFF_SECONDS_MAX)
-        return round(delay_seconds(retry, attempts, 0.5) * 1000)
+        retry = self.retry or (RETRY if self.deliveries_max else None)
+        return round(delay_seconds(retry, attempts, random.random()) * 1000) if retry else 0
 
 
 @lru_cache(maxsize=4096)

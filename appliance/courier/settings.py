@@ -7,6 +7,7 @@ from msgspec import Meta
 
 from appliance.courier.policy import OverflowPolicy, StreamPolicy, TtlAction, most_specific
 from appliance.courier.trigger import TriggerRule
+from appliance.kernel.retry import RetrySettings
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
@@ -25,7 +26,7 @@ class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lease_seconds: Lease | None = None
     overflow_policy: OverflowPolicy | None = None
     deliveries_max: Count | None = None
-    backoff_seconds: Seconds | None = None
+    retry: RetrySettings | None = None
     ttl_seconds: Seconds = 0.0
     ttl_action: TtlAction = "drop"
     rate: Annotated[float, Meta(ge=0)] | None = None
@@ -51,9 +52,9 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overflow_policy: OverflowPolicy = "reject"  # what a full stream does with new envelopes
     deliveries_max: Count = 0
     """deliveries of an envelope before it becomes a dead letter; 0 means no limit"""
-    backoff_seconds: Seconds | None = None
-    """seconds before the first redelivery; each later delay is twice as long. Unset: 1 with
-    deliveries_max, otherwise 0"""
+    retry: RetrySettings | None = None
+    """delays before redeliveries: initial_seconds, max_seconds, factor and jitter, as in
+    outbox.retry. Unset: 1 s, doubled up to 60 s, with deliveries_max, otherwise no delay"""
     declared_only: bool = False  # allow only streams that match a pattern in [[courier.streams]]
     trigger_targets: tuple[Glob, ...] = ("*",)  # patterns of the streams that triggers may write to
     rate_per_token: float = 0.0  # envelopes per second from one token; 0 means no limit

@@ -48,7 +48,7 @@ def tidy(
         compact(directory, group, clock)
         done.written += 1
         done.replaced += len(group)
-    now_ms, days = clock.now_ms(), settings.keep_days
+    now_ms, days = clock.now_ms(), settings.retention_days
     dates_before = iso(now_ms - days * DAY_MS)[:10] if days else ""
     dates_before = min(dates_before, kept_from or dates_before)
     every = directory.manifests()

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
-KeepDays = Annotated[int, Meta(ge=0, le=36_500)]
+Days = Annotated[int, Meta(ge=0, le=36_500)]
 Format = Literal["parquet", "jsonl"]
 ROUND_SECONDS_MAX = 60.0  # between two rounds, which take no time without new rows
 
@@ -20,7 +20,7 @@ class ExportSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     export_format: Format = "parquet"  # format of segments; parquet needs the extra [export]
     segment_rows_max: Positive = 500_000  # events per segment; a job reads one in seconds
     segment_open_seconds: Seconds = 300.0  # a segment that is not full is closed after this time
-    keep_days: KeepDays = 0  # days after which segments are removed; 0 keeps all
+    retention_days: Days = 0  # days after which segments are removed; 0 keeps all
     archive_dir: str = ""  # with one, only segments that this archive has are removed
     target: str = ""  # s3://bucket/prefix where closed segments are published
     gold_dir: str = ".agentlip/gold"  # directory of the results of jobs, for reports

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from appliance.mesh.broker_endpoint import BrokerEndpoint, Mesh
 
-Seconds = Annotated[float, Meta(gt=0)]
+Days = Annotated[float, Meta(gt=0)]
 
 
 class InboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -16,4 +16,4 @@ class InboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mesh: Mesh = "default"  # mesh that is read if a request names none
     brokers: tuple[BrokerEndpoint, ...] = ()  # brokers to receive from; see docs/reference/inbox.md
     public_health_check: bool = False  # serve /v1/health, /v1/version, /v1/compat without a token
-    retention_days: Seconds = 30.0  # how long messages and runs of hooks are kept
+    retention_days: Days = 30.0  # how long messages and runs of hooks are kept

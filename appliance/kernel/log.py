@@ -19,7 +19,6 @@ from appliance.kernel.clock import Clock, SystemClock, iso
 from appliance.kernel.ownership import open_own
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
-SLOW_MS = 1000.0
 _SECRET = (
     "token", "secret", "password", "passphrase", "authorization", "cookie", "content", "body",
 )  # fmt: skip
@@ -41,7 +40,7 @@ class Log:
         stream: IO[bytes] | None = None,
         level: str = "info",
         clock: Clock | None = None,
-        slow_ms: float = SLOW_MS,
+        slow_seconds: float = 1.0,
         **bound: Any,
     ) -> None:
         stream = stream if stream is not None else sys.stdout.buffer
@@ -50,7 +49,7 @@ class Log:
         self._buffer = stream  # kept, because its destructor would close the raw stream
         self._torn = False
         self.level = level
-        self.slow_ms = slow_ms
+        self.slow_seconds = slow_seconds
         self._clock = clock or SystemClock()
         self._bound = bound
 
@@ -75,8 +74,8 @@ class Log:
         self._write("error", message, fields)
 
     def slow(self, message: str, seconds: float, **fields: Any) -> None:
-        """A warning if something took `slow_ms` or longer."""
-        if seconds * 1000 >= self.slow_ms:
+        """A warning if something took `slow_seconds` or longer."""
+        if seconds >= self.slow_seconds:
             self.warning(message, ms=round(seconds * 1000, 2), **fields)
 
     def _write(self, level: str, message: str, fields: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """The writer process: a thread for each store reads frames of work, runs them in batches and
 replies in frames.
 
-`python -m appliance.kernel.writerchild PARENT LOG_LEVEL SLOW_MS SOCKET`, started by
+`python -m appliance.kernel.writerchild PARENT LOG_LEVEL SLOW_SECONDS SOCKET`, started by
 `writerprocess.py`; it inherits that descriptor, over which it receives the stores, and the
 workspace's lock, which it only keeps open. It imports neither gevent nor the web modules.
 """
@@ -162,7 +162,8 @@ def main() -> None:
     control.setblocking(True)
     clock = SystemClock()
     try:
-        serve(control, clock, Log(level=sys.argv[2], slow_ms=float(sys.argv[3]), clock=clock))
+        log = Log(level=sys.argv[2], slow_seconds=float(sys.argv[3]), clock=clock)
+        serve(control, clock, log)
     except (MemoryError, RuntimeError, OSError):  # not enough memory, threads, files
         # The threads that did start would keep this process alive, without the other stores.
         traceback.print_exc()

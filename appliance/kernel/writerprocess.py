@@ -274,7 +274,7 @@ class WriterProcess:
         module = "appliance.kernel.writerchild"
         arguments = [
             sys.executable, "-m", module, str(os.getpid()), self._log.level,
-            str(self._log.slow_ms), str(theirs.fileno()),
+            str(self._log.slow_seconds), str(theirs.fileno()),
         ]  # fmt: skip
         return os.posix_spawn(sys.executable, arguments, child_environment())
 

@@ -14,8 +14,8 @@ class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     level: Level = "info"  # lowest level that is written; for some time: `agentlip log level`
     access: Literal["errors", "all", "off"] = "errors"  # requests for which a line is written
-    slow_ms: Annotated[float, Meta(ge=1)] = 1000.0
+    slow_seconds: Annotated[float, Meta(ge=0.001)] = 1.0
     """A request or transaction that takes at least as long is logged as a warning, whatever
-    `access` is; long polls are not. In milliseconds."""
+    `access` is; long polls are not."""
 
     rotate_bytes: RotateBytes = 10_485_760  # size above which the log gets a new file; 7 are kept

@@ -1,6 +1,6 @@
 """Which problems last, and what the operator doesn't know yet. Pure.
 
-observed ─▶ new ─ sent ─▶ known ─ still there after repeat_hours ─▶ repeated
+observed ─▶ new ─ sent ─▶ known ─ still there after repeat_seconds ─▶ repeated
                           known ─ not observed for a minute      ─▶ solved
 """
 
@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
-from appliance.kernel.clock import HOUR_MS
 from appliance.notify.settings import NotifySettings
 
 SOLVED_MS = 60_000  # a problem that returns within this time was not solved
@@ -87,7 +86,7 @@ class ProblemBook:
     def _due(self, known: KnownProblem, now_ms: int) -> str:
         if known.gone_ms:
             return "solved" if is_over(known.gone_ms, SOLVED_MS, now_ms) else ""
-        repeat_ms = self._settings.repeat_hours * HOUR_MS
+        repeat_ms = self._settings.repeat_seconds * 1000
         if repeat_ms and known.sent_ms and is_over(known.sent_ms, repeat_ms, now_ms):
             return "still there"
         return "" if known.sent_ms else "new"

@@ -19,8 +19,8 @@ class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     to: Annotated[tuple[NotifyTo, ...], Meta(max_length=10)] = ()
     """where messages go: mailto:ADDRESS, the URL of a webhook, or topic:CHANNEL/TITLE in the hub"""
     severity_min: Literal["warning", "error"] = "warning"  # problems below it are not sent
-    repeat_hours: Annotated[float, Meta(ge=0, le=8784)] = 24.0
-    """hours after which a problem or question that lasts is sent again; 0: never"""
+    repeat_seconds: Annotated[float, Meta(ge=0, le=31_622_400)] = 86_400.0
+    """seconds after which a problem or question that lasts is sent again; 0: never"""
     quiet_hours: QuietHours = ""
     """time in which only errors are sent, and the rest afterwards: `22:00-07:00 Europe/Vienna`"""
 

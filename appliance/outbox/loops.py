@@ -158,7 +158,7 @@ class Sweep(Loop):
             metrics.deaths.labels("too_old").inc(expired_total)
             outbox.gauge.remove(expired_total)
             self.log.warning("sends expired: older than outbox.max_age_hours", count=expired_total)
-        before_ms = now_ms - int(settings.payload_days * DAY_MS)
+        before_ms = now_ms - int(settings.payload_retention_days * DAY_MS)
         keys_ms = now_ms - int(IDEMPOTENCY_HOURS * HOUR_MS)
         write(forget_keys, keys_ms, limit)
         return {"died": expired_total, "forgotten": write(writes.drop_payloads, before_ms, limit)}

@@ -55,7 +55,7 @@ class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dedupe_mode: DedupeMode = "retention_scoped"  # how long brokers remember ids
     dedupe_retention_days: int = 7  # days the broker remembers ids; at least 7
     max_age_hours: Positive | None = None  # age at which a send expires; unset: from dedupe_*
-    payload_days: Days = 7.0  # days to keep payloads of delivered sends
+    payload_retention_days: Days = 7.0  # days to keep payloads of delivered sends
 
     @property
     def retention_days(self) -> int | None:

@@ -107,7 +107,7 @@ class ObserveMiddleware:
         _responses.labels(transport, status).inc()
         connection = req.env.get("agentlip.connection")
         waited = connection is not None and connection.waited
-        slow = seconds * 1000 >= self._log.slow_ms and not waited
+        slow = seconds >= self._log.slow_seconds and not waited
         if slow or self._access == "all" or (self._access == "errors" and status >= "400"):
             self._write(req, status, seconds, slow)
 

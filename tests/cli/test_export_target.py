@@ -108,7 +108,7 @@ def removed(done):
 def test_only_published_segments_are_removed_here(s3, export, logged, url):
     assert export("segments", AGENTLIP_EXPORT__TARGET="").code == 0
     directory = SegmentDirectory(logged.datadir.dir / "export")
-    old = {"AGENTLIP_EXPORT__KEEP_DAYS": "1"}
+    old = {"AGENTLIP_EXPORT__RETENTION_DAYS": "1"}
     every = len(directory.manifests())
     assert removed(export("tidy", "--json", **old)) == 0, "nothing was published before"
     assert removed(export("tidy", "--json", **old)) > 0

@@ -14,6 +14,9 @@ from ops.write_settings import FILE, notes
 from tests.contract.test_walls import ROOT
 
 SECTIONS = fields(Settings)
+NAMES = {
+    f"{section.name}.{entry.encode_name}" for section in SECTIONS for entry in fields(section.type)
+}
 TABLE = tomllib.loads((files("appliance.kernel") / "withdrawn_settings.toml").read_text())
 WITHDRAWN = [
     *(
@@ -57,8 +60,10 @@ def test_withdrawn_setting_is_refused_with_what_replaces_it(setting):
 
 
 def test_settings_that_the_doctor_compares_exist():
-    known = {
-        (section.name, entry.encode_name) for section in SECTIONS for entry in fields(section.type)
-    }
-    named = {(section, name) for section, *names in NOT_ABOVE for name in names}
-    assert named <= known
+    assert {f"{section}.{name}" for section, *names in NOT_ABOVE for name in names} <= NAMES
+
+
+def test_times_are_in_seconds_and_retention_is_in_days():
+    others = {name for name in NAMES if name.endswith(("_ms", "_minutes", "_hours", "_days"))}
+    times = {name for name in others if not name.endswith("retention_days")}
+    assert times == {"notify.quiet_hours", "outbox.max_age_hours"}, "a time of day; the outbox spec"

@@ -21,7 +21,7 @@ SETTINGS = f"""
 [log]
 level = "debug"
 access = "all"
-slow_ms = 1
+slow_seconds = 0.001
 [backup]
 recipients = ["{RECIPIENT}"]
 verify = false

@@ -23,11 +23,12 @@ from appliance.courier.item import DELAYED, GONE, DeliveryOptions
 from appliance.courier.lease import DEAD, DONE, LEASED, READY
 from appliance.courier.policy import StreamPolicy
 from appliance.courier.queue import Queue
+from appliance.kernel.retry import RetrySettings
 
 POLICIES = {
     "plain": StreamPolicy(depth_max=12, lease_seconds=1.0),
     "limited": StreamPolicy(
-        depth_max=12, lease_seconds=0.5, deliveries_max=3, dead_max=4, backoff_seconds=0.2
+        depth_max=12, lease_seconds=0.5, deliveries_max=3, dead_max=4, retry=RetrySettings(0.2)
     ),
     "mortal": StreamPolicy(
         depth_max=12, lease_seconds=0.7, ttl_seconds=3, ttl_action="dead", dead_max=3

@@ -26,7 +26,7 @@ class JournalMachine(RuleBasedStateMachine):
     def begin(self):
         self.folder = Path(tempfile.mkdtemp(prefix="agentlip-"))
         self.courier = DurableCourierFixture(
-            self.folder, deliveries_max=3, backoff_seconds=0.1, lease_seconds=1.0
+            self.folder, deliveries_max=3, retry={"initial_seconds": 0.1}, lease_seconds=1.0
         )
         self.number = 0
         self.open = set()  # accepted, not acked or purged

@@ -35,7 +35,7 @@ TOML = """
 pattern = "durable/*"
 durable = true
 deliveries_max = 3
-backoff_seconds = 0.001
+retry = { initial_seconds = 0.001 }
 
 [[courier.streams]]
 pattern = "tiny/*"

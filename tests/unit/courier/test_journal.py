@@ -5,6 +5,7 @@ import pytest
 from appliance.courier import recent_ids
 from appliance.courier.wire import EnvelopeQuery, Pause, Selection
 from appliance.kernel.errors import Unavailable
+from appliance.kernel.retry import RetrySettings
 from tests.support.courier import ANYBODY
 from tests.support.courier import INBOX as STREAM
 
@@ -31,7 +32,7 @@ def test_acked_ids_are_limited_in_number_and_time(start_courier, monkeypatch):
 
 def test_failed_attempts_survive_redrive_and_restart(start_courier, monkeypatch):
     monkeypatch.setattr("appliance.courier.stream.ATTEMPTS_KEPT_MAX", 2)
-    courier = start_courier(deliveries_max=5, backoff_seconds=0.0)
+    courier = start_courier(deliveries_max=5, retry=RetrySettings(0.0))
     courier.put("a")
     courier.nack("fail", "first")
     courier.nack("release")
@@ -72,7 +73,7 @@ def test_changes_that_could_not_be_written_are_written_later_in_order(start_cour
 
 def test_pending_changes_are_limited_while_the_journal_is_unavailable(start_courier, monkeypatch):
     monkeypatch.setattr("appliance.courier.stream.ATTEMPTS_KEPT_MAX", 2)
-    courier = start_courier(backoff_seconds=0.0)
+    courier = start_courier()
     courier.put("acked", "dead", "waits")
 
     def refuse(*_):

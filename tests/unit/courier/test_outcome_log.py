@@ -3,6 +3,7 @@
 import pytest
 
 from appliance.courier import outcome_log
+from appliance.kernel.retry import RetrySettings
 from tests.support.courier import INBOX
 
 MEMORY = {"streams": [{"pattern": "none/*", "durable": True}]}
@@ -45,7 +46,7 @@ def values_of(kind, **values):
 
 @STREAMS
 def test_outcomes_of_leases(start_courier, kind):
-    courier = start_courier(**values_of(kind, deliveries_max=3, backoff_seconds=0.0))
+    courier = start_courier(**values_of(kind, deliveries_max=3, retry=RetrySettings(0.0)))
     courier.put("a")
     courier.nack("fail", "no")
     courier.nack("release")

@@ -3,6 +3,7 @@
 import pytest
 
 from appliance.courier.policy import StreamPolicy, matches
+from appliance.kernel.retry import RetrySettings
 
 
 @pytest.mark.parametrize(
@@ -23,10 +24,8 @@ def test_only_the_star_is_a_wildcard(glob, name, expected):
     assert matches(glob, name) is expected
 
 
-@pytest.mark.parametrize(
-    ("attempts", "deliveries_max", "ms"),
-    [(1, 3, 1_000), (2, 3, 2_000), (3, 3, None), (4, 3, None), (9, 0, 60_000)],
-)
-def test_delay_grows_until_no_attempts_are_left(attempts, deliveries_max, ms):
-    policy = StreamPolicy(deliveries_max=deliveries_max, backoff_seconds=1.0)
-    assert policy.retry_delay_ms(attempts) == ms
+def test_delay_grows_until_no_attempts_are_left():
+    policy = StreamPolicy(deliveries_max=3)
+    assert [policy.retry_delay_ms(attempts) for attempts in (1, 2, 3, 4)] == [1e3, 2e3, None, None]
+    endless = StreamPolicy(retry=RetrySettings(1.0, 60.0, jitter=0.0))
+    assert (StreamPolicy().retry_delay_ms(9), endless.retry_delay_ms(9)) == (0, 60_000)

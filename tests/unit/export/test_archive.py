@@ -127,7 +127,7 @@ def test_archive_does_not_have_a_segment_that_differs(out, tmp_path, fields):
 
 
 def tidied(tmp_path, out):
-    settings = ExportSettings(keep_days=1)
+    settings = ExportSettings(retention_days=1)
     later = SystemClock()  # years after the events
     directory = SegmentDirectory(tmp_path / "in")
     with directory.only_writer():

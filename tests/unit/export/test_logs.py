@@ -183,7 +183,7 @@ def test_lost_segment_is_reported_and_days_removed_by_retention_are_not(logged, 
     export(logged, out, kind)
     directory = SegmentDirectory(out, kind)
     with directory.only_writer():
-        done = tidy(directory, ExportSettings(keep_days=3), clock)
+        done = tidy(directory, ExportSettings(retention_days=3), clock)
     assert (done.removed, directory.begins_after()) == (2, 25)
     assert verify.verify(out).problems == []
     first = segment.live(directory.manifests())[0]

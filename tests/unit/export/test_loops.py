@@ -44,7 +44,7 @@ def days(logged: Logged) -> int:
 def test_retention_runs_without_new_events(logged):
     now_ms = SystemClock().now_ms()
     assert exporter(logged).run_once(now_ms) == {"segments": 3, "removed": 0}
-    later = exporter(logged, keep_days=3)  # as after a restart
+    later = exporter(logged, retention_days=3)  # as after a restart
     assert later.run_once(now_ms) == {"segments": 0, "removed": 2}
     assert days(logged) == 1
     assert later.run_once(now_ms) == {"segments": 0, "removed": 0}

@@ -97,11 +97,11 @@ def test_no_more_than_one_message_in_the_interval_whatever_happens(operator):
 
 
 def test_a_problem_that_lasts_is_repeated(tmp_path):
-    operator = Operator(tmp_path, repeat_hours=2)
+    operator = Operator(tmp_path, repeat_seconds=2 * HOUR)
     operator.set("host.disk", "error")
     assert len(operator.wait(1.9 * HOUR)) == 1
     assert operator.wait(0.2 * HOUR) == ["still there: error: host.disk 0\n    agentlip doctor"]
-    never = Operator(tmp_path, repeat_hours=0)
+    never = Operator(tmp_path, repeat_seconds=0)
     never.set("host.disk", "error")
     assert never.wait(100 * HOUR) == []
 
