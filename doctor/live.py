@@ -14,13 +14,6 @@ _BODY_BYTES_MAX = 1024 * 1024
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
-class ReadyResponse(msgspec.Struct, frozen=True):
-    """The part of `/-/ready` that the doctor reads. Facts need a token."""
-
-    instance_id: str = ""
-    facts: dict[str, float] | None = None
-
-
 class NotAnswering(Exception):
     """The appliance could not be reached; the text says why."""
 
@@ -56,11 +49,11 @@ def off_of(numbers: Mapping[str, float]) -> frozenset[str]:
     return frozenset(name.removeprefix(OFF) for name in numbers if name.startswith(OFF))
 
 
-def ask(datadir: DataDir, server: ServerFile, seconds_max: float) -> ReadyResponse:
+def ask(datadir: DataDir, server: ServerFile, seconds_max: float) -> discovery.ReadyResponse:
     """Asks the appliance named in `server.json`. Raises NotAnswering."""
     status, body = _get(datadir, server, "/-/ready", seconds_max)
     try:
-        ready = msgspec.json.decode(body, type=ReadyResponse)
+        ready = msgspec.json.decode(body, type=discovery.ReadyResponse)
     except msgspec.DecodeError as error:
         raise NotAnswering(f"port {server.port} sent an unexpected response: {error}") from error
     if ready.instance_id and ready.instance_id != server.instance_id:

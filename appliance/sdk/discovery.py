@@ -69,12 +69,14 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class ReadyResponse(msgspec.Struct, frozen=True):
-    """The response of `/-/ready`; remote clients may get no `findings`."""
+    """The response of `/-/ready`; remote clients may get no `findings` and no `facts`."""
 
     ready: bool = False
     failing: list[str] = []
     suspended: list[str] = []
+    instance_id: str = ""
     findings: list[dict[str, Any]] | None = None
+    facts: dict[str, float] | None = None
 
 
 class Endpoint(msgspec.Struct, frozen=True):
