@@ -56,7 +56,7 @@ class DirectoryTarget:
             if not path.parent.is_dir():
                 path.parent.mkdir(mode=0o700)
                 sync_directory(self._root)
-            self._sweep(path.parent, path.name)
+            self._remove_leftovers(path.parent, path.name)
             with whole_file(path, prefix=_TEMPORARY) as file:
                 file.writelines(content)
 
@@ -74,8 +74,8 @@ class DirectoryTarget:
                 if entry.is_file(follow_symlinks=False) and not entry.name.startswith(_TEMPORARY):
                     yield f"{folder}/{entry.name}", entry
 
-    def _sweep(self, folder: Path, name: str) -> None:
-        """Removes what a killed upload of the same file left."""
+    def _remove_leftovers(self, folder: Path, name: str) -> None:
+        """Remove what a killed upload of the same file left."""
         for entry in os.scandir(folder):
             if entry.name.startswith(f"{_TEMPORARY}{name}."):
                 Path(entry.path).unlink(missing_ok=True)

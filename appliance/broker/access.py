@@ -86,9 +86,9 @@ class Signatures:
             left_ms = min(nonce.expires_ms - now_ms, 2 * self._skew_ms)
             self._nonces.add(nonce.member, nonce.digest, now + left_ms / 1000)
 
-    def forget(self) -> None:
-        """Drop expired nonces."""
-        self._nonces.forget(self._clock.monotonic())
+    def prune(self) -> None:
+        """Prune expired nonces."""
+        self._nonces.prune(self._clock.monotonic())
 
     def request(
         self, environ: Environ, save: Callable[[], object] | None = None

@@ -1,17 +1,17 @@
-"""The broker's background loops: deliveries, leases, retention, the orphan check."""
+"""The broker's background loops: deliveries, leases, pruning, the orphan check."""
 
 from collections.abc import Callable
 from typing import Any
 
 from appliance.broker import metrics, queries, retention, retention_writes
-from appliance.broker.registry import SWEPT, Registry
+from appliance.broker.registry import PRUNED, Registry
 from appliance.broker.service import BATCHES_MAX, Broker
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.loop import Loop
 
-PRUNE_HOURS = 24.0  # between deletions of expired messages and ids, and checks for orphans
+PRUNE_HOURS = 24.0  # between prunings of messages and ids, and checks for orphans
 PRUNED_ROWS_MAX = 500  # messages or ids deleted in one transaction
-PRUNE_ROUNDS_MAX = 1_000  # transactions of one deletion of expired rows
+PRUNE_ROUNDS_MAX = 1_000  # transactions of one pruning
 
 
 class Deliverer(Loop):
@@ -41,7 +41,7 @@ class Deliverer(Loop):
         return {"batches": batches}
 
 
-class LeaseSweeper(Loop):
+class LeaseExpiry(Loop):
     """Ends leases that expired without an ack, so that the deliveries are made again."""
 
     name = "broker_leases"
@@ -56,16 +56,16 @@ class LeaseSweeper(Loop):
         while (rows := self._broker.expire_leases()) > 0:
             expired += rows
         metrics.outstanding.set(self._broker.store.read(queries.outstanding))
-        self._broker.signatures.forget()
+        self._broker.signatures.prune()
         self._broker.save_nonces()
         return {"expired": expired}
 
 
-class Retention(Loop):
-    """Once a day: deletes old messages and marks their ids as pruned, deletes expired ids, then
+class BrokerPruner(Loop):
+    """Once a day: prunes messages and marks their ids as pruned, prunes expired ids, then
     checks for orphaned rows, which there must never be."""
 
-    name = "broker_retention"
+    name = "broker_pruner"
     interval_seconds = 60.0
 
     def __init__(self, broker: Broker, registry: Registry) -> None:
@@ -74,30 +74,30 @@ class Retention(Loop):
         self._registry = registry
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        last = self._broker.store.read(queries.noted_ms, SWEPT)
+        last = self._broker.store.read(queries.noted_ms, PRUNED)
         if not retention.is_due(now_ms, last, PRUNE_HOURS):
             return {"messages": 0, "ids": 0}
-        swept = self.sweep()
+        pruned = self.prune()
         self._registry.check_orphans()
-        return swept
+        return pruned
 
-    def sweep(self) -> dict[str, int]:
+    def prune(self) -> dict[str, int]:
         """Delete everything that is due now, in several transactions."""
         now_ms, store = self._broker.steady.now_ms(), self._broker.store
-        sweeps: list[tuple[str, Callable[..., int], tuple[Any, ...]]] = []
+        steps: list[tuple[str, Callable[..., int], tuple[Any, ...]]] = []
         for mesh in self._broker.directory.by_id.values():
             before_ms = retention.oldest_kept_ms(now_ms, mesh.message_retention_days)
-            sweeps.append(("messages", retention_writes.sweep_messages, (mesh.id, before_ms)))
-        sweeps.append(("ids", retention_writes.sweep_dedupe, (now_ms,)))
-        rounds, swept = PRUNE_ROUNDS_MAX, {"messages": 0, "ids": 0}
-        for what, function, arguments in sweeps:
+            steps.append(("messages", retention_writes.prune_messages, (mesh.id, before_ms)))
+        steps.append(("ids", retention_writes.prune_ids, (now_ms,)))
+        rounds, pruned = PRUNE_ROUNDS_MAX, {"messages": 0, "ids": 0}
+        for what, function, arguments in steps:
             removed = PRUNED_ROWS_MAX
             while removed >= PRUNED_ROWS_MAX and rounds > 0:
                 removed = store.write(function, *arguments, PRUNED_ROWS_MAX)
-                swept[what] += removed
+                pruned[what] += removed
                 rounds -= 1
         if rounds > 0:
-            store.write(retention_writes.note_time, SWEPT)
-        for what, rows in swept.items():
-            metrics.swept.labels(what).inc(rows)
-        return swept
+            store.write(retention_writes.note_time, PRUNED)
+        for what, rows in pruned.items():
+            metrics.pruned.labels(what).inc(rows)
+        return pruned

@@ -29,13 +29,13 @@ class UsedNonces:
 
     def wait_seconds(self, member: str, now: float) -> float:
         """0 if another nonce of the member can be stored, else how long until one expires."""
-        self.forget(now)
+        self.prune(now)
         if self._of_member[member] < self._member_max and len(self._by_expiry) < self._total_max:
             return 0
         return max(self._by_expiry[0][0] - now, 1.0)
 
-    def forget(self, now: float) -> None:
-        """Drop expired nonces."""
+    def prune(self, now: float) -> None:
+        """Delete expired nonces."""
         while self._by_expiry and self._by_expiry[0][0] < now:
             _, member, digest = heappop(self._by_expiry)
             self._digests.discard(digest)

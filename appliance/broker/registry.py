@@ -24,7 +24,7 @@ from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.kernel.registered_webhook import requested_secret
 from appliance.mesh import signing
 
-SWEPT = "swept_ms"
+PRUNED = "pruned_ms"
 ALL = wire.MeshRowsQuery()
 FANOUT_SECONDS_MAX = 300.0  # age below which the orphan check ignores delivery rows
 PAGE_MAX = 500  # rows in one reply; a larger limit is clamped
@@ -212,14 +212,14 @@ class Registry:
     def status(self) -> wire.BrokerStatus:
         broker = self._broker
         counted = self._store.read(queries.counts)
-        swept = self._store.read(queries.noted_ms, SWEPT)
+        pruned = self._store.read(queries.noted_ms, PRUNED)
         jump_ms, jumped_at = broker.steady.last_jump
         return wire.BrokerStatus(
             meshes=len(broker.directory.by_id),
             members=broker.directory.members,
             links=len(broker.dispatch),
             orphans=self.orphan_count,
-            swept_at=None if swept is None else iso(swept),
+            pruned_at=None if pruned is None else iso(pruned),
             broker_id=broker.signatures.broker_id,
             epoch=broker.epoch,
             clock_jump_seconds=jump_ms / 1000,

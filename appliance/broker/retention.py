@@ -1,4 +1,4 @@
-"""Pure: how long ids and messages are kept, and when the nightly sweep is due."""
+"""Pure: how long ids and messages are kept, and when the daily pruning is due."""
 
 from appliance.kernel.clock import DAY_MS, HOUR_MS
 

@@ -1,12 +1,12 @@
-"""Deletes old messages and expired ids, each in a transaction."""
+"""Prunes messages and ids, each in a transaction."""
 
 from appliance.broker.log_writes import log_dead_of_message
 from appliance.kernel import meta
 from appliance.kernel.batch import Tx
 
 
-def sweep_messages(tx: Tx, mesh_id: str, before_ms: int, limit: int) -> int:
-    """Delete older messages with their history, mentions and deliveries. Their ids stay used."""
+def prune_messages(tx: Tx, mesh_id: str, before_ms: int, limit: int) -> int:
+    """Prune older messages with their history, mentions and deliveries. Their ids stay used."""
     removed = 0
     for table in ("topic_message", "message_queue"):
         rows = tx.execute(
@@ -38,8 +38,8 @@ def _remove_derived(tx: Tx, mesh_id: str, message_id: str) -> None:
         )
 
 
-def sweep_dedupe(tx: Tx, now_ms: int, limit: int) -> int:
-    """Delete expired ids, except those with outstanding deliveries."""
+def prune_ids(tx: Tx, now_ms: int, limit: int) -> int:
+    """Prune expired ids, except those with outstanding deliveries."""
     rows = tx.execute(
         "SELECT d.mesh_id, d.client_message_id, d.broker_message_id"
         " FROM client_message_dedupe AS d WHERE d.expires_ms IS NOT NULL AND d.expires_ms <= ?"

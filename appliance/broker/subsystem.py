@@ -7,7 +7,7 @@ import msgspec
 
 from appliance.broker import wire
 from appliance.broker.dispatch import Dispatch
-from appliance.broker.loops import Deliverer, LeaseSweeper, Retention
+from appliance.broker.loops import BrokerPruner, Deliverer, LeaseExpiry
 from appliance.broker.member_socket import MemberSocket
 from appliance.broker.registry import Registry
 from appliance.broker.resources import routes
@@ -15,7 +15,7 @@ from appliance.broker.service import Broker
 from appliance.broker.settings import BrokerSettings
 from appliance.host import Host
 from appliance.kernel.auth import Principal
-from appliance.kernel.log_retention import LogRetention
+from appliance.kernel.log_retention import LogPruner
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.subsystem import Role, Subsystem
@@ -48,9 +48,9 @@ class BrokerSubsystem(Subsystem):
         self.stores = (self.store,)
         self.loops: list[Loop] = [
             Deliverer(self.broker),
-            LeaseSweeper(self.broker),
-            Retention(self.broker, self.registry),
-            LogRetention(self.store, self.broker.steady, clock, log),
+            LeaseExpiry(self.broker),
+            BrokerPruner(self.broker, self.registry),
+            LogPruner(self.store, self.broker.steady, clock, log),
         ]
 
     def routes(self) -> list[Route]:

@@ -261,7 +261,7 @@ class BrokerStatus(Struct, frozen=True):
     waiting: int
     leased: int
     orphans: int | None
-    swept_at: str | None
+    pruned_at: str | None
     broker_id: str
     clock_jump_seconds: float = 0.0
     clock_jumped_at: str | None = None

@@ -1,4 +1,4 @@
-"""Background loops of the worker bus: they notice other programs, export, and delete by age."""
+"""Background loops of the worker bus: they notice other programs, export, and prune."""
 
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -88,7 +88,7 @@ class BusMeter(Loop):
 
 
 class BusPruner(Loop):
-    """Deletes messages older than `bus.retention_days` that every live agent has acked, and that
+    """Prunes messages older than `bus.retention_days` that every live agent has acked, and that
     are in a segment if the appliance writes those. Then it returns free space to the disk.
 
     It has a connection of its own in a thread, so that it delays no write of the appliance.

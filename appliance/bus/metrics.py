@@ -14,7 +14,7 @@ sessions = gauge("bus_sessions", "Long polls, waits for claims and event streams
 """kind: poll, claim, stream"""
 
 exported = counter("bus_exported_total", "Messages written to bus.jsonl")
-pruned = counter("bus_pruned_total", "Messages deleted by age")
+pruned = counter("bus_pruned_total", "Messages pruned by age")
 stored = gauge("bus_stored_messages", "Messages in the file, as of the last count")
 lag = gauge("bus_lag_messages", "Messages that wait for a live agent, as of the last count; the 20"
             " agents with most, and the sum of the others without a name", ("agent",))  # fmt: skip

@@ -197,7 +197,7 @@ class Queue:
             stats = stream.stats
             activity = stats.enqueued + stats.delivered + stats.duplicates
             stats.sample(now)
-            stream.recent_ids.age(now)
+            stream.recent_ids.prune(now)
             if stream.is_busy or has_named_consumer(stream):
                 self._last_used_ms[stream.name] = now
             elif stats.activity != activity:

@@ -42,16 +42,16 @@ class RecentIds:
         if len(self._order) > self._max:
             self._ids.discard(self._order.popleft())
 
-    def age(self, now_ms: float) -> int:
-        """Forget ids that were added too long ago. Returns how many. Call it regularly."""
+    def prune(self, now_ms: float) -> int:
+        """Prune ids that were added too long ago. Returns how many. Call it regularly."""
         totals = self._totals
         if self.total != (totals[-1][1] if totals else 0):  # nothing to store for an idle stream
             totals.append((now_ms, self.total))
         past = 0
         while totals and totals[0][0] <= now_ms - self._seconds * 1000:
             past = totals.popleft()[1]
-        forgotten = 0
+        pruned = 0
         while past and self.total - len(self._order) < past:
             self._ids.discard(self._order.popleft())
-            forgotten += 1
-        return forgotten
+            pruned += 1
+        return pruned

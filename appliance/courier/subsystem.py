@@ -20,7 +20,7 @@ from appliance.courier.trigger import check
 from appliance.host import Host
 from appliance.kernel.auth import Principal, hash_token
 from appliance.kernel.config import BadSettings, secret
-from appliance.kernel.log_retention import LogRetention
+from appliance.kernel.log_retention import LogPruner
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.scopes import Scopes
@@ -67,7 +67,7 @@ class CourierSubsystem(Subsystem):
         self.admin = CourierAdmin(self.courier)
         self.loops: list[Loop] = [Tick(self.courier)]
         if self.store is not None and journal is not None:
-            retention = LogRetention(self.store, journal.steady, clock, log)
+            retention = LogPruner(self.store, journal.steady, clock, log)
             self.loops += [JournalWriter(self.courier, durable=durable), retention]
         self.stores = () if self.store is None else (self.store,)
         self.scopes = Scopes(implied={USE: SCOPED}, free=free_scopes(settings))

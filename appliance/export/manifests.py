@@ -144,10 +144,10 @@ class SegmentDirectory:
             with writing():
                 self.folder.mkdir(parents=True, exist_ok=True)
                 lock.enter_context(file_lock(self.folder / _LOCK, busy))
-                self._sweep()
+                self._remove_leftovers()
             yield
 
-    def _sweep(self) -> None:
+    def _remove_leftovers(self) -> None:
         for day in self._days():
             names = set(_names(day))
             for name in names:

@@ -1,4 +1,4 @@
-"""The hub's background loops: indexing for search, and deleting expired idempotency keys."""
+"""The hub's background loops: indexing for search, and pruning idempotency keys."""
 
 from appliance.hub import indexing, metrics, queries
 from appliance.kernel import idempotency
@@ -16,9 +16,9 @@ INDEX_SECONDS = 0.1  # between index updates while messages arrive
 
 
 def prune_keys(store: Store, now_ms: int) -> int:
-    """Deletes old idempotency keys, a limited number."""
+    """Prune idempotency keys, a limited number."""
     before_ms = now_ms - IDEMPOTENCY_HOURS * HOUR_MS
-    return store.write(idempotency.forget_keys, before_ms, PRUNED_KEYS_MAX)
+    return store.write(idempotency.prune_keys, before_ms, PRUNED_KEYS_MAX)
 
 
 class Indexer(Loop):

@@ -50,7 +50,7 @@ class HubSubsystem(Subsystem):
             event_ids.begin(host.datadir.dir, identity.epoch, self.feed.head)
         self.loops = (
             Indexer(self.store, self.feed, clock, log),
-            Pruner("hub_key_sweeper", 30.0, partial(prune_keys, self.store), clock, log),
+            Pruner("hub_key_pruner", 30.0, partial(prune_keys, self.store), clock, log),
         )
 
     def routes(self) -> list[Route]:

@@ -26,7 +26,7 @@ class IdentitySubsystem(Subsystem):
     def __init__(self, host: Host, needs: IdentityNeeds) -> None:
         self._needs = needs
         prune = needs.identity.prune_archive
-        self.loops = (Pruner("identity_archive", 3600.0, prune, host.clock, host.log),)
+        self.loops = (Pruner("identity_pruner", 3600.0, prune, host.clock, host.log),)
 
     def routes(self) -> list[Route]:
         return routes(self._needs.identity, self._needs.publish_key)

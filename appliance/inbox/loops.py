@@ -1,4 +1,4 @@
-"""The inbox's background loop: deletes expired rows and returns free space to the disk."""
+"""The inbox's background loop: prunes rows and returns free space to the disk."""
 
 from appliance.inbox import metrics, writes
 from appliance.inbox.service import Inbox
@@ -11,10 +11,10 @@ PRUNED_ROWS_MAX = 2000  # rows deleted in one transaction
 VACUUM_INTERVAL_DAYS = 7.0  # time between two checks whether VACUUM is worthwhile
 
 
-class Sweeper(Loop):
-    """Deletes rows older than `inbox.retention_days`, a limited number per transaction."""
+class InboxPruner(Loop):
+    """Prunes rows older than `inbox.retention_days`, a limited number per transaction."""
 
-    name = "inbox_sweeper"
+    name = "inbox_pruner"
     interval_seconds = 600.0
     shortest_seconds = 0.1  # between rounds that have more to delete
 
@@ -28,9 +28,9 @@ class Sweeper(Loop):
         before_ms = now_ms - int(self._inbox.settings.retention_days * DAY_MS)
         counts = {}
         for table in ("inbox", "hook_runs"):
-            removed = store.write(writes.sweep, table, before_ms, PRUNED_ROWS_MAX)
+            removed = store.write(writes.prune, table, before_ms, PRUNED_ROWS_MAX)
             counts[table] = removed
-            metrics.swept.labels(table).inc(removed)
+            metrics.pruned.labels(table).inc(removed)
             if removed == PRUNED_ROWS_MAX:
                 self.nudge()
         if now_ms - self._vacuum_checked_ms >= VACUUM_INTERVAL_DAYS * DAY_MS:

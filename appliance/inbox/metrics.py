@@ -18,4 +18,4 @@ lag = histogram("inbox_lag_seconds", "Time from acceptance by the broker to stor
 sessions = gauge("inbox_sessions", "Long polls and event streams", ("kind",))
 """kind: poll, stream"""
 
-swept = counter("inbox_swept_total", "Expired rows deleted", ("table",))
+pruned = counter("inbox_pruned_total", "Rows pruned by age", ("table",))

@@ -9,7 +9,7 @@ from appliance.host import Host
 from appliance.inbox import metrics, wire
 from appliance.inbox.broker_connection import STATES, BrokerConnection
 from appliance.inbox.http_broker_client import HttpBrokerClient
-from appliance.inbox.loops import Sweeper
+from appliance.inbox.loops import InboxPruner
 from appliance.inbox.resources import About, routes
 from appliance.inbox.service import STORE, BrokerClient, Inbox, MeshOutbox
 from appliance.inbox.settings import InboxSettings
@@ -52,7 +52,7 @@ class InboxSubsystem(Subsystem):
         self.inbox = inbox
         self.stores = (inbox.store,)
         here = instance_here(host.datadir.workspace)
-        self.loops: list[Loop] = [Sweeper(inbox, host.log)]
+        self.loops: list[Loop] = [InboxPruner(inbox, host.log)]
         for mesh, endpoint in inbox.brokers.items():
             signer = inbox.keys.in_mesh(mesh)
             inbox.broker_clients[mesh] = HttpBrokerClient(endpoint, signer, host.clock)

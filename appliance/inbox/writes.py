@@ -62,7 +62,7 @@ def change_profile(tx: Tx, mesh: str, command: wire.ChangeProfile) -> wire.Profi
     return queries.profile(tx, mesh)
 
 
-def sweep(tx: Tx, table: str, before_ms: int, limit: int) -> int:
+def prune(tx: Tx, table: str, before_ms: int, limit: int) -> int:
     """Delete up to `limit` expired rows."""
     column = {"inbox": "received_at", "hook_runs": "at"}[table]
     cursor = tx.execute(

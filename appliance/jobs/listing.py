@@ -14,15 +14,15 @@ from appliance.kernel.metrics import REGISTRY
 
 LOOPS = {
     "backup_scheduler": "makes backups on the schedule of [backup]",
-    "broker_retention": "deletes old messages of the broker, and checks for orphaned rows",
-    "bus_pruner": "deletes old messages of the worker bus",
+    "broker_pruner": "prunes messages of the broker, and checks for orphaned rows",
+    "bus_pruner": "prunes messages of the worker bus",
     "doctor_checkup": "runs the checks of readiness",
     "doctor_runs": "runs all cheap checks of the doctor",
     "export_segments": "exports the logs as segments",
     "growth_sampler": "keeps the sizes of disks and stores for the forecast",
-    "inbox_sweeper": "deletes old messages of the inbox",
-    "jobs_pruner": "deletes old runs of jobs",
-    "outbox_sweep": "drops payloads of delivered sends",
+    "inbox_pruner": "prunes messages of the inbox",
+    "jobs_pruner": "prunes runs of jobs",
+    "outbox_pruner": "prunes payloads of delivered sends",
 }
 
 

@@ -55,7 +55,7 @@ def stored_reply(reader: Executor, identity: KeyedRequest) -> Reply | None:
     return Reply(row[1], row[2], replayed=True)
 
 
-def forget_keys(tx: Tx, before_ms: int, limit: int) -> int:
+def prune_keys(tx: Tx, before_ms: int, limit: int) -> int:
     """Delete at most `limit` keys older than `before_ms`; returns how many."""
     return tx.execute(
         "DELETE FROM x_idempotency WHERE (principal, method, route, key) IN"

@@ -1,4 +1,4 @@
-"""Deletes the old rows of a store's table `log`, whose `event_id` grows with time.
+"""Prunes the rows of a store's table `log`, whose `event_id` grows with time.
 
 Ages don't depend on the wall clock being right. Marks in the table `meta` record which event was
 the newest at which time of the steady clock, whose notes this loop stores.
@@ -44,13 +44,13 @@ class LogNote(msgspec.Struct, frozen=True):
     marks: tuple[LogMark, ...] = ()
 
 
-class LogRetention(Loop):
+class LogPruner(Loop):
     """One per store with a log. An unreadable note is replaced, and the age of all rows begins
     again."""
 
     def __init__(self, store: Store, steady: SteadyClock, clock: Clock, log: Log) -> None:
         super().__init__(clock, log)
-        self.name = f"{store.name}_log"
+        self.name = f"{store.name}_log_pruner"
         self.interval_seconds = IDLE_SECONDS
         self._store = store
         self._steady = steady
@@ -61,12 +61,12 @@ class LogRetention(Loop):
         try:
             if self._steady.note():
                 _jumps.labels(self._store.name).inc()
-            deleted = self._sweep(self._steady.now_ms())
+            deleted = self._prune(self._steady.now_ms())
         except Unavailable:  # the disk is full or the file is damaged: a later round deletes them
             deleted = 0
         return {"deleted": deleted}
 
-    def _sweep(self, age_ms: int) -> int:
+    def _prune(self, age_ms: int) -> int:
         lowest, newest = self._store.read(_bounds)
         past = self._note or meta.decode(self._store.read(meta.value, KEY), LogNote) or LogNote()
         note = LogNote(advance(past.marks, age_ms, newest, KEEP_MS))

@@ -114,4 +114,4 @@ class Pruner(Loop):
         self._prune = prune
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        return {"forgotten": self._prune(now_ms)}
+        return {"pruned": self._prune(now_ms)}

@@ -2,7 +2,7 @@
 
 from appliance.kernel.clock import DAY_MS, HOUR_MS
 from appliance.kernel.errors import Unavailable
-from appliance.kernel.idempotency import forget_keys
+from appliance.kernel.idempotency import prune_keys
 from appliance.kernel.loop import Loop
 from appliance.outbox import metrics, queries, writes
 from appliance.outbox.capacity import Level
@@ -13,7 +13,7 @@ IDEMPOTENCY_HOURS = 24.0  # hours to remember keys of redrive, drop and prune
 IDLE_SECONDS = 30.0
 POLL_SECONDS = 0.5  # between checks for due retries
 COMPARE_ROWS = 1000  # the most that a broker compares in one request
-SWEEP_BATCHES_MAX = 10  # batches of STEP_ROWS_MAX pending sends in one round
+EXPIRE_BATCHES_MAX = 10  # batches of STEP_ROWS_MAX pending sends in one round
 
 
 class Drain(Loop):
@@ -129,10 +129,10 @@ class BrokerComparison(Loop):
         return lost
 
 
-class Sweep(Loop):
-    """Expires sends that are too old, and drops the payloads of sends delivered long ago."""
+class OutboxPruner(Loop):
+    """Expires sends that are too old, and prunes the payloads of sends delivered long ago."""
 
-    name = "outbox_sweep"
+    name = "outbox_pruner"
     interval_seconds = 30.0
 
     def __init__(self, outbox: Outbox) -> None:
@@ -149,7 +149,7 @@ class Sweep(Loop):
         }
         default_ms = steady_ms - outbox.max_age_hours("") * HOUR_MS
         expired_total = 0
-        for _ in range(SWEEP_BATCHES_MAX):
+        for _ in range(EXPIRE_BATCHES_MAX):
             expired, self._after = write(writes.expire, oldest_ms, default_ms, self._after, limit)
             expired_total += expired
             if not self._after:
@@ -160,5 +160,5 @@ class Sweep(Loop):
             self.log.warning("sends expired: older than outbox.max_age_hours", count=expired_total)
         before_ms = now_ms - int(settings.payload_retention_days * DAY_MS)
         keys_ms = now_ms - int(IDEMPOTENCY_HOURS * HOUR_MS)
-        write(forget_keys, keys_ms, limit)
-        return {"died": expired_total, "forgotten": write(writes.drop_payloads, before_ms, limit)}
+        write(prune_keys, keys_ms, limit)
+        return {"died": expired_total, "pruned": write(writes.prune_payloads, before_ms, limit)}

@@ -9,7 +9,7 @@ from appliance.host import Host
 from appliance.kernel.clock import Clock
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Unavailable
-from appliance.kernel.log_retention import LogRetention
+from appliance.kernel.log_retention import LogPruner
 from appliance.kernel.loop import Loop
 from appliance.kernel.pool import GreenletPool
 from appliance.kernel.route import Route
@@ -19,7 +19,7 @@ from appliance.mesh.signing import Signer
 from appliance.outbox import metrics, queries, wire, writes
 from appliance.outbox.admin import OutboxAdmin
 from appliance.outbox.broker_http import HttpBrokerTarget
-from appliance.outbox.loops import BrokerComparison, Drain, Sweep, Watch
+from appliance.outbox.loops import BrokerComparison, Drain, OutboxPruner, Watch
 from appliance.outbox.resources import routes
 from appliance.outbox.routes import DELIVERIES_MAX
 from appliance.outbox.sender import Sender
@@ -69,9 +69,9 @@ class OutboxSubsystem(Subsystem):
         self.sender = Sender(self.outbox, self._pool, clock, log)
         drain = Drain(self.outbox, self.sender)
         watch = Watch(self.outbox)
-        retention = LogRetention(self.store, self.outbox.steady, clock, log)
+        retention = LogPruner(self.store, self.outbox.steady, clock, log)
         self.loops: list[Loop] = [
-            drain, Sweep(self.outbox), BrokerComparison(self.outbox), watch, retention,
+            drain, OutboxPruner(self.outbox), BrokerComparison(self.outbox), watch, retention,
         ]  # fmt: skip
         self._begin(watch, clock)
 

@@ -121,7 +121,7 @@ def reset_inflight(tx: Tx, delay_ms: int, reason: str, in_flight: Sequence[str])
 def claim(
     tx: Tx, route: str, now_ms: int, too_old_ms: int, limit: int, bytes_max: int
 ) -> list[SendRow]:
-    """Claim due sends of a route. Those that are too old are left to the sweep."""
+    """Claim due sends of a route. Those that are too old are left to the pruner."""
     rows = tx.execute(
         f"SELECT {COLUMNS} FROM outbox WHERE status = 'pending' AND route = ?"
         " AND next_attempt_at <= ? AND accepted_steady_ms > ?"
@@ -275,12 +275,12 @@ def cap_waits(tx: Tx, wait_ms_max: int) -> int:
     ).rowcount
 
 
-def drop_payloads(tx: Tx, before_ms: int, limit: int) -> int:
-    """Drop payloads of sends delivered before that time; id, fingerprint and receipt stay."""
-    return _drop_payloads(tx, "status = 'done'", "delivered_at", before_ms, limit)
+def prune_payloads(tx: Tx, before_ms: int, limit: int) -> int:
+    """Prune payloads of sends delivered before that time; id, fingerprint and receipt stay."""
+    return _prune_payloads(tx, "status = 'done'", "delivered_at", before_ms, limit)
 
 
-def _drop_payloads(tx: Tx, condition: str, column: str, before_ms: int, limit: int) -> int:
+def _prune_payloads(tx: Tx, condition: str, column: str, before_ms: int, limit: int) -> int:
     return tx.execute(
         "UPDATE outbox SET payload = x'', meta = NULL, payload_dropped_at = ? WHERE id IN"
         f" (SELECT id FROM outbox WHERE {condition} AND payload_dropped_at IS NULL"
@@ -405,8 +405,8 @@ def drop(tx: Tx, any_id: str) -> wire.DropResult:
 
 def prune(tx: Tx, dead: bool, before_ms: int, limit: int) -> wire.Pruned:
     """Drop payloads of ended sends; with `dead`, also retire dead letters and drop theirs."""
-    pruned = drop_payloads(tx, before_ms, limit)
-    pruned += _drop_payloads(tx, "status = 'aborted'", "aborted_at", before_ms, limit - pruned)
+    pruned = prune_payloads(tx, before_ms, limit)
+    pruned += _prune_payloads(tx, "status = 'aborted'", "aborted_at", before_ms, limit - pruned)
     if dead and pruned < limit:
         ids = tx.execute(
             "SELECT id FROM outbox WHERE status = 'dead' AND died_at <= ? LIMIT ?",

@@ -28,7 +28,7 @@ PREFIX = "agent:"
 AGENT_SCOPES = frozenset({wire.AGENT})
 ADMIN_SCOPES = frozenset({wire.ADMIN})
 READING = frozenset({"GET", "HEAD"})
-PRUNE_MS = 60_000  # between two deletions of expired signatures from memory
+PRUNE_MS = 60_000  # between two prunings of signatures in memory
 
 
 class UsedSignatures:

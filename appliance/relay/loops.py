@@ -26,7 +26,7 @@ APPROVE, REVOKE = "approve", "revoke"
 
 
 class RelayPruner(Loop):
-    name = "relay_prune"
+    name = "relay_pruner"
     interval_seconds = PRUNE_SECONDS
 
     def __init__(self, relay: Relay) -> None:

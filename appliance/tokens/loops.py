@@ -1,4 +1,4 @@
-"""Maintenance of tokens: expiry, last use, and purge of ended tokens."""
+"""Maintenance of tokens: expiry, last use, and pruning of ended tokens."""
 
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.clock import DAY_MS, Clock
@@ -8,8 +8,8 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.store import Store
 from appliance.tokens import writes
 
-FORGET_MS = 90 * DAY_MS  # revoked and expired tokens are listed for so long
-WRITE_SECONDS = 60.0  # between two records of the last use of tokens, each with a purge
+ENDED_KEPT_MS = 90 * DAY_MS  # revoked and expired tokens are listed for so long
+WRITE_SECONDS = 60.0  # between two records of the last use of tokens, which also prune ended tokens
 
 
 class TokenMaintenance(Loop):
@@ -26,14 +26,14 @@ class TokenMaintenance(Loop):
         self._written_at = clock.monotonic()
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        counts = {"ended": self._book.end(now_ms), "noted": 0, "forgotten": 0}
+        counts = {"ended": self._book.end(now_ms), "noted": 0, "pruned": 0}
         now = self.clock.monotonic()
         if now - self._written_at >= WRITE_SECONDS:
             self._written_at = now
             used = self._book.take_used()
             try:
                 self._store.write(writes.record_use, sorted(used), now_ms)
-                counts["forgotten"] = self._store.write(writes.purge, now_ms - FORGET_MS)
+                counts["pruned"] = self._store.write(writes.prune, now_ms - ENDED_KEPT_MS)
                 counts["noted"] = len(used)
             except Unavailable:  # a full disk: the next minute tries again
                 self._book.used |= used

@@ -3,7 +3,7 @@ replaced. Browsers sign in again."""
 
 import sqlite3
 
-from appliance.tokens.loops import FORGET_MS
+from appliance.tokens.loops import ENDED_KEPT_MS
 from appliance.workspace.restoring import RestoreContext
 
 _BOTH = "FROM tokens AS r JOIN present.tokens AS p ON p.id = r.id WHERE r.revoked_ms IS NULL"
@@ -23,9 +23,9 @@ def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
     )
     # Whether tokens that were revoked since the backup may have been removed already. If not, a
     # token that is missing was created after the backup that an earlier restore brought back.
-    forgotten = context.now_ms - context.cut_ms >= FORGET_MS
+    pruned = context.now_ms - context.cut_ms >= ENDED_KEPT_MS
     unknown = f"SELECT r.id, r.name {_GONE}"
-    if forgotten:
+    if pruned:
         context.notice_revoked("token that is not known here", unknown)
     else:
         context.notice("valid-again", "token that is not known here", unknown)
@@ -37,7 +37,7 @@ def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
         "UPDATE tokens SET revoked_ms = p.revoked_ms, hash = p.hash FROM present.tokens AS p"
         " WHERE p.id = tokens.id AND tokens.revoked_ms IS NULL"
     )
-    if forgotten:
+    if pruned:
         context.carry(
             "UPDATE tokens SET revoked_ms = ? WHERE revoked_ms IS NULL"
             " AND id NOT IN (SELECT id FROM present.tokens)",

@@ -81,8 +81,8 @@ def record_use(tx: Tx, token_ids: Iterable[str], at_ms: int) -> None:
     )
 
 
-def purge(tx: Tx, before_ms: int) -> int:
-    """Remove tokens that ended before that time; returns how many."""
+def prune(tx: Tx, before_ms: int) -> int:
+    """Delete tokens that ended before that time; returns how many."""
     tx.execute("DELETE FROM sessions WHERE expires_ms < ?", (tx.now_ms,))
     ended = "(revoked_ms < ?1 OR expires_ms < ?1)"
     tx.execute(

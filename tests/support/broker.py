@@ -11,7 +11,7 @@ from falcon.testing import Result
 from appliance.broker import wire
 from appliance.broker.dispatch import Dispatch
 from appliance.broker.local_connection import LocalConnection
-from appliance.broker.loops import Deliverer, LeaseSweeper, Retention
+from appliance.broker.loops import BrokerPruner, Deliverer, LeaseExpiry
 from appliance.broker.orphans import Orphan
 from appliance.broker.registry import Registry
 from appliance.broker.resources import routes
@@ -160,8 +160,8 @@ class BrokerFixture:
         self.webhooks = MeshWebhookFeeder(self.service, webhook_outbox)
         self.registry = Registry(self.service, webhook_outbox and webhook_outbox.check)
         self.deliverer = Deliverer(self.service)
-        self.sweeper = LeaseSweeper(self.service)
-        self.retention = Retention(self.service, self.registry)
+        self.lease_expiry = LeaseExpiry(self.service)
+        self.pruner = BrokerPruner(self.service, self.registry)
         if fill and "lab" not in self.service.directory.by_slug:
             self.fill()
 

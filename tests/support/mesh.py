@@ -281,7 +281,7 @@ class MeshFixture:
     def pass_seconds(self, seconds: float) -> None:
         """Time passes, and all upkeep is done."""
         self.clock.pass_seconds(seconds)
-        for upkeep in (self.outbox.sweep, self.broker.sweeper):
+        for upkeep in (self.outbox.pruner, self.broker.lease_expiry):
             with suppress(sqlite3.Error, Unavailable):
                 upkeep.run_once(self.clock.now_ms())
 

@@ -17,7 +17,7 @@ from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from appliance.outbox import wire, writes
 from appliance.outbox.admin import OutboxAdmin
-from appliance.outbox.loops import Sweep, Watch
+from appliance.outbox.loops import OutboxPruner, Watch
 from appliance.outbox.sender import Sender
 from appliance.outbox.service import Outbox
 from appliance.outbox.settings import OutboxSettings
@@ -121,7 +121,7 @@ class OutboxFixture:
         self.admin = DecodingAdmin(self.service)
         self.sender = Sender(self.service, InlinePool(), self.clock, log, lambda: 0.5)
         self.watch = Watch(self.service)
-        self.sweep = Sweep(self.service)
+        self.pruner = OutboxPruner(self.service)
         self.service.open()
         self.store.write(writes.reset_inflight, self.settings.retry.initial_ms, "restarted", ())
 

@@ -75,7 +75,7 @@ const VIEWS = {
   meshes: {
     title: "Meshes", what: "broker", read: async () => ({ ...(await get("/broker/v1/meshes")), status: await get("/broker/v1/status") }),
     facts: ({ status }) => [["Members", status.members], ["Connected", status.links], ["Messages", status.messages], ["Waiting", status.waiting], ["Leased", status.leased],
-      ["Orphans", status.orphans ? mark(number(status.orphans), "bad") : number(status.orphans)], ["Checked", since(status.swept_at)]],
+      ["Orphans", status.orphans ? mark(number(status.orphans), "bad") : number(status.orphans)], ["Checked", since(status.pruned_at)]],
     rows: (data) => data.meshes, key: (row) => row.slug, empty: "No meshes here. A mesh connects appliances.",
     columns: [["Mesh", (row) => row.slug], ["Created", (row) => row.created_at, since], ["Keeps messages (days)", (row) => row.message_retention_days],
       ["Keeps ids (days)", (row) => row.dedupe_retention_days], ["Deduplication", (row) => row.dedupe_mode]],

@@ -139,7 +139,7 @@ def test_a_clock_that_is_set_forward_and_back_makes_no_replay_possible(broker):
     headers = signed("anna", "POST", ACCEPT, raw, broker.clock.now_ms(), broker.id)
     assert broker.request("POST", ACCEPT, raw, headers).status_code == 201
     broker.clock.ms += 3_600_000
-    broker.sweeper.run_once(broker.clock.now_ms())
+    broker.lease_expiry.run_once(broker.clock.now_ms())
     broker.clock.ms -= 3_600_000
     assert broker.request("POST", ACCEPT, raw, headers).json["code"] == "SIGNATURE_USED"
 
@@ -176,7 +176,7 @@ def test_nonces_are_limited_by_member_and_in_all_and_forgotten_in_time(tmp_path,
     assert broker.count("used_nonce") == 3
     broker.clock.pass_seconds(302)
     assert codes("bert", 2) == [200, 200]
-    broker.sweeper.run_once(broker.clock.now_ms())
+    broker.lease_expiry.run_once(broker.clock.now_ms())
     assert broker.count("used_nonce") == 2, "rows that are over make room for others"
     broker.close()
 
@@ -191,7 +191,7 @@ def test_nonce_of_a_send_that_could_not_be_stored_is_stored_later(tmp_path):
         == 503
     )
     broker.store.write_many = write_many
-    broker.sweeper.run_once(broker.clock.now_ms())
+    broker.lease_expiry.run_once(broker.clock.now_ms())
     assert broker.count("used_nonce") == 2
     broker.close()
 

@@ -18,7 +18,7 @@ LAB = "/broker/v1/meshes/lab"
 CONSTANTS = {
     "appliance.broker.service.LEASE_SECONDS": 1.0,
     "appliance.broker.member_socket.HELLO_SECONDS_MAX": 1.0,
-    "appliance.broker.loops.LeaseSweeper.interval_seconds": 0.2,
+    "appliance.broker.loops.LeaseExpiry.interval_seconds": 0.2,
 }
 
 
@@ -229,7 +229,7 @@ def test_link_without_a_required_feature_is_closed_with_its_code(hub, require, c
 
 def test_signed_request_is_refused_again_after_kill_9(tmp_path):
     """A replay of it can't undo later changes with it."""
-    rare = {"appliance.broker.loops.LeaseSweeper.interval_seconds": 60.0}
+    rare = {"appliance.broker.loops.LeaseExpiry.interval_seconds": 60.0}
     with serve(tmp_path, constants=rare) as hub:
         furnish(hub)
         path = f"{LAB}/topics/alerts/subscribers/{key('bert')}"

@@ -107,7 +107,7 @@ def test_failing_callback_gets_the_message_again_when_its_lease_has_expired(brok
     bert.receive()
     assert len(attempts) == 1
     broker.clock.pass_seconds(31)
-    broker.sweeper.run_once(broker.clock.now_ms())
+    broker.lease_expiry.run_once(broker.clock.now_ms())
     bert.receive()
     assert attempts == [["hello"]] * 2
     assert broker.count("delivery_queue") == 0

@@ -49,7 +49,7 @@ def test_delivery_that_is_not_acked_failed_and_is_sent_again(broker):
     box = broker.connect("bert", lambda _: None)
     broker.deliver()
     broker.clock.pass_seconds(31)
-    broker.sweeper.run_once(broker.clock.now_ms())
+    broker.lease_expiry.run_once(broker.clock.now_ms())
     broker.deliver()
     broker.service.disconnect(box.connection._connection)
     assert logged(broker, 1) == [
@@ -81,5 +81,5 @@ def test_delivery_ends_when_its_message_is_removed(broker):
     broker.registry.change_mesh("lab", wire.ChangeMesh("retention_scoped", 14, 7))
     broker.send("m1", to="bert")
     broker.clock.pass_seconds(8 * DAY_MS / 1000)
-    broker.retention.sweep()
+    broker.pruner.prune()
     assert logged(broker, 1) == [("delivery.dead", "m1", "bert", None, log_writes.MESSAGE_REMOVED)]

@@ -20,8 +20,8 @@ def go_on(request, new_broker):
 def round_of_loops(broker):
     now_ms = broker.clock.now_ms()
     broker.deliverer.run_once(now_ms)
-    broker.sweeper.run_once(now_ms)
-    broker.retention.run_once(now_ms)
+    broker.lease_expiry.run_once(now_ms)
+    broker.pruner.run_once(now_ms)
     broker.service.steady.note()
 
 
@@ -35,9 +35,9 @@ def test_a_lease_ends_when_it_would_have(broker, jump_ms):
     broker.deliver()
     broker.clock.pass_seconds(20)
     broker.clock.ms += jump_ms
-    assert broker.sweeper.run_once(broker.clock.now_ms()) == {"expired": 0}
+    assert broker.lease_expiry.run_once(broker.clock.now_ms()) == {"expired": 0}
     broker.clock.pass_seconds(11)
-    assert broker.sweeper.run_once(broker.clock.now_ms()) == {"expired": 1}
+    assert broker.lease_expiry.run_once(broker.clock.now_ms()) == {"expired": 1}
 
 
 # -- ages ------------------------------------------------------------------------------------
@@ -59,8 +59,8 @@ def test_messages_and_ids_go_at_their_age_and_not_by_the_clock(broker, go_on, ju
 
     def after(days):
         broker.clock.pass_seconds(days * DAY_SECONDS + 1)
-        swept = broker.retention.sweep()
-        return swept["messages"], swept["ids"]
+        pruned = broker.pruner.prune()
+        return pruned["messages"], pruned["ids"]
 
     assert after(5) == (0, 0)
     assert after(1) == (1, 0)

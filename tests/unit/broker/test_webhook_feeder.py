@@ -105,7 +105,7 @@ def test_rows_that_the_outbox_does_not_accept_wait_for_the_end_of_their_lease(br
     assert run_round(broker) == 0
     assert (rows(broker, webhook), waiting(broker, webhook)) == (2, [])
     broker.clock.pass_seconds(31)
-    broker.sweeper.run_once(broker.clock.now_ms())
+    broker.lease_expiry.run_once(broker.clock.now_ms())
     assert run_round(broker) == 2
 
 

@@ -332,8 +332,8 @@ def test_old_keys_are_forgotten_a_piece_at_a_time(env, ids):
         env.hub.create_message(message(ids), env.alice, f"k{n}")
         env.clock.pass_seconds(1)
     before = env.clock.now_ms() - 5_500
-    assert env.store.write(idempotency.forget_keys, before, 3) == 3
-    assert env.store.write(idempotency.forget_keys, before, 3) == 2
-    assert env.store.write(idempotency.forget_keys, before, 3) == 0
+    assert env.store.write(idempotency.prune_keys, before, 3) == 3
+    assert env.store.write(idempotency.prune_keys, before, 3) == 2
+    assert env.store.write(idempotency.prune_keys, before, 3) == 0
     left = {row[0] for row in env.rows("SELECT key FROM x_idempotency")}
     assert left == {"k5", "k6", "k7", "k8", "k9"}

@@ -5,7 +5,7 @@ import pytest
 
 from appliance.identity import keys
 from appliance.inbox import loops, queries, wire
-from appliance.inbox.loops import Sweeper
+from appliance.inbox.loops import InboxPruner
 from appliance.inbox.resources import About
 from appliance.inbox.sse import event_stream
 from appliance.kernel.auth import ADMIN, Principal
@@ -251,11 +251,11 @@ def test_messages_go_after_thirty_days_and_numbers_are_never_used_again(new_inbo
     clock = FakeClock()
     inbox = new_inbox(clock)
     inbox.service.receive_many([push(n) for n in range(1, 6)], "link")
-    sweeper = Sweeper(inbox.service, inbox.log)
+    pruner = InboxPruner(inbox.service, inbox.log)
     clock.pass_seconds(30 * DAY - 1)
-    assert sweeper.run_once(clock.now_ms())["inbox"] == 0
+    assert pruner.run_once(clock.now_ms())["inbox"] == 0
     clock.pass_seconds(2)
-    assert [sweeper.run_once(clock.now_ms())["inbox"] for _ in range(3)] == [2, 2, 1]
+    assert [pruner.run_once(clock.now_ms())["inbox"] for _ in range(3)] == [2, 2, 1]
     assert page(inbox).next == 5
     inbox.service.receive(push(6))
     assert page(inbox, since="5").messages[0].number == 6

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from appliance.kernel import log_retention
 from appliance.kernel.log import Log
-from appliance.kernel.log_retention import MARKS, LogRetention
+from appliance.kernel.log_retention import MARKS, LogPruner
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
@@ -42,12 +42,12 @@ class RetentionFixture:
     def restart(self):
         steady = SteadyClock(self.store, self.clock, self.log)
         steady.open()
-        self.loop = LogRetention(self.store, steady, self.clock, self.log)
+        self.loop = LogPruner(self.store, steady, self.clock, self.log)
 
     def add(self, count=1):
         self.store.write(insert, count)
 
-    def sweep(self):
+    def prune(self):
         return self.loop.run_once(self.clock.now_ms())["deleted"]
 
     def numbers(self):
@@ -58,7 +58,7 @@ class RetentionFixture:
         """A round every hour."""
         for _ in range(int(days * 24)):
             self.clock.pass_seconds(3600)
-            self.sweep()
+            self.prune()
 
 
 @pytest.fixture
@@ -72,12 +72,12 @@ def retention(tmp_path):
 @pytest.mark.parametrize("jump_days", [400, -400])
 def test_setting_the_clock_deletes_nothing_early_and_keeps_nothing(retention, jump_days, restarted):
     retention.add(3)
-    retention.sweep()
+    retention.prune()
     retention.pass_days(1)
     retention.clock.ms += jump_days * DAY_SECONDS * 1000
     if restarted:
         retention.restart()
-    retention.sweep()
+    retention.prune()
     retention.add()
     retention.pass_days(5.9)
     assert retention.numbers() == [1, 2, 3, 4]

@@ -78,9 +78,9 @@ def test_payloads_of_delivered_sends_expire_and_receipts_stay(outbox):
     outbox.send(key="k1", meta={"a": 1})
     outbox.round()
     outbox.clock.pass_seconds(6 * 24 * HOUR)
-    assert outbox.sweep.run_once(outbox.clock.now_ms())["forgotten"] == 0
+    assert outbox.pruner.run_once(outbox.clock.now_ms())["pruned"] == 0
     outbox.clock.pass_seconds(2 * 24 * HOUR)
-    assert outbox.sweep.run_once(outbox.clock.now_ms())["forgotten"] == 1
+    assert outbox.pruner.run_once(outbox.clock.now_ms())["pruned"] == 1
     result = outbox.service.inspect("k1")
     assert (result.message, result.meta, result.send.payload_kept) == (None, None, False)
     assert result.send.broker_message_id == "bm_1"

@@ -22,9 +22,9 @@ def times(outbox):
     return {id_: (accepted - now, due - now) for id_, accepted, due in outbox.rows(sql)}
 
 
-def round_and_sweep(outbox):
+def round_and_prune(outbox):
     outbox.round()
-    outbox.sweep.run_once(outbox.clock.now_ms())
+    outbox.pruner.run_once(outbox.clock.now_ms())
 
 
 @pytest.mark.parametrize("jump_ms", JUMPS)
@@ -35,7 +35,7 @@ def test_clock_jump_does_not_delay_delivery(outbox, jump_ms):
     outbox.clock.ms += jump_ms
     lose_acks(outbox, lost=False)
     outbox.clock.pass_seconds(1)
-    round_and_sweep(outbox)
+    round_and_prune(outbox)
     assert outbox.row("k1").status == "done"
 
 
@@ -48,13 +48,13 @@ def test_send_expires_by_age_despite_clock_jumps(outbox, jump_ms):
     outbox.clock.ms += jump_ms
     outbox.send(key="after")
     outbox.clock.pass_seconds(3600 * (hours - 2))
-    outbox.sweep.run_once(outbox.clock.now_ms())
+    outbox.pruner.run_once(outbox.clock.now_ms())
     assert outbox.statuses() == {"before": "pending", "after": "pending"}
     outbox.clock.pass_seconds(3600)
-    outbox.sweep.run_once(outbox.clock.now_ms())
+    outbox.pruner.run_once(outbox.clock.now_ms())
     assert outbox.statuses() == {"before": "dead", "after": "pending"}
     outbox.clock.pass_seconds(3600)
-    outbox.sweep.run_once(outbox.clock.now_ms())
+    outbox.pruner.run_once(outbox.clock.now_ms())
     assert outbox.statuses() == {"before": "dead", "after": "dead"}
 
 
@@ -63,7 +63,7 @@ def test_a_jump_while_the_appliance_is_stopped_is_noticed_at_the_start(outbox, j
     lose_acks(outbox)
     outbox.send(key="k1")
     outbox.round()
-    outbox.sweep.run_once(outbox.clock.now_ms())
+    outbox.pruner.run_once(outbox.clock.now_ms())
     before = times(outbox)
     outbox.clock.ms += jump_ms
     outbox.reopen()
@@ -74,7 +74,7 @@ def test_a_jump_while_the_appliance_is_stopped_is_noticed_at_the_start(outbox, j
 def test_time_that_passes_while_the_appliance_is_stopped_counts(outbox):
     lose_acks(outbox)
     outbox.send(key="k1")
-    outbox.sweep.run_once(outbox.clock.now_ms())
+    outbox.pruner.run_once(outbox.clock.now_ms())
     outbox.clock.pass_seconds(3600)
     outbox.reopen()
     assert times(outbox)["k1"] == (-HOUR_MS, -HOUR_MS)

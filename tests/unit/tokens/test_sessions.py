@@ -39,13 +39,13 @@ def test_link_expires(fixture, sessions, bot) -> None:
         sessions.open(ANONYMOUS, wire.OpenSession())
 
 
-def test_link_that_was_used_or_purged_stays_refused_when_the_clock_goes_back(
+def test_link_that_was_used_or_pruned_stays_refused_when_the_clock_goes_back(
     fixture, sessions, bot
 ) -> None:
     used, expired = invite(sessions, bot), invite(sessions, bot, lifetime_seconds=60)
     secret = sessions.open(ANONYMOUS, used)[1]
     fixture.clock.pass_seconds(3600)
-    fixture.file.write(writes.purge, 0)
+    fixture.file.write(writes.prune, 0)
     fixture.clock.pass_seconds(-7200)
     for link in (used, expired):
         with pytest.raises(wire.InviteRefused):
@@ -75,7 +75,7 @@ def test_session_expires_and_survives_a_restart(fixture, sessions, bot) -> None:
     assert fixture.opens(secret)
     fixture.clock.pass_seconds(SESSION_MS / 1000 + 1)
     assert not fixture.opens(secret)
-    fixture.file.write(writes.purge, 0)
+    fixture.file.write(writes.prune, 0)
     assert fixture.connection.execute("SELECT count(*) FROM sessions").fetchone() == (0,)
 
 

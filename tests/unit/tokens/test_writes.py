@@ -18,13 +18,13 @@ def test_last_use_counts_lookups_and_streams(fixture):
     assert used == "1970-01-01T00:00:02.000Z"
 
 
-def test_only_long_ended_tokens_are_purged(fixture):
+def test_only_long_ended_tokens_are_pruned(fixture):
     revoked, expired = fixture.create("a"), fixture.create("b", days=1)
     stays = fixture.create("c")
     fixture.rotate(revoked.token.id, 5)
     fixture.tokens.revoke(revoked.token.id)
     fixture.clock.pass_seconds(2 * 86_400)
-    assert fixture.file.write(writes.purge, fixture.clock.now_ms()) == 2
+    assert fixture.file.write(writes.prune, fixture.clock.now_ms()) == 2
     left = {token.id for token in fixture.tokens.list_all().tokens}
     assert left == {"server", stays.token.id}
     assert expired.token.id not in left
