@@ -38,7 +38,7 @@ from appliance.workspace.datadir import DataDir
 NAME = re.compile(r"^\d{8}T\d{6}Z-[0-9a-f]{6}$")
 _LOCK = "backup.lock"
 _PARTIAL, _REMOVED = ".partial-", ".removed-"
-SETS_MAX = 1000  # that are listed; retention keeps fewer
+BACKUPS_MAX = 1000  # that are listed; retention keeps fewer
 
 
 class ListedBackup(NamedTuple):
@@ -136,12 +136,12 @@ class BackupDirectory:
             os.close(descriptor)
 
     def names(self) -> list[str]:
-        """The names of all backups, oldest first, at most SETS_MAX of the newest."""
+        """The names of all backups, oldest first, at most BACKUPS_MAX of the newest."""
         try:
             names = [entry.name for entry in os.scandir(self.root) if NAME.match(entry.name)]
         except FileNotFoundError:
             return []
-        return sorted(names)[-SETS_MAX:]
+        return sorted(names)[-BACKUPS_MAX:]
 
     def path(self, name: str) -> Path:
         """Raises BackupNotFound. A name is never used as a path before this check."""

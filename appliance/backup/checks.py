@@ -121,7 +121,7 @@ def _whole(context: Context) -> Iterator[Finding]:
     left = FILES_MAX
     for listed in reversed(backups.list()):
         if listed.manifest is None:
-            yield SETS_UNREADABLE.finding(listed.name, listed.problem, _aside(listed))
+            yield BACKUP_UNREADABLE.finding(listed.name, listed.problem, _aside(listed))
         elif left > 0:
             left -= len(listed.manifest.files)
             yield from _files(listed, listed.manifest)
@@ -207,7 +207,7 @@ OLD = Problem("old", hint=CREATE)
 BAD = Problem("bad", Severity.ERROR)
 UNPROVEN = Problem("unproven", hint=VERIFY)
 FAILING = Problem("failing", hint=CREATE)
-SETS_UNREADABLE = Problem("unreadable", Severity.ERROR)
+BACKUP_UNREADABLE = Problem("unreadable", Severity.ERROR)
 INCOMPLETE = Problem("incomplete", Severity.ERROR)
 DAMAGED = Problem("damaged", Severity.ERROR)
 INTERRUPTED = Problem("interrupted", Severity.ERROR, hint="agentlipd up")
@@ -233,10 +233,10 @@ CHECKS = (
         problems=(FAILING,),
     ),
     Check(
-        name="backup.sets",
+        name="backup.whole",
         inspects="all backups are complete, as far as names and sizes show",
         find=_whole,
-        problems=(SETS_UNREADABLE, INCOMPLETE),
+        problems=(BACKUP_UNREADABLE, INCOMPLETE),
     ),
     Check(
         name="backup.content",

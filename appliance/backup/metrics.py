@@ -3,7 +3,7 @@
 from appliance.kernel.metrics import counter, gauge
 
 enabled = gauge("backup_enabled", "1 if backups are made on a schedule")
-backups = gauge("backup_sets", "Backups that can be read")
+backups = gauge("backup_readable", "Backups that can be read")
 last_success = gauge("backup_last_success_timestamp_seconds", "Cut of the newest backup")
 age = gauge("backup_age_seconds", "Age of the newest backup, 0 without one")
 stored_bytes = gauge("backup_stored_bytes", "Size of the newest backup on disk")

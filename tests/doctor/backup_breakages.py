@@ -94,13 +94,13 @@ BACKUPS = (
     Breakage(
         "manifest of a backup is damaged",
         in_newest(lambda path: (path / "manifest.json").write_bytes(b"{")),
-        ("backup.sets:unreadable",),
+        ("backup.whole:unreadable",),
         "what is damaged can't be guessed",
     ),
     Breakage(
         "file of a backup is cut",
         in_newest(lambda path: (path / "token").write_bytes(b"r")),
-        ("backup.sets:incomplete",),
+        ("backup.whole:incomplete",),
         "its content is not known",
     ),
     Breakage(

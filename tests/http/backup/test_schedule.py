@@ -47,7 +47,7 @@ def test_first_message_gets_a_verified_backup(tmp_path):
         assert backup["last_event_id"] == hub.head
         assert 0 < backup["pause_ms"] < 2000
         until(lambda: metric(hub, 'verification_result{result="good"}') == 1, 20)
-        assert metric(hub, "sets") == 1
+        assert metric(hub, "readable") == 1
         details = hub.http.get(f"/api/v1/backups/{backup['name']}").body
         assert details["stores"]["hub"]["rows"]["messages"] == 1
         assert details["backup"]["name"] == backup["name"]
