@@ -55,14 +55,14 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """apply         makes the change and says what it did; raises OSError, sqlite3.Error or
-                  ApplianceError
-    beside_owner  harmless while an appliance uses the workspace
-    store         it changes the store in the argument `store`, which must not be damaged
+    """apply             makes the change and says what it did; raises OSError, sqlite3.Error or
+                      ApplianceError
+    beside_appliance  harmless while an appliance uses the workspace
+    store             it changes the store in the argument `store`, which must not be damaged
     """
 
     apply: Callable[[Target, Arguments], str]
-    beside_owner: bool = False
+    beside_appliance: bool = False
     store: bool = False
 
 
@@ -161,7 +161,7 @@ def _connect(database: Path) -> sqlite3.Connection:
 
 
 ACTIONS: dict[str, Action] = {
-    "set-mode": Action(apply=_set_mode, beside_owner=True),
+    "set-mode": Action(apply=_set_mode, beside_appliance=True),
     "remove-file": Action(apply=_remove_file),
     "vacuum": Action(apply=_on_store(_vacuum, atomic=False), store=True),
     "drop-trigger": Action(apply=_on_store(_drop_trigger), store=True),

@@ -32,10 +32,10 @@ from doctor.cli_options import (
     settings_of,
 )
 from doctor.derived import DERIVED
-from doctor.owner_client import RunningAppliance
 from doctor.plans import rebuild_steps
 from doctor.repair import DONE, AppliedStep, Repair, RepairOutline, needed_stops, outline
 from doctor.run import CheckOutcome
+from doctor.running_appliance import RunningAppliance
 
 app = typer.Typer(
     help="Repair what the checks find: permissions, leftovers, logs, indexes.",
@@ -108,8 +108,8 @@ class _Command:
             if self.as_json:
                 typer.echo(report.as_json(RepairReport(applied=False, plan=planned)))
             raise typer.Exit(run.exit_code(outcomes, strict=False))
-        owner = RunningAppliance(self.datadir)
-        repair = Repair(self.datadir, self.settings, self.clock, self._progress, owner, again)
+        running = RunningAppliance(self.datadir)
+        repair = Repair(self.datadir, self.settings, self.clock, self._progress, running, again)
         steps = {"steps": [f"{step.check}: {step.message}" for step in planned.steps]}
         with record_command("agentlip doctor repair", self.datadir.workspace, steps):
             results = repair.apply(planned.steps)

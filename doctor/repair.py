@@ -52,19 +52,19 @@ class DiskUnusable(Unavailable):
     default_hint = "agentlip doctor --run host.disk"
 
 
-class OwnerRefused(Conflict):
+class ApplianceRefused(Conflict):
     """The running appliance has not applied the step, and the store is as before."""
 
-    code = "OWNER_REFUSED"
+    code = "APPLIANCE_REFUSED"
     default_message = "the running appliance can't apply this step"
     default_hint = STOP
 
 
-class OwnerActions(Protocol):
+class ApplianceActions(Protocol):
     """A running appliance that builds derived data itself. It checks a store for damage before."""
 
     def apply(self, step: Step) -> str:
-        """Applies one step and says what it did. Raises OwnerRefused, another ApplianceError if it
+        """Applies one step and says what it did. Raises ApplianceRefused, another error if it
         failed, or OSError."""
 
 
@@ -143,10 +143,12 @@ def needed_stops(context: Context, steps: Iterable[Step], again: str) -> tuple[N
         return ()
     stops = []
     for index, step in enumerate(steps):
-        if ACTIONS[step.action].beside_owner or (step.by_owner and context.live is not None):
+        if ACTIONS[step.action].beside_appliance or (
+            step.by_appliance and context.live is not None
+        ):
             continue
         reason = "the appliance uses the workspace"
-        if step.by_owner:
+        if step.by_appliance:
             unknown = context.live_error or "it does not respond"
             reason = f"the appliance can't be reached: {unknown}"
         stops.append(NeededStop(index, reason, _stopped(again)))
@@ -208,16 +210,16 @@ class Repair:
         settings: DoctorSettings,
         clock: Clock,
         progress: Callable[[str], None] = lambda _text: None,
-        by_owner: OwnerActions | None = None,
+        by_appliance: ApplianceActions | None = None,
         again: str = AGAIN,
     ) -> None:
         self._datadir = datadir
         self._settings = settings
         self._clock = clock
         self._progress = progress
-        self._by_owner = by_owner
+        self._by_appliance = by_appliance
         self._stop = _stopped(again)
-        self._owner = ""  # the process that uses the workspace
+        self._process = ""  # the process that uses the workspace
         self._whole: dict[str, list[str]] = {}
 
     def apply(self, steps: Sequence[Step]) -> list[AppliedStep]:
@@ -227,8 +229,8 @@ class Repair:
         changed. A step that fails later does not prevent the others."""
         self._refuse_disk()
         with only_repair(self._datadir):
-            with writer_lock(self._datadir, self._clock) as owner:
-                self._owner = owner
+            with writer_lock(self._datadir, self._clock) as process:
+                self._process = process
                 applied = self._apply_all(steps)
             prune(self._datadir, KEPT_MAX)
         return applied
@@ -267,14 +269,14 @@ class Repair:
         if refusal is not None:
             return REFUSED, refusal
         try:
-            if self._owner and step.by_owner and self._by_owner is not None:
-                return DONE, self._by_owner.apply(step)
+            if self._process and step.by_appliance and self._by_appliance is not None:
+                return DONE, self._by_appliance.apply(step)
             self._refuse_damage(step)
             action = ACTIONS[step.action]
             return DONE, action.apply(Target(self._datadir, self._clock), step.arguments)
-        except OwnerRefused as error:
+        except ApplianceRefused as error:
             return REFUSED, (
-                f"a process uses the workspace ({self._owner}), and can't apply this step:"
+                f"a process uses the workspace ({self._process}), and can't apply this step:"
                 f" {error.message}; {self._stop if error.hint == STOP else error.hint}"
             )
         except (OSError, sqlite3.Error, ApplianceError) as error:
@@ -282,11 +284,11 @@ class Repair:
 
     def _refusal(self, step: Step) -> str | None:
         """Why a step is not begun."""
-        if not self._owner or ACTIONS[step.action].beside_owner:
+        if not self._process or ACTIONS[step.action].beside_appliance:
             return None
-        if step.by_owner and self._by_owner is not None:
+        if step.by_appliance and self._by_appliance is not None:
             return None
-        return f"a process uses the workspace ({self._owner}); stop it first: {self._stop}"
+        return f"a process uses the workspace ({self._process}); stop it first: {self._stop}"
 
     def _refuse_damage(self, step: Step) -> None:
         """Only a recovery may change a store that is damaged. Indexes can be damaged where they are

@@ -37,6 +37,6 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     saves: tuple[str, ...] = ()
 
     @property
-    def by_owner(self) -> bool:
+    def by_appliance(self) -> bool:
         """Whether a running appliance does it itself: only if nothing has to be copied before."""
         return self.action == REBUILD and not self.saves

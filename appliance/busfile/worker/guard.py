@@ -40,7 +40,7 @@ class PathClaimed(Conflict):
     code = "PATH_CLAIMED"
     default_message = "another agent has claimed a path of this change"
     default_hint = (
-        "wait for the claim, or ask its owner: agentlip bus send release_request --to OWNER; a"
+        "wait for the claim, or ask its holder: agentlip bus send release_request --to HOLDER; a"
         f" person overrides it with {OVERRIDE}=REASON"
     )
 
@@ -66,11 +66,11 @@ def check_paths(team: Team, agent: str, paths: Sequence[str], hook: str) -> None
         f" {max(0, now_ms - claim.claimed_at_ms) // 1000} s ago)"
         for path, claim in sorted(refused.items())[:SHOWN_MAX]
     ]
-    owner = next(iter(refused.values())).claimed_by
+    holder = next(iter(refused.values())).claimed_by
     raise PathClaimed(
         "; ".join(lines),
-        details={"paths": sorted(refused), "owner": owner},
-        hint=PathClaimed.default_hint.replace("OWNER", shlex.quote(owner)),
+        details={"paths": sorted(refused), "holder": holder},
+        hint=PathClaimed.default_hint.replace("HOLDER", shlex.quote(holder)),
     )
 
 

@@ -22,7 +22,7 @@ def test_refusal_names_owner_age_and_how_to_ask(team):
     ) as caught:
         guard.check_paths(team.team, "t", ["src/a", "docs/a"], "pre-commit")
     assert "agentlip bus send release_request --to other;" in caught.value.hint
-    assert caught.value.details == {"paths": ["src/a"], "owner": "other"}
+    assert caught.value.details == {"paths": ["src/a"], "holder": "other"}
 
 
 def test_push_is_checked_for_what_the_branch_changes(team):

@@ -11,7 +11,7 @@ from appliance.sdk.discovery import Endpoint, HubNotRunning
 from appliance.sdk.http import ConnectionBroken, HubClient, Refused, Retry
 from appliance.workspace.datadir import DataDir, read_lock
 from doctor.actions import StepFailed
-from doctor.repair import OwnerRefused
+from doctor.repair import ApplianceRefused
 from doctor.wire import PATH, SECONDS_MAX, STOP, RebuildOnDamage
 
 ONCE = Retry(attempts_max=1)
@@ -20,8 +20,8 @@ QUEUE_SECONDS_MAX = 30.0  # for the queue of the appliance, and for the complete
 _FINAL = frozenset({CannotRepair.code, RebuildOnDamage.code})
 
 
-class OwnerEnded(StepFailed):
-    code = "OWNER_ENDED"
+class ApplianceEnded(StepFailed):
+    code = "APPLIANCE_ENDED"
     default_message = "the appliance did not answer, so it isn't known whether the step was applied"
     default_hint = "agentlip doctor repair --yes"
 
@@ -35,19 +35,19 @@ class RunningAppliance:
     def apply(self, step: Step) -> str:
         """Applies one step and says what it did.
 
-        Raises OwnerRefused if it was not applied, and StepFailed if it failed or isn't known."""
+        Raises ApplianceRefused if it was not applied, StepFailed if it failed or isn't known."""
         timeout_seconds = SECONDS_MAX + QUEUE_SECONDS_MAX
         with closing(HubClient(self._verify, ONCE, timeout_seconds=timeout_seconds)) as client:
             try:
                 reply = client.post(PATH, step.arguments, key="")
             except HubNotRunning as error:
-                raise OwnerRefused(str(error)) from error
+                raise ApplianceRefused(str(error)) from error
             except ConnectionBroken as error:
-                raise OwnerEnded from error
+                raise ApplianceEnded from error
             except Refused as error:
                 raise _failure(error) from error
         if "done" not in reply:
-            raise OwnerEnded("the appliance sent an unexpected response")
+            raise ApplianceEnded("the appliance sent an unexpected response")
         return str(reply["done"])
 
     def _verify(self) -> Endpoint:
@@ -56,16 +56,16 @@ class RunningAppliance:
         try:
             endpoint, health = discovery.local(self._datadir, {})
         except (ApplianceError, OSError, sqlite3.Error) as error:
-            raise OwnerRefused(str(error)) from error
+            raise ApplianceRefused(str(error)) from error
         lock = read_lock(self._datadir)
         instance = lock.written.instance_id if lock.held and lock.written is not None else ""
         if not instance or instance != health.instance_id:
-            raise OwnerRefused(f"the appliance at {endpoint.url} does not hold this workspace")
+            raise ApplianceRefused(f"the appliance at {endpoint.url} does not hold this workspace")
         return endpoint
 
 
 def _failure(refused: Refused) -> ApplianceError:
     if refused.http_status in (400, 404, 405):
-        return OwnerRefused("the running appliance has another version, which can't repair")
-    kind = StepFailed if refused.answer_code in _FINAL else OwnerRefused
+        return ApplianceRefused("the running appliance has another version, which can't repair")
+    kind = StepFailed if refused.answer_code in _FINAL else ApplianceRefused
     return kind(refused.message, hint=refused.hint or STOP)
