@@ -262,7 +262,7 @@ def _result_lines(
     ]
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     undone = {result.step.check for result in results if result.outcome != DONE}
-    problems = [each.check for each in findings if each.severity.rank > 0 or each.check in undone]
+    problems = [row.check for row in findings if row.severity.rank > 0 or row.check in undone]
     lines += _unrepaired_lines(left)
     done = sum(result.outcome == DONE for result in results)
     steps = "1 step" if done == 1 else f"{done} steps"

@@ -79,7 +79,7 @@ def _bytes_of(datadir: DataDir, paths: Iterable[str]) -> int:
 
 def folders(datadir: DataDir) -> list[Path]:
     """The folders of repairs with copies, oldest first."""
-    return sorted(each for each in (datadir.dir / FOLDER).glob("*") if each.is_dir())
+    return sorted(path for path in (datadir.dir / FOLDER).glob("*") if path.is_dir())
 
 
 def prune(datadir: DataDir, kept_max: int) -> None:

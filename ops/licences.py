@@ -39,10 +39,10 @@ READ_IN_FILE = {"hdfs-native": "Apache-2.0", "peewee": "MIT", "pyrage": "MIT"}
 LIST_PACKAGES = """
 import importlib.metadata, json
 print(json.dumps([
-    [each.metadata["Name"], each.metadata.get("License-Expression"), each.metadata.get("License"),
-     *(line.split(" :: ")[-1] for line in each.metadata.get_all("Classifier", [])
+    [dist.metadata["Name"], dist.metadata.get("License-Expression"), dist.metadata.get("License"),
+     *(line.split(" :: ")[-1] for line in dist.metadata.get_all("Classifier", [])
        if line.startswith("License :: OSI Approved :: "))]
-    for each in importlib.metadata.distributions()
+    for dist in importlib.metadata.distributions()
 ]))
 """
 

@@ -65,7 +65,7 @@ def _verified(context: Context) -> Iterator[Finding]:
     checked = [
         (listed, listed.verification) for listed in readable if listed.verification is not None
     ]
-    bad = [each for each in checked if each[1].result == "bad"]
+    bad = [(listed, last) for listed, last in checked if last.result == "bad"]
     if bad:
         yield from (_bad(listed, verification) for listed, verification in bad)
         return

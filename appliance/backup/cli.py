@@ -7,7 +7,7 @@ import typer
 
 from appliance.backup import cli_prune, cli_restore, cli_targets, cli_verify
 from appliance.backup.backup_directory import ListedBackup
-from appliance.backup.cli_opened import open_workspace, progress, size
+from appliance.backup.cli_opened import open_workspace, show_progress, size
 from appliance.cli_support import Session, note, plain, plain_app
 
 app = plain_app(
@@ -51,8 +51,8 @@ def create(session: Session) -> None:
     work = open_workspace(session)
     own_key = keys.single_use(work.settings)
     with work.backups.only_writer():
-        tell = progress(session, work.clock)
-        manifest = create_backup(work, reason="manual", tell=tell, also_for=own_key)
+        progress = show_progress(session, work.clock)
+        manifest = create_backup(work, reason="manual", progress=progress, also_for=own_key)
         if own_key is not None:
             cli_verify.verify_at_once(session, work, manifest.name, own_key)
     counts = count_nouns(manifest.stores)
@@ -86,8 +86,9 @@ def scheduled(
         verify=lambda name, key: cli_verify.verifier_of(session, work).verify(name, key),
         upload=lambda: raise_failures(cli_targets.copy_all(session, work)),
     )
-    failures = [msgspec.to_builtins(failure) for failure in attempts.failures.values()]
-    session.answer(failures, "\n".join(f"{each['phase']}: {each['error']}" for each in failures))
+    failures = list(attempts.failures.values())
+    text = "\n".join(f"{failure.phase}: {failure.error}" for failure in failures)
+    session.answer(msgspec.to_builtins(failures), text)
 
 
 @app.command("list")

@@ -38,11 +38,11 @@ def size(count: int) -> str:
     return f"{count:,} B" if count < MIB else f"{count / MIB:,.1f} MiB"
 
 
-def progress(session: Session, clock: Clock) -> Callable[[str, int, int], None]:
+def show_progress(session: Session, clock: Clock) -> Callable[[str, int, int], None]:
     """Shows on a terminal how much of which file is done."""
     line = ProgressLine(clock, not session.machine)
 
-    def tell(file: str, done: int, total: int) -> None:
+    def progress(file: str, done: int, total: int) -> None:
         line.show(f"{file}: {size(done)} of {size(total)}")
 
-    return tell
+    return progress

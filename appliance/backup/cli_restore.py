@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.backup.backup_directory import ListedBackup
-from appliance.backup.cli_opened import open_workspace, progress
+from appliance.backup.cli_opened import open_workspace, show_progress
 from appliance.cli_support import Session, plain
 from appliance.kernel.errors import Invalid
 from appliance.workspace.datadir import DataDir
@@ -84,15 +84,15 @@ def restore(
     manifest = work.backups.read(name or work.backups.newest(_is_wanted))
     target = work.datadir if into is None else DataDir(into.expanduser().resolve())
     job = RestoreJob(work, manifest, target, tuple(store or ()), into is not None, revive)
-    identities, tell = keys.load(work.settings, identity), progress(session, work.clock)
+    identities, progress = keys.load(work.settings, identity), show_progress(session, work.clock)
     if yes and not plan:
-        done = verbs.apply(job, identities, tell=tell)
+        done = verbs.apply(job, identities, progress=progress)
         lines = [*_notice_lines(done.plan), *_result_lines(done)]
         session.answer(done, "\n".join(map(plain, lines)))
         if job.new:
             session.note("both directories have the same tokens and member key: don't run both")
         return
-    planned = verbs.plan(job, identities, tell)
+    planned = verbs.plan(job, identities, progress)
     session.answer(planned, "\n".join(map(plain, _plan_lines(planned))))
     if not plan:
         options = f"{job.store_options}{' --revive' * revive} --yes"

@@ -9,7 +9,7 @@ import typer
 from appliance.backup import fetch as fetching
 from appliance.backup import targets as configured
 from appliance.backup.backup_directory import BackupWorkspace
-from appliance.backup.cli_opened import open_workspace, progress
+from appliance.backup.cli_opened import open_workspace, show_progress
 from appliance.backup.settings import TargetSettings
 from appliance.backup.targets import UploadReport
 from appliance.cli_support import Session
@@ -39,8 +39,8 @@ _REPORT_COLUMNS = (
 def targets(session: Session, target: TargetFlag = None) -> None:
     """List the targets and what each of them has: agentlip backup targets"""
     work = open_workspace(session)
-    reports = [configured.report(work, each) for each in _find(work, target)]
-    session.table([msgspec.to_builtins(each) for each in reports], _COLUMNS, _NO_TARGETS)
+    reports = [configured.report(work, chosen) for chosen in _find(work, target)]
+    session.table(msgspec.to_builtins(reports), _COLUMNS, _NO_TARGETS)
 
 
 def upload(session: Session, target: TargetFlag = None) -> None:
@@ -49,7 +49,7 @@ def upload(session: Session, target: TargetFlag = None) -> None:
     if not work.settings.targets:
         raise Invalid(_NO_TARGETS, hint="docs/how-to/keep-backups-elsewhere.md")
     reports = copy_all(session, work, target)
-    session.table([msgspec.to_builtins(each) for each in reports], _REPORT_COLUMNS, "")
+    session.table(msgspec.to_builtins(reports), _REPORT_COLUMNS, "")
     configured.raise_failures(reports)
 
 
@@ -57,8 +57,8 @@ def copy_all(
     session: Session, work: BackupWorkspace, target: str | None = None
 ) -> list[UploadReport]:
     """Copies each backup that a target lacks, to this target or to all."""
-    tell = progress(session, work.clock)
-    return [configured.upload(work, each, tell) for each in _find(work, target)]
+    progress = show_progress(session, work.clock)
+    return [configured.upload(work, chosen, progress) for chosen in _find(work, target)]
 
 
 def fetch(
@@ -76,9 +76,9 @@ def fetch(
         problem = "there are several targets" if wanted else _NO_TARGETS
         raise Invalid(problem, hint="name one: --target NAME")
     remote = configured.open_target(wanted[0], work.settings, work.datadir.workspace)
-    tell = progress(session, work.clock)
+    progress = show_progress(session, work.clock)
     with work.backups.only_writer():
-        manifest, fetched = fetching.fetch(remote, name, work, tell)
+        manifest, fetched = fetching.fetch(remote, name, work, progress)
     path = work.backups.path(manifest.name)
     done = "is whole in" if fetched else "was already whole in"
     session.answer(

@@ -6,7 +6,7 @@ import msgspec
 import typer
 
 from appliance.backup.backup_directory import BackupWorkspace
-from appliance.backup.cli_opened import open_workspace, progress
+from appliance.backup.cli_opened import open_workspace, show_progress
 from appliance.backup.cli_restore import IdentityFlag
 from appliance.backup.errors import (
     BackupLibraryMissing,
@@ -77,7 +77,7 @@ def verifier_of(session: Session, work: BackupWorkspace) -> "Verifier":
     return Verifier(
         work,
         lambda copy, groups, seconds: problems(copy, groups, work.clock, seconds),
-        progress(session, work.clock),
+        show_progress(session, work.clock),
     )
 
 

@@ -19,7 +19,7 @@ from appliance.backup.encoding import Source, encode, zstd
 from appliance.backup.keys import Identities
 from appliance.backup.manifest import BackupFile, BackupManifest, Kind, Reason, StoreFacts
 from appliance.backup.small_files import AGENT_STATE, AGENTS, SmallFile
-from appliance.backup.unpack import TellFile, no_progress
+from appliance.backup.unpack import FileProgress, no_progress
 from appliance.checks.backup_rules import rules_of
 from appliance.kernel import meta
 from appliance.kernel.clock import iso
@@ -37,14 +37,14 @@ def create_backup(
     work: BackupWorkspace,
     *,
     reason: Reason,
-    tell: TellFile = no_progress,
+    progress: FileProgress = no_progress,
     after_cut: Callable[[], object] = lambda: None,
     also_for: Identities | None = None,
 ) -> BackupManifest:
     """Writes a backup and returns its manifest. Call inside `work.backups.only_writer()`.
 
-    `tell` is called with a file, the bytes of it that are done, and all of them; `after_cut` when
-    the stores can be written again. `also_for` can open an encrypted backup too. Raises
+    `progress` is called with a file, its bytes that are done, and all of them; `after_cut` when the
+    stores can be written again. `also_for` can open an encrypted backup too. Raises
     BackupNotWritable, CutNotPossible, StoreNotCopied, RecipientRefused or BackupLibraryMissing;
     then nothing remains.
     """
@@ -55,7 +55,7 @@ def create_backup(
     _check_space(work)
     name, folder = work.backups.begin(work.clock.now_ms())
     try:
-        manifest = _NewBackup(work, folder, recipients, tell).make(name, reason, after_cut)
+        manifest = _NewBackup(work, folder, recipients, progress).make(name, reason, after_cut)
         work.backups.finish(manifest, folder)
     except BaseException:
         with suppress(OSError):
@@ -68,12 +68,12 @@ class _NewBackup:
     """One backup that is being made in `folder`."""
 
     def __init__(
-        self, work: BackupWorkspace, folder: Path, recipients: list[Any], tell: TellFile
+        self, work: BackupWorkspace, folder: Path, recipients: list[Any], progress: FileProgress
     ) -> None:
         self._work = work
         self._folder = folder
         self._recipients = recipients
-        self._tell = tell
+        self._progress = progress
         self._files: list[BackupFile] = []
         self._stores: dict[str, StoreFacts] = {}
         self._epoch = self._db_id = ""
@@ -111,7 +111,7 @@ class _NewBackup:
     def _copy(self, pinned: PinnedStore) -> Path:
         file = pinned.path.name
         copied = self._folder / (_SCRATCH + file)
-        store_copy.copy(pinned, copied, partial(self._tell, file))
+        store_copy.copy(pinned, copied, partial(self._progress, file))
         pinned.connection.close()
         return copied
 

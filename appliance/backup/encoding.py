@@ -17,7 +17,7 @@ from appliance.backup.errors import BackupLibraryMissing, KeyRefused
 CHUNK_BYTES = 1024 * 1024
 LEVEL = 3  # of zstd: a higher level is slower by far, and hardly smaller
 NO_MATCH = "No matching keys found"
-Tell = Callable[[int, int], None]
+ByteProgress = Callable[[int, int], None]
 """Called with the number of bytes of the content that are done, and of all of them."""
 
 
@@ -69,7 +69,7 @@ def decode(
     *,
     bytes_max: int,
     identities: Sequence[Any] | None = None,
-    tell: Tell = lambda *_: None,
+    progress: ByteProgress = lambda *_: None,
 ) -> tuple[int, str]:
     """The other direction; without `identities` for files that are not encrypted. Returns size and
     SHA-256 of the content. All of `stored` is read.
@@ -77,7 +77,7 @@ def decode(
     At most `bytes_max` bytes are written. Raises Undecodable, KeyRefused before anything is
     written, the errors of `stored` and `target`, and BackupLibraryMissing.
     """
-    content = _Content(target, bytes_max, tell)
+    content = _Content(target, bytes_max, progress)
     if identities is None:
         for chunk in stored:
             content.write(chunk)
@@ -201,11 +201,11 @@ class _Stored(_Passed, _End):
 class _Content(_Passed, _End):
     """Decompresses what is written to it, in pieces of a limited size."""
 
-    def __init__(self, target: Sink, bytes_max: int, tell: Tell) -> None:
+    def __init__(self, target: Sink, bytes_max: int, progress: ByteProgress) -> None:
         super().__init__()
         self._target = target
         self._bytes_max = bytes_max
-        self._tell = tell
+        self._progress = progress
         self._module = zstd()
         self._decompressor = self._module.ZstdDecompressor()
 
@@ -234,6 +234,6 @@ class _Content(_Passed, _End):
                 raise Undecodable(f"it contains more than {self._bytes_max:,} bytes")
             self._target.write(chunk)
             self.add(chunk)
-            self._tell(self.bytes, self._bytes_max)
+            self._progress(self.bytes, self._bytes_max)
             if self._decompressor.eof and not data:
                 return

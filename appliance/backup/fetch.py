@@ -14,13 +14,16 @@ from appliance.backup.errors import BackupDamaged, BackupNotFound
 from appliance.backup.manifest import BackupManifest
 from appliance.backup.remote import names_in, read_file, read_manifest
 from appliance.backup.target import BackupTarget
-from appliance.backup.unpack import TellFile, check_hashes, no_progress
+from appliance.backup.unpack import FileProgress, check_hashes, no_progress
 from appliance.kernel.store_errors import free_bytes
 from appliance.kernel.whole_file import new_file
 
 
 def fetch(
-    target: BackupTarget, name: str | None, work: BackupWorkspace, tell: TellFile = no_progress
+    target: BackupTarget,
+    name: str | None,
+    work: BackupWorkspace,
+    progress: FileProgress = no_progress,
 ) -> tuple[BackupManifest, bool]:
     """The manifest of the named or newest backup, and whether anything was fetched: one that is
     whole here is kept.
@@ -45,7 +48,7 @@ def fetch(
     try:
         done = 0
         for file in manifest.files:
-            tell(f"{name} from {target.name}", done, manifest.stored_bytes)
+            progress(f"{name} from {target.name}", done, manifest.stored_bytes)
             with writing(), new_file(partial_path / file.name) as opened:
                 opened.writelines(read_file(target, name, file))
             done += file.stored_bytes

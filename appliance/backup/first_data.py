@@ -57,6 +57,6 @@ def has_same_rows(datadir: DataDir, manifest: BackupManifest) -> bool:
         except (sqlite3.Error, ApplianceError):
             return False
         kept = {name: count for name, count in facts.rows.items() if _is_data(name)}
-        if schema < facts.schema or any(counts.get(each, n) != n for each, n in kept.items()):
+        if schema < facts.schema or any(counts.get(name, n) != n for name, n in kept.items()):
             return False
     return True

@@ -61,7 +61,7 @@ class BackupScheduler(Loop):
         self._settings = settings
         self._failures_changed = failures_changed
         self._failures_root = failures_root
-        self._failures = {each.phase: each for each in read_failures(failures_root)}
+        self._failures = {failure.phase: failure for failure in read_failures(failures_root)}
         self._listed: list[ListedBackup] = []
         self._signature: object = None
         self._is_first = self._is_left = True  # what an earlier process did not reach
@@ -138,7 +138,7 @@ class BackupScheduler(Loop):
         before, uptime = self._failures, self.clock.uptime()
         try:
             options = {"--create": create, "--recheck": recheck}
-            failures = self._command("scheduled", *(each for each in options if options[each]))
+            failures = self._command("scheduled", *(name for name in options if options[name]))
         except BackupRunning:  # a command of somebody else was faster
             return
         finally:
@@ -147,7 +147,7 @@ class BackupScheduler(Loop):
         if recheck:
             self._recheck_at = uptime + RECHECK_MS / 1000
         self._failures = {failure.phase: failure for failure in failures}
-        failed = [each for each in failures if before.get(each.phase) != each]
+        failed = [failure for failure in failures if before.get(failure.phase) != failure]
         if create and "create" not in {failure.phase for failure in failed}:
             self._created_at = uptime
         self._is_left = bool(failed)

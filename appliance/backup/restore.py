@@ -20,7 +20,7 @@ from appliance.backup.keys import Identities
 from appliance.backup.restore_job import Mode, RestoreJob, RestoreSelection
 from appliance.backup.restore_prepare import PreparedFiles, Rows
 from appliance.backup.restore_settings import ChangedSetting
-from appliance.backup.unpack import TellFile, no_progress
+from appliance.backup.unpack import FileProgress, no_progress
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import ApplianceError
 from appliance.workspace import schema, swap
@@ -80,7 +80,7 @@ class RestoreResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(
-    job: RestoreJob, identities: Identities | None, tell: TellFile = no_progress
+    job: RestoreJob, identities: Identities | None, progress: FileProgress = no_progress
 ) -> RestorePlan:
     """Makes the new files in a temporary directory (TMPDIR) and compares. The workspace stays as it
     is, and may be running. Raises what `apply` would raise before its commit."""
@@ -93,7 +93,7 @@ def plan(
         selection = restore_job.select(job)
         root = Path(folder) / "new"
         root.mkdir(mode=0o700)
-        prepared = restore_prepare.prepare(job, selection, root, identities, tell=tell)
+        prepared = restore_prepare.prepare(job, selection, root, identities, progress=progress)
         planned = _plan(job, selection, prepared)
     return msgspec.structs.replace(planned, epoch="", running=running)
 
@@ -102,7 +102,7 @@ def apply(
     job: RestoreJob,
     identities: Identities | None,
     *,
-    tell: TellFile = no_progress,
+    progress: FileProgress = no_progress,
     reached: Reached = lambda _: None,
 ) -> RestoreResult:
     """Raises HubRunning while the appliance runs, and what forbids the restore before anything is
@@ -126,10 +126,10 @@ def apply(
         try:
             new = swap.new_folder(job.target)
             prepared = restore_prepare.prepare(
-                job, selection, new, identities, tell=tell, reached=reached
+                job, selection, new, identities, progress=progress, reached=reached
             )
             planned = _plan(job, selection, prepared)
-            safety, kept_as = _safety_copy(job, tell)
+            safety, kept_as = _safety_copy(job, progress)
             users.enter_context(restore_job.without_users(job))
             reached("safety copy made")
             swap.commit(job.target, _journal(selection, prepared, kept_as))
@@ -159,13 +159,13 @@ def _hold_for_plan(job: RestoreJob) -> Iterator[Mode]:
         yield mode
 
 
-def _safety_copy(job: RestoreJob, tell: TellFile) -> tuple[str, str]:
+def _safety_copy(job: RestoreJob, progress: FileProgress) -> tuple[str, str]:
     """The name of a backup of the present state; or, if the stores are too damaged for one, the
     name of the folder that will keep their files."""
     if not any(job.target.database(store).exists() for store in STORES):
         return "", ""
     try:
-        made = create_backup(job.work, reason="before-restore", tell=tell)
+        made = create_backup(job.work, reason="before-restore", progress=progress)
     except StoreNotCopied:
         stamp = iso(job.work.clock.now_ms())[:19].replace("-", "").replace(":", "")
         return "", f"replaced-{stamp}Z"

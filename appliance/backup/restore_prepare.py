@@ -18,7 +18,7 @@ from appliance.backup.errors import RestoreRefused, VerificationFailed, VersionR
 from appliance.backup.keys import Identities
 from appliance.backup.restore_job import RestoreJob, RestoreSelection
 from appliance.backup.store_copy import facts_of, find_differences, row_counts
-from appliance.backup.unpack import TellFile, no_progress, unpack
+from appliance.backup.unpack import FileProgress, no_progress, unpack
 from appliance.kernel import meta
 from appliance.kernel.clock import iso
 from appliance.kernel.ids import random_id
@@ -62,12 +62,12 @@ def prepare(
     folder: Path,
     identities: Identities | None,
     *,
-    tell: TellFile = no_progress,
+    progress: FileProgress = no_progress,
     reached: Callable[[str], None] = lambda _: None,
 ) -> PreparedFiles:
     """Raises BackupDamaged, KeyRefused, VerificationFailed, VersionRefused, RestoreRefused or
     BackupNotWritable."""
-    unpack(job.backup_path, job.manifest, folder, identities, files=selection.files, tell=tell)
+    unpack(job.backup_path, job.manifest, folder, identities, progress, selection.files)
     reached("files unpacked")
     paths = sorted(file.path for file in selection.files)
     made = PreparedFiles(job, DataDir(folder), job.work.clock.now_ms(), paths)

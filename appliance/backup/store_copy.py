@@ -88,10 +88,10 @@ def principals_in(connection: sqlite3.Connection, authors: str) -> tuple[str, ..
     return tuple(sorted(row[0] for row in rows))
 
 
-def copy(pinned: PinnedStore, target: Path, tell: Callable[[int, int], None]) -> None:
+def copy(pinned: PinnedStore, target: Path, progress: Callable[[int, int], None]) -> None:
     """Copies what the pinned connection sees to `target`, readable by the owner only.
 
-    `tell` is called with the bytes that are copied and all of them. Raises BackupNotWritable,
+    `progress` is called with the bytes that are copied and all of them. Raises BackupNotWritable,
     StoreNotCopied if the store is damaged, CutNotPossible if another program locks it.
     """
     try:
@@ -107,11 +107,11 @@ def copy(pinned: PinnedStore, target: Path, tell: Callable[[int, int], None]) ->
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             page_bytes = pinned.connection.execute("PRAGMA page_size").fetchone()[0]
 
-            def progress(status: int, remaining: int, total: int) -> None:
+            def report(status: int, remaining: int, total: int) -> None:
                 del status
-                tell((total - remaining) * page_bytes, total * page_bytes)
+                progress((total - remaining) * page_bytes, total * page_bytes)
 
-            pinned.connection.backup(connection, pages=PAGES_AT_ONCE, progress=progress)
+            pinned.connection.backup(connection, pages=PAGES_AT_ONCE, progress=report)
             # The copy of a store with a write-ahead log would need a log beside it too.
             connection.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from appliance.backup.encoding import CHUNK_BYTES, Sink, Tell, Undecodable, decode
+from appliance.backup.encoding import CHUNK_BYTES, ByteProgress, Sink, Undecodable, decode
 from appliance.backup.errors import BackupDamaged, KeyRefused
 from appliance.backup.manifest import BackupFile
 
@@ -23,7 +23,7 @@ def read(
     file: BackupFile,
     target: Sink,
     keys: Sequence[Any] | None,
-    tell: Tell = lambda *_: None,
+    progress: ByteProgress = lambda *_: None,
 ) -> None:
     """Writes the content of `file` to `target`; without `keys` for files that are not encrypted.
 
@@ -32,7 +32,7 @@ def read(
     """
     stored = pieces(backup_path, file)
     try:
-        done = decode(stored, target, bytes_max=file.bytes, identities=keys, tell=tell)
+        done = decode(stored, target, bytes_max=file.bytes, identities=keys, progress=progress)
     except Undecodable as error:
         raise _damage_error(file, str(error)) from None
     except KeyRefused:

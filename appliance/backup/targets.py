@@ -24,7 +24,7 @@ from appliance.backup.settings import BackupSettings, TargetSettings
 from appliance.backup.target import BackupTarget
 from appliance.backup.target_directory import DirectoryTarget
 from appliance.backup.target_s3 import S3Target
-from appliance.backup.unpack import TellFile, no_progress
+from appliance.backup.unpack import FileProgress, no_progress
 from appliance.backup.upload import upload_backup
 from appliance.backup.upload_state import UploadState, read_state, write_state
 from appliance.kernel.clock import iso
@@ -112,7 +112,7 @@ def report(work: BackupWorkspace, target: TargetSettings) -> TargetReport:
 
 
 def upload(
-    work: BackupWorkspace, target: TargetSettings, tell: TellFile = no_progress
+    work: BackupWorkspace, target: TargetSettings, progress: FileProgress = no_progress
 ) -> UploadReport:
     """Copies each backup that the target lacks, oldest first. Those that are not encrypted are
     skipped if the newest one is. Never raises an error of one backup or of the target."""
@@ -129,7 +129,7 @@ def upload(
             for name in names:
                 try:
                     if upload_backup(
-                        work, name, opened, allow_plain=target.allow_plain, ends=ends, tell=tell
+                        work, name, opened, progress, allow_plain=target.allow_plain, ends=ends
                     ):
                         copied.append(name)
                 except _OF_ONE_BACKUP as error:

@@ -14,7 +14,7 @@ from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.kernel.whole_file import new_file, sync_directory
 from appliance.workspace.swap import make_folders
 
-TellFile = Callable[[str, int, int], None]
+FileProgress = Callable[[str, int, int], None]
 """Called with the name of a file or backup, its bytes that are done, and all of them."""
 
 
@@ -27,9 +27,8 @@ def unpack(
     manifest: BackupManifest,
     into: Path,
     identities: Identities | None,
-    *,
+    progress: FileProgress = no_progress,
     files: Iterable[BackupFile] | None = None,
-    tell: TellFile = no_progress,
 ) -> None:
     """Writes `files`, by default all, below `into`, which is made if it is missing, at their paths,
     with the modes that their kinds may have, and syncs them.
@@ -51,7 +50,7 @@ def unpack(
             raise BackupNotWritable(f"{file.path} exists already", details={"file": file.path})
         try:
             with writing(), new_file(target) as opened:
-                stored.read(backup_path, file, opened, secret_keys, partial(tell, file.path))
+                stored.read(backup_path, file, opened, secret_keys, partial(progress, file.path))
                 os.fchmod(opened.fileno(), file.restored_mode)
         except BaseException:
             with suppress(OSError):

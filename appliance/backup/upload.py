@@ -9,22 +9,22 @@ from pathlib import Path
 
 from appliance.backup import manifest as manifests
 from appliance.backup.backup_directory import BackupWorkspace
-from appliance.backup.encoding import Tell
+from appliance.backup.encoding import ByteProgress
 from appliance.backup.errors import PlainRefused, TargetFailed
 from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.stored import pieces
 from appliance.backup.target import BackupTarget
-from appliance.backup.unpack import TellFile, no_progress
+from appliance.backup.unpack import FileProgress, no_progress
 
 
 def upload_backup(
     work: BackupWorkspace,
     name: str,
     target: BackupTarget,
+    progress: FileProgress = no_progress,
     *,
     allow_plain: bool,
     ends: float,
-    tell: TellFile = no_progress,
 ) -> bool:
     """Copies a backup to a target, until `ends` of the monotonic clock. False if all of it was
     there.
@@ -48,7 +48,7 @@ def upload_backup(
     for file in missing:
         if work.clock.monotonic() >= ends:
             raise TargetFailed("the time for copying is over; the next upload continues")
-        report = partial(tell, f"{name} to {target.name}")
+        report = partial(progress, f"{name} to {target.name}")
         target.write(f"{name}/{file.name}", _read(path, file, report, done, total))
         done += file.stored_bytes
     for file in _find_missing(manifest, target.list(name)):
@@ -60,7 +60,9 @@ def upload_backup(
     return True
 
 
-def _read(path: Path, file: BackupFile, report: Tell, done: int, total: int) -> Iterator[bytes]:
+def _read(
+    path: Path, file: BackupFile, report: ByteProgress, done: int, total: int
+) -> Iterator[bytes]:
     """The stored file, and a report of each piece."""
     for piece in pieces(path, file):
         done += len(piece)

@@ -18,7 +18,7 @@ from appliance.backup.keys import Identities
 from appliance.backup.manifest import BackupManifest, Verification
 from appliance.backup.scratch_server import ScratchServer, ServerFailed
 from appliance.backup.stored import pieces
-from appliance.backup.unpack import TellFile, no_progress, unpack
+from appliance.backup.unpack import FileProgress, no_progress, unpack
 from appliance.checks.backup_rules import rules_of
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import ApplianceError
@@ -34,11 +34,11 @@ class Verifier:
     """Verifies backups one after the other. Call inside `work.backups.only_writer()`."""
 
     def __init__(
-        self, work: BackupWorkspace, run_checks: RunChecks, tell: TellFile = no_progress
+        self, work: BackupWorkspace, run_checks: RunChecks, progress: FileProgress = no_progress
     ) -> None:
         _, self._settings, self._backups, self._clock = work
         self._run_checks = run_checks
-        self._tell = tell
+        self._progress = progress
 
     def verify(self, name: str, identities: Identities | None) -> Verification:
         """Records the result beside the backup; an inconclusive one only if it is the first.
@@ -99,7 +99,7 @@ class Verifier:
     def _restore(
         self, path: Path, manifest: BackupManifest, identities: Identities | None, scratch: DataDir
     ) -> list[str]:
-        unpack(path, manifest, scratch.workspace, identities, tell=self._progress)
+        unpack(path, manifest, scratch.workspace, identities, self._report)
         problems = scratch_stores.problems(scratch, manifest, self._deadline)
         if problems:
             return problems
@@ -121,6 +121,6 @@ class Verifier:
         self._deadline.check()  # checks that were interrupted prove nothing
         return problems
 
-    def _progress(self, file: str, done: int, total: int) -> None:
+    def _report(self, file: str, done: int, total: int) -> None:
         self._deadline.check()
-        self._tell(file, done, total)
+        self._progress(file, done, total)

@@ -232,7 +232,7 @@ class Dispatch:
     def _remove_from_index(self, connection: MemberConnection) -> None:
         for recipient in connection.recipients:
             key = (connection.mesh.id, recipient)
-            others = [each for each in self._by_recipient.get(key, ()) if each is not connection]
+            others = [link for link in self._by_recipient.get(key, ()) if link is not connection]
             if others:
                 self._by_recipient[key] = others
             else:

@@ -249,8 +249,8 @@ class Registry:
 
     def _to_wire(self, row: MemberRow) -> wire.Member:
         connections = self._broker.dispatch.connections_of(row.mesh_id, row.pubkey)
-        running_on = next((each.instance.name for each in connections if each.instance), None)
-        refused = next((each.refused.name for each in connections if each.refused), None)
+        running_on = next((link.instance.name for link in connections if link.instance), None)
+        refused = next((link.refused.name for link in connections if link.refused), None)
         return views.member_to_wire(row, bool(connections), running_on, refused)
 
     def _broadcast(self, mesh: MeshRow, event: str, pubkey: str, **more: Any) -> None:

@@ -119,7 +119,7 @@ def _fail_attempt(tx: Tx, attempts: list[AttemptFailed]) -> None:
     now_ms, kept = tx.steady_ms, [attempt for attempt in attempts if attempt.limit]
     tx.executemany(
         INSERT_ATTEMPT,
-        [(each.row, now_ms, each.consumer, each.outcome, each.error) for each in kept],
+        [(entry.row, now_ms, entry.consumer, entry.outcome, entry.error) for entry in kept],
     )
     tx.executemany(DELETE_OLD_ATTEMPTS, [(attempt.row, attempt.limit) for attempt in kept])
 

@@ -69,7 +69,7 @@ def export_segments(
     exports = _exports(session, out, format_name)
     line = ProgressLine(SystemClock(), not session.machine)
     with exports.only_writer():
-        done = exports.export(due_only=due, tell=line.show)
+        done = exports.export(due_only=due, progress=line.show)
         exports.publish()
     for log in done:
         if log.missing:

@@ -26,7 +26,7 @@ def open_target(url: str, datadir: DataDir) -> S3Target:
     if bucket.scheme != "s3" or not bucket.netloc or bucket.username is not None:
         raise Invalid(f"{url} is not s3://BUCKET/PREFIX", hint='target = "s3://bucket/prefix"')
     settings = config.load(_BackupSection, datadir.settings_file, os.environ).backup
-    same = (each for each in settings.targets if urlsplit(each.url).netloc == bucket.netloc)
+    same = (entry for entry in settings.targets if urlsplit(entry.url).netloc == bucket.netloc)
     target = next(same, TargetSettings(name="export", url=url))
     target = msgspec.structs.replace(target, name="export", url=url)
     return S3Target(target, settings, datadir.workspace, ATTEMPTS_MAX)

@@ -80,7 +80,7 @@ class Exporter:
         self,
         *,
         due_only: bool = False,
-        tell: ProgressCallback | None = None,
+        progress: ProgressCallback | None = None,
     ) -> ExportRound:
         """Export to the end of the log. `due_only` skips a last segment that may grow."""
         self._epoch = self._log.epoch
@@ -95,8 +95,8 @@ class Exporter:
                 for previous, batch in batches:
                     for run in batch.runs():
                         self._take(batch, run, previous)
-                    if tell is not None:
-                        tell(f"{self._log.log.kind}: row {batch.ids[-1]:,}")
+                    if progress is not None:
+                        progress(f"{self._log.log.kind}: row {batch.ids[-1]:,}")
             if self._open is not None:
                 if due_only and not self._is_due(self._open.first_ms):
                     result.waiting = self._open.rows

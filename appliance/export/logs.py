@@ -85,7 +85,7 @@ def _exported(store: str, log: LogDeclaration) -> ExportedLog:
     )
 
 
-_DECLARED = [_exported(store, each.log) for store, each in DECLARATIONS.items() if each.log]
+_DECLARED = [_exported(name, store.log) for name, store in DECLARATIONS.items() if store.log]
 LOGS = {log.kind: log for log in sorted(_DECLARED, key=lambda log: (not log.kept, log.kind))}
 """The logs that stores declare, those first whose rows are kept."""
 EVENTS, INBOX = LOGS["events"], LOGS["inbox"]

@@ -43,7 +43,7 @@ class Exports:
             yield
 
     def export(
-        self, *, due_only: bool = False, tell: ProgressCallback | None = None
+        self, *, due_only: bool = False, progress: ProgressCallback | None = None
     ) -> list[ExportRound]:
         """Export each log that exists to its end. If a log can't be exported, the others are, and
         then its error is raised."""
@@ -58,7 +58,7 @@ class Exports:
                     continue
                 with arrow_log_reader.open_fast(self._datadir, kind, log) as reader:
                     exporter = Exporter(reader, directory, kind, limits, self._clock)
-                    results.append(exporter.run(due_only=due_only, tell=tell))
+                    results.append(exporter.run(due_only=due_only, progress=progress))
             except (ExportError, LogUnreadable) as error:
                 failure = failure or error
         if failure is not None:

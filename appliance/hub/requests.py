@@ -39,8 +39,8 @@ def _with_id(
     """An operation whose data is the command of an HTTP route, and the id that is in its path."""
     names = command.__struct_fields__
     fields = [
-        (each.name, each.type) if each.required else (each.name, each.type, each.default)
-        for each in msgspec.structs.fields(command)
+        (item.name, item.type) if item.required else (item.name, item.type, item.default)
+        for item in msgspec.structs.fields(command)
     ]
     data_type = msgspec.defstruct(f"{command.__name__}Data", [(field, kind), *fields], frozen=True)
 

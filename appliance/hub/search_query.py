@@ -57,11 +57,11 @@ class Query(msgspec.Struct, frozen=True):
         ASCII letters are compared without case. Not LIKE: its time grows with the product of both
         lengths for texts like "aaaa".
         """
-        each = " OR ".join(
+        condition = " OR ".join(
             f"({' AND '.join([_CONTAINED.format(column)] * len(terms))})"
             for terms in self.alternatives
         )
-        return f"({each})", [term.translate(_LOWER) for term in self.terms]
+        return f"({condition})", [term.translate(_LOWER) for term in self.terms]
 
     def maybe(self, column: str) -> tuple[str, list[str]]:
         """A cheap condition for ASCII texts: false only where `match` can't match.

@@ -23,6 +23,6 @@ def join(every: Iterable[Scopes]) -> Scopes:
     scopes = list(every)
     return Scopes(
         frozenset().union(*(scope.grantable for scope in scopes)),
-        {scope: beginnings for each in scopes for scope, beginnings in each.implied.items()},
+        {scope: beginnings for part in scopes for scope, beginnings in part.implied.items()},
         frozenset().union(*(scope.free for scope in scopes)),
     )

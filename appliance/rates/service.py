@@ -71,7 +71,7 @@ class RecentRates:
 
     def sample(self, now_ms: int) -> None:
         """Add a sample; the oldest one is removed."""
-        keys = [(each.metric, each.status) for each in SERIES]
+        keys = [(series.metric, series.status) for series in SERIES]
         values = self._read(keys)
         row = array("d", (values[key] for key in keys))
         self._samples.append(_Sample(now_ms, self._monotonic(), row))

@@ -249,9 +249,9 @@ class Relay:
                 row.owner_email, row.endpoint, iso(row.created_ms),
                 checklist(row, same_email, same_address),
                 [
-                    each.admin
-                    for each in self.store.read(queries.approvals, row.name)
-                    if each.approved_ms is not None and each.admin in self.directory.admins
+                    approval.admin
+                    for approval in self.store.read(queries.approvals, row.name)
+                    if approval.approved_ms is not None and approval.admin in self.directory.admins
                 ],
                 self._approvals,
             )

@@ -59,8 +59,8 @@ class UiFiles:
 
     def __init__(self) -> None:
         folder = Path(__file__).with_name("static")
-        vendor = {f"{VENDOR}/{each.name}": each for each in (folder / VENDOR).iterdir()}
-        own = {each.name: each for each in folder.iterdir()}
+        vendor = {f"{VENDOR}/{path.name}": path for path in (folder / VENDOR).iterdir()}
+        own = {path.name: path for path in folder.iterdir()}
         sources = {**own, **vendor, "theme.css": Path(shared.__file__).with_name("theme.css")}
         self.by_path = {
             path: UiFile.read(source)

@@ -143,7 +143,7 @@ class Guard:
         """Whether the token has the scope or one of `also`, or the scope is free here."""
         if scope is None or principal.allows(scope) or any(map(principal.allows, also)):
             return True
-        beginnings = tuple(each for name in (scope, *also) for each in self._implied.get(name, ()))
+        beginnings = tuple(text for name in (scope, *also) for text in self._implied.get(name, ()))
         return self.is_free(scope, environ) or any(
             granted.startswith(beginnings) for granted in principal.scopes
         )

@@ -33,12 +33,12 @@ def failed_at(backups: Backups) -> str:
     """The last file that was being copied when the backup failed; "" if it didn't."""
     last = "nothing"
 
-    def tell(file: str, done: int, total: int) -> None:
+    def progress(file: str, done: int, total: int) -> None:
         nonlocal last
         last = file
 
     try:
-        backups.create(tell=tell)
+        backups.create(progress=progress)
     except BackupNotWritable:
         return last
     return ""

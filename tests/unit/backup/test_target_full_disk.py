@@ -50,12 +50,12 @@ def test_full_local_disk_gets_no_half_backup(tmp_path: Path, disk: SmallDisk, fr
         pass
     opened = other.open()
 
-    def tell(_what: str, done: int, _total: int) -> None:
+    def progress(_what: str, done: int, _total: int) -> None:
         if done == 0:
             disk.leave(free)
 
     with other.backups.only_writer(), pytest.raises(BackupNotWritable):
-        fetch.fetch(opened, name, other.work, tell)
+        fetch.fetch(opened, name, other.work, progress)
     assert os.listdir(other.backups.root) == []
     disk.clear()
     with other.backups.only_writer():
