@@ -23,10 +23,10 @@ DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only list what woul
 def reset(session: Session, dry_run: DryRunFlag = False, yes: YesFlag = False) -> None:
     """Remove all data of this workspace; refused while the appliance runs.
 
-    Removed is .agentlip/ with everything in it: the stores (messages, queues, outbox, inbox,
-    broker), the member key, tokens, logs, snapshots, exports there. Kept are agentlip.toml and
-    whatever else is in the workspace. Brokers elsewhere go on knowing the member key; for each
-    the answer names the command by which its operator revokes it.
+    Removes .agentlip/ with everything in it: the stores (messages, queues, outbox, inbox, broker),
+    the member key, tokens, logs, snapshots and exports. Keeps agentlip.toml and whatever else is
+    in the workspace. Brokers elsewhere keep the member key: the output names, for each, the
+    command with which its operator revokes it.
 
     Example: agentlipd reset --dry-run
     """
@@ -37,12 +37,12 @@ def reset(session: Session, dry_run: DryRunFlag = False, yes: YesFlag = False) -
     datadir = find_workspace(session.workspace)
     plan = rules.plan(datadir, os.environ)
     if dry_run:
-        _tell(session, plan, {"dry_run": True}, "would remove")
+        _print_plan(session, plan, {"dry_run": True}, "would remove")
         return
-    _ask(plan, yes, "agentlipd reset --yes")
+    _require_yes(plan, yes, "agentlipd reset --yes")
     with daemon.hold_locks(datadir):
         rules.wipe(datadir)
-    _tell(session, plan, {"dry_run": False}, "removed")
+    _print_plan(session, plan, {"dry_run": False}, "removed")
 
 
 def uninstall(
@@ -53,9 +53,9 @@ def uninstall(
 ) -> None:
     """Remove the appliance of this workspace: its service, its process and all its data.
 
-    Removes the services of this name that were installed for this workspace (one of the machine
-    needs root), stops the appliance, then does what `agentlipd reset` does. A member can't revoke
-    its own key: for each broker elsewhere the answer names the command for its operator.
+    Removes the services of this name that were installed for this workspace (those of the machine
+    need root), stops the appliance, then does what `agentlipd reset` does. A member can't revoke
+    its own key: for each broker elsewhere, the output names the command for its operator.
 
     Example: agentlipd uninstall --dry-run
     """
@@ -70,18 +70,18 @@ def uninstall(
     services = [str(unit.path) for unit in units]
     more = {"dry_run": dry_run, "services": services}
     if dry_run:
-        _tell(session, plan, more, "would remove")
+        _print_plan(session, plan, more, "would remove")
         return
-    _ask(plan, yes, "agentlipd uninstall --yes", services)
+    _require_yes(plan, yes, "agentlipd uninstall --yes", services)
     for unit in units:
         systemd.uninstall(unit)
     stopping.stop(datadir, note)
     with daemon.hold_locks(datadir):
         rules.wipe(datadir)
-    _tell(session, plan, more, "removed")
+    _print_plan(session, plan, more, "removed")
 
 
-def _ask(plan: Any, yes: bool, command: str, services: Sequence[str] = ()) -> None:
+def _require_yes(plan: Any, yes: bool, command: str, services: Sequence[str] = ()) -> None:
     if not yes:
         raise Invalid(
             f"all data of the workspace {plan.workspace} would be lost:"
@@ -91,7 +91,7 @@ def _ask(plan: Any, yes: bool, command: str, services: Sequence[str] = ()) -> No
         )
 
 
-def _tell(session: Session, plan: Any, more: dict[str, Any], verb: str) -> None:
+def _print_plan(session: Session, plan: Any, more: dict[str, Any], verb: str) -> None:
     lines = [f"{verb} {name}" for name in (*more.get("services", ()), *plan.removed)]
     lines += [f"kept {name}" for name in plan.kept]
     session.answer({**msgspec.to_builtins(plan), **more}, "\n".join(lines))

@@ -74,7 +74,7 @@ COMMANDS = {
         ),
         "mcp": (
             "appliance.mcp.cli:app",
-            "MCP for agents: serve it on standard input and output, for the running hub.",
+            "Serve MCP to an agent on standard input and output, for the running hub.",
         ),
     },
     "Administration": {
@@ -102,7 +102,7 @@ COMMANDS = {
             "appliance.jobs.cli:app",
             "Jobs: scheduled and requested work, and the latest runs that jobs reported.",
         ),
-        "log": ("appliance.logs.cli:app", "The level of the log of a running appliance."),
+        "log": ("appliance.logs.cli:app", "The log level of the running appliance."),
         "maintenance": (
             "appliance.maintenance.cli:app",
             "Maintenance mode: clients can read, and their writes get 503 with Retry-After.",
@@ -113,7 +113,7 @@ COMMANDS = {
         ),
         "top": (
             "appliance.rates.cli:top_app",
-            "Show rates, queues, lags, connections and the delay of the event loop, until Ctrl+C.",
+            "Show rates, queues, lags, connections and the delay of the event loop, until Ctrl-C.",
         ),
         "forecast": (
             "appliance.rates.cli:forecast_app",

@@ -48,7 +48,7 @@ def create_ask(
         typer.Option("--may-answer", help="Name of a token that may answer; may be repeated."),
     ] = None,
     blocks: Annotated[
-        list[str] | None, typer.Option("--blocks", help="Work that waits for it; repeatable.")
+        list[str] | None, typer.Option("--blocks", help="Work that waits for it; may be repeated.")
     ] = None,
     topic_id: Annotated[
         str | None, typer.Option("--topic-id", help="Topic as an id or CHANNEL/TITLE.")

@@ -29,7 +29,7 @@ def list_acts(
     before: Annotated[int, typer.Option("--before", min=1, help="Only lower numbers.")] = 2**62,
     actor: Annotated[str, typer.Option("--actor", help="Only acts of this actor.")] = "",
 ) -> None:
-    """List administrative acts, newest first. With --json also what was there before and after.
+    """List administrative acts, newest first. --json adds the state before and after.
 
     Example: agentlip audit list --actor server
     """
@@ -45,8 +45,8 @@ def list_acts(
 def verify(session: Session) -> None:
     """Verify the chain of all records, also against the heads that backups noted.
 
-    A broken chain is exit code 1; the answer has the number of the first record that is wrong. So
-    is a chain that replaced the one of a backup.
+    Exit code 1: the chain is broken, or is not the one that a backup noted. The output has the
+    number of the first wrong record.
 
     Example: agentlip audit verify --json
     """

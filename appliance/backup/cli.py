@@ -13,7 +13,7 @@ from appliance.cli_support import Session, note, plain, plain_app
 app = plain_app(
     "Backups of the whole workspace: create, verify, prune, restore, copies elsewhere.\n\n"
     "Exit codes: 0 success, 1 error, 10 no such backup, 11 damaged, 12 another process works on"
-    " the backups, 13 can't be written, 14 no common cut in time, 15 wrong key, 16 newer version,"
+    " the backups, 13 can't be written, 14 stores too busy, 15 wrong key, 16 newer version,"
     " 17 not verified, 18 a target failed, 19 a store can't be copied, 20 a recipient can't be"
     " used, 21 a library is missing, 22 a target refused, 23 not encrypted, 25 it can't be restored"
     " here, 26 a check could not be finished.",
@@ -41,8 +41,8 @@ _COLUMNS = (
 def create(session: Session) -> None:
     """Back up the whole workspace, also while the appliance runs: agentlip backup create
 
-    If it is encrypted and its secret key is not here, it is verified at once, while this process
-    has a key for it.
+    An encrypted backup whose secret key is elsewhere is verified at once, because only this process
+    can open it.
     """
     from appliance.backup import keys
     from appliance.backup.create import create_backup

@@ -17,9 +17,9 @@ def prune(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only list what would be removed.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Confirm; else nothing is removed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm the removal.")] = False,
 ) -> None:
-    """Remove backups that backup.keep_… does not keep, and list all with the reason.
+    """Remove backups that backup.keep_… does not keep. Lists all, with the reasons.
 
     Example: agentlip backup prune --dry-run
     """

@@ -19,7 +19,7 @@ LatestFlag = Annotated[
     bool, typer.Option("--latest", help="The newest backup, except those made before a restore.")
 ]
 PlanFlag = Annotated[
-    bool, typer.Option("--plan", help="Only say what would be replaced, kept and lost.")
+    bool, typer.Option("--plan", help="Only show what would be replaced, kept and lost.")
 ]
 YesFlag = Annotated[bool, typer.Option("--yes", help="Confirm. Without it nothing is changed.")]
 IntoFlag = Annotated[

@@ -37,7 +37,7 @@ _REPORT_COLUMNS = (
 
 
 def targets(session: Session, target: TargetFlag = None) -> None:
-    """List the targets and what each of them has: agentlip backup targets"""
+    """List the targets, and the backups that each of them has."""
     work = open_workspace(session)
     reports = [configured.report(work, chosen) for chosen in _find(work, target)]
     session.table(msgspec.to_builtins(reports), _COLUMNS, _NO_TARGETS)
@@ -67,7 +67,7 @@ def fetch(
     latest: LatestFlag = False,
     target: TargetFlag = None,
 ) -> None:
-    """Bring a backup back from a target: agentlip backup fetch --latest --target NAME"""
+    """Copy a backup back from a target: agentlip backup fetch --latest --target NAME"""
     if (name is None) == (not latest):
         raise Invalid("name a backup, or use --latest", hint="agentlip backup fetch --latest")
     work = open_workspace(session)

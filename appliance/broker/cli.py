@@ -22,14 +22,14 @@ ROOT = "/broker/v1/meshes"
 MeshArgument = Annotated[str, typer.Argument(metavar="MESH", help="Name of the mesh.")]
 MemberArgument = Annotated[str, typer.Argument(metavar="MEMBER", help="Key or name of the member.")]
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic or queue.")]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The name to give.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The new name.")]
 WebhookArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the webhook.")]
 SecretFlag = Annotated[
     Path | None,
     typer.Option("--secret-file", help="File with the secret to sign with (whsec_…)."),
 ]
 QueueFlag = Annotated[
-    bool, typer.Option("--queue", help="Queues, whose messages go to one consumer.")
+    bool, typer.Option("--queue", help="A queue: each message goes to one consumer.")
 ]
 DedupeFlag = Annotated[
     int | None, typer.Option("--dedupe-days", help="Days that ids of sends are kept (7 to 3999).")
@@ -37,7 +37,7 @@ DedupeFlag = Annotated[
 KeepFlag = Annotated[int | None, typer.Option("--keep-days", help="Days that messages are kept.")]
 PermanentFlag = Annotated[
     bool | None,
-    typer.Option("--permanent/--scoped", help="Keep ids of sends forever, or for --dedupe-days."),
+    typer.Option("--permanent/--scoped", help="Whether to keep ids of sends forever."),
 ]
 PolicyFlag = Annotated[
     str | None,
@@ -258,7 +258,7 @@ def add_webhook(
     url: Annotated[str, typer.Argument(metavar="URL", help="URL to call.")],
     secret_file: SecretFlag = None,
 ) -> None:
-    """Add a webhook and print its secret, this once. Subscribe it as webhook:ID.
+    """Add a webhook and print its secret, which is shown only once. Subscribe it as webhook:ID.
 
     Example: agentlip mesh add-webhook lab https://ci.example.com/hook
     """
@@ -276,7 +276,7 @@ def update_webhook(
     enabled: Annotated[
         bool | None,
         typer.Option(
-            "--enable/--disable", help="Call the webhook, or keep its messages until it is enabled."
+            "--enable/--disable", help="Whether to call the webhook; else its messages wait."
         ),
     ] = None,
     new_secret: Annotated[

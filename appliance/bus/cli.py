@@ -153,7 +153,7 @@ def tail(
         str | None, typer.Option("--task", help="Only messages about this task.")
     ] = None,
     replies: Annotated[
-        str | None, typer.Option("--replies", help="Id of a message: it and what it replies to.")
+        str | None, typer.Option("--replies", help="Only this message, and those it replies to.")
     ] = None,
 ) -> None:
     """Print the last messages, whoever they are for.
@@ -287,7 +287,7 @@ def need(
 
 @app.command("ready")
 def ready(session: Session) -> None:
-    """List tasks that can be started: nobody has them, and what they need is done.
+    """List tasks that can be started: unclaimed, and the tasks they need are done.
 
     Example: agentlip bus ready
     """

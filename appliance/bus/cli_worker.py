@@ -76,12 +76,12 @@ def spawn(
         bool, typer.Option("--no-fetch", help="Do not fetch from origin first.")
     ] = False,
     no_worktree: Annotated[
-        bool, typer.Option("--no-worktree", help="Make the branch only.")
+        bool, typer.Option("--no-worktree", help="Create only the branch.")
     ] = False,
 ) -> None:
-    """Make a task: its branch, its worktree and its row. No agent is started.
+    """Create a task with a branch and a worktree. This starts no agent.
 
-    It starts from the integration branch, if you don't name another one.
+    The branch starts from the integration branch, unless you give --from-branch.
 
     Example: agentlip worker spawn fix-login --type fix --description 'the login times out'
     """
@@ -103,7 +103,7 @@ def done(
     session: Session,
     task: TaskFlag = None,
     skip_rebase: Annotated[
-        bool, typer.Option("--skip-rebase", help="After a conflict: do not rebase once more.")
+        bool, typer.Option("--skip-rebase", help="Do not rebase again, after a resolved conflict.")
     ] = False,
 ) -> None:
     """Rebase on the integration branch and request the review. The exit code is 2 on a conflict.
@@ -121,7 +121,7 @@ def approve(
     comment: Annotated[str | None, typer.Argument(help="Comment for the agent.")] = None,
     head: HeadFlag = None,
 ) -> None:
-    """Approve the commit under review, if the branch has no other one since.
+    """Approve the commit under review, unless the branch has newer commits.
 
     Example: agentlip worker approve fix-login
     """
@@ -259,7 +259,7 @@ def list_tasks(session: Session, state: StateFlag = None) -> None:
 
 @app.command("show")
 def show(session: Session, task: TaskArgument) -> None:
-    """Show a task, its history, and why it does not go on.
+    """Show a task, its history, and what blocks it.
 
     Example: agentlip worker show fix-login
     """

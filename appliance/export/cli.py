@@ -107,7 +107,7 @@ def export_snapshot(
 
 @app.command("tidy")
 def tidy_segments(session: Session, out: OutFlag = None) -> None:
-    """Merge small segments and remove those past their retention."""
+    """Merge small segments, and prune those older than export.keep_days."""
     exports = _exports(session, out)
     with exports.only_writer():
         done = exports.tidy()

@@ -44,7 +44,7 @@ def report_activity(
     last: LastFlag = None,
     channel: ChannelFlag = None,
     by: Annotated[
-        ActivityView, typer.Option("--by", help="Rows of the table; days are always complete.")
+        ActivityView, typer.Option("--by", help="What each row is about; days are always complete.")
     ] = ActivityView.sender,
     top: TopFlag = 20,
 ) -> None:
@@ -61,7 +61,7 @@ def report_delivery(
     last: LastFlag = None,
     log: Annotated[DeliveryLog | None, typer.Option("--log", help="Only this log.")] = None,
     by: Annotated[
-        DeliveryView, typer.Option("--by", help="Rows of the table.")
+        DeliveryView, typer.Option("--by", help="What each row is about.")
     ] = DeliveryView.stage,
     top: TopFlag = 100,
 ) -> None:

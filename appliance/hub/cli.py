@@ -161,7 +161,7 @@ def page_messages(
 ) -> None:
     """Show one page of messages: newest first, or with --after-id oldest first.
 
-    Continuing from the last message of a page skips and repeats none.
+    To continue, give the id of the last message: none is skipped or repeated.
     """
     with open_reader(session) as reader:
         target_id = _topic_to_read(reader, topic_id, channel, topic)

@@ -62,18 +62,18 @@ def listen(
     ] = None,
     until_event: Annotated[
         int | None,
-        typer.Option("--until-event", min=0, help="End after this event."),
+        typer.Option("--until-event", min=0, help="Exit after the event with this id."),
     ] = None,
     exit_after: Annotated[
         int | None,
-        typer.Option("--exit-after", min=1, help="End after this number of printed events."),
+        typer.Option("--exit-after", min=1, help="Exit after this number of events."),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until a hub is running.")] = False,
 ) -> None:
     """Follow the event stream. Reconnects and resumes by itself; ends with Ctrl-C or SIGTERM.
 
     Prints a readable line for each event on a terminal. Otherwise, and with --json, --jsonl or
-    --format jsonl, prints a JSON object a line.
+    --format jsonl, prints one JSON object per line.
     """
     from appliance.sdk.discovery import find_hub
     from appliance.sdk.stream_follower import Follower

@@ -33,8 +33,8 @@ def search(
 ) -> None:
     """Search messages, best match first.
 
-    "exact phrase", word1 word2 (both), word1 OR word2. Without a full-text index, texts are
-    compared as substrings, and the output says so.
+    A query is "an exact phrase", word1 word2 (both) or word1 OR word2. Without a full-text index,
+    texts are compared as substrings, and the output says so.
     """
     with open_reader(session) as reader:
         result = reader.search(

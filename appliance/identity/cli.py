@@ -35,7 +35,7 @@ def show(session: Session) -> None:
 
 @app.command("accept-host")
 def accept_host(session: Session) -> None:
-    """Keep the key on this machine, which replaces the one the key was made on.
+    """Accept the key on this machine, after a move of the workspace from another one.
 
     Example: agentlip identity accept-host
     """

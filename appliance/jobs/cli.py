@@ -40,13 +40,13 @@ def list_jobs(session: Session) -> None:
 
 @app.command("pause")
 def pause_job(session: Session, job: OptionalJob = None, every: AllFlag = False) -> None:
-    """Start no more runs of a job, or of all. Runs that run go on."""
+    """Start no more runs of a job, or of all jobs. Runs that have started continue."""
     _switch(session, job, every, "pause")
 
 
 @app.command("resume")
 def resume_job(session: Session, job: OptionalJob = None, every: AllFlag = False) -> None:
-    """Start runs of a job again, or of all."""
+    """Start runs of a job, or of all jobs, again."""
     _switch(session, job, every, "resume")
 
 
@@ -75,9 +75,9 @@ def validate_files(session: Session) -> None:
 def show_next(
     session: Session,
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only this job.")] = None,
-    count: Annotated[int, typer.Option("--count", min=1, max=100, help="Times of each job.")] = 5,
+    count: Annotated[int, typer.Option("--count", min=1, max=100, help="Times to list.")] = 5,
 ) -> None:
-    """Show when the jobs in jobs/*.toml with a cron expression are due, and run nothing."""
+    """Show when the jobs with a cron expression in jobs/*.toml are due."""
     from appliance.jobs.schedule import next_ms
     from appliance.jobs.spec import describe
     from appliance.kernel.clock import SystemClock, iso
@@ -132,8 +132,8 @@ def show_run(session: Session, run_id: RunArgument) -> None:
 def print_output(
     session: Session,
     run_id: RunArgument,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until it is over.")] = False,
-    attempt: Annotated[int, typer.Option("--attempt", min=0, help="0: the latest.")] = 0,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Print until it is over.")] = False,
+    attempt: Annotated[int, typer.Option("--attempt", min=0, help="Attempt; 0: the latest.")] = 0,
 ) -> None:
     """Print the output of a run."""
     hub, query, over = session.hub(), {"attempt": attempt, "after": 0}, False
@@ -159,7 +159,7 @@ def cancel_run(session: Session, run_id: RunArgument) -> None:
 def list_history(
     session: Session,
     job: JobArgument,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Most runs to list.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of runs.")] = 20,
 ) -> None:
     """List the runs of a job, newest first."""
     rows, _ = session.hub().page(f"{PATH}/{segment(job)}/history", "runs", limit)

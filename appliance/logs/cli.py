@@ -7,7 +7,7 @@ import typer
 from appliance.cli_support import Session, plain_app
 
 app = plain_app(
-    "The level of the log of a running appliance. Its lines: agentlipd logs\n\n"
+    "The log level of the running appliance. agentlipd logs prints the log.\n\n"
     "Example: agentlip log level debug --minutes 10",
     "Administration/log",
 )
@@ -21,7 +21,7 @@ def level(
         str | None, typer.Argument(metavar="[LEVEL]", help="debug, info, warning or error.")
     ] = None,
     minutes: Annotated[
-        int, typer.Option("--minutes", min=1, max=1440, help="For how long LEVEL holds.")
+        int, typer.Option("--minutes", min=1, max=1440, help="How long LEVEL applies.")
     ] = 60,
 ) -> None:
     """Show the lowest level that is logged, or set it for some time, without a restart."""
@@ -31,7 +31,7 @@ def level(
 
 @app.command("reset")
 def reset(session: Session) -> None:
-    """Log the level of the settings again."""
+    """Go back to the log level of the settings."""
     _show(session, session.hub().delete(PATH))
 
 

@@ -31,13 +31,13 @@ MESSAGE_COLUMNS = (("NUMBER", "number"), ("TIME", "timestamp"), ("SENDER", "send
 def init(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new agent.")],
-    relay: Annotated[str, typer.Option("--relay", metavar="URL", help="Its relay.")],
+    relay: Annotated[str, typer.Option("--relay", metavar="URL", help="URL of its relay.")],
     endpoint: Annotated[
-        str, typer.Option("--endpoint", metavar="URL", help="Where other agents reach it.")
+        str, typer.Option("--endpoint", metavar="URL", help="URL at which other agents reach it.")
     ],
     import_key: Annotated[
         Path | None,
-        typer.Option("--import-key", help="Take the private key in this file (PKCS #8, base64)."),
+        typer.Option("--import-key", help="Use the private key in this file (PKCS #8, base64)."),
     ] = None,
     loopback: Annotated[
         bool, typer.Option("--loopback", help="Allow endpoints on this machine, for tests.")
@@ -92,7 +92,7 @@ def register(
 def list_contacts(
     session: Session,
     pending: Annotated[
-        bool, typer.Option("--pending", help="Requests that wait for an answer instead.")
+        bool, typer.Option("--pending", help="List requests that wait for an answer instead.")
     ] = False,
     folder: FolderFlag = None,
 ) -> None:
@@ -172,10 +172,10 @@ def send(
 def read_inbox(
     session: Session,
     after: Annotated[int, typer.Option("--after", help="Only messages after this number.")] = 0,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="How many.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="Most to list.")] = 100,
     serve: Annotated[
         str | None,
-        typer.Option("--serve", metavar="HOST:PORT", help="Receive until Ctrl+C, without TLS."),
+        typer.Option("--serve", metavar="HOST:PORT", help="Receive until Ctrl-C, without TLS."),
     ] = None,
     folder: FolderFlag = None,
 ) -> None:
@@ -203,7 +203,7 @@ def verify(
     ] = None,
     folder: FolderFlag = None,
 ) -> None:
-    """Show the safety number of a contact, which its owner has to see too."""
+    """Show the safety number of a contact. Its owner must see the same one."""
     from appliance.network.keys import AgentPublicKey
     from appliance.network.safety import fingerprint
 
@@ -224,7 +224,7 @@ def verify(
 
 @app.command("rotate-key")
 def rotate_key(session: Session, folder: FolderFlag = None) -> None:
-    """Replace the key by a new one. Contacts follow, because the present key signs it."""
+    """Replace the key. The old key signs the new one, so contacts accept it."""
     with _agent(session, folder) as agent:
         public = agent.rotate_key()
     session.answer({"publicKey": public}, f"the new key is {public}")
@@ -238,7 +238,7 @@ def report(
     ] = None,
     folder: FolderFlag = None,
 ) -> None:
-    """Show what was tried to deliver messages, the newest first."""
+    """Show the attempts to deliver messages, newest first."""
     with _agent(session, folder) as agent:
         reports = agent.reports() if message_id is None else [agent.report(message_id)]
     rows = [
@@ -281,7 +281,7 @@ def _serve(session: Session, agent: Any, address: str, after: int) -> None:
     with make_server(host, int(port), wsgi_endpoint(agent), handler_class=Quiet) as server:
         server.timeout = SIGNAL_SECONDS
         agent.start()
-        note(f"{agent.name} receives at http://{host}:{server.server_port}; end with Ctrl+C")
+        note(f"{agent.name} receives at http://{host}:{server.server_port}; end with Ctrl-C")
         while True:
             for row in agent.messages(after):
                 session.line(msgspec.to_builtins(row), MESSAGE_COLUMNS)

@@ -26,7 +26,7 @@ def begin(
 
 @app.command("off")
 def end(session: Session) -> None:
-    """Admit writes again."""
+    """Accept writes again."""
     _show(session, session.hub().delete(PATH))
 
 

@@ -18,7 +18,7 @@ def routes(maintenance: Maintenance) -> list[Route]:
                              errors=(wire.BadEndOfMaintenance,),
                              example={"until": "2026-12-24T18:00:00Z", "reason": "new disk"},
                              summary="Refuse the writes of clients until a time", audited=True),
-            "DELETE": Operation(wire.WRITE, reply=shown, summary="Admit writes again",
+            "DELETE": Operation(wire.WRITE, reply=shown, summary="Accept writes again",
                                 audited=True),
         }),
     ]  # fmt: skip

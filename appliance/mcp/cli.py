@@ -15,7 +15,7 @@ from appliance.kernel.errors import Invalid
 from appliance.mcp.clients import CLIENTS
 
 app = plain_app(
-    "MCP for agents: serve it on standard input and output, for the running hub.\n\n"
+    "Serve MCP to an agent on standard input and output, for the running hub.\n\n"
     "MCP clients start this command; 'agentlip mcp config CLIENT' prints their configuration.",
     "Extensions/mcp",
 )

@@ -23,12 +23,12 @@ def group() -> None:
 def send_test(
     session: Session,
     direct: Annotated[
-        bool, typer.Option("--direct", help="Without the outbox, as when the outbox fails.")
+        bool, typer.Option("--direct", help="Send without the outbox, as is done when it fails.")
     ] = False,
 ) -> None:
-    """Send a test message to all destinations. The exit code is 1 if one is not taken.
+    """Send a test message to all destinations. Exit code 1 if one can't be sent.
 
-    What the outbox takes, it delivers within seconds: agentlip outbox list.
+    The outbox delivers what it gets within seconds: agentlip outbox list.
     """
     tested = session.hub().post("/api/v1/notify/test", {"direct": direct})
     session.table(tested["results"], COLUMNS, "no destinations")

@@ -133,7 +133,7 @@ def redrive(
     lost: Annotated[
         bool,
         typer.Option(
-            "--lost", help="Send again, under their ids, what a restore of the broker lost."
+            "--lost", help="Send again, with the same ids, what a restore of the broker lost."
         ),
     ] = False,
 ) -> None:
@@ -198,7 +198,7 @@ def prune(
         ),
     ] = 0.0,
 ) -> None:
-    """Drop payloads of ended sends to free space. Their ids stay used."""
+    """Prune payloads of ended sends to free space. Their ids stay used."""
     if not confirm:
         raise Invalid(
             "prune drops payloads permanently; --confirm is required",

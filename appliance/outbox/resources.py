@@ -109,7 +109,7 @@ def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
         }),
         Route("/v1/outbox/prune", Responders(post=reply_with(admin.prune)), {
             "POST": Operation(wire.ADMIN, body=wire.Prune, reply=wire.Pruned, audited=True,
-                              summary="Drop payloads of ended sends; their ids stay used"),
+                              summary="Prune payloads of ended sends; their ids stay used"),
         }),
         Route("/v1/outbox/reload", Responders(post=reply_with(lambda _command: outbox.reload())), {
             "POST": Operation(wire.ADMIN, body=wire.Reload, reply=wire.Reloaded,

@@ -404,7 +404,7 @@ def drop(tx: Tx, any_id: str) -> wire.DropResult:
 
 
 def prune(tx: Tx, dead: bool, before_ms: int, limit: int) -> wire.Pruned:
-    """Drop payloads of ended sends; with `dead`, also retire dead letters and drop theirs."""
+    """Prune payloads of ended sends; with `dead`, also retire dead letters and prune theirs."""
     pruned = prune_payloads(tx, before_ms, limit)
     pruned += _prune_payloads(tx, "status = 'aborted'", "aborted_at", before_ms, limit - pruned)
     if dead and pruned < limit:

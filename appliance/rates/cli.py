@@ -21,11 +21,11 @@ DISK_COLUMNS = (("DISK OR STORE", "name"), ("BYTES", "bytes"), ("FREE", "free_by
 @top_app.command()
 def top(
     session: Session,
-    once: Annotated[bool, typer.Option("--once", help="Print one state and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once, then exit.")] = False,
 ) -> None:
-    """Show rates, queues, lags, connections and the delay of the event loop, until Ctrl+C.
+    """Show rates, queues, lags, connections and the delay of the event loop, until Ctrl-C.
 
-    The same data as the page Rates of the web UI: one sample each 10 seconds.
+    The same data as the page Rates of the web UI: one sample every 10 seconds.
     """
     client = session.hub()
     with until_signalled():

@@ -33,7 +33,7 @@ def recover(
 ) -> None:
     """Copy what can be read of a damaged store into a new file. Without --yes, only report it.
 
-    Stop the appliance first. The exit code is 1 if not every row of every table is saved.
+    Stop the appliance first. Exit code 1: some rows could not be saved.
 
     Example: agentlip recover outbox --yes
     """

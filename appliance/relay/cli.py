@@ -162,7 +162,7 @@ def list_keys(session: Session, relay: RelayFlag = "") -> None:
 
 @app.command("serve")
 def serve(session: Session) -> None:
-    """Serve the relay alone, in the foreground: without hub, courier, broker and the others.
+    """Serve only the relay, in the foreground, without the other subsystems.
 
     Example: agentlip relay serve
     """

@@ -26,18 +26,18 @@ def create_token(
     name: Annotated[str, typer.Option("--name", help="Unique name of the token.")],
     scope: Annotated[
         list[str],
-        typer.Option("--scope", help="Scope: hub:read, hub:post, admin, …; can be repeated."),
+        typer.Option("--scope", help="Scope: hub:read, hub:post, admin, …; may be repeated."),
     ],
     channel: Annotated[
         list[str] | None,
         typer.Option(
-            "--channel", help="Limit hub scopes to this channel (name or id); can be repeated."
+            "--channel", help="Limit hub scopes to this channel (name or id); may be repeated."
         ),
     ] = None,
     sender: Annotated[
         list[str] | None,
         typer.Option(
-            "--sender", help="Allow only this sender name; can be repeated (default: any)."
+            "--sender", help="Allow only this sender name; may be repeated (default: any)."
         ),
     ] = None,
     expires: Annotated[

@@ -37,7 +37,7 @@ def list_enrichments(
     session: Session,
     message_id: Annotated[str, typer.Option("--message-id", help="Id of the message.")],
 ) -> None:
-    """Show what linkifiers found in a message's current text."""
+    """Show the enrichments of a message: what plugins found in its text."""
     answer = session.hub().get(f"/api/v1/messages/{segment(message_id)}/enrichments")
     columns: Columns = [
         ("PLUGIN", "plugin"), ("KIND", "kind"),

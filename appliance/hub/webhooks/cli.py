@@ -34,10 +34,10 @@ DescriptionFlag = Annotated[
 ]
 CursorFlag = Annotated[
     int | None,
-    typer.Option("--after", min=0, help="Deliver events after this one, again too (0: all)."),
+    typer.Option("--after", min=0, help="Deliver events after this id, also again (0: all)."),
 ]
 EnabledFlag = Annotated[
-    bool | None, typer.Option("--enable/--disable", help="Deliver events to it, or not.")
+    bool | None, typer.Option("--enable/--disable", help="Whether to deliver events to it.")
 ]
 
 
