@@ -49,7 +49,9 @@ def off_of(numbers: Mapping[str, float]) -> frozenset[str]:
     return frozenset(name.removeprefix(OFF) for name in numbers if name.startswith(OFF))
 
 
-def ask(datadir: DataDir, server: ServerFile, seconds_max: float) -> discovery.ReadyResponse:
+def request_ready(
+    datadir: DataDir, server: ServerFile, seconds_max: float
+) -> discovery.ReadyResponse:
     """Asks the appliance named in `server.json`. Raises NotAnswering."""
     status, body = _get(datadir, server, "/-/ready", seconds_max)
     try:

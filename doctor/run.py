@@ -28,7 +28,7 @@ from appliance.kernel.readlimit import is_interrupt
 from appliance.workspace.datadir import DataDir
 from doctor.causes import ALWAYS_RUN, explain
 from doctor.checks import CHECKS
-from doctor.live import ASK_SECONDS_MAX, NotAnswering, ask, off_of
+from doctor.live import ASK_SECONDS_MAX, NotAnswering, off_of, request_ready
 from doctor.ownership import NOT_SERVING
 
 EXIT_GOOD = 0
@@ -89,7 +89,7 @@ def context_outside(
         context.live_error = "server.json is missing or can't be read"
         return context
     try:
-        context.live = ask(datadir, server, ASK_SECONDS_MAX).facts or {}
+        context.live = request_ready(datadir, server, ASK_SECONDS_MAX).facts or {}
         context.off = off_of(context.live)
     except NotAnswering as error:
         context.live_error = str(error)

@@ -5,7 +5,7 @@ import sqlite3
 from appliance.workspace.restoring import RestoreContext
 
 
-def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
+def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> None:
     """The log of the backup stays if the present one is another chain, or was cut."""
     there = context.carry(
         "CREATE TEMP TABLE carried AS SELECT * FROM present.log"

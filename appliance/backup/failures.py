@@ -45,7 +45,7 @@ class Attempts:
         self.failed = set[Phase]()
 
     @contextmanager
-    def of(self, phase: Phase) -> Iterator[None]:
+    def record(self, phase: Phase) -> Iterator[None]:
         """Records an error of the block as the failure of this phase, and otherwise its success.
         That another process works on the backups is not a failure, and is raised."""
         self.failures.pop(phase, None)

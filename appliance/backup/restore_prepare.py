@@ -26,7 +26,7 @@ from appliance.kernel.store_declaration import declaration_of, path_of
 from appliance.kernel.store_errors import sqlite_name
 from appliance.kernel.store_files import open_database
 from appliance.kernel.whole_file import write_whole
-from appliance.sdk.network.restored import restored
+from appliance.sdk.network.restored import adjust_store
 from appliance.shared.segment_chain import JUMP
 from appliance.workspace import epochs, manifest, schema
 from appliance.workspace.datadir import STORES, DataDir
@@ -76,7 +76,7 @@ def prepare(
             _check_store(made, store)
         restore_rules.check_references(job, made.new)
         for state in made.new.dir.glob(f"{small_files.AGENTS}/*/{small_files.AGENT_STATE}"):
-            restored(state, made.now_ms)
+            adjust_store(state, made.now_ms)
         highest = _apply_rules(made)
         reached("rules applied")
         if any(declaration_of(store).numbers_events for store in job.chosen):

@@ -29,8 +29,8 @@ _SEQUENCES = {
 def apply(
     job: RestoreJob, store: str, file: Path, *, now_ms: int, known: int
 ) -> tuple[RestoreContext, int, dict[str, int]]:
-    """Calls `restored` of the subsystem for the new file of a store, with the one before attached
-    if it can be read, and raises numbers.
+    """Calls `adjust_store` of the subsystem for the new file of a store. The one before is attached
+    if it can be read. Raises numbers.
 
     `known`: a lower limit for the highest number that was given out. Returns that of the first
     raised table, and the number of rows of each table after the change.
@@ -63,13 +63,13 @@ def _change(connection: sqlite3.Connection, store: str, context: RestoreContext,
     connection.execute("BEGIN IMMEDIATE")
     if declaration.restored:
         module = import_module(declaration.restored, appliance.__name__)
-        module.restored(connection, context)
+        module.adjust_store(connection, context)
         if context.damaged:  # SQLite refuses every further write of this transaction
             connection.execute("ROLLBACK")
             connection.execute("DETACH present")
             context.present = False
             connection.execute("BEGIN IMMEDIATE")
-            module.restored(connection, context)
+            module.adjust_store(connection, context)
     for index, table in enumerate(tables):
         number = max(given_out[index], 0 if index else known)
         highest = highest or number

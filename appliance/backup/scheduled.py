@@ -52,7 +52,7 @@ def run(
     attempts, own_key = Attempts(datadir.backups, clock), None
     with ExitStack() as writer:
         if create:
-            with attempts.of("create"):
+            with attempts.record("create"):
                 writer.enter_context(backups.only_writer())
                 own_key = keys.single_use(settings)
                 # Nice after the cut only: before, it keeps the stores from writing.
@@ -65,19 +65,19 @@ def run(
             return attempts
         result, scheduled = newest.result, newest.manifest.reason == "schedule"
         if scheduled and settings.verify and result is None:
-            with attempts.of("verify"):
+            with attempts.record("verify"):
                 verification = verify(newest.name, own_key or keys.load(settings))
                 result = verification.result
                 _raise_bad(newest, verification)
         if scheduled and result == ("good" if settings.verify else None):
-            with attempts.of("prune"):
+            with attempts.record("prune"):
                 prune.prune(work)
         is_sound = result != "bad" and "verify" not in attempts.failed
         if recheck and settings.verify and is_sound:
-            with attempts.of("verify"):
+            with attempts.record("verify"):
                 _recheck(work, newest, verify)
     if settings.targets and is_sound:
-        with attempts.of("upload"):
+        with attempts.record("upload"):
             upload()
     return attempts
 

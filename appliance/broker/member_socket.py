@@ -115,7 +115,7 @@ class MemberSocket:
 
     def _on_frame(self, frame: frames.MemberFrame, acked: list[str]) -> None:
         if isinstance(frame, frames.Hello):
-            self._hello(frame)
+            self._handle_hello(frame)
         elif self._identity is None:
             raise Unauthenticated(
                 "the first frame must be hello", hint="see the frames in docs/reference/broker.md"
@@ -134,7 +134,7 @@ class MemberSocket:
         else:
             self._broker.dispatch.set_status(self._connection, frame.status)
 
-    def _hello(self, frame: frames.Hello) -> None:
+    def _handle_hello(self, frame: frames.Hello) -> None:
         if self._identity is not None:
             raise Invalid("hello was sent before", hint="send negotiate next")
         trusted = not frame.signature and self._who.allows(wire.ACCEPT)

@@ -31,7 +31,7 @@ SELECT p.mesh_id, p.pubkey, p.name, p.added_ms, p.revoked_ms, p.successor
 FROM present.member AS p JOIN chain USING (mesh_id, pubkey)"""
 
 
-def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
+def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> None:
     _notice(context)
     connection.execute(meta.SET, (EPOCH, random_id()))  # members compare what they have sent
     connection.execute(

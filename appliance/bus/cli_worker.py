@@ -238,7 +238,7 @@ def status(
             if not watch:
                 return
             sys.stdout.flush()
-            file.idle(every)
+            file.sleep(every)
 
 
 @app.command("list")

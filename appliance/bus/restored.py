@@ -7,7 +7,7 @@ from appliance.shared.segment_chain import JUMP
 from appliance.workspace.restoring import RestoreContext
 
 
-def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
+def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> None:
     connection.execute("DELETE FROM task_claims")
     if meta.exists(connection, "x_fences"):
         connection.execute("UPDATE x_fences SET fence = fence + ?", (JUMP,))

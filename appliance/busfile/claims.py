@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from appliance.busfile import globs
-from appliance.busfile.file import idle, transaction
+from appliance.busfile.file import sleep, transaction
 from appliance.busfile.messages import check_name
 from appliance.kernel.clock import HOUR_MS, Clock
 from appliance.kernel.errors import Conflict, Invalid, Lost
@@ -187,7 +187,7 @@ def wait(
     clock: Clock,
     seconds: float,
     attempt: Callable[[int], T],
-    pause: Callable[[float], object] = idle,
+    pause: Callable[[float], object] = sleep,
 ) -> T:
     """Calls `attempt(now_ms)`, each time in a transaction, until it does not raise ClaimHeld.
 

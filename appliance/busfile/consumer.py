@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from appliance.busfile import messages
-from appliance.busfile.file import idle, snapshot
+from appliance.busfile.file import sleep, snapshot
 from appliance.busfile.messages import BusMessage
 from appliance.kernel.clock import Clock
 
@@ -31,7 +31,7 @@ def poll(
     agent: str,
     limit: int,
     seconds: float,
-    pause: Callable[[float], object] = idle,
+    pause: Callable[[float], object] = sleep,
 ) -> list[BusMessage]:
     """`messages.poll`, each time in a snapshot, until there is a message or the time is over."""
     deadline = clock.monotonic() + seconds
@@ -50,7 +50,7 @@ def follow(
     folder: Path,
     agent: str | None,
     after: int,
-    pause: Callable[[float], object] = idle,
+    pause: Callable[[float], object] = sleep,
 ) -> Iterator[BusMessage]:
     """Messages behind a number, for the agent or all, and then those that come, until `pause`
     raises."""

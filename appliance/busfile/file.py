@@ -163,11 +163,11 @@ def _until_free(attempt: Callable[[], T]) -> T:
             busy = isinstance(error, schema.BusUnfinished) or sqlite_name(error).startswith(_BUSY)
             if not busy or clock.monotonic() > deadline:
                 raise
-        idle(random.uniform(*_PAUSE_SECONDS))
+        sleep(random.uniform(*_PAUSE_SECONDS))
 
 
-def idle(seconds: float) -> None:
-    """The pause of a process that nobody has to wake."""
+def sleep(seconds: float) -> None:
+    """Wait in a process that nobody has to wake."""
     select.select([], [], [], seconds)
 
 

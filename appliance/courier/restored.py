@@ -18,7 +18,7 @@ _AGAIN = (
 )
 
 
-def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
+def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> None:
     del connection
     context.notice("lost", "envelope", _LOST)
     context.notice("sent-again", "envelope", _AGAIN)

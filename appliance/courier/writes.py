@@ -124,7 +124,7 @@ def _fail_attempt(tx: Tx, attempts: list[AttemptFailed]) -> None:
     tx.executemany(DELETE_OLD_ATTEMPTS, [(attempt.row, attempt.limit) for attempt in kept])
 
 
-def _dead(tx: Tx, changes: list[EnvelopeDead]) -> None:
+def _mark_dead(tx: Tx, changes: list[EnvelopeDead]) -> None:
     now_ms = tx.steady_ms
     tx.executemany(
         UPDATE_DEAD,
@@ -157,7 +157,7 @@ APPLY: dict[type, Callable[[Tx, list[Any]], None]] = {
     EnvelopeAcked: _ack,
     EnvelopeReturned: _make_ready,
     AttemptFailed: _fail_attempt,
-    EnvelopeDead: _dead,
+    EnvelopeDead: _mark_dead,
     EnvelopeExpired: lambda _tx, _changes: None,
     EnvelopeRedriven: _execute_with(UPDATE_REDRIVEN),
     StreamPaused: _pause,

@@ -54,7 +54,7 @@ class ArrowLog(StoredLog):
             table = cursor.fetch_arrow_table()
         return _batch(table, self.log) if table.num_rows else None
 
-    def _ask(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    def _query(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         with self._cursor(1) as cursor:
             cursor.execute(sql, parameters or None)
             return cursor.fetchall()  # type: ignore[no-any-return]

@@ -48,7 +48,7 @@ class SegmentExporter(Loop):
         removed, day = 0, now_ms // DAY_MS
         # Retention also runs when there are no new rows.
         if segments or day != self._tidied_day:
-            removed = sum(log["removed"] for log in self._ask("tidy")["logs"])
+            removed = sum(log["removed"] for log in self._run_command("tidy")["logs"])
             self._tidied_day = day
         metrics.rounds.labels("ok").inc()
         return {"segments": segments, "removed": removed}
@@ -61,7 +61,7 @@ class SegmentExporter(Loop):
         )
 
     def _export(self) -> int:
-        exported = self._ask("segments", "--due")
+        exported = self._run_command("segments", "--due")
         logs = {log["log"]: log for log in exported["logs"]}
         self._exported = {kind: log["last_event_id"] for kind, log in logs.items()}
         events = logs[EVENTS.kind]
@@ -75,7 +75,7 @@ class SegmentExporter(Loop):
             metrics.log_missing.labels(kind).inc(log["missing"])
         return sum(log["segments"] for log in logs.values())
 
-    def _ask(self, *arguments: str) -> dict[str, Any]:
+    def _run_command(self, *arguments: str) -> dict[str, Any]:
         try:
             done = self._child.run(("export", *arguments), ROUND_SECONDS_MAX)
             if done.code:

@@ -66,7 +66,7 @@ class StoredLog:
     def _notes(self) -> dict[str, str]:
         """The notes of the workspace, which are in the hub's database."""
         if self.log.store == EVENTS.store:
-            return dict(self._ask(META))
+            return dict(self._query(META))
         hub = self._datadir.database(EVENTS.store)
         with sqlite_errors(), closing(open_database(hub)) as connection:
             return dict(connection.execute(META).fetchall())
@@ -82,29 +82,29 @@ class StoredLog:
 
     def newest(self) -> int:
         """The number of the newest event, or 0."""
-        return int(self._ask(self.log.newest)[0][0] or 0)
+        return int(self._query(self.log.newest)[0][0] or 0)
 
     def highest(self) -> int:
         """The highest number that was given to an event, perhaps to one that was removed."""
-        rows = self._ask("SELECT seq FROM sqlite_sequence WHERE name = ?", self.log.table)
+        rows = self._query("SELECT seq FROM sqlite_sequence WHERE name = ?", self.log.table)
         return int(rows[0][0]) if rows else 0
 
     def before(self, event_id: int) -> int:
         """The newest event before that one, or 0."""
-        return int(self._ask(f"{self.log.newest} WHERE {self.log.key} < ?", event_id)[0][0] or 0)
+        return int(self._query(f"{self.log.newest} WHERE {self.log.key} < ?", event_id)[0][0] or 0)
 
     def count(self, after: int) -> int:
         query = f"SELECT count(*) FROM {self.log.table} WHERE {self.log.key} > ?"
-        return int(self._ask(query, after)[0][0])
+        return int(self._query(query, after)[0][0])
 
     def first_after(self, event_id: int) -> int | None:
         """The time of the next event in milliseconds, or None."""
-        rows = self._ask(self.log.first_after, event_id)
+        rows = self._query(self.log.first_after, event_id)
         return instant_ms(*rows[0]) if rows else None
 
     def read(self, after: int) -> Batch | None:
         """The next events; None at the end of the log."""
-        rows = self._ask(self.log.rows_after, after, ROWS)
+        rows = self._query(self.log.rows_after, after, ROWS)
         if not rows:
             return None
         columns = dict(zip(self.log.stored, zip(*rows, strict=True), strict=True))
@@ -143,7 +143,7 @@ class StoredLog:
             while rows := cursor.fetchmany(ROWS):
                 yield rows
 
-    def _ask(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    def _query(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
         with sqlite_errors(self.log.store):
             return self._connection.execute(sql, parameters).fetchall()  # type: ignore[no-any-return]
 

@@ -40,7 +40,7 @@ def verify(
         _log(open_segments(out, log.kind), log, result)
     for path in manifests.snapshots(out):
         with note_errors(result.problems, f"{path.parent.name}/{SNAPSHOT_MANIFEST}"):
-            _snapshot(path, result)
+            _verify_snapshot(path, result)
         result.snapshots += 1
     return result
 
@@ -52,7 +52,7 @@ def _log(segments: SegmentDirectory, log: ExportedLog, result: VerificationResul
         with note_errors(result.problems, folder + path.name):
             manifest = segments.read(path)
             good.append(manifest)
-            _segment(segments.data(manifest), manifest, log)
+            _verify_segment(segments.data(manifest), manifest, log)
             result.rows += manifest.rows
             result.bytes += manifest.bytes
         result.segments += 1
@@ -73,7 +73,7 @@ def raise_first(problems: Sequence[VerificationProblem]) -> None:
         raise kinds[first.exit_code](sentence, details={"problems": msgspec.to_builtins(problems)})
 
 
-def _segment(path: Path, manifest: SegmentManifest, log: ExportedLog) -> None:
+def _verify_segment(path: Path, manifest: SegmentManifest, log: ExportedLog) -> None:
     manifests.check(path, manifest.bytes, manifest.sha256)
     first, last, rows, epochs = table_writer.extent(path, manifest.format, log.columns)
     if (first, last, rows) != (manifest.first_event_id, manifest.last_event_id, manifest.rows):
@@ -86,7 +86,7 @@ def _segment(path: Path, manifest: SegmentManifest, log: ExportedLog) -> None:
         raise SegmentTorn(f"{path.name} has epoch {names}; its manifest has {manifest.epoch}")
 
 
-def _snapshot(path: Path, result: VerificationResult) -> None:
+def _verify_snapshot(path: Path, result: VerificationResult) -> None:
     manifest = manifests.read_snapshot(path)
     missing = {table.name for table in schema.snapshot()} - set(manifest.files)
     if missing:

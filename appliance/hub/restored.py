@@ -15,7 +15,7 @@ _ROWS = (
 )
 
 
-def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
+def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> None:
     del connection
     for noun, table, column, columns in _ROWS:
         context.notice(

@@ -220,7 +220,7 @@ class BrokerConnection(Loop):
         if kind == "push":
             return self._check(frame)
         if kind == "event":
-            self._event(frame)
+            self._handle_event(frame)
         elif kind == "error":
             self.log.warning(
                 "the broker refused a frame", mesh=self.mesh, code=str(frame.get("code"))[:60]
@@ -255,7 +255,7 @@ class BrokerConnection(Loop):
                 "a push was refused; the broker keeps it", mesh=self.mesh, what=kind, field=field
             )
 
-    def _event(self, frame: dict[str, Any]) -> None:
+    def _handle_event(self, frame: dict[str, Any]) -> None:
         self._inbox.on_broker_event(self.mesh, frame)
         if frame.get("member") != self._member:
             return

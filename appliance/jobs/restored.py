@@ -6,7 +6,7 @@ from appliance.kernel.clock import iso
 from appliance.workspace.restoring import RestoreContext
 
 
-def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
+def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> None:
     context.notice(
         "lost",
         "run",

@@ -51,7 +51,7 @@ class FeedSubscription:
         if self.lagging:
             return
         if self._queue and published - self._oldest > BYTES_MAX:
-            self.lag()
+            self.drop_queue()
             return
         wants = self.wants
         if wants is not None:
@@ -64,14 +64,14 @@ class FeedSubscription:
         if self._direct is not None and not self._queue and self._direct(items):
             return
         if len(self._queue) + len(items) > self._queue_max:
-            self.lag()
+            self.drop_queue()
         else:
             if not self._queue:
                 self._oldest = published
             self._queue.extend(items)
             self._wake.set()
 
-    def lag(self) -> None:
+    def drop_queue(self) -> None:
         """Empties the queue; the reader has to continue from the log."""
         self.lagging = True
         self._queue.clear()
@@ -148,7 +148,7 @@ class Feed:
         """Items up to `head` were stored but not published: all readers go to the log."""
         self.head = max(self.head, head)
         for subscription in self._subscriptions:
-            subscription.lag()
+            subscription.drop_queue()
         for callback in self._callbacks:
             callback()
 

@@ -144,7 +144,7 @@ class Writer:
             seconds = self._clock.monotonic() - began
             self._log.slow("slow transaction", seconds, store=self._name, calls=len(calls))
             if follow:
-                self._caught_up(outcomes.pop())
+                self._note_catch_up(outcomes.pop())
         except Exception as error:
             # Opening or a rollback failed: nothing of the batch is stored, and the next batch
             # uses a new connection.
@@ -170,7 +170,7 @@ class Writer:
         pieces = catch_up.pieces_max * (LATE if late > LATE_SECONDS else 1)
         return [(catch_up.function, (max(pieces, 2 * writes),))]
 
-    def _caught_up(self, outcome: CallOutcome) -> None:
+    def _note_catch_up(self, outcome: CallOutcome) -> None:
         assert self._catch_up is not None
         if outcome.error is None and outcome.result:
             return  # the next batch goes on

@@ -20,7 +20,7 @@ class WriterThread:
         self._callbacks = callbacks
         self._deliver = deliver
         self._queue: SimpleQueue[WriteRequest | None] = SimpleQueue()
-        self._thread = NativeThread(self._loop, callbacks)
+        self._thread = NativeThread(self._run, callbacks)
 
     @property
     def alive(self) -> bool:
@@ -34,7 +34,7 @@ class WriterThread:
         self._queue.put(None)
         return self._thread.join(timeout_seconds)
 
-    def _loop(self) -> None:
+    def _run(self) -> None:
         while batch := self._next_batch():
             for part, published in self._writer.run_requests(batch):
                 self._callbacks.post(self._deliver, part, published)

@@ -11,7 +11,7 @@ _LOST = (
 )
 
 
-def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
+def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> None:
     context.notice("lost", "send", _LOST.format("<>"))
     context.notice("lost-delivered", "send", _LOST.format("="))
     context.notice(

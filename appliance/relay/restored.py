@@ -14,7 +14,7 @@ _REVOKED = (
 _GONE = "DELETE FROM main.contacts WHERE {} IN (SELECT name FROM agents WHERE status = 'revoked')"
 
 
-def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
+def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> None:
     context.notice(
         "lost",
         "agent",

@@ -112,7 +112,7 @@ class Bridge:
     def _serve(self, message: Json, line: bytes) -> None:
         key = _key(message)
         try:
-            reply = b"" if key in self._cancelled else self._ask(message, line)
+            reply = b"" if key in self._cancelled else self._request(message, line)
             if key not in self._cancelled:
                 self._write(reply)
         except ApplianceError as error:
@@ -128,7 +128,7 @@ class Bridge:
             self._cancelled.discard(key)
             self._slots.release()
 
-    def _ask(self, message: Json, line: bytes) -> bytes:
+    def _request(self, message: Json, line: bytes) -> bytes:
         """The hub's response. Reading the result of a task may take longer than one request."""
         for _ in range(RESULT_REQUESTS_MAX if message.get("method") == "tasks/result" else 0):
             with contextlib.suppress(TimeoutError):

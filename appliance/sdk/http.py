@@ -141,7 +141,7 @@ class HubClient:
         waited = 0.0
         for attempt in range(1, self._retry.attempts_max + 1):
             try:
-                return self._ask(method, path, body, {**_key_header(key), **headers})
+                return self._send(method, path, body, {**_key_header(key), **headers})
             except ApplianceError as error:
                 last = attempt == self._retry.attempts_max
                 if not last and self._has_new_token(error):
@@ -196,7 +196,7 @@ class HubClient:
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
-    def _ask(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Json:
+    def _send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Json:
         with self._answer(method, path, body, headers) as reply:
             text = reply.read(REPLY_BYTES_MAX)
         if reply.will_close:

@@ -190,7 +190,7 @@ class Follower:
             self._socket = socket
             socket.send(self._hello())
             try:
-                self._welcome(socket.recv(timeout=HELLO_TIMEOUT_SECONDS, decode=True))
+                self._handle_welcome(socket.recv(timeout=HELLO_TIMEOUT_SECONDS, decode=True))
             except TimeoutError:
                 raise StreamBroken("the hub did not answer the hello frame") from None
             while not self._stopped.is_set():
@@ -211,7 +211,7 @@ class Follower:
             hello["epoch"] = self.epoch
         return msgspec.json.encode(hello).decode()
 
-    def _welcome(self, text: str) -> None:
+    def _handle_welcome(self, text: str) -> None:
         """Process the response to hello. Raises StartOver, Rejected or StreamBroken."""
         answer = _decode(text)
         if answer.type == "error" and answer.code == "EPOCH_CHANGED":

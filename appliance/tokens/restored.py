@@ -10,7 +10,7 @@ _BOTH = "FROM tokens AS r JOIN present.tokens AS p ON p.id = r.id WHERE r.revoke
 _GONE = "FROM tokens AS r WHERE r.id NOT IN (SELECT id FROM present.tokens)"
 
 
-def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
+def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> None:
     context.notice_revoked("token", f"SELECT r.id, r.name {_BOTH} AND p.revoked_ms IS NOT NULL")
     context.notice_revoked(
         "former secret of a token",

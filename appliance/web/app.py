@@ -243,7 +243,7 @@ class ErrorHandlers:
         resp.data = errors.body(error, req.context.request_id, req.context.refusal)
         resp.stamp({"content-type": "application/json", **errors.headers_of(error)})
 
-    def falcons(
+    def handle_falcon(
         self, req: falcon.Request, resp: Response, error: falcon.HTTPError, params: dict[str, Any]
     ) -> None:
         if error.status_code == 404:
@@ -253,7 +253,7 @@ class ErrorHandlers:
         else:
             self.handle_unexpected(req, resp, error, params)
 
-    def out_of_memory(
+    def handle_out_of_memory(
         self, req: falcon.Request, resp: Response, _error: MemoryError, params: dict[str, Any]
     ) -> None:
         self._log.error("a request was refused for lack of memory", method=req.context.method)
@@ -309,8 +309,8 @@ def make_app(
         ],
     )
     app.add_error_handler(Exception, failures.handle_unexpected)
-    app.add_error_handler(MemoryError, failures.out_of_memory)
-    app.add_error_handler(falcon.HTTPError, failures.falcons)
+    app.add_error_handler(MemoryError, failures.handle_out_of_memory)
+    app.add_error_handler(falcon.HTTPError, failures.handle_falcon)
     app.add_error_handler(ApplianceError, failures.handle_expected)
     for route in routes:
         app.add_route(route.path, route.resource, suffix=route.suffix)

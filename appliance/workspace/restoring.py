@@ -1,6 +1,6 @@
-"""What a subsystem does to its store in a restore: the function `restored` of its `restored.py`.
+"""What a subsystem does to its store in a restore: `adjust_store` of its `restored.py`.
 
-    def restored(connection: sqlite3.Connection, context: RestoreContext) -> None
+    def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> None
 
 `connection` is open on the new file, within a transaction. The store before the restore is attached
 as `present`, if it can be read. `migrations/<store>/store.toml` names the module.

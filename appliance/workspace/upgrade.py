@@ -184,7 +184,7 @@ class Upgrade(msgspec.Struct, frozen=True):
         self.connection.execute("PRAGMA foreign_keys = OFF")
         for migration in self.released:
             if migration.name in before.pending:
-                self._step(migration)
+                self._apply(migration)
         if adapter := adapter_of(self.store):
             adapter.settle(
                 self.connection,
@@ -196,7 +196,7 @@ class Upgrade(msgspec.Struct, frozen=True):
         for migration in self.released:
             if migration.name in before.optional_missing:
                 try:
-                    self._step(migration)
+                    self._apply(migration)
                 except (MigrationFailed, StoreDamaged) as error:
                     # The store works without it, only slower.
                     self.log.warning(
@@ -223,7 +223,7 @@ class Upgrade(msgspec.Struct, frozen=True):
             hint="move the file away, or restore a backup: agentlip backup list",
         )
 
-    def _step(self, migration: Migration) -> None:
+    def _apply(self, migration: Migration) -> None:
         execute = self.connection.execute
         strangers = _broken_keys(self.connection)
         try:

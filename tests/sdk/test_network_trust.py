@@ -11,7 +11,7 @@ from appliance.network.safety import fingerprint
 from appliance.sdk.network.endpoint import response
 from appliance.sdk.network.peers import BadAgentEndpoint, ContactsNotCurrent, check_endpoint
 from appliance.sdk.network.pins import KeyChanged
-from appliance.sdk.network.restored import restored
+from appliance.sdk.network.restored import adjust_store
 from tests.support.envelopes import changed_envelopes
 from tests.support.relay import key
 
@@ -170,7 +170,7 @@ def test_restored_agent_accepts_only_what_was_sealed_since(network, anna):
     bert.close()
     state = bert.folder.path / "state.sqlite3"
     state.unlink()
-    restored(state, network.relay.clock.now_ms() + 1_000)
+    adjust_store(state, network.relay.clock.now_ms() + 1_000)
     bert = network.open("bert")
     bert.poll()
     with pytest.raises(ContactsNotCurrent):

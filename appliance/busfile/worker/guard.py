@@ -17,7 +17,7 @@ import msgspec
 
 from appliance.busfile import workers
 from appliance.busfile.claims import PATH, BusClaim, path_claims
-from appliance.busfile.file import idle
+from appliance.busfile.file import sleep
 from appliance.busfile.globs import matches
 from appliance.busfile.worker import reviews
 from appliance.busfile.worker.git import Git
@@ -136,7 +136,7 @@ def check_stop(team: Team, task: str, wait_seconds: float = WAIT_SECONDS) -> Non
     agent back to work. After STOPS_MAX times the turn may end. Raises TurnNotOver."""
     end = team.clock.monotonic() + wait_seconds
     while team.clock.monotonic() < end and team.worker(task).state == "IN_REVIEW":
-        idle(POLL_SECONDS)
+        sleep(POLL_SECONDS)
     reason = _unfinished(team, task)
     if reason is None:
         return

@@ -200,7 +200,7 @@ class PluginRunner(Loop):
         for message_id in ids:
             message = messages.get(message_id)
             if message is None or message.deleted_at is not None:
-                pending.done(message_id)
+                pending.remove(message_id)
                 continue
             try:
                 worked.append((message_id, self.plugin.work(message)))
@@ -208,7 +208,7 @@ class PluginRunner(Loop):
                 able = not failure.passing
                 if able:
                     counts["failed"] += 1
-                    pending.done(message_id)
+                    pending.remove(message_id)
             if not able or self.plugin.paused:
                 break
         for message_id, outcome in self._keep(worked):
@@ -217,7 +217,7 @@ class PluginRunner(Loop):
                 pending.defer(message_id, self.clock.now_ms())
             else:
                 counts["done"] += 1
-                pending.done(message_id)
+                pending.remove(message_id)
         return able
 
     def _keep(self, worked: list[tuple[str, Call]]) -> list[tuple[str, str]]:

@@ -70,7 +70,7 @@ class PendingMessages:
                     break
         return due
 
-    def done(self, message_id: str) -> None:
+    def remove(self, message_id: str) -> None:
         self._entries.pop(message_id, None)
 
     def _put_off(self, entry: PendingEntry, from_ms: int, now_ms: int) -> None:

@@ -77,7 +77,7 @@ class Plugin:
         assert self.worker is not None
         began = self._clock.monotonic()
         try:
-            call = self._ask(message)
+            call = self._request(message)
         except PluginFailure as failure:
             self._record_failure(failure, message.id)
             raise
@@ -107,7 +107,7 @@ class Plugin:
         if self.worker is not None:
             self.worker.stop()
 
-    def _ask(self, message: hub_wire.Message) -> Call:
+    def _request(self, message: hub_wire.Message) -> Call:
         assert self.worker is not None
         raw = self.worker.ask(_encode(_plugin_view(message)))
         try:

@@ -11,7 +11,7 @@ RESTORED = "restored_ms"
 received since the backup, so they are not accepted. Their senders seal them again."""
 
 
-def restored(path: Path, now_ms: int) -> None:
+def adjust_store(path: Path, now_ms: int) -> None:
     """Messages of more than an hour ago are not sent any more. Raises AgentStateDamaged."""
     with closing(AgentState(path)) as state:
         state.set_cursor(RESTORED, str(now_ms))

@@ -117,7 +117,7 @@ def test_restore_ends_what_was_not_over(tx, clock, tmp_path):
         tx.execute("SELECT 1").connection, "jobs", schema=1, now_ms=clock.now_ms(), cut_ms=0,
         revive=False, present=False, settings_file=tmp_path / "none",
     )  # fmt: skip
-    restored.restored(tx.execute("SELECT 1").connection, context)
+    restored.adjust_store(tx.execute("SELECT 1").connection, context)
     assert (state(tx, running), state(tx, queued), claim(tx)) == (LOST, LOST, [])
 
 

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from appliance.network.keys import rotation_text
-from appliance.relay.restored import restored
+from appliance.relay.restored import adjust_store
 from appliance.workspace.restoring import RestoreContext
 from tests.support.relay import RelayFixture, key
 
@@ -45,7 +45,7 @@ class RestoredRelay:
                 connection, "relay", schema=1, now_ms=self.relay.clock.now_ms() + 100_000,
                 cut_ms=0, revive=revive, present=present, settings_file=path,
             )  # fmt: skip
-            restored(connection, context)
+            adjust_store(connection, context)
         self.relay = RelayFixture(self.folder)
         return {(notice.kind, notice.noun): notice.count for notice in context.notices}
 

@@ -15,7 +15,7 @@ def claim(team, glob, owner="other", seconds=60):
     team.rows("INSERT OR REPLACE INTO task_claims VALUES (?, ?, ?, ?)", *row)
 
 
-def test_refusal_names_owner_age_and_how_to_ask(team):
+def test_refusal_names_holder_age_and_how_to_ask(team):
     claim(team, "src/**")
     with pytest.raises(
         PathClaimed, match=r"src/a is claimed by other \(path:src/\*\*, 5 s ago\)"

@@ -23,7 +23,7 @@ def test_cursor_never_passes_unprocessed_messages(steps):
         now += passed
         if what == "work":
             for item in pending.due(now, 2):
-                pending.done(item)
+                pending.remove(item)
                 waiting.pop(item)
         elif what == "again":
             pending.defer(message, now)

@@ -5,7 +5,7 @@ import sqlite3
 from appliance.workspace.restoring import RestoreContext
 
 
-def restored(connection: sqlite3.Connection, context: RestoreContext) -> None:
+def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> None:
     context.notice(
         "lost",
         "note",
