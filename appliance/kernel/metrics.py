@@ -5,6 +5,7 @@ users choose are labels only where their number is limited.
 """
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import prometheus_client.metrics
@@ -39,6 +40,7 @@ def counter(
     made = Counter(f"agentlip_{name}", help_text, labels, registry=REGISTRY)
     for value in zeros:
         made.labels(value)
+    vars(made)["labels"] = cache(made.labels)  # finding a series takes longer than counting in it
     return made
 
 
@@ -56,4 +58,6 @@ def histogram(
     labels: Sequence[str] = (),
     buckets: Sequence[float] = SECONDS_BUCKETS,
 ) -> Histogram:
-    return Histogram(f"agentlip_{name}", help_text, labels, buckets=buckets, registry=REGISTRY)
+    made = Histogram(f"agentlip_{name}", help_text, labels, buckets=buckets, registry=REGISTRY)
+    vars(made)["labels"] = cache(made.labels)
+    return made
