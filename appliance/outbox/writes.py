@@ -62,25 +62,23 @@ _NEW, _FULL = Acceptance(None, True), Acceptance(None, True, full=True)
 
 
 def accept(tx: Tx, sends: Sequence[NewSend], free_sends: int) -> list[Acceptance]:
-    """Look up each send and store up to `free_sends` new ones; one result for each.
+    """Store up to `free_sends` sends, and look up the others; one result for each.
 
     Runs under the lock of BEGIN IMMEDIATE, so two requests with the same id can't both store it.
     """
     results, accepted = [], []
     for send in sends:
+        if free_sends > 0 and (row_id := _insert(tx, send)):
+            free_sends -= 1
+            accepted.append(SendEvent(row_id, log_writes.ACCEPTED))
+            results.append(_NEW)
+            continue
         row = tx.execute(
             "SELECT request_fingerprint, status, broker_message_id, history_id, last_error,"
             " mesh, target FROM outbox WHERE client_message_id = ?",
             (send.client_message_id,),
         ).fetchone()
-        if row is not None:
-            results.append(_compare(send, row))
-        elif free_sends <= 0:
-            results.append(_FULL)
-        else:
-            free_sends -= 1
-            accepted.append(SendEvent(_insert(tx, send), log_writes.ACCEPTED))
-            results.append(_NEW)
+        results.append(_FULL if row is None else _compare(send, row))
     log_writes.log_events(tx, accepted)
     return results
 
@@ -92,15 +90,17 @@ def _compare(send: NewSend, row: Any) -> Acceptance:
 
 
 def _insert(tx: Tx, send: NewSend) -> str:
+    """The id of the new row; empty if there is a send with this client_message_id."""
     row_id = tx.new_id(ID_PREFIX)
-    tx.execute(
+    inserted = tx.execute(
         "INSERT INTO outbox (id, client_message_id, request_fingerprint, payload, enqueued_at,"
         " next_attempt_at, status, mesh, target, route, destination_kind, destination_ref,"
         " reply_to_id, priority, meta, principal, traceparent, accepted_steady_ms)"
-        " VALUES (?, ?, ?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " VALUES (?, ?, ?, ?, ?, ?, 'pending', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (client_message_id) DO NOTHING",
         (row_id, *send[:3], tx.now_ms, tx.steady_ms, *send[3:], tx.steady_ms),
     )
-    return row_id
+    return row_id if inserted.rowcount else ""
 
 
 # -- delivery ------------------------------------------------------------------------
