@@ -19,7 +19,7 @@ from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.caller import is_there
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid, Unauthenticated
-from appliance.kernel.idempotency import Reply, reply_once
+from appliance.kernel.idempotency import Reply, call_once
 from appliance.kernel.log import Log
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.wakeup import Wakeup
@@ -154,8 +154,7 @@ class Asks:
         return settled
 
     def _settle(self, identity: Any, function: Any, *args: Any) -> Reply:
-        given = (function, *args) if identity is None else (reply_once, identity, function, *args)
-        reply: Reply = self.store.write(*given)
+        reply: Reply = self.store.write(*call_once(identity, function, *args))
         if not reply.replayed:
             metrics.settled.labels(function.__name__).inc()
         return reply

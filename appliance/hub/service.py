@@ -188,7 +188,8 @@ class Hub:
                 results[index] = command
                 continue
             try:
-                calls.append((idempotency.reply_once, self._posting(command, principal, key)))
+                function, *args = idempotency.call_once(*self._posting(command, principal, key))
+                calls.append((function, tuple(args)))
                 indexes.append(index)
             except ApplianceError as error:
                 results[index] = error
@@ -211,7 +212,7 @@ class Hub:
     def _posting(
         self, command: wire.CreateMessage | wire.BatchMessage, principal: Principal, key: str | None
     ) -> tuple[Any, ...]:
-        """The arguments of `reply_once` that post a message. With one key, a batch and a single
+        """The arguments of `call_once` that post a message. With one key, a batch and a single
         POST are the same request, so a retry may use either route."""
         topic_id = self.access.find_topic(principal, POST, command.topic_id)
         check_message(command.sender, command.content_raw)
@@ -229,7 +230,7 @@ class Hub:
     ) -> Reply:
         outcome = "failed"
         try:
-            reply: Reply = self.store.write(idempotency.reply_once, identity, function, *args)
+            reply: Reply = self.store.write(*idempotency.call_once(identity, function, *args))
             outcome = "done"
         except ApplianceError:
             outcome = "refused"

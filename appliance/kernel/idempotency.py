@@ -22,21 +22,23 @@ class Reply(msgspec.Struct, frozen=True):
     replayed: bool = False
 
 
-def reply_once(tx: Tx, identity: KeyedRequest | None, function: Any, *args: Any) -> Reply:
+def call_once(identity: KeyedRequest | None, function: Any, *args: Any) -> tuple[Any, ...]:
+    """A function for the writer and its arguments: `function`, with a key through `reply_once`."""
+    return (function, *args) if identity is None else (reply_once, identity, function, *args)
+
+
+def reply_once(tx: Tx, identity: KeyedRequest, function: Any, *args: Any) -> Reply:
     """The stored reply for this key, or else the reply of `function(tx, *args)`, which is stored.
-    Without a key, nothing is stored.
 
     Reply and change are in one transaction. An error leaves no row, so the key can be used again.
     """
-    reply_before = None if identity is None else stored_reply(tx, identity)
-    if reply_before is not None:
+    if (reply_before := stored_reply(tx, identity)) is not None:
         return reply_before
     reply: Reply = function(tx, *args)
-    if identity is not None:
-        tx.execute(
-            "INSERT INTO x_idempotency VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (*identity, reply.status, reply.body, tx.now_ms),
-        )
+    tx.execute(
+        "INSERT INTO x_idempotency VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (*identity, reply.status, reply.body, tx.now_ms),
+    )
     return reply
 
 

@@ -48,7 +48,8 @@ class OutboxAdmin:
             ]
             return Reply(200, _encode(wire.RedriveResult(redriven, True, more)))
         chosen = tuple((row.id, successor) for row, successor in plan)
-        reply: Reply = store.write(idempotency.reply_once, identity, writes.redrive, chosen, more)
+        given = idempotency.call_once(identity, writes.redrive, chosen, more)
+        reply: Reply = store.write(*given)
         if reply.replayed:  # another request with this key finished first
             return reply
         metrics.redrives.inc(len(chosen))

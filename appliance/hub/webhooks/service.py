@@ -16,7 +16,7 @@ from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock
 from appliance.kernel.delivery import CallOutcome
 from appliance.kernel.errors import Invalid
-from appliance.kernel.idempotency import Reply, reply_once
+from appliance.kernel.idempotency import Reply, call_once
 from appliance.kernel.log import Log
 from appliance.kernel.registered_webhook import note_outcome, requested_secret, secrets_of
 from appliance.kernel.wakeup import Wakeup
@@ -174,6 +174,6 @@ class Webhooks:
         return wire.EventSelection(names, sorted(filters.channels), topics)
 
     def _mutate(self, identity: Any, function: Any, *args: Any) -> Reply:
-        reply: Reply = self._store.write(reply_once, identity, function, *args)
+        reply: Reply = self._store.write(*call_once(identity, function, *args))
         self.work.set()
         return reply
