@@ -6,7 +6,7 @@ a log with only one of them.
 """
 
 import importlib
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
@@ -79,12 +79,20 @@ def _batch(table: Any, log: ExportedLog) -> Batch:
             column.name: table_writer.times(array) if "timestamp" in column.type else array
             for column, array in zip(log.stored_columns, table.columns, strict=True)
         }
-        times_ms = [micros // 1000 for micros in columns["ts"].cast("int64").to_pylist()]
-    except (ValueError, TypeError):
+        if columns["ts"].null_count:
+            raise ValueError("a row without a time")
+    except ValueError:
         list(map(instant_ms, ids, texts.to_pylist()))
         raise
-    sizes = compute.binary_length(columns[log.payload]).to_pylist() if log.payload else []
+    sizes = _integers(compute.binary_length(columns[log.payload])) if log.payload else []
+    times_ms = _integers(columns["ts"].cast("timestamp[ms]", safe=False))
     return Batch(ids, times_ms, sizes, list(columns.values()))
+
+
+def _integers(array: Any) -> Sequence[int]:
+    """An array without nulls, without a Python object for each number."""
+    whole = array.cast("int64").combine_chunks()
+    return memoryview(whole.buffers()[1]).cast("q")[whole.offset :][: len(whole)]
 
 
 def _connect(datadir: DataDir, store: str) -> Any:

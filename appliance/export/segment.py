@@ -10,7 +10,8 @@ segments gets every event once.
 
 import re
 from collections.abc import Iterable, Sequence
-from itertools import pairwise, takewhile
+from itertools import compress, count, pairwise, takewhile
+from operator import ne
 from typing import NamedTuple
 
 import msgspec
@@ -63,12 +64,10 @@ class Run(NamedTuple):
 
 def runs(ids: Sequence[int], dates: Sequence[str]) -> list[Run]:
     """Split a batch where the day changes or ids jump."""
-    cuts = [
-        index
-        for index in range(1, len(ids))
-        if dates[index] != dates[index - 1] or ids[index] - ids[index - 1] >= JUMP
-    ]
-    return [Run(start, stop, dates[start]) for start, stop in pairwise([0, *cuts, len(ids)])]
+    cuts = {0, len(ids), *compress(count(1), map(ne, dates[1:], dates))}
+    if ids[-1] - ids[0] >= JUMP:
+        cuts |= {index for index, (a, b) in enumerate(pairwise(ids), 1) if b - a >= JUMP}
+    return [Run(start, stop, dates[start]) for start, stop in pairwise(sorted(cuts))]
 
 
 class Piece(msgspec.Struct):
