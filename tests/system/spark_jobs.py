@@ -1,14 +1,17 @@
 """Containers of the Spark jobs' image over two directories."""
 
 import json
+import os
+import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import docker
 import pytest
 
-from tests.system.checkout import LABELS
+from tests.system.checkout import LABELS, ROOT
 
 JOB_SECONDS_MAX = 900  # a busy machine; a quiet one takes a twentieth of it
 # A short job runs sooner with the quick compiler of Java alone, and without code of its own.
@@ -72,6 +75,38 @@ class Jobs:
         for container in self._made:
             container.remove(force=True, v=True)
         self._made = []
+
+
+class Compose:
+    """A compose file with a project of its own, and settings in the environment."""
+
+    def __init__(self, engine: docker.DockerClient, file: str, **env: str) -> None:
+        self.engine, self._file, self._env = engine, file, os.environ | env
+        self.project = f"agentlip-{uuid4().hex[:12]}"
+
+    def run(self, *words: str, expect: int | None = 0) -> subprocess.CompletedProcess[str]:
+        command = [ROOT / "ops/engine", "compose", "-f", self._file, "-p", self.project, *words]
+        done = subprocess.run(
+            command, cwd=ROOT, env=self._env, capture_output=True, text=True,
+            timeout=JOB_SECONDS_MAX, stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+        assert expect is None or done.returncode == expect, done.stdout + done.stderr
+        return done
+
+    def network(self) -> Any:
+        return self.engine.networks.get(f"{self.project}_cluster")
+
+    def container(self, service: str) -> Any:
+        labels = [f"com.docker.compose.project={self.project}",
+                  f"com.docker.compose.service={service}"]  # fmt: skip
+        (made,) = self.engine.containers.list(filters={"label": labels})
+        return made
+
+    def remove(self, *words: str) -> None:
+        self.run("down", "--timeout", "5", *words, expect=None)
+        project = {"label": f"com.docker.compose.project={self.project}"}
+        for left in self.engine.containers.list(all=True, filters=project):
+            left.remove(force=True, v=True)
 
 
 def sayings(count: int) -> list[dict[str, Any]]:

@@ -1,7 +1,6 @@
 """Containers without any shared folder: object storage is all that they have in common."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,8 +17,8 @@ from obstore.store import S3Store
 
 from tests.support.s3server import ACCESS, BUCKET, SECRET
 from tests.support.until import until
-from tests.system.checkout import LABELS, ROOT
-from tests.system.spark_jobs import JOB_SECONDS_MAX, QUICK, SMALL, Jobs, sayings
+from tests.system.checkout import LABELS
+from tests.system.spark_jobs import QUICK, SMALL, Compose, Jobs, sayings
 
 pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("deltalake")
@@ -30,7 +29,6 @@ from tests.spark.log import START, write_segment
 
 pytestmark = [pytest.mark.container, pytest.mark.spark]
 
-FILE = "ops/spark/compose-s3.yaml"
 IN, LAKE = f"s3a://{BUCKET}/export", f"s3a://{BUCKET}/lake"
 LAKE_OF_TWO = f"s3a://{BUCKET}/lake-of-two"
 ROWS = 10_000
@@ -42,31 +40,25 @@ SERVER = (
 )
 
 
-class Cluster:
-    """The compose file with a project of its own, and a storage server in its network."""
+class Cluster(Compose):
+    """The compose file with a storage server in its network."""
 
     def __init__(self, engine: docker.DockerClient, image: str, path: Path) -> None:
-        self._engine, self._image, self._path = engine, image, path
-        self.project = f"agentlip-{uuid4().hex[:12]}"
+        self._image, self._path = image, path
         self._asked: dict[str, int] = {}
         keys = path / "keys"
         keys.mkdir(parents=True)
         for name, text in {"access": ACCESS, "secret": SECRET, "cluster": uuid4().hex * 2}.items():
             (keys / name).write_text(text)
             (keys / name).chmod(0o444)
-        self._env = os.environ | {
-            "SPARK_IMAGE": image, "SPARK_SECRET": str(keys / "cluster"), "SPARK_KEYS": str(keys),
-            "SPARK_MEMORY": "1300m", "SPARK_EXECUTOR_MEMORY": "512m",
-            "AWS_ENDPOINT_URL": "http://s3:8333", "AWS_ALLOW_HTTP": "true",
-        }  # fmt: skip
+        super().__init__(
+            engine, "ops/spark/compose-s3.yaml", SPARK_IMAGE=image, SPARK_KEYS=str(keys),
+            SPARK_SECRET=str(keys / "cluster"), SPARK_MEMORY="1300m", SPARK_EXECUTOR_MEMORY="512m",
+            AWS_ENDPOINT_URL="http://s3:8333", AWS_ALLOW_HTTP="true",
+        )  # fmt: skip
 
     def run(self, *words: str, expect: int | None = 0) -> subprocess.CompletedProcess[str]:
-        command = [ROOT / "ops/engine", "compose", "-f", FILE, "-p", self.project, *words]
-        done = subprocess.run(
-            command, cwd=ROOT, env=self._env, capture_output=True, text=True,
-            timeout=JOB_SECONDS_MAX, stdin=subprocess.DEVNULL, check=False,
-        )  # fmt: skip
-        assert expect is None or done.returncode == expect, done.stdout + done.stderr
+        done = super().run(*words, expect=expect)
         assert SECRET not in done.stdout + done.stderr
         return done
 
@@ -77,8 +69,8 @@ class Cluster:
                     "actions": ["Admin", "Read", "Write", "List", "Tagging"]}  # fmt: skip
         config.write_text(json.dumps({"identities": [identity]}))
         config.chmod(0o444)
-        network = self._engine.networks.get(f"{self.project}_cluster")
-        self.storage = self._engine.containers.create(
+        network = self.network()
+        self.storage = self.engine.containers.create(
             self._image, ["-c", SERVER], entrypoint="/bin/sh", labels=LABELS,
             volumes={str(WEED): {"bind": "/weed", "mode": "ro"},
                      str(config): {"bind": "/config/s3.json", "mode": "ro"}},
@@ -91,12 +83,6 @@ class Cluster:
         until(self._stores, 120, "the storage server accepts files", 0.5)
         master = self.container("master")
         until(lambda: master.logs().count(b"Registering worker") == 2, 120, "two workers")
-
-    def container(self, service: str) -> Any:
-        labels = [f"com.docker.compose.project={self.project}",
-                  f"com.docker.compose.service={service}"]  # fmt: skip
-        (made,) = self._engine.containers.list(filters={"label": labels})
-        return made
 
     def store(self) -> S3Store:
         return S3Store(
@@ -160,10 +146,7 @@ def cluster(
     finally:
         if hasattr(made, "storage"):
             made.storage.remove(force=True, v=True)
-        made.run("down", "--volumes", "--timeout", "5", expect=None)
-        project = {"label": f"com.docker.compose.project={made.project}"}
-        for left in engine.containers.list(all=True, filters=project):
-            left.remove(force=True, v=True)
+        made.remove("--volumes")
 
 
 def export(folder: Path) -> Path:
