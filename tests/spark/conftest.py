@@ -20,8 +20,9 @@ NOW = datetime(2026, 2, 10, tzinfo=UTC)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    folder = Path(__file__).parent
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.path.parent == folder:
             item.add_marker(pytest.mark.spark)
 
 
