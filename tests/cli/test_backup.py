@@ -7,9 +7,9 @@ import pytest
 
 from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.settings import BackupSettings
-from tests.support.backup_commands import verified
-from tests.support.backup_workspace import Backups
 from tests.support.commands import CommandOutput, run
+from tests.support.real_backups import Backups
+from tests.support.scheduled_backup import verified
 from tests.support.workspaces import Filled
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from appliance.workspace.datadir import DataDir
-from tests.support.backups_for_targets import TargetBackups
+from tests.support.backup_targets import TargetBackups
 from tests.support.commands import agentlip, command, environment
 from tests.support.s3server import ACCESS, SECRET, S3Server
 from tests.support.until import until

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import agentlip
-from tests.support.gold import (
+from tests.support.gold_tables import (
     answered,
     did,
     record_run,

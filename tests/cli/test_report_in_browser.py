@@ -8,7 +8,7 @@ from appliance.export import report_page
 from appliance.export.report_html import render
 from tests.support.axe import is_accessible
 from tests.support.chromium import browser_page
-from tests.support.gold import answered, did, died, ended, took, write, write_delivery
+from tests.support.gold_tables import answered, did, died, ended, took, write, write_delivery
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from appliance.backup.settings import BackupSettings
 from appliance.workspace.datadir import STORES, DataDir
 from appliance.workspace.migration import load, newest
 from tests.support.commands import agentlip, agentlipd
-from tests.support.programs import OtherProgram, next_step
+from tests.support.other_versions import OtherProgram, next_step
 from tests.support.smalldisk import SmallDisk, small_disk
 from tests.support.workspaces import Filled
 

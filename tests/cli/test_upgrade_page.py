@@ -9,7 +9,7 @@ import pytest
 
 from appliance.workspace.migration import load, newest
 from tests.support.commands import ROOT, command, environment
-from tests.support.programs import OtherProgram, next_step
+from tests.support.other_versions import OtherProgram, next_step
 from tests.support.workspaces import Filled
 
 pytestmark = pytest.mark.slow

@@ -20,7 +20,7 @@ from appliance.workspace.migration import load, newest
 from tests.migrations.store_file import trace_statements
 from tests.migrations.test_former import FORMER, workspace_of
 from tests.support.forks import killed_at
-from tests.support.programs import OtherProgram, next_step
+from tests.support.other_versions import OtherProgram, next_step
 
 pytestmark = pytest.mark.slow
 BEFORE = FORMER[11]  # with steps of five stores ahead of it

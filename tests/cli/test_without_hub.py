@@ -70,7 +70,7 @@ def test_failure_prints_message_and_hint_with_an_exit_code(
 
 def test_server_file_of_another_hub_is_stale_and_gets_no_token(filled: Filled) -> None:
     """Something else answers on the port that server.json names."""
-    from tests.support.fakehub import FakeHttp, http_hub
+    from tests.support.faulty_hub import FakeHttp, http_hub
 
     health = {"status": "ok", "instance_id": "i", "db_id": "another", "schema_version": 1}
     fake = FakeHttp((200, {}, health))

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.contract.test_walls import ROOT
-from tests.support import frozencli
-from tests.support.frozen import (
+from tests.support import command_outputs
+from tests.support.json_shapes import (
     Shape,
     added,
     broken_answer,
@@ -100,7 +100,7 @@ def errors_now() -> dict[str, list[str]]:
 
 def everything_now(hub: ServedHub) -> dict[str, Any]:
     """The command line, HTTP, events and errors, by the name of the file they are frozen in."""
-    printed = frozencli.printed_by_all(hub)
+    printed = command_outputs.printed_by_all(hub)
     return {
         "cli": {name: of_values(values) for name, values in sorted(printed.items())},
         "http": http_now(hub.http.get("/api/v1/openapi.json").body),

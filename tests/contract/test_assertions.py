@@ -9,7 +9,7 @@ SLEEP = re.compile(r"(?m)^ +(?:await )?(?:time|gevent|asyncio)\.sleep\((?!0\))")
 # Where the time is the subject. Everything else waits with `until`.
 SLEEPING = {
     "sdk/test_gevent.py": "a greenlet that must run meanwhile",
-    "support/busworker.py": "the pace of a client, and work that takes a part of a lease",
+    "support/bus_agents.py": "the pace of a client, and work that takes a part of a lease",
     "support/mailserver.py": "a server that keeps its client waiting",
     "support/plugins.py": "a plugin that hangs",
     "unit/busfile/test_claims_processes.py": "the pace at which workers are killed",

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.contract import freeze
-from tests.support import frozencli
-from tests.support.frozen import (
+from tests.support import command_outputs
+from tests.support.json_shapes import (
     broken_answer,
     broken_question,
     of_values,
@@ -34,8 +34,8 @@ def test_additions_are_in_the_frozen_files(now, part):
 
 def test_every_command_has_a_frozen_answer_or_a_reason():
     output = set(freeze.frozen("cli"))
-    assert frozencli.commands() == output | set(frozencli.PRINTS_NO_JSON)
-    assert output & set(frozencli.PRINTS_NO_JSON) == set()
+    assert command_outputs.commands() == output | set(command_outputs.PRINTS_NO_JSON)
+    assert output & set(command_outputs.PRINTS_NO_JSON) == set()
 
 
 # -- the comparison itself ----------------------------------------------------------------------

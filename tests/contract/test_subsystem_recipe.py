@@ -16,9 +16,9 @@ import pytest
 
 from appliance.workspace.datadir import DataDir
 from tests.contract.test_walls import ROOT
-from tests.support.board import OtherProgram
 from tests.support.commands import environment
 from tests.support.servedhub import Client
+from tests.support.shared_board import OtherProgram
 from tests.support.socketclient import SocketClient
 from tests.support.until import until
 

@@ -16,7 +16,7 @@ from tests.doctor.breakages import (
     write,
 )
 from tests.doctor.workspace import WorkspaceFixture
-from tests.support.backup_commands import make_backup, verified
+from tests.support.scheduled_backup import make_backup, verified
 
 _NEW = "only a new backup helps, and it takes as long as it takes"
 

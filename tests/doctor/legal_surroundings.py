@@ -10,7 +10,7 @@ from appliance.backup.settings import BackupSettings
 from appliance.cli import main
 from appliance.kernel.clock import SystemClock
 from tests.doctor.legal import Legal, Setup, serving, talk
-from tests.support.backup_commands import make_backup, verified
+from tests.support.scheduled_backup import make_backup, verified
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from appliance.checks.check import FINDINGS_MAX, Severity
 from appliance.kernel import store_declaration
 from appliance.readiness import readiness_of
 from tests.doctor.workspace import HEALTHY_STORE
-from tests.support import board
+from tests.support import shared_board
 from tests.support.forks import exit_code_of
 
 MIB = 1024 * 1024
@@ -96,11 +96,11 @@ def test_large_write_ahead_log_is_found(workspace, size: int, expected: list[str
 
 
 def test_store_that_other_programs_write_is_checked_if_it_has_a_file(workspace, monkeypatch):
-    monkeypatch.setitem(store_declaration.DECLARATIONS, "board", board.DECLARED)
+    monkeypatch.setitem(store_declaration.DECLARATIONS, "board", shared_board.DECLARED)
     monkeypatch.setattr("doctor.checks.store.SHARED_STORES", ("board",))
     assert severities(workspace, "store.integrity") == []
     path = workspace.data.database("board")
-    board.open_board(path, "FULL").close()
+    shared_board.open_board(path, "FULL").close()
     assert severities(workspace, "store.integrity") == []
     damaged = path.read_bytes()[:-100] + b"\xff" * 100
     path.write_bytes(damaged[:4096] + b"\xff" * (len(damaged) - 4096))

@@ -16,7 +16,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.outbox import wire
-from tests.support.mesh import DESTINATIONS, LINES, MOMENTS, NOWHERE, STEPS, STORES, MeshFixture
+from tests.support.mesh_processes import (
+    DESTINATIONS,
+    LINES,
+    MOMENTS,
+    NOWHERE,
+    STEPS,
+    STORES,
+    MeshFixture,
+)
 
 pytestmark = pytest.mark.slow
 

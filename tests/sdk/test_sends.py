@@ -2,7 +2,7 @@
 
 from appliance.sdk.client import Client
 from appliance.sdk.cursor import FileCursor
-from tests.support.fakehub import FakeHttp, http_hub
+from tests.support.faulty_hub import FakeHttp, http_hub
 
 
 def received(number):

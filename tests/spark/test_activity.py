@@ -17,7 +17,7 @@ from spark.jobs.ingest import job as ingest
 from tests.spark.conftest import make_request
 from tests.spark.log import Log, write_segment
 from tests.spark.plain import Numbers, same
-from tests.support.gold import record_run
+from tests.support.gold_tables import record_run
 
 FIRST, LAST = date(2026, 2, 1), date(2026, 2, 9)
 

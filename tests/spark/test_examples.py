@@ -16,7 +16,7 @@ from spark.tables import versions
 from tests.spark import engine
 from tests.spark.conftest import NOW
 from tests.spark.log import Log
-from tests.support.gold import (
+from tests.support.gold_tables import (
     answered,
     buckets,
     did,

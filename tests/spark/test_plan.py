@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.log import Log
-from tests.support.gold import record_run
+from tests.support.gold_tables import record_run
 
 ROOT = Path(__file__).parents[2]
 RUN = """

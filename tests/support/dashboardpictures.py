@@ -16,7 +16,7 @@ import msgspec
 
 from ops.monitoring import dashboards, rules
 from tests.doctor.used import fill_mesh
-from tests.support.operated import back_up, fill_bus, fill_queues
+from tests.support.operated_workspace import back_up, fill_bus, fill_queues
 from tests.support.servedhub import serve
 from tests.support.until import until
 from tests.system.monitoring.prometheus import Prometheus, started

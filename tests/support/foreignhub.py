@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from appliance.sdk.reader import WorkspaceReader
 from appliance.workspace.datadir import DataDir, ServerFile
-from tests.support.fakehub import FakeHttp, http_hub
+from tests.support.faulty_hub import FakeHttp, http_hub
 
 
 @contextmanager

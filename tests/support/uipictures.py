@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from tests.doctor.patience import PATIENCE
-from tests.support.operated import fill_all
+from tests.support.operated_workspace import fill_all
 from tests.support.servedhub import ServedHub, serve
 from tests.support.uipage import UiPage, ui_page
 from tests.support.until import until

@@ -9,7 +9,7 @@ import pytest
 
 from ops import licences, release
 from tests.contract.test_walls import ROOT, tracked
-from tests.support.gold import did, write
+from tests.support.gold_tables import did, write
 from tests.system.checkout import CHECKOUT
 from tests.system.conftest import ADDRESSES
 

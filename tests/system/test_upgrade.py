@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.programs import next_step
+from tests.support.other_versions import next_step
 from tests.system.box import Box, message, stop
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]

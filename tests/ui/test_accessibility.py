@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from tests.support.axe import AXE, is_accessible
-from tests.support.operated import fill_all
+from tests.support.operated_workspace import fill_all
 from tests.support.servedhub import serve
 from tests.support.uipage import ui_page
 

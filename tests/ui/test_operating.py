@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.operated import fill_all
+from tests.support.operated_workspace import fill_all
 from tests.support.servedhub import serve
 from tests.support.uipage import ui_page
 

@@ -12,8 +12,8 @@ import pytest
 
 from appliance.ui.resources import POLICY, UiFiles
 from tests.support.bus import BusFixture
-from tests.support.hostile import ADDRESSES, MARKUP
-from tests.support.operated import RUN, fill_all
+from tests.support.hostile_texts import ADDRESSES, MARKUP
+from tests.support.operated_workspace import RUN, fill_all
 from tests.support.servedhub import serve
 from tests.support.uipage import ui_page
 

@@ -20,7 +20,7 @@ from appliance.kernel.errors import (
 )
 from appliance.sdk.http import Refused
 from tests.support.clock import FakeClock
-from tests.support.frozencli import every_command
+from tests.support.command_outputs import every_command
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tests.bench.runner import Options
 from tests.bench.served import ROOT, environment
 from tests.bench.stopped import StoppedBench, sends_beside
 from tests.bench.target import RowFailed
-from tests.support.backup_workspace import Backups
+from tests.support.real_backups import Backups
 
 HISTORY = 100_000
 P99_TIMES_MAX = 2.0

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.support.chromium import browser_page
-from tests.support.hostile import MARKUP
+from tests.support.hostile_texts import MARKUP
 from tests.support.mailserver import mail_server
 from tests.support.servedhub import ServedHub, serve
 from tests.support.until import until

@@ -12,8 +12,8 @@ import pytest
 
 from appliance.hub import event_replay
 from appliance.workspace.datadir import DataDir
-from tests.support.backup_workspace import Backups
 from tests.support.commands import run
+from tests.support.real_backups import Backups
 from tests.support.servedhub import Client, ServedHub, serve
 from tests.support.until import until
 

@@ -8,9 +8,9 @@ from contextlib import closing
 import pytest
 
 from appliance.busfile.file import BusPaths, connect
-from tests.support.board import OtherProgram
 from tests.support.commands import run
 from tests.support.servedhub import serve
+from tests.support.shared_board import OtherProgram
 
 pytestmark = pytest.mark.slow
 

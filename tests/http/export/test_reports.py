@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.commands import agentlip
-from tests.support.gold import did, died, ended, took, write, write_delivery
+from tests.support.gold_tables import did, died, ended, took, write, write_delivery
 from tests.support.servedhub import serve
 
 pytestmark = pytest.mark.slow

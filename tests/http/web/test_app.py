@@ -12,7 +12,7 @@ from tests.support.http import (
     TOKEN,
     Lines,
 )
-from tests.support.notes import (
+from tests.support.notes_resource import (
     JSON,
     NoteResource,
     assert_failure,

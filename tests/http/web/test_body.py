@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from appliance.kernel.errors import Invalid
 from appliance.web.body import BodyPlan, check_values
-from tests.support.notes import (
+from tests.support.notes_resource import (
     JSON,
     Note,
     NoteResource,

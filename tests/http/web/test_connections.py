@@ -13,7 +13,7 @@ from appliance.web import health
 from appliance.web.health import Readiness
 from appliance.web.worker import PROBES
 from tests.support.http import TOKEN, guard_of
-from tests.support.served import Served, head, reply_of, served
+from tests.support.http_worker import Served, head, reply_of, served
 
 AUTH = f"Authorization: Bearer {TOKEN}"
 JSON = "Content-Type: application/json"

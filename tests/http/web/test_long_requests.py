@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from tests.support.courier import envelope
-from tests.support.served import reply_of
+from tests.support.http_worker import reply_of
 from tests.support.servedhub import serve
 from tests.support.until import until
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.http import TOKEN
-from tests.support.served import Served, reply_of, served
+from tests.support.http_worker import Served, reply_of, served
 
 BEHIND = b"GET /notes/behind HTTP/1.1\r\nHost: localhost\r\n\r\n"
 AUTH = f"Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n".encode()

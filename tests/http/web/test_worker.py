@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.http import TOKEN
-from tests.support.served import Served, head, reply_of, served
+from tests.support.http_worker import Served, head, reply_of, served
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from tests.support.fake_broker import ConnectionCut, serve_fake_broker
-from tests.support.sends import SendLoad
+from tests.support.killed_senders import SendLoad
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
 

@@ -7,8 +7,8 @@ import pyrage
 import pytest
 
 from appliance.backup.settings import TargetSettings
-from tests.support.backup_workspace import Backups
-from tests.support.backups_for_targets import TargetBackups
+from tests.support.backup_targets import TargetBackups
+from tests.support.real_backups import Backups
 from tests.support.restored_workspace import BackedUp
 from tests.support.s3server import S3Server, s3_server
 from tests.support.workspaces import Filled

@@ -15,7 +15,7 @@ from appliance.backup.errors import (
     StoreNotCopied,
 )
 from appliance.workspace.datadir import STORES, DataDir
-from tests.support.backup_workspace import Backups
+from tests.support.real_backups import Backups
 from tests.support.workspaces import Filled
 
 

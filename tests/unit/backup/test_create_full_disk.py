@@ -8,7 +8,7 @@ import pytest
 
 from appliance.backup import create
 from appliance.backup.errors import BackupNotWritable
-from tests.support.backup_workspace import Backups
+from tests.support.real_backups import Backups
 from tests.support.restored_workspace import content_of
 from tests.support.smalldisk import MIB, SmallDisk, small_disk
 from tests.support.workspaces import Filled

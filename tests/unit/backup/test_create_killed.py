@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.backup_workspace import Backups
 from tests.support.forks import killed_at
+from tests.support.real_backups import Backups
 from tests.support.restored_workspace import content_of, rows_of
 from tests.support.workspaces import Filled
 

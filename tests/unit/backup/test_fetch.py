@@ -16,7 +16,7 @@ from appliance.backup.errors import (
 )
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target import BackupTarget
-from tests.support.backups_for_targets import PassedTarget, TargetBackups
+from tests.support.backup_targets import PassedTarget, TargetBackups
 
 FILES = {"hub.sqlite3.zst.age": os.urandom(3500), "small": b"x", "empty": b"", "a b ü%20": b"q"}
 

@@ -19,8 +19,8 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.workspace.datadir import STORES, DataDir
 from appliance.workspace.schema import create_workspace
-from tests.support.backup_commands import CommandLine, make_backup, verified
 from tests.support.clock import FakeClock
+from tests.support.scheduled_backup import CommandLine, make_backup, verified
 from tests.support.workspaces import Filled
 
 DAY = 86_400.0

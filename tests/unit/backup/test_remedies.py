@@ -13,9 +13,9 @@ from appliance.backup import remedies
 from appliance.kernel.clock import SystemClock
 from appliance.workspace.manifest import remember
 from tests.doctor.workspace import WorkspaceFixture
-from tests.support.backup_commands import verified
-from tests.support.backup_workspace import Backups
 from tests.support.commands import ROOT
+from tests.support.real_backups import Backups
+from tests.support.scheduled_backup import verified
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from appliance.backup.errors import TargetUnreachable
 from appliance.backup.remote import names_in
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target import BackupTarget
-from tests.support.backups_for_targets import PassedTarget, TargetBackups
+from tests.support.backup_targets import PassedTarget, TargetBackups
 
 
 def at_target(local: TargetBackups) -> list[str]:

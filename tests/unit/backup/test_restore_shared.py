@@ -13,8 +13,8 @@ from appliance.backup.errors import RestoreRefused
 from appliance.backup.unpack import unpack
 from appliance.kernel import store_declaration
 from appliance.workspace.datadir import DataDir
-from tests.support.board import DECLARED, READ, OtherProgram, open_board
 from tests.support.restored_workspace import CLOCK, BackedUp, rows_of
+from tests.support.shared_board import DECLARED, READ, OtherProgram, open_board
 
 WRITER = """
 import sqlite3, sys

@@ -9,7 +9,7 @@ import pytest
 from appliance.backup import fetch, targets
 from appliance.backup.errors import BackupNotWritable
 from appliance.backup.settings import TargetSettings
-from tests.support.backups_for_targets import TargetBackups
+from tests.support.backup_targets import TargetBackups
 from tests.support.smalldisk import MIB, SmallDisk, small_disk
 
 pytestmark = pytest.mark.root

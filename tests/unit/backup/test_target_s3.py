@@ -20,7 +20,7 @@ from appliance.backup.errors import (
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target import BackupTarget
 from appliance.kernel.errors import ApplianceError, Invalid
-from tests.support.backups_for_targets import TargetBackups
+from tests.support.backup_targets import TargetBackups
 from tests.support.http_server import HttpRequest, Reply, http_server
 from tests.support.s3server import ACCESS, SECRET, S3Server
 

@@ -11,7 +11,7 @@ import pytest
 from appliance.backup import keys, stored
 from appliance.backup.errors import BackupDamaged, BackupNotWritable, KeyRefused
 from appliance.backup.unpack import check_hashes
-from tests.support.backup_workspace import Backups
+from tests.support.real_backups import Backups
 from tests.support.workspaces import Filled
 from tests.unit.backup.conftest import AgeKey
 

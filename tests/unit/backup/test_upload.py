@@ -14,7 +14,7 @@ from appliance.backup.target import BackupTarget
 from appliance.backup.targets import TargetReport
 from appliance.backup.upload import upload_backup
 from appliance.backup.upload_state import read_state
-from tests.support.backups_for_targets import PassedTarget, TargetBackups
+from tests.support.backup_targets import PassedTarget, TargetBackups
 
 FILES = {"hub.sqlite3.zst.age": os.urandom(3500), "small": b"x", "empty": b""}
 

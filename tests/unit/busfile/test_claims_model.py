@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from appliance.busfile import claims, messages
 from appliance.busfile.claims import ClaimHeld, ClaimLost
-from tests.support import specbus
+from tests.support import bus_spec_client
 from tests.support.bus import NOW, BusFixture
 
 AGENTS = st.sampled_from("abc")
@@ -108,7 +108,7 @@ class BusModel(RuleBasedStateMachine):
     @rule(to=st.sampled_from(["a", "b", None]), foreign=st.booleans())
     def publish(self, to, foreign):
         if foreign:
-            specbus.publish(self.bus.connection, "f", "note", None, to)
+            bus_spec_client.publish(self.bus.connection, "f", "note", None, to)
         else:
             self.bus.send(to_agent=to, now=self.now)
         self.sent.append((len(self.sent) + 1, to))

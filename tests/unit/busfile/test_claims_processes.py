@@ -12,7 +12,7 @@ import pytest
 from appliance.busfile import workers
 from appliance.busfile.file import BusPaths, connect, transaction
 from tests.contract.test_walls import ROOT
-from tests.support.busworker import WORKERS
+from tests.support.bus_agents import WORKERS
 from tests.support.servedhub import serve
 from tests.support.until import until
 
@@ -41,7 +41,7 @@ class Team:
 
     def start(self, name):
         words = [name[:4], self.folder, name, self.log(name), self.stop]
-        command = [sys.executable, "-m", "tests.support.busworker", *map(str, words)]
+        command = [sys.executable, "-m", "tests.support.bus_agents", *map(str, words)]
         return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE)
 
     def log(self, name):

@@ -9,7 +9,7 @@ import pytest
 
 from appliance.export import report_html, report_page
 from appliance.export.report_html import render
-from tests.support.gold import answered, did, died, ended, took, write, write_delivery
+from tests.support.gold_tables import answered, did, died, ended, took, write, write_delivery
 
 HOSTILE = (
     "</script><script>alert(1)</script>", "<!--<script>", "\u202eevil", "設計 🚀", "x" * 500,

@@ -11,7 +11,7 @@ from appliance.export import sums
 from appliance.export.cells import LEVELS, OTHERS, Cells, Level
 from appliance.export.report_text import display
 from appliance.shared.histogram import RELATIVE_ERROR, bucket_of, quantile
-from tests.support.gold import buckets
+from tests.support.gold_tables import buckets
 
 DURATIONS = some.lists(some.floats(0.001, 86_400), min_size=1, max_size=30)
 DAYS = some.dates(date(2020, 1, 1), date(2027, 12, 31)).map(str)

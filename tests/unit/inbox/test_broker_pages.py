@@ -9,7 +9,7 @@ from appliance.inbox.http_broker_client import HttpBrokerClient
 from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.clock import SystemClock
 from appliance.mesh.broker_endpoint import BrokerEndpoint
-from tests.support.fakehub import FakeHttp, http_hub
+from tests.support.faulty_hub import FakeHttp, http_hub
 from tests.support.inbox import OWN
 from tests.support.pages import pages_of
 

@@ -11,7 +11,7 @@ from appliance.kernel.store import CHECKPOINT_JOBS, Store
 from appliance.kernel.store_errors import StoreDetached
 from appliance.kernel.writer import StoreSettings
 from appliance.workspace.datadir import DataDir
-from tests.support.board import DECLARED, OtherProgram, put_up
+from tests.support.shared_board import DECLARED, OtherProgram, put_up
 
 
 @pytest.fixture

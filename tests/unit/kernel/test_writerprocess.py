@@ -20,8 +20,9 @@ from appliance.kernel.store_errors import StoreBusy
 from appliance.kernel.writer import StoreSettings
 from appliance.kernel.writerprocess import WriterProcess
 from appliance.workspace.datadir import DataDir, WriterLock, read_lock
-from tests.support import jobs
+from tests.support import writer_functions
 from tests.support.until import gevent_until
+from tests.support.writer_functions import hold, put, refuse
 from tests.unit.kernel.test_store import make_file
 
 ROOT = Path(__file__).parents[3]
@@ -51,27 +52,25 @@ def count(reader):
 
 
 def test_writes_in_a_writer_process_are_durable_and_published_in_order(store):
-    outcomes = store.write_many([(jobs.put, ("a",)), (jobs.refuse, ("b",)), (jobs.put, ("c",))])
+    outcomes = store.write_many([(put, ("a",)), (refuse, ("b",)), (put, ("c",))])
     assert [type(outcome.error) for outcome in outcomes] == [type(None), Invalid, type(None)]
     refused = outcomes[1].error
     assert (refused.message, refused.details) == ("no b", {"value": "b"})
     assert store.published == ["a", "c"]
-    writers = [
-        gevent.spawn(lambda: [store.write(jobs.put, "x") for _ in range(25)]) for _ in range(8)
-    ]
+    writers = [gevent.spawn(lambda: [store.write(put, "x") for _ in range(25)]) for _ in range(8)]
     gevent.joinall(writers, raise_error=True)
     assert store.read(count) == 202
     assert len(store.published) == 202
 
 
 def test_lost_transaction_of_a_write_alone_takes_no_other_with_it(store):
-    lose = store.begin([(jobs.lose, ())], alone=True)
-    around = [store.begin([(jobs.put, (value,))]) for value in ("a", "b")]
-    again = store.begin([(jobs.lose, ())], alone=True)
+    lose = store.begin([(writer_functions.lose, ())], alone=True)
+    around = [store.begin([(put, (value,))]) for value in ("a", "b")]
+    again = store.begin([(writer_functions.lose, ())], alone=True)
     assert isinstance(lose.wait()[0].error, sqlite3.OperationalError)
     assert [request.wait()[0].unwrap() for request in around] == ["a", "b"]
     assert isinstance(again.wait()[0].error, sqlite3.OperationalError)
-    assert store.write_alone(jobs.put, "c") == "c"
+    assert store.write_alone(put, "c") == "c"
     assert store.published == ["a", "b", "c"]
     assert store.read(count) == 3
 
@@ -80,14 +79,14 @@ def test_call_that_cannot_be_pickled_fails_alone(store):
     with pytest.raises((pickle.PicklingError, AttributeError)):
         store.write(lambda tx: None)
     with pytest.raises(RuntimeError, match="can't be pickled"):
-        store.write(jobs.fail_strangely)
-    assert store.write(jobs.put, "after") == "after"
+        store.write(writer_functions.fail_strangely)
+    assert store.write(put, "after") == "after"
 
 
 def test_killed_writer_process_is_replaced_and_keeps_committed_writes(store):
-    store.write(jobs.put, "before")
+    store.write(put, "before")
     victim = store._writer._process.pid
-    waiting = gevent.spawn(store.write_many, [(jobs.hold, ("/nowhere",))])
+    waiting = gevent.spawn(store.write_many, [(hold, ("/nowhere",))])
     gevent_until(lambda: store.facts()["queue_jobs"] == 1)
     os.kill(victim, 9)
     (outcome,) = waiting.get()
@@ -96,7 +95,7 @@ def test_killed_writer_process_is_replaced_and_keeps_committed_writes(store):
     gevent_until(lambda: store.facts()["writer_alive"])
     assert store._writer._process.pid != victim
     assert store.restarts == [1]
-    assert store.write(jobs.put, "after") == "after"
+    assert store.write(put, "after") == "after"
     assert store.read(count) == 2
 
 
@@ -110,13 +109,13 @@ from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from appliance.kernel.writerprocess import WriterProcess
-from tests.support import jobs
+from tests.support.writer_functions import put
 datadir = DataDir(Path(sys.argv[1]))
 lock = WriterLock(datadir, "test")
 lock.acquire()
 store = Store("apart", Path(sys.argv[2]), StoreSettings(), SystemClock(), Log(io.BytesIO()),
               writers=WriterProcess(SystemClock(), Log(io.BytesIO()), lock.descriptor))
-store.write(jobs.put, "x")
+store.write(put, "x")
 print(store._writer._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

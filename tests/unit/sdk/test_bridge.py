@@ -9,7 +9,7 @@ import pytest
 
 from appliance.sdk.bridge import LINE_BYTES_MAX, Bridge, header_value
 from appliance.sdk.discovery import HubNotRunning
-from tests.support.fakehub import FakeHttp, http_hub
+from tests.support.faulty_hub import FakeHttp, http_hub
 
 OK = (200, {"Content-Type": "application/json"}, {"jsonrpc": "2.0", "id": 1, "result": {}})
 CALL = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}

@@ -13,7 +13,7 @@ from appliance.sdk.cursor import BadCursorFile, Cursor, FileCursor
 from appliance.sdk.http import Retry
 from appliance.sdk.stream_follower import NewHistory, TokenRefused
 from appliance.sdk.target import OtherDatabase, ProtocolUnknown
-from tests.support.fakehub import FakeHttp, event, hello, http_hub, say, stream_hub
+from tests.support.faulty_hub import FakeHttp, event, hello, http_hub, say, stream_hub
 
 pytestmark = pytest.mark.usefixtures("hurry")
 

@@ -14,7 +14,7 @@ from appliance.sdk.discovery import (
 )
 from appliance.sdk.reader import WorkspaceReader
 from appliance.workspace.datadir import WriterLock
-from tests.support.fakehub import FakeHttp, http_hub
+from tests.support.faulty_hub import FakeHttp, http_hub
 from tests.support.workspaces import Filled
 
 

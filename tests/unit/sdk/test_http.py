@@ -4,7 +4,7 @@ import pytest
 
 from appliance.sdk.discovery import Endpoint, HubNotRunning
 from appliance.sdk.http import PATIENT, HubClient, Refused, Retry
-from tests.support.fakehub import Answer, FakeHttp, http_hub
+from tests.support.faulty_hub import Answer, FakeHttp, http_hub
 
 OK: Answer = (201, {}, {"fine": True})
 BUSY: Answer = (503, {"Retry-After": "1"}, {"error": "busy", "code": "SERVICE_UNAVAILABLE"})

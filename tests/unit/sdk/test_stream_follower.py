@@ -7,7 +7,7 @@ from websockets.sync.server import ServerConnection
 
 from appliance.sdk.discovery import Endpoint
 from appliance.sdk.stream_follower import Follower, Rejected
-from tests.support.fakehub import event, hello, say, stream_hub
+from tests.support.faulty_hub import event, hello, say, stream_hub
 
 
 class _Watch:

@@ -7,7 +7,7 @@ import sys
 from appliance.kernel.store_declaration import StoreDeclaration
 
 DECLARED = StoreDeclaration(
-    path=".board/notices.db", shared=True, opens="tests.support.board:open_board"
+    path=".board/notices.db", shared=True, opens="tests.support.shared_board:open_board"
 )
 SCHEMA = "CREATE TABLE IF NOT EXISTS notice (number INTEGER PRIMARY KEY, text TEXT NOT NULL)"
 READ = "SELECT text FROM notice ORDER BY number"

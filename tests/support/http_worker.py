@@ -1,4 +1,4 @@
-"""A worker in a process of its own on a free port: `python -m tests.support.served SETTINGS`.
+"""A worker in a process of its own on a free port: `python -m tests.support.http_worker SETTINGS`.
 
 Beside the example routes it answers, outside of Falcon: `/health`, `/wait` (until SIGUSR2; any
 `Authorization` makes the caller a known one), `/endless`
@@ -54,7 +54,7 @@ def served(parser: str = "auto", **settings: Any) -> Iterator[Served]:
     `parser` is `python` for gunicorn's parser in Python, whatever is installed.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.served", json.dumps(settings), parser],
+        [sys.executable, "-m", "tests.support.http_worker", json.dumps(settings), parser],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -118,7 +118,7 @@ def _serve() -> None:
     from appliance.web.worker import Worker
     from tests.support.constants import set_constants
     from tests.support.http import app_of
-    from tests.support.notes import NoteResource, note_routes
+    from tests.support.notes_resource import NoteResource, note_routes
 
     clock, log, released = SystemClock(), Log(sys.stderr.buffer), Event()
     given = json.loads(sys.argv[1])

@@ -1,6 +1,6 @@
 """An agent for tests that are killed at any moment: claims, works, publishes, polls and acks.
 
-    python -m tests.support.busworker ours|spec|http WORKSPACE AGENT LOG STOP
+    python -m tests.support.bus_agents ours|spec|http WORKSPACE AGENT LOG STOP
 
 It appends what it does to LOG before it does it, and ends when the file STOP exists and nothing
 is left to handle.
@@ -20,7 +20,7 @@ from appliance.busfile import claims, messages, workers
 from appliance.busfile.file import BusPaths, connect, transaction
 from appliance.busfile.messages import NewMessage
 from appliance.workspace.datadir import DataDir
-from tests.support import specbus
+from tests.support import bus_spec_client
 from tests.support.servedhub import Answer, Client
 
 LEASE_MS = 150
@@ -40,7 +40,9 @@ class OurAgent:
     def claim(self, task: str) -> bool:
         try:
             with transaction(self.connection):
-                made = claims.claim(self.connection, specbus.now(), task, self.agent, LEASE_MS)
+                made = claims.claim(
+                    self.connection, bus_spec_client.now(), task, self.agent, LEASE_MS
+                )
         except claims.ClaimHeld:
             return False
         self.fence = made.fence
@@ -49,7 +51,7 @@ class OurAgent:
     def renew(self, task: str) -> bool:
         try:
             with transaction(self.connection):
-                now = specbus.now()
+                now = bus_spec_client.now()
                 claims.renew(self.connection, now, task, self.agent, self.fence, LEASE_MS)
         except claims.ClaimLost:
             return False
@@ -65,7 +67,7 @@ class OurAgent:
     def publish(self, payload: Any) -> None:
         message = NewMessage(from_agent=self.agent, type="note", payload=payload)
         with transaction(self.connection):
-            messages.publish(self.connection, specbus.now(), message)
+            messages.publish(self.connection, bus_spec_client.now(), message)
 
     def poll(self) -> list[tuple[int, Any]]:
         return [
@@ -74,13 +76,13 @@ class OurAgent:
 
     def ack(self, seq: int) -> None:
         with transaction(self.connection):
-            messages.ack(self.connection, specbus.now(), self.agent, seq)
+            messages.ack(self.connection, bus_spec_client.now(), self.agent, seq)
 
     def change_state(self, task: str) -> None:
         before = workers.require_worker(self.connection, task).state
         try:
             with transaction(self.connection):
-                now, after = specbus.now(), next_state(before)
+                now, after = bus_spec_client.now(), next_state(before)
                 workers.transition(self.connection, now, task, before, after, actor=self.agent)
         except workers.StaleState:
             pass
@@ -145,25 +147,25 @@ class SpecAgent:
 
     def __init__(self, workspace: Path, agent: str) -> None:
         self.agent = agent
-        self.db = specbus.open_bus(BusPaths(workspace).database)
+        self.db = bus_spec_client.open_bus(BusPaths(workspace).database)
 
     def claim(self, task: str) -> bool:
-        return specbus.claim(self.db, self.agent, task, LEASE_MS)
+        return bus_spec_client.claim(self.db, self.agent, task, LEASE_MS)
 
     def renew(self, task: str) -> bool:
-        return specbus.renew(self.db, self.agent, task, LEASE_MS)
+        return bus_spec_client.renew(self.db, self.agent, task, LEASE_MS)
 
     def release(self, task: str) -> None:
-        specbus.release(self.db, self.agent, task)
+        bus_spec_client.release(self.db, self.agent, task)
 
     def publish(self, payload: Any) -> None:
-        specbus.publish(self.db, self.agent, "note", json.dumps(payload))
+        bus_spec_client.publish(self.db, self.agent, "note", json.dumps(payload))
 
     def poll(self) -> list[tuple[int, Any]]:
-        return [(seq, payload) for seq, _, payload in specbus.poll(self.db, self.agent)]
+        return [(seq, payload) for seq, _, payload in bus_spec_client.poll(self.db, self.agent)]
 
     def ack(self, seq: int) -> None:
-        specbus.ack(self.db, self.agent, seq)
+        bus_spec_client.ack(self.db, self.agent, seq)
 
 
 def next_state(before: workers.State) -> workers.State:
