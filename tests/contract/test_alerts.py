@@ -57,8 +57,9 @@ def expressions() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("where", "expression"), expressions())
 def test_expression_uses_metrics_and_labels_that_exist(where, expression):
-    labels = known()
-    for name, selector in METRIC.findall(expression):
+    labels, used = known(), METRIC.findall(expression)
+    assert used
+    for name, selector in used:
         assert name in labels, where
         assert set(re.findall(r"(\w+)!?=", selector)) <= labels[name], where
 

@@ -121,6 +121,7 @@ def test_each_signature_is_good_once_also_after_a_restart(tmp_path):
         headers = signed("anna", method, path, raw, broker.clock.now_ms(), broker.id)
         assert broker.request(method, path, raw, headers).status_code < 300, path
         sent.append((method, path, raw, headers))
+    assert len(sent) == 7
     for entry in sent:
         answer = broker.request(*entry)
         assert (answer.status_code, answer.json["code"]) == (401, "SIGNATURE_USED"), entry[1]

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import msgspec
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from appliance.backup.retention import FUTURE_MS, SAFETY, SAFETY_MS, RetainedBackup, decide
@@ -59,11 +59,11 @@ def at(days, *, reason="schedule", result=None, hours=0):
 def test_newest_good_backup_and_all_newer_ones_are_kept(given_backups, rules):
     remaining = kept(decide(given_backups, rules, NOW_MS))
     good = [each for each in given_backups if is_good(each) and each.cut_ms <= NOW_MS + FUTURE_MS]
-    if good:
-        newest = max(good, key=lambda each: (each.cut_ms, each.name))
-        assert newest.name in remaining
-        newer = {each.name for each in given_backups if each.cut_ms > newest.cut_ms}
-        assert newer <= remaining
+    assume(good)
+    newest = max(good, key=lambda each: (each.cut_ms, each.name))
+    assert newest.name in remaining
+    newer = {each.name for each in given_backups if each.cut_ms > newest.cut_ms}
+    assert newer <= remaining
 
 
 @given(backups(), settings)

@@ -26,6 +26,7 @@ def nearest_rank(values, part):
 def test_quantiles_of_merged_rows_are_within_the_stated_error(rows):
     waits = [{"key": key, "buckets": list(buckets(*values).items())} for key, values in rows]
     (by,) = sums.histograms_by(waits, [lambda row: row["key"]], "buckets", [{"a", "b"}])
+    assert by.keys() == {key for key, _ in rows}
     for key, merged in by.items():
         values = [value for name, each in rows if name == key for value in each]
         for part in (0.5, 0.95, 0.99):
