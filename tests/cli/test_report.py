@@ -74,14 +74,6 @@ def test_report_sums_match_the_rows(filled):
     assert pair["median_seconds"] == pair["p95_seconds"] == pytest.approx(9, rel=error)
 
 
-def test_page_escapes_the_name_of_its_channel(filled):
-    page = filled.path / "page.html"
-    agentlip("report", "html", "--out", page, "--channel", "<b>other", "--json", cwd=filled.path)
-    text = page.read_text("utf-8")
-    assert "&lt;b&gt;other" in text
-    assert "<b>other" not in text
-
-
 def spoil(what: str, root: Path) -> None:
     file = next(root.glob("activity/day=*/*.parquet"))
     if what == "missing":

@@ -3,7 +3,6 @@
 A newer version is this one with a further migration of the hub and of the courier.
 """
 
-import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -42,14 +41,6 @@ def workspace(tmp_path: Path) -> DataDir:
     return Filled(tmp_path / "ws").datadir
 
 
-def digests(folder: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
-
-
 def schemas(datadir: DataDir) -> dict[str, int]:
     numbers = {}
     for store in STORES:
@@ -66,22 +57,6 @@ def execute(datadir: DataDir, sql: str, store: str = "hub") -> list[Any]:
 
 def backups(datadir: DataDir) -> BackupDirectory:
     return BackupDirectory(datadir, BackupSettings())
-
-
-# -- the plan ---------------------------------------------------------------------
-
-
-def test_plan_of_a_stopped_workspace_write_nothing(newer, workspace):
-    before = digests(workspace.workspace)
-    plan = newer.agentlip("migrate", "--plan", "--json", cwd=workspace.workspace).json
-    assert digests(workspace.workspace) == before
-    assert plan["steps"] == 2
-    hub = next(store for store in plan["stores"] if store["store"] == "hub")
-    assert (hub["status"], hub["schema"], hub["program"]) == ("pending", NEWEST, NEWEST + 1)
-    assert hub["steps"] == [f"{NEWEST + 1:04}_next.sql"]
-    text = newer.agentlip("migrate", "--plan", cwd=workspace.workspace).out
-    assert f"hub: schema {NEWEST} → {NEWEST + 1}" in text
-    assert "a backup of all stores is made" in text
 
 
 # -- the migration ------------------------------------------------------------------------------

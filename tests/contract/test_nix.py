@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from appliance.process import systemd
 from appliance.settings import Settings
 from tests.contract.test_walls import ROOT
 from tests.support.nix import Flake
@@ -170,19 +169,6 @@ def unit_of(service: dict[str, Any]) -> dict[str, list[str]]:
     return options
 
 
-def reference(workspace: str) -> dict[str, list[str]]:
-    """[Service] of the product's own unit for a workspace."""
-    text = systemd.render(
-        Path(workspace),
-        ["agentlipd", "up", "--foreground", "--workspace", workspace],
-        owner="User=agentlip\nGroup=agentlip\n",
-        environment="",
-        system=True,
-        used=[],
-    )
-    return unit_sections(text)["Service"]
-
-
 def without_program(unit: dict[str, list[str]]) -> dict[str, list[str]]:
     """The program is in the Nix store; its arguments stay."""
     return unit | {"ExecStart": [unit["ExecStart"][0].split(maxsplit=1)[1]]}
@@ -203,14 +189,6 @@ def test_service_is_the_shipped_unit(flake):
     assert machine["users"]["agentlip"]["isSystemUser"] is True
     assert machine["ports"] == machine["refusals"] == []
     assert msgspec.convert(machine["settings"], Settings).roles == Settings().roles
-
-
-@pytest.mark.parametrize("workspace", ["/srv/agentlip", "/run/user/1000/hub", "/var/tmp/hub"])
-def test_service_elsewhere_is_the_unit_for_that_place(flake, workspace):
-    machine = flake.machine(enable=True, dataDir=workspace)
-    assert without_program(unit_of(machine["service"])) == without_program(reference(workspace))
-    assert machine["tmpfiles"] == [f"d '{workspace}' 0750 agentlip agentlip - -"]
-    assert f" {workspace}/agentlip.toml" in machine["service"]["preStart"]
 
 
 def test_settings_are_valid_and_follow_the_options(flake):

@@ -3,13 +3,12 @@
 import pytest
 
 from tests.support.commands import agentlip
-from tests.support.gold_tables import did, died, ended, took, write, write_delivery
+from tests.support.gold_tables import did, write
 from tests.support.servedhub import serve
 
 pytestmark = pytest.mark.slow
 
 PATH = "/api/v1/reports/activity"
-DELIVERY = "/api/v1/reports/delivery"
 
 
 @pytest.fixture(scope="module")
@@ -25,12 +24,6 @@ def hub(tmp_path_factory):
             "2026-11-20": [did("cid", 2, channel="other", channel_id="ch_2")],
         }
         hub.version = write(hub.workspace / "out" / "gold", days)
-        write_delivery(
-            hub.workspace / "out" / "gold",
-            {"2026-11-19": [took("mesh:north", "accept_to_ack", [0.1, 4.0])]},
-            {"2026-11-19": [ended("mesh:north", 2, dead=1)]},
-            {"2026-11-19": [died("mesh:north", "HTTP <n>", 1)]},
-        )
         yield hub
 
 
@@ -50,13 +43,3 @@ def test_empty_range_is_404_and_invalid_query_is_400(hub):
     # A value that looks like a flag is only the name of a channel.
     assert hub.http.get(f"{PATH}?channel=--html%3Dx").status == 404
     assert not (hub.workspace / "x").exists()
-
-
-def test_delivery_report_equals_the_output_of_the_command_line(hub):
-    answer = hub.http.get(f"{DELIVERY}?log=outbox&from=2026-11-19")
-    assert answer.status == 200
-    command = ("report", "delivery", "--log", "outbox", "--from", "2026-11-19", "--json")
-    assert answer.body == agentlip(*command, cwd=hub.workspace).json
-    assert answer.body["latency"][0]["attainment"] == 0.5
-    assert hub.http.get(f"{DELIVERY}?log=broker").status == 404
-    assert hub.http.get(f"{DELIVERY}?log=inbox").status == 400
