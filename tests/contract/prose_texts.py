@@ -9,9 +9,7 @@ options and words in capitals. So wire names may be written anywhere.
 """
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -38,6 +36,12 @@ SQL = re.compile(
     r"\b(?:SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA|WHERE|FROM|ORDER BY|VALUES|ALTER|DROP|SET|"
     r"JOIN|AND)\b"
 )
+STRING_OR_COMMENT = re.compile(
+    r'"""(?:[^"\\]|\\.|"(?!""))*"""|"(?:[^"\\\n]|\\.)*"'
+    r"|'''(?:[^'\\]|\\.|'(?!''))*'''|'(?:[^'\\\n]|\\.)*'|#[^\n]*",
+    re.DOTALL,
+)
+"""`tokenize` finds the same, and takes ten times as long."""
 TOOL_COMMENT = re.compile(r"fmt:|type:|isort:|shellcheck |pragma:|noqa|!|-{3}|={3}")
 
 
@@ -155,12 +159,12 @@ def comments(file: str, source: str) -> Iterator[Text]:
         return
     block: list[str] = []
     first = last = 0
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type != tokenize.COMMENT:
+    for match in STRING_OR_COMMENT.finditer(source):
+        if not match[0].startswith("#"):
             continue
-        line = token.start[0]
-        words = token.string.lstrip("#").strip()
-        alone = not token.line[: token.start[1]].strip()
+        line = source.count("\n", 0, match.start()) + 1
+        words = match[0].lstrip("#").strip()
+        alone = not source[source.rfind("\n", 0, match.start()) + 1 : match.start()].strip()
         if TOOL_COMMENT.match(words):
             continue
         if alone and block and line == last + 1:

@@ -62,14 +62,9 @@ def runs(values: ast.AST, test: ast.FunctionDef) -> bool:
         parts = [*values.args, *ast.iter_child_nodes(values.func)]
         name = ast.unparse(values.func).rpartition(".")[2]
         return name == "range" or (name in SOME and any(runs(part, test) for part in parts))
-    if isinstance(values, ast.Name):
-        bound = [node for node in ast.walk(test) if isinstance(node, ast.Assign)]
-        literals = [node.value for node in bound if ast.unparse(node.targets[0]) == values.id]
-        return (
-            values.id.isupper()
-            or values.id in [argument.arg for argument in test.args.args]
-            or any(runs(literal, test) for literal in literals)
-        )
-    if isinstance(values, ast.Attribute):
-        return values.attr.isupper()
+    if isinstance(values, ast.Name | ast.Attribute):
+        name = ast.unparse(values)
+        assigned = re.findall(rf"(?m)^ +{re.escape(name)} = [(\[{{][^)\]}}]", ast.unparse(test))
+        given = {argument.arg for argument in test.args.args}
+        return bool(assigned) or name in given or name.rpartition(".")[2].isupper()
     return bool(getattr(values, "elts", getattr(values, "keys", ())))

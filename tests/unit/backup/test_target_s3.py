@@ -168,7 +168,10 @@ def test_status_decides_whether_the_request_is_repeated(
         http_answer("200 OK", b"abc", length=1000),
     ],
 )
-def test_silent_and_broken_servers_are_unreachable(tmp_path: Path, answer: bytes) -> None:
+def test_silent_and_broken_servers_are_unreachable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    monkeypatch.setattr(target_s3, "REQUEST_SECONDS_MAX", 0.5)
     with server(answer) as endpoint:
         target = opened(tmp_path, TargetSettings(name="t", url="s3://b/p", endpoint=endpoint))
         with pytest.raises(TargetUnreachable):
