@@ -92,7 +92,7 @@ docs-site COMMAND="build --strict":
 # the pictures of the web UI in docs/pictures; look at them before you commit them
 pictures:
     ops/env dev
-    .venv/bin/python -m tests.support.uipictures
+    .venv/bin/python -m ops.ui_pictures
 
 # the pictures of the dashboards in docs/pictures, from a Prometheus that ops/test has unpacked
 dashboard-pictures:

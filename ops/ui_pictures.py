@@ -13,7 +13,7 @@ from tests.support.servedhub import ServedHub, serve
 from tests.support.uipage import UiPage, ui_page
 from tests.support.until import until
 
-FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
+FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 BYTES_MAX = 120_000
 FAST = {"appliance.rates.loops.Sampler.interval_seconds": 0.1}
 SAMPLES_MIN = 60
