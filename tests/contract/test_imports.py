@@ -22,6 +22,7 @@ IMPORTERS = {
         "appliance.server",
         "appliance.hub.pipeline",
         "appliance.hub.reading_turns",
+        "appliance.child.command",
         "appliance.child.line_process",
     ],
     "gunicorn": ["appliance.web.*", "appliance.wsgi"],
