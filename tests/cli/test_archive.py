@@ -5,7 +5,7 @@ import pytest
 from appliance.export.archive import Archive
 from tests.spark.log import Log
 from tests.support import archives
-from tests.support.commands import agentlip
+from tests.support.commands import agentlip, succeed
 
 
 @pytest.fixture
@@ -18,8 +18,7 @@ def out(tmp_path):
 
 
 def test_search_prints_messages_and_says_if_there_are_more(out, tmp_path):
-    done = agentlip("archive", "search", str(out), "--text", "FAILED", cwd=tmp_path)
-    assert done.code == 0, done
+    done = succeed("archive", "search", str(out), "--text", "FAILED", cwd=tmp_path)
     assert [f"build {number} failed" in done.out for number in range(5)] == [True] * 5
     few = agentlip("archive", "search", str(out), "--limit", "2", cwd=tmp_path)
     assert "build 2" not in few.out

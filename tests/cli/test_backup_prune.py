@@ -13,7 +13,7 @@ import pytest
 from appliance.backup import manifest as manifests
 from appliance.backup.manifest import Verification
 from appliance.kernel.clock import iso
-from tests.support.commands import command, environment, run
+from tests.support.commands import command, environment, run, succeed
 from tests.support.damaged_backups import DamagedBackups
 from tests.support.until import until
 from tests.support.workspaces import Filled
@@ -26,8 +26,7 @@ ONE = "keep_last = 1\nkeep_hourly = 0\nkeep_daily = 0"
 def backups(tmp_path) -> DamagedBackups:
     """Twelve daily backups, of which the one from two days ago is good."""
     Filled(tmp_path / "w")
-    made = run("agentlip", "backup", "create", cwd=tmp_path / "w")
-    assert made.code == 0, made
+    succeed("backup", "create", cwd=tmp_path / "w")
     backups = DamagedBackups(tmp_path / "w")
     newest, manifest = backups.name, backups.manifest
     for days in range(1, 12):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyrage
 import pytest
 
-from tests.support.commands import ROOT, agentlip, command, environment
+from tests.support.commands import ROOT, agentlip, command, environment, succeed
 from tests.support.s3server import S3Server
 from tests.support.workspaces import Filled
 
@@ -57,8 +57,7 @@ def test_the_page_works_as_written(s3: S3Server, tmp_path: Path) -> None:
     keygen, create, upload, listing, *restoring, opening = map(filled_in, commands())
     assert keygen == "age-keygen -o backup-key.txt"
     for line in (create, upload, listing):
-        done = agentlip(*shlex.split(line)[1:], cwd=workspace)
-        assert done.code == 0, done
+        done = succeed(*shlex.split(line)[1:], cwd=workspace)
     assert [line.split()[:2] for line in done.out.splitlines()[1:]] == [
         ["offsite", "ok"],
         ["disk", "ok"],

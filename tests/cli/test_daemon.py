@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from appliance.workspace.datadir import DataDir, read_lock
-from tests.support.commands import agentlip, agentlipd
+from tests.support.commands import agentlip, agentlipd, succeed
 
 pytestmark = pytest.mark.slow
 
@@ -72,8 +72,7 @@ def test_printed_commands_work_as_printed(workspace: Path, tmp_path: Path) -> No
             ["bash", "-c", f"printf '%s\\n' {line.strip()}"], capture_output=True, text=True,
             check=True, timeout=10,
         ).stdout.splitlines()  # fmt: skip
-        done = agentlip(*words[1:], cwd=tmp_path)
-        assert done.code == 0, done
+        succeed(*words[1:], cwd=tmp_path)
 
 
 def test_start_that_fails_says_why(workspace: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from appliance.mcp.clients import CLIENTS
-from tests.support.commands import agentlip
+from tests.support.commands import agentlip, succeed
 from tests.support.hubprocess import HubProcess
 
 pytestmark = pytest.mark.slow
@@ -24,8 +24,7 @@ UNDER = {
 
 def test_without_a_hub_every_request_gets_an_error_with_a_hint(tmp_path: Path) -> None:
     text = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
-    done = agentlip("mcp", "--workspace", tmp_path, cwd=tmp_path, stdin=text)
-    assert done.code == 0
+    done = succeed("mcp", "--workspace", tmp_path, cwd=tmp_path, stdin=text)
     (reply,) = done.lines
     assert "agentlip init" in reply["error"]["data"]["hint"]
     assert "agentlip mcp: no workspace" in done.err
@@ -35,8 +34,7 @@ def test_without_a_hub_every_request_gets_an_error_with_a_hint(tmp_path: Path) -
 def test_printed_configuration_starts_the_bridge_for_the_workspace(
     hub: HubProcess, client: str
 ) -> None:
-    done = agentlip("mcp", "config", client, "--json", "--workspace", hub.workspace, cwd=Path("/"))
-    assert done.code == 0, done
+    done = succeed("mcp", "config", client, "--json", "--workspace", hub.workspace, cwd=Path("/"))
     snippet = done.json["snippet"]
     if client in UNDER:
         entry = json.loads(snippet)[UNDER[client]]["agentlip"]

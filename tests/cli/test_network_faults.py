@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from tests.cli.test_network import Owner, free_ports, inbox_of, outbox_send
-from tests.support.commands import agentlip
+from tests.support.commands import agentlip, succeed
 from tests.support.relay import key
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
@@ -100,8 +100,7 @@ def test_appliances_exchange_messages_while_the_relay_is_down(appliances):
     appliances.relay.kill()
     appliances.send("without the relay")
     appliances.wait_for("with the relay", "without the relay")
-    answer = agentlip("outbox", "send", "network:anna", "back", cwd=appliances.second.workspace)
-    assert answer.code == 0
+    succeed("outbox", "send", "network:anna", "back", cwd=appliances.second.workspace)
     until(lambda: inbox_of(appliances.first) == ["back"], what="the answer")
     appliances.start(appliances.relay)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import agentlip, agentlipd, command, environment
+from tests.support.commands import agentlip, agentlipd, command, environment, succeed
 from tests.support.hubprocess import HubProcess
 
 pytestmark = pytest.mark.slow
@@ -53,11 +53,10 @@ def topic_id(hub: HubProcess, request: pytest.FixtureRequest) -> str:
 
 
 def send(hub: HubProcess, topic_id: str, content: str) -> None:
-    done = agentlip(
+    succeed(
         "msg", "send", "--topic-id", topic_id, "--sender", "me", "--content", content,
         cwd=hub.workspace,
     )  # fmt: skip
-    assert done.code == 0, done
 
 
 # -- listen ----------------------------------------------------------------------------------

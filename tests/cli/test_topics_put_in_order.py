@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import CommandOutput, agentlip
+from tests.support.commands import CommandOutput, agentlip, succeed
 from tests.support.hubprocess import HubProcess
 from tests.support.workspaces import Filled
 
@@ -15,9 +15,7 @@ LINK = '{"url": "https://example.com", "title": "Example"}'
 
 
 def _do(hub: HubProcess, *arguments: object) -> CommandOutput:
-    done = agentlip(*arguments, "--json", cwd=hub.workspace)
-    assert done.code == 0, done
-    return done
+    return succeed(*arguments, "--json", cwd=hub.workspace)
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +83,7 @@ def test_attachments_are_added_once_and_listed(hub, topics, sent):
 @pytest.mark.parametrize("foreign", [False, True])
 def test_search_needs_no_hub(tmp_path: Path, foreign: bool) -> None:
     filled = Filled(tmp_path, foreign=foreign, messages=12)
-    done = agentlip("search", "message 11", "--json", cwd=filled.path)
-    assert done.code == 0, done
+    done = succeed("search", "message 11", "--json", cwd=filled.path)
     assert [each["content_raw"] for each in done.json["messages"]] == ["message 11"]
     assert done.json["fts_used"] is not foreign
     output = agentlip("search", "message", "--limit", 2, cwd=filled.path)

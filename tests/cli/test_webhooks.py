@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from standardwebhooks import Webhook
 
-from tests.support.commands import agentlip
+from tests.support.commands import agentlip, succeed
 from tests.support.hubprocess import HubProcess
 from tests.support.until import until
 from tests.support.webhook_receiver import webhook_receiver
@@ -14,9 +14,7 @@ pytestmark = pytest.mark.slow
 
 
 def ask(hub: HubProcess, *arguments: str) -> Any:
-    done = agentlip("webhook", *arguments, "--json", cwd=hub.workspace)
-    assert done.code == 0, done
-    return done.json
+    return succeed("webhook", *arguments, "--json", cwd=hub.workspace).json
 
 
 def test_deliveries_are_listed_and_replayed(hub: HubProcess) -> None:

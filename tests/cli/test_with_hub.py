@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.commands import CommandOutput, agentlip, agentlipd, command, environment
+from tests.support.commands import CommandOutput, agentlip, agentlipd, command, environment, succeed
 from tests.support.hubprocess import HubProcess, served
 from tests.support.until import until
 
@@ -15,9 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 def _do(hub: HubProcess, *arguments: object) -> CommandOutput:
-    done = agentlip(*arguments, "--json", cwd=hub.workspace)
-    assert done.code == 0, done
-    return done
+    return succeed(*arguments, "--json", cwd=hub.workspace)
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +47,10 @@ def test_send_edit_and_delete_print_their_results(hub: HubProcess, topic_id: str
 
 def test_text_arrives_as_it_was_sent(hub: HubProcess, topic_id: str) -> None:
     text = "'; DROP TABLE messages; -- ü 日本 \x1b[31m\n\ttab\n"
-    done = agentlip(
+    succeed(
         "msg", "send", "--channel", "general", "--topic", "Builds", "--sender", "ü", "--stdin",
         "--json", cwd=hub.workspace, stdin=(text + "\n").encode(),
     )  # fmt: skip
-    assert done.code == 0, done
     newest = _do(hub, "msg", "tail", "--topic-id", topic_id, "--limit", 1).json[0]
     assert newest["content_raw"] == text
     assert newest["sender"] == "ü"
@@ -80,8 +77,7 @@ def test_remote_hub_is_used_by_url_and_token_file(
 ) -> None:
     send = ["msg", "send", "--topic-id", topic_id, "--sender", "far", "--content", "x"]
     token = str(hub.datadir.token_file)
-    good = agentlip(*send, cwd=tmp_path, AGENTLIP_URL=hub.url, AGENTLIP_TOKEN_FILE=token)
-    assert good.code == 0, good
+    succeed(*send, cwd=tmp_path, AGENTLIP_URL=hub.url, AGENTLIP_TOKEN_FILE=token)
     wrong = tmp_path / "token"
     wrong.write_text("f" * 64, encoding="utf-8")
     bad = agentlip(*send, cwd=tmp_path, AGENTLIP_URL=hub.url, AGENTLIP_TOKEN_FILE=str(wrong))
@@ -114,8 +110,7 @@ def test_listen_prints_the_log_up_to_the_requested_event(hub: HubProcess, topic_
     _do(hub, "msg", "delete", sent["message_id"], "--actor", "a")
     log = hub.events()
     last = log[-1]["event_id"]
-    output = agentlip("listen", "--until-event", last, cwd=hub.workspace)
-    assert output.code == 0
+    output = succeed("listen", "--until-event", last, cwd=hub.workspace)
     assert [event["event_id"] for event in output.lines] == [event["event_id"] for event in log]
     assert output.lines[0]["type"] == "event"
     since = agentlip("listen", "--since", last - 2, "--exit-after", 2, cwd=hub.workspace)

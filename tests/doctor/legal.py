@@ -21,7 +21,7 @@ from appliance.process.daemon import init_workspace
 from appliance.workspace.datadir import DataDir, WriterLock
 from appliance.workspace.schema import create_workspace
 from tests.doctor.breakages import UsedWorkspace
-from tests.support.commands import agentlip, environment
+from tests.support.commands import environment, succeed
 from tests.support.servedhub import ServedHub
 from tests.support.smalldisk import small_disk
 from tests.support.until import until
@@ -82,8 +82,7 @@ def serve_once(workspace: Path) -> None:
 
 def made_by_the_command(setup: Setup) -> Legal:
     setup.workspace.mkdir()
-    done = agentlip("init", cwd=setup.workspace)
-    assert done.code == 0, done
+    succeed("init", cwd=setup.workspace)
     yield setup.workspace
 
 

@@ -13,7 +13,7 @@ from appliance.checks.check import Finding
 from doctor.run import examine, select
 from tests.doctor.breakages import LOST, Breakage, UsedWorkspace
 from tests.doctor.test_breakages import BREAKAGES, named, serious
-from tests.support.commands import agentlip, agentlipd, environment
+from tests.support.commands import agentlipd, environment, succeed
 
 pytestmark = pytest.mark.slow
 
@@ -46,8 +46,7 @@ def kept_once(used_once: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
     path = tmp_path_factory.mktemp("kept") / "workspace"
     shutil.copytree(used_once, path, symlinks=True)
     for arguments in (("create",), ("verify", "--latest")):
-        done = agentlip("backup", *arguments, cwd=path)
-        assert done.code == 0, done
+        succeed("backup", *arguments, cwd=path)
     return path
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from appliance.workspace.datadir import STORES
 from tests.support.broker import item, key
-from tests.support.commands import agentlip
+from tests.support.commands import succeed
 from tests.support.courier import enqueue
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
@@ -41,8 +41,7 @@ def use(workspace: Path) -> None:
         assert hub.http("PUT", "/api/v1/jobs/nightly", NIGHTLY).status == 200
         run = hub.made(hub.http.post("/api/v1/jobs/nightly/runs", {}))["run"]["id"]
         hub.made(hub.http.post("/api/v1/tokens", {"name": "reader", "scopes": ["hub:read"]}))
-        done = agentlip("export", "segments", "--format", "jsonl", cwd=workspace)
-        assert done.code == 0, done
+        succeed("export", "segments", "--format", "jsonl", cwd=workspace)
         until(lambda: _indexed(hub), what="all messages are indexed")
         until(lambda: _is_over(hub, run), what="the run has ended")
         until(lambda: _all_stores_have_rows(hub), what="every store has rows")

@@ -15,7 +15,7 @@ from appliance.settings import Settings
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir, WriterLock
 from ops.write_paths import ALL_ROLES
-from tests.support.commands import agentlip, agentlipd
+from tests.support.commands import agentlip, agentlipd, succeed
 from tests.support.servedhub import ServedHub
 
 pytestmark = pytest.mark.slow
@@ -115,8 +115,7 @@ def test_server_with_the_broker_only(tmp_path):
         assert health.body["schema_version"] == 0
         assert health.body["features"] == []
         assert health.body["read_only"] is False
-        shown = agentlip("status", "--json", cwd=tmp_path)
-        assert shown.code == 0, shown
+        shown = succeed("status", "--json", cwd=tmp_path)
         state = json.loads(shown.out)
         assert (state["status"], state["ready"], state["db_id"]) == ("running", True, "")
         assert "messages" not in state

@@ -13,7 +13,7 @@ from appliance.kernel.log import Log
 from appliance.sdk.client import Client
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.schema import create_workspace
-from tests.support.commands import agentlip, start_that_ends
+from tests.support.commands import agentlip, start_that_ends, succeed
 from tests.support.plugins import alive, caught_up, children_of, enriched, plugin, settings_of
 from tests.support.servedhub import serve
 from tests.support.until import until
@@ -221,8 +221,7 @@ def test_re_enrich_gives_plugins_the_past(tmp_path):
         assert hub.head == before  # nothing was done by itself
 
         hub.http.patch(f"/api/v1/messages/{old[7]}", {"op": "edit", "content_raw": "!wait"})
-        done = agentlip("re-enrich", "--since", "0", "--plugin", "marks", "--json", cwd=tmp_path)
-        assert done.code == 0
+        done = succeed("re-enrich", "--since", "0", "--plugin", "marks", "--json", cwd=tmp_path)
         assert [row["plugin"] for row in done.json["taken"]] == ["marks"]
         until(lambda: plugin(hub)["isolation"] is not None, 10, "it began")
         hub.kill()

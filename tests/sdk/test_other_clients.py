@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_network import Owner, free_ports, inbox_of
-from tests.support.commands import agentlip
+from tests.support.commands import agentlip, succeed
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
 
@@ -78,8 +78,7 @@ def hub(tmp_path):
     workspace = tmp_path / "w"
     hub = ServedHub(workspace, "--no-limits", settings=SETTINGS)
     key = workspace / "ada.key"
-    added = agentlip("relay", "admins", "add", "ada", "--new-key", key, cwd=workspace)
-    assert added.code == 0, added
+    succeed("relay", "admins", "add", "ada", "--new-key", key, cwd=workspace)
     (port,) = free_ports(1)
     with hub.running("--port", str(port)):
         hub.admin = ("--as", "ada", "--key-file", str(key))

@@ -14,7 +14,7 @@ from spark.jobs.audit import job, schema
 from spark.jobs.ingest.schema import MESSAGES, OTHERS
 from tests.spark.log import Log, write_segment
 from tests.spark.test_ingest import conversation
-from tests.support.commands import agentlip
+from tests.support.commands import succeed
 from tests.support.plugins import caught_up, settings_of
 from tests.support.servedhub import serve
 
@@ -121,8 +121,7 @@ def test_hub_with_a_linkifier_has_no_difference(spark, ask, tmp_path):
     assert len(results) == 8  # three for the first texts, one for each changed text
     assert 0 < kept < sum(len(event["data_json"]["enrichments"]) for event in results)
     for noun in ("segments", "snapshot"):
-        made = agentlip("export", noun, "--out", tmp_path / "in", cwd=workspace)
-        assert made.code == 0, made
+        succeed("export", noun, "--out", tmp_path / "in", cwd=workspace)
     report = job.run(ask())
     assert differences(spark, report) == []
 

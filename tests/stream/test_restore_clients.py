@@ -9,7 +9,7 @@ import pytest
 
 from appliance.sdk.client import Client
 from appliance.sdk.stream_follower import NewHistory
-from tests.support.commands import agentlip
+from tests.support.commands import agentlip, succeed
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
 from tests.support.webhook_receiver import webhook_receiver
@@ -33,15 +33,12 @@ class Operator:
         self.hub = hub
 
     def back_up(self) -> str:
-        made = agentlip("backup", "create", "--json", cwd=self.hub.workspace)
-        assert made.code == 0, made
-        return str(made.json["name"])
+        return str(succeed("backup", "create", "--json", cwd=self.hub.workspace).json["name"])
 
     def restore(self, name: str, *more: str) -> Any:
         """Stops it, restores, and starts it again."""
         self.hub.stop()
-        done = agentlip("backup", "restore", name, "--yes", "--json", *more, cwd=self.hub.workspace)
-        assert done.code == 0, done
+        done = succeed("backup", "restore", name, "--yes", "--json", *more, cwd=self.hub.workspace)
         self.hub.start("--port", str(self.hub.port))
         return done.json
 
@@ -227,8 +224,7 @@ def test_sends_that_a_restore_of_the_broker_lost_are_reported_and_sent_again_onc
     doctor = agentlip("doctor", "--json", "--run", "outbox.dead", cwd=away.workspace)
     (finding,) = [each for check in doctor.json["checks"] for each in check["findings"]]
     assert finding["problem"] == "lost"
-    done = agentlip(*finding["hint"].split()[1:], cwd=away.workspace)
-    assert done.code == 0, done
+    succeed(*finding["hint"].split()[1:], cwd=away.workspace)
     until(lambda: [status_of(away, each) for each in lost] == ["done", "done"], 60, "sent again")
     until(lambda: received(home).total() == 2, 60, "delivered again")
     assert outbox_of(away)["lost"] == 0

@@ -99,5 +99,12 @@ def agentlip(*arguments: Any, cwd: Path, stdin: bytes = b"", **env: str) -> Comm
     return run("agentlip", *arguments, cwd=cwd, stdin=stdin, **env)
 
 
+def succeed(*arguments: Any, **more: Any) -> CommandOutput:
+    """The output of `agentlip`, whose exit code must be 0."""
+    output = agentlip(*arguments, **more)
+    assert output.code == 0, output
+    return output
+
+
 def agentlipd(*arguments: Any, cwd: Path, **env: str) -> CommandOutput:
     return run("agentlipd", *arguments, cwd=cwd, **env)

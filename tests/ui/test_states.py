@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.support.commands import agentlip
+from tests.support.commands import agentlip, succeed
 from tests.support.servedhub import ServedHub, serve
 from tests.support.uipage import ui_page
 
@@ -128,8 +128,7 @@ def test_restore_replaces_what_open_pages_show(tmp_path):
                 each.sees("lost topic", ".sidebar")
             port = hub.port
             hub.stop()
-            restored = agentlip("backup", "restore", made["name"], "--yes", cwd=tmp_path)
-            assert restored.code == 0, restored
+            succeed("backup", "restore", made["name"], "--yes", cwd=tmp_path)
             hub.start("--port", str(port))
             hub.send(topic_id, "after the restore")
             # A restore ends all sessions. Reading needs none here.

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.support.commands import agentlip
+from tests.support.commands import agentlip, succeed
 from tests.support.repository import IDENTITY, commit, new_repository
 from tests.support.servedhub import serve
 from tests.support.until import until
@@ -14,8 +14,7 @@ PATH = "/api/v1/asks"
 
 
 def worker(folder, *words):
-    done = agentlip("worker", *words, "--json", cwd=folder)
-    assert done.code == 0, done
+    done = succeed("worker", *words, "--json", cwd=folder)
     return json.loads(done.out.splitlines()[-1])
 
 

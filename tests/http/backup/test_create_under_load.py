@@ -12,7 +12,7 @@ import pytest
 
 from appliance.hub import event_replay
 from appliance.workspace.datadir import DataDir
-from tests.support.commands import run
+from tests.support.commands import succeed
 from tests.support.real_backups import Backups
 from tests.support.servedhub import Client, ServedHub, serve
 from tests.support.until import until
@@ -162,8 +162,7 @@ def test_each_backup_equals_the_log_up_to_its_cut(tmp_path: Path) -> None:
 
                 until(enough, 60, "enough sends")
                 before = {each for writer in writers for each in list(writer.acknowledged)}
-                done = run("agentlip", "backup", "create", "--json", cwd=hub.workspace)
-                assert done.code == 0, done
+                done = succeed("backup", "create", "--json", cwd=hub.workspace)
                 after = sum(len(writer.acknowledged) for writer in writers)
                 made.append((done.json["name"], before, after))
         last = 0

@@ -17,7 +17,7 @@ from appliance.kernel import event_ids
 from appliance.shared.segment_chain import JUMP
 from appliance.workspace import epochs, manifest
 from appliance.workspace.datadir import BESIDE, DataDir
-from tests.support.commands import agentlip, start_that_ends
+from tests.support.commands import agentlip, start_that_ends, succeed
 from tests.support.damage import leaf_of
 from tests.support.servedhub import ServedHub
 
@@ -160,7 +160,6 @@ def test_restore_and_recovery_do_not_give_a_lost_id_out_again(killed: Killed) ->
     with closing(sqlite3.connect(database)) as connection:
         assert event_ids.newest(connection) == killed.newest
     shutil.copy(killed.before, database)
-    done = agentlip("backup", "restore", "--latest", "--yes", cwd=killed.hub.workspace)
-    assert done.code == 0, done
+    succeed("backup", "restore", "--latest", "--yes", cwd=killed.hub.workspace)
     assert epochs.read(datadir)[-1].first_event_id == killed.newest + JUMP + 1
     assert not manifest.lost_stores(datadir, "unused")

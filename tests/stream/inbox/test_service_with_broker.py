@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.commands import agentlip
+from tests.support.commands import agentlip, succeed
 from tests.support.servedhub import serve
 from tests.support.until import until
 
@@ -104,8 +104,7 @@ def test_a_kill_of_either_side_loses_and_doubles_nothing(home, receiver):
 
 def test_key_rotation_is_sent_to_the_broker(home, receiver):
     former = key_of(receiver)
-    done = agentlip("identity", "rotate", "--json", cwd=receiver.workspace)
-    assert done.code == 0, done
+    done = succeed("identity", "rotate", "--json", cwd=receiver.workspace)
     assert done.json["meshes"] == ["lab"]
     assert key_of(receiver) != former
     until(lambda: state_of(receiver) == "connected")
