@@ -3,9 +3,7 @@ killed."""
 
 import os
 import signal
-import sqlite3
 import subprocess
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -15,6 +13,7 @@ import pytest
 from appliance.workspace.datadir import DataDir, pid_alive
 from tests.support.commands import command, environment, run, succeed
 from tests.support.damaged_backups import DamagedBackups, checksums
+from tests.support.database_files import damage_table
 from tests.support.servedhub import serve
 from tests.support.until import until
 
@@ -109,13 +108,7 @@ def test_backup_of_a_changed_store_is_bad(backups, store, sql, recount, text):
 
 def test_damaged_page_with_right_hashes_is_found(backups):
     def damage(workspace: Path) -> None:
-        path = DataDir(workspace).database("hub")
-        with closing(sqlite3.connect(path)) as connection:
-            root = "SELECT rootpage FROM sqlite_schema WHERE name = 'topics'"
-            (page,) = connection.execute(root).fetchone()
-        with path.open("r+b") as file:
-            file.seek((page - 1) * 4096 + 8)
-            file.write(b"\xff" * 40)
+        damage_table(DataDir(workspace).database("hub"), "topics")
 
     backups.remake(damage)
     assert_bad(backups, "hub: ")

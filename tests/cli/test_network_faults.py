@@ -1,12 +1,12 @@
 """Two appliances whose relay or recipient fails or lies: three served processes, shorter times."""
 
-import sqlite3
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 
 import pytest
 
 from tests.cli.test_network import Owner, free_ports, inbox_of, outbox_send
 from tests.support.commands import agentlip, succeed
+from tests.support.database_files import execute
 from tests.support.relay import key
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
@@ -77,9 +77,8 @@ class Appliances:
         """The relay shows another key for bert; what it showed before."""
         self.relay.stop()
         file = self.relay.datadir.database("relay")
-        with closing(sqlite3.connect(file)) as connection, connection:
-            ((before,),) = connection.execute("SELECT public_key FROM agents WHERE name = 'bert'")
-            connection.execute("UPDATE agents SET public_key = ? WHERE name = 'bert'", (public,))
+        ((before,),) = execute(file, "SELECT public_key FROM agents WHERE name = 'bert'")
+        execute(file, "UPDATE agents SET public_key = ? WHERE name = 'bert'", public)
         self.start(self.relay)
         return before
 

@@ -4,19 +4,17 @@ A newer version is this one with a further migration of the hub and of the couri
 """
 
 import json
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.settings import BackupSettings
-from appliance.workspace.datadir import STORES, DataDir
+from appliance.workspace.datadir import DataDir
 from appliance.workspace.migration import load, newest
 from tests.support.commands import agentlip, agentlipd
+from tests.support.database_files import execute, overwrite, schemas
 from tests.support.other_versions import OtherProgram, next_step
 from tests.support.smalldisk import SmallDisk, small_disk
 from tests.support.workspaces import Filled
@@ -39,20 +37,6 @@ def newer(tmp_path_factory: pytest.TempPathFactory) -> OtherProgram:
 @pytest.fixture
 def workspace(tmp_path: Path) -> DataDir:
     return Filled(tmp_path / "ws").datadir
-
-
-def schemas(datadir: DataDir) -> dict[str, int]:
-    numbers = {}
-    for store in STORES:
-        with closing(sqlite3.connect(datadir.database(store))) as connection:
-            row = connection.execute("SELECT value FROM meta WHERE key = 'x_schema'").fetchone()
-            numbers[store] = int(row[0])
-    return numbers
-
-
-def execute(datadir: DataDir, sql: str, store: str = "hub") -> list[Any]:
-    with closing(sqlite3.connect(datadir.database(store), isolation_level=None)) as connection:
-        return connection.execute(sql).fetchall()
 
 
 def backups(datadir: DataDir) -> BackupDirectory:
@@ -108,7 +92,7 @@ def test_start_makes_one_backup_if_a_store_is_older_and_none_otherwise(newer, wo
 def test_failed_migration_changes_nothing_of_its_store_and_names_the_backup(
     workspace: DataDir, tmp_path: Path
 ) -> None:
-    before, topics = schemas(workspace), execute(workspace, "SELECT * FROM topics")
+    before, topics = schemas(workspace), execute(workspace.database("hub"), "SELECT * FROM topics")
     program = OtherProgram(tmp_path / "program", HALF)
     server = program.serve(workspace.workspace)
     assert server.returncode == 1
@@ -117,31 +101,30 @@ def test_failed_migration_changes_nothing_of_its_store_and_names_the_backup(
     assert name in sentence
     assert f"agentlip backup restore {name}" in hint
     assert schemas(workspace)["hub"] == before["hub"]
-    assert execute(workspace, "SELECT * FROM topics") == topics
-    assert not execute(workspace, "SELECT * FROM sqlite_schema WHERE name = 'x_new'")
+    assert execute(workspace.database("hub"), "SELECT * FROM topics") == topics
+    made = "SELECT * FROM sqlite_schema WHERE name = 'x_new'"
+    assert not execute(workspace.database("hub"), made)
 
 
 # -- what is refused ----------------------------------------------------------------------------
 
 
 def test_nothing_is_migrated_while_a_store_is_damaged(newer, workspace):
-    with workspace.database("courier").open("r+b") as file:
-        file.seek(4096)
-        file.write(b"\xff" * 8192)
+    overwrite(workspace.database("courier"), 4096, b"\xff" * 8192)
     plan = newer.agentlip("migrate", "--plan", cwd=workspace.workspace)
     assert plan.code == 7, plan
     assert "courier: damaged: " in plan.out
     schema = "SELECT value FROM meta WHERE key = 'x_schema'"
-    before = execute(workspace, schema)
+    before = execute(workspace.database("hub"), schema)
     server = newer.serve(workspace.workspace)
     assert server.returncode == 1
     assert "so nothing was changed: courier can't be copied" in server.stderr
     assert "agentlipd up --migrate-without-backup" in server.stderr
-    assert execute(workspace, schema) == before
+    assert execute(workspace.database("hub"), schema) == before
     assert not backups(workspace).names()
     assert newer.agentlipd("up", "--migrate-without-backup", cwd=workspace.workspace).code == 0
     assert newer.agentlipd("down", cwd=workspace.workspace).code == 0
-    assert execute(workspace, schema) == [(str(NEWEST + 1),)]
+    assert execute(workspace.database("hub"), schema) == [(str(NEWEST + 1),)]
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 """An upgrade that is killed continues, and one that failed is undone with its backup."""
 
 import shutil
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from appliance.workspace.datadir import STORES, DataDir
 from appliance.workspace.migration import load, newest
 from tests.migrations.store_file import trace_statements
 from tests.migrations.test_former import FORMER, workspace_of
+from tests.support.database_files import execute, schemas
 from tests.support.forks import killed_at
 from tests.support.other_versions import OtherProgram, next_step
 
@@ -28,20 +27,10 @@ BEFORE = FORMER[11]  # with steps of five stores ahead of it
 
 def rows_of(datadir: DataDir) -> dict[str, list[tuple[Any, ...]]]:
     tables = {"hub": "messages", "auth": "tokens", "outbox": "outbox", "courier": "journal"}
-    rows = {}
-    for store, table in tables.items():
-        with closing(sqlite3.connect(datadir.database(store))) as connection:
-            rows[store] = connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()
-    return rows
-
-
-def schemas(datadir: DataDir) -> dict[str, int]:
-    numbers = {}
-    for store in filter(lambda name: datadir.database(name).exists(), STORES):
-        with closing(sqlite3.connect(datadir.database(store))) as connection:
-            (text,) = connection.execute("SELECT value FROM meta WHERE key = 'x_schema'").fetchone()
-            numbers[store] = int(text)
-    return numbers
+    return {
+        store: execute(datadir.database(store), f"SELECT * FROM {table} ORDER BY 1")
+        for store, table in tables.items()
+    }
 
 
 def apply_in_steps(datadir: DataDir, reach: Callable[[], None]) -> None:

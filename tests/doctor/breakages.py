@@ -24,6 +24,7 @@ from appliance.kernel.steady_clock import CLOCK_KEY, ClockNote, ClockReading, en
 from appliance.workspace.datadir import DataDir
 from doctor.cli_options import settings_of
 from tests.doctor.workspace import WorkspaceFixture
+from tests.support.database_files import damage_table, overwrite
 
 Break = Callable[[WorkspaceFixture], None]
 PAGE_BYTES = 4096
@@ -208,11 +209,7 @@ def no_header(store: str) -> Break:
 
 def broken_page(workspace: WorkspaceFixture) -> None:
     """The first page of the messages' table has no valid cells."""
-    database = workspace.data.database("hub")
-    ((root,),) = workspace.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'messages'")
-    with database.open("r+b") as file:
-        file.seek((int(str(root)) - 1) * PAGE_BYTES + 8)
-        file.write(b"\xff" * 64)
+    damage_table(workspace.data.database("hub"))
 
 
 def of_another_workspace(store: str) -> Break:
@@ -252,9 +249,7 @@ def damaged_log(workspace: WorkspaceFixture) -> None:
     """The first of the two commits that a killed process left."""
     log_of_a_killed_process(workspace)
     workspace.data.settings_file.write_text("")
-    with (workspace.data.dir / "db.sqlite3-wal").open("r+b") as file:
-        file.seek(1000)
-        file.write(b"flipped")
+    overwrite(workspace.data.dir / "db.sqlite3-wal", 1000, b"flipped")
 
 
 def older_than_its_note(workspace: WorkspaceFixture) -> None:

@@ -13,6 +13,7 @@ from appliance.kernel.batch import Tx
 from appliance.kernel.ids import IdFactory
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.clock import FakeClock
+from tests.support.database_files import execute
 
 DERIVED = ("messages_fts", "x_cjk", "x_fts", "x_migrations", "sqlite_", "meta")
 Rows = dict[str, set[tuple[Any, ...]]]
@@ -84,5 +85,4 @@ def content(database: Path) -> Rows:
 
 
 def facts(database: Path) -> dict[str, str]:
-    with closing(sqlite3.connect(database)) as connection:
-        return dict(connection.execute("SELECT key, value FROM meta").fetchall())
+    return dict(execute(database, "SELECT key, value FROM meta"))

@@ -7,7 +7,6 @@ import io
 import os
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -240,8 +239,7 @@ def after_a_snapshot_was_put_back(setup: Setup) -> Legal:
     """The hub's file alone, as the documentation says: every other store stays."""
     used = setup.used()
     database = used.data.database("hub")
-    with closing(sqlite3.connect(database)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    used.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copy2(database, setup.folder / "snapshot")
     serve_once(setup.workspace)
     for suffix in ("", "-wal", "-shm"):

@@ -1,9 +1,7 @@
 """What tests of repairs beside a running appliance share: breakages, and what must stay equal."""
 
 import json
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any
 
 from tests.doctor import breakages
@@ -15,17 +13,6 @@ from tests.support.servedhub import ServedHub
 
 DATA = ("hub.channels", "hub.topics", "hub.messages", "hub.events", "hub.topic_attachments")
 Break = Callable[[ServedHub], None]
-
-
-def in_hub(*statements: str) -> Break:
-    """Another program's statements, while the hub runs."""
-
-    def damage(hub: ServedHub) -> None:
-        with closing(sqlite3.connect(hub.datadir.database("hub"))) as connection, connection:
-            for statement in statements:
-                connection.execute(statement)
-
-    return damage
 
 
 def skip_index(hub: ServedHub) -> None:

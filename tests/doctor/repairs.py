@@ -19,6 +19,7 @@ from appliance.workspace.datadir import STORES
 from doctor.cli import app
 from doctor.repair import AppliedStep, Repair
 from tests.doctor.workspace import NOW, WorkspaceFixture
+from tests.support.database_files import change
 
 # Derived, or a record of what programs did; not what people and agents wrote.
 DERIVED = ("messages_fts", "x_cjk", "x_fts", "x_migrations", "sqlite_")
@@ -77,9 +78,7 @@ def apply(workspace: WorkspaceFixture, *steps: Step) -> list[AppliedStep]:
 
 
 def in_sql(workspace: WorkspaceFixture, *statements: str) -> None:
-    with closing(sqlite3.connect(workspace.data.database("hub"))) as connection, connection:
-        for statement in statements:
-            connection.execute(statement)
+    change(workspace.data.database("hub"), *statements)
 
 
 # -- breakages -----------------------------------------------------------------------------

@@ -1,9 +1,7 @@
 """`/-/ready`, `GET /api/v1/doctor`, `agentlip doctor` and the metrics never disagree."""
 
 import io
-import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from doctor import run
 from doctor.checks import CHECKS
 from tests.doctor.workspace import HEALTHY_COURIER, HEALTHY_STORE, WorkspaceFixture
 from tests.support.commands import agentlip
+from tests.support.database_files import execute
 from tests.support.servedhub import ServedHub, serve
 
 READY = {check.name for check in run.READY_CHECKS}
@@ -54,9 +53,7 @@ def suspect(hub: ServedHub) -> Undo:
 
 def forged_text(hub: ServedHub) -> Undo:
     def write(text: str) -> None:
-        database = hub.datadir.database("hub")
-        with closing(sqlite3.connect(database, isolation_level=None)) as connection:
-            connection.execute("UPDATE messages SET content_raw = ?", (text,))
+        execute(hub.datadir.database("hub"), "UPDATE messages SET content_raw = ?", text)
 
     write("never written")
     return lambda: write("as it was written")

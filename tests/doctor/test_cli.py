@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from doctor import run
 from doctor.cli import app
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture, ready_body
+from tests.support.database_files import damage_table
 from tests.support.http_server import HttpRequest, Reply, http_server
 
 INSTANCE = "instance-1"
@@ -181,11 +182,7 @@ def test_undamaged_store_is_cleared(workspace: WorkspaceFixture) -> None:
 
 def test_damaged_store_stays_suspect(workspace: WorkspaceFixture) -> None:
     workspace.talk(300)
-    workspace.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    ((root,),) = workspace.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'messages'")
-    with workspace.data.database("hub").open("r+b") as file:
-        file.seek((int(str(root)) - 1) * 4096)
-        file.write(b"\xff" * 4096)
+    damage_table(workspace.data.database("hub"))
     workspace.data.suspect_file("hub").touch()
     result = doctor(workspace, "clear", "hub")
     assert result.exit_code == 2

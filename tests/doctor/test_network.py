@@ -1,8 +1,6 @@
 """The checks of agents of the network: each reports what a test broke, and reports nothing else."""
 
 import json
-import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -10,6 +8,7 @@ from appliance.sdk.network.folder import AgentConfig, AgentFolder
 from appliance.sdk.network.pins import KeyPin, KeyPins
 from appliance.sdk.network.state import AgentState
 from tests.doctor.workspace import WorkspaceFixture
+from tests.support.database_files import execute
 from tests.support.relay import key
 
 CHECKS = ("network.agents", "network.keys", "network.links", "network.clock")
@@ -63,8 +62,7 @@ def change_key(folder):
 
 
 def revoke_contact(folder):
-    with closing(sqlite3.connect(folder / "state.sqlite3")) as connection, connection:
-        connection.execute("INSERT INTO revoked (agent) VALUES ('bert')")
+    execute(folder / "state.sqlite3", "INSERT INTO revoked (agent) VALUES ('bert')")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 """`agentlip recover` as a command; for the hub, lost rows are rebuilt from events."""
 
 import shutil
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from tests.doctor.repairs import doctor
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.commands import agentlip
 from tests.support.damage import leaves_of, overwrite
+from tests.support.database_files import execute
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +97,8 @@ def test_ids_of_lost_events_are_not_used_again(workspace: WorkspaceFixture) -> N
     for page in (*pages[-5:], sequence):
         overwrite(database, page)
     recover(workspace)
-    with closing(sqlite3.connect(database)) as connection:
-        seq = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
-        assert seq.fetchone()[0] >= highest
+    ((seq,),) = execute(database, "SELECT seq FROM sqlite_sequence WHERE name = 'events'")
+    assert seq >= highest
 
 
 def test_row_that_another_program_deleted_is_not_rebuilt(workspace: WorkspaceFixture) -> None:

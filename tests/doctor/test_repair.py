@@ -21,6 +21,7 @@ from tests.doctor.repairs import (
     repair,
 )
 from tests.doctor.workspace import WorkspaceFixture
+from tests.support.database_files import execute
 
 pytestmark = pytest.mark.usefixtures("some_messages")
 
@@ -102,9 +103,8 @@ def test_repair_saves_what_it_changes(
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
     copies = [path for path in saved if path.name == "db.sqlite3"]
     for copy in copies:
-        with closing(sqlite3.connect(copy)) as connection:
-            count = connection.execute("SELECT count(*) FROM messages NOT INDEXED").fetchone()
-        assert [count] == workspace.execute("SELECT count(*) FROM messages")
+        count = execute(copy, "SELECT count(*) FROM messages NOT INDEXED")
+        assert count == workspace.execute("SELECT count(*) FROM messages")
     assert data_of(workspace) == before
 
 

@@ -3,12 +3,10 @@
 import os
 import shlex
 import signal
-import sqlite3
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from threading import Event
 
@@ -17,6 +15,7 @@ import pytest
 from tests.doctor import live
 from tests.doctor.repairs import read_elsewhere
 from tests.support.commands import agentlip, command, environment, run
+from tests.support.database_files import execute
 from tests.support.servedhub import ServedHub, serve
 from tests.support.until import until
 
@@ -49,7 +48,7 @@ def test_breakage_is_repaired_while_the_appliance_runs(hub: ServedHub) -> None:
     check = "hub.search"
     assert live.findings(hub, "--all") == []
     before, pid = live.data(hub), hub.pid
-    live.in_hub("DROP TABLE x_fts")(hub)
+    execute(hub.datadir.database("hub"), "DROP TABLE x_fts")
     assert live.findings(hub, "--all") == [check]
     result = live.repair(hub, "--run", check)
     assert result.code == 0, result
@@ -120,7 +119,7 @@ def test_no_send_is_lost_while_steps_are_applied(own: ServedHub) -> None:
 
 @pytest.mark.slow
 def test_appliance_killed_during_a_step_leaves_the_store_as_before(own: ServedHub) -> None:
-    live.in_hub("DROP INDEX idx_messages_topic")(own)
+    execute(own.datadir.database("hub"), "DROP INDEX idx_messages_topic")
     before = live.data(own)
     (writer,) = (int(pid) for pid in children_of(own.pid) if is_writer(pid))
     os.kill(writer, signal.SIGSTOP)
@@ -166,8 +165,7 @@ def test_appliance_of_another_workspace_with_the_same_database_gets_no_step(
     for name in ("server.json", "token"):
         (copy / ".agentlip" / name).write_bytes((own.datadir.dir / name).read_bytes())
     database = copy / ".agentlip" / "db.sqlite3"
-    with closing(sqlite3.connect(own.datadir.database("hub"))) as source:
-        source.execute("VACUUM INTO ?", (str(tmp_path / "taken"),))
+    execute(own.datadir.database("hub"), "VACUUM INTO ?", str(tmp_path / "taken"))
     (tmp_path / "taken").replace(database)
     with read_elsewhere(database):
         result = agentlip("doctor", "repair", "rebuild", "indexes", "--yes", cwd=copy)

@@ -1,10 +1,8 @@
 """Repairs that are refused, or that fail: the data stays as it was."""
 
 import json
-import sqlite3
 import stat
 import subprocess
-from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +22,7 @@ from tests.doctor.repairs import (
 )
 from tests.doctor.test_repair import skip_index
 from tests.doctor.workspace import WorkspaceFixture
+from tests.support.database_files import damage_table
 from tests.support.smalldisk import small_disk
 
 pytestmark = pytest.mark.usefixtures("some_messages")
@@ -64,14 +63,7 @@ def test_damaged_store_is_never_changed(
 ) -> None:
     workspace.talk(500)
     database = workspace.data.database("hub")
-    with closing(sqlite3.connect(database)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        (root,) = connection.execute(
-            "SELECT rootpage FROM sqlite_schema WHERE name = 'messages'"
-        ).fetchone()
-    with database.open("r+b") as file:
-        file.seek((root - 1) * 4096 + 8)
-        file.write(b"\xff" * 64)
+    damage_table(database)
     whole = database.read_bytes()
     step = Step(
         check="x", subject="hub", message="", action=action,

@@ -19,6 +19,7 @@ from doctor.checks import CHECKS
 from doctor.live import facts
 from doctor.run import CheckOutcome, examine, is_ready, readiness, run_check
 from tests.migrations.store_file import catch_up
+from tests.support.database_files import execute
 
 NOW = "2026-01-01T00:00:00.000Z"
 _EVENT = (
@@ -74,9 +75,7 @@ class WorkspaceFixture:
     def execute(
         self, sql: str, *parameters: object, store: str = "hub"
     ) -> list[tuple[object, ...]]:
-        path = self.data.database(store)
-        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-            return connection.execute(sql, parameters).fetchall()
+        return execute(self.data.database(store), sql, *parameters)
 
     def talk(self, count: int = 3) -> None:
         """Messages and their events, as the hub writes them."""

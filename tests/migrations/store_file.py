@@ -15,6 +15,7 @@ from appliance.kernel.log import Log
 from appliance.workspace import schema
 from appliance.workspace.migration import Migration, load, newest, read
 from appliance.workspace.schema import SchemaState
+from tests.support.database_files import execute
 
 HEADER = "-- opens-with: {}\n"
 
@@ -37,8 +38,7 @@ class StoreFixture:
         )
 
     def execute(self, sql: str, *parameters: object) -> list[tuple[object, ...]]:
-        with closing(sqlite3.connect(self.database, isolation_level=None)) as connection:
-            return connection.execute(sql, parameters).fetchall()
+        return execute(self.database, sql, *parameters)
 
     def shape(self) -> list[tuple[object, ...]]:
         return self.execute(

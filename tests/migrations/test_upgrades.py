@@ -16,6 +16,7 @@ from appliance.workspace.schema import (
     StoreDamaged,
 )
 from tests.migrations.store_file import StoreFixture, say_something, with_step
+from tests.support.database_files import damage_table
 
 STORES = ("hub", "auth", "outbox", "courier", "broker")
 NEWEST = newest(load("hub"))
@@ -162,11 +163,7 @@ def test_a_log_without_its_database_is_damage(hub: StoreFixture) -> None:
 def test_a_damaged_page_is_found_at_the_start(hub: StoreFixture) -> None:
     hub.migrate()
     say_something(hub, 500)
-    hub.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    ((root,),) = hub.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'messages'")
-    with hub.database.open("r+b") as file:
-        file.seek((int(str(root)) - 1) * 4096)
-        file.write(b"\xff" * 4096)
+    damage_table(hub.database)
     with pytest.raises(StoreDamaged):
         hub.migrate()
 

@@ -9,6 +9,7 @@ import pytest
 
 from appliance.sdk.client import Client
 from appliance.sdk.stream_follower import NewHistory
+from tests.stream.inbox.test_service_with_broker import CONSTANTS, MESHES
 from tests.support.commands import agentlip, succeed
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
@@ -16,14 +17,7 @@ from tests.support.webhook_receiver import webhook_receiver
 
 pytestmark = pytest.mark.slow
 JUMP = 2**32
-MESHES = "/broker/v1/meshes"
 QUICK = '[inbox]\nmesh = "lab"\n'
-CONSTANTS = {
-    "appliance.inbox.broker_connection.BrokerConnection.retry": {
-        "initial_seconds": 0.05,
-        "max_seconds": 0.3,
-    }
-}
 
 
 class Operator:

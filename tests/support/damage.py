@@ -2,9 +2,7 @@
 
 import io
 import random
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 from appliance.kernel.log import Log
@@ -14,12 +12,13 @@ from appliance.recovery.pages import INDEX_LEAF, TABLE_LEAF, PageFile
 from appliance.workspace.datadir import DataDir
 from tests.doctor.conversation import converse
 from tests.doctor.workspace import WorkspaceFixture
+from tests.support import database_files
 from tests.support.broker import BrokerFixture, key
 from tests.support.clock import FakeClock
+from tests.support.database_files import PAGE_BYTES, execute
 from tests.support.inbox import InboxFixture, push
 from tests.support.outbox import OutboxFixture
 
-PAGE_BYTES = 4096
 STORES = ("hub", "broker", "inbox", "outbox")
 LOG = Log(io.BytesIO())
 
@@ -48,13 +47,6 @@ def fill(workspace: Path) -> None:
     inbox.close()
 
 
-def execute(database: Path, *statements: str) -> None:
-    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
-        for statement in statements:
-            connection.execute(statement)
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-
-
 def recovered(datadir: DataDir, store: str) -> RecoveryReport:
     return recover(datadir, store, FakeClock(), LOG, replace=True)
 
@@ -66,9 +58,7 @@ def pages(database: Path) -> PageFile:
 
 def leaves_of(database: Path, name: str) -> list[int]:
     """The last pages of a table or an index, in key order."""
-    with closing(sqlite3.connect(database)) as connection:
-        query = "SELECT rootpage FROM sqlite_schema WHERE name = ?"
-        (root,) = connection.execute(query, (name,)).fetchone()
+    ((root,),) = execute(database, "SELECT rootpage FROM sqlite_schema WHERE name = ?", name)
     file = pages(database)
     numbers, whole = file.tree(root)
     assert whole
@@ -76,9 +66,7 @@ def leaves_of(database: Path, name: str) -> list[int]:
 
 
 def overwrite(database: Path, page: int, content: bytes = b"\xa5" * PAGE_BYTES) -> None:
-    with database.open("r+b") as file:
-        file.seek((page - 1) * PAGE_BYTES)
-        file.write(content)
+    database_files.overwrite(database, (page - 1) * PAGE_BYTES, content)
 
 
 def resize(database: Path, size: int) -> None:
@@ -114,6 +102,4 @@ def first_page_zeroed(database: Path) -> None:
 
 
 def other_page_size(database: Path) -> None:
-    with database.open("r+b") as file:
-        file.seek(16)
-        file.write((512).to_bytes(2))
+    database_files.overwrite(database, 16, (512).to_bytes(2))

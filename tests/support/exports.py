@@ -18,6 +18,7 @@ from appliance.export.wire import SegmentManifest
 from appliance.kernel.clock import iso
 from appliance.workspace import epochs
 from appliance.workspace.datadir import DataDir
+from tests.support.database_files import execute
 from tests.support.workspaces import Filled
 
 BEGIN = datetime(2026, 11, 20, 23, 0, tzinfo=UTC)
@@ -53,13 +54,11 @@ class Logged:
             connection.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def set_epoch(self, name: str) -> None:
-        path = self.datadir.database("auth")
-        with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (epochs.KEY, name))
+        query = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+        execute(self.datadir.database("auth"), query, epochs.KEY, name)
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
-        with closing(sqlite3.connect(self.datadir.database("hub"))) as connection, connection:
-            return connection.execute(statement).fetchall()
+        return execute(self.datadir.database("hub"), statement)
 
     def ids(self) -> list[int]:
         return [event_id for (event_id,) in self.sql("SELECT event_id FROM events ORDER BY 1")]
@@ -117,8 +116,7 @@ class StoreLog:
         return [number for (number,) in self.sql(f"SELECT {key} FROM {table} ORDER BY 1")]
 
     def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        with closing(sqlite3.connect(self.database)) as connection, connection:
-            return connection.execute(statement, values).fetchall()
+        return execute(self.database, statement, *values)
 
 
 def store_row(kind: str, number: int, at: datetime) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import io
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from appliance.mesh.push import Push
 from appliance.mesh.signing import Signer
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.schema import create_workspace
+from tests.support.database_files import read
 
 OWN = keys.make("2026-02-04T20:00:00.000Z")
 INSTANCE = MemberInstance("here", "/work", "boot")
@@ -100,11 +101,8 @@ class InboxFixture:
         self.service.add_listener(self.events.append)
 
     def rows(self, sql: str = "SELECT client_message_id FROM inbox ORDER BY number") -> list[Any]:
-        import sqlite3
-
-        uri = self.datadir.database("inbox").as_uri() + "?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True)) as connection:
-            return [row[0] if len(row) == 1 else row for row in connection.execute(sql)]
+        rows = read(self.datadir.database("inbox"), sql)
+        return [row[0] if len(row) == 1 else row for row in rows]
 
     def logged(self, message: str) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.lines.getvalue().splitlines()]

@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from appliance.outbox.target import (
 from appliance.sdk.websocket import SocketBroken
 from tests.support import broker, inbox, outbox
 from tests.support.clock import FakeClock
+from tests.support.database_files import read
 
 SENDER, RECEIVER = broker.key("anna"), inbox.OWN.public_hex
 DESTINATIONS = ("#alerts", "queue:jobs", f"dm:{RECEIVER}")
@@ -334,6 +335,4 @@ class MeshFixture:
         return self._rows("inbox", sql)
 
     def _rows(self, store: str, sql: str) -> list[Any]:
-        uri = self.inbox.datadir.database(store).as_uri() + "?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True)) as connection:
-            return connection.execute(sql).fetchall()
+        return read(self.inbox.datadir.database(store), sql)

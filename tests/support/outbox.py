@@ -2,8 +2,6 @@
 
 import io
 import json
-import sqlite3
-from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -22,6 +20,7 @@ from appliance.outbox.sender import Sender
 from appliance.outbox.service import Outbox
 from appliance.outbox.settings import OutboxSettings
 from tests.support.clock import FakeClock
+from tests.support.database_files import execute
 from tests.support.fake_broker import FakeBroker, ScriptedTarget
 
 EVERYTHING = {
@@ -145,8 +144,7 @@ class OutboxFixture:
         return self.service.inspect(any_id).send
 
     def rows(self, sql, *parameters):
-        with closing(sqlite3.connect(self.path)) as connection:
-            return connection.execute(sql, parameters).fetchall()
+        return execute(self.path, sql, *parameters)
 
     def statuses(self):
         return dict(self.rows("SELECT client_message_id, status FROM outbox ORDER BY rowid"))
@@ -157,10 +155,7 @@ class OutboxFixture:
         also = {"done": "delivered_at", "dead": "died_at", "aborted": "aborted_at"}.get(status)
         values = {"status": status, **({also: now} if also else {}), **columns}
         terms = ", ".join(f"{name} = ?" for name in values)
-        with closing(sqlite3.connect(self.path)) as connection, connection:
-            connection.execute(
-                f"UPDATE outbox SET {terms} WHERE client_message_id = ?", (*values.values(), key)
-            )
+        self.rows(f"UPDATE outbox SET {terms} WHERE client_message_id = ?", *values.values(), key)
 
 
 def refused(outbox, **more):

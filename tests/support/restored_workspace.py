@@ -20,6 +20,7 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.ids import random_id
 from appliance.workspace import epochs, manifest, swap
 from appliance.workspace.datadir import STORES, DataDir
+from tests.support.database_files import execute
 from tests.support.workspaces import Filled
 
 CLOCK = SystemClock()
@@ -103,8 +104,7 @@ class BackedUp:
         self.filled = Filled(path, messages=0)
         self.datadir: DataDir = self.filled.datadir
         self.backups = BackupDirectory(self.datadir, SETTINGS)
-        with closing(sqlite3.connect(self.datadir.database("auth"))) as connection, connection:
-            connection.execute(meta.SET, (epochs.KEY, random_id()))
+        execute(self.datadir.database("auth"), meta.SET, epochs.KEY, random_id())
         manifest.remember(self.datadir)
         self.add(messages)
 
@@ -150,8 +150,7 @@ class BackedUp:
 
 
 def rows_of(datadir: DataDir, sql: str, store: str = "hub") -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(datadir.database(store))) as connection:
-        return connection.execute(sql).fetchall()
+    return execute(datadir.database(store), sql)
 
 
 def epoch_of(datadir: DataDir) -> str:

@@ -3,13 +3,13 @@
 import http.client
 import json
 import select
-import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from tests.support.database_files import read
 from tests.support.hubprocess import HubProcess
 
 
@@ -98,9 +98,7 @@ class ServedHub(HubProcess):
 
     def rows(self, sql: str, *parameters: Any) -> list[Any]:
         """Straight from the database file, as another program would read it."""
-        uri = self.datadir.database("hub").as_uri() + "?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True)) as connection:
-            return connection.execute(sql, parameters).fetchall()
+        return read(self.datadir.database("hub"), sql, *parameters)
 
     # -- talking to it ---------------------------------------------------------------------
 

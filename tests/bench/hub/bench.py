@@ -2,16 +2,15 @@
 
 import itertools
 import json
-import sqlite3
 import time
 from collections.abc import Iterable
-from contextlib import closing
 from typing import Any
 
 from tests.bench.client import Http, encode, masked, one_by_one
 from tests.bench.figures import Row, percentiles
 from tests.bench.machine import Meter, Metered
 from tests.bench.target import RowFailed, Target
+from tests.support.database_files import read
 
 CONTENT_BYTES = 200
 SENDER = "bench"
@@ -138,9 +137,7 @@ class Bench(Metered):
         row.count(counted)
 
     def count(self, sql: str, topic: str) -> int:
-        uri = f"{self.target.database.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True)) as connection:
-            return int(connection.execute(sql, (topic,)).fetchone()[0])
+        return int(read(self.target.database.absolute(), sql, topic)[0][0])
 
 
 def message(topic: str, number: int) -> dict[str, str]:

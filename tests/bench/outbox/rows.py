@@ -16,6 +16,7 @@ from tests.bench.client import NOW, Http, closed_loop, encode
 from tests.bench.figures import Figure, Row, median, milliseconds, percentiles
 from tests.bench.machine import Meter, Metered
 from tests.bench.target import RowFailed, Target
+from tests.support.database_files import read
 
 CLIENTS = 8
 BATCH = 100
@@ -67,11 +68,8 @@ class OutboxBench(Metered):
         ]
 
     def stored(self, status: str | None = None) -> int:
-        uri = self.file.as_uri() + "?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True)) as connection:
-            where = "" if status is None else f" WHERE status = '{status}'"
-            (count,) = connection.execute(f"SELECT count(*) FROM outbox{where}").fetchone()
-        return int(count)
+        where = "" if status is None else f" WHERE status = '{status}'"
+        return int(read(self.file, f"SELECT count(*) FROM outbox{where}")[0][0])
 
 
 def o1(bench: OutboxBench) -> Row:

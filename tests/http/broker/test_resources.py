@@ -182,8 +182,7 @@ def test_nonces_are_limited_by_member_and_in_all_and_forgotten_in_time(tmp_path,
     broker.close()
 
 
-def test_nonce_of_a_send_that_could_not_be_stored_is_stored_later(tmp_path):
-    broker = BrokerFixture(tmp_path)
+def test_nonce_of_a_send_that_could_not_be_stored_is_stored_later(broker):
     full = StoreFull(retry_after=1.0)
     write_many, broker.store.write_many = broker.store.write_many, raising(full)
     assert broker.signed_request("anna", "POST", ACCEPT, item("m1")).status_code == 503
@@ -194,7 +193,6 @@ def test_nonce_of_a_send_that_could_not_be_stored_is_stored_later(tmp_path):
     broker.store.write_many = write_many
     broker.lease_expiry.run_once(broker.clock.now_ms())
     assert broker.count("used_nonce") == 2
-    broker.close()
 
 
 def raising(error):

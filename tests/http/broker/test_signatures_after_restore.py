@@ -1,10 +1,9 @@
 """Signatures that a member made before the broker's store was restored."""
 
 import json
-import sqlite3
-from contextlib import closing
 
 from tests.support.broker import BrokerFixture, item, signed
+from tests.support.database_files import execute
 
 ACCEPT = "/broker/v1/accept"
 
@@ -15,9 +14,7 @@ def test_signature_from_before_a_restore_is_refused_where_its_nonce_may_be_lost(
     old = signed("anna", "POST", ACCEPT, raw, broker.clock.now_ms(), broker.id)
     path, now_ms = broker.path, broker.clock.now_ms()
     broker.close()
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("INSERT INTO meta VALUES ('signed_after_ms', ?)", (str(now_ms),))
-        connection.commit()
+    execute(path, "INSERT INTO meta VALUES ('signed_after_ms', ?)", str(now_ms))
     broker = BrokerFixture(tmp_path)
     assert broker.request("POST", ACCEPT, raw, old).json["code"] == "STALE_SIGNATURE"
     broker.clock.pass_seconds(1)

@@ -1,10 +1,8 @@
 """`POST /api/v1/doctor/repair`: what it does, what it refuses, and that serving goes on."""
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
+from tests.support.database_files import change
 from tests.support.servedhub import serve
 from tests.support.until import until
 
@@ -22,12 +20,6 @@ def hub(tmp_path_factory):
         _, hub.topic_id = hub.channel_with_topic("general")
         hub.send_many(hub.topic_id, [f"message {number}" for number in range(300)])
         yield hub
-
-
-def in_hub(hub, *statements):
-    with closing(sqlite3.connect(hub.datadir.database("hub"))) as connection, connection:
-        for statement in statements:
-            connection.execute(statement)
 
 
 def schema_of(hub):
@@ -68,8 +60,8 @@ def test_damaged_store_is_not_changed_and_stays_in_service(tmp_path):
     with serve(tmp_path) as hub:
         _, topic = hub.channel_with_topic("general")
         sent = hub.send(topic)["message"]["id"]
-        in_hub(
-            hub,
+        change(
+            hub.datadir.database("hub"),
             "PRAGMA ignore_check_constraints = ON",
             f"UPDATE messages SET version = 0 WHERE id = '{sent}'",
         )

@@ -2,10 +2,8 @@
 
 import resource
 import socket
-import sqlite3
 import subprocess
 import threading
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -27,8 +25,7 @@ def test_unwritable_server_file_stops_the_start_with_an_error(tmp_path):
     assert "the data directory can't be written" in hub.log_text
     assert '"file":"server.json"' in hub.log_text
     assert "Traceback" not in hub.log_text
-    with closing(sqlite3.connect(hub.datadir.database("hub"))) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    assert hub.rows("PRAGMA integrity_check") == [("ok",)]
 
 
 def test_hub_recovers_from_running_out_of_descriptors(tmp_path):

@@ -2,15 +2,14 @@
 one key never overlap, and every run ends or is repeated."""
 
 import random
-import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
 
 import pytest
 
 from tests.http.jobs.test_runner import processes_with
+from tests.support.database_files import read
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
 
@@ -86,16 +85,11 @@ def until_after(seconds):
 
 
 def states(hub, table="runs"):
-    return dict(read(hub, f"SELECT state, count(*) FROM {table} GROUP BY state"))
+    sql = f"SELECT state, count(*) FROM {table} GROUP BY state"
+    return dict(read(hub.datadir.database("jobs"), sql))
 
 
 def contained(hub, condition="1"):
     """The number of attempts in containers."""
     sql = f"SELECT count(*) FROM attempts WHERE limits = 'container' AND {condition}"
-    return read(hub, sql)[0][0]
-
-
-def read(hub, sql):
-    uri = hub.datadir.database("jobs").as_uri() + "?mode=ro"
-    with closing(sqlite3.connect(uri, uri=True)) as connection:
-        return connection.execute(sql).fetchall()
+    return read(hub.datadir.database("jobs"), sql)[0][0]

@@ -19,6 +19,7 @@ from appliance.workspace import epochs, manifest
 from appliance.workspace.datadir import BESIDE, DataDir
 from tests.support.commands import agentlip, start_that_ends, succeed
 from tests.support.damage import leaf_of
+from tests.support.database_files import overwrite
 from tests.support.servedhub import ServedHub
 
 pytestmark = pytest.mark.slow
@@ -81,9 +82,7 @@ def remove_log_and_its_index(killed: Killed) -> None:
 def damage_log(killed: Killed) -> None:
     log = log_of(killed.hub.datadir)
     frames = log.stat().st_size // FRAME_BYTES
-    with log.open("r+b") as file:
-        file.seek(32 + frames // 2 * FRAME_BYTES + 1000)
-        file.write(b"flipped")
+    overwrite(log, 32 + frames // 2 * FRAME_BYTES + 1000, b"flipped")
 
 
 def put_older_file_back(killed: Killed) -> None:

@@ -4,15 +4,14 @@ import json
 import os
 import re
 import signal
-import sqlite3
 import subprocess
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.support.commands import run
+from tests.support.database_files import execute
 from tests.support.servedhub import ServedHub
 from tests.support.smalldisk import small_disk
 from tests.support.until import until
@@ -113,8 +112,7 @@ def test_full_disk_answers_503_and_recovers(disk):
         last = [json.loads(line).get("route") for line in hub.log_text.splitlines()[-5:]]
         assert "/health" in last, "the log goes on with whole lines"
         for store in ("hub", "auth", "broker", "courier"):
-            with closing(sqlite3.connect(hub.datadir.database(store))) as connection:
-                assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            assert execute(hub.datadir.database(store), "PRAGMA integrity_check") == [("ok",)]
     finally:
         hub.kill()
 

@@ -1,12 +1,12 @@
 """A workspace served read-only: reads, sockets and search work, and no file of it changes."""
 
 import hashlib
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.support.database_files import execute
 from tests.support.servedhub import ServedHub, serve
 from tests.support.socketclient import SocketClient
 
@@ -78,11 +78,8 @@ def test_reads_work_writes_are_refused_and_no_file_changes(filled):
 
 def test_older_schema_is_refused_and_not_migrated(filled):
     hub, _ = filled
-    database = hub.datadir.database("auth")
-    with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute(
-            "DELETE FROM x_migrations WHERE number = (SELECT max(number) FROM x_migrations)"
-        )
+    newest = "DELETE FROM x_migrations WHERE number = (SELECT max(number) FROM x_migrations)"
+    execute(hub.datadir.database("auth"), newest)
     before = checksums(hub.workspace)
     try:
         with pytest.raises(AssertionError, match="SCHEMA_TOO_OLD"):

@@ -20,12 +20,6 @@ from tests.support.notes_resource import (
     post,
 )
 
-
-@pytest.fixture
-def resource() -> NoteResource:
-    return NoteResource()
-
-
 # --- routes and methods ---------------------------------------------------------
 
 

@@ -21,12 +21,6 @@ from tests.support.notes_resource import (
     post,
 )
 
-
-@pytest.fixture
-def resource() -> NoteResource:
-    return NoteResource()
-
-
 # --- bodies -----------------------------------------------------------------
 
 

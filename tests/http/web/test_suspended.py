@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from tests.support.commands import agentlip, agentlipd
+from tests.support.database_files import overwrite
 from tests.support.servedhub import ServedHub
 
 pytestmark = pytest.mark.slow
@@ -41,9 +42,7 @@ COMMANDS = {"broker": "agentlip recover broker --yes"}
 def damage(hub, store):
     """Pages in the middle are garbage, and the header of every other page."""
     database = hub.datadir.database(store)
-    with database.open("r+b") as file:
-        file.seek(4096)
-        file.write(b"garbage!" * (database.stat().st_size // 8 - 512))
+    overwrite(database, 4096, b"garbage!" * (database.stat().st_size // 8 - 512))
 
 
 @pytest.mark.parametrize("store", SUSPENDED)

@@ -1,7 +1,5 @@
 """Durable streams of a served appliance survive kills."""
 
-import sqlite3
-
 import pytest
 
 from tests.support.courier import (
@@ -14,6 +12,7 @@ from tests.support.courier import (
     stats,
     subscribed,
 )
+from tests.support.database_files import read
 from tests.support.hubprocess import HubProcess
 from tests.support.until import until
 
@@ -21,8 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def rows(hub, table="journal"):
-    with sqlite3.connect(f"file:{hub.datadir.database('courier')}?mode=ro", uri=True) as database:
-        return database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+    return read(hub.datadir.database("courier"), f"SELECT count(*) FROM {table}")[0][0]
 
 
 def stream_exists(hub, stream):

@@ -1,8 +1,6 @@
 """The chain of the audit log: the first record that was changed or removed is named."""
 
 import multiprocessing
-import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -10,6 +8,7 @@ from appliance.auditlog import file
 from appliance.auditlog.file import ChainHead
 from appliance.auditlog.record import DETAIL_BYTES_MAX, AuditRecord, detail_of
 from appliance.kernel.errors import StorageFull
+from tests.support.database_files import change
 from tests.support.smalldisk import small_disk
 
 ROWS = 10
@@ -27,12 +26,6 @@ def log(tmp_path):
         began = file.append(path, record(detail=detail_of({"request": number})))
         file.append(path, record(phase="done", began=began))
     return path
-
-
-def change(path, *statements):
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        for statement in statements:
-            connection.execute(statement)
 
 
 def head_of(path):

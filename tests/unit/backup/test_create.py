@@ -15,6 +15,7 @@ from appliance.backup.errors import (
     StoreNotCopied,
 )
 from appliance.workspace.datadir import STORES, DataDir
+from tests.support.database_files import execute, overwrite
 from tests.support.real_backups import Backups
 from tests.support.workspaces import Filled
 
@@ -87,9 +88,8 @@ def test_cut_is_one_moment_of_all_stores(
     manifest = backups.create()
     restored = backups.unpack(manifest.name, tmp_path / "restored")
     for store in STORES:
-        with closing(sqlite3.connect(restored.database(store))) as connection:
-            rows = connection.execute("SELECT 1 FROM meta WHERE key = 'later'").fetchall()
-        assert rows == [], store
+        query = "SELECT 1 FROM meta WHERE key = 'later'"
+        assert execute(restored.database(store), query) == [], store
 
 
 def test_no_store_can_be_written_while_the_small_files_are_read(
@@ -133,8 +133,7 @@ def test_store_that_stays_locked_is_named_and_no_other_stays_locked(
 @pytest.mark.parametrize("damage", ["missing", "suspect", "no database", "torn"])
 def test_store_that_cannot_be_copied_is_named(backups: Backups, damage: str) -> None:
     database = backups.datadir.database("hub")
-    with closing(sqlite3.connect(database)) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    execute(database, "PRAGMA wal_checkpoint(TRUNCATE)")
     if damage == "missing":
         from appliance.workspace import manifest as workspace_manifest
 
@@ -145,9 +144,7 @@ def test_store_that_cannot_be_copied_is_named(backups: Backups, damage: str) -> 
     elif damage == "no database":
         database.write_bytes(b"x" * 10_000)
     else:
-        with database.open("r+b") as file:
-            file.seek(4096 * 3)
-            file.write(os.urandom(database.stat().st_size - 4096 * 3))
+        overwrite(database, 4096 * 3, os.urandom(database.stat().st_size - 4096 * 3))
     with pytest.raises(StoreNotCopied, match="hub") as raised:
         backups.create()
     assert "agentlip doctor" in raised.value.hint

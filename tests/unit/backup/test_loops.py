@@ -2,8 +2,6 @@
 
 import io
 import os
-import sqlite3
-from contextlib import closing
 from functools import partial
 
 import pytest
@@ -20,6 +18,7 @@ from appliance.kernel.log import Log
 from appliance.workspace.datadir import STORES, DataDir
 from appliance.workspace.schema import create_workspace
 from tests.support.clock import FakeClock
+from tests.support.database_files import execute
 from tests.support.scheduled_backup import CommandLine, make_backup, verified
 from tests.support.workspaces import Filled
 
@@ -86,8 +85,7 @@ def test_first_backup_follows_the_first_row(tmp_path):
         scheduler.datadir, clock=SystemClock(), log=Log(io.BytesIO()), accepted=["hub"]
     )
     assert scheduler.after(3600, step=5.0) == []
-    with closing(sqlite3.connect(hub)) as connection, connection:
-        connection.execute("INSERT INTO channels VALUES ('ch_1', 'a', NULL, 'now')")
+    execute(hub, "INSERT INTO channels VALUES ('ch_1', 'a', NULL, 'now')")
     assert scheduler.after(29, step=5.0) == []
     assert scheduler.after(6, step=5.0) == ROUND
 

@@ -1,10 +1,8 @@
 """Hints for damaged stores: a restore only of a backup that was verified."""
 
 import os
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from appliance.kernel.clock import SystemClock
 from appliance.workspace.manifest import remember
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.commands import ROOT
+from tests.support.database_files import damage_table
 from tests.support.real_backups import Backups
 from tests.support.scheduled_backup import verified
 
@@ -33,33 +32,12 @@ def back_up(workspace: WorkspaceFixture, result: str) -> str:
     return made.name
 
 
-def change(path: Path, sql: str) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(sql)
-
-
-def damage_messages(path: Path) -> None:
-    """Overwrites the first page of the messages; the database can still be opened."""
-    with closing(sqlite3.connect(path)) as connection:
-        ((root,),) = connection.execute(
-            "SELECT rootpage FROM sqlite_schema WHERE name = 'messages'"
-        )
-    with path.open("r+b") as file:
-        file.seek((root - 1) * 4096)
-        file.write(b"\xff" * 4096)
-
-
-def damage_page(workspace: WorkspaceFixture) -> None:
-    workspace.talk(300)
-    workspace.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    damage_messages(workspace.data.database("hub"))
-
-
 def test_hint_of_a_damaged_store_restores_the_verified_backup_as_printed(
     workspace: WorkspaceFixture, tmp_path: Path
 ) -> None:
     name_of_backup = back_up(workspace, "good")
-    damage_page(workspace)
+    workspace.talk(300)
+    damage_table(workspace.data.database("hub"))
     first, *others = workspace.find("store.whole")
     assert f" backup restore {name_of_backup} " in first.hint
     assert not [finding for finding in others if finding.hint], "one hint is enough"
@@ -75,7 +53,7 @@ def test_only_a_backup_that_was_verified_is_suggested(workspace: WorkspaceFixtur
     name = back_up(workspace, "good")
     back_up(workspace, "bad")
     assert f"agentlip backup restore {name} " in remedies.restore_hint(workspace.data, "hub")
-    change(workspace.data.database("hub"), "UPDATE meta SET value = 'b' WHERE key = 'db_id'")
+    workspace.execute("UPDATE meta SET value = 'b' WHERE key = 'db_id'")
     remember(workspace.data, ["hub"])
     assert remedies.verified_backup(workspace.data, "hub") is None
 

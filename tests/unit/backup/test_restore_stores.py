@@ -1,13 +1,11 @@
 """What a restore does to each store: leases, nonces, tokens, sends, and references."""
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
 from appliance.backup import restore
 from appliance.backup.errors import RestoreRefused
 from appliance.workspace.datadir import DataDir
+from tests.support.database_files import change
 from tests.support.restored_workspace import BackedUp, content_of
 
 pytestmark = pytest.mark.slow
@@ -32,10 +30,7 @@ WEBHOOK = (
 
 
 def execute(datadir: DataDir, store: str, *statements: str) -> None:
-    with closing(sqlite3.connect(datadir.database(store))) as connection:
-        for statement in statements:
-            connection.execute(statement)
-        connection.commit()
+    change(datadir.database(store), *statements)
 
 
 def noticed(done: restore.RestoreResult, kind: str, store: str) -> dict[str, int]:

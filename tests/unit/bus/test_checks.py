@@ -1,7 +1,6 @@
 """The rows of the table of checks for the worker bus."""
 
 import os
-import sqlite3
 import time
 from contextlib import closing
 
@@ -14,6 +13,7 @@ from appliance.busfile.file import BusPaths, connect, transaction
 from appliance.busfile.heartbeats import DEAD_MS, beat
 from appliance.busfile.messages import NewMessage
 from appliance.kernel.clock import DAY_MS, HOUR_MS
+from tests.support.database_files import execute
 
 
 @pytest.fixture
@@ -57,8 +57,7 @@ def test_cursor_above_the_newest_message(workspace, connection):
 
 def test_other_journal_mode(workspace, paths, connection):
     connection.close()
-    with closing(sqlite3.connect(paths.database)) as other:
-        other.execute("PRAGMA journal_mode = DELETE")
+    execute(paths.database, "PRAGMA journal_mode = DELETE")
     assert problems(workspace, "bus.mode") == [("other-mode", "bus.db")]
 
 

@@ -1,10 +1,9 @@
 """Full-text search in messages."""
 
-import sqlite3
-
 from appliance.busfile import retention, search
 from appliance.kernel.clock import DAY_MS
 from tests.support.bus import NOW, BusFixture
+from tests.support.database_files import execute
 
 
 def numbers(bus, text, **options):
@@ -36,8 +35,6 @@ def test_pruned_messages_are_not_results_also_after_a_vacuum(bus):
 
 def test_program_that_follows_the_specification_writes_beside_the_index(bus, tmp_path):
     assert numbers(bus, "apple") == []
-    other = sqlite3.connect(BusFixture(tmp_path).paths.database)
     insert = "INSERT INTO messages (id, ts_ms, from_agent, type) VALUES ('i', 1, 'pear', 't')"
-    other.execute(insert)
-    other.commit()
+    execute(BusFixture(tmp_path).paths.database, insert)
     assert numbers(bus, "pear") == [1]

@@ -4,7 +4,6 @@ import io
 import json
 import shutil
 import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -26,6 +25,7 @@ from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.migration import load, statements
 from tests.support.clock import FakeClock
+from tests.support.database_files import execute
 
 
 class Identity:
@@ -89,8 +89,7 @@ class HubEnvironment:
         self.feed.publish(items)
 
     def rows(self, sql, *parameters):
-        with closing(sqlite3.connect(self.path)) as connection:
-            return connection.execute(sql, parameters).fetchall()
+        return execute(self.path, sql, *parameters)
 
     def channel(self, name):
         reply = self.hub.create_channel(wire.CreateChannel(name), self.alice)

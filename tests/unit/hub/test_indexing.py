@@ -14,6 +14,7 @@ from appliance.hub.loops import catch_up
 from appliance.kernel.log import Log
 from appliance.kernel.writer import StoreSettings, Writer
 from tests.support.clock import FakeClock
+from tests.support.database_files import execute
 
 LAG_SECONDS_MAX = 1.0
 
@@ -82,9 +83,7 @@ def test_no_message_waits_a_second_under_a_load_without_pauses(load, seed):
 
 
 def test_failed_catch_up_does_not_fail_writes(load):
-    with sqlite3.connect(load.writer._path) as other:
-        other.execute("DROP TABLE x_cjk")
-    other.close()
+    execute(load.writer._path, "DROP TABLE x_cjk")
     load.post(10)
     load.clock.pass_seconds(1)
     load.post(10)

@@ -10,6 +10,7 @@ import pytest
 
 from appliance.hub import wire
 from appliance.hub.subscription import Filter
+from tests.support.database_files import execute
 from tests.support.until import gevent_until
 
 
@@ -247,8 +248,7 @@ def test_a_message_sent_while_its_topic_moves_is_in_one_of_both(fixture):
 
 def test_ids_that_do_not_sort_are_moved_by_the_order_of_their_rows(new_env):
     env = new_env()
-    with closing(sqlite3.connect(env.path)) as connection, connection:
-        connection.execute("INSERT OR REPLACE INTO meta VALUES ('x_id_order', 'rowid')")
+    execute(env.path, "INSERT OR REPLACE INTO meta VALUES ('x_id_order', 'rowid')")
     env.reopen()
     fixture = RetopicFixture(env, messages=0)
     with closing(sqlite3.connect(env.path)) as connection, connection:

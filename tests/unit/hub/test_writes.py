@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-from contextlib import closing
 
 import gevent
 import msgspec
@@ -12,6 +11,7 @@ from appliance.hub import wire
 from appliance.kernel import idempotency
 from appliance.kernel.errors import KeyReused, Unavailable
 from appliance.kernel.idempotency import Reply
+from tests.support.database_files import execute
 
 
 @pytest.fixture
@@ -84,22 +84,13 @@ def test_a_failing_commit_leaves_neither_row_nor_event(env, ids, verb, code):
 def test_error_after_the_row_rolls_it_back(env, ids, verb, table, resolution):
     """The trigger stands for whatever can go wrong between the two inserts."""
     before, published = env.everything(), len(env.published)
-    trigger(env, f"BEFORE INSERT ON {table} BEGIN SELECT RAISE({resolution}, 'fault'); END")
+    fault = f"BEFORE INSERT ON {table} BEGIN SELECT RAISE({resolution}, 'fault'); END"
+    execute(env.path, f"CREATE TRIGGER fault {fault}")
     assert failing(verbs(env, ids)[verb], "key-1")
     assert env.everything() == before
     assert len(env.published) == published
-    untrigger(env)
+    execute(env.path, "DROP TRIGGER fault")
     assert not failing(verbs(env, ids)[verb], "key-1"), "the key was not used up"
-
-
-def trigger(env, action):
-    with closing(sqlite3.connect(env.path)) as connection, connection:
-        connection.execute(f"CREATE TRIGGER fault {action}")
-
-
-def untrigger(env):
-    with closing(sqlite3.connect(env.path)) as connection, connection:
-        connection.execute("DROP TRIGGER fault")
 
 
 def assert_log_explains_state(env):
@@ -173,8 +164,7 @@ def test_concurrent_edits_and_deletes_stay_consistent(env, ids):
 def test_exhausted_version_number_is_refused(env, ids):
     hub, who, (_, topic_id, message_id) = env.hub, env.alice, ids
     ((target,),) = env.rows("SELECT id FROM topics WHERE title = 'elsewhere'")
-    with closing(sqlite3.connect(env.path)) as connection, connection:
-        connection.execute("UPDATE messages SET version = ?", (2**63 - 2,))
+    execute(env.path, "UPDATE messages SET version = ?", 2**63 - 2)
     reply = hub.patch_message(message_id, wire.EditMessage("the last"), who)
     assert json.loads(reply.body)["message"]["version"] == 2**63 - 1
     before = env.everything()
@@ -215,11 +205,8 @@ def test_a_deleted_message_is_a_tombstone(env, ids):
 )
 def test_database_refuses_to_delete_messages_and_events(env, ids, statement):
     before = env.everything()
-    with (
-        closing(sqlite3.connect(env.path)) as connection,
-        pytest.raises(sqlite3.IntegrityError),
-    ):
-        connection.execute(statement)
+    with pytest.raises(sqlite3.IntegrityError):
+        execute(env.path, statement)
     assert env.everything() == before
 
 

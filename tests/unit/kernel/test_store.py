@@ -19,6 +19,7 @@ from appliance.kernel.store_errors import (
     StoreSuspect,
 )
 from appliance.kernel.writer import StoreSettings
+from tests.support.database_files import execute
 from tests.support.until import gevent_until
 
 
@@ -85,9 +86,7 @@ def test_events_are_published_after_the_commit_and_before_the_reply(open_store, 
     path = tmp_path / "store.sqlite3"
 
     def publish(items):
-        connection = sqlite3.connect(path)
-        stored = {row[0] for row in connection.execute("SELECT id FROM t")}
-        connection.close()
+        stored = {id_ for (id_,) in execute(path, "SELECT id FROM t")}
         published.extend((item, item in stored) for item in items)
 
     store = open_store(path=path, publish=publish)

@@ -16,6 +16,7 @@ from appliance.workspace.schema import StoreDamaged
 from tests.support import damage
 from tests.support.clock import FakeClock
 from tests.support.damage import recovered
+from tests.support.database_files import execute
 from tests.support.outbox import OutboxFixture
 
 SENDS = 400
@@ -71,14 +72,6 @@ def spoil_leaf(database):
     spoil(database, pages_of(database, "outbox")[3:5])
 
 
-ROWS = "SELECT * FROM outbox ORDER BY rowid"
-
-
-def rows(database, sql=ROWS):
-    with closing(sqlite3.connect(database)) as connection:
-        return connection.execute(sql).fetchall()
-
-
 def test_inconsistent_index_is_found_by_the_full_check_only(datadir, monkeypatch):
     """Pages are whole; a row is missing in an index: a claim would never see that send."""
     database = datadir.database("outbox")
@@ -109,7 +102,8 @@ def test_sends_in_the_write_ahead_log_are_saved(datadir):
     beside.write_bytes(log)
     spoil(database, leaves)
     assert recovered(datadir, "outbox").tables["outbox"].read == SENDS
-    assert rows(database, "SELECT count(*) FROM outbox WHERE attempts = 7") == [(SENDS,)]
+    changed = "SELECT count(*) FROM outbox WHERE attempts = 7"
+    assert execute(database, changed) == [(SENDS,)]
 
 
 def test_recovery_removes_the_suspect_marker(datadir):

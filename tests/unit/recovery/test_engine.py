@@ -2,8 +2,6 @@
 
 import random
 import shutil
-import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -15,6 +13,7 @@ from appliance.workspace.integrity import is_damaged
 from tests.doctor.conversation import content, facts
 from tests.support import damage
 from tests.support.damage import STORES, leaf_of, recovered
+from tests.support.database_files import execute
 from tests.support.outbox import OutboxFixture
 
 # Tables whose rows are also made from other tables, or stand for a lost row.
@@ -115,8 +114,7 @@ def test_garbage_pages_lose_only_their_own_rows(datadir, store, seed):
 
 
 def ids(database, table="outbox"):
-    with closing(sqlite3.connect(database)) as connection:
-        return {row[0] for row in connection.execute(f"SELECT client_message_id FROM {table}")}
+    return {id_ for (id_,) in execute(database, f"SELECT client_message_id FROM {table}")}
 
 
 def test_ids_are_read_from_the_log_when_table_and_index_are_lost(datadir):
@@ -140,7 +138,7 @@ def test_ids_are_read_from_the_log_when_table_and_index_are_lost(datadir):
 
 def test_send_that_does_not_match_its_fingerprint_is_reported_and_not_delivered(datadir):
     database = datadir.database("outbox")
-    damage.execute(
+    execute(
         database,
         "UPDATE outbox SET status = 'pending', delivered_at = NULL,"
         " payload = CAST('other' AS BLOB) WHERE rowid = 7",
@@ -148,9 +146,8 @@ def test_send_that_does_not_match_its_fingerprint_is_reported_and_not_delivered(
     leaf_of("log")(database)
     report = recovered(datadir, "outbox")
     assert any("1 sends do not match their fingerprint: out_" in note for note in report.notes)
-    with closing(sqlite3.connect(database)) as connection:
-        query = "SELECT status, payload FROM outbox WHERE rowid = 7"
-        assert connection.execute(query).fetchone() == ("dead", b"other")
+    query = "SELECT status, payload FROM outbox WHERE rowid = 7"
+    assert execute(database, query) == [("dead", b"other")]
 
 
 # -- the broker ----------------------------------------------------------------------------------

@@ -1,8 +1,5 @@
 """The relay's checks: broken, found; whole, nothing found."""
 
-import sqlite3
-from contextlib import closing
-
 import pytest
 
 from tests.doctor.workspace import WorkspaceFixture
@@ -30,8 +27,7 @@ BROKEN = {
 def test_broken_relay_is_found(tmp_path, check):
     workspace = WorkspaceFixture(tmp_path)
     assert workspace.find(f"relay.{check}") == []
-    with closing(sqlite3.connect(workspace.data.database("relay"))) as connection, connection:
-        connection.execute(BROKEN[check])
+    workspace.execute(BROKEN[check], store="relay")
     (finding,) = workspace.find(f"relay.{check}")
     assert finding.subject == "relay"
 

@@ -1,8 +1,6 @@
 """What a migration would do, for stores in every state; nothing is written."""
 
 import hashlib
-import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -12,6 +10,7 @@ from appliance.upgrade.sections import UpgradeSections, read_sections
 from appliance.workspace.migration import load, newest
 from appliance.workspace.upgrade import MigrationEdited, SchemaTooNew
 from tests.migrations.test_former import FORMER, workspace_of
+from tests.support.database_files import execute
 from tests.support.workspaces import Filled
 
 STORES = UpgradeSections().roles.stores
@@ -52,8 +51,7 @@ def test_steps_of_an_older_store_are_planned_and_nothing_is_written(tmp_path):
 def test_store_of_another_program_is_refused_before_any_other_is_migrated(
     current, change, status, error
 ):
-    with closing(sqlite3.connect(current.database("inbox"))) as connection, connection:
-        connection.execute(change)
+    execute(current.database("inbox"), change)
     assert {store: made.status for store, made in planned(current).items() if made.problem} == {
         "inbox": status
     }

@@ -1,8 +1,6 @@
 """The backup before a migration: checked before anything is migrated, and gone if it is damaged."""
 
 import io
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from appliance.workspace.datadir import DataDir
 from appliance.workspace.migration import load, newest
 from tests.migrations.test_adoption import foreign, random_ids
 from tests.migrations.test_former import FORMER, workspace_of
+from tests.support.database_files import execute
 
 SETTINGS = BackupSettings(free_bytes_min=0)
 
@@ -51,8 +50,7 @@ def test_one_backup_serves_all_attempts_while_the_data_is_unchanged(older: DataD
         log=Log(io.BytesIO()),
     )  # fmt: skip
     assert save(older) == name
-    with closing(sqlite3.connect(older.database("hub"))) as connection, connection:
-        connection.execute("INSERT INTO channels VALUES ('ch_new', 'new', NULL, 'now')")
+    execute(older.database("hub"), "INSERT INTO channels VALUES ('ch_new', 'new', NULL, 'now')")
     again = save(older)
     assert again != name
     stored = BackupDirectory(older, SETTINGS).path(again)
