@@ -103,3 +103,36 @@ def test_hooks_of_git_refuse_claimed_paths_and_call_the_repositorys_own(reposito
     commit(repository, {"src/a": "1"})
     assert (tmp_path / "called").read_text().split()[2:] == ["pre-commit", "commit-msg"]
     assert "src/a" in git(repository, "ls-files"), "the main checkout has no guard"
+
+
+def test_override_lets_a_person_commit_and_is_published_once(repository, monkeypatch):
+    worker(repository, "spawn", "t")
+    folder = repository / "worktrees" / "t"
+    claim(repository, "src")
+    monkeypatch.setenv("AGENTLIP_GUARD_OVERRIDE", "urgent")
+    commit(folder, {"src": "1"})
+    commit(folder, {"docs": "1"})
+    commit(repository, {"base.txt": "2"})
+    git(folder, "rebase", "--quiet", "main")
+    logs = worker(repository, "logs", "t").out.splitlines()
+    (override,) = (line for line in logs if "guard_override" in line)
+    assert '"reason":"urgent","paths":["src"]' in override
+
+
+def test_hooks_of_the_harness_block_with_exit_code_2(repository):
+    worker(repository, "spawn", "t")
+    folder = repository / "worktrees" / "t"
+    settings = json.loads((folder / ".claude" / "settings.local.json").read_text())
+    for event, name in (("PreToolUse", "pre-tool-use"), ("Stop", "stop")):
+        (hook,) = settings["hooks"][event][0]["hooks"]
+        assert hook["command"].endswith(f" worker guard check {name}")
+    claim(repository, "src")
+    call = {"tool_name": "Write", "tool_input": {"file_path": "src/a"}, "cwd": str(folder)}
+    check = ("worker", "guard", "check")
+    refused = agentlip(*check, "pre-tool-use", cwd=folder, stdin=json.dumps(call).encode())
+    assert refused.code == 2
+    assert "src/a is claimed by other" in refused.err
+    assert agentlip(*check, "stop", cwd=folder).code == 0
+    worker(folder, "start")
+    assert agentlip(*check, "stop", cwd=folder).code == 2
+    assert agentlip(*check, "stop", cwd=repository).code == 0, "a person's session ends"
