@@ -50,6 +50,8 @@ TRANSLATED: tuple[tuple[str, type[errors.JobError], str], ...] = (
     ("FAILED_READ_FILE", errors.SegmentTorn, "a segment cannot be read in its format"),
     ("S3AFileSystem not found", errors.StorageUnreachable, "the image is not agentlip-spark-s3"),
     ("DELTA_CONCURRENT", errors.OutputBusy, "another job wrote to the tables at the same time"),
+    ("DELTA_METADATA_CHANGED", errors.OutputBusy, "another job made the tables at the same time"),
+    ("DELTA_PROTOCOL_CHANGED", errors.OutputBusy, "another job made the tables at the same time"),
     ("Connection refused", errors.EngineUnreachable, "the engine does not respond"),
     ("All masters are unresponsive", errors.EngineUnreachable, "the master does not respond"),
 )

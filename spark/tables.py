@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 RUNS = "runs"
+NONE = -1  # the version of a table that does not exist yet
 LOST = "run the job again with another output directory"
 REMAKE = "remove its directories silver and gold, and run the jobs with all segments"
 NO_VALUE = "=__HIVE_DEFAULT_PARTITION__"
@@ -83,6 +84,8 @@ class Version:
         return schemas.tables(self._schema)  # imports Spark
 
     def files(self, table: str) -> list[DataFile]:
+        if self.versions[table] == NONE:
+            return []
         return _files(self._open(table), self._partitions[table], self._facts[table].get("ranges"))
 
     def count(self, table: str) -> int:
@@ -145,19 +148,28 @@ class Draft(Version):
                 self.versions[table] = self._begin(table, former)
 
     def _begin(self, table: str, former: Version | None) -> int:
-        """The version to continue from: that of the former run, without later changes."""
-        path, opened, kept = self._path(table), _open(self._path(table)), set[str]()
+        """The version to continue from: that of the former run, without later changes. NONE if
+        there is no table, which the first rows make."""
+        opened, kept = _open(self._path(table)), set[str]()
         if opened is not None and former is not None and table in former.versions:
             kept = {file.path for file in former.files(table)}
             if {file.path for file in _files(opened, None, None)} != kept:  # left by a killed run
                 opened.restore(former.versions[table])
-        else:
-            opened = self._create(path, table)
+        elif opened is not None:
+            opened = self._create(table)
         self._kept[table] = self._listed[table] = kept
-        return int(opened.version())
+        return NONE if opened is None else int(opened.version())
 
-    def _create(self, path: str, table: str) -> DeltaTable:
+    def _create(self, table: str) -> DeltaTable:
         """An empty table, in place of any that is there."""
+        path, partition = self._path(table), self._partitions[table]
+        return DeltaTable.create(
+            _address(path), Schema.from_json(self._promised[table].json()), mode="overwrite",
+            name=table, storage_options=_options(path),
+            partition_by=[partition] if partition else None, configuration=self._properties(table),
+        )  # fmt: skip
+
+    def _properties(self, table: str) -> dict[str, str]:
         partition, id_column = self._partitions[table], self._facts[table].get("ranges")
         counted = [
             field.name
@@ -165,37 +177,22 @@ class Draft(Version):
             if field.name == id_column
             or (field.name != partition and field.dataType.simpleString() in WITH_STATISTICS)
         ]
-        made = DeltaTable.create(
-            _address(path), Schema.from_json(self._promised[table].json()), mode="overwrite",
-            name=table, storage_options=_options(path),
-            partition_by=[partition] if partition else None,
-            configuration={
-                "delta.dataSkippingStatsColumns": ",".join(counted),
-                "delta.deletedFileRetentionDuration": HISTORY,
-                "delta.logRetentionDuration": HISTORY,
-                "delta.setTransactionRetentionDuration": HISTORY,
-            },
-        )  # fmt: skip
-        self._write_checksum(location(path) / "_delta_log", f"{made.version():020}")
-        return made
-
-    def _write_checksum(self, log: Location, version: str) -> None:
-        """Say that the new table is empty. Spark derives the checksum of each commit from the one
-        before it, and would otherwise read the log for it."""
-        actions: dict[str, Any] = {}
-        for line in (log / f"{version}.json").read_bytes().splitlines():
-            actions |= json.loads(line)
-        empty = {
-            "metadata": actions["metaData"], "protocol": actions["protocol"],
-            "tableSizeBytes": 0, "numFiles": 0, "numMetadata": 1, "numProtocol": 1,
-            "allFiles": [], "setTransactions": [], "domainMetadata": [],
-        }  # fmt: skip
-        (log / f"{version}.crc").write_bytes(json.dumps(empty).encode())
+        return {
+            "delta.dataSkippingStatsColumns": ",".join(counted),
+            "delta.deletedFileRetentionDuration": HISTORY,
+            "delta.logRetentionDuration": HISTORY,
+            "delta.setTransactionRetentionDuration": HISTORY,
+        }
 
     def append(self, frame: DataFrame, table: str, mode: str = "append") -> None:
         """Add rows. A run writes to a table once: appends rows, overwrites them all, or merges."""
         frame.sparkSession.conf.set(COMMIT_NAME, self._run)
-        writer = frame.select(*self._promised[table].names).write.format("delta").mode(mode)
+        promised = self._promised[table]
+        writer = frame.select(*promised.names).to(promised).write.format("delta").mode(mode)
+        if self.versions[table] == NONE:
+            writer = writer.options(**self._properties(table))
+            if column := self._partitions[table]:
+                writer = writer.partitionBy(column)
         if mode == "append":  # the others have the same result again
             writer = writer.options(txnAppId=self._run, txnVersion=self.number)
         writer.save(self._path(table))
@@ -243,7 +240,7 @@ class Draft(Version):
     def _take(self, table: str) -> None:
         """Continue from the version that this run just wrote."""
         opened = _open(self._path(table))
-        version = -1 if opened is None else opened.version()
+        version = NONE if opened is None else opened.version()
         written = version - self.versions[table]
         latest = opened.history(1)[0] if opened is not None and written else {}
         if opened is None or written not in (0, 1) or (
@@ -275,10 +272,12 @@ class Draft(Version):
                 "run the job again",
             )
 
-    def merge_files(self) -> None:
-        """Merge the files of each partition that has more than FILES_MAX. Raises CommitFailedError
-        if another job writes to the table."""
+    def finish(self) -> None:
+        """Make the tables that got no rows, and merge the files of each partition that has more
+        than FILES_MAX. Raises CommitFailedError if another job writes to the table."""
         for table, column in self._partitions.items():
+            if self.versions[table] == NONE:
+                self.versions[table] = int(self._create(table).version())
             folders = Counter(path.rpartition("/")[0] for path in self._listed[table])
             crowded = [unquote(folder) for folder, count in folders.items()
                        if count > FILES_MAX and not folder.endswith(NO_VALUE)]  # fmt: skip
@@ -336,7 +335,7 @@ class Dataset:
                 raise busy
             once = CommitProperties(app_transactions=[Transaction(RUNS, draft.number)])
             try:
-                draft.merge_files()
+                draft.finish()
                 row = {
                     "number": draft.number, "schema": self.schema,
                     "versions": json.dumps(draft.versions), "memory": json.dumps(memory),
