@@ -9,21 +9,6 @@ from appliance.outbox.settings import MailSettings, OrderedDestination
 from tests.support.outbox import with_paused_pool
 
 
-def test_only_one_run_of_a_destination_is_in_flight(new_outbox, monkeypatch):
-    monkeypatch.setattr("appliance.outbox.sender.DELIVER_MAX", 2)
-    outbox, pool = with_paused_pool(new_outbox, in_order=(OrderedDestination(),))
-    for number in range(3):
-        outbox.send(str(number))
-    for _ in range(3):
-        outbox.round()
-    assert len(pool.work) == 1
-    while pool.work:
-        pool.finish()
-        outbox.round()
-    assert outbox.target.batches == [2, 1]
-    assert outbox.broker.bodies == ["0", "1", "2"]
-
-
 def test_sends_behind_a_failed_one_wait_untried(new_outbox):
     """The broker accepts the sends before a failed one, and to other destinations."""
     outbox = new_outbox(in_order=(OrderedDestination(),))
