@@ -10,7 +10,6 @@ from appliance.checks.check import Check, Finding, Severity
 from appliance.checks.context import Context
 from appliance.kernel import meta
 from appliance.kernel.store_declaration import DECLARATIONS, declaration_of
-from doctor.causes import name_of
 from doctor.run import INCLUDED_IN, CheckOutcome, worst
 
 _LABELS = {
@@ -160,7 +159,7 @@ def _rows(
 def _by_cause(outcomes: Sequence[CheckOutcome]) -> list[tuple[int, Finding]]:
     """Every finding with its depth: 0, or below its cause one more than the cause's depth."""
     findings = [finding for outcome in outcomes for finding in outcome.findings]
-    names = {name_of(finding) for finding in findings}
+    names = {finding.name for finding in findings}
     below: dict[str, list[Finding]] = {}
     for finding in findings:
         below.setdefault(finding.explained_by if finding.explained_by in names else "", []).append(
@@ -171,7 +170,7 @@ def _by_cause(outcomes: Sequence[CheckOutcome]) -> list[tuple[int, Finding]]:
     def add(cause: str, depth: int) -> None:
         for finding in below.pop(cause, ()):
             rows.append((depth, finding))
-            add(name_of(finding), depth + 1)
+            add(finding.name, depth + 1)
 
     add("", 0)
     return rows

@@ -31,7 +31,7 @@ class Finding(msgspec.Struct, frozen=True):
     """A problem that exists now.
 
     problem       the name of one of its check's `problems`
-    explained_by  `check:problem` of the finding that is its cause; then it has no hint of its own
+    explained_by  the name of the finding that is its cause; then it has no hint of its own
     """
 
     severity: Severity
@@ -41,6 +41,11 @@ class Finding(msgspec.Struct, frozen=True):
     check: str = ""
     problem: str = ""
     explained_by: str = ""
+
+    @property
+    def name(self) -> str:
+        """`check:problem`, as `explained_by` and causes name it."""
+        return f"{self.check}:{self.problem}"
 
 
 class Problem(msgspec.Struct, frozen=True):

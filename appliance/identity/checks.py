@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from appliance.checks.cause import Cause
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.checks.sections import section
@@ -104,7 +105,7 @@ INVALID = Problem(
 NOT_A_FILE = Problem("not-a-file", Severity.ERROR)
 UNFINISHED_ROTATION = Problem("unfinished-rotation", hint="agentlip identity rotate")
 OTHER_MACHINE = Problem("other-machine", hint=_ACCEPT)
-
+CAUSES = (Cause("host.owner:other-user", ("identity.keypair:*",)),)
 
 CHECKS = (
     Check(

@@ -4,6 +4,7 @@ verified backups. And repairs of messages, which depend on segments too."""
 from collections.abc import Iterable, Iterator, Sequence
 
 from appliance.backup.remedies import verified_backup
+from appliance.checks.cause import Cause
 from appliance.checks.check import (
     COPY,
     FINDINGS_MAX,
@@ -78,6 +79,12 @@ def _restore_messages(context: Context, findings: Sequence[Finding]) -> Iterable
 
 _RESTORE = change_messages("restore-message", "set message {} to the state of its events")
 _GAP = Problem("gap", hint=COPY)
+CAUSES = (
+    Cause(
+        "events.sequence*:gap",
+        ("events.rows*:differs", "events.rows*:gap", "events.deleted:gap", "events.pairs:no-event"),
+    ),
+)
 CHECKS = (
     Check(
         name="events.sequence",

@@ -5,6 +5,7 @@ from datetime import date
 from typing import Any
 
 from appliance.backup.remedies import copy_hint
+from appliance.checks.cause import Cause
 from appliance.checks.check import Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.checks.sections import section
@@ -92,6 +93,10 @@ def _differs(
 
 
 DIFFERS = Problem("differs", Severity.ERROR)
+CAUSES = (
+    Cause("events.scope:no-scope", ("export.agrees:differs",)),
+    Cause("export.agrees:differs", ("events.rows*:differs",)),
+)
 CHECKS = (
     Check(
         name="export.agrees",

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from appliance.checks.cause import Cause
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
@@ -104,6 +105,7 @@ EXPIRING = Problem("expiring")
 FOREIGN = Problem("foreign", Severity.ERROR, hint=_NEW_TOKEN)
 NO_ADMIN = Problem("no-admin", Severity.ERROR, hint="agentlipd restart")
 USED_AFTER_END = Problem("used-after-end", hint="agentlip token list")
+CAUSES = (Cause("host.clock:past", ("tokens.*:*",)),)
 CHECKS = (
     Check(
         name="tokens.expiring",

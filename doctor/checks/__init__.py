@@ -1,7 +1,7 @@
 """CHECKS: all checks, in the order in which they run and are listed.
 
-The checks of the host, the settings, the stores and the events come first, because their findings
-explain others. The other groups follow by name. A module in this folder, and `checks.py` or
+The checks of the host, the settings and the stores come first, because their findings explain
+others. The other groups follow by name. A module in this folder, and `checks.py` or
 `checks_….py` in a package of the appliance, is found by its name.
 
 A check declares how its findings are repaired. `doctor/plans.py` does so for the checks here, and
@@ -19,7 +19,7 @@ from appliance.checks.check import Check
 from appliance.checks.plans import Plan
 from doctor.plans import PLANS
 
-FIRST = ("host", "settings", "store", "events")
+FIRST = ("host", "settings", "store")
 
 
 def _find_modules() -> Iterator[str]:
@@ -34,10 +34,10 @@ def _place(check: Check) -> tuple[int, str]:
     return FIRST.index(check.group) if check.group in FIRST else len(FIRST), check.group
 
 
-_LOADED = [import_module(name) for name in _find_modules()]
-_DECLARED: list[Check] = [check for module in _LOADED for check in getattr(module, "CHECKS", ())]
+MODULES = [import_module(name) for name in _find_modules()]
+_DECLARED: list[Check] = [check for module in MODULES for check in getattr(module, "CHECKS", ())]
 _REPAIRS: dict[str, Plan] = dict(PLANS)
-for _module in _LOADED:
+for _module in MODULES:
     _REPAIRS |= getattr(_module, "REPAIRS", {})
 CHECKS = tuple(
     msgspec.structs.replace(check, repair=_REPAIRS.get(check.name, check.repair))
