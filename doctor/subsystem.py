@@ -22,6 +22,7 @@ class DoctorNeeds(msgspec.Struct, frozen=True):
 class DoctorSubsystem(Subsystem):
     name = "doctor"
     sections = {"doctor": DoctorSettings}
+    facts_help = {"doctor.steps_running": "1 while a repair runs that rebuilds an index"}
 
     def __init__(self, host: Host, needs: DoctorNeeds) -> None:
         self.verdicts = Verdicts(host.datadir, host.clock, host.commands)

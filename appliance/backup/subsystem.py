@@ -31,6 +31,7 @@ class BackupSubsystem(Subsystem):
     role = Role("backups on a schedule, and over HTTP")
     sections = {"backup": BackupSettings}
     scopes = SCOPES
+    facts_help = {"backup.due_seconds": "Time until the next scheduled backup"}
 
     def __init__(self, host: Host, needs: BackupNeeds) -> None:
         datadir, clock = host.datadir, host.clock

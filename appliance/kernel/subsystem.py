@@ -38,6 +38,9 @@ class Subsystem(Protocol):
 
     needed_stores  it can't work without them. While one is damaged, its loops don't run, and its
            routes and sockets respond with the reason
+
+    facts_help  the help of the metric for each of its facts, by name; `*`: a label, which the first
+           part names. Facts that are missing here are no metrics
     """
 
     name: str
@@ -47,6 +50,7 @@ class Subsystem(Protocol):
     loops: Sequence[Loop] = ()
     scopes: Scopes = Scopes()
     needed_stores: frozenset[str] = frozenset()
+    facts_help: Mapping[str, str] = {}
 
     def routes(self) -> Sequence[Route]:
         return ()

@@ -20,6 +20,13 @@ class MailboxSubsystem(Subsystem):
     role = Role("agents of the network that this appliance keeps", ("inbox",), is_on=False)
     sections = {"network": NetworkSettings}
     needed_stores = frozenset({"inbox"})
+    facts_help = {
+        "network.agents": "Agents of the network that this appliance keeps",
+        "network.relay_failed": "Agents whose last heartbeat failed",
+        "network.skew_seconds": "Difference between this clock and that of a relay, the largest",
+        "network.unreachable": "Contacts that did not respond to the last message to them",
+        "network.unusable": "Folders of agents that can't be used",
+    }
 
     def __init__(self, host: Host, needs: MailboxNeeds) -> None:
         del host

@@ -13,6 +13,7 @@ FILE = "maintenance.json"
 class MaintenanceSubsystem(Subsystem):
     name = "maintenance"
     scopes = SCOPES
+    facts_help = {"maintenance.left_seconds": "Time until maintenance mode ends; 0: it is off"}
 
     def __init__(self, host: Host) -> None:
         self._maintenance = Maintenance(host.datadir.dir / FILE, host.clock, host.log)

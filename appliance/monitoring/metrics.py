@@ -1,7 +1,7 @@
 """The facts of the running appliance as metrics, each once; and the build.
 
 The checks of the doctor read the same facts, so an alert and a finding agree. GROUPS has the
-meaning of each metric. ELSEWHERE has the facts that a subsystem counts itself, with more labels.
+meaning of each metric of the process; `facts_help` of a subsystem has those of its own facts.
 """
 
 import os
@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 import appliance
 from appliance.build import commit
 from appliance.kernel.metrics import REGISTRY, gauge
+from appliance.kernel.subsystem import Subsystem
 
 Facts = Mapping[str, float]
 Family = GaugeMetricFamily | CounterMetricFamily
@@ -45,44 +46,21 @@ STORES = FactGroup("store_", "store", {
     "writer_restarts": "Restarts of the store's writer",
     "writing_paused": "1 while the disk takes no writes",
 })  # fmt: skip
-PLUGINS = FactGroup("plugins_", "plugin", {
-    "broken": "1 if the plugin can't be loaded",
-    "lag_events": "Events between a plugin's cursor and the end of the log",
-    "lag_events_max": "Above this lag the doctor warns",
-    "paused": "1 while a plugin's circuit breaker is not closed",
-})  # fmt: skip
 ROLES = FactGroup("role_", "role", {"off": "1 for a role that is switched off"})
 OTHERS = FactGroup("", "", {
-    "backup.due_seconds": "Time until the next scheduled backup",
-    "courier.full": "Streams that are nearly full",
-    "courier.memory_envelopes": "Envelopes in memory only, which a crash loses",
-    "courier.memory_parked": "Streams in memory that have envelopes and no consumer",
     "disk_free_bytes": "Free space of the file system of `.agentlip`",
     "disk_size_bytes": "Size of the file system of `.agentlip`; 0 if it reports none",
-    "doctor.steps_running": "1 while a repair runs that rebuilds an index",
-    "maintenance.left_seconds": "Time until maintenance mode ends; 0: it is off",
     "lock_intact": "1 while the file of the writer lock is in place",
     "loop_delay_seconds": "Delay of the event loop, the largest of the last 10 s",
-    "network.agents": "Agents of the network that this appliance keeps",
-    "network.relay_failed": "Agents whose last heartbeat failed",
-    "network.skew_seconds": "Difference between this clock and that of a relay, the largest",
-    "network.unreachable": "Contacts that did not respond to the last message to them",
-    "network.unusable": "Folders of agents that can't be used",
     "stopping": "1 while the appliance stops",
     "socket_open_max": "The most WebSockets that were open at once since the start",
 })  # fmt: skip
-GROUPS = (STORES, PLUGINS, ROLES, OTHERS)
+GROUPS = (STORES, ROLES, OTHERS)
 COUNTERS = frozenset({"store_writer_restarts"})
-ELSEWHERE = {
-    "courier.dead": "courier_envelopes",
-    "courier.oldest_ready_seconds": "courier_oldest_ready_seconds",
-    "courier.paused": "courier_streams_paused",
-    "courier.streams": "courier_streams",
-}
 
 
-def metric_of(fact: str) -> tuple[str, str] | None:
-    """The metric of a fact, without `agentlip_`, and the value of its label; None: elsewhere."""
+def metric_of(fact: str) -> tuple[str, str]:
+    """The metric of a fact, without `agentlip_`, and the value of its label."""
     owner, _, name = fact.rpartition(".")
     if owner == "off":
         return "role_off", name
@@ -90,7 +68,7 @@ def metric_of(fact: str) -> tuple[str, str] | None:
         return f"plugins_{name}", owner.removeprefix("plugin.")
     if name in STORES.helps and owner:
         return f"store_{name}", owner
-    return None if fact in ELSEWHERE else (fact.replace(".", "_"), "")
+    return fact.replace(".", "_"), ""
 
 
 class FactCollector(Collector):
@@ -108,24 +86,23 @@ class FactCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         families = _families()
         for fact, value in self._read().items():
-            metric = metric_of(fact)
-            if metric is None:
-                continue
-            name, label = metric
-            if name not in families:  # a subsystem's own, or an open step of a plugin
-                labels = ["plugin"] if label else []
-                families[name] = _family(name, f"The fact {fact} of the doctor", labels)
-            families[name].add_metric([label] if label else [], value)
+            name, label = metric_of(fact)
+            if name in families:
+                families[name].add_metric([label] if label else [], value)
         return families.values()
 
 
 def _families() -> dict[str, Family]:
-    return {
-        name: _family(name, text, [group.label] if group.label else [])
-        for group in GROUPS
-        for fact, text in group.helps.items()
-        for name in [group.prefix + fact.replace(".", "_")]
-    }
+    families = {}
+    for group in GROUPS:
+        labels = [group.label] if group.label else []
+        for fact, text in group.helps.items():
+            families[group.prefix + fact] = _family(group.prefix + fact, text, labels)
+    for subsystem in Subsystem.__subclasses__():
+        for fact, text in subsystem.facts_help.items():
+            name, label = metric_of(fact)
+            families[name] = _family(name, text, [fact.partition(".")[0]] if label else [])
+    return families
 
 
 def _family(name: str, text: str, labels: Sequence[str]) -> Family:

@@ -24,7 +24,8 @@ WITHOUT = {
 MORE = ("appliance.kernel.store", "appliance.kernel.loop", "appliance.kernel.log_retention",
         "appliance.kernel.feed", "appliance.web.observe", "appliance.web.guard",
         "appliance.web.limits", "appliance.web.connections", "appliance.web.socket",
-        "appliance.web.unsent", "appliance.web.worker", "appliance.monitoring.loops")  # fmt: skip
+        "appliance.web.unsent", "appliance.web.worker", "appliance.monitoring.loops",
+        "appliance.composition")  # fmt: skip
 METRIC = re.compile(r"\b(agentlip_\w+)(\{[^}]*\})?")
 
 

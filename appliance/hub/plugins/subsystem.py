@@ -8,10 +8,10 @@ from appliance.hub.plugins.plugin import Plugin
 from appliance.hub.plugins.resources import routes
 from appliance.hub.plugins.service import Plugins
 from appliance.hub.plugins.settings import PluginsSettings
+from appliance.hub.plugins.wire import STEPS
 from appliance.hub.service import Hub
 from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
 
@@ -24,6 +24,12 @@ class PluginsSubsystem(Subsystem):
     name = "plugins"
     role = Role("plugins that process hub messages", ("hub",))
     sections = {"plugins": PluginsSettings}
+    facts_help = {
+        "plugin.*.broken": "1 if the plugin can't be loaded",
+        "plugin.*.lag_events": "Events between a plugin's cursor and the end of the log",
+        "plugin.*.lag_events_max": "Above this lag the doctor warns",
+        "plugin.*.paused": "1 while a plugin's circuit breaker is not closed",
+    } | {f"plugin.*.open_{step}": f"1 if nothing denies it: {step}" for step in (*STEPS, "root")}
 
     def __init__(self, host: Host, needs: PluginsNeeds) -> None:
         settings, hub, clock, log = host.section(PluginsSettings), needs.hub, host.clock, host.log
@@ -32,14 +38,13 @@ class PluginsSubsystem(Subsystem):
         if twice:
             raise BadSettings(f"settings: plugins.use: two plugins have the name {twice[0]}")
         self._log = log
-        on = [own for own in settings.all if own.enabled]
         folder, data_dir = host.datadir.workspace, host.datadir.dir
+        on = [own for own in settings.all if own.enabled]
         plugins = [Plugin(own, settings, folder, data_dir, clock, log) for own in on]
-        self.runners = [
+        self.loops = self.runners = [
             PluginRunner(plugin, hub.store, hub.feed, clock, log, hub.identity.epochs)
             for plugin in plugins
         ]
-        self.loops: list[Loop] = list(self.runners)
         self.plugins = Plugins(hub, self.runners, clock)
         for plugin in plugins:
             if plugin.own.required:

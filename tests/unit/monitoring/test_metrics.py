@@ -14,7 +14,6 @@ from appliance.monitoring.metrics import metric_of
         ("off.relay", ("role_off", "relay")),
         ("lock_intact", ("lock_intact", "")),
         ("courier.full", ("courier_full", "")),
-        ("courier.dead", None),
     ],
 )
 def test_fact_has_the_metric_of_its_group(fact, metric):
