@@ -134,7 +134,7 @@ class WsgiApplication:
             raise errors.TokenInQuery
         if self._closing:
             raise Unavailable("shutting down")
-        self._guard.writes.check_socket(path)
+        self._guard.writes.check(unless=route.charges_writes)
         return route
 
     def _caller(self, environ: dict[str, Any], route: SocketRoute) -> Caller:
@@ -201,7 +201,8 @@ class WsgiApplication:
 
                 over = partial(socket.close, UNAUTHORIZED, OVER)
                 ending.callback(self._guard.book.watch(caller, over))
-                ending.callback(self._guard.writes.watch(route.path, socket.close))
+                if not route.charges_writes:
+                    ending.callback(self._guard.writes.watch(socket.close))
                 code = route.serve(socket, caller, charge, query)
                 self._log.debug("socket closed", code=code)
                 if code == UNAUTHORIZED and not socket.identified:

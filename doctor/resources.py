@@ -47,7 +47,7 @@ def routes(verdicts: Verdicts, rebuilds: Rebuilds, settings: SettingsView) -> li
                                       RebuildTooLong, RebuildOnDamage, CannotRepair),
                               example={"what": "indexes", "store": "hub"},
                               summary="Build derived data again in the running appliance",
-                              audited=True),
+                              audited=True, in_maintenance=True),
         }),
         Route("/api/v1/settings", Responders(get=reply_with(lambda: settings)), {
             "GET": Operation(READ_SETTINGS, reply=SettingsView,

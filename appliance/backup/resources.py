@@ -17,7 +17,7 @@ def routes(backups: Backups) -> list[Route]:
             "POST": Operation(wire.CREATE, reply=wire.BackupAccepted, status=202,
                               errors=(BackupRunning,),
                               summary="Start a backup now, which is verified afterwards",
-                              audited=True),
+                              audited=True, in_maintenance=True),
         }),
         Route("/api/v1/backups/{name}", Responders(get=reply_with(backups.find)), {
             "GET": Operation(wire.READ, reply=wire.BackupDetails,

@@ -83,11 +83,13 @@ class CourierSubsystem(Subsystem):
 
     def sockets(self) -> list[SocketRoute]:
         return [
-            SocketRoute(path, USE, serve, query, free_on_loopback=True)
-            for path, serve, query in (
-                ("/v1/subscribe", self._subscribe, wire.SubscribeQuery),
-                ("/v1/publish", self._publish, wire.PublishQuery),
-                ("/v1/live", self._live, wire.LiveQuery),
+            SocketRoute(
+                path, USE, serve, query, free_on_loopback=True, charges_writes=charges_writes
+            )
+            for path, serve, query, charges_writes in (
+                ("/v1/subscribe", self._subscribe, wire.SubscribeQuery, False),
+                ("/v1/publish", self._publish, wire.PublishQuery, True),
+                ("/v1/live", self._live, wire.LiveQuery, True),
             )
         ]
 

@@ -60,7 +60,7 @@ class HubSubsystem(Subsystem):
         return [
             SocketRoute(
                 "/ws", wire.READ, self._serve, token_in_query=True,
-                frame_bytes_max=REQUEST_BYTES_MAX,
+                frame_bytes_max=REQUEST_BYTES_MAX, charges_writes=True,
             )
         ]  # fmt: skip
 

@@ -99,7 +99,8 @@ def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) 
 def _switch(verb: str, runner: JobRunner, listing: Listing, summary: str) -> Route:
     change = partial(runner.pause, is_paused=verb == "pause")
     return Route(f"/api/v1/jobs/{{job}}/{verb}", Responders(post=_list_after(change, listing)), {
-        "POST": Operation(wire.RUN, reply=wire.JobList, summary=summary, audited=True),
+        "POST": Operation(wire.RUN, reply=wire.JobList, summary=summary, audited=True,
+                          in_maintenance=True),
     })  # fmt: skip
 
 

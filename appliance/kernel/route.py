@@ -61,6 +61,7 @@ class Operation(msgspec.Struct, frozen=True):
     refusal        keys that the body of an error has too
     example        a request body for the documentation
     audited        it is an administrative act, which the audit log records
+    in_maintenance  maintenance mode does not refuse it
     """
 
     scope: str | None
@@ -84,6 +85,7 @@ class Operation(msgspec.Struct, frozen=True):
     refusal: Mapping[str, Any] = {}
     example: Any = None
     audited: bool = False
+    in_maintenance: bool = False
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -112,6 +114,8 @@ class SocketRoute(msgspec.Struct, frozen=True):
     token_in_query    the token may be in the query, for browsers (the hub's socket only)
     free_on_loopback  whether the guard's loopback rule applies, as for requests
     frame_bytes_max   a client that sends a larger message is disconnected
+    charges_writes    each request that writes is charged; maintenance mode refuses these, and
+                      closes other sockets
     """
 
     path: str
@@ -121,6 +125,7 @@ class SocketRoute(msgspec.Struct, frozen=True):
     token_in_query: bool = False
     free_on_loopback: bool = False
     frame_bytes_max: int = FRAME_BYTES_MAX
+    charges_writes: bool = False
 
 
 class InvalidRoute(Exception):

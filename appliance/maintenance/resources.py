@@ -17,8 +17,9 @@ def routes(maintenance: Maintenance) -> list[Route]:
             "POST": Operation(wire.WRITE, body=wire.BeginMaintenance, reply=shown,
                              errors=(wire.BadEndOfMaintenance,),
                              example={"until": "2026-12-24T18:00:00Z", "reason": "new disk"},
-                             summary="Refuse the writes of clients until a time", audited=True),
+                             summary="Refuse the writes of clients until a time",
+                             audited=True, in_maintenance=True),
             "DELETE": Operation(wire.WRITE, reply=shown, summary="Accept writes again",
-                                audited=True),
+                                audited=True, in_maintenance=True),
         }),
     ]  # fmt: skip

@@ -154,6 +154,7 @@ def routes(guard: Guard, tools: Sequence[Tool], tasks: Tasks) -> list[Route]:
         "Send one JSON-RPC message of the Model Context Protocol (docs/how-to/mcp.md)",
         reply=dict[str, Any],
         by_channel=True,
+        in_maintenance=True,  # the gate checks each tool
         also=tuple(sorted({tool.scope for tool in tools} - {READ})),
     )
     return [Route("/mcp", McpResource(guard, tools, tasks), {"POST": operation})]

@@ -4,6 +4,7 @@ No token can have `tokens:admin` itself: only `admin` includes it. Each caller m
 of its own token; `admin` manages all.
 """
 
+from functools import partial
 from typing import Any
 
 import falcon
@@ -17,6 +18,7 @@ from appliance.web.media import reply
 from appliance.web.responders import Responders, reply_to_caller, reply_with
 
 ADMIN = "tokens:admin"
+AdminAct = partial(Operation, audited=True, in_maintenance=True)
 
 
 def routes(tokens: Tokens) -> list[Route]:
@@ -26,18 +28,16 @@ def routes(tokens: Tokens) -> list[Route]:
         ), {
             "GET": Operation(ADMIN, reply=wire.TokenList, query=wire.TokensQuery,
                              summary="List all tokens without their secrets"),
-            "POST": Operation(ADMIN, body=wire.CreateToken, reply=wire.TokenIssued, status=201,
-                              summary="Issue a token; only this response contains its secret",
-                              audited=True),
+            "POST": AdminAct(ADMIN, body=wire.CreateToken, reply=wire.TokenIssued, status=201,
+                             summary="Issue a token; only this response contains its secret"),
         }),
         Route("/api/v1/tokens/{token_id}", Responders(delete=reply_with(tokens.revoke)), {
-            "DELETE": Operation(ADMIN, reply=wire.TokenRevoked,
-                                summary="Revoke a token and close its connections", audited=True),
+            "DELETE": AdminAct(ADMIN, reply=wire.TokenRevoked,
+                               summary="Revoke a token and close its connections"),
         }),
         Route("/api/v1/tokens/{token_id}/rotate", Responders(post=reply_with(tokens.rotate)), {
-            "POST": Operation(ADMIN, body=wire.RotateToken, reply=wire.TokenIssued,
-                              summary="Replace a token's secret; the old one is valid for a while",
-                              audited=True),
+            "POST": AdminAct(ADMIN, body=wire.RotateToken, reply=wire.TokenIssued,
+                             summary="Replace a token's secret; the old one is valid for a while"),
         }),
     ]  # fmt: skip
 
@@ -68,22 +68,22 @@ def session_routes(sessions: Sessions) -> list[Route]:
         ), {
             "GET": Operation(OPEN, reply=wire.SessionList, query=wire.SessionsQuery,
                              summary="List the sessions of browsers of your token; `admin`: all"),
-            "POST": Operation(OPEN, body=wire.OpenSession, reply=wire.Who, status=201,
-                              errors=(wire.InviteRefused, wire.CredentialRefused),
-                              summary="Sign a browser in by a one-time link or a token; sets a "
-                              "cookie", audited=True),
+            "POST": AdminAct(OPEN, body=wire.OpenSession, reply=wire.Who, status=201,
+                             errors=(wire.InviteRefused, wire.CredentialRefused),
+                             summary="Sign a browser in by a one-time link or a token; sets a "
+                             "cookie"),
         }),
         Route("/api/v1/sessions/current", Responders(get=reply_to_caller(who), delete=end), {
             "GET": Operation(OPEN, reply=wire.Who, summary="The caller and its rights"),
-            "DELETE": Operation(OPEN, reply=wire.SessionEnded, summary="Sign out", audited=True),
+            "DELETE": AdminAct(OPEN, reply=wire.SessionEnded, summary="Sign out"),
         }),
         Route("/api/v1/sessions/{session_id}", Responders(delete=end), {
-            "DELETE": Operation(OPEN, reply=wire.SessionEnded,
-                                summary="End a session and close its connections", audited=True),
+            "DELETE": AdminAct(OPEN, reply=wire.SessionEnded,
+                               summary="End a session and close its connections"),
         }),
         Route("/api/v1/invitations", Responders(post=reply_to_caller(sessions.invite, 201)), {
-            "POST": Operation(OPEN, body=wire.CreateInvitation, reply=wire.Invitation, status=201,
-                              errors=(wire.CredentialRefused,),
-                              summary="Make a one-time link that signs a browser in", audited=True),
+            "POST": AdminAct(OPEN, body=wire.CreateInvitation, reply=wire.Invitation, status=201,
+                             errors=(wire.CredentialRefused,),
+                             summary="Make a one-time link that signs a browser in"),
         }),
     ]  # fmt: skip

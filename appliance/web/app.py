@@ -127,7 +127,7 @@ class AccessMiddleware:
             self._guard.check_origin(req.env)
         if req.method not in READING:
             self._guard.check_page(principal, req.env)
-            self._guard.writes.check(req.path)
+            self._guard.writes.check(unless=operation.in_maintenance)
         connection = req.env.get("agentlip.connection")
         if connection is not None:  # a full pool does not close it
             connection.authenticated = principal is not ANONYMOUS

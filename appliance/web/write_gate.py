@@ -1,8 +1,8 @@
 """Maintenance mode: refuses the writes of clients for some time, while reads go on.
 
 Requests of all kinds enter through the guard, which has the gate: HTTP requests by their method,
-requests on sockets when they are charged, tools by what they change. Paths and sockets that are not
-listed here are refused, so new ones are too.
+requests on sockets when they are charged, tools by what they change. Routes that do not declare
+otherwise are refused, so new ones are too.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,6 @@ from appliance.kernel.tool import Tool
 
 GOING_AWAY = 1001  # the code in RFC 6455
 RETRY_SECONDS_MAX = 60.0  # it may end earlier than planned
-GOES_ON = (
-    "/mcp", "/api/v1/maintenance", "/api/v1/doctor", "/api/v1/backups", "/api/v1/notify",
-    "/api/v1/sessions", "/api/v1/invitations", "/api/v1/tokens", "/api/v1/jobs/all/",
-)  # fmt: skip
-"""Paths of what administrators do meanwhile; tools are checked one by one."""
-SOCKETS = frozenset({"/ws", "/v1/live", "/v1/publish"})
-"""Those that only read, or charge each request that writes. Others are closed."""
 CloseSocket = Callable[[int, str], Any]
 
 
@@ -50,27 +43,21 @@ class WriteGate:
             for close in list(self._sockets.values()):
                 close(GOING_AWAY, UnderMaintenance.default_message)
 
-    def check(self, path: str = "") -> None:
-        """Raise UnderMaintenance unless writes are admitted, or those to this path."""
+    def check(self, unless: bool = False) -> None:
+        """Raise UnderMaintenance unless writes are admitted, or this one."""
         left = self.seconds_left
-        if left and not path.startswith(GOES_ON):
+        if left and not unless:
             raise UnderMaintenance(
                 details={"until": iso(self._until_ms)},
                 retry_after=max(1.0, min(left, RETRY_SECONDS_MAX)),
             )
 
-    def check_socket(self, path: str) -> None:
-        if path not in SOCKETS:
-            self.check(path)
-
     def check_tool(self, tool: Tool) -> None:
-        if tool.changes != "nothing":
-            self.check()
+        self.check(unless=tool.changes == "nothing")
 
-    def watch(self, path: str, close: CloseSocket) -> Callable[[], object]:
+    def watch(self, close: CloseSocket) -> Callable[[], object]:
         """Close a socket that writes when maintenance begins; returns a function that stops
         this."""
         key = object()
-        if path not in SOCKETS:
-            self._sockets[key] = close
+        self._sockets[key] = close
         return lambda: self._sockets.pop(key, None)

@@ -46,6 +46,16 @@ def test_writes_over_http_wait_and_reads_go_on(hub):
     assert hub.http.post("/api/v1/channels", {"name": "x"}).status == 201
 
 
+def test_administration_goes_on(hub):
+    begin(hub)
+    paths = ("backups", "doctor/repair", "invitations", "jobs/all/pause", "jobs/all/resume",
+             "maintenance", "notify/test", "sessions", "tokens")  # fmt: skip
+    codes = [hub.http.post(f"/api/v1/{path}", {}).body.get("code") for path in paths]
+    assert "MAINTENANCE" not in codes
+    token = hub.http.post("/api/v1/tokens", {"name": "new", "scopes": ["hub:read"]})
+    assert token.status == 201
+
+
 def test_a_request_on_an_open_socket_is_refused(hub):
     _, topic = hub.channel_with_topic("sockets")
     socket = SocketClient(hub.port, hub.token)
