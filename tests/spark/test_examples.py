@@ -104,21 +104,11 @@ def test_notebook_has_no_stored_output():
 def test_notebook_runs(lake, tmp_path):
     script = tmp_path / "notebook.py"
     script.write_text("\n".join("".join(cell["source"]) for cell in cells()), encoding="utf-8")
-    environment = {
-        **os.environ,
-        "AGENTLIP_LAKE": str(lake),
-        "SPARK_MASTER": "local[1]",
-        **engine.configure(tmp_path),
-        "SPARK_LOCAL_DIRS": str(tmp_path),
-    }
+    settings = {"AGENTLIP_LAKE": str(lake), "SPARK_MASTER": "local[1]",
+                **engine.configure(tmp_path), "SPARK_LOCAL_DIRS": str(tmp_path)}  # fmt: skip
     done = subprocess.run(
-        [sys.executable, script],
-        cwd=EXAMPLES,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
+        [sys.executable, script], cwd=EXAMPLES, env=os.environ | settings, capture_output=True,
+        text=True, timeout=SECONDS_MAX, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     assert "HTTP 503" in done.stdout
