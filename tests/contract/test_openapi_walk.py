@@ -30,7 +30,7 @@ ENDLESS = {
     "GET /bus/v1/stream",
     "GET /api/v1/jobs/runs/{run_id}/events",
 }  # these respond forever
-EXAMPLES = 4  # the same ones each time, for each of some hundred operations
+EXAMPLES = 3  # the same ones each time, for each of some hundred operations
 CONSTANTS = {
     "appliance.ask.wire.WAIT_SECONDS_MAX": 0.05,
     "appliance.bus.wire.WAIT_SECONDS_MAX": 0.05,
