@@ -56,7 +56,7 @@ def migrate(
             raise manifest.StoreLost(store)
         refuse_unusable(database, store)
         if not database.exists():
-            _create(database, store, released, clock, log)
+            return _create(database, store, released, clock, log)
         with closing(open_database(database, "rw")) as connection:
             return Upgrade(connection, database, store, released, clock, log).run()
     except sqlite3.Error as error:
@@ -67,16 +67,17 @@ def migrate(
 
 def _create(
     database: Path, store: str, migrations: Sequence[Migration], clock: Clock, log: Log
-) -> None:
+) -> SchemaState:
     """Creates the file under a temporary name and renames it when it is complete."""
     unfinished = database.with_name(f".{database.name}.new")
     for suffix in ("", *BESIDE):
         unfinished.with_name(unfinished.name + suffix).unlink(missing_ok=True)
     os.close(open_own(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     with closing(open_database(unfinished, "rw")) as connection:
-        Upgrade(connection, unfinished, store, migrations, clock, log).run()
+        made = Upgrade(connection, unfinished, store, migrations, clock, log).run()
     unfinished.rename(database)
     sync_directory(database.parent)
+    return made
 
 
 # -- a new workspace -----------------------------------------------------------------------

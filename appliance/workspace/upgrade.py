@@ -209,15 +209,13 @@ class Upgrade(msgspec.Struct, frozen=True):
 
     def _refuse_strangers(self, before: SchemaState) -> None:
         """A file that another program made after the shared specification is used as it is."""
-        lacking: list[str] = []
         adapter = adapter_of(self.store)
         if adapter is not None and before.spec_version is not None:
             with closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
                 for statement in statements(self.released[0]):
                     model.execute(statement)
-                lacking = adapter.missing_columns(self.connection, model)
-            if not lacking:
-                return
+                if not adapter.missing_columns(self.connection, model):
+                    return
         raise StoreDamaged(
             f"{self.store}: the file is a database, but not one of this store",
             hint="move the file away, or restore a backup: agentlip backup list",
