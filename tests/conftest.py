@@ -65,6 +65,14 @@ def workspace(tmp_path):
     return WorkspaceFixture(tmp_path)
 
 
+@pytest.fixture
+def enterable(tmp_path):
+    """Started as root, a plugin is another user, who must enter the folders above the workspace."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if not folder.stat().st_mode & 1:
+            folder.chmod(0o711)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """Modules and tests stay until the end: to look for garbage among them takes a quarter of the

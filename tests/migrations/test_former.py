@@ -34,7 +34,7 @@ def name_of(path: Path) -> str:
 
 def workspace_of(archive: Path, folder: Path) -> DataDir:
     with tarfile.open(archive) as opened:
-        opened.extractall(folder, filter="tar")
+        opened.extractall(folder)
     return DataDir(folder)
 
 

@@ -18,7 +18,7 @@ from tests.support.plugins import alive, caught_up, children_of, enriched, plugi
 from tests.support.servedhub import serve
 from tests.support.until import until
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("enterable")]
 
 BUSY_POST_SECONDS_MAX = 1.5  # less than the plugin is waited for
 

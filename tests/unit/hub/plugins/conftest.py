@@ -200,7 +200,7 @@ class PluginEnvironment:
 
 
 @pytest.fixture
-def plugin_env(env, tmp_path, monkeypatch):
+def plugin_env(env, tmp_path, enterable, monkeypatch):
     monkeypatch.setattr(loops, "CURSOR_SECONDS", 1e-9)
     made = PluginEnvironment(env, tmp_path / "workspace")
     yield made
@@ -232,7 +232,7 @@ def enrich(message, config):
 
 
 @pytest.fixture
-def data(tmp_path):
+def data(tmp_path, enterable):
     """A data directory like any: its folder 0700, its files 0600."""
     folder = tmp_path / "workspace" / ".agentlip"
     folder.mkdir(parents=True, mode=0o700)
