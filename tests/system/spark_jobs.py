@@ -110,6 +110,14 @@ class Compose:
             left.remove(force=True, v=True)
 
 
+def compare_messages(events: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
+    """Each row of the table of messages is what plain Python makes of one event."""
+    names = ("topic_id", "sender", "content_raw")
+    messages = [json.loads(saying["data_json"])["message"] for saying in events]
+    plain = [(message["id"], *map(message.get, names)) for message in messages]
+    assert sorted((row["message_id"], *map(row.get, names)) for row in rows) == sorted(plain)
+
+
 def sayings(count: int) -> list[dict[str, Any]]:
     at = datetime(2026, 2, 1, tzinfo=UTC)
     return [
