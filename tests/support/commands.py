@@ -61,37 +61,28 @@ def command(name: str, *arguments: str) -> list[str]:
 def run(name: str, *arguments: Any, cwd: Path, stdin: bytes = b"", **env: str) -> CommandOutput:
     assert ROOT not in (cwd, *cwd.parents), "a workspace in the repository is the user's"
     words = [name, *map(str, arguments)]
-    order = forkserver.Order(f"appliance.cli:{name}", words, str(cwd))
-    return _complete("commands", order, command(*words), environment(**env), stdin)
+    order = forkserver.Order(f"appliance.cli:{name}", words, str(cwd), environment(**env))
+    return _complete("commands", order, command(*words), stdin)
 
 
 def start_that_ends(workspace: Path, *flags: str) -> CommandOutput:
     """A server that is expected to end by itself."""
     words = ["appliance.server", "--workspace", str(workspace), "--port", "0", *flags]
-    order = forkserver.Order("appliance.server:main", words, str(ROOT))
-    return _complete("server", order, [sys.executable, "-m", *words], environment())
+    order = forkserver.Order("appliance.server:main", words, str(ROOT), environment())
+    return _complete("server", order, [sys.executable, "-m", *words])
 
 
 def _complete(
-    kind: str,
-    order: forkserver.Order,
-    command: list[str],
-    variables: dict[str, str],
-    stdin: bytes = b"",
+    kind: str, order: forkserver.Order, command: list[str], stdin: bytes = b""
 ) -> CommandOutput:
     """Runs the order, or the command if its environment is another one."""
-    forks = forkserver.find(kind, variables) if variables == environment() else None
+    forks = forkserver.find(kind, environment(), order.variables)
     if forks is not None:
         return CommandOutput(*forks.complete(order, stdin, SECONDS_MAX))
     done = subprocess.run(
-        command,
-        input=stdin,
-        capture_output=True,
-        cwd=order.folder,
-        env=variables,
-        timeout=SECONDS_MAX,
-        check=False,
-    )
+        command, input=stdin, capture_output=True, cwd=order.folder, env=order.variables,
+        timeout=SECONDS_MAX, check=False,
+    )  # fmt: skip
     return CommandOutput(done.returncode, done.stdout, done.stderr)
 
 

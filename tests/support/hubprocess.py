@@ -79,13 +79,14 @@ class HubProcess:
     def _spawn(self, more: tuple[str, ...]) -> None:
         arguments = ["--workspace", str(self.workspace), "--port", "0", *self.flags, *more]
         variables = environment(**self.environment)
-        forks = None if self.environment else forkserver.find("server", variables)
+        forks = forkserver.find("server", environment(), variables)
         with self.log.open("ab") as log, open(os.devnull, "rb") as nothing:
             if forks is not None:
                 order = forkserver.Order(
                     "appliance.server:main",
                     ["appliance.server", *arguments],
                     str(ROOT),
+                    variables,
                     self.constants,
                 )
                 self.process = forks.fork(order, (nothing.fileno(), log.fileno(), log.fileno()))
