@@ -98,9 +98,9 @@ def test_hooks_of_git_refuse_claimed_paths_and_call_the_repositorys_own(reposito
     pushed = attempt(folder, "push", "origin", "feat/t")
     assert pushed.returncode != 0
     assert "src/a is claimed by other" in pushed.stderr
-    commit(folder, {"docs/a": "1"})
+    commit(folder, {"docs/a": "1"}, hooks=True)
     assert (tmp_path / "called").read_text().split() == ["pre-commit", "commit-msg"]
-    commit(repository, {"src/a": "1"})
+    commit(repository, {"src/a": "1"}, hooks=True)
     assert (tmp_path / "called").read_text().split()[2:] == ["pre-commit", "commit-msg"]
     assert "src/a" in git(repository, "ls-files"), "the main checkout has no guard"
 
@@ -110,8 +110,8 @@ def test_override_lets_a_person_commit_and_is_published_once(repository, monkeyp
     folder = repository / "worktrees" / "t"
     claim(repository, "src")
     monkeypatch.setenv("AGENTLIP_GUARD_OVERRIDE", "urgent")
-    commit(folder, {"src": "1"})
-    commit(folder, {"docs": "1"})
+    commit(folder, {"src": "1"}, hooks=True)
+    commit(folder, {"docs": "1"}, hooks=True)
     commit(repository, {"base.txt": "2"})
     git(folder, "rebase", "--quiet", "main")
     logs = worker(repository, "logs", "t").out.splitlines()

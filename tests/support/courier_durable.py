@@ -30,7 +30,8 @@ class DurableCourierFixture:
         self.clock = FakeClock()
         self.log = Log(sys.stderr.buffer, level="error")
         if not self.datadir.database("courier").exists():
-            create_workspace(self.datadir, clock=self.clock, log=self.log)
+            stores = ("auth", "courier")
+            create_workspace(self.datadir, clock=self.clock, log=self.log, stores=stores)
         self.start()
 
     def start(self) -> None:

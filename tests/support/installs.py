@@ -48,7 +48,7 @@ class Packages:
             "PATH": f"{folder / 'bin'}:/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8",
             "AGENTLIP_HTTP__PORT": "0",
             "PIP_CONFIG_FILE": os.devnull, "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-            "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(self.folder),
+            "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(self.folder), "PIP_NO_COMPILE": "1",
             "UV_NO_CONFIG": "1", "UV_DEFAULT_INDEX": nothing.as_uri(),
             "UV_FIND_LINKS": str(self.folder), "UV_PYTHON": sys.executable,
             "UV_CACHE_DIR": str(folder / "uv"), "UV_OFFLINE": "1",

@@ -38,10 +38,10 @@ class Sizes:
         self.move_runs = 2 if quick else 7
         self.searches = 20 if quick else 400
         self.pages = 100 if quick else 3_000
-        self.starts = 2 if quick else 5
+        self.starts = 1 if quick else 5
         self.settle_seconds = 0.2 if quick else 2.0
         self.young = 1_000 if quick else 10_000
-        self.history = history or (20_000 if quick else 1_000_000)
+        self.history = history or (10_000 if quick else 1_000_000)
 
 
 class Bench(Metered):

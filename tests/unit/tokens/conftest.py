@@ -26,9 +26,8 @@ class TokensFixture:
 
     def __init__(self, path: Path) -> None:
         self.datadir = DataDir(path)
-        create_workspace(
-            self.datadir, clock=SystemClock(), log=Log(sys.stderr.buffer, level="error")
-        )
+        log = Log(sys.stderr.buffer, level="error")
+        create_workspace(self.datadir, clock=SystemClock(), log=log, stores=["auth"])
         self.clock = FakeClock()
         self.connection = open_connection(self.datadir.database("auth"), "OFF")
         runner = BatchRunner(self.connection, self.clock, IdFactory(self.clock))
