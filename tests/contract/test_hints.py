@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
 import typer
 from typer.main import get_command
 
@@ -99,6 +100,7 @@ def options(command: Any, context: Any) -> Iterator[str]:
         yield from (*parameter.opts, *parameter.secondary_opts)
 
 
+@pytest.mark.slow
 def test_commands_that_are_named_exist():
     results, wrong = 0, []
     for position, text in texts():

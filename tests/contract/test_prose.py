@@ -7,6 +7,7 @@ from tests.contract.prose_rules import RULES, vocabulary
 from tests.contract.test_walls import tracked
 
 
+@pytest.mark.slow
 def test_every_text_of_the_repository_is_plain_english():
     assert [str(hit) for hit in prose.findings(tracked())] == []
 

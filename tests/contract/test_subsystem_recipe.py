@@ -22,6 +22,8 @@ from tests.support.shared_board import OtherProgram
 from tests.support.socketclient import SocketClient
 from tests.support.until import until
 
+pytestmark = pytest.mark.slow
+
 TOY = ROOT / "tests" / "support" / "toy"
 # (file, the line before, the new line)
 ELSEWHERE = [

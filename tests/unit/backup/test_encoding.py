@@ -68,6 +68,7 @@ def memory_is_small_for(work: Callable[[], bool]) -> bool:
     return exit_code_of(measure) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("secret", [False, True])
 def test_memory_does_not_grow_with_the_file(secret: bool, tmp_path: Path) -> None:
     count, file = 256 * CHUNK_BYTES, tmp_path / "file"

@@ -22,6 +22,8 @@ from tests.support.database_files import execute
 from tests.support.scheduled_backup import CommandLine, make_backup, verified
 from tests.support.workspaces import Filled
 
+pytestmark = pytest.mark.slow
+
 DAY = 86_400.0
 ROUND = ["create", "verify", "prune"]
 TARGETS = (TargetSettings(name="disk", url="file:///mnt"),)

@@ -9,6 +9,8 @@ from appliance.busfile.workers import TRANSITIONS
 from tests.support.repository import commit, git
 from tests.unit.busfile.worker.conftest import everything
 
+pytestmark = pytest.mark.slow
+
 
 def spawn(team):
     commands.spawn(team, "t", SpawnOptions())
