@@ -35,7 +35,8 @@ from appliance.mesh import frames
 from appliance.mesh.instance import MemberInstance, instance_in
 from appliance.mesh.negotiation import NAMES
 from appliance.mesh.push import Push
-from appliance.web.frame import decode_frame, pieces, text_frame
+from appliance.web.body import decode_json
+from appliance.web.frame import pieces, text_frame
 from appliance.web.socket import (
     HELLO_SECONDS_MAX,
     POLICY_VIOLATION,
@@ -105,7 +106,7 @@ class MemberSocket:
         acked: list[str] = []
         for message in messages:
             try:
-                self._on_frame(decode_frame(_decode, message), acked)
+                self._on_frame(decode_json(_decode, message, "the frame"), acked)
             except ApplianceError as error:
                 self._refuse(error)
             if self._socket.is_closing:

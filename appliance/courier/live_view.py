@@ -21,7 +21,8 @@ from appliance.courier.view import View, Watcher
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.wakeup import Wakeup
-from appliance.web.frame import decode_frame, text_frame
+from appliance.web.body import decode_json
+from appliance.web.frame import text_frame
 from appliance.web.socket import Socket
 
 BATCH_MAX = 500
@@ -157,7 +158,7 @@ class LiveViewSocket:
         watcher = self._live.watcher
         for message in messages:
             try:
-                credit = decode_frame(_decode_grant, message).credit
+                credit = decode_json(_decode_grant, message, "the frame").credit
                 limit = CREDIT_MAX
                 if credit < 0 or (watcher.credit or 0) + credit > limit:
                     raise wire.CreditTooHigh(details={"field": "credit", "limit": limit})

@@ -28,7 +28,8 @@ from appliance.courier.stream import Stream
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Exhausted, Invalid
 from appliance.kernel.wakeup import Wakeup
-from appliance.web.frame import decode_frame, text_frame
+from appliance.web.body import decode_json
+from appliance.web.frame import text_frame
 from appliance.web.socket import Socket
 
 WRITE_MAX = 2_000  # deliveries joined into one write
@@ -105,7 +106,7 @@ class ConsumerSocket:
     def _on_messages(self, messages: list[bytes]) -> None:
         for message in messages:
             try:
-                self._handle(decode_frame(_decode_control, message))
+                self._handle(decode_json(_decode_control, message, "the frame"))
             except ApplianceError as error:
                 answer_error(self._socket, error)
         self._apply()
@@ -204,7 +205,7 @@ class ProducerSocket:
     def _read(self, message: bytes) -> list[wire.PublishFrame]:
         """The frames in a message. In an array, only the invalid ones get errors."""
         try:
-            frame = decode_frame(_decode_publishes, message)
+            frame = decode_json(_decode_publishes, message, "the frame")
         except ApplianceError as error:
             return self._read_each(message, error)
         if not isinstance(frame, list):
@@ -228,7 +229,7 @@ class ProducerSocket:
         frames = []
         for part in parts:
             try:
-                frames.append(decode_frame(_decode_publish, part))
+                frames.append(decode_json(_decode_publish, part, "the frame"))
             except ApplianceError as problem:
                 answer_error(self._socket, problem, **seq_of(part))
         return frames

@@ -18,8 +18,8 @@ from appliance.hub.service import Hub
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Forbidden, Invalid
 from appliance.kernel.idempotency import Reply
-from appliance.web.body import BodyPlan
-from appliance.web.frame import decode_frame, text_frame
+from appliance.web.body import BodyPlan, decode_json
+from appliance.web.frame import text_frame
 
 Verb = Callable[..., Reply]
 
@@ -122,7 +122,7 @@ class Requests:
 
     def _parse(self, message: bytes) -> wire.SocketRequest:
         try:
-            return decode_frame(_request.decode, message)
+            return decode_json(_request.decode, message, "the frame")
         except Invalid:
             self._charge(1)  # malformed frames are charged like requests
             raise

@@ -1,22 +1,10 @@
-"""WebSocket frames: those of clients decoded, those to clients encoded once (RFC 6455 §5.2)."""
+"""WebSocket frames to clients, encoded once (RFC 6455 §5.2)."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
-
-import msgspec
-
-from appliance.web.body import decode_json
-
-T = TypeVar("T")
+from collections.abc import Iterable, Iterator
 
 WRITE_BYTES = 256 * 1024  # size of one write; a slow client keeps at most one waiting
 REASON_BYTES_MAX = 123  # RFC 6455 §5.5, less the code
 NO_CODE = 1005  # stands for a close frame without code
-
-
-def decode_frame(decode: Callable[[Any], T], message: bytes | msgspec.Raw) -> T:
-    """A decoded frame of a socket. Raises Invalid, which names the field."""
-    return decode_json(decode, message, "the frame")
 
 
 def pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
