@@ -9,7 +9,9 @@ so does an environment whose other variables than `PASSED` are not those of the 
 """
 
 import atexit
+import gc
 import json
+import mimetypes
 import os
 import posix
 import select
@@ -48,6 +50,7 @@ def load(kind: str) -> None:
     if kind == "server":
         import_module("appliance.server")  # first, because it patches the standard library
         import_module("tests.support.constants")
+        mimetypes.init()
         return
     commands = import_module("appliance.cli").LAZY_COMMANDS
     import_module("appliance.cli_daemon")
@@ -195,6 +198,7 @@ def main() -> None:
     orders = Socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     load(sys.argv[1])
+    gc.freeze()
     orders.send(READY)
     order = next_order(orders)
     if order is not None:
