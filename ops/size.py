@@ -1,7 +1,8 @@
-"""Counts lines of code by package and compares them with the package's budget: ops/size
+"""Count lines of code by package and compare them with the limits: ops/size
 
-A line counts if it has code: no comment, docstring, import or blank line. Exit code 1 if a
-package is above its budget. Only Python is counted, without modules that a program writes.
+A line counts if it has code: no comment, docstring, import or blank line. Exit code 1 if the
+product has more lines than it may, or a package 5 % more than its row. Only Python is counted,
+without modules that a program writes.
 """
 
 import ast
@@ -15,13 +16,16 @@ ROOT = Path(__file__).parents[1]
 OTHER = "everything else"
 GENERATED = '"""Generated from'
 """How a module begins that a program writes from something else, which is what people read."""
-# Lines of code that a package may have. Another mechanism needs one less, or a decision here.
-BUDGETS = {
-    "doctor": 5_600, "hub": 5_890, "child": 460, "spark": 4_500, "kernel": 3_112, "backup": 3_400,
-    "courier": 4_300, "export": 2_800, "broker": 3_100, "sdk": 2_800, "outbox": 2_900,
+PRODUCT_MAX = 65_020
+"""Lines of code of everything but the tests. More is a decision, with its reason in the commit."""
+HEADROOM = 1.05
+"""A package may grow by 5 % at the cost of others; then its row is decided about again."""
+ROWS = {
+    "doctor": 5_400, "hub": 5_890, "child": 460, "spark": 4_500, "kernel": 3_110, "backup": 3_360,
+    "courier": 4_290, "export": 2_800, "broker": 3_100, "sdk": 2_800, "outbox": 2_890,
     "web": 2_740, "workspace, recovery, upgrade": 2_000, "busfile, bus": 3_600,
-    "ui, ask, rates": 1_300, "jobs": 2_400, "network, relay": 3_800, "monitoring": 1_800,
-    OTHER: 8_683, "tests": 53_000,
+    "ui, ask, rates": 1_260, "jobs": 2_330, "network, relay": 3_740, "monitoring": 1_720,
+    OTHER: 8_560, "tests": 53_000,
 }  # fmt: skip
 # Folders and files of the rows that are more than a package; checks and what connects them too.
 PARTS = {
@@ -71,7 +75,7 @@ def package_of(path: str) -> str:
     if parts[0] == "appliance" and any(part.startswith("checks") for part in parts):
         return "doctor"
     name = parts[1] if parts[0] == "appliance" and len(parts) > 2 else parts[0]
-    return next((row for row in BUDGETS if name in row.split(", ")), OTHER)
+    return next((row for row in ROWS if name in row.split(", ")), OTHER)
 
 
 def sizes(root: Path = ROOT) -> Counter[str]:
@@ -85,17 +89,21 @@ def sizes(root: Path = ROOT) -> Counter[str]:
     return counted
 
 
+def above_limits(counted: Counter[str]) -> list[str]:
+    """Name the rows above their limits."""
+    rows = [row for row, lines in ROWS.items() if counted[row] > lines * HEADROOM]
+    return rows + ["product"] * (counted.total() - counted["tests"] > PRODUCT_MAX)
+
+
 def main() -> int:
-    counted, above = sizes(), []
-    print(f"{'package':30} {'lines':>7} {'budget':>7}")
-    for name, budget in BUDGETS.items():
-        print(f"{name:30} {counted[name]:7,} {budget:7,}")
-        if counted[name] > budget:
-            above.append(name)
-    product, budget = counted.total() - counted["tests"], sum(BUDGETS.values()) - BUDGETS["tests"]
-    print(f"{'product':30} {product:7,} {budget:7,}")
-    for name in above:
-        print(f"ops/size: {name} is above its budget: remove code, or decide about ops/size.py")
+    counted = sizes()
+    print(f"{'package':30} {'lines':>7} {'limit':>7}")
+    for row, lines in ROWS.items():
+        print(f"{row:30} {counted[row]:7,} {int(lines * HEADROOM):7,}")
+    print(f"{'product':30} {counted.total() - counted['tests']:7,} {PRODUCT_MAX:7,}")
+    above = above_limits(counted)
+    for row in above:
+        print(f"ops/size: {row} is above its limit: remove code, or decide about ops/size.py")
     return 1 if above else 0
 
 

@@ -1,8 +1,10 @@
-"""`ops/size`: what counts as a line of code."""
+"""`ops/size`: what counts as a line of code, and which limits there are."""
+
+from collections import Counter
 
 import pytest
 
-from ops.size import count
+from ops.size import HEADROOM, PRODUCT_MAX, ROWS, above_limits, count
 
 
 @pytest.mark.parametrize(
@@ -18,3 +20,16 @@ from ops.size import count
 )
 def test_line_counts_if_it_has_code(text, lines):
     assert count(text) == lines
+
+
+@pytest.mark.parametrize(
+    ("counted", "above"),
+    [
+        ({"hub": int(ROWS["hub"] * HEADROOM)}, []),
+        ({"hub": int(ROWS["hub"] * HEADROOM) + 1}, ["hub"]),
+        ({"a new folder": PRODUCT_MAX, "tests": 1}, []),
+        ({"a new folder": PRODUCT_MAX + 1}, ["product"]),
+    ],
+)
+def test_package_may_grow_within_the_limit_of_the_product(counted, above):
+    assert above_limits(Counter(counted)) == above
