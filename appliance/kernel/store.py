@@ -68,7 +68,7 @@ FULL_SECONDS = 1.0  # a store that was full refuses writes for this long
 READ_SECONDS_MAX = 10.0  # a longer read is interrupted
 CHECKPOINT_JOBS = 50  # writes between two checkpoints of the WAL
 WAL_BYTES_TRUNCATE = 64 * 1024 * 1024  # a longer WAL is truncated once it is empty
-STALL_SECONDS_MAX = 20.0  # a writer without progress for this long refuses new writes
+STALL_SECONDS_MAX = 5.0  # a writer without progress for this long refuses new writes
 SLOW_READ_QUEUE_MAX = 32  # expensive reads that may wait; 503 above
 READERS = 2  # native threads for reads: they share the interpreter, so more gain nothing
 SLOW_READERS = 2  # native threads for expensive reads (searches, scans)
@@ -170,7 +170,7 @@ class Store:
         Calls run in the order in which they began. `alone`: in transactions of their own.
         """
         self._admit(len(calls))
-        request = WriteRequest(calls, alone=alone)
+        request = WriteRequest(calls, alone=alone, is_stalled=self._is_stalled)
         self._writer.submit(request)
         self._pending += len(calls)
         if self._busy_since is None:
@@ -186,7 +186,7 @@ class Store:
             raise StoreReadOnly
         if self._pending + jobs > QUEUE_MAX and self._pending:
             raise QueueFull
-        if self.stalled_seconds() > STALL_SECONDS_MAX:
+        if self._is_stalled():
             raise StoreBusy("the writer has not finished a batch for too long")
 
     def suspend(self, error: StoreSuspended) -> None:
@@ -207,6 +207,9 @@ class Store:
         """For how long the writer has had work without finishing a batch."""
         since = self._busy_since
         return 0.0 if since is None else self._clock.monotonic() - since
+
+    def _is_stalled(self) -> bool:
+        return self.stalled_seconds() > STALL_SECONDS_MAX
 
     def _deliver(self, batch: list[WriteRequest], published: list[Any]) -> None:
         """Runs on the loop: publishes events, then wakes the callers."""

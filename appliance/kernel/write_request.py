@@ -3,22 +3,38 @@
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+import gevent
 import msgspec
 from gevent.hub import Waiter
 
 from appliance.kernel.batch import CallOutcome
+from appliance.kernel.store_errors import StoreBusy
 from appliance.kernel.writer import WriterRequest
 
+STALL_CHECK_SECONDS = 1.0  # between checks of a waiting request whether the writer has stalled
+SEND_AGAIN = "send it again with the same Idempotency-Key"
 T = TypeVar("T")
 
 
 class WriteRequest(WriterRequest, eq=False):
+    """`is_stalled`: whether the writer makes no progress, so that waiting longer is no use."""
+
+    is_stalled: Callable[[], bool] = bool
     waiter: Waiter = msgspec.field(default_factory=Waiter)
 
     def wait(self) -> list[CallOutcome]:
-        """Wait for the outcomes, in the order of the calls. Call once, in one greenlet."""
-        self.waiter.get()
-        return self.outcomes
+        """Wait for the outcomes, in the order of the calls. Call once, in one greenlet.
+
+        All are StoreBusy if the writer stalls meanwhile. It may still commit the calls later.
+        """
+        while not self.is_stalled() or self.waiter.ready():
+            with gevent.Timeout(STALL_CHECK_SECONDS, False):
+                self.waiter.get()
+                return self.outcomes
+        unknown = StoreBusy(
+            "the writer has stalled; whether this was stored is unknown", hint=SEND_AGAIN
+        )
+        return [CallOutcome(error=unknown) for _ in self.calls]
 
 
 class ReadRequest(msgspec.Struct, Generic[T], eq=False):

@@ -34,7 +34,7 @@ from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log, LogChange
 from appliance.kernel.retry import RetrySettings, delay_seconds
 from appliance.kernel.store_errors import StoreBusy
-from appliance.kernel.write_request import WriteRequest
+from appliance.kernel.write_request import SEND_AGAIN, WriteRequest
 from appliance.kernel.writerchild import (
     LENGTH,
     WriterConfig,
@@ -188,7 +188,7 @@ class StoreWriter:
         self._waiting.clear()
         unknown = self._process.given_up or StoreBusy(
             "the writer ended; whether this was stored is unknown",
-            hint="send it again with the same Idempotency-Key",
+            hint=SEND_AGAIN,
         )
         for request in batch:
             request.outcomes = [CallOutcome(error=unknown) for _ in request.calls]

@@ -17,7 +17,7 @@ from doctor.checks.store_log import LARGE, find_large_log
 
 _PROBLEMS_MAX = 10
 _REINDEX = "agentlip doctor repair --run store.integrity --yes"
-BATCH_SECONDS_MAX = 5.0  # a batch that takes longer is reported
+BATCH_SECONDS_MAX = 2.0  # a batch that takes longer is reported
 RESTARTS_MAX = 3  # restarts of the writer within half a minute
 QUICK_CHECK_BYTES_MAX = 64 * 1024 * 1024  # larger files are checked with `--all` only
 

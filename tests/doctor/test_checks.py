@@ -127,7 +127,7 @@ def test_suspect_store_is_critical(workspace) -> None:
         ("writer_alive", 0.0, "critical"),
         ("writing_paused", 1.0, "error"),
         ("detached", 1.0, "critical"),
-        ("stalled_seconds", 6.0, "warning"),
+        ("stalled_seconds", 3.0, "warning"),
         ("stalled_seconds", 21.0, "critical"),
     ],
 )

@@ -119,7 +119,7 @@ def test_missing_workspace_exits_with_3(tmp_path: Path) -> None:
 
 def test_facts_come_from_the_running_appliance(workspace: WorkspaceFixture) -> None:
     with (
-        workspace.running({**HEALTHY_STORE, "stalled_seconds": 7.0}, loop_delay_seconds=0.7),
+        workspace.running({**HEALTHY_STORE, "stalled_seconds": 3.0}, loop_delay_seconds=0.7),
         answering(workspace) as requests,
     ):
         result = doctor(workspace, "--json")

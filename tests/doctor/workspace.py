@@ -32,7 +32,7 @@ HEALTHY_STORE = {
     "writing_paused": 0.0,
     "queue_jobs": 3.0,
     "stalled_seconds": 0.01,
-    "stalled_seconds_max": 20.0,
+    "stalled_seconds_max": 5.0,
 }
 HEALTHY_COURIER = {"streams": 7.0, "full": 0.0, "oldest_ready_seconds": 3500.0}
 

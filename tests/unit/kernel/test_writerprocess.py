@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import gevent
 import msgspec
 import pytest
 
+from appliance.kernel import store as store_module
+from appliance.kernel import write_request
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
@@ -73,6 +76,27 @@ def test_lost_transaction_of_a_write_alone_takes_no_other_with_it(store):
     assert store.write_alone(put, "c") == "c"
     assert store.published == ["a", "b", "c"]
     assert store.read(count) == 3
+
+
+def test_frozen_writer_ends_waits_and_refuses_writes_until_it_goes_on(store, monkeypatch):
+    monkeypatch.setattr(store_module, "STALL_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(write_request, "STALL_CHECK_SECONDS", 0.1)
+    store.write(put, "before")
+    os.kill(store._writers.pid, signal.SIGSTOP)
+    try:
+        waiting = [gevent.spawn(store.write, put, value) for value in ("a", "b")]
+        gevent.joinall(waiting)
+        assert {each.exception.message for each in waiting} == {
+            "the writer has stalled; whether this was stored is unknown"
+        }
+        with pytest.raises(StoreBusy, match="has not finished a batch"):
+            store.write(put, "c")
+        assert store.read(count) == 1
+    finally:
+        os.kill(store._writers.pid, signal.SIGCONT)
+    gevent_until(lambda: store.published == ["before", "a", "b"], 10, "what waited is published")
+    assert store.write(put, "d") == "d"
+    assert store.read(count) == 4
 
 
 def test_call_that_cannot_be_pickled_fails_alone(store):
