@@ -170,7 +170,7 @@ class Appliance:
         for subsystem in self.subsystems:
             damage, routes = self._damage_of(subsystem), subsystem.routes()
             described += routes if damage is None else suspended_routes(routes, damage)
-        described += health.routes(self._guard, self._readiness)
+        described += health.routes(self._guard, self._readiness, self.host.clock.monotonic)
         described += openapi.routes(described, self._guard.free)
         return [*described, *landing.routes()]
 

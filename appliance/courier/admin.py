@@ -17,11 +17,10 @@ from appliance.courier.stream import Stream
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import iso
 from appliance.kernel.page import take_page
-from appliance.kernel.threads import yield_to_loop
+from appliance.kernel.threads import in_turns, yield_to_loop
 
 IDS_LISTED_MAX = 1_000
 PURGE_BATCH = 1_000  # envelopes purged before other greenlets run
-STATS_BATCH = 100  # streams reported before other greenlets run
 ROW_OVERHEAD_BYTES = 200  # added to each row, more than enough for the rest of the page
 FACTS_MAX_AGE_MS = 2_000.0
 NEARLY_FULL = 0.9
@@ -56,9 +55,7 @@ class CourierAdmin:
 
     def all_stats(self, who: Principal) -> wire.AllStats:
         rows = []
-        for index, (name, stream) in enumerate(sorted(self._queue.streams.items())):
-            if index % STATS_BATCH == STATS_BATCH - 1:
-                yield_to_loop()  # there can be thousands of streams
+        for name, stream in in_turns(sorted(self._queue.streams.items())):
             if is_visible(who, name):
                 rows.append(wire.NamedStats(name, self._stats(stream)))
         return wire.AllStats(rows, self._courier.boot_id)
@@ -107,7 +104,7 @@ class CourierAdmin:
 
     def _collect_facts(self, now: float) -> dict[str, float]:
         facts = dict.fromkeys(FACTS, 0.0)
-        for stream in self._queue.streams.values():
+        for stream in in_turns(self._queue.streams.values()):
             policy, count = stream.policy, len(stream.items)
             facts["streams"] += 1
             facts["paused"] += stream.paused

@@ -6,7 +6,7 @@ The queue updates plain numbers for every envelope; they become metrics when the
 
 from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -18,6 +18,7 @@ from appliance.courier.queue import Queue
 from appliance.courier.stream import Stream
 from appliance.courier.stream_stats import BOUNDS_MS, StreamStats
 from appliance.kernel.metrics import REGISTRY, counter, gauge
+from appliance.kernel.threads import in_turns
 
 triggers = counter("courier_triggers_total", "Trigger actions by outcome", ("action", "outcome"))
 emitted = counter("courier_emitted_total", "Emit actions of triggers by name", ("name",))
@@ -65,10 +66,11 @@ class CourierCollector:
         for stream in queue.streams.values():
             groups.setdefault(stream.label, []).append(stream)
         totals = {pattern: StreamStats() for pattern in groups}
-        for pattern, total in totals.items():
-            for stats in (past.get(pattern), *(stream.stats for stream in groups[pattern])):
-                if stats is not None:
-                    total.add(stats)
+        for pattern, stats in past.items():
+            totals[pattern].add(stats)
+        for pattern, streams in groups.items():
+            for stream in in_turns(streams):
+                totals[pattern].add(stream.stats)
         yield from self._counters(totals)
         yield from self._gauges(groups, now())
         yield self._latency(totals)
@@ -94,11 +96,11 @@ class CourierCollector:
         stream_counts = _gauge("streams", "Number of streams")
         paused = _gauge("streams_paused", "Number of paused streams")
         for pattern, streams in groups.items():
-            counts = [stream.counts() for stream in streams]
+            counts = [stream.counts() for stream in in_turns(streams)]
             for state in STATES:
                 states.add_metric([pattern, state], sum(count[state] for count in counts))
             sizes.add_metric([pattern], sum(stream.bytes for stream in streams))
-            ages = [stream.oldest_ready_ms(now) for stream in streams]
+            ages = [stream.oldest_ready_ms(now) for stream in in_turns(streams)]
             oldest.add_metric([pattern], max(ages, default=0.0) / 1000)
             stream_counts.add_metric([pattern], len(streams))
             paused.add_metric([pattern], sum(stream.paused for stream in streams))
@@ -128,11 +130,7 @@ REGISTRY.register(_collector)
 watch = _collector.watch
 
 
-_courier_registry = CollectorRegistry()
+COURIER_REGISTRY = CollectorRegistry()
+"""The courier's metrics only. `/metrics` has those of all subsystems."""
 for _metric in (_collector, triggers, emitted, errors, sessions):
-    _courier_registry.register(_metric)
-
-
-def exposition() -> bytes:
-    """The courier's metrics as Prometheus text. `/metrics` has those of all subsystems."""
-    return generate_latest(_courier_registry)
+    COURIER_REGISTRY.register(_metric)

@@ -13,6 +13,7 @@ from appliance.courier.registration import registration
 from appliance.courier.service import Courier
 from appliance.kernel.caller import is_there
 from appliance.kernel.route import Operation, Route
+from appliance.web.exposition import Exposition
 from appliance.web.media import reply, reply_bytes
 from appliance.web.responders import Responder, Responders, reply_to_caller
 from appliance.web.sse_stream import SseStream
@@ -48,14 +49,15 @@ class DeliveryResource:
 class CourierMetricsResource:
     """`/v1/metrics`: JSON by stream, or Prometheus text if `Accept` asks for text."""
 
-    def __init__(self, admin: CourierAdmin) -> None:
+    def __init__(self, admin: CourierAdmin, monotonic: Callable[[], float]) -> None:
         self._admin = admin
+        self._exposition = Exposition(metrics.COURIER_REGISTRY, monotonic)
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
         accepted = req.env.get("HTTP_ACCEPT", "")
         if "text/plain" in accepted or "openmetrics" in accepted:
-            media = "text/plain; version=0.0.4; charset=utf-8"
-            reply_bytes(resp, metrics.exposition(), media=media)
+            text, media, _ = self._exposition.read(accepted)
+            reply_bytes(resp, text, media=media)
         else:
             reply(resp, self._admin.all_stats(req.context.principal))
 
@@ -147,7 +149,7 @@ def _read_routes(courier: Courier, admin: CourierAdmin, auth: str) -> list[Route
             "GET": Operation(USE, query=wire.StatsQuery,
                              summary="Statistics of one stream, or of all streams"),
         }),
-        Route("/v1/metrics", CourierMetricsResource(admin), {
+        Route("/v1/metrics", CourierMetricsResource(admin, courier.clock.monotonic), {
             "GET": Operation(USE,
                              summary="Statistics of all streams; Prometheus text by `Accept`"),
         }),

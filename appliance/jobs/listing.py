@@ -10,7 +10,6 @@ from appliance.jobs.runner import JobRunner
 from appliance.jobs.service import JobRuns
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.loop import Loop
-from appliance.kernel.metrics import REGISTRY
 
 LOOPS = {
     "backup_scheduler": "makes backups on the schedule of [backup]",
@@ -45,28 +44,22 @@ def list_all(
     return msgspec.structs.replace(listed, jobs=[*jobs.values(), *built_in])
 
 
-def _list_loops(running: Mapping[str, Loop], clock: Clock) -> list[wire.ListedJob]:
-    """The loops of LOOPS that have run, or have a next round."""
+def _list_loops(loops: Mapping[str, Loop], clock: Clock) -> list[wire.ListedJob]:
     listed = []
     for name, description in LOOPS.items():
-        ended = _sample("loop_last_success_timestamp_seconds", name)
-        loop = running.get(name)
-        if loop is None and not ended:
+        if (loop := loops.get(name)) is None:
             continue
-        left = 0.0 if loop is None else max(0.0, loop.due - clock.monotonic())
+        left = max(0.0, loop.due - clock.monotonic())
+        ended = loop.succeeded_ms
         listed.append(
             wire.ListedJob(
                 name=name,
                 source="built-in",
                 description=description,
-                next_at=None if loop is None else iso(clock.now_ms() + int(left * 1000)),
-                last_state="succeeded" if ended else None,
-                last_at=iso(int(ended * 1000)) if ended else None,
-                failures=int(_sample("loop_failures_total", name)),
+                next_at=iso(clock.now_ms() + int(left * 1000)),
+                last_state=None if ended is None else "succeeded",
+                last_at=None if ended is None else iso(ended),
+                failures=loop.failures,
             )
         )
     return listed
-
-
-def _sample(name: str, loop: str) -> float:
-    return REGISTRY.get_sample_value(f"agentlip_{name}", {"loop": loop}) or 0.0

@@ -54,6 +54,8 @@ class Loop:
         self._nudged = Wakeup() if work is None else work
         self._greenlet: Any = None
         self.due = float("-inf")  # when the next round starts without a nudge
+        self.succeeded_ms: int | None = None  # when the last successful round ended
+        self.failures = 0
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         """Run one bounded round; returns counts of what it did."""
@@ -82,10 +84,12 @@ class Loop:
             try:
                 self.run_once(self.clock.now_ms())
             except (Exception, gevent.Timeout) as error:
+                self.failures += 1
                 _failures.labels(self.name).inc()
                 self.log.error("round failed", error, loop=self.name)
             else:
-                _success.labels(self.name).set(self.clock.now_ms() / 1000)
+                self.succeeded_ms = self.clock.now_ms()
+                _success.labels(self.name).set(self.succeeded_ms / 1000)
             _seconds.labels(self.name).observe(self.clock.monotonic() - started)
 
     def _rest(self) -> bool:

@@ -4,9 +4,10 @@ Label values come from closed sets (route template, outcome, state), never from 
 users choose are labels only where their number is limited.
 """
 
-from collections.abc import Sequence
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from itertools import islice
+from typing import Any, TypeVar, cast
 
 import prometheus_client.metrics
 import prometheus_client.values
@@ -18,6 +19,8 @@ from prometheus_client import (
     Histogram,
     disable_created_metrics,
 )
+from prometheus_client.core import Metric
+from prometheus_client.metrics import MetricWrapperBase
 
 from appliance.kernel.log import Dropped
 
@@ -29,7 +32,12 @@ for _module in (prometheus_client.metrics, prometheus_client.values):
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a tenth of all series, which no query needs
 REGISTRY = CollectorRegistry()
+PART_SAMPLES = 200
+"""Samples that are collected at once; with their text they take a millisecond."""
 SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+
+M = TypeVar("M", bound=MetricWrapperBase)
 
 
 def counter(
@@ -40,8 +48,7 @@ def counter(
     made = Counter(f"agentlip_{name}", help_text, labels, registry=REGISTRY)
     for value in zeros:
         made.labels(value)
-    vars(made)["labels"] = cache(made.labels)  # finding a series takes longer than counting in it
-    return made
+    return _prepare(made)
 
 
 def gauge(name: str, help_text: str, labels: Sequence[str] = ()) -> Gauge:
@@ -59,5 +66,20 @@ def histogram(
     buckets: Sequence[float] = SECONDS_BUCKETS,
 ) -> Histogram:
     made = Histogram(f"agentlip_{name}", help_text, labels, buckets=buckets, registry=REGISTRY)
-    vars(made)["labels"] = cache(made.labels)
-    return made
+    return _prepare(made)
+
+
+def _prepare(metric: M) -> M:
+    """Make `labels` of a metric faster, and let `collect` yield its samples in parts."""
+    vars(metric)["labels"] = cache(metric.labels)  # finding a series takes longer than counting
+    vars(metric)["collect"] = partial(_collect, metric)
+    return metric
+
+
+def _collect(metric: MetricWrapperBase) -> Iterator[Metric]:
+    samples, empty = iter(metric._samples()), cast(Callable[[], Metric], metric._get_metric)
+    while part := list(islice(samples, PART_SAMPLES)):
+        family = empty()
+        for sample in part:
+            family.add_sample(metric._name + sample.name, *sample[1:])
+        yield family

@@ -6,7 +6,7 @@ patched.
 """
 
 from _queue import SimpleQueue as SimpleQueue
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 import gevent
@@ -15,6 +15,7 @@ from gevent.event import Event
 from appliance.kernel.loop_callbacks import LoopCallbacks, start_thread
 
 T = TypeVar("T")
+TURN_ITEMS = 100  # cheap items, of some microseconds each
 
 
 class NativeThread:
@@ -44,6 +45,14 @@ class NativeThread:
 def yield_to_loop() -> None:
     """Let other greenlets that are ready run."""
     gevent.sleep(0)
+
+
+def in_turns(items: Iterable[T], size: int = TURN_ITEMS) -> Iterator[T]:
+    """Iterate over a copy of the items, with a turn of the event loop after each `size` of them."""
+    for index, item in enumerate(list(items), 1):
+        yield item
+        if index % size == 0:
+            yield_to_loop()
 
 
 def in_thread(function: Callable[..., T], *args: Any) -> T:

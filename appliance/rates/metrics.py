@@ -5,6 +5,8 @@ from itertools import chain
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
+from appliance.kernel.threads import yield_to_loop
+
 Key = tuple[str, str | None]
 """The name of a sample, and its `status`; None: the sum over all labels."""
 _process = ProcessCollector(registry=None)  # the registry knows no names of its metrics
@@ -15,6 +17,7 @@ def totals(registry: CollectorRegistry, keys: Collection[Key]) -> dict[Key, floa
     values = dict.fromkeys(keys, 0.0)
     wanted = registry.restricted_registry({name for name, _ in keys})
     for metric in chain(wanted.collect(), _process.collect()):
+        yield_to_loop()  # a metric comes in parts
         for sample in metric.samples:
             for key in {(sample.name, sample.labels.get("status")), (sample.name, None)}:
                 if key in values:

@@ -26,7 +26,7 @@ class Sampled(NamedTuple):
 
 PER_SECOND: Unit = "per second"
 SERIES = (
-    Sampled("requests", "HTTP requests", PER_SECOND, "agentlip_http_request_seconds_count"),
+    Sampled("requests", "HTTP requests", PER_SECOND, "agentlip_http_responses_total"),
     Sampled("changes", "Changes in the hub", PER_SECOND, "agentlip_hub_mutations_total"),
     Sampled("bus_messages", "Messages on the bus", PER_SECOND, "agentlip_bus_published_total"),
     Sampled("sends", "Sends accepted", PER_SECOND, "agentlip_outbox_sends_total"),

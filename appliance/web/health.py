@@ -9,11 +9,11 @@ from typing import Any
 
 import falcon
 import msgspec
-from prometheus_client.exposition import choose_encoder
 
 from appliance.kernel.auth import ANONYMOUS
 from appliance.kernel.metrics import REGISTRY
 from appliance.kernel.route import OPEN, Operation, Route
+from appliance.web.exposition import Exposition
 from appliance.web.guard import Guard
 from appliance.web.media import reply, reply_bytes
 from appliance.web.responders import Responders, reply_with
@@ -64,18 +64,25 @@ class ReadyResource:
         reply(resp, readiness, 200 if readiness.ready else 503)
 
 
-def reply_with_metrics(req: falcon.Request, resp: falcon.Response) -> None:
+class MetricsResource:
     """As Prometheus text, or as OpenMetrics if requested."""
-    encode, media = choose_encoder(req.env.get("HTTP_ACCEPT", ""))
-    reply_bytes(resp, encode(REGISTRY), media=media)
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._exposition = Exposition(REGISTRY, monotonic)
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        text, media, _ = self._exposition.read(req.env.get("HTTP_ACCEPT", ""))
+        reply_bytes(resp, text, media=media)
 
 
-def routes(guard: Guard, readiness: Callable[[], Readiness]) -> list[Route]:
+def routes(
+    guard: Guard, readiness: Callable[[], Readiness], monotonic: Callable[[], float]
+) -> list[Route]:
     alive = Operation(OPEN, "Check that the process responds", reply=Alive, probe=True)
     served = Operation(OPEN, "Check that the appliance is ready", reply=Readiness, probe=True)
     scraped = Operation("metrics:read", "Metrics for Prometheus", media="text/plain")
     return [
         Route("/-/healthy", Responders(get=reply_with(Alive)), {"GET": alive}),
         Route("/-/ready", ReadyResource(guard, readiness), {"GET": served}),
-        Route("/metrics", Responders(get=reply_with_metrics), {"GET": scraped}),
+        Route("/metrics", MetricsResource(monotonic), {"GET": scraped}),
     ]

@@ -27,9 +27,11 @@ HEADERS = {
 _latency = histogram(
     "http_request_seconds",
     "Time from a request to its response, or to the begin of a stream",
-    ("method", "route", "status", "transport"),
+    ("method", "route", "transport"),  # a status would give each route fifteen more series
 )
-_responses = counter("http_responses_total", "Responses", ("transport", "status"))
+_responses = counter(
+    "http_responses_total", "Responses", ("method", "route", "transport", "status")
+)
 _in_flight = gauge("http_requests_in_flight", "Requests in progress")
 _safe_id = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}").fullmatch
 
@@ -103,8 +105,8 @@ class ObserveMiddleware:
         route = req.uri_template or UNMATCHED
         stream = resp.content_type == STREAM
         transport = "mcp" if route == "/mcp" else "sse" if stream else "http"
-        _latency.labels(label, route, f"{status[0]}xx", transport).observe(seconds)
-        _responses.labels(transport, status).inc()
+        _latency.labels(label, route, transport).observe(seconds)
+        _responses.labels(label, route, transport, status).inc()
         connection = req.env.get("agentlip.connection")
         waited = connection is not None and connection.waited
         slow = seconds >= self._log.slow_seconds and not waited

@@ -4,6 +4,7 @@ import pytest
 
 from tests.support.commands import agentlip
 from tests.support.servedhub import ServedHub
+from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +31,7 @@ def test_forecast_knows_disks_and_stores_of_this_appliance(hub):
 
 def test_top_has_the_series_of_the_web_ui(hub):
     hub.channel("a")
+    until(lambda: hub.http.get("/api/v1/rates").body["at_ms"], 30, "a round of samples")
     served = hub.http.get("/api/v1/rates").body["series"]
     rows = agentlip("top", "--once", "--json", cwd=hub.workspace).json
     assert [row["name"] for row in rows] == [series["name"] for series in served]

@@ -3,6 +3,7 @@
 import json
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import Mock
@@ -92,6 +93,9 @@ def test_requests_with_a_token_are_never_closed_for_others() -> None:
 
 def test_health_probes_are_served_on_reserved_connections() -> None:
     ready = Readiness("ready", True, [])
-    routes = [*hub_resources.routes(Mock(spec=Hub)), *health.routes(guard_of(), lambda: ready)]
+    routes = [
+        *hub_resources.routes(Mock(spec=Hub)),
+        *health.routes(guard_of(), lambda: ready, time.monotonic),
+    ]
     probes = {route.path for route in routes if any(o.probe for o in route.operations.values())}
     assert probes == PROBES

@@ -1,5 +1,6 @@
 """What the appliance says of itself: probes and the page, to neighbours and to strangers."""
 
+import time
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ def verdict_of(findings: list[dict[str, Any]]) -> health.Readiness:
 
 
 def all_routes(findings: list[dict[str, Any]], settings: HttpSettings) -> list[Route]:
-    own = health.routes(guard_of(settings), lambda: verdict_of(findings))
+    own = health.routes(guard_of(settings), lambda: verdict_of(findings), time.monotonic)
     return [*own, *landing.routes()]
 
 

@@ -132,7 +132,11 @@ def test_a_replay_of_many_batches_completes_on_one_connection(hub, ids):
 
 # -- slow clients ------------------------------------------------------------------------------
 
-CONSTANTS = {"appliance.web.socket.STALL_SECONDS_MAX": 4.0, "appliance.hub.stream.QUEUE_MAX": 50}
+CONSTANTS = {
+    "appliance.web.socket.STALL_SECONDS_MAX": 4.0,
+    "appliance.hub.stream.QUEUE_MAX": 50,
+    "appliance.web.exposition.KEEP_SECONDS": 0.0,
+}
 
 
 @pytest.fixture(scope="module")
