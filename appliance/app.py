@@ -6,7 +6,6 @@ them (stores, loops, routes, sockets, scopes, facts) and names no subsystem.
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,6 +17,7 @@ from appliance.checks.context import Context
 from appliance.composition import Composition
 from appliance.host import Host
 from appliance.kernel.clock import Clock
+from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route, SocketRoute
@@ -32,6 +32,7 @@ from appliance.roles import role_off
 from appliance.settings import Settings
 from appliance.web import health, landing, openapi
 from appliance.web.app import make_app
+from appliance.web.errors import UpgradeRequired
 from appliance.web.guard import Guard
 from appliance.web.limits import RateLimiter
 from appliance.web.suspended import refuse_with, suspended_routes
@@ -186,8 +187,12 @@ class Appliance:
         """Everything that is served."""
         settings, clock, log = self.settings, self.host.clock, self.host.log
         limiter = RateLimiter(settings.limits, clock)
-        absent = partial(role_off, self.host.off)
-        routes = self.routes()
+        routes, sockets = self.routes(), self._sockets()
+        paths = {socket.path for socket in sockets}
+
+        def absent(path: str) -> ApplianceError | None:
+            return UpgradeRequired() if path in paths else role_off(self.host.off, path)
+
         falcon_app = make_app(
             routes,
             self._guard,
@@ -200,7 +205,7 @@ class Appliance:
             audit=AuditMiddleware(trail, routes),
         )
         return WsgiApplication(
-            falcon_app, self._sockets(), self._guard, limiter, settings.socket, clock, log,
+            falcon_app, sockets, self._guard, limiter, settings.socket, clock, log,
             self.unsent, absent,
         )  # fmt: skip
 

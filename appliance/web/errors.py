@@ -33,6 +33,13 @@ class UnsupportedMediaType(Invalid):
     default_hint = "send 'Content-Type: application/json'"
 
 
+class UpgradeRequired(Invalid):
+    code = "UPGRADE_REQUIRED"
+    status = 426
+    default_message = "this path is a WebSocket, and the request has no Upgrade header"
+    default_hint = "use a WebSocket client; a proxy must pass Upgrade and Connection on"
+
+
 class TokenInQuery(Invalid):
     code = "TOKEN_IN_QUERY"
     default_message = "a token must not be in the URL, where logs and browser histories keep it"
@@ -58,7 +65,7 @@ def body(error: ApplianceError, request_id: str, more: Mapping[str, Any] = {}) -
 
 
 def headers_of(error: ApplianceError) -> dict[str, str]:
-    """The headers of an error: Retry-After, Allow, WWW-Authenticate."""
+    """The headers of an error: Retry-After, Allow, Upgrade, WWW-Authenticate."""
     headers = {}
     if error.retry_after is not None:
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after)))
@@ -66,4 +73,6 @@ def headers_of(error: ApplianceError) -> dict[str, str]:
         headers["www-authenticate"] = 'Bearer realm="agentlip"'
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = ", ".join(error.details.get("allow", ()))
+    if isinstance(error, UpgradeRequired):
+        headers["upgrade"] = "websocket"
     return headers

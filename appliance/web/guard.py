@@ -3,9 +3,8 @@
 Every function takes a WSGI environ, so HTTP requests and WebSocket upgrades use the same code. An
 operation is open to everybody only if its scope is OPEN.
 
-On a loopback bind, the scopes in FREE_ON_LOOPBACK need no token for requests from this machine
-that were neither forwarded by a proxy nor sent by a page of another site. A wrong token is refused
-even then.
+On a loopback bind, the scopes in FREE_ON_LOOPBACK need no token for requests that are `is_local`
+and that no page of another site sent. A wrong token is refused even then.
 """
 
 import ipaddress
@@ -125,7 +124,7 @@ class Guard:
 
     def _find(self, environ: Environ, secret: str, *, session: bool) -> Principal | None:
         """The caller by a token or by the secret of a session; None if it is not valid."""
-        if not self._is_near(environ) and self.scheme(environ) != "https":
+        if not _seems_local(environ) and self.scheme(environ) != "https":
             _plain.inc()
         principal = self.book.find(secret)
         if (
@@ -162,15 +161,24 @@ class Guard:
 
     def is_free(self, scope: str, environ: Environ) -> bool:
         """Whether the scope needs no token here. Raises OriginRefused for pages of other sites."""
-        if not (self.loopback and scope in self.free and self._is_near(environ)):
+        if not (scope in self.free and self.reveals(environ)):
             return False
         if environ.get("HTTP_SEC_FETCH_SITE", "none") not in _OWN_PAGES:
             _check_site(scope, environ)
         return True
 
     def is_local(self, environ: Environ) -> bool:
-        """Whether the request is from this machine to a loopback bind, and not forwarded."""
-        return self.loopback and self._is_near(environ)
+        """Whether a program on this machine sent the request, and no proxy forwarded it.
+
+        Everything that trusts this machine uses this function. A proxy that adds no header is
+        recognized by `http.trusted_proxies`, by a public `Host`, or by HTTP/1.0, which nginx before
+        1.29.7 sends by default.
+        """
+        return _seems_local(environ) and not self._is_proxy(environ.get("REMOTE_ADDR", ""))
+
+    def reveals(self, environ: Environ) -> bool:
+        """Whether a caller without a token may see what needs no token on a loopback bind."""
+        return self.loopback and self.is_local(environ)
 
     def check_host(self, environ: Environ) -> None:
         """Raise HostRefused for unknown host names, as DNS rebinding would send."""
@@ -240,21 +248,20 @@ class Guard:
 
     def _is_owner(self, environ: Environ) -> bool:
         """Whether the request came over the socket file, which only this user can open."""
-        return UNIX in environ and not _is_forwarded(environ)
-
-    def _is_near(self, environ: Environ) -> bool:
-        """Whether the request is from this machine and was not forwarded."""
-        if _is_forwarded(environ):
-            return False
-        return UNIX in environ or is_loopback(environ.get("REMOTE_ADDR", ""))
+        return UNIX in environ and self.is_local(environ)
 
     def _is_proxy(self, address: str) -> bool:
         ip = ip_of(address)
         return ip is not None and any(ip in network for network in self._proxies)
 
 
-def _is_forwarded(environ: Environ) -> bool:
-    return not FORWARDING.isdisjoint(environ)
+def _seems_local(environ: Environ) -> bool:
+    """`is_local`, but for programs on the same machine as a trusted proxy."""
+    if not FORWARDING.isdisjoint(environ) or environ.get("SERVER_PROTOCOL") == "HTTP/1.0":
+        return False
+    if host_name(environ.get("HTTP_HOST", "")) not in LOOPBACK_NAMES:
+        return False
+    return UNIX in environ or is_loopback(environ.get("REMOTE_ADDR", ""))
 
 
 def _check_site(scope: str, environ: Environ) -> None:

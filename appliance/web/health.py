@@ -59,7 +59,7 @@ class ReadyResource:
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
         readiness = self._readiness()
-        if req.context.principal is ANONYMOUS and not self._guard.is_local(req.env):
+        if req.context.principal is ANONYMOUS and not self._guard.reveals(req.env):
             readiness = Readiness(readiness.status, readiness.ready, [])
         reply(resp, readiness, 200 if readiness.ready else 503)
 
