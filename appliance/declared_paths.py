@@ -32,7 +32,7 @@ PATHS = {
     ),
     "hooks": ("/v1/hooks",),
     "network": ("/network",),
-    "webhooks": ("/api/v1/webhooks",),
+    "webhooks": ("/api/v1/webhooks", "/api/v1/webhooks/{webhook_id}"),
     "courier": (
         "/v1/ack",
         "/v1/advertise",
@@ -53,7 +53,7 @@ PATHS = {
     ),
     "export": ("/api/v1/reports", "/api/v1/segments", "/api/v1/snapshots"),
     "plugins": ("/api/v1/messages/{message_id}/enrichments", "/api/v1/plugins"),
-    "ask": ("/api/v1/asks", "/ask"),
+    "ask": ("/api/v1/asks", "/api/v1/webhooks/{webhook_id}/answer-secret", "/ask"),
     "jobs": ("/api/v1/jobs",),
     "relay": ("/admin", "/contacts", "/presence", "/registry", "/relay", "/verify"),
     "backup": ("/api/v1/backups",),

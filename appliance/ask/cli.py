@@ -45,7 +45,7 @@ def create_ask(
     ] = None,
     may_answer: Annotated[
         list[str] | None,
-        typer.Option("--may-answer", help="Name of a token that may answer; may be repeated."),
+        typer.Option("--may-answer", help="Token, mail address or webhook; may be repeated."),
     ] = None,
     blocks: Annotated[
         list[str] | None, typer.Option("--blocks", help="Work that waits for it; may be repeated.")
@@ -142,6 +142,19 @@ def cancel_ask(
     body = {"sender": sender}
     ask = session.hub().post(f"{_path(ask_id)}/cancel", body, idempotency_key)["ask"]
     session.answer(ask, f"cancelled {ask_id}")
+
+
+@app.command("answer-secret")
+def show_answer_secret(
+    session: Session,
+    webhook_id: Annotated[str, typer.Argument(metavar="WEBHOOK", help="Id of the webhook.")],
+) -> None:
+    """Print the secret with which a webhook's receiver makes links that answer.
+
+    Example: agentlip ask answer-secret hook_01K…
+    """
+    shown = session.hub().post(f"/api/v1/webhooks/{segment(webhook_id)}/answer-secret", {})
+    session.answer(shown, shown["secret"])
 
 
 def _print_answer(session: Session, ask_id: str, wait_seconds: float) -> None:

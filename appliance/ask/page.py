@@ -33,12 +33,13 @@ def mail_text(ask: wire.Ask, url: str) -> str:
     return "\n".join([*lines, "", "To answer, open this page. Opening it answers nothing.", url])
 
 
-def render(ask: wire.Ask, note: str = "") -> bytes:
+def render(ask: wire.Ask, note: str = "", *, answers: bool = True) -> bytes:
+    """`answers`: whether the reader may answer."""
     return _PAGE.format(
         asker=escape(ask.asker),
         text=escape(ask.text),
         facts="".join(f'<p class="soft">{escape(fact)}</p>' for fact in _facts(ask)),
-        answer=_form(ask) if ask.state == "waiting" else _outcome(ask),
+        answer=(_form(ask) if answers else "") if ask.state == "waiting" else _outcome(ask),
         note=f'<p role="status">{escape(note)}</p>' if note else "",
     ).encode()
 

@@ -1,17 +1,18 @@
 """Asks over HTTP."""
 
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qsl
 
 import falcon
 
 from appliance.ask import page, wire
 from appliance.ask.service import Asks
 from appliance.hub.access import POST, READ
+from appliance.hub.webhooks.wire import NoSuchWebhook
 from appliance.kernel.errors import Invalid
 from appliance.kernel.route import OPEN, Operation, Route
 from appliance.web.media import reply_bytes
-from appliance.web.responders import Responders, reply_to_caller, reply_to_change
+from appliance.web.responders import Responders, reply_to_caller, reply_to_change, reply_with
 
 FORM_BYTES_MAX = 3 * wire.ANSWER_BYTES_MAX + 100  # a byte can take three in a form
 EXAMPLE = {
@@ -36,16 +37,19 @@ class AskPage:
 
     def on_post(self, req: Any, resp: falcon.Response, link: str) -> None:
         body = req.bounded_stream.read(FORM_BYTES_MAX)
-        form = parse_qs(body.decode("utf-8", "replace"), max_num_fields=1)
+        fields = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True)
         note, status = "Thank you.", 200
         try:
-            self._asks.answer_by_link(link, form.get("answer", [""])[0])
-        except (wire.AskSettled, Invalid) as error:
+            if [name for name, _ in fields] != ["answer"]:
+                raise Invalid("the form must have one field: answer")
+            self._asks.answer_by_link(link, fields[0][1])
+        except (wire.AskSettled, wire.MayNotAnswer, Invalid) as error:
             note, status = f"Your answer was not stored: {error.message}.", error.status
         self._show(resp, link, note, status)
 
     def _show(self, resp: falcon.Response, link: str, note: str = "", status: int = 200) -> None:
-        shown = page.render(self._asks.show_by_link(link), note)
+        ask, answers = self._asks.show_by_link(link)
+        shown = page.render(ask, note, answers=answers)
         reply_bytes(resp, shown, status, "text/html; charset=utf-8")
         for name, value in page.HEADERS.items():
             resp.set_header(name, value)
@@ -78,6 +82,13 @@ def routes(asks: Asks) -> list[Route]:
             "POST": Operation(POST, keyed=True, body=wire.CancelAsk, reply=wire.AskShown,
                               by_channel=True, errors=(wire.AskSettled, wire.NotYourAsk),
                               summary="Withdraw an ask", audited=True),
+        }),
+        Route("/api/v1/webhooks/{webhook_id}/answer-secret", Responders(
+            post=reply_with(asks.answer_secret),
+        ), {
+            "POST": Operation(wire.ADMIN, reply=wire.AnswerSecret, audited=True,
+                              errors=(NoSuchWebhook,),
+                              summary="Get the secret with which a webhook's receiver answers"),
         }),
         Route("/ask/{link}", AskPage(asks), {
             "GET": Operation(OPEN, media="text/html",

@@ -1,5 +1,6 @@
 """The verbs: ask, answer, cancel, wait, list."""
 
+import base64
 import hashlib
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -9,11 +10,13 @@ from typing import Any
 import msgspec
 
 from appliance.ask import links, listings, metrics, queries, states, wire, writes
+from appliance.ask.access import Answerer, channels_of, may_answer
 from appliance.ask.settings import AskSettings
-from appliance.hub.access import POST, READ
+from appliance.hub.access import POST, READ, OtherChannel
 from appliance.hub.service import Hub, keyed_request
 from appliance.hub.text import check_name, check_text
 from appliance.hub.webhooks.queries import find as find_webhook
+from appliance.hub.webhooks.queries import require as require_webhook
 from appliance.hub.writes import check_sender
 from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.caller import is_there
@@ -66,9 +69,10 @@ class Asks:
         return reply
 
     def _recipients(self, command: wire.CreateAsk) -> Sequence[str]:
-        permitted = self.settings.mail_to
+        """Without `mail_to`, everybody who may answer."""
+        permitted, named = self.settings.mail_to, command.may_answer
         if command.mail_to is None:
-            return permitted
+            return [address for address in permitted if not named or address in named]
         for address in command.mail_to:
             if address not in permitted:
                 raise wire.MailNotPermitted(details={"field": "mail_to"})
@@ -77,15 +81,13 @@ class Asks:
     def answer(
         self, ask_id: str, command: wire.AnswerAsk, principal: Principal, key: str | None = None
     ) -> Reply:
-        self._check_channel(principal, wire.ANSWER, ask_id)
-        sender = _sender_of(command.sender, principal)
-        who = writes.Answerer(sender, principal.label)
+        _check_visible(principal, self.store.read(queries.find, ask_id), wire.ANSWER)
+        sender, name = _sender_of(command.sender, principal), principal.label
+        who = Answerer(sender, name, name=name, channels=channels_of(principal))
         identity = keyed_request(principal, "POST", f"asks/{ask_id}/answer", key, command)
         return self.answer_as(ask_id, command.answer, who, identity)
 
-    def answer_as(
-        self, ask_id: str, text: str, who: writes.Answerer, identity: Any = None
-    ) -> Reply:
+    def answer_as(self, ask_id: str, text: str, who: Answerer, identity: Any = None) -> Reply:
         check_name(answer=text)
         check_bytes("answer", text, wire.ANSWER_BYTES_MAX)
         return self._settle(identity, writes.answer, ask_id, text, who)
@@ -93,8 +95,8 @@ class Asks:
     def cancel(
         self, ask_id: str, command: wire.CancelAsk, principal: Principal, key: str | None = None
     ) -> Reply:
-        self._check_channel(principal, POST, ask_id)
-        who = writes.Answerer(_sender_of(command.sender, principal), principal.label)
+        _check_visible(principal, self.store.read(queries.find, ask_id), POST)
+        who = Answerer(_sender_of(command.sender, principal), principal.label)
         identity = keyed_request(principal, "POST", f"asks/{ask_id}/cancel", key, command)
         asker = None if principal.allows(ADMIN) else principal.id
         return self._settle(identity, writes.cancel, ask_id, asker, who)
@@ -109,17 +111,24 @@ class Asks:
         """The link for the recipient of this number."""
         return links.link_of(self._link_key, ask, number)
 
-    def show_by_link(self, link: str) -> wire.Ask:
-        """Opening a link answers nothing. Raises NoSuchLink."""
-        return queries.to_wire(self._by_link(link)[0], self.steady.ahead_ms())
+    def show_by_link(self, link: str) -> tuple[wire.Ask, bool]:
+        """The ask, and whether the link may answer it. Opening a link answers nothing. Raises
+        NoSuchLink."""
+        ask, who = self._by_link(link)
+        return queries.to_wire(ask, self.steady.ahead_ms()), may_answer(ask, who)
 
     def answer_by_link(self, link: str, text: str) -> None:
         ask, who = self._by_link(link)
         self.answer_as(ask.row.id, text, who)
 
-    def _by_link(self, link: str) -> tuple[queries.StoredAsk, writes.Answerer]:
-        """The recipient of a mail is among those who may answer, because the asker's appliance
-        chose it. A webhook is, like a token, if `may_answer` is empty or has its id."""
+    def answer_secret(self, webhook_id: str) -> wire.AnswerSecret:
+        """The secret with which the receiver of a webhook makes links. Raises NoSuchWebhook."""
+        webhook = self.store.read(require_webhook, webhook_id)
+        key = links.webhook_key(self._link_key, webhook.id, webhook.secret)
+        return wire.AnswerSecret(webhook.id, base64.b64encode(key).decode())
+
+    def _by_link(self, link: str) -> tuple[queries.StoredAsk, Answerer]:
+        """The ask, and the recipient or webhook for which the link was made. Raises NoSuchLink."""
         ask_id, name = links.parts_of(link)
         try:
             ask: queries.StoredAsk = self.store.read(queries.find, ask_id)
@@ -128,20 +137,24 @@ class Asks:
         webhook = self.store.read(find_webhook, name)
         if webhook is None:
             address = links.recipient_of(self._link_key, ask, link)
-            return ask, writes.Answerer(address, writes.PRINCIPAL, "mail", True)
-        links.check_receiver(webhook, ask, link, self._clock.now_ms())
-        return ask, writes.Answerer(webhook.id, webhook.id, "webhook")
+            return ask, Answerer(address, writes.PRINCIPAL, "mail", address)
+        links.check_receiver(self._link_key, webhook, ask, link, self._clock.now_ms())
+        return ask, Answerer(webhook.id, webhook.id, "webhook", webhook.id)
 
-    def show(self, ask_id: str, wait_seconds: float, principal: Principal) -> wire.AskShown:
-        """Waits while nobody has settled it, at most `wait_seconds`."""
-        ask = self._read(principal, ask_id)
+    def show(
+        self, ask_id: str, wait_seconds: float, principal: Principal, scope: str = READ
+    ) -> wire.AskShown:
+        """Waits while nobody has settled it, at most `wait_seconds`. `scope`: what lets the caller
+        see it."""
+        ask: queries.StoredAsk = self.store.read(queries.find, ask_id)
+        _check_visible(principal, ask, scope)
         if ask.row.state == states.WAITING and wait_seconds > 0:
             ask = self._await_answer(ask_id, wait_seconds, principal)
         return wire.AskShown(queries.to_wire(ask, self.steady.ahead_ms()))
 
     def list(self, query: wire.AsksQuery, principal: Principal) -> wire.AskList:
         limit = min(query.limit, PAGE_MAX)
-        only = principal.channels_for(READ)
+        only = channels_of(principal) if query.mine else principal.channels_for(READ)
         page, more = self.store.read(listings.asks, query, limit, principal.label, only)
         ahead_ms = self.steady.ahead_ms()
         shown = [queries.to_wire(ask, ahead_ms) for ask in page]
@@ -187,16 +200,16 @@ class Asks:
                 subscription.renew()
         return ask
 
-    def _read(self, principal: Principal, ask_id: str) -> queries.StoredAsk:
-        self._check_channel(principal, READ, ask_id)
-        ask: queries.StoredAsk = self.store.read(queries.find, ask_id)
-        return ask
 
-    def _check_channel(self, principal: Principal, scope: str, ask_id: str) -> None:
-        """Raises OtherChannel for a token that is limited to other channels."""
-        if principal.channels_for(scope) is not None:
-            channel_id = self.store.read(queries.find, ask_id).row.channel_id
-            self._hub.access.find_channel(principal, scope, channel_id)
+def _check_visible(principal: Principal, ask: queries.StoredAsk, scope: str = READ) -> None:
+    """Raise OtherChannel, or NoSuchAsk, unless the ask's channel is one that the token may read and
+    use with `scope`. A token with `scope` that may read nothing sees only its own asks."""
+    only = channels_of(principal, (READ, scope))
+    if only is not None and ask.row.channel_id not in only:
+        raise OtherChannel(details={"scope": scope})
+    is_own = ask.row.principal_id == principal.id
+    if scope == POST and not (is_own or principal.allows(READ)):
+        raise wire.NoSuchAsk(details={"ask_id": ask.row.id})
 
 
 def _check(command: wire.CreateAsk) -> None:

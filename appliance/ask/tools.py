@@ -40,7 +40,7 @@ class AskPersonResult(Struct, frozen=True, omit_defaults=True):
 def tools(asks: Asks) -> Sequence[Tool]:
     def ask_person(arguments: AskPersonArguments, who: Principal) -> AskPersonResult:
         ask_id = arguments.ask_id or _create(asks, arguments, who)
-        ask = asks.show(ask_id, arguments.wait_s, who).ask
+        ask = asks.show(ask_id, arguments.wait_s, who, POST).ask
         return AskPersonResult(ask.id, ask.state, ask.answer, ask.answered_by)
 
     return [

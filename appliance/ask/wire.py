@@ -9,6 +9,9 @@ from appliance.kernel.errors import Conflict, Exhausted, Forbidden, Invalid, Mis
 from appliance.kernel.scopes import Scopes
 
 ANSWER = "ask:answer"
+ADMIN = "ask:admin"
+"""No token can have it itself: only `admin` includes it."""
+
 SCOPES = Scopes(frozenset({ANSWER}))
 TEXT_BYTES_MAX = 16_384
 ANSWER_BYTES_MAX = 8_192
@@ -38,8 +41,8 @@ Seconds = Annotated[int, Meta(ge=1, le=DEADLINE_SECONDS_MAX)]
 
 class Ask(Struct, frozen=True):
     """`asker` and `principal`: the sender and the token of the question. `default`: the answer at
-    the deadline. `may_answer`: the only tokens that may answer; empty: all with the scope.
-    `blocks`: what waits for the answer. `answered_by` and `answered_principal`: sender and token of
+    the deadline. `may_answer`: the names of tokens, mail addresses and ids of webhooks that alone
+    may answer; empty: all with the scope. `blocks`: what waits for the answer. `answered_by` and `answered_principal`: sender and token of
     the reply, also of a cancellation.
     `reply_id`: the message with the answer."""
 
@@ -68,7 +71,7 @@ class Ask(Struct, frozen=True):
 class CreateAsk(Struct, frozen=True):
     """Without choices, the answer is any text. Without `deadline_seconds`, it waits until it is
     answered or cancelled. Without a topic, the question goes to the channel for asks. `mail_to`:
-    those addresses of `mail_to` in `[ask]` that get a mail; missing: all of them."""
+    those addresses of `mail_to` in `[ask]` that get a mail; missing: all that may answer."""
 
     text: AskText
     sender: Sender
@@ -120,6 +123,13 @@ class AskList(Struct, frozen=True):
     next: str = ""
 
 
+class AnswerSecret(Struct, frozen=True):
+    """`secret`: base64 of the key that signs links. A new secret of the webhook replaces it."""
+
+    webhook_id: str
+    secret: str
+
+
 class NoSuchAsk(Missing):
     default_message = "ask not found"
     default_hint = "agentlip ask list"
@@ -135,7 +145,7 @@ class AskSettled(Conflict):
 
 class NoSuchLink(Missing):
     default_message = "this link was not made by this appliance"
-    default_hint = "copy the whole link from the mail, or sign it with the webhook's secret"
+    default_hint = "copy the whole link, or for a webhook: agentlip ask answer-secret WEBHOOK"
 
 
 class MailNotPermitted(Forbidden):
@@ -152,7 +162,7 @@ class NotAChoice(Invalid):
 
 class MayNotAnswer(Forbidden):
     code = "MAY_NOT_ANSWER"
-    default_message = "this token is not among those that may answer this ask"
+    default_message = "this caller is not among those that may answer this ask"
     default_hint = "agentlip ask show ID lists them"
 
 

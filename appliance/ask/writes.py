@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from appliance.ask import queries, states, wire
+from appliance.ask.access import Answerer, may_answer
 from appliance.ask.queries import StoredAsk
 from appliance.hub import wire as hub_wire
 from appliance.hub import writes as hub_writes
@@ -34,16 +35,6 @@ class AskIdentity(msgspec.Struct, frozen=True):
     principal: str | None
     key: str | None
     fingerprint: str
-
-
-class Answerer(msgspec.Struct, frozen=True):
-    """The sender and the principal of a reply, and how it came. `is_named`: the caller has proved
-    that it may answer."""
-
-    sender: str
-    principal: str | None
-    via: wire.Via = "api"
-    is_named: bool = False
 
 
 def create(
@@ -101,9 +92,10 @@ def create(
 
 
 def answer(tx: Tx, ask_id: str, text: str, who: Answerer) -> Reply:
-    ask = _waiting(tx, ask_id)
-    if not who.is_named and ask.may_answer and who.principal not in ask.may_answer:
+    ask = queries.find(tx, ask_id)
+    if not may_answer(ask, who):
         raise wire.MayNotAnswer(details={"may_answer": ask.may_answer})
+    _check_waiting(ask)
     if ask.choices and text not in ask.choices:
         raise wire.NotAChoice(details={"choices": ask.choices})
     due = ask.row.due_steady_ms
@@ -114,9 +106,10 @@ def answer(tx: Tx, ask_id: str, text: str, who: Answerer) -> Reply:
 
 def cancel(tx: Tx, ask_id: str, principal_id: str | None, who: Answerer) -> Reply:
     """`principal_id`: only an ask of this principal; None: of any."""
-    ask = _waiting(tx, ask_id)
+    ask = queries.find(tx, ask_id)
     if principal_id is not None and principal_id != ask.row.principal_id:
         raise wire.NotYourAsk(details={"ask_id": ask_id})
+    _check_waiting(ask)
     return Reply(200, _settle(tx, ask, states.CANCEL, None, who))
 
 
@@ -174,12 +167,9 @@ def _settle(tx: Tx, ask: StoredAsk, event: str, answer: str | None, who: Answere
     return _encode_shown(tx, queries.find(tx, row.id))
 
 
-def _waiting(tx: Tx, ask_id: str) -> StoredAsk:
-    """The ask. Raises AskSettled if it is not waiting any more."""
-    ask = queries.find(tx, ask_id)
+def _check_waiting(ask: StoredAsk) -> None:
     if ask.row.state != states.WAITING:
         raise _make_refusal(ask)
-    return ask
 
 
 def _make_refusal(ask: StoredAsk) -> wire.AskSettled:

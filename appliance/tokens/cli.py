@@ -164,7 +164,7 @@ def _scopes_with_channels(session: Session, scopes: list[str], channels: list[st
     limited = [scope for scope in scopes if scope in wire.BY_CHANNEL]
     if len(limited) < len(scopes):
         raise Invalid(
-            "--channel limits only hub:read and hub:post; other scopes have no channels",
+            "--channel limits only hub:read, hub:post and ask:answer; others have no channels",
             hint="issue a second token for the other scopes: agentlip token create",
         )
     return [f"{scope}@{channel_id}" for scope in scopes for channel_id in ids]

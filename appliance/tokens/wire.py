@@ -18,7 +18,7 @@ INVITED_SECONDS_MAX = 7 * 86_400
 SCOPES = Scopes(frozenset({"admin", "docs:read", "metrics:read"}))
 """Scopes outside of subsystems: everything, the documentation, metrics."""
 
-BY_CHANNEL = frozenset({"hub:read", "hub:post"})
+BY_CHANNEL = frozenset({"hub:read", "hub:post", "ask:answer"})
 BY_MESH = frozenset({"inbox:read", "inbox:write"})
 _CHANNEL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.support.chromium import browser_page
+from tests.support.commands import agentlip
 from tests.support.hostile_texts import MARKUP
 from tests.support.mailserver import mail_server
 from tests.support.servedhub import ServedHub, serve
@@ -117,7 +118,7 @@ def test_recipients_are_those_of_the_settings(hub, mails):
 def made_link(secret, ask_id, webhook_id):
     """As docs/how-to/ask-a-person.md says, without the code of the appliance."""
     name = f"{ask_id}.{webhook_id}"
-    key = base64.b64decode(secret.removeprefix("whsec_"))
+    key = base64.b64decode(secret)
     digest = hmac.digest(key, name.encode(), "sha256")
     return f"/ask/{name}.{base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
 
@@ -125,12 +126,18 @@ def made_link(secret, ask_id, webhook_id):
 def webhook(hub, **more):
     body = {"url": "https://hooks.example.com/in", **more}
     made = ServedHub.made(hub.http.post("/api/v1/webhooks", body))
-    return made["webhook"]["id"], made["secret"]
+    return made["webhook"]["id"], answer_secret(hub, made["webhook"]["id"])
 
 
-def test_receiver_of_a_webhook_answers_once_with_its_own_secret(hub):
+def answer_secret(hub, webhook_id):
+    return hub.http.post(f"/api/v1/webhooks/{webhook_id}/answer-secret").body["secret"]
+
+
+def test_receiver_of_a_webhook_answers_once_with_its_answer_secret(hub):
     ask_id = ask(hub, mail_to=[])
     webhook_id, secret = webhook(hub, events={"channels": ["asks"], "names": ["message.created"]})
+    printed = agentlip("ask", "answer-secret", webhook_id, cwd=hub.workspace)
+    assert (printed.code, printed.out.strip()) == (0, secret)
     link = made_link(secret, ask_id, webhook_id)
     assert b"Deploy?" in hub.connect(None).get(link).raw
     assert show(hub, ask_id)["state"] == "waiting"
@@ -160,12 +167,53 @@ def test_links_of_other_webhooks_are_refused(hub):
     hub.http.patch(f"/api/v1/webhooks/{webhook_id}", {"enabled": False})
     assert press(hub, made_link(secret, ask_id, webhook_id), "yes").status == 404
     named = ask(hub, mail_to=[], may_answer=[webhook_id])
-    changed = hub.http.patch(
-        f"/api/v1/webhooks/{webhook_id}", {"enabled": True, "new_secret": True}
-    )
-    for each in (secret, changed.body["secret"]):  # both, until the rotation ends
+    hub.http.patch(f"/api/v1/webhooks/{webhook_id}", {"enabled": True, "new_secret": True})
+    changed = answer_secret(hub, webhook_id)
+    assert changed != secret
+    for each in (secret, changed):  # both, until the rotation ends
         assert hub.connect(None).get(made_link(each, named, webhook_id)).status == 200
     assert press(hub, made_link(secret, named, webhook_id), "yes").status == 200
+    assert show(hub, ask_id)["state"] == "waiting"
+
+
+def test_token_that_manages_webhooks_can_not_answer(hub):
+    body = {"name": "ops", "scopes": ["hub:admin", "hub:read"]}
+    ops = hub.connect(ServedHub.made(hub.http.post("/api/v1/tokens", body))["secret"])
+    key = base64.b64encode(b"k" * 32).decode()
+    hook = {"url": "https://hooks.example.com/in", "secret": f"whsec_{key}"}
+    webhook_id = ServedHub.made(ops.post("/api/v1/webhooks", hook))["webhook"]["id"]
+    for names in ([], [webhook_id]):
+        ask_id = ask(hub, mail_to=[], may_answer=names)
+        assert press(hub, made_link(key, ask_id, webhook_id), "yes").status == 404
+        assert ops.post(f"{PATH}/{ask_id}/answer", {"answer": "yes"}).status == 403
+        assert show(hub, ask_id)["state"] == "waiting"
+    assert ops.post(f"/api/v1/webhooks/{webhook_id}/answer-secret").status == 403
+
+
+def test_mail_answers_only_for_those_that_may(hub, mails):
+    named = ["ada@example.org", "grace"]
+    ask_id = ask(hub, may_answer=named)
+    to = until(lambda: links(mails, ask_id), 20, "a mail")
+    assert set(to) == {"ada@example.org"}, "others get no mail unless they are named"
+    shown_only = ask(hub, may_answer=named, mail_to=["bob@example.org"])
+    to_bob = until(lambda: links(mails, shown_only), 20, "a mail")["bob@example.org"]
+    shown = hub.connect(None).get(to_bob)
+    assert (shown.status, b"Deploy?" in shown.raw, b"<button" in shown.raw) == (200, True, False)
+    assert press(hub, to_bob, "yes").status == 403
+    assert show(hub, shown_only)["state"] == "waiting"
+    assert press(hub, to["ada@example.org"], "yes").status == 200
+    assert show(hub, ask_id)["answered_by"] == "ada@example.org"
+
+
+FORMS = [b"answer=yes&answer=no", b"answer=yes&x=1", b"x=yes", b"", b"a=1&" * 5000, b"\xff"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_form_with_other_fields_is_refused(hub, form):
+    ask_id = ask(hub, mail_to=[])
+    webhook_id, secret = webhook(hub)
+    link = made_link(secret, ask_id, webhook_id)
+    assert hub.connect(None).post(link, raw=form, headers=FORM).status == 400
     assert show(hub, ask_id)["state"] == "waiting"
 
 

@@ -149,7 +149,7 @@ def test_admin_gets_the_question_by_mail_if_its_address_may_get_mails(relay, env
             approve(relay, by, name)
     run(asker, relay)
     rows = env.rows("SELECT may_answer_json, mail_to_json FROM x_asks ORDER BY may_answer_json")
-    assert rows == [('["ada"]', '["ada@example.org"]'), ('["bo"]', "[]")]
+    assert rows == [('["ada","ada@example.org"]', '["ada@example.org"]'), ('["bo"]', "[]")]
 
 
 def test_text_of_an_agent_can_not_control_a_terminal(relay, env, asker):

@@ -196,11 +196,12 @@ def test_the_command_line_with_a_hub_and_without_one(tmp_path, running):
             hub.stop()
         made = run(
             "create", "--name", "bot", "--scope", "hub:read", "--scope", "hub:post",
-            "--channel", "general", "--expires", 30,
+            "--scope", "ask:answer", "--channel", "general", "--expires", 30,
         )  # fmt: skip
         assert made.code == 0, made
         token, secret = made.json["token"], made.json["secret"]
-        assert token["scopes"] == [f"hub:post@{channel_id}", f"hub:read@{channel_id}"]
+        names = ("ask:answer", "hub:post", "hub:read")
+        assert token["scopes"] == [f"{name}@{channel_id}" for name in names]
         rotated = run("rotate", token["id"], "--grace", 60).json
         server = run("rotate", "server").json
         assert server["secret"] == hub.token != old

@@ -152,6 +152,47 @@ def test_listing_pages_through_all_with_filters(env):
     assert listed(asker="nobody") == []
 
 
+LIMITS = {
+    "one channel for all scopes": ["hub:read@{}", "hub:post@{}", "ask:answer@{}"],
+    "reads one channel": ["hub:read@{}", "ask:answer"],
+    "posts in one channel": ["hub:read", "hub:post@{}", "ask:answer"],
+    "answers in one channel": ["hub:read", "ask:answer@{}"],
+}
+
+
+@pytest.mark.parametrize("scopes", LIMITS.values(), ids=LIMITS)
+def test_limit_of_any_scope_holds_for_answers(env, scopes):
+    made = env.hub.create_channel(hub_wire.CreateChannel("team"), env.alice)
+    team = msgspec.json.decode(made.body)["channel"]["id"]
+    env.hub.create_topic(hub_wire.CreateTopic(team, "t"), env.alice)
+    inside, outside = env.ask(topic_id="team/t"), env.ask(choices=["secret", "choice"])
+    member = principal_of("tok_m", "member", [scope.format(team) for scope in scopes])
+    for answer in ("x", "secret"):
+        with pytest.raises((OtherChannel, wire.MayNotAnswer)) as refused:
+            env.answer(outside["id"], answer, member)
+        assert "secret" not in str(refused.value.to_body())
+    listed = env.asks.list(wire.AsksQuery(mine=True), member).asks
+    assert [ask.id for ask in listed] == [inside["id"]]
+    assert env.answer(inside["id"], "x", member)["state"] == "answered"
+
+
+def test_token_that_only_posts_sees_its_own_asks_through_tools(env):
+    own, other = env.ask(), env.ask(principal=env.bob)
+    agent = principal_of(env.agent.id, "agent", ["hub:post"])
+    assert env.asks.show(own["id"], 0, agent, "hub:post").ask.id == own["id"]
+    with pytest.raises(wire.NoSuchAsk):
+        env.asks.show(other["id"], 0, agent, "hub:post")
+
+
+def test_refusal_reveals_nothing_about_a_settled_ask(env):
+    ask = env.ask(may_answer=["bob"])
+    env.answer(ask["id"], "secret", env.bob)
+    with pytest.raises(wire.MayNotAnswer):
+        env.answer(ask["id"], "x")
+    with pytest.raises(wire.NotYourAsk):
+        env.cancel(ask["id"], env.person)
+
+
 def test_tokens_limited_to_channels_see_and_answer_theirs(env):
     made = env.hub.create_channel(hub_wire.CreateChannel("team"), env.alice)
     team = msgspec.json.decode(made.body)["channel"]["id"]
