@@ -155,7 +155,9 @@ class WsgiApplication:
         address, limit = self._guard.address(environ), self._settings.connections_max
         if isinstance(caller, Unauthenticated):
             self._limiter.fail(address)
-        if not (caller is ANONYMOUS and route.scope is None):
+        if caller is ANONYMOUS and route.scope is None:
+            self._limiter.take_open(address)
+        else:
             self._limiter.take(connection_of(environ), caller_id(caller), address)
         if is_anonymous(caller, route):
             return  # the connection counts it

@@ -94,6 +94,7 @@ def routes(asks: Asks) -> list[Route]:
             "GET": Operation(OPEN, media="text/html",
                              summary="The question behind a link of a mail or webhook"),
             "POST": Operation(OPEN, media="text/html",
-                              summary="Answer by a link of a mail or webhook", audited=True),
+                              summary="Answer by a link of a mail or webhook", audited=True,
+                              credential=asks.is_answerable),
         }),
     ]  # fmt: skip

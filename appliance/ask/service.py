@@ -117,6 +117,14 @@ class Asks:
         ask, who = self._by_link(link)
         return queries.to_wire(ask, self.steady.ahead_ms()), may_answer(ask, who)
 
+    def is_answerable(self, link: str) -> bool:
+        """Whether the link is valid, and may answer an ask that waits."""
+        try:
+            ask, who = self._by_link(link)
+        except wire.NoSuchLink:
+            return False
+        return ask.row.state == states.WAITING and may_answer(ask, who)
+
     def answer_by_link(self, link: str, text: str) -> None:
         ask, who = self._by_link(link)
         self.answer_as(ask.row.id, text, who)

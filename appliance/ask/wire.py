@@ -42,8 +42,8 @@ Seconds = Annotated[int, Meta(ge=1, le=DEADLINE_SECONDS_MAX)]
 class Ask(Struct, frozen=True):
     """`asker` and `principal`: the sender and the token of the question. `default`: the answer at
     the deadline. `may_answer`: the names of tokens, mail addresses and ids of webhooks that alone
-    may answer; empty: all with the scope. `blocks`: what waits for the answer. `answered_by` and `answered_principal`: sender and token of
-    the reply, also of a cancellation.
+    may answer; empty: all with the scope. `blocks`: what waits for the answer. `answered_by` and
+    `answered_principal`: sender and token of the reply, also of a cancellation.
     `reply_id`: the message with the answer."""
 
     id: str

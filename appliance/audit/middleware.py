@@ -1,6 +1,9 @@
 """The hook of the audit log: records each request whose operation is `audited`.
 
 The intent is on the disk before the operation runs, and the outcome before the response is sent.
+Requests without any valid credential are not recorded, so that they can't displace the records of
+others.
+
 The state before and after the act is the reply to GET of its path, or of the nearest path above it
 that has GET. If that is a list, it is the row that the act names.
 """
@@ -14,9 +17,9 @@ import msgspec
 
 from appliance.auditlog.record import Phase
 from appliance.auditlog.trail import AuditTrail
-from appliance.kernel.auth import ADMIN, Principal
+from appliance.kernel.auth import ADMIN, ANONYMOUS, Principal
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.route import Route, responder_name
+from appliance.kernel.route import OPEN, Route, responder_name
 from appliance.web.body import QueryPlan
 from appliance.web.observe import Response
 
@@ -81,6 +84,10 @@ class AuditMiddleware:
         mounted = getattr(context, "mounted", None)  # None for OPTIONS
         if mounted is None or not mounted.operation.audited:
             return
+        if context.principal is ANONYMOUS and mounted.operation.scope is OPEN:
+            credential = mounted.operation.credential
+            if credential is None or not credential(**params):
+                return
         path = {name: value for name, value in params.items() if name != "command"}
         command = msgspec.to_builtins(params.get("command"), enc_hook=str)
         context.about = path, command if isinstance(command, dict) else {}

@@ -62,6 +62,8 @@ class Operation(msgspec.Struct, frozen=True):
     example        a request body for the documentation
     audited        it is an administrative act, which the audit log records
     in_maintenance  maintenance mode does not refuse it
+    credential     for an open operation: whether the parameters contain a valid credential, such as
+                   a link. Otherwise a request without a token is not audited: anybody could send it
     """
 
     scope: str | None
@@ -86,6 +88,7 @@ class Operation(msgspec.Struct, frozen=True):
     example: Any = None
     audited: bool = False
     in_maintenance: bool = False
+    credential: Callable[..., bool] | None = None
 
     @property
     def scopes(self) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from appliance.relay.rows import AgentRow, ContactRow
 from appliance.relay.settings import RelaySettings
 from appliance.relay.states import ACTIVE
 from appliance.web.address import check_url
+from appliance.web.limits import network_of
 
 OFFLINE_MS = (600_000, HOUR_MS)  # twice the usual and the longest interval of heartbeats
 BATCH_MAX = 100  # names in one request for presence
@@ -101,7 +102,11 @@ class Relay:
         check_agent_name(command.agent_name)
         email = _check_email(command.email)
         key = None if command.public_key is None else str(AgentPublicKey.of(command.public_key))
-        for subject in (f"client {address}", f"mail {email}", f"name {command.agent_name}"):
+        for subject in (
+            f"client {network_of(address)}",
+            f"mail {email}",
+            f"name {command.agent_name}",
+        ):
             self.limits.take("codes", subject)
         self.limits.take("mails")
         code = f"{secrets.randbelow(1_000_000):06}"
@@ -117,7 +122,7 @@ class Relay:
 
     def confirm_code(self, command: wire.ConfirmCode, address: str) -> wire.Done:
         check_agent_name(command.agent_name)
-        self.limits.take("attempts", address)
+        self.limits.take("attempts", network_of(address))
         digits = command.code.isascii() and command.code.isdigit() and len(command.code) == 6
         result: writes.CodeResult = "refused"
         if digits:
@@ -133,7 +138,7 @@ class Relay:
         key = str(AgentPublicKey.of(command.public_key))
         email = _check_email(command.owner_email)
         check_url(command.endpoint, self.rules)
-        self.limits.take("registrations", address)
+        self.limits.take("registrations", network_of(address))
         command = msgspec.structs.replace(command, public_key=key, owner_email=email)
         self.store.write(writes.register, command, address)
         self._log("agent.registered", command.name, address)

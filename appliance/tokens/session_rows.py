@@ -83,6 +83,11 @@ def insert(
     return until_ms
 
 
+def has_link(reader: Reader, link: str, now_ms: int) -> bool:
+    sql = "SELECT 1 FROM sessions WHERE hash = ? AND state = 'link' AND expires_ms > ?"
+    return reader.row(sql, (link, now_ms)) is not None
+
+
 def open_by_link(tx: Tx, link: str, digest: str, lifetime_ms: int) -> None:
     """Open a session by a link, which nobody can use again."""
     row = tx.execute(

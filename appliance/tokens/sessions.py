@@ -53,6 +53,11 @@ class Sessions:
         self._tokens.refresh()
         return who(self._tokens.book.find(secret) or ANONYMOUS), secret
 
+    def is_invited(self, command: wire.OpenSession) -> bool:
+        """Whether the request has the secret of a valid link."""
+        link, now_ms = hash_token(command.invite or ""), self._clock.now_ms()
+        return bool(self._store.read(session_rows.has_link, link, now_ms))
+
     def list_all(self, query: wire.SessionsQuery, caller: Principal) -> wire.SessionList:
         now_ms = self._clock.now_ms()
         return self._store.read(

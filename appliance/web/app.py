@@ -22,11 +22,17 @@ from appliance.kernel.errors import (
     Unauthenticated,
 )
 from appliance.kernel.log import Log
-from appliance.kernel.route import SIGNATURE, Absent, Operation, Route, check_routes
+from appliance.kernel.route import OPEN, SIGNATURE, Absent, Operation, Route, check_routes
 from appliance.web import errors
 from appliance.web.body import BodyPlan, QueryPlan, check_params, idempotency_key
 from appliance.web.guard import Guard, is_of_agent, session_cookie
-from appliance.web.limits import GLOBAL, UNAUTHENTICATED, RateLimited, RateLimiter
+from appliance.web.limits import (
+    GLOBAL,
+    OPEN_CHANGE_COST,
+    UNAUTHENTICATED,
+    RateLimited,
+    RateLimiter,
+)
 from appliance.web.observe import ObserveMiddleware, Response
 
 BODY_BYTES_MAX = 512 * 1024  # a message of 64 KiB can need six times as much in JSON
@@ -123,6 +129,10 @@ class AccessMiddleware:
         self._guard.admit(principal, scope, req.env, operation.also)
         if principal.channels is not None and not operation.by_channel:
             refuse_limited(principal, scope)
+        is_open = operation.audited or (scope is OPEN and not operation.probe)
+        if principal is ANONYMOUS and is_open:
+            cost = OPEN_CHANGE_COST if operation.audited else 1
+            self._limiter.take_open(req.context.address, cost)
         if mounted.same_origin:
             self._guard.check_origin(req.env)
         if req.method not in READING:

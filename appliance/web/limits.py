@@ -4,7 +4,8 @@ A request is admitted if its cost fits in every enabled limit. Only then is it c
 them. So a refused request uses up nothing, and a flood affects only its sender.
 
 Requests without a valid token may use only a share of the global limit, so they can't use up
-what callers with a token need. Failed authentication is counted per address.
+what callers with a token need. Failed authentication, and requests to routes that work without a
+token, are counted per address.
 
 A batch may cost more than a limit allows per second. It is admitted if its caller has used
 nothing in the window, and the excess is a debt of the caller's next windows. So the average
@@ -28,6 +29,11 @@ from appliance.web.settings import LimitSettings
 UNAUTHENTICATED, GLOBAL = "unauthenticated", "global"
 _OTHERS = "others"
 UNAUTHENTICATED_SHARE = 0.5  # of `limits.global`; the rest is for callers with a token
+OPEN_CONNECTIONS = 2
+"""Without a token, an address may send as much as this many connections: six times a second the
+files of the UI."""
+
+OPEN_CHANGE_COST = 10  # a sign-in, or an answer by a link, reads a store
 ADDRESSES_MAX = 10_000  # counted separately in a second, about 100 bytes each
 _refused = counter("http_rate_limited_total", "Requests refused, by rate limit", ("limit",))
 
@@ -79,6 +85,8 @@ class RateLimiter:
         self._counts = {name: used_by for name, _, used_by in self._tables}
         self._failures_max = settings.failures_per_address
         self._failures: dict[str, int] = {}
+        self._open_max = OPEN_CONNECTIONS * settings.per_connection
+        self._opened: dict[str, int] = {}
         self._owing = False
 
     def take(
@@ -129,14 +137,24 @@ class RateLimiter:
 
     def fail(self, address: str) -> None:
         """Count a failed authentication. Raises RateLimited above the limit of its address."""
-        if not self._failures_max:
+        self._take_for(address, "failures", self._failures_max, self._failures, 1)
+
+    def take_open(self, address: str, cost: int = 1) -> None:
+        """Count a request without a token to a route that needs none. Raises RateLimited above the
+        limit of its address."""
+        self._take_for(address, "open", self._open_max, self._opened, cost)
+
+    def _take_for(
+        self, address: str, name: str, limit: int, used_by: dict[str, int], cost: int
+    ) -> None:
+        if not limit:
             return
         now_ms = self._now_ms()
-        key = self._address_key(self._failures, address)
-        used = self._failures.get(key, 0)
-        if used >= self._failures_max:
-            raise self._refusal("failures", self._failures_max, used, 1, now_ms)
-        self._failures[key] = used + 1
+        key = self._address_key(used_by, address)
+        used = used_by.get(key, 0)
+        if used and used + cost > limit:
+            raise self._refusal(name, limit, used, cost, now_ms)
+        used_by[key] = used + cost
 
     def uncount(self, *names: str) -> None:
         """Remove one request from limits that turned out not to apply to it."""
@@ -161,6 +179,7 @@ class RateLimiter:
 
     def _start_window(self, window: int) -> None:
         self._failures.clear()
+        self._opened.clear()
         passed = max(1, window - self._window)
         for _, limit, used_by in self._tables:
             owed = {}

@@ -41,7 +41,8 @@ class LimitSettings(
     """`[limits]`: requests a second; 0 switches a limit off."""
 
     per_connection: Rate = 100
-    """Requests a second of one connection. The default is that of the hub specification."""
+    """Requests a second of one connection. The default is that of the hub specification. Twice as
+    many for all connections of one address to routes that work without a token."""
 
     global_: Rate = 1000
     """Requests a second of all clients. The default is that of the hub specification."""

@@ -8,6 +8,7 @@ import pytest
 
 from appliance.auditlog import file
 from tests.support.servedhub import ServedHub, serve
+from tests.support.until import until
 
 PATH = "/api/v1/audit"
 TOKENS = "/api/v1/tokens"
@@ -50,6 +51,60 @@ def test_caller_without_the_scope_leaves_no_record(hub):
     assert client.post(TOKENS, {"name": "more", "scopes": ["admin"]}).status == 403
     assert client.get(PATH).status == 403
     assert acts(hub, limit=1) == before
+
+
+GUESSES = (
+    ("POST", "/ask/x", b"answer=yes", {"Content-Type": "application/x-www-form-urlencoded"}),
+    ("POST", "/api/v1/sessions", b'{"invite": "agl_guessed"}', {}),
+    ("POST", "/api/v1/sessions", b"{}", {}),
+    ("POST", "/api/v1/invitations", b"{}", {}),
+    ("DELETE", "/api/v1/sessions/current", None, {}),
+    ("DELETE", "/api/v1/sessions/ses_x", None, {}),
+)
+
+
+def test_refusals_without_a_credential_leave_no_record(hub):
+    before = acts(hub, limit=1)
+    stranger = hub.connect(None)
+    document = hub.http.get("/api/v1/openapi.json").body["paths"]
+    templates = {"/ask/x": "/ask/{link}", "/api/v1/sessions/ses_x": "/api/v1/sessions/{session_id}"}
+    guessed = {f"{method} {templates.get(path, path)}" for method, path, *_ in GUESSES}
+    is_open = {
+        f"{method.upper()} {path}"
+        for path, item in document.items()
+        for method, operation in item.items()
+        if method != "get" and operation["security"] == []
+    }
+    assert is_open == guessed, "each open route that changes something is in the table"
+    for method, path, raw, headers in GUESSES:
+        headers = {"Content-Type": "application/json", **headers}
+        assert stranger(method, path, raw=raw, headers=headers).status in (401, 404)
+    assert acts(hub, limit=1) == before
+
+
+def test_sign_in_by_a_link_is_recorded_once(hub):
+    invite = hub.made(hub.http.post("/api/v1/invitations", {}))["secret"]
+    stranger, path = hub.connect(None), "/api/v1/sessions"
+    assert stranger.post(path, {"invite": invite}).status == 201
+    (signed_in,) = acts(hub, limit=1)
+    assert (signed_in["act"], signed_in["outcome"]) == (f"POST {path}", "done")
+    assert stranger.post(path, {"invite": invite}).status == 401
+    assert acts(hub, limit=1) == [signed_in]
+
+
+def test_open_routes_are_limited_by_address(tmp_path):
+    """Each connection is new, and a caller with a token is not limited by its address."""
+    with serve(tmp_path, limits=True) as hub:
+        for method, path, raw, headers in GUESSES[:4]:
+
+            def is_limited(method=method, path=path, raw=raw, headers=headers):
+                headers = {"Content-Type": "application/json", **headers}
+                reply = hub.connect(None)(method, path, raw=raw, headers=headers)
+                return reply.status == 429
+
+            until(is_limited, what=path)
+        assert hub.http.get("/api/v1/tokens").status == 200
+        assert hub.connect(None).get("/-/healthy").status == 200
 
 
 def test_tool_of_an_agent_is_recorded_through_the_same_hook(hub):

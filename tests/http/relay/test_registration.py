@@ -71,7 +71,9 @@ def test_codes_are_limited_per_hour(empty, same):
     def send(number):
         who = {"address": f"198.51.100.{number}", "email": f"e{number}@example.org",
                "name": f"n{number}"}  # fmt: skip
-        who |= {same: {"address": "::1", "email": "e@example.org", "name": "n"}[same]}
+        who |= {
+            same: {"address": f"2001:db8::{number}", "email": "e@example.org", "name": "n"}[same]
+        }
         body = {"agentName": who["name"], "email": who["email"]}
         return empty.request("POST", "/verify/send", body, address=who["address"])
 

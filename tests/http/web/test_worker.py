@@ -53,7 +53,7 @@ def test_pipelined_requests_are_answered_in_order(worker: Served) -> None:
 
 def test_http_1_0_and_connection_close_end_the_connection(worker: Served) -> None:
     for raw in (
-        b"GET /notes/a HTTP/1.0\r\nHost: localhost\r\n\r\n",
+        f"GET /notes/a HTTP/1.0\r\nHost: localhost\r\n{AUTH}\r\n\r\n".encode(),
         head("GET", "/notes/a", "Connection: close"),
     ):
         with worker.connect() as connection:

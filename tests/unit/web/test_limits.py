@@ -1,5 +1,7 @@
 """Fixed windows, debts, fairness and memory of the rate limiter."""
 
+import contextlib
+
 import pytest
 
 from appliance.web import limits
@@ -125,3 +127,24 @@ def test_remembered_addresses_are_bounded(clock, monkeypatch):
     assert len(rates._counts["address"]) == 11
     assert failed(rates, 5, "a0") == 4
     assert failed(rates, 5, "another") == 0
+
+
+def test_open_routes_are_limited_by_network_and_in_memory(clock, monkeypatch):
+    monkeypatch.setattr(limits, "ADDRESSES_MAX", 3)
+    rates = limiter(clock, per_connection=5)
+
+    def opened(*addresses: str, cost: int = 1) -> int:
+        count = 0
+        for address in addresses:
+            with contextlib.suppress(RateLimited):
+                rates.take_open(address, cost)
+                count += 1
+        return count
+
+    assert opened(*(f"2001:db8::{n:x}" for n in range(20))) == 10, "one /64 network"
+    assert opened(*(f"2001:db8:0:{n:x}::1" for n in range(1, 40))) == 12, "the rest share a count"
+    clock.tick(1000)
+    assert opened("192.0.2.1", cost=20) == 1, "a cost above the limit passes once"
+    assert opened("192.0.2.1") == 0
+    assert opened("192.0.2.2") == 1
+    assert limiter(clock).take_open("192.0.2.1") is None
