@@ -68,7 +68,7 @@ def session_routes(sessions: Sessions) -> list[Route]:
         ), {
             "GET": Operation(OPEN, reply=wire.SessionList, query=wire.SessionsQuery,
                              summary="List the sessions of browsers of your token; `admin`: all"),
-            "POST": AdminAct(OPEN, body=wire.OpenSession, reply=wire.Who, status=201,
+            "POST": AdminAct(OPEN, body=wire.OpenSession, reply=wire.SessionOpened, status=201,
                              credential=sessions.is_invited,
                              errors=(wire.InviteRefused, wire.CredentialRefused),
                              summary="Sign a browser in by a one-time link or a token; sets a "

@@ -1,5 +1,7 @@
 """Sign-in of browsers: one-time links, and the sessions that they open."""
 
+import msgspec
+
 from appliance.kernel.auth import (
     ADMIN,
     ANONYMOUS,
@@ -38,10 +40,10 @@ class Sessions:
         )  # fmt: skip
         return wire.Invitation(secret, iso(until_ms))
 
-    def open(self, caller: Principal, command: wire.OpenSession) -> tuple[wire.Who, str]:
-        """The new session and its secret, for the cookie."""
-        secret = prefixed_token()
-        digest = hash_token(secret)
+    def open(self, caller: Principal, command: wire.OpenSession) -> tuple[wire.SessionOpened, str]:
+        """The new session, and the secret of its cookie. Both secrets together are valid."""
+        cookie, page = prefixed_token(), prefixed_token()
+        digest = hash_token(cookie + page)
         if command.invite is not None:
             link = hash_token(command.invite)
             self._store.write(session_rows.open_by_link, link, digest, SESSION_MS)
@@ -51,7 +53,8 @@ class Sessions:
             token_id, credential = check_known(caller).id, caller.credential
             self._store.write(session_rows.insert, "open", token_id, credential, digest, SESSION_MS)
         self._tokens.refresh()
-        return who(self._tokens.book.find(secret) or ANONYMOUS), secret
+        opened = who(self._tokens.book.find(cookie + page) or ANONYMOUS)
+        return wire.SessionOpened(**msgspec.structs.asdict(opened), page_secret=page), cookie
 
     def is_invited(self, command: wire.OpenSession) -> bool:
         """Whether the request has the secret of a valid link."""

@@ -126,6 +126,12 @@ class Who(Struct, frozen=True):
     expires_at: str | None
 
 
+class SessionOpened(Who, frozen=True):
+    """`page_secret`: the page sends it as `X-Agentlip-Request`; the cookie alone is not valid."""
+
+    page_secret: str
+
+
 class BrowserSession(Struct, frozen=True):
     """A sign-in of a browser. `current`: the caller's."""
 

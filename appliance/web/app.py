@@ -136,7 +136,6 @@ class AccessMiddleware:
         if mounted.same_origin:
             self._guard.check_origin(req.env)
         if req.method not in READING:
-            self._guard.check_page(principal, req.env)
             self._guard.writes.check(unless=operation.in_maintenance)
         connection = req.env.get("agentlip.connection")
         if connection is not None:  # a full pool does not close it

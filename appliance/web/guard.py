@@ -50,8 +50,6 @@ FORWARDING = frozenset(
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 SUBPROTOCOL_PREFIX = "agentlip.token."
-PAGE_HEADER = "X-Agentlip-Request"
-"""Our pages send it with each change. A form of another page can't."""
 _OWN_PAGES = ("none", "same-origin")
 _QUERY_NAMES = ("token", "access_token")
 _HOST = re.compile(r"(?:\[([^\]]*)\]|([^\[:][^:]*)?)(?::[0-9]*)?")
@@ -101,26 +99,27 @@ class Guard:
             token = token or in_query
         if socket and token is None:
             token = _subprotocol_token(environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", ""))
+        page = token if socket else environ.get("HTTP_X_AGENTLIP_REQUEST")
+        if page and (socket or token is None):
+            session = self._find_session(environ, page)
+            if session is not None:
+                return session
         if token is None:
-            session = self._find_session(environ, socket)
-            return session or (OWNER if self._is_owner(environ) else ANONYMOUS)
+            return OWNER if self._is_owner(environ) else ANONYMOUS
         principal = self._find(environ, token, session=False)
         if principal is None:
             raise Unauthenticated
         return principal
 
-    def _find_session(self, environ: Environ, socket: bool) -> Principal | None:
-        """The caller by the cookie. A cookie that is not valid counts as none, so that a browser
-        which has an old one can still load the page to sign in.
+    def _find_session(self, environ: Environ, page: str) -> Principal | None:
+        """The caller by the cookie and the secret of our page. A cookie that is not valid counts as
+        none, so that a browser which has an old one can still load the page to sign in.
 
-        A page on another port of this host is same-site, so its requests bring the cookie too.
+        Browsers send the cookie to servers on other ports of this host too. The page's secret is in
+        its storage, which belongs to one port, so neither these servers nor their pages have both.
         """
-        secret = session_cookie(environ)
-        if secret is None or environ.get("HTTP_SEC_FETCH_SITE", "none") not in _OWN_PAGES:
-            return None
-        if socket and "HTTP_ORIGIN" not in environ:
-            return None
-        return self._find(environ, secret, session=True)
+        cookie = session_cookie(environ)
+        return self._find(environ, cookie + page, session=True) if cookie else None
 
     def _find(self, environ: Environ, secret: str, *, session: bool) -> Principal | None:
         """The caller by a token or by the secret of a session; None if it is not valid."""
@@ -211,18 +210,6 @@ class Guard:
             pass
         _refused.labels("origin").inc()
         raise OriginRefused
-
-    def check_page(self, principal: Principal, environ: Environ) -> None:
-        """Raise OriginRefused for a change by a session that does not come from one of our pages.
-        Call `check_origin` too."""
-        if principal.session and not (
-            "HTTP_ORIGIN" in environ and "HTTP_X_AGENTLIP_REQUEST" in environ
-        ):
-            _refused.labels("page").inc()
-            raise OriginRefused(
-                f"a change by a browser's session needs Origin and {PAGE_HEADER}",
-                hint=f"send '{PAGE_HEADER}: 1' from a page of this server, or use a token",
-            )
 
     def address(self, environ: Environ) -> str:
         """The client's address: the peer's, or the one that a trusted proxy forwarded."""

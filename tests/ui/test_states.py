@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.support.commands import agentlip, succeed
+from tests.support.http_server import http_server
 from tests.support.servedhub import ServedHub, serve
 from tests.support.uipage import ui_page
 
@@ -111,6 +112,36 @@ def test_revoked_token_ends_the_page(tmp_path):
         page.has(".dot.signed-out")
         page.go("#/operate?view=settings")
         page.sees("Sign in", "main")
+
+
+def test_server_on_another_port_can_not_use_the_session(hub):
+    """A browser sends it the cookie, but never the secret that the page keeps."""
+    html = (200, {"Content-Type": "text/html"}, b"<h1>another account</h1>")
+    with http_server(lambda _request: html) as other, ui_page(hub) as page:
+        page.is_live()
+        page.tab.open(f"http://127.0.0.1:{other.port}/")
+        taken = other.requests[0].headers["cookie"]
+        assert "agentlip_session" in taken
+        assert page.tab.evaluate("JSON.stringify({...localStorage, ...sessionStorage})") == "{}"
+        headers = {"Cookie": taken, "Origin": hub.url, "X-Agentlip-Request": "ui"}
+        made = hub.connect(None).post(
+            "/api/v1/tokens", {"name": "taken", "scopes": ["admin"]}, headers=headers
+        )
+        assert made.status == 401
+        page.open()
+        page.is_live()
+        page.misses("Sign in", "header a[href='#/sign-in']")
+        page.tab.evaluate("localStorage.removeItem('agentlip.ui.page')")
+        page.open()
+        page.sees("Sign in", "header a[href='#/sign-in']")
+
+
+def test_sign_out_forgets_the_secret_of_the_page(hub):
+    with ui_page(hub) as page:
+        page.go("#/sign-in")
+        page.click("main button", "Sign out")
+        page.sees("Sign in", "h1")
+        assert page.tab.evaluate("localStorage.getItem('agentlip.ui.page')") == '""'
 
 
 def test_restore_replaces_what_open_pages_show(tmp_path):

@@ -1,6 +1,6 @@
 // Requests to the HTTP API. Every failure is an ApiError with a code, a sentence and a hint.
 
-import { changed, state } from "./store.js";
+import { changed, pageSecret, state } from "./store.js";
 
 const TRIES_MAX = 3;
 const TIMEOUT_MS = 20_000;
@@ -57,10 +57,8 @@ async function once(method, path, body, headers) {
 // Repeats what may be repeated: reads, and changes with an idempotency key.
 export async function request(method, path, body) {
   const headers = { Accept: "application/json" };
-  if (method !== "GET") {
-    headers["X-Agentlip-Request"] = "ui";
-    headers["Idempotency-Key"] = unique();
-  }
+  if (pageSecret()) headers["X-Agentlip-Request"] = pageSecret();
+  if (method !== "GET") headers["Idempotency-Key"] = unique();
   if (body !== undefined) headers["Content-Type"] = "application/json";
   for (let tries = 1; ; tries += 1) {
     try {

@@ -6,7 +6,7 @@
 // session even where reading is free (loopback): without one, the events come by long polling.
 import { ApiError, get, OFFLINE } from "./api.js";
 import { refreshSession } from "./session.js";
-import { changed, state } from "./store.js";
+import { changed, pageSecret, state } from "./store.js";
 
 const WAIT_MS_MIN = 500;
 const WAIT_MS_MAX = 30_000;
@@ -75,7 +75,8 @@ export class Live {
 
   open() {
     const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`;
-    const socket = new WebSocket(address);
+    const secret = pageSecret();
+    const socket = new WebSocket(address, secret ? ["agentlip.v1", `agentlip.token.${secret}`] : []);
     let opened = 0;
     this.socket = socket;
     this.until = Infinity;

@@ -1,6 +1,7 @@
-// Who is signed in. The cookie is HttpOnly: the page never sees a token, except one typed here.
+// Who is signed in. The cookie is HttpOnly, and counts only with the secret that the page keeps. The
+// page never sees a token, except one typed here.
 import { ApiError, get, request } from "./api.js";
-import { changed, recall, keep, state } from "./store.js";
+import { changed, recall, keep, keepPageSecret, state } from "./store.js";
 
 const PATH = "/api/v1/sessions";
 
@@ -13,24 +14,30 @@ export function takeInvite() {
 }
 
 export async function signInWithInvite(invite) {
-  return signedIn(await request("POST", PATH, { invite }));
+  return opened(await request("POST", PATH, { invite }));
 }
 
 export async function signInWithToken(token) {
   const response = await fetch(PATH, {
     method: "POST",
-    headers: { Authorization: `Bearer ${token}`, "X-Agentlip-Request": "ui", "Content-Type": "application/json" },
+    headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
     body: "{}",
     credentials: "same-origin",
     cache: "no-store",
   });
   const body = await response.json().catch(() => ({}));
   if (!response.ok) throw new ApiError(response.status, body);
-  return signedIn(body);
+  return opened(body);
+}
+
+function opened(session) {
+  keepPageSecret(session.page_secret);
+  return signedIn(session);
 }
 
 export async function signOut() {
   await request("DELETE", `${PATH}/current`);
+  keepPageSecret("");
   signedIn(null);
 }
 

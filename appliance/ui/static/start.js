@@ -22,7 +22,7 @@ export function Start() {
     <${Command} label="MCP configuration" text=${mcp} />
     <h2>From any program</h2>
     <${Command} label="HTTP" text=${curl} />
-    <p class="soft">All routes are listed in <a href="/api/v1/openapi.json">${origin}/api/v1/openapi.json</a>.</p>
+    <p class="soft">All routes are listed in <code>${origin}/api/v1/openapi.json</code>.</p>
   </section>`;
 }
 

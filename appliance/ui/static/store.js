@@ -49,7 +49,7 @@ export function fail(error) {
   notify(error.hint ? `${error.message} — ${error.hint}` : error.message, true);
 }
 
-// What is kept in this browser: preferences and counts, never a secret.
+// What is kept in this browser: preferences, counts, and the session's secret of this page.
 export function recall(name, otherwise) {
   try {
     const text = localStorage.getItem(`agentlip.ui.${name}`);
@@ -57,6 +57,15 @@ export function recall(name, otherwise) {
   } catch {
     return otherwise;
   }
+}
+
+// The cookie of a session reaches all ports of this host; this storage belongs to one of them. So the
+// cookie counts only with this second secret, which is of no use without the cookie.
+let page = "";
+export const pageSecret = () => recall("page", page);
+export function keepPageSecret(secret) {
+  page = secret;
+  keep("page", secret);
 }
 
 export function keep(name, value) {

@@ -20,11 +20,18 @@ def sign_in(hub, invite: str):
     """The reply, and the headers of the page's later requests."""
     reply = hub.connect(None).post(SESSIONS, {"invite": invite}, headers=page(hub))
     cookie = reply.headers.get("set-cookie", "").partition(";")[0]
-    return reply, {"Cookie": cookie, **page(hub)}
+    secret = reply.body.get("page_secret", "")
+    return reply, {"Cookie": cookie, "X-Agentlip-Request": secret, **page(hub)}
 
 
 def page(hub) -> dict[str, str]:
-    return {"Origin": f"http://127.0.0.1:{hub.port}", "X-Agentlip-Request": "1"}
+    return {"Origin": f"http://127.0.0.1:{hub.port}"}
+
+
+def socket_headers(session):
+    """A socket has no headers of its own, so the page's secret is in a subprotocol."""
+    offered = f"agentlip.v1, agentlip.token.{session['X-Agentlip-Request']}"
+    return {**session, "Sec-WebSocket-Protocol": offered, "X-Agentlip-Request": ""}.items()
 
 
 def test_link_signs_a_browser_in_and_works_once(hub):
@@ -36,7 +43,7 @@ def test_link_signs_a_browser_in_and_works_once(hub):
     ]  # fmt: skip
     assert reply.headers["cache-control"] == "no-store"
     who = hub.connect(None).get(CURRENT, headers=session).body
-    assert who == reply.body
+    assert {**who, "page_secret": session["X-Agentlip-Request"]} == reply.body
     again, _ = sign_in(hub, secret)
     assert (again.status, "set-cookie" in again.headers) == (401, False)
     assert "used already" in again.body["error"]
@@ -51,12 +58,8 @@ def test_secure_behind_a_proxy_with_tls(tmp_path):
 def test_session_changes_only_from_a_page_of_this_server(hub):
     _, session = sign_in(hub, link(hub))
     client, path = hub.connect(None), "/api/v1/channels"
-    for number, (name, value) in enumerate(
-        (("Origin", ""), ("Origin", "http://127.0.0.1:1"), ("X-Agentlip-Request", ""))
-    ):
-        headers = {**session, name: value}
-        refused = client.post(path, {"name": f"refused{number}"}, headers=headers)
-        assert (refused.status, refused.body["code"]) == (403, "ORIGIN_REFUSED")
+    refused = client.post(path, {"name": "x"}, headers={**session, "Origin": "http://127.0.0.1:1"})
+    assert (refused.status, refused.body["code"]) == (403, "ORIGIN_REFUSED")
     assert client.post(path, {"name": "made"}, headers=session).status == 201
     bearer = {"Cookie": session["Cookie"], "Authorization": f"Bearer {hub.http.token}"}
     assert client.post(path, {"name": "by-token"}, headers=bearer).status == 201
@@ -64,11 +67,41 @@ def test_session_changes_only_from_a_page_of_this_server(hub):
     assert client.post(path, {"name": "by-wrong"}, headers=bearer).status == 401
 
 
+STOLEN = {
+    "the cookie": {"X-Agentlip-Request": ""},
+    "the cookie, with the former header": {"X-Agentlip-Request": "1"},
+    "the cookie, with a secret of another session": {"X-Agentlip-Request": "agl_" + "x" * 43},
+    "the page's secret": {"Cookie": ""},
+    "the page's secret as a token": {"Cookie": "", "Authorization": "Bearer {page}"},
+    "the cookie as a token": {"Cookie": "", "Authorization": "Bearer {cookie}"},
+}
+
+
+@pytest.mark.parametrize("headers", STOLEN.values(), ids=STOLEN)
+def test_either_secret_alone_reads_and_changes_nothing(hub, headers):
+    """A server on another port of 127.0.0.1 gets the cookie from the browser."""
+    _, session = sign_in(hub, link(hub))
+    cookie = session["Cookie"].partition("=")[2]
+    known = {"cookie": cookie, "page": session["X-Agentlip-Request"]}
+    stolen = session | {name: value.format(**known) for name, value in headers.items()}
+    client = hub.connect(None)
+    for method, path, body in (
+        ("GET", "/api/v1/tokens", None), ("GET", CURRENT, None), ("DELETE", CURRENT, None),
+        ("POST", "/api/v1/tokens", {"name": "mine", "scopes": ["admin"]}),
+        ("POST", "/api/v1/invitations", {}), ("POST", SESSIONS, {}),
+        ("POST", "/api/v1/channels", {"name": "stolen"}),
+    ):  # fmt: skip
+        assert client(method, path, body, headers=stolen).status == 401, path
+    with SocketClient(hub.port, None, headers=socket_headers(stolen)) as socket:
+        assert socket.close_code() == 4401
+    assert client.get(CURRENT, headers=session).status == 200
+
+
 def test_session_of_a_revoked_token_ends_with_its_sockets(hub):
     scopes = {"name": "colleague", "scopes": ["hub:read"]}
     token = hub.made(hub.http.post("/api/v1/tokens", scopes))["token"]["id"]
     _, session = sign_in(hub, link(hub, token_id=token))
-    with SocketClient(hub.port, None, headers=session.items()) as socket:
+    with SocketClient(hub.port, None, headers=socket_headers(session)) as socket:
         socket.hello()
         hub.http("DELETE", f"/api/v1/tokens/{token}")
         assert socket.close_code() == 4401
@@ -89,7 +122,7 @@ def test_guessed_links_and_cookies_are_limited(tmp_path):
     settings = "[limits]\nfailures_per_address = 5\nper_connection = 0\n"
     with serve(tmp_path, settings=settings, limits=True) as hub:
         _, session = sign_in(hub, link(hub))
-        client, guess = hub.connect(None), {**page(hub), "Cookie": session["Cookie"] + "x"}
+        client, guess = hub.connect(None), {**session, "Cookie": session["Cookie"] + "x"}
         for attempt in (
             lambda: client.post(SESSIONS, {"invite": "agl_guessed"}, headers=page(hub)),
             lambda: client.get(CURRENT, headers=guess),

@@ -24,8 +24,14 @@ def invite(sessions, caller, **more) -> wire.OpenSession:
     return wire.OpenSession(sessions.invite(wire.CreateInvitation(**more), caller).secret)
 
 
+def secret_of(opened) -> str:
+    """The text whose hash is stored: both secrets."""
+    session, cookie = opened
+    return cookie + session.page_secret
+
+
 def opened(fixture, sessions, bot):
-    return fixture.book.find(sessions.open(bot, wire.OpenSession())[1])
+    return fixture.book.find(secret_of(sessions.open(bot, wire.OpenSession())))
 
 
 def test_link_expires(fixture, sessions, bot) -> None:
@@ -43,7 +49,7 @@ def test_link_that_was_used_or_pruned_stays_refused_when_the_clock_goes_back(
     fixture, sessions, bot
 ) -> None:
     used, expired = invite(sessions, bot), invite(sessions, bot, lifetime_seconds=60)
-    secret = sessions.open(ANONYMOUS, used)[1]
+    secret = secret_of(sessions.open(ANONYMOUS, used))
     fixture.clock.pass_seconds(3600)
     fixture.file.write(writes.prune, 0)
     fixture.clock.pass_seconds(-7200)
@@ -70,7 +76,7 @@ def test_link_of_a_replaced_secret_does_not_outlive_it(fixture, sessions, bot) -
 
 
 def test_session_expires_and_survives_a_restart(fixture, sessions, bot) -> None:
-    _, secret = sessions.open(bot, wire.OpenSession())
+    secret = secret_of(sessions.open(bot, wire.OpenSession()))
     fixture.start()
     assert fixture.opens(secret)
     fixture.clock.pass_seconds(SESSION_MS / 1000 + 1)
@@ -104,7 +110,7 @@ def test_only_admin_invites_for_another_token_and_ends_its_sessions(fixture, ses
 
 
 def test_oldest_session_of_a_token_ends_above_the_limit(fixture, sessions, bot) -> None:
-    first = sessions.open(bot, wire.OpenSession())[1]
+    first = secret_of(sessions.open(bot, wire.OpenSession()))
     for _ in range(session_rows.PER_TOKEN_MAX):
         fixture.clock.pass_seconds(1)
         sessions.open(bot, wire.OpenSession())
@@ -114,7 +120,7 @@ def test_oldest_session_of_a_token_ends_above_the_limit(fixture, sessions, bot) 
 
 def test_no_secret_is_stored(fixture, sessions, bot) -> None:
     link = invite(sessions, bot)
-    _, secret = sessions.open(ANONYMOUS, link)
+    secret = secret_of(sessions.open(ANONYMOUS, link))
     stored = "\n".join(fixture.connection.iterdump())
     assert "ses_" in stored
     assert link.invite not in stored

@@ -176,19 +176,30 @@ def test_forwarded_scheme_is_used_only_from_trusted_proxies() -> None:
     assert guard.scheme(environ_of(address="10.0.0.1", HTTP_X_FORWARDED_PROTO="ftp")) == "http"
 
 
+PAGE = {"HTTP_X_AGENTLIP_REQUEST": "p" * 64}
+OFFERED = {"HTTP_SEC_WEBSOCKET_PROTOCOL": f"agentlip.v1, agentlip.token.{'p' * 64}"}
+
+
 @pytest.mark.parametrize(
-    ("cookie", "more", "socket"),
+    ("cookie", "more", "socket", "good"),
     [
-        ("agentlip_session=" + "c" * 64, {}, False),
-        ("agentlip_session_8081=" + "c" * 64, {}, False),
-        ("agentlip_session_8080=" + NARROW_TOKEN, {}, False),
-        ("agentlip_session_8080=", {}, False),
-        ("agentlip_session_8080=" + "c" * 64, {"HTTP_SEC_FETCH_SITE": "same-site"}, False),
-        ("agentlip_session_8080=" + "c" * 64, {}, True),  # without Origin
+        ("agentlip_session_8080=" + "c" * 64, PAGE, False, True),
+        ("agentlip_session_8080=" + "c" * 64, OFFERED, True, True),
+        ("agentlip_session_8080=" + "c" * 64, {}, False, False),
+        ("agentlip_session_8080=" + "c" * 64, {}, True, False),
+        ("agentlip_session_8080=" + "c" * 64, PAGE, True, False),
+        ("agentlip_session=" + "c" * 64, PAGE, False, False),
+        ("agentlip_session_8081=" + "c" * 64, PAGE, False, False),
+        ("agentlip_session_8080=" + NARROW_TOKEN, PAGE, False, False),
+        ("agentlip_session_8080=", PAGE, False, False),
+        ("agentlip_session_8080=" + "c" * 64, {"HTTP_X_AGENTLIP_REQUEST": "ui"}, False, False),
     ],
 )
-def test_cookie_that_counts_as_none(cookie: str, more: dict[str, str], socket: bool) -> None:
+def test_cookie_counts_only_with_the_secret_of_the_page(
+    cookie: str, more: dict[str, str], socket: bool, good: bool
+) -> None:
     guard = guard_of()
-    guard.book.add_temporary("c" * 64, Principal("tok_1", "bot", frozenset(), session="ses_1"), 1)
+    session = Principal("tok_1", "bot", frozenset(), session="ses_1")
+    guard.book.add_temporary("c" * 64 + "p" * 64, session, 1)
     environ = environ_of(host="localhost:8080", HTTP_COOKIE=cookie, **more)
-    assert guard.authenticate(environ, socket=socket) is ANONYMOUS
+    assert guard.authenticate(environ, socket=socket) is (session if good else ANONYMOUS)
