@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from appliance.kernel import config
+from appliance.kernel.log import without_path
 from appliance.settings import Settings
 
 DEFAULT, FILE, ENVIRONMENT = "default", "agentlip.toml", "environment"
@@ -81,6 +82,8 @@ def _default(field: msgspec.structs.FieldInfo) -> Any:
 
 
 def _view(field: msgspec.structs.FieldInfo, value: Any, origin: str, *, texts: bool) -> SettingView:
+    if texts and isinstance(value, list | tuple) and _is_text(value):
+        value = [without_path(item) for item in value]
     if value is None or isinstance(value, bool | int | float) or (texts and _is_text(value)):
         return SettingView(value, origin)
     if isinstance(value, str):

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from appliance.kernel.log import is_secret_name
+from appliance.kernel.log import is_secret_name, without_path
 
 DETAIL_BYTES_MAX = 4096
 TEXT_LENGTH_MAX = 200
@@ -65,7 +65,7 @@ def detail_of(parts: Mapping[str, Any]) -> str:
 
 def redact(value: Any, name: str = "", depth: int = DEPTH_MAX) -> Any:
     """`value` with secrets hidden by the names of their fields, and with limits for texts, lists
-    and depth. A URL loses its credentials and its query."""
+    and depth. A URL loses its credentials and its path."""
     if value and (is_secret_name(name) or name in _HIDDEN_NAMES):
         return HIDDEN
     value = msgspec.to_builtins(value, enc_hook=str)
@@ -76,9 +76,4 @@ def redact(value: Any, name: str = "", depth: int = DEPTH_MAX) -> Any:
         return {key[:TEXT_LENGTH_MAX]: redact(item, key, depth - 1) for key, item in pairs}
     if isinstance(value, list):
         return [redact(item, "", depth - 1) for item in value[:ITEMS_MAX]]
-    if isinstance(value, str):
-        scheme, mark, rest = value.partition("://")
-        host, slash, path = rest.partition("?")[0].partition("/")
-        plain = f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}" if mark else value
-        return plain[:TEXT_LENGTH_MAX]
-    return value
+    return without_path(value)[:TEXT_LENGTH_MAX] if isinstance(value, str) else value

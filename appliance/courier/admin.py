@@ -16,6 +16,7 @@ from appliance.courier.service import DELIVERY_BYTES_MAX, VIEW_ROWS_MAX, Courier
 from appliance.courier.stream import Stream
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import iso
+from appliance.kernel.log import without_path
 from appliance.kernel.page import take_page
 from appliance.kernel.threads import in_turns, yield_to_loop
 
@@ -255,12 +256,12 @@ class CourierAdmin:
     # -- triggers ---------------------------------------------------------------------------
 
     def rules(self, who: Principal) -> dict[str, Any]:
-        """All rules. They contain webhook URLs, so the scope must cover all streams."""
+        """All rules, without the paths of URLs. The scope must cover all streams."""
         require(who, OPERATE, "*")
         engine = self._courier.engine
         rows = [
             {
-                "rule": msgspec.to_builtins(rule),
+                "rule": msgspec.json.decode(without_path(msgspec.json.encode(rule).decode())),
                 "fired": engine.states[rule.id].fired,
                 "suppressed": engine.states[rule.id].suppressed,
             }

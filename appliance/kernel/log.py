@@ -7,6 +7,7 @@ Writing a line never raises. On a full disk or a closed pipe the line is dropped
 """
 
 import os
+import re
 import sys
 import traceback
 from pathlib import Path
@@ -22,6 +23,7 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _SECRET = (
     "token", "secret", "password", "passphrase", "authorization", "cookie", "content", "body",
 )  # fmt: skip
+_URL = re.compile(r"\b(\w+://)(?:[^\s/?#\"]*@)?([^\s/?#\"]*)[^\s\"]*")
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -120,6 +122,12 @@ class LogChange(msgspec.Struct, frozen=True):
                 os.dup2(descriptor, number)
         finally:
             os.close(descriptor)
+
+
+def without_path(text: str) -> str:
+    """The text with each URL cut to its scheme and host: a path can be a credential, as in the
+    webhooks of chat services."""
+    return _URL.sub(r"\1\2/…", text)
 
 
 def is_secret_name(name: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Protocol
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ids import random_id
-from appliance.kernel.log import Log
+from appliance.kernel.log import Log, without_path
 from appliance.notify import metrics, wire
 from appliance.notify.problems import plain
 from appliance.notify.wire import Notice, NotifyResult
@@ -53,7 +53,7 @@ class Notifier:
 
     def _send_to(self, to: str, notice: Notice, ways: Sequence[bool]) -> NotifyResult:
         """`ways`: whether directly; in their order, until one works."""
-        problem = ""
+        problem, shown = "", without_path(to)
         for direct in ways:
             try:
                 via = self._senders[to].send(to, notice, direct=direct)
@@ -61,7 +61,7 @@ class Notifier:
                 problem = error.message
             else:
                 metrics.messages.labels(via).inc()
-                return NotifyResult(to, via)
+                return NotifyResult(shown, via)
         metrics.messages.labels("none").inc()
-        self._log.error("a message to the operator was not sent", to=to, reason=problem)
-        return NotifyResult(to, None, problem)
+        self._log.error("a message to the operator was not sent", to=shown, reason=problem)
+        return NotifyResult(shown, None, problem)

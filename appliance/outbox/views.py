@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from appliance.kernel.clock import iso
+from appliance.kernel.log import without_path
 from appliance.outbox import destination, states, wire
 from appliance.outbox.rows import SendRow
 
@@ -36,7 +37,7 @@ def to_wire(row: SendRow, ahead_ms: int = 0) -> wire.OutboxRow:
         status=row.status,
         mesh=row.mesh,
         target=row.target,
-        to=destination.to_text(row.destination_kind, row.destination_ref),
+        to=without_path(destination.to_text(row.destination_kind, row.destination_ref)),
         priority=row.priority,
         reply_to_id=row.reply_to_id,
         attempts=row.attempts,

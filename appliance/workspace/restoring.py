@@ -14,6 +14,7 @@ from typing import Literal
 
 import msgspec
 
+from appliance.kernel.log import without_path
 from appliance.kernel.store_errors import is_damage, sqlite_name
 
 SHOWN_MAX = 20  # ids of each kind in a plan, which people read
@@ -69,7 +70,7 @@ class RestoreContext(msgspec.Struct):
             rows = self.connection.execute(selection).fetchmany(SHOWN_MAX)
             if rows:
                 (count,) = self.connection.execute(f"SELECT count(*) FROM ({selection})").fetchone()
-                first = tuple((str(entry), str(text)) for entry, text in rows)
+                first = tuple((str(entry), without_path(str(text))) for entry, text in rows)
                 self.notices.append(Noticed(self.store, kind, noun, count, first))
 
     def notice_revoked(self, noun: str, selection: str) -> None:
