@@ -19,6 +19,7 @@ from appliance.broker.service import Broker
 from appliance.kernel import webhook_signature
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
+from appliance.kernel.log import without_path
 from appliance.kernel.page import ROW_BYTES, take_page, text_bytes
 from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.kernel.registered_webhook import requested_secret
@@ -163,7 +164,8 @@ class Registry:
         page, more = take_page(
             later, query.limit, PAGE_BYTES_MAX, lambda row: ROW_BYTES + text_bytes(row.url)
         )
-        webhooks = [views.webhook_to_wire(row, self._broker.steady) for row in page]
+        shown = [row._replace(url=without_path(row.url)) for row in page]
+        webhooks = [views.webhook_to_wire(row, self._broker.steady) for row in shown]
         return webhook_wire.MeshWebhookList(webhooks, more, page[-1].id if page else query.after)
 
     def show_webhook(self, slug: str, webhook_id: str) -> webhook_wire.MeshWebhookReply:

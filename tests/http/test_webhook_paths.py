@@ -60,7 +60,11 @@ def test_path_of_a_webhook_is_nowhere_but_at_its_receiver(tmp_path):
             hook = {"url": f"https://hooks.example.com/{PLANTED}"}
             hub.made(hub.http.post("/api/v1/webhooks", hook))
             until(lambda: "done" in sends(hub), what="a delivery")
+            mesh = "/broker/v1/meshes"
+            hub.made(hub.http.post(mesh, {"slug": "lab"}))
+            hub.made(hub.http.post(f"{mesh}/lab/webhooks", {"url": hook["url"]}))
             for path in (
+                "/api/v1/webhooks", f"{mesh}/lab/webhooks",
                 "/v1/rules", "/api/v1/settings", "/api/v1/audit", "/metrics", "/api/v1/doctor",
                 *(f"/v1/outbox/inspect?id={row['id']}" for row in json.loads(sends(hub))["sends"]),
             ):  # fmt: skip

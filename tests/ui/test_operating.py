@@ -67,7 +67,7 @@ def test_sends_are_listed_by_status(page):
     ("view", "text"),
     [
         ("meshes", "lab"), ("links", "lab"), ("backups", "good"),
-        ("webhooks", "https://hooks.example.com/in"),
+        ("webhooks", "https://hooks.example.com/…"),
         ("forecast", "workspace"), ("plugins", "urls"), ("audit", "/api/v1/webhooks"),
         ("jobs", "the bucket does not answer"),
     ],

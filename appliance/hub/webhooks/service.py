@@ -17,7 +17,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.delivery import CallOutcome
 from appliance.kernel.errors import Invalid
 from appliance.kernel.idempotency import Reply, call_once
-from appliance.kernel.log import Log
+from appliance.kernel.log import Log, without_path
 from appliance.kernel.registered_webhook import note_outcome, requested_secret, secrets_of
 from appliance.kernel.wakeup import Wakeup
 from appliance.kernel.webhook_signature import SignedRequest
@@ -96,6 +96,7 @@ class Webhooks:
         rows, more = self._store.read(listings.webhooks, query.after, limit)
         now_ms = self._clock.now_ms()
         last = rows[-1].id if rows else query.after
+        rows = [row._replace(url=without_path(row.url)) for row in rows]
         return wire.WebhookList([views.to_wire(row, now_ms) for row in rows], more, last)
 
     # -- for the outbox ------------------------------------------------------------------
