@@ -2,7 +2,6 @@
 
 import http.client
 import re
-import shutil
 import socket
 import subprocess
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import pytest
 from tests.support.servedhub import serve
 from tests.support.socketclient import SocketClient
 from tests.support.until import until
+from tests.system.monitoring.prometheus import program
 
 pytestmark = pytest.mark.slow
 
@@ -69,27 +69,25 @@ def is_open(port):
 @contextmanager
 def nginx(server, folder, hub):
     """The server of a page, with a free port for 443 and without certificates."""
-    if shutil.which("nginx", path="/usr/sbin:/usr/bin") is None:
-        pytest.skip("nginx is not installed")
+    binary = program("nginx")
     port = free_port()
     server = re.sub(r"^ *ssl_.*\n", "", server, flags=re.M)
     server = re.sub(r"listen \S*443( ssl)?", f"listen 127.0.0.1:{port}", server)
     text = (ALONE + TEMPORARY).format(folder) + f"{server.replace('7464', str(hub.port))} }}"
     (folder / "nginx.conf").write_text(text)
     folder.chmod(0o755)
-    with running(["/usr/sbin/nginx", "-p", folder, "-c", folder / "nginx.conf"], port):
+    with running([binary, "-p", folder, "-c", folder / "nginx.conf"], port):
         yield port
 
 
 @contextmanager
 def caddy(site, folder, hub):
-    if shutil.which("caddy") is None:
-        pytest.skip("caddy is not installed")
+    binary = program("caddy")
     port = free_port()
     site = site.replace("relay.example.org {", f"http://relay.example.org:{port} {{")
     text = "{\n  admin off\n}\n" + site.replace("7464", str(hub.port))
     (folder / "Caddyfile").write_text(text)
-    command = ["caddy", "run", "--adapter", "caddyfile", "--config", folder / "Caddyfile"]
+    command = [binary, "run", "--adapter", "caddyfile", "--config", folder / "Caddyfile"]
     with running(command, port, env={"HOME": str(folder), "PATH": "/usr/bin"}):
         yield port
 

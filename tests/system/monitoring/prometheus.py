@@ -25,7 +25,8 @@ SECONDS_MAX = 300
 
 def program(name: str) -> Path:
     """Skips the test if the program is missing and may be."""
-    path = shutil.which(name, path=os.pathsep.join([str(UNPACKED), os.environ["PATH"]]))
+    folders = [str(UNPACKED), str(UNPACKED.with_name("sbin")), os.environ["PATH"]]
+    path = shutil.which(name, path=os.pathsep.join(folders))
     if path is None:
         if os.environ.get("CONTAINERS_MUST_RUN") == "1":  # in CI nothing may be left out
             pytest.fail(f"{name} is missing")
