@@ -26,9 +26,10 @@ from appliance.backup.manifest import (
     Verification,
     moment_ms,
 )
-from appliance.backup.retention import FUTURE_MS, SAFETY
+from appliance.backup.order import in_order, is_future
+from appliance.backup.retention import SAFETY
 from appliance.backup.settings import BackupSettings
-from appliance.kernel.clock import Clock, iso
+from appliance.kernel.clock import Clock, SystemClock, iso
 from appliance.kernel.file_lock import file_lock, try_lock
 from appliance.kernel.ids import random_id
 from appliance.kernel.ownership import read_regular
@@ -61,6 +62,10 @@ class ListedBackup(NamedTuple):
         return moment_ms("", self.name) if self.manifest is None else self.manifest.cut_ms
 
     @property
+    def last_event_id(self) -> int | None:
+        return None if self.manifest is None else self.manifest.last_event_id
+
+    @property
     def proven_ms(self) -> int:
         """Unix time of its last recorded check; without one that of its cut."""
         checked = self.verification
@@ -82,22 +87,26 @@ class ListedBackup(NamedTuple):
 
 
 def newest_of(backups: Iterable[ListedBackup], now_ms: int) -> ListedBackup | None:
-    """The newest readable backup by its cut, without those from the future and safety copies: the
-    content of one was replaced, or it is of an attempt to migrate, and nobody has verified it."""
-    present = (
+    """The newest readable backup, without those from the future, whose age nobody knows, and safety
+    copies: the content of one was replaced, or it is of an attempt to migrate, and nobody has
+    verified it."""
+    present = [
         listed
-        for listed in backups
+        for listed in in_order(backups, now_ms)
         if listed.manifest is not None
-        and listed.cut_ms <= now_ms + FUTURE_MS
+        and not is_future(listed.cut_ms, now_ms)
         and listed.manifest.reason not in SAFETY
-    )
-    return max(present, key=lambda listed: listed.cut_ms, default=None)
+    ]
+    return present[-1] if present else None
 
 
 class BackupDirectory:
     """`backup.directory` of one workspace."""
 
-    def __init__(self, datadir: DataDir, settings: BackupSettings) -> None:
+    def __init__(
+        self, datadir: DataDir, settings: BackupSettings, clock: Clock | None = None
+    ) -> None:
+        self._clock = clock or SystemClock()
         self.root = datadir.workspace / settings.directory
         # Elsewhere it is not created, because its disk may not be mounted.
         self._is_created = self.root.resolve().is_relative_to(datadir.workspace.resolve())
@@ -136,7 +145,7 @@ class BackupDirectory:
             os.close(descriptor)
 
     def names(self) -> list[str]:
-        """The names of all backups, oldest first, at most BACKUPS_MAX of the newest."""
+        """The names of all backups by their times, at most the last BACKUPS_MAX."""
         try:
             names = [entry.name for entry in os.scandir(self.root) if NAME.match(entry.name)]
         except FileNotFoundError:
@@ -165,7 +174,7 @@ class BackupDirectory:
 
     def list(self) -> list[ListedBackup]:
         """All backups, oldest first, with those that can't be read."""
-        return [self.describe(name) for name in self.names()]
+        return in_order(map(self.describe, self.names()), self._clock.now_ms())
 
     def newest(self, is_wanted: Callable[[ListedBackup], object] = lambda _: True) -> str:
         """The name of the newest backup that can be read and is wanted. Raises BackupNotFound."""

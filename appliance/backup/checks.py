@@ -11,11 +11,13 @@ from appliance.backup.errors import BackupDamaged
 from appliance.backup.failures import read_failures
 from appliance.backup.first_data import has_data
 from appliance.backup.manifest import BackupManifest, Verification
+from appliance.backup.order import is_future
 from appliance.backup.settings import BackupSettings
 from appliance.backup.unpack import check_hashes
 from appliance.checks.check import Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.checks.sections import section
+from appliance.kernel.clock import HOUR_MS
 from appliance.workspace import swap
 from appliance.workspace.datadir import SHARED_STORES, STORES
 
@@ -28,7 +30,7 @@ _MIB = 1024 * 1024
 
 def _backups(context: Context) -> tuple[BackupSettings, BackupDirectory]:
     settings = section(context.datadir.settings_file, "backup", BackupSettings) or BackupSettings()
-    return settings, BackupDirectory(context.datadir, settings)
+    return settings, BackupDirectory(context.datadir, settings, context.clock)
 
 
 def _age(context: Context) -> Iterator[Finding]:
@@ -36,8 +38,13 @@ def _age(context: Context) -> Iterator[Finding]:
     if not settings.enabled:
         yield OFF.finding("schedule", "no backups are made on a schedule (backup.enabled = false)")
         return
-    now_ms = context.clock.now_ms()
-    newest = newest_of(backups.list(), now_ms)
+    now_ms, listed_backups = context.clock.now_ms(), backups.list()
+    for listed in listed_backups:
+        if is_future(listed.cut_ms, now_ms):
+            hours = (listed.cut_ms - now_ms) / HOUR_MS
+            sentence = f"its time is {hours:.1f} hours ahead of the clock, so its age is unknown"
+            yield FUTURE.finding(listed.name, sentence)
+    newest = newest_of(listed_backups, now_ms)
     limit = settings.age_warning_seconds
     age = _workspace_age(context) if newest is None else (now_ms - newest.cut_ms) / 1000
     if age <= limit:
@@ -61,6 +68,7 @@ def _workspace_age(context: Context) -> float:
 
 def _verified(context: Context) -> Iterator[Finding]:
     settings, backups = _backups(context)
+    now_ms = context.clock.now_ms()
     readable = [listed for listed in backups.list() if listed.manifest is not None]
     checked = [
         (listed, listed.verification) for listed in readable if listed.verification is not None
@@ -76,6 +84,7 @@ def _verified(context: Context) -> Iterator[Finding]:
         for _, verification in checked
         if verification.result == "good"
     ]
+    times = [moment for moment in times if not is_future(int(moment * 1000), now_ms)]
     proven = max(times, default=None)
     if proven is None and checked:
         listed, verification = checked[-1]
@@ -83,7 +92,7 @@ def _verified(context: Context) -> Iterator[Finding]:
         yield UNPROVEN.finding(listed.name, sentence)
         return
     since = readable[0].cut_ms / 1000 if proven is None else proven
-    if context.clock.now_ms() / 1000 - since > settings.age_warning_seconds:
+    if now_ms / 1000 - since > settings.age_warning_seconds:
         sentence = (
             "no backup has been verified"
             if proven is None
@@ -204,6 +213,7 @@ def _space(context: Context) -> Iterator[Finding]:
 OFF = Problem("off", Severity.INFO, hint=CREATE)
 NONE = Problem("none", hint=CREATE)
 OLD = Problem("old", hint=CREATE)
+FUTURE = Problem("future", Severity.INFO, hint="date; agentlip backup create")
 BAD = Problem("bad", Severity.ERROR)
 UNPROVEN = Problem("unproven", hint=VERIFY)
 FAILING = Problem("failing", hint=CREATE)
@@ -218,7 +228,7 @@ CHECKS = (
         name="backup.age",
         inspects="there is a backup that is young enough",
         find=_age,
-        problems=(OFF, NONE, OLD),
+        problems=(OFF, NONE, OLD, FUTURE),
     ),
     Check(
         name="backup.verified",

@@ -29,8 +29,9 @@ def open_workspace(session: Session) -> BackupWorkspace:
         raise Invalid(f"{datadir.workspace} is not a workspace", hint="agentlip init")
     swap.settle_if_stopped(datadir, SystemClock())
     section = config.load(BackupSection, datadir.settings_file, os.environ)
-    backups = BackupDirectory(datadir, section.backup)
-    return BackupWorkspace(datadir, section.backup, backups, SystemClock())
+    clock = SystemClock()
+    backups = BackupDirectory(datadir, section.backup, clock)
+    return BackupWorkspace(datadir, section.backup, backups, clock)
 
 
 def size(count: int) -> str:

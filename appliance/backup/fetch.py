@@ -12,7 +12,7 @@ from appliance.backup.backup_directory import (
 )
 from appliance.backup.errors import BackupDamaged, BackupNotFound
 from appliance.backup.manifest import BackupManifest
-from appliance.backup.remote import names_in, read_file, read_manifest
+from appliance.backup.remote import names_in, newest_manifest, read_file, read_manifest
 from appliance.backup.target import BackupTarget
 from appliance.backup.unpack import FileProgress, check_hashes, no_progress
 from appliance.kernel.store_errors import free_bytes
@@ -38,8 +38,14 @@ def fetch(
             f"target {target.name} has no backup{f' named {name!r}' if name else ''}",
             hint="agentlip backup targets",
         )
-    name, backups = name or present[-1], work.backups
-    manifest = read_manifest(target, name)
+    backups = work.backups
+    if name is None:
+        local = [listed.manifest.db_id for listed in backups.list() if listed.manifest is not None]
+        owner = local[-1] if local else None
+        manifest = newest_manifest(target, present, owner, work.clock.now_ms())
+    else:
+        manifest = read_manifest(target, name)
+    name = manifest.name
     if _is_whole(backups, manifest):
         return manifest, False
     needed = manifest.stored_bytes + work.settings.free_bytes_min

@@ -27,4 +27,4 @@ def prune(work: BackupWorkspace) -> list[RetentionDecision]:
 
 def _seen(listed: ListedBackup) -> RetainedBackup:
     reason = None if listed.manifest is None else listed.manifest.reason
-    return RetainedBackup(listed.name, listed.cut_ms, reason, listed.result)
+    return RetainedBackup(listed.name, listed.cut_ms, reason, listed.result, listed.last_event_id)

@@ -4,14 +4,16 @@ Nothing that a target answers is trusted: names, sizes, manifests and content ar
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from appliance.backup import manifest as manifests
 from appliance.backup.backup_directory import NAME
-from appliance.backup.errors import BackupDamaged
+from appliance.backup.errors import BackupDamaged, TargetObjectMissing, VersionRefused
 from appliance.backup.manifest import BackupFile, BackupManifest
+from appliance.backup.order import in_order
 from appliance.backup.target import BackupTarget
+from appliance.kernel.errors import ApplianceError, Invalid
 
 
 class RemoteNames(NamedTuple):
@@ -40,6 +42,32 @@ def read_manifest(target: BackupTarget, name: str) -> BackupManifest:
                 f"the manifest of {name} is larger than {manifests.BYTES_MAX:,} bytes"
             )
     return manifests.decode(bytes(text), name)
+
+
+def newest_manifest(
+    target: BackupTarget, names: Sequence[str], owner: str | None, now_ms: int
+) -> BackupManifest:
+    """Read the manifests of all `names`, and return the newest of the workspace `owner` (`db_id`).
+
+    One that can't be read is passed over, unless all are like that. Raises Invalid if the owner is
+    unknown and there are several, BackupDamaged, VersionRefused or TargetObjectMissing.
+    """
+    manifests_read: list[BackupManifest] = []
+    problem: ApplianceError | None = None
+    for name in names:
+        try:
+            manifests_read.append(read_manifest(target, name))
+        except (BackupDamaged, VersionRefused, TargetObjectMissing) as error:
+            problem = error
+    ours = [manifest for manifest in manifests_read if manifest.db_id == owner] or manifests_read
+    if problem is not None and not ours:
+        raise problem
+    if len({manifest.db_id for manifest in ours}) > 1:
+        raise Invalid(
+            f"target {target.name} has backups of several workspaces",
+            hint="name the backup: agentlip backup targets --json lists them",
+        )
+    return in_order(ours, now_ms)[-1]
 
 
 def read_file(target: BackupTarget, name: str, file: BackupFile) -> Iterator[bytes]:

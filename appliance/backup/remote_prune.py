@@ -55,4 +55,6 @@ def _read(target: BackupTarget, name: str, owner: str) -> RetainedBackup | None:
         return None
     if manifest.db_id != owner:
         return None
-    return RetainedBackup(name, manifest.cut_ms, manifest.reason)
+    return RetainedBackup(
+        name, manifest.cut_ms, manifest.reason, last_event_id=manifest.last_event_id
+    )

@@ -1,7 +1,8 @@
 """Which backups are kept: a pure function of their times, reasons and results, and of the settings.
 
 Grandfather, father, son: the newest `keep_last` backups, and the newest one of each of the last
-hours, days, weeks, months and years that have one. All periods are in UTC.
+hours, days, weeks, months and years that have one. All periods are in UTC. The order is that of
+`order.py`, so a backup from the future has its place and its own hour, and goes like the others.
 
 Some are kept whatever the numbers are: the newest good backup and all that are newer, recent copies
 from before a restore or a migration, backups that can't be used while no newer one is good, and the
@@ -13,22 +14,23 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from appliance.backup.manifest import Reason
+from appliance.backup.order import in_order, is_future
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import DAY_MS
 
 SAFETY: tuple[Reason, ...] = ("before-restore", "before-migration")
 SAFETY_MS = 7 * DAY_MS  # how long a copy from before a restore or a migration stays
-FUTURE_MS = 2000  # clocks differ by less
 
 
 class RetainedBackup(NamedTuple):
-    """A backup as retention sees it. `cut_ms`: Unix time of its cut. `reason`: None if the backup
-    is unreadable. `result`: None if it was never verified."""
+    """A backup as retention sees it. `cut_ms`: Unix time of its cut. `reason` and `last_event_id`:
+    None if the backup is unreadable. `result`: None if it was never verified."""
 
     name: str
     cut_ms: int
     reason: Reason | None
     result: str | None = None
+    last_event_id: int | None = 0
 
     @property
     def is_broken(self) -> bool:
@@ -53,14 +55,17 @@ def decide(
     backups: Iterable[RetainedBackup], settings: BackupSettings, now_ms: int
 ) -> list[RetentionDecision]:
     """A decision for each backup, oldest backup first."""
-    ordered = sorted(backups, key=lambda kept: (kept.cut_ms, kept.name))
-    past = [kept for kept in ordered if kept.cut_ms <= now_ms + FUTURE_MS]
-    good = [kept for kept in past if kept.result == "good" and kept.reason is not None]
-    newest_good = past.index(good[-1]) if good else -1
-    reasons = {kept.name: ["its time is in the future"] for kept in ordered[len(past) :]}
-    for position, kept in enumerate(past):
-        reasons[kept.name] = list(_always(kept, position - newest_good, bool(good), now_ms))
-    _keep_by_numbers(past, settings, reasons)
+    ordered = in_order(backups, now_ms)
+    good = [kept for kept in ordered if kept.result == "good" and kept.reason is not None]
+    newest_good = ordered.index(good[-1]) if good else -1
+    reasons: dict[str, list[str]] = {}
+    for position, kept in enumerate(ordered):
+        at_ms = kept.cut_ms
+        if is_future(at_ms, now_ms):  # it was made before those after it
+            at_ms = min(later.cut_ms for later in ordered[position:])
+        newer = position - newest_good
+        reasons[kept.name] = list(_always(kept, newer, bool(good), now_ms - at_ms))
+    _keep_by_numbers(ordered, settings, reasons)
     readable = [kept.name for kept in ordered if kept.reason is not None]
     if readable and not any(reasons[name] for name in readable):
         reasons[readable[-1]].append("the last backup that can be read")
@@ -72,20 +77,22 @@ def decide(
     ]
 
 
-def _always(kept: RetainedBackup, newer: int, is_any_good: bool, now_ms: int) -> Iterator[str]:
+def _always(kept: RetainedBackup, newer: int, is_any_good: bool, age_ms: int) -> Iterator[str]:
     """Why it is kept whatever the numbers are. `newer`: than the newest good one, by so many."""
     if is_any_good and newer >= 0:
         yield "newer than the newest verified backup" if newer else "newest verified backup"
     if kept.is_broken and not is_any_good:  # for inspection; some files may be the only copy
         yield "damaged, and no newer backup is verified"
-    if kept.reason in SAFETY and now_ms - kept.cut_ms < SAFETY_MS:
+    if kept.reason in SAFETY and age_ms < SAFETY_MS:
         yield f"{kept.reason}, and younger than a week"
 
 
 def _keep_by_numbers(
-    past: Sequence[RetainedBackup], settings: BackupSettings, reasons: dict[str, list[str]]
+    ordered: Sequence[RetainedBackup], settings: BackupSettings, reasons: dict[str, list[str]]
 ) -> None:
-    counted = [kept for kept in reversed(past) if not kept.is_broken and kept.reason not in SAFETY]
+    counted = [
+        kept for kept in reversed(ordered) if not kept.is_broken and kept.reason not in SAFETY
+    ]
     for number, kept in enumerate(counted[: settings.keep_last], start=1):
         reasons[kept.name].append(f"number {number} of the newest {settings.keep_last}")
     for period in _periods(settings):

@@ -27,6 +27,7 @@ from appliance.backup.errors import VerificationFailed
 from appliance.backup.failures import Attempts
 from appliance.backup.keys import Identities
 from appliance.backup.manifest import VERIFICATION, Verification
+from appliance.backup.order import FUTURE_MS
 from appliance.backup.schedule import NICENESS
 from appliance.kernel.clock import DAY_MS
 
@@ -91,7 +92,7 @@ def next_recheck(
         listed
         for listed in backups
         if listed.manifest is not None and listed.result != "bad" and listed.name != newest.name
-        if listed.proven_ms < now_ms - RECHECK_MS
+        if not now_ms - RECHECK_MS <= listed.proven_ms <= now_ms + FUTURE_MS
     ]
     return min(kept, key=_checked_ns, default=None)
 

@@ -32,8 +32,8 @@ class Backups:
         return wire.BackupAccepted()
 
     def _list_newest(self) -> wire.BackupList:
-        names = self._backups.names()[: -LISTED_MAX - 1 : -1]
-        return wire.BackupList(backups=[self._backups.describe(name).row for name in names])
+        newest = self._backups.list()[: -LISTED_MAX - 1 : -1]
+        return wire.BackupList(backups=[listed.row for listed in newest])
 
     def _details(self, name: str) -> wire.BackupDetails:
         manifest = self._backups.read(name)

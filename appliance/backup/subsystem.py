@@ -36,7 +36,7 @@ class BackupSubsystem(Subsystem):
     def __init__(self, host: Host, needs: BackupNeeds) -> None:
         datadir, clock = host.datadir, host.clock
         settings = host.section(BackupSettings)
-        backups = BackupDirectory(datadir, settings)
+        backups = BackupDirectory(datadir, settings, clock)
         self._settings = settings
         self._log = host.log
         self._clock = clock

@@ -116,7 +116,8 @@ def upload(
 ) -> UploadReport:
     """Copies each backup that the target lacks, oldest first. Those that are not encrypted are
     skipped if the newest one is. Never raises an error of one backup or of the target."""
-    names, copied, removed = work.backups.names(), list[str](), list[str]()
+    names = [listed.name for listed in work.backups.list()]
+    copied, removed = list[str](), list[str]()
     problem: ApplianceError | None = None
     lock = work.datadir.dir / "locks" / f"backup-{target.name}.lock"
     busy = BackupRunning(f"another process copies backups to target {target.name}")

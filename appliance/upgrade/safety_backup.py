@@ -53,7 +53,7 @@ def save(
 
 
 def _save(datadir: DataDir, settings: BackupSettings, clock: Clock) -> str:
-    backups = BackupDirectory(datadir, settings)
+    backups = BackupDirectory(datadir, settings, clock)
     with backups.only_writer():
         if (earlier := _find_earlier(datadir, backups)) is not None:
             return earlier.name
@@ -70,7 +70,7 @@ def _save(datadir: DataDir, settings: BackupSettings, clock: Clock) -> str:
 def _find_earlier(datadir: DataDir, backups: BackupDirectory) -> BackupManifest | None:
     """The newest backup from before a migration, if it is whole and the stores have its rows: then
     an attempt since has failed, and the stores may be half migrated."""
-    for name in reversed(backups.names()):
+    for name in reversed([listed.name for listed in backups.list()]):
         with suppress(BackupError):
             manifest = backups.read(name)
             if manifest.reason == REASON:

@@ -1,12 +1,15 @@
 """`agentlip backup`: what it prints, and its exit codes."""
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from appliance.backup.backup_directory import BackupDirectory
 from appliance.backup.settings import BackupSettings
+from tests.support.clock import FakeClock
 from tests.support.commands import CommandOutput, run
 from tests.support.real_backups import Backups
 from tests.support.scheduled_backup import verified
@@ -39,7 +42,7 @@ def test_backups_are_made_listed_and_shown(filled: Filled) -> None:
     assert listed[0].split() == [
         "NAME", "CREATED", "REASON", "SIZE", "VERIFIED", "ENCRYPTED"
     ]  # fmt: skip
-    assert [line.split()[0] for line in listed[1:]] == sorted([name, asked["name"]])
+    assert [line.split()[0] for line in listed[1:]] == [name, asked["name"]]
     shown = backup(filled, "show", name)
     assert "messages 3" in shown.out
     assert "db.sqlite3.zst" in shown.out
@@ -104,3 +107,41 @@ def test_errors_have_exit_codes_and_hints(
     refused = backup(filled, "create", "--json")
     assert (refused.code, refused.out) == (code, "")
     assert hint in json.loads(refused.err)["hint"]
+
+
+@pytest.fixture
+def clock_set_back(filled: Filled) -> tuple[str, str]:
+    """The names of a backup that was made while the clock was two days ahead, and of the next."""
+    ahead = Backups(filled.path).create(FakeClock(int(time.time() * 1000) + 2 * 86_400_000)).name
+    return ahead, str(backup(filled, "create", "--json").json["name"])
+
+
+@pytest.mark.parametrize(
+    "newest",
+    [
+        lambda filled: backup(filled, "show", "--json").json["name"],
+        lambda filled: backup(filled, "list", "--json").json[-1]["name"],
+        lambda filled: backup(filled, "restore", "--latest", "--plan", "--json").json["name"],
+        lambda filled: backup(filled, "verify", "--json").json[0]["name"],
+    ],
+    ids=["show", "list", "restore", "verify"],
+)
+def test_newest_backup_is_not_the_one_with_a_time_in_the_future(
+    filled: Filled, clock_set_back: tuple[str, str], newest: Callable[[Filled], str]
+) -> None:
+    ahead, after = clock_set_back
+    assert ahead > after, "by its name it comes last"
+    assert newest(filled) == after
+
+
+def test_newest_backup_at_a_target_is_not_the_one_with_a_time_in_the_future(
+    filled: Filled, clock_set_back: tuple[str, str], tmp_path: Path
+) -> None:
+    target = tmp_path / "disk"
+    target.mkdir()
+    filled.datadir.settings_file.write_text(
+        "[backup]\nfree_bytes_min = 0\n"
+        f"[[backup.targets]]\nname = 'disk'\nurl = 'file://{target}'\nallow_plain = true\n"
+    )
+    assert backup(filled, "upload").code == 0
+    assert backup(filled, "fetch", "--latest", "--json").json["name"] == clock_set_back[1]

@@ -77,6 +77,12 @@ def interrupted_restore(workspace: WorkspaceFixture) -> None:
 
 BACKUPS = (
     Breakage("there is no backup", old_workspace, ("backup.age:none",), _NEW),
+    Breakage(
+        "backup was made while the clock was ahead",
+        lambda workspace: (backup(-50)(workspace), backup(1, "good")(workspace)),
+        ("backup.age:future",),
+        "retention removes it in time",
+    ),
     Breakage("backup is old", backup(40, "good"), ("backup.age:old",), _NEW),
     Breakage(
         "backups are switched off",

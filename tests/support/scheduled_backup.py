@@ -19,15 +19,27 @@ CONTENT = b"rows"
 
 
 def make_backup(
-    backups: BackupDirectory, now_ms: int, reason: Reason = "manual", *, lasting_ms: int = 0
+    backups: BackupDirectory,
+    now_ms: int,
+    reason: Reason = "manual",
+    *,
+    lasting_ms: int = 0,
+    last_event_id: int = 7,
 ) -> BackupManifest:
     """A whole backup with one small file."""
     with backups.only_writer():
-        return write_backup(backups, now_ms, reason, lasting_ms=lasting_ms)
+        return write_backup(
+            backups, now_ms, reason, lasting_ms=lasting_ms, last_event_id=last_event_id
+        )
 
 
 def write_backup(
-    backups: BackupDirectory, now_ms: int, reason: Reason, *, lasting_ms: int = 0
+    backups: BackupDirectory,
+    now_ms: int,
+    reason: Reason,
+    *,
+    lasting_ms: int = 0,
+    last_event_id: int = 7,
 ) -> BackupManifest:
     """The same, for a writer."""
     name, partial = backups.begin(now_ms)
@@ -40,7 +52,7 @@ def write_backup(
     manifest = BackupManifest(
         name=name, reason=reason, created_at=iso(now_ms), cut_at=iso(now_ms),
         seconds=lasting_ms / 1000, pause_ms=1.5, app_version="1.0", db_id="db", epoch="e1",
-        last_event_id=7, stores={}, files=(file,),
+        last_event_id=last_event_id, stores={}, files=(file,),
     )  # fmt: skip
     backups.finish(manifest, partial)
     return manifest

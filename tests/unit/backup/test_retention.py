@@ -6,7 +6,8 @@ import msgspec
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from appliance.backup.retention import FUTURE_MS, SAFETY, SAFETY_MS, RetainedBackup, decide
+from appliance.backup.order import in_order
+from appliance.backup.retention import SAFETY, SAFETY_MS, RetainedBackup, decide
 from appliance.backup.settings import BackupSettings
 
 HOUR_MS = 3_600_000
@@ -30,15 +31,18 @@ ages = st.one_of(
     st.integers(-2 * HOUR_MS, 60 * HOUR_MS), st.integers(0, 1200).map(lambda days: days * DAY_MS)
 )
 reasons = st.sampled_from(["manual", "schedule", "before-restore", "before-migration", None])
+event_ids = st.one_of(st.just(0), st.integers(0, 9))
 results = st.sampled_from(["good", "bad", "inconclusive", None])
 
 
 @st.composite
 def backups(draw):
-    drawn = draw(st.lists(st.tuples(ages, reasons, results), max_size=25))
+    drawn = draw(st.lists(st.tuples(ages, reasons, results, event_ids), max_size=25))
     return [
-        RetainedBackup(f"set-{number:02}", NOW_MS - age, reason, result)
-        for number, (age, reason, result) in enumerate(drawn)
+        RetainedBackup(
+            f"set-{number:02}", NOW_MS - age, reason, result, None if reason is None else event_id
+        )
+        for number, (age, reason, result, event_id) in enumerate(drawn)
     ]
 
 
@@ -58,12 +62,10 @@ def at(days, *, reason="schedule", result=None, hours=0):
 @given(backups(), settings)
 def test_newest_good_backup_and_all_newer_ones_are_kept(given_backups, rules):
     remaining = kept(decide(given_backups, rules, NOW_MS))
-    good = [each for each in given_backups if is_good(each) and each.cut_ms <= NOW_MS + FUTURE_MS]
+    ordered = in_order(given_backups, NOW_MS)
+    good = [number for number, each in enumerate(ordered) if is_good(each)]
     assume(good)
-    newest = max(good, key=lambda each: (each.cut_ms, each.name))
-    assert newest.name in remaining
-    newer = {each.name for each in given_backups if each.cut_ms > newest.cut_ms}
-    assert newer <= remaining
+    assert {each.name for each in ordered[good[-1] :]} <= remaining
 
 
 @given(backups(), settings)
@@ -78,7 +80,9 @@ def test_young_safety_copies_are_kept(given_backups, rules):
     remaining = kept(decide(given_backups, rules, NOW_MS))
     youngest_ms = NOW_MS - SAFETY_MS
     young = {
-        each.name for each in given_backups if each.reason in SAFETY and each.cut_ms > youngest_ms
+        each.name
+        for each in given_backups
+        if each.reason in SAFETY and youngest_ms < each.cut_ms <= NOW_MS
     }
     assert young <= remaining
 
@@ -86,15 +90,10 @@ def test_young_safety_copies_are_kept(given_backups, rules):
 @given(backups(), settings)
 def test_damaged_backups_are_kept_until_a_newer_one_is_good(given_backups, rules):
     remaining = kept(decide(given_backups, rules, NOW_MS))
-    good_ms = [
-        each.cut_ms for each in given_backups if is_good(each) and each.cut_ms <= NOW_MS + FUTURE_MS
-    ]
-    waiting = {
-        each.name
-        for each in given_backups
-        if each.is_broken and each.cut_ms > max(good_ms, default=0)
-    }
-    assert waiting <= remaining
+    ordered = in_order(given_backups, NOW_MS)
+    good = [number for number, each in enumerate(ordered) if is_good(each)]
+    newer = ordered[max(good, default=-1) + 1 :]
+    assert {each.name for each in newer if each.is_broken} <= remaining
 
 
 @given(backups(), settings)
@@ -136,6 +135,32 @@ def test_grandfathers_are_named_by_their_period():
     assert named[at(20).name] == "newest of month 2026-10"
     assert named[at(324).name] == "newest of year 2025"
     assert len(named) == 5
+
+
+def test_backup_from_the_future_is_pruned_like_the_others():
+    """The clock was two years ahead during one backup; a backup each day follows."""
+    ahead = RetainedBackup("ahead", NOW_MS + 730 * DAY_MS, "schedule", "good", 100)
+    for days in range(40):
+        before = [at(days + age)._replace(last_event_id=100 - age) for age in range(1, 30)]
+        after = [
+            at(days - age, result="good")._replace(last_event_id=100 + age)
+            for age in range(1, days + 1)
+        ]
+        decisions = decide([*before, ahead, *after], BackupSettings(), NOW_MS)
+        assert [decision.name for decision in decisions][len(before)] == "ahead"
+        assert ("ahead" in kept(decisions)) == (days < 24), "keep_hourly is 24"
+
+
+def test_clock_that_is_set_back_removes_no_more_than_a_right_one():
+    """After a reset to 1970, one more backup pushes out one of each period at most."""
+    hourly = [
+        at(0, hours=hours, result="good")._replace(last_event_id=9_000 - hours)
+        for hours in range(30 * 24)
+    ]
+    before = kept(decide(hourly, BackupSettings(), NOW_MS))
+    left = [each for each in hourly if each.name in before]
+    reset = RetainedBackup("reset", HOUR_MS, "schedule", "good", 9_001)
+    assert len(before - kept(decide([*left, reset], BackupSettings(), 2 * HOUR_MS))) <= 2
 
 
 def test_without_numbers_the_newest_good_backup_remains():
