@@ -123,7 +123,9 @@ def show_run(session: Session, run_id: RunArgument) -> None:
             f" {attempt['started_at']} to {attempt['ended_at'] or 'now'},"
             f" limits: {attempt['limits'] or 'none'}"
         )
-        lines += [f"  {file['name']}: {file['bytes']} bytes" for file in attempt["artefacts"]]
+        for file in attempt["artefacts"]:
+            dropped = ", not kept: above a limit" if file.get("dropped") else ""
+            lines.append(f"  {file['name']}: {file['bytes']} bytes{dropped}")
         lines += [f"  | {line}" for line in (attempt["tail"] or "").splitlines()[-TAIL_LINES:]]
     session.answer(run, "\n".join(plain(line) for line in lines))
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 LABEL = "agentlip.workspace"  # of containers
 PREFIX = "agentlip-"
+TOKEN = "AGENTLIP_TOKEN"  # the variable with the token of a run
 NOT_STARTED = 127  # exit code of a command that can't be started
 
 

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from appliance.child import supervisor, syscalls, template
-from appliance.jobs.handles import NOT_STARTED
+from appliance.jobs.handles import NOT_STARTED, TOKEN
+from appliance.jobs.mask import OutputMask
 
 LINE_BYTES_MAX = 1024 * 1024
 GRACE_SECONDS = 10.0
@@ -69,6 +70,9 @@ class LaunchedCommand:
         self._order = order
         self._pid = self._bytes = 0
         self._tail = b""
+        secret = (*order["secrets"], TOKEN)
+        environment = order["environment"]
+        self._mask = OutputMask(environment[name] for name in secret if name in environment)
         self._reason = ""
         self._wake, woken = os.pipe()
         os.set_blocking(woken, False)
@@ -80,6 +84,7 @@ class LaunchedCommand:
 
     def run(self) -> dict[str, Any]:
         order, code = self._order, -signal.SIGTERM.value
+        artefacts: list[dict[str, Any]] = []
         signal.setitimer(signal.ITIMER_REAL, order["timeout_seconds"])
         if not self._reason:  # not cancelled before
             output, write = os.pipe()
@@ -87,14 +92,16 @@ class LaunchedCommand:
             if self._pid == 0:
                 run_command(order, write, self.limits)
             os.close(write)
-            with Path(order["output"]).open("wb", buffering=0) as file:
+            with open(order["output"], "wb", buffering=0, opener=_open_own) as file:
                 code = self._follow(file, output)
+                artefacts = list_artefacts(Path(order["artefacts"]), order["artefact_bytes_max"])
+                self._keep(file, self._mask.end() + warning_of(artefacts, order))
         return {
             "code": code,
             "reason": self._reason,
             "bytes": self._bytes,
             "tail": self._tail.decode(errors="replace"),
-            "artefacts": list_artefacts(Path(order["artefacts"]), order["artefact_bytes_max"]),
+            "artefacts": artefacts,
         }
 
     def _follow(self, file: Any, output: int) -> int:
@@ -108,7 +115,7 @@ class LaunchedCommand:
                 if descriptor == self._wake:
                     os.read(self._wake, 512)
                 elif data := os.read(output, READ_BYTES):
-                    self._keep(file, data)
+                    self._keep(file, self._mask.feed(data))
                 else:
                     poll.unregister(output)
                     is_open = False
@@ -164,25 +171,43 @@ def run_command(order: dict[str, Any], write: int, limits: str) -> None:
     os._exit(NOT_STARTED)
 
 
+def _open_own(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def list_artefacts(folder: Path, bytes_max: int) -> list[dict[str, Any]]:
-    """The regular files in the folder, by name. Those beyond the limits are deleted."""
+    """List the regular files in the folder, by name.
+
+    A file is deleted if it does not fit into what is left of `bytes_max`, or if ARTEFACTS_MAX
+    files before it are kept. The list has up to ARTEFACTS_MAX of those too, as `dropped`.
+    """
     listed: list[dict[str, Any]] = []
+    dropped: list[dict[str, Any]] = []
     for path in sorted(folder.rglob("*")):
         with contextlib.suppress(OSError):
             if path.is_symlink() or not path.is_file():
                 continue
-            size = path.stat().st_size
-            bytes_max -= size
-            if bytes_max < 0 or len(listed) == ARTEFACTS_MAX:
+            size, name = path.stat().st_size, str(path.relative_to(folder))
+            if size > bytes_max or len(listed) == ARTEFACTS_MAX:
                 path.unlink()
+                dropped.append({"name": name, "bytes": size, "sha256": "", "dropped": True})
                 continue
+            bytes_max -= size
             import hashlib  # takes longer than the rest of a short job, and most leave no file
 
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
-            name = str(path.relative_to(folder))
             listed.append({"name": name, "bytes": size, "sha256": digest})
-    return listed
+    return listed + dropped[:ARTEFACTS_MAX]
+
+
+def warning_of(artefacts: list[dict[str, Any]], order: dict[str, Any]) -> bytes:
+    """Return a line for the output about files that were deleted; nothing if there are none."""
+    names = [file["name"] for file in artefacts if file.get("dropped")]
+    if not names:
+        return b""
+    limits = f"{order['artefact_bytes_max']:,} bytes (artefact_bytes_max), {ARTEFACTS_MAX} files"
+    return f"agentlip: artefacts not kept: {', '.join(names)}; limits: {limits}\n".encode()
 
 
 def enter_cgroup(order: dict[str, Any]) -> str:

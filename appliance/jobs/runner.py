@@ -13,7 +13,7 @@ import msgspec
 from appliance.jobs import metrics, output, queries, wire, writes
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.executor import AttemptEnd, AttemptOrder, ClaimedAttempt, NotStarted
-from appliance.jobs.handles import is_running
+from appliance.jobs.handles import TOKEN, is_running
 from appliance.jobs.process import Find, ProcessExecution, Start
 from appliance.jobs.rows import StoredAttemptRow
 from appliance.jobs.schedule import next_ms
@@ -41,7 +41,6 @@ LEASE_MS = 30_000
 PAGE_MAX = 200  # runs in one response; a larger `limit` is clamped
 KEPT_DAYS = 30  # after a run is over
 KEPT_RUNS = 20  # the latest of each job are kept longer
-TOKEN = "AGENTLIP_TOKEN"
 T = TypeVar("T")
 
 

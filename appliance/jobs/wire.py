@@ -142,11 +142,13 @@ WAIT_SECONDS_MAX = 60.0
 
 
 class Artefact(Struct, frozen=True):
-    """A file that an attempt left in AGENTLIP_ARTEFACTS."""
+    """A file that an attempt left in AGENTLIP_ARTEFACTS. `dropped`: it was above a limit, so it was
+    deleted, and `sha256` is empty."""
 
     name: str
     bytes: int
     sha256: str
+    dropped: bool = False
 
 
 class ShownAttempt(Struct, frozen=True):

@@ -15,6 +15,12 @@ JOBS = {
     "hourly": 'command = ["true"]\ncron = "0 * 1 1 *"',
     "good": 'command = ["sh", "-c", "echo $JOB_COLOR $SECRET; echo x > $AGENTLIP_ARTEFACTS/a"]\n'
             'environment = { JOB_COLOR = "red" }\nsecrets = { SECRET = "secret.txt" }',
+    "whispering": 'command = ["sh", "-c", "printf hush; sleep 0.1; echo -hush now $SECRET;'
+                  ' echo $SECRET > $AGENTLIP_ARTEFACTS/secret"]\n'
+                  'secrets = { SECRET = "secret.txt" }',
+    "messy": 'command = ["sh", "-c", "cd $AGENTLIP_ARTEFACTS; echo 1 > a; mkdir c; echo 2 > c/d;'
+             ' head -c 100 /dev/zero > b"]\nartefact_bytes_max = 10',
+    "many": 'command = ["sh", "-c", "cd $AGENTLIP_ARTEFACTS; touch $(seq 101 205)"]',
     "bad": 'command = ["sh", "-c", "echo oh; exit 7"]',
     "sleepy": 'command = ["sh", "-c", "echo ready; setsid sleep 600 & sleep 600"]\nretries = 1\n'
               'retry_on = ["lost"]\n[backoff]\ninitial_seconds = 0.01',
@@ -25,7 +31,8 @@ JOBS = {
     "missing": 'command = ["no-such-program"]',
     "loud": 'command = ["sh", "-c", "yes 0123456789 | head -c 300000"]\noutput_bytes_max = 1000',
     "lenient": 'command = ["sh", "-c", "exit 10"]\nsuccess_codes = [0, 10]',
-    "caller": 'command = ["sh", "-c", "echo $AGENTLIP_TOKEN; sleep 600"]\nscopes = ["jobs:read"]',
+    "caller": 'command = ["sh", "-c", "echo $AGENTLIP_TOKEN | tee $AGENTLIP_ARTEFACTS/token;'
+              ' sleep 600"]\nscopes = ["jobs:read"]',
 }  # fmt: skip
 
 
@@ -36,7 +43,7 @@ def hub(tmp_path_factory):
     folder.mkdir()
     for name, text in JOBS.items():
         (folder / f"{name}.toml").write_text(text)
-    (served.workspace / "secret.txt").write_text("hush\n")
+    (served.workspace / "secret.txt").write_text("hush-hush\n")
     served.start()
     yield served
     served.kill()
@@ -83,14 +90,47 @@ def test_run_ends_as_its_command_does(hub, job, state, code, error):
 def test_output_and_artefacts_are_kept(hub):
     ended = run(hub, "good")
     (attempt,) = ended["attempts"]
-    assert attempt["tail"] == "red hush\n"
+    assert attempt["tail"] == "red ***\n"
     assert [(file["name"], file["bytes"]) for file in attempt["artefacts"]] == [("a", 2)]
-    assert until_output(hub, ended["id"], "red") == "red hush\n"
+    assert until_output(hub, ended["id"], "red") == "red ***\n"
     loud = run(hub, "loud")
     (attempt,) = loud["attempts"]
     assert attempt["output_bytes"] == 300_000
     assert (hub.datadir.dir / "jobs" / loud["id"] / "1.log").stat().st_size == 1000
     assert attempt["tail"].endswith("0123456789\n01234567")
+
+
+def test_secret_is_masked_wherever_the_output_goes(hub):
+    ended = run(hub, "whispering")
+    folder = hub.datadir.dir / "jobs" / ended["id"]
+    shown = json.dumps(show(hub, ended["id"]))
+    streamed = hub.http.get(f"/api/v1/jobs/runs/{ended['id']}/events").raw.decode()
+    logged = agentlip("jobs", "logs", ended["id"], cwd=hub.workspace).out
+    for text in (shown, streamed, logged, (folder / "1.log").read_text()):
+        assert "***" in text
+        assert "hush" not in text
+    assert (folder / "1.log").stat().st_mode & 0o777 == 0o600
+    assert (folder / "1" / "secret").read_text() == "hush-hush\n", "artefacts are not changed"
+
+
+def test_artefacts_that_fit_are_kept_and_the_others_named(hub):
+    ended = run(hub, "messy")
+    assert ended["state"] == "succeeded"
+    files = {file["name"]: file for file in ended["attempts"][0]["artefacts"]}
+    assert [name for name, file in files.items() if not file["dropped"]] == ["a", "c/d"]
+    assert [name for name, file in files.items() if file["dropped"]] == ["b"]
+    kept = hub.datadir.dir / "jobs" / ended["id"] / "1"
+    assert sorted(str(p.relative_to(kept)) for p in kept.rglob("*") if p.is_file()) == ["a", "c/d"]
+    warning = "agentlip: artefacts not kept: b; limits: 10 bytes (artefact_bytes_max), 100 files\n"
+    assert ended["attempts"][0]["tail"] == warning
+    assert "b: 100 bytes, not kept" in agentlip("jobs", "show", ended["id"], cwd=hub.workspace).out
+
+
+def test_artefacts_above_their_number_are_named(hub):
+    ended = run(hub, "many")
+    files = ended["attempts"][0]["artefacts"]
+    assert [file["dropped"] for file in files] == [False] * 100 + [True] * 5
+    assert files[-1]["name"] == "205"
 
 
 def test_run_is_cancelled_and_another_is_refused_meanwhile(hub):
@@ -108,7 +148,8 @@ def test_run_is_cancelled_and_another_is_refused_meanwhile(hub):
 
 def test_token_has_its_scopes_and_ends_with_the_run(hub):
     run_id = request(hub, "caller")
-    token = until_output(hub, run_id, "agl_").strip()
+    assert until_output(hub, run_id, "***") == "***\n"
+    token = (hub.datadir.dir / "jobs" / run_id / "1" / "token").read_text().strip()
     caller = hub.connect(token)
     assert caller.get("/api/v1/jobs/caller/history").status == 200
     assert caller.post("/api/v1/jobs/good/runs", {}).status == 403
@@ -187,7 +228,7 @@ def test_commands(hub):
     assert jobs("run", "bad", "--wait").code == 7
     made = jobs("run", "good", "--wait", "--json")
     run_id = made.json["id"]
-    assert jobs("logs", "-f", run_id).out == "red hush\n"
+    assert jobs("logs", "-f", run_id).out == "red ***\n"
     assert "a: 2 bytes" in jobs("show", run_id).out
     assert jobs("history", "good", "--json").json[0]["id"] == run_id
     assert jobs("cancel", run_id).code == 2
