@@ -35,6 +35,8 @@ def start(settings: JobsSettings, template: ForkTemplate, order: AttemptOrder) -
 class ContainerExecution(ProcessExecution):
     """The launcher's process follows the container instead of running a command."""
 
+    survives = True
+
     def __init__(self, template: ForkTemplate, order: AttemptOrder, path: str) -> None:
         self._path, name = path, container_name(order.run_id, order.number)
         body = None if order.is_adopted else _body(order)

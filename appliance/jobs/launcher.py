@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from appliance.child import supervisor, syscalls, template
-from appliance.jobs.handles import NOT_STARTED, TOKEN
+from appliance.jobs.handles import GRACE_SECONDS, NOT_STARTED, TOKEN
 from appliance.jobs.mask import OutputMask
 
 LINE_BYTES_MAX = 1024 * 1024
-GRACE_SECONDS = 10.0
 REPEAT_SECONDS = 1.0  # between two SIGKILL
 DRAIN_SECONDS = 1.0  # for output of processes that outlive the command
 READ_BYTES = 64 * 1024

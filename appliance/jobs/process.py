@@ -35,7 +35,10 @@ class ForkedProcess(LineProcess):
 
 class ProcessExecution:
     """One attempt. `wait` is called once, and never raises. `handle`: how it is known again.
-    `limits`: how they are enforced."""
+    `limits`: how they are enforced. `survives`: the end of the appliance, in which the next process
+    adopts it."""
+
+    survives = False
 
     def __init__(self, template: ForkTemplate, order: AttemptOrder, container: Any = None) -> None:
         spec = order.spec

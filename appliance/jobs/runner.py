@@ -3,7 +3,7 @@
 import random
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -13,18 +13,19 @@ import msgspec
 from appliance.jobs import metrics, output, queries, wire, writes
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.executor import AttemptEnd, AttemptOrder, ClaimedAttempt, NotStarted
-from appliance.jobs.handles import TOKEN, is_running
+from appliance.jobs.handles import GRACE_SECONDS, TOKEN, is_running
 from appliance.jobs.process import Find, ProcessExecution, Start
 from appliance.jobs.rows import StoredAttemptRow
 from appliance.jobs.schedule import next_ms
 from appliance.jobs.scheduler import Scheduler
 from appliance.jobs.spec import check_given, describe
-from appliance.jobs.states import FAILED, LOST
+from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
 from appliance.kernel import caller, meta
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.caller import WaitLimit, is_there
 from appliance.kernel.clock import DAY_MS, Clock, iso
 from appliance.kernel.config import BadSettings, secret
+from appliance.kernel.errors import Unavailable
 from appliance.kernel.ids import prefixed_token
 from appliance.kernel.log import Log
 from appliance.kernel.pool import GreenletPool
@@ -348,16 +349,22 @@ class JobRunner:
         return len(ids)
 
     def drain(self) -> None:
+        """Start no more attempts, and send SIGTERM to those that run. Containers go on."""
         self.closed = True
         self._wake()
+        for execution in self._running.values():
+            _stop(execution)
 
     def close(self, timeout_seconds: float) -> None:
-        """End all attempts; the next process counts them as lost."""
+        """Wait for the attempts, which have GRACE_SECONDS after `drain`, and store how they ended.
+        The next process counts those that can't be stored as lost."""
         self.drain()
-        for execution in self._running.values():
-            execution.kill()
-        if not self._pool.join(timeout_seconds):
+        if not self._pool.join(GRACE_SECONDS + timeout_seconds):
+            for execution in self._running.values():
+                execution.kill()
             self._pool.kill(block=False)
+        with suppress(Unavailable):
+            self.store_ends()
 
     # -- one attempt ------------------------------------------------------------------
 
@@ -386,16 +393,21 @@ class JobRunner:
         finally:
             if TOKEN in environment:
                 self._book.remove_temporary(environment[TOKEN])
-        if not self.closed:
-            self._ended.append((attempt, end))
-            self._running.pop(attempt.run_id, None)
-            self.work.set()
+        started = self._running.pop(attempt.run_id, None)
+        if self.closed and started is not None and started.survives:
+            return  # the next process adopts it
+        if self.closed and end.state == CANCELLED:
+            end = _end_of_stopped(attempt, end)
+        self._ended.append((attempt, end))
+        self.work.set()
 
     def _wait(self, attempt: ClaimedAttempt, execution: ProcessExecution) -> AttemptEnd:
         key = attempt.run_id, attempt.number
         try:
             self.store.write(writes.note_start, *key, execution.handle, execution.limits)
-            if self.store.read(queries.find, attempt.run_id).cancel_requested:
+            if self.closed:  # it started meanwhile
+                _stop(execution)
+            elif self.store.read(queries.find, attempt.run_id).cancel_requested:
                 execution.cancel()
             end = execution.wait()
         except Exception as error:
@@ -426,3 +438,18 @@ class JobRunner:
         self.outcomes.set()
         for wakeup in self._waits:
             wakeup.set()
+
+
+def _stop(execution: ProcessExecution) -> None:
+    if execution.survives:
+        execution.kill()  # only what follows the container
+    else:
+        execution.cancel()
+
+
+def _end_of_stopped(attempt: ClaimedAttempt, end: AttemptEnd) -> AttemptEnd:
+    """The end of an attempt that got SIGTERM because the appliance stops: a success if it says so,
+    else it is lost, and may be repeated."""
+    if end.exit_code in attempt.spec.success_codes:
+        return msgspec.structs.replace(end, state=SUCCEEDED)
+    return msgspec.structs.replace(end, state=LOST, error="the appliance stopped")

@@ -2,10 +2,13 @@
 
 import json
 import os
+import time
+from datetime import datetime
 
 import pytest
 
 from tests.support.commands import agentlip
+from tests.support.database_files import read
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
 
@@ -34,6 +37,13 @@ JOBS = {
     "caller": 'command = ["sh", "-c", "echo $AGENTLIP_TOKEN | tee $AGENTLIP_ARTEFACTS/token;'
               ' sleep 600"]\nscopes = ["jobs:read"]',
 }  # fmt: skip
+
+
+TIDY = """command = ["sh", "-c", "trap 'echo bye; exit {code}' TERM; echo ready; sleep 600 & wait"]
+retries = 1
+retry_on = ["lost"]
+"""
+JOBS |= {"tidy": TIDY.format(code=0), "untidy": TIDY.format(code=3)}
 
 
 @pytest.fixture(scope="module")
@@ -253,3 +263,38 @@ def processes_with(variable):
             except OSError:
                 continue
     return pids
+
+
+@pytest.mark.parametrize(
+    ("job", "attempt_state", "run_state", "code"),
+    [("tidy", "succeeded", "succeeded", 0), ("untidy", "lost", "queued", 3)],
+)
+def test_stop_gives_running_jobs_sigterm_and_stores_their_ends(
+    hub, job, attempt_state, run_state, code
+):
+    run_id = request(hub, job)
+    until_output(hub, run_id, "ready")
+    assert hub.stop() == 0
+    stopped_ms = time.time() * 1000
+    sql = "SELECT state, exit_code, ended_at, tail FROM attempts WHERE run_id = ?"
+    ((state, exit_code, ended_at, tail),) = read(hub.datadir.database("jobs"), sql, run_id)
+    assert (state, exit_code, tail) == (attempt_state, code, "ready\nbye\n")
+    assert datetime.fromisoformat(ended_at).timestamp() * 1000 <= stopped_ms
+    ((run,),) = read(hub.datadir.database("jobs"), "SELECT state FROM runs WHERE id = ?", run_id)
+    assert run == run_state
+    hub.start()
+    if run_state == "queued":
+        assert hub.http.post(f"/api/v1/jobs/runs/{run_id}/cancel", {}).status == 200
+    assert show(hub, run_id, 30)["ended_at"]
+
+
+def test_job_that_ignores_sigterm_does_not_hold_up_the_stop_for_long(tmp_path):
+    hub = ServedHub(tmp_path)
+    hub.constants = {"appliance.jobs.handles.GRACE_SECONDS": 0.5}
+    (tmp_path / "jobs").mkdir()
+    text = 'command = ["sh", "-c", "trap \'\' TERM; echo ready; sleep 600 & wait; sleep 600"]'
+    (tmp_path / "jobs" / "stubborn.toml").write_text(text)
+    with hub.running():
+        run_id = request(hub, "stubborn")
+        until_output(hub, run_id, "ready")
+    assert processes_of(run_id) == []
