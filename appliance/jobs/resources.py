@@ -12,7 +12,7 @@ from appliance.jobs.service import JobRuns
 from appliance.jobs.sse import event_stream
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.route import Operation, Route
-from appliance.web.responders import Responder, Responders, reply_to_caller, reply_with
+from appliance.web.responders import Responder, Responders, reply_to_change, reply_with
 
 Listing = Callable[[], wire.JobList]
 
@@ -84,8 +84,8 @@ def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) 
             "POST": Operation(wire.RUN, reply=wire.RunShown, errors=(wire.RunOver,),
                               summary="Cancel a run", audited=True),
         }),
-        Route("/api/v1/jobs/{job}/runs", Responders(post=reply_to_caller(runner.request, 201)), {
-            "POST": Operation(wire.RUN, reply=wire.RunShown, status=201,
+        Route("/api/v1/jobs/{job}/runs", Responders(post=reply_to_change(runner.request_once)), {
+            "POST": Operation(wire.RUN, reply=wire.RunShown, status=201, keyed=True,
                               errors=(wire.JobBusy, wire.TooManyRuns), summary="Run a job",
                               audited=True),
         }),

@@ -26,6 +26,7 @@ from appliance.kernel.caller import WaitLimit, is_there
 from appliance.kernel.clock import DAY_MS, Clock, iso
 from appliance.kernel.config import BadSettings, secret
 from appliance.kernel.errors import Unavailable
+from appliance.kernel.idempotency import Reply
 from appliance.kernel.ids import prefixed_token
 from appliance.kernel.log import Log
 from appliance.kernel.pool import GreenletPool
@@ -102,17 +103,31 @@ class JobRunner:
 
     # -- verbs --------------------------------------------------------------------
 
-    def request(self, job: str, who: Principal) -> wire.RunShown:
-        """Raises NoSuchJob, JobBusy and TooManyRuns."""
+    def request_once(self, job: str, who: Principal, key: str | None) -> Reply:
+        """Reply with a new run, or with that of an earlier request with the same key, as it is now.
+        Raises NoSuchJob, JobBusy and TooManyRuns."""
+        run, existed = self.request(job, who, key)
+        return Reply(201, msgspec.json.encode(run), existed)
+
+    def request(
+        self, job: str, who: Principal, key: str | None = None
+    ) -> tuple[wire.RunShown, bool]:
+        """Return the run, and whether a request with the same key has created it. Raises NoSuchJob,
+        JobBusy and TooManyRuns."""
         self.catalogue.refresh()
         spec = self.catalogue.find(job)
         if (trace := caller.traceparent()) is not None:
             environment = {**spec.environment, "TRACEPARENT": trace}
             spec = msgspec.structs.replace(spec, environment=environment)
-        run_id = self.create(writes.NewRun(job, spec, "request", None, who.label))
+        new, existed = writes.NewRun(job, spec, "request", key and f"key {key}", who.label), False
+        if key is None:
+            run_id = self.create(new)
+        else:
+            run_id, existed = self.store.write(writes.create_once, new)
+            self.note_created()
         if run_id is None:
             raise wire.JobBusy(details={"job": job})
-        return self.show(run_id)
+        return self.show(run_id), existed
 
     def put_job(self, name: str, spec: wire.JobSpec | None) -> wire.JobShown | None:
         """Make or change a job, or remove it (None). Raises BadJobSpec, JobIsFile, NoSuchJob."""

@@ -22,7 +22,7 @@ class JobStatusArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 def tools(runner: JobRunner) -> Sequence[Tool]:
     def run(arguments: JobRunArguments, who: Principal) -> wire.RunShown:
-        return runner.request(arguments.job, who)
+        return runner.request(arguments.job, who)[0]
 
     def show(arguments: JobStatusArguments, _who: Principal) -> wire.RunShown:
         return runner.show(arguments.run_id, wire.RunQuery(arguments.wait))

@@ -21,6 +21,7 @@ from appliance.jobs.states import (
 )
 from appliance.kernel import meta
 from appliance.kernel.batch import Tx
+from appliance.kernel.clock import DAY_MS, iso
 from appliance.kernel.retry import delay_seconds
 
 OPEN_MAX = 1000  # runs that are not over
@@ -28,6 +29,7 @@ QUEUED_MAX = 100  # runs with one concurrency key
 SPECS_MAX = 500  # jobs made over the API
 POSITION = "position:"  # in `meta`, before the name of a source of events
 ALL = "all"  # in the place of a name
+KEY_MS = 2 * DAY_MS  # in which a request with the same key makes no other run
 DELETED_MAX = 200  # runs in one transaction
 
 _LOG = (
@@ -83,6 +85,17 @@ def create(tx: Tx, new: NewRun, due_steady_ms: int | None = None) -> str | None:
     marks = ", ".join("?" * len(row))
     tx.execute(f"INSERT INTO runs ({queries.RUN_COLUMNS}) VALUES ({marks})", row)
     return row.id
+
+
+def create_once(tx: Tx, new: NewRun) -> tuple[str | None, bool]:
+    """Create the run unless this principal has requested it with the same `detail`, its key.
+    Returns the run's id, None if it was skipped, and whether it existed. Raises TooManyRuns."""
+    before = tx.execute(
+        "SELECT id FROM runs WHERE job = ? AND cause = ? AND principal IS ? AND detail = ?"
+        " AND created_at >= ?",
+        (new.job, new.cause, new.principal, new.detail, iso(tx.now_ms - KEY_MS)),
+    ).fetchone()
+    return (before[0], True) if before else (create(tx, new), False)
 
 
 def note_events(tx: Tx, source: str, position: int, runs: Sequence[tuple[NewRun, float]]) -> int:

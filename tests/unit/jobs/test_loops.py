@@ -151,7 +151,7 @@ def test_clock_that_is_set_causes_no_storm(bench, jump_hours):
 
 def test_run_of_an_ended_process_is_lost_and_repeated(bench):
     bench.job(retries=1)
-    run_id = bench.runner.request("a", OWNER).run.id
+    run_id = bench.runner.request("a", OWNER)[0].run.id
     bench.round()
     bench.restart()
     assert bench.round()["lost"] == 1
@@ -165,7 +165,7 @@ def test_run_of_an_ended_process_is_lost_and_repeated(bench):
 
 def test_container_of_an_ended_process_is_adopted_with_its_token(bench):
     bench.job(image="x", scopes=["jobs:read"], retries=1)
-    run_id = bench.runner.request("a", OWNER).run.id
+    run_id = bench.runner.request("a", OWNER)[0].run.id
     bench.round()
     environment = bench.executions[0].order.environment
 
