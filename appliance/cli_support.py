@@ -373,6 +373,24 @@ def value_of(row: Row, key: str | Callable[[Row], Any]) -> Any:
     return row.get(key) if isinstance(key, str) else key(row)
 
 
+TEXT_BYTES_MAX = 65_536  # a message or an answer
+
+
+def text_of(value: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
+    """Return the text of an argument: `-` stands for standard input, up to a limit, as UTF-8."""
+    if value != "-":
+        return value
+    raw = sys.stdin.buffer.read(bytes_max + 2).removesuffix(b"\n")
+    if len(raw) > bytes_max:
+        raise Invalid(f"more than {bytes_max:,} bytes on standard input", hint="send it in parts")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise Invalid(
+            "standard input is not UTF-8", hint="convert it: iconv -f LATIN1 -t UTF-8"
+        ) from None
+
+
 def plain(value: Any) -> str:
     """`value` on one line, with control characters replaced."""
     if value is None:

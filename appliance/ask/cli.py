@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, plain, plain_app
+from appliance.cli_support import Session, plain, plain_app, text_of
 from appliance.hub.cli_reach import KeyFlag, segment
 from appliance.kernel.clock import SystemClock
 
@@ -32,7 +32,7 @@ WaitFlag = Annotated[
 @app.command("create")
 def create_ask(
     session: Session,
-    text: Annotated[str, typer.Argument(help="The question.")],
+    text: Annotated[str, typer.Argument(help="The question; `-`: from stdin.")],
     sender: Annotated[str, typer.Option("--sender", help="Name of who asks.")],
     choice: Annotated[
         list[str] | None, typer.Option("--choice", help="A possible answer; may be repeated.")
@@ -58,7 +58,7 @@ def create_ask(
 ) -> None:
     """Ask a person. The same idempotency key gives the same ask, with its answer."""
     body = {
-        "text": text, "sender": sender, "default": default, "deadline_seconds": deadline,
+        "text": text_of(text), "sender": sender, "default": default, "deadline_seconds": deadline,
         "topic_id": topic_id, "choices": choice or [], "may_answer": may_answer or [],
         "blocks": blocks or [],
     }  # fmt: skip
@@ -121,12 +121,12 @@ def show_ask(session: Session, ask_id: AskArgument, wait: WaitFlag = 0.0) -> Non
 def answer_ask(
     session: Session,
     ask_id: AskArgument,
-    answer: Annotated[str, typer.Argument(help="One of the choices, or any text.")],
+    answer: Annotated[str, typer.Argument(help="A choice, or any text; `-`: from stdin.")],
     sender: SenderFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
     """Answer an ask. Exit code 2 if it is already settled."""
-    body = {"answer": answer, "sender": sender}
+    body = {"answer": text_of(answer), "sender": sender}
     ask = session.hub().post(f"{_path(ask_id)}/answer", body, idempotency_key)["ask"]
     session.answer(ask, _outcome(ask))
 

@@ -11,9 +11,10 @@ import typer
 
 from appliance.busfile import claims, consumer, dependencies, jsonl, messages, retention
 from appliance.busfile import search as fulltext
+from appliance.busfile.blobs import BLOB_BYTES_MAX
 from appliance.busfile.file import BusPaths, connect, find_paths, snapshot, transaction
 from appliance.busfile.messages import BusMessage
-from appliance.cli_support import Session, plain_app, until_signalled
+from appliance.cli_support import Session, plain_app, text_of, until_signalled
 from appliance.kernel.clock import DAY_MS, SystemClock, iso
 from appliance.kernel.errors import Invalid
 
@@ -94,7 +95,7 @@ def send(
     """
     from appliance.sdk.bus import FileBus
 
-    value = _json(sys.stdin.read() if payload == "-" else payload)
+    value = _json(payload and text_of(payload, BLOB_BYTES_MAX))
     with FileBus(agent, session.workspace) as bus:
         published = bus.publish(type_, value, to=to, task=task, reply_to=reply_to, id=id_)
     duplicate = " (sent before)" if published.duplicate else ""

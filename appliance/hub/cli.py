@@ -3,12 +3,11 @@
 JSON output follows hub spec §0.9 and only gains fields.
 """
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, plain, plain_app
+from appliance.cli_support import Session, plain, plain_app, text_of
 from appliance.hub.cli_reach import KeyFlag, open_reader, segment
 from appliance.kernel.errors import Invalid
 
@@ -16,7 +15,6 @@ channels = plain_app("Channels: groups of topics, one per project or team.", "Me
 topics = plain_app("Topics: threads in a channel.", "Messages/topic")
 messages = plain_app("Messages: send, read, edit, delete and move them.", "Messages/msg")
 
-CONTENT_BYTES_MAX = 65_536
 MESSAGE_COLUMNS = [
     ("CREATED", "created_at"), ("ID", "id"), ("SENDER", "sender"), ("PRINCIPAL", "principal"),
     ("CONTENT", "content_raw"),
@@ -34,6 +32,9 @@ TopicIdFlag = Annotated[
     str | None, typer.Option("--topic-id", help="Id of the topic, or CHANNEL/TITLE.")
 ]
 LimitFlag = Annotated[int, typer.Option("--limit", help="Maximum number of rows (1 to 1000).")]
+ContentFlag = Annotated[
+    str | None, typer.Option("--content", help="Text of the message; `-`: from standard input.")
+]
 VersionFlag = Annotated[
     int | None,
     typer.Option("--expected-version", help="Fail (exit 2) if the message has another version."),
@@ -179,7 +180,7 @@ def send_message(
     topic_id: TopicIdFlag = None,
     channel: ChannelPart = None,
     topic: TopicPart = None,
-    content: Annotated[str | None, typer.Option("--content", help="Text of the message.")] = None,
+    content: ContentFlag = None,
     stdin: Annotated[bool, typer.Option("--stdin", help="Read it from standard input.")] = False,
     idempotency_key: KeyFlag = None,
 ) -> None:
@@ -204,7 +205,7 @@ def send_message(
 def edit_message(
     session: Session,
     message_id: Annotated[str, typer.Argument(help="Id of the message.")],
-    content: Annotated[str | None, typer.Option("--content", help="The new text.")] = None,
+    content: ContentFlag = None,
     stdin: Annotated[bool, typer.Option("--stdin", help="Read it from standard input.")] = False,
     expected_version: VersionFlag = None,
     idempotency_key: KeyFlag = None,
@@ -301,16 +302,4 @@ def _by_id(topic_id: str | None, channel: str | None, title: str | None) -> bool
 def _content(content: str | None, stdin: bool) -> str:
     if (content is not None) == stdin:
         raise Invalid("give the text by --content or by --stdin", hint="agentlip msg send --help")
-    if content is not None:
-        return content
-    raw = sys.stdin.buffer.read(CONTENT_BYTES_MAX + 2).removesuffix(b"\n")
-    if len(raw) > CONTENT_BYTES_MAX:
-        raise Invalid(
-            f"the message has more than {CONTENT_BYTES_MAX} bytes", hint="send it in parts"
-        )
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        raise Invalid(
-            "standard input is not UTF-8", hint="convert it: iconv -f LATIN1 -t UTF-8"
-        ) from None
+    return text_of("-" if content is None else content)

@@ -1,12 +1,11 @@
 """`agentlip outbox send`."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session
+from appliance.cli_support import Session, text_of
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import IdFactory
@@ -60,9 +59,10 @@ def send(
     fields = None if meta is None else json_object(meta, "--meta")
     if subject is not None:
         fields = {**(fields or {}), "subject": subject}
+    text = text_of("-" if message is None else message, MESSAGE_BYTES_MAX)
     body = {
-        "to": to, "message": _text(message), "priority": priority, "replyToId": reply_to,
-        "mesh": mesh, "target": target, "meta": fields,
+        "to": to, "message": text, "priority": priority, "replyToId": reply_to, "mesh": mesh,
+        "target": target, "meta": fields,
     }  # fmt: skip
     key = client_message_id or IdFactory(SystemClock()).new("")
     answer = session.hub().post("/v1/send", body, key)
@@ -71,18 +71,6 @@ def send(
     else:
         status = answer["status"]
     session.answer(answer, f"{status}: {answer['client_message_id']}")
-
-
-def _text(message: str | None) -> str:
-    if message is not None and message != "-":
-        return message
-    raw = sys.stdin.buffer.read(MESSAGE_BYTES_MAX + 1)
-    if len(raw) > MESSAGE_BYTES_MAX:
-        raise Invalid(f"more than {MESSAGE_BYTES_MAX} bytes on standard input")
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        raise Invalid("standard input is not UTF-8") from None
 
 
 def json_object(text: str, flag: str) -> dict[str, Any]:
