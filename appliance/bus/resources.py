@@ -14,6 +14,7 @@ from appliance.busfile.retention import AgentLags
 from appliance.busfile.search import SearchUnavailable
 from appliance.busfile.workers import InvalidTransition, StaleState, UnknownTask, WorkerStatus
 from appliance.kernel.auth import TokenBook
+from appliance.kernel.errors import CursorBeyondEnd
 from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply
 from appliance.web.responders import Responder, Responders, reply_with
@@ -53,7 +54,7 @@ def _message_routes(bus: Bus, book: TokenBook) -> list[Route]:
             get=reply_with(bus.poll), post=_reply_to_repeatable(bus.publish),
         ), {
             "GET": Operation(wire.READ, query=wire.BusPollQuery, reply=wire.BusMessages,
-                             errors=(wire.TooManyBusWaits,),
+                             errors=(wire.TooManyBusWaits, CursorBeyondEnd),
                              summary="List the next messages for an agent, or wait for one"),
             "POST": Operation(wire.WRITE, body=wire.PublishBusMessage, reply=Published, status=201,
                               repeat_status=200, keyed=True,
@@ -64,7 +65,7 @@ def _message_routes(bus: Bus, book: TokenBook) -> list[Route]:
         }),
         Route("/bus/v1/stream", BusStreamResource(bus, book), {
             "GET": Operation(wire.READ, query=wire.BusStreamQuery, media="text/event-stream",
-                             errors=(wire.TooManyBusStreams,),
+                             errors=(wire.TooManyBusStreams, CursorBeyondEnd),
                              summary="Stream messages as server-sent events"),
         }),
         Route("/bus/v1/search", Responders(get=reply_with(bus.search)), {

@@ -20,6 +20,7 @@ from appliance.busfile.workers import State, UnknownTask, WorkerStatus
 from appliance.kernel import caller
 from appliance.kernel.caller import WaitLimit, is_there
 from appliance.kernel.clock import Clock
+from appliance.kernel.errors import check_cursor
 from appliance.kernel.feed import Feed, FeedSubscription
 from appliance.kernel.store import Store
 from appliance.kernel.store_errors import StoreAbsent
@@ -92,6 +93,7 @@ class Bus:
     def poll(self, query: wire.BusPollQuery) -> wire.BusMessages:
         """The next messages for an agent; waits for the first one if `query.wait` is set."""
         page = self._page(query)
+        check_cursor(query.after or 0, page.head)
         seconds = min(query.wait, wire.WAIT_SECONDS_MAX)
         if page.messages or seconds <= 0:
             return page

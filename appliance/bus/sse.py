@@ -9,6 +9,7 @@ from appliance.bus import metrics, wire
 from appliance.bus.service import Bus
 from appliance.feed_source import FeedSource
 from appliance.kernel.auth import Principal, TokenBook
+from appliance.kernel.errors import check_cursor
 from appliance.web.sse_stream import SseStream, last_event_id
 
 
@@ -19,6 +20,7 @@ def event_stream(
     cursor = last_event_id(header)
     if cursor is None:
         cursor = bus.head() if query.after is None else query.after
+    check_cursor(cursor, bus.head())
     source = BusEventSource(bus, query.agent, cursor)
     return SseStream(source, bus.streams.enter, partial(book.watch, who))
 

@@ -9,6 +9,7 @@ from appliance.hub import wire
 from appliance.hub.access import POST, READ
 from appliance.hub.service import Hub, batch_body
 from appliance.hub.sse import event_stream
+from appliance.kernel.errors import CursorBeyondEnd
 from appliance.kernel.idempotency import Reply
 from appliance.kernel.route import OPEN, Operation, Route
 from appliance.web.media import reply_bytes
@@ -145,11 +146,13 @@ def _event_routes(events: EventsResource) -> list[Route]:
     return [
         Route("/api/v1/events", events, {
             "GET": Operation(READ, reply=wire.EventList, query=wire.EventsQuery,
+                             errors=(CursorBeyondEnd,),
                              summary="List events after a cursor, optionally waiting for the next",
                              by_channel=True),
         }),
         Route("/api/v1/events/stream", events, {
             "GET": Operation(READ, query=wire.StreamQuery, media="text/event-stream",
+                             errors=(CursorBeyondEnd,),
                              summary="Stream events as server-sent events", by_channel=True),
         }, suffix="stream"),
     ]  # fmt: skip

@@ -20,7 +20,13 @@ from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.batch import CallOutcome
 from appliance.kernel.caller import WaitLimit
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import ApplianceError, Invalid, Unauthenticated, Unavailable
+from appliance.kernel.errors import (
+    ApplianceError,
+    Invalid,
+    Unauthenticated,
+    Unavailable,
+    check_cursor,
+)
 from appliance.kernel.feed import Feed
 from appliance.kernel.idempotency import Reply
 from appliance.kernel.process_identity import ProcessIdentity
@@ -296,6 +302,8 @@ class Hub:
     def list_events(self, query: wire.EventsQuery, principal: Principal) -> bytes:
         """The body of `GET /api/v1/events`; with `wait`, waits for the first event."""
         only = principal.channels_for(READ)
+        if query.tail is None:
+            check_cursor(query.after, self.feed.head, self.identity.epoch)
         tail = None if query.tail is None else min(query.tail, wire.PAGE_MAX)
         query = msgspec.structs.replace(self._resolve(query, principal), tail=tail)
         until = self.feed.head

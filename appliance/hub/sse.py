@@ -9,6 +9,7 @@ from appliance.hub import metrics, wire
 from appliance.hub.queries import sse_event
 from appliance.hub.service import REPLAY_BATCH_MAX, Hub
 from appliance.kernel.auth import Principal
+from appliance.kernel.errors import check_cursor
 from appliance.kernel.threads import yield_to_loop
 from appliance.web.sse_stream import SseStream, last_event_id
 
@@ -29,7 +30,8 @@ class HubEventSource(FeedSource):
     ) -> None:
         self._hub = hub
         self._principal = principal
-        self._cursor = start_of(query, header, hub.feed.head)
+        self._cursor = start_of(query, header)
+        check_cursor(self._cursor, hub.feed.head, hub.identity.epoch)
         subscriptions = wire.Subscriptions(query.channel_id, query.topic_id)
         everything = not (subscriptions.channels or subscriptions.topics)
         self._live_filter = hub.live_filter(None if everything else subscriptions, principal)
@@ -68,9 +70,7 @@ class HubEventSource(FeedSource):
             yield_to_loop()
 
 
-def start_of(query: wire.StreamQuery, header: str | None, head: int) -> int:
+def start_of(query: wire.StreamQuery, header: str | None) -> int:
     """Where to begin: `Last-Event-ID` of a reconnecting client, else `after`, else 0."""
     cursor = last_event_id(header)
-    if cursor is None:
-        cursor = query.after or 0
-    return min(cursor, head)
+    return query.after or 0 if cursor is None else cursor

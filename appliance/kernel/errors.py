@@ -169,6 +169,21 @@ class PayloadTooLarge(Invalid):
     default_hint = "send less at once; docs/reference/settings.md lists the limits"
 
 
+class CursorBeyondEnd(Conflict):
+    """The client's cursor is of another history, such as that from before a restore."""
+
+    code = "CURSOR_BEYOND_END"
+    default_message = "the cursor is beyond the newest event"
+    default_hint = "start again from 0, or from replay_until to skip the history"
+
+
+def check_cursor(after: int, head: int, epoch: str | None = None) -> None:
+    """Raise CursorBeyondEnd if the cursor is greater than the newest number, `head`."""
+    if after > head:
+        more = {} if epoch is None else {"epoch": epoch}
+        raise CursorBeyondEnd(details={"after": after, "replay_until": head, **more})
+
+
 class KeyReused(Conflict):
     code = "IDEMPOTENCY_KEY_REUSED"
     status = 422

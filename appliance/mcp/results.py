@@ -5,7 +5,13 @@ from typing import Any
 import msgspec
 
 from appliance.hub import wire
-from appliance.kernel.errors import ApplianceError, Forbidden, Invalid, Unauthenticated
+from appliance.kernel.errors import (
+    ApplianceError,
+    CursorBeyondEnd,
+    Forbidden,
+    Invalid,
+    Unauthenticated,
+)
 from appliance.mcp.tasks import Outcome
 
 _encode = msgspec.json.Encoder().encode
@@ -16,6 +22,7 @@ HINTS: dict[type[ApplianceError], str] = {
     wire.NoSuchMessage: "read_topic and search show the ids of messages",
     wire.VersionConflict: "read_message shows the current text and version",
     wire.EpochChanged: "call again with after 0 and no epoch",
+    CursorBeyondEnd: "call again with after 0 and no epoch",
     Unauthenticated: "the operator must give this client a valid token",
     Forbidden: "status shows your scopes, and the sender names you may use",
     Invalid: "tools/list has the schema of the arguments",

@@ -37,8 +37,8 @@ UPGRADE = (
 )
 FULL = {"to": "full", "envelope": envelope("second")}
 LONG = {
-    "stream": ("GET", "/api/v1/events/stream?after=1000000", None, ""),
-    "poll": ("GET", "/api/v1/events?after=1000000&wait=60", None, ""),
+    "stream": ("GET", "/api/v1/events/stream", None, ""),
+    "poll": ("GET", "/api/v1/events?name=plugin.none&wait=60", None, ""),
     "live view": ("GET", "/v1/live", None, ""),
     "receive": ("POST", "/v1/receive", {"stream": "agents/x", "wait": 60}, ""),
     "blocked producer": ("POST", "/v1/enqueue", FULL, ""),
