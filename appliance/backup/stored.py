@@ -9,6 +9,7 @@ from typing import Any
 from appliance.backup.encoding import CHUNK_BYTES, ByteProgress, Sink, Undecodable, decode
 from appliance.backup.errors import BackupDamaged, KeyRefused
 from appliance.backup.manifest import BackupFile
+from appliance.kernel.ownership import open_own
 
 
 class Nowhere:
@@ -47,7 +48,7 @@ def pieces(backup_path: Path, file: BackupFile) -> Iterator[bytes]:
     that the system can't read are damage."""
     digest = hashlib.sha256()
     try:
-        descriptor = os.open(backup_path / file.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = open_own(backup_path / file.name, os.O_RDONLY)
         with os.fdopen(descriptor, "rb", buffering=0) as opened:
             size = os.fstat(descriptor).st_size
             if size != file.stored_bytes:

@@ -13,6 +13,7 @@ from appliance.backup.errors import (
     TargetUnreachable,
 )
 from appliance.backup.target import OBJECTS_MAX, READ_BYTES
+from appliance.kernel.ownership import open_own
 from appliance.kernel.whole_file import sync_directory, whole_file
 
 _TEMPORARY = ".writing-"
@@ -42,7 +43,7 @@ class DirectoryTarget:
         with self._report_errors():
             self._check_root()
             try:
-                descriptor = os.open(self._root / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                descriptor = open_own(self._root / name, os.O_RDONLY)
             except FileNotFoundError:
                 raise TargetObjectMissing(f"the target does not have {name}") from None
             with os.fdopen(descriptor, "rb") as file:

@@ -6,6 +6,7 @@ The first step that finds a problem is the last. The scratch directory is remove
 the process is killed, the next one that changes the backups removes it.
 """
 
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -72,6 +73,9 @@ class Verifier:
             return [error.message]
         except VersionRefused as error:
             raise Undecided(error.message) from None
+        total = shutil.disk_usage(self._backups.root).total
+        if max(manifest.bytes, manifest.stored_bytes) > total:  # reading it would take hours
+            raise Undecided(f"it declares {manifest.bytes:,} bytes, and the disk has {total:,}")
         problems = self._damaged_files(path, manifest)
         if problems:
             return problems

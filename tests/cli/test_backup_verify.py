@@ -199,3 +199,39 @@ def test_killed_check_leaves_no_process_and_no_result(backups):
     assert len(backups.directory.names()) == 1
     assert run("agentlip", "backup", "create", cwd=backups.workspace).code == 0
     assert_only_backups(backups)
+
+
+def fifo_for(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def folder_for(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("put", [fifo_for, folder_for])
+def test_irregular_file_is_damage_and_delays_nothing(backups, put):
+    put(backups.path / "db.sqlite3.zst")
+    assert_bad(backups, "not a regular file")
+
+
+def test_backup_that_declares_more_than_the_disk_has_is_inconclusive_at_once(backups):
+    huge = 2**60
+    stored = backups.path / "db.sqlite3.zst"
+    os.truncate(stored, 2**40)  # a file with a hole, which takes no space, and hours to read
+
+    def declare(manifest):
+        files = tuple(
+            msgspec.structs.replace(file, bytes=huge, stored_bytes=2**40)
+            if file.name == stored.name
+            else file
+            for file in manifest.files
+        )
+        return msgspec.structs.replace(manifest, files=files)
+
+    backups.seal(declare)
+    done = verify(backups)
+    assert done.code == INCONCLUSIVE
+    assert "the disk has" in done.json[0]["problems"][0]
