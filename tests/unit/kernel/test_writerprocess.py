@@ -79,21 +79,20 @@ def test_lost_transaction_of_a_write_alone_takes_no_other_with_it(store):
 
 
 def test_frozen_writer_ends_waits_and_refuses_writes_until_it_goes_on(store, monkeypatch):
-    monkeypatch.setattr(store_module, "STALL_SECONDS_MAX", 0.2)
-    monkeypatch.setattr(write_request, "STALL_CHECK_SECONDS", 0.1)
     store.write(put, "before")
     os.kill(store._writers.pid, signal.SIGSTOP)
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "STALL_SECONDS_MAX", 0.2)
+        patch.setattr(write_request, "STALL_CHECK_SECONDS", 0.1)
         waiting = [gevent.spawn(store.write, put, value) for value in ("a", "b")]
         gevent.joinall(waiting)
-        assert {each.exception.message for each in waiting} == {
-            "the writer has stalled; whether this was stored is unknown"
-        }
         with pytest.raises(StoreBusy, match="has not finished a batch"):
             store.write(put, "c")
-        assert store.read(count) == 1
-    finally:
-        os.kill(store._writers.pid, signal.SIGCONT)
+    assert {each.exception.message for each in waiting} == {
+        "the writer has stalled; whether this was stored is unknown"
+    }
+    assert store.read(count) == 1
+    os.kill(store._writers.pid, signal.SIGCONT)
     gevent_until(lambda: store.published == ["before", "a", "b"], 10, "what waited is published")
     assert store.write(put, "d") == "d"
     assert store.read(count) == 4
