@@ -108,6 +108,7 @@ class BusPruner(Loop):
         super().__init__(clock, log)
         self._paths = paths
         self._age_ms = int(settings.retention_days * DAY_MS)
+        self._exports = settings.export
         self._segments = segments
 
     def run_once(self, now_ms: int) -> dict[str, int]:
@@ -119,6 +120,9 @@ class BusPruner(Loop):
 
     def _prune(self, counts: dict[str, int]) -> None:
         with closing(connect(self._paths, create=False)) as connection:
+            if self._exports:  # what is not in the file is not pruned
+                with suppress(jsonl.ExportRunning):
+                    jsonl.export(connection, self._paths)
             with transaction(connection):
                 retention.hold(connection, self._segments())
             counts["messages"] = retention.prune_all(connection, self.clock, self._age_ms)

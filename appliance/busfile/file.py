@@ -18,7 +18,7 @@ from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes, is_read_o
 from appliance.workspace.datadir import DIRECTORY as DATA
 from appliance.workspace.datadir import upwards
 
-DIRECTORY = ".worker-state"
+DIRECTORY, EXPORT = ".worker-state", "bus.jsonl"
 BUSY_TIMEOUT_MS = 5000
 _CACHED_STATEMENTS = 256
 _PAUSE_SECONDS = (0.0002, 0.002)  # between two attempts to lock the file
@@ -59,7 +59,7 @@ class BusPaths:
         self.dir = self.workspace / DIRECTORY
         self.database = self.dir / "bus.db"
         self.blobs = self.dir / "blobs"
-        self.export = self.dir / "bus.jsonl"
+        self.export = self.dir / EXPORT
         self.workers = self.dir / "workers"
 
 

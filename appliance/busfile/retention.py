@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from appliance.busfile import blobs
-from appliance.busfile.file import errors_of, folder_of, transaction
+from appliance.busfile import blobs, jsonl
+from appliance.busfile.file import EXPORT, errors_of, folder_of, transaction
 from appliance.kernel import meta
 from appliance.kernel.clock import DAY_MS, HOUR_MS, Clock
 from appliance.kernel.errors import Exhausted, Missing
@@ -114,14 +114,15 @@ def hold(connection: sqlite3.Connection, seq: int | None) -> None:
 
 
 def prunable(connection: sqlite3.Connection, now_ms: int) -> int:
-    """The number up to which messages may be pruned: every live cursor is there, the exporter if
-    it has ever run, and the segments if the appliance writes them."""
+    """The number up to which messages may be pruned: every live cursor is there, the export if
+    there ever was one, and the segments if the appliance writes them."""
+    exported = jsonl.last_exported(connection, folder_of(connection) / EXPORT)
     (position,) = connection.execute(
         f"SELECT min(position) FROM (SELECT position FROM ({LIVE_CURSORS}) UNION ALL"
-        " SELECT nullif(last_seq, 0) FROM export_state UNION ALL"
+        " SELECT ? UNION ALL"
         " SELECT CAST(value AS INTEGER) FROM meta WHERE key = ? UNION ALL"
         " SELECT seq FROM sqlite_sequence WHERE name = 'messages')",
-        (now_ms - LIVE_MS, HELD_KEY),
+        (now_ms - LIVE_MS, exported, HELD_KEY),
     ).fetchone()
     return int(position or 0)
 

@@ -9,6 +9,12 @@ CREATE TABLE IF NOT EXISTS workers (
     state_changed_at_ms INTEGER NOT NULL
 );
 
+-- Which bus this is: lines of the export have the id.
+CREATE TABLE IF NOT EXISTS x_bus (id TEXT NOT NULL);
+INSERT INTO x_bus
+SELECT lower(hex(randomblob(8)))
+WHERE NOT EXISTS (SELECT 1 FROM x_bus);
+
 -- The fencing token of a claim. It outlives the claim's row, and only rises.
 CREATE TABLE IF NOT EXISTS x_fences (
     task_id TEXT PRIMARY KEY,

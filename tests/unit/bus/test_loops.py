@@ -1,5 +1,6 @@
 """The pruning of a bus whose file other programs use."""
 
+import fcntl
 from types import SimpleNamespace
 
 import pytest
@@ -40,3 +41,16 @@ def test_pruner_leaves_a_busy_file_alone(pruner, tmp_path, monkeypatch):
     assert pruner.run_once(NOW) == NOTHING
     bus.connection.execute("ROLLBACK")
     assert pruner.run_once(NOW) == {"messages": 90, "vacuums": 1}
+
+
+def test_pruner_exports_what_it_prunes(pruner, tmp_path):
+    settings = BusSettings(export=True)
+    pruner = BusPruner(BusPaths(tmp_path), settings, lambda: None, pruner.clock, None)
+    bus = BusFixture(tmp_path)
+    bus.send()
+    assert pruner.run_once(NOW)["messages"] == 1
+    assert len(bus.paths.export.read_text().splitlines()) == 1
+    bus.send()
+    with bus.paths.export.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # another program exports
+        assert pruner.run_once(NOW) == NOTHING
