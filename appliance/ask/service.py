@@ -17,8 +17,7 @@ from appliance.hub.service import Hub, keyed_request
 from appliance.hub.text import check_name, check_text
 from appliance.hub.webhooks.queries import find as find_webhook
 from appliance.hub.webhooks.queries import require as require_webhook
-from appliance.hub.writes import check_sender
-from appliance.kernel.auth import ADMIN, Principal
+from appliance.kernel.auth import ADMIN, Principal, check_sender
 from appliance.kernel.caller import is_there
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid, Unauthenticated

@@ -337,7 +337,7 @@ def check_guard(
     if not _paths(session).database.exists():  # nobody has claimed anything
         return
     with _team(session, recover=False) as team:
-        agent = context.task if context else _actor()
+        agent = _actor()
         match hook:
             case "pre-commit":
                 guard.check_commit(team, Path.cwd(), agent)
@@ -377,7 +377,9 @@ def _paths(session: Session) -> file.BusPaths:
 
 
 def _actor() -> str:
-    return os.environ.get(AGENT) or commands.ORCHESTRATOR
+    """In a worktree, the agent of its task, so that it can't decide as somebody else."""
+    context = read_context(Path.cwd())
+    return context.task if context else os.environ.get(AGENT) or commands.ORCHESTRATOR
 
 
 def _task(named: str | None) -> str:

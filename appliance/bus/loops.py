@@ -120,7 +120,7 @@ class BusPruner(Loop):
 
     def _prune(self, counts: dict[str, int]) -> None:
         with closing(connect(self._paths, create=False)) as connection:
-            if self._exports:  # what is not in the file is not pruned
+            if self._exports:  # only messages in the file are pruned
                 with suppress(jsonl.ExportRunning):
                     jsonl.export(connection, self._paths)
             with transaction(connection):

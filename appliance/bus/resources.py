@@ -6,18 +6,19 @@ from typing import Any
 import falcon
 
 from appliance.bus import wire
-from appliance.bus.service import Bus
+from appliance.bus.service import Bus, as_agent, check_agent
 from appliance.bus.sse import event_stream
 from appliance.busfile.claims import BusClaim, ClaimHeld, ClaimLost
 from appliance.busfile.messages import MessageIdReused, Published
 from appliance.busfile.retention import AgentLags
+from appliance.busfile.reviews import OwnReview
 from appliance.busfile.search import SearchUnavailable
 from appliance.busfile.workers import InvalidTransition, StaleState, UnknownTask, WorkerStatus
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.errors import CursorBeyondEnd
 from appliance.kernel.route import Operation, Route
 from appliance.web.media import reply
-from appliance.web.responders import Responder, Responders, reply_with
+from appliance.web.responders import Responder, Responders, reply_to_caller, reply_with
 
 
 class BusStreamResource:
@@ -38,7 +39,7 @@ def _reply_to_repeatable(change: Callable[..., Any]) -> Responder:
     """Replies with what `change` returns for the body and the Idempotency-Key."""
 
     def respond(req: Any, resp: falcon.Response, command: Any) -> None:
-        made = change(command, req.context.idempotency_key)
+        made = change(check_agent(req.context.principal, command), req.context.idempotency_key)
         reply(resp, made, 200 if getattr(made, "duplicate", False) else 201)
 
     return respond
@@ -73,7 +74,7 @@ def _message_routes(bus: Bus, book: TokenBook) -> list[Route]:
                              errors=(SearchUnavailable,),
                              summary="Find messages by their words, newest first"),
         }),
-        Route("/bus/v1/acks", Responders(post=reply_with(bus.ack)), {
+        Route("/bus/v1/acks", Responders(post=reply_to_caller(as_agent(bus.ack))), {
             "POST": Operation(wire.WRITE, body=wire.BusAck, reply=wire.BusCursor,
                               example={"agent": "ada", "seq": 41},
                               summary="Ack all messages up to a number"),
@@ -92,13 +93,13 @@ def _claim_routes(bus: Bus) -> list[Route]:
                               example={"task": "task-7", "agent": "ada"},
                               summary="Claim a task, a path or a slot, or wait for it"),
         }),
-        Route("/bus/v1/claims/renew", Responders(post=reply_with(bus.renew)), {
+        Route("/bus/v1/claims/renew", Responders(post=reply_to_caller(as_agent(bus.renew))), {
             "POST": Operation(wire.WRITE, body=wire.RenewClaim, reply=BusClaim,
                               errors=(ClaimLost,),
                               example={"task": "task-7", "agent": "ada", "fence": 1},
                               summary="Renew the lease of a claim"),
         }),
-        Route("/bus/v1/claims/release", Responders(post=reply_with(bus.release)), {
+        Route("/bus/v1/claims/release", Responders(post=reply_to_caller(as_agent(bus.release))), {
             "POST": Operation(wire.WRITE, body=wire.ReleaseClaim, reply=wire.Released,
                               errors=(ClaimLost,),
                               example={"task": "task-7", "agent": "ada", "fence": 1},
@@ -109,7 +110,7 @@ def _claim_routes(bus: Bus) -> list[Route]:
 
 def _worker_routes(bus: Bus) -> list[Route]:
     return [
-        Route("/bus/v1/heartbeats", Responders(post=reply_with(bus.beat)), {
+        Route("/bus/v1/heartbeats", Responders(post=reply_to_caller(as_agent(bus.beat))), {
             "POST": Operation(wire.WRITE, body=wire.Beat, reply=wire.Beaten,
                               example={"agent": "ada", "status": "working", "task": "task-7"},
                               summary="Report that an agent is alive, and what it does"),
@@ -122,9 +123,9 @@ def _worker_routes(bus: Bus) -> list[Route]:
             "GET": Operation(wire.READ, reply=WorkerStatus, errors=(UnknownTask,),
                              summary="Show a worker"),
         }),
-        Route("/bus/v1/workers/{task}/state", Responders(post=reply_with(bus.change_state)), {
+        Route("/bus/v1/workers/{task}/state", Responders(post=reply_to_caller(bus.change_state)), {
             "POST": Operation(wire.WRITE, body=wire.ChangeState, reply=WorkerStatus,
-                              errors=(UnknownTask, StaleState, InvalidTransition),
+                              errors=(UnknownTask, StaleState, InvalidTransition, OwnReview),
                               example={"from": "WORKING", "to": "FAILED", "actor": "ada"},
                               summary="Change the state of a worker, if it is what it was"),
         }),

@@ -18,6 +18,7 @@ from appliance.busfile.file import BusPaths
 from appliance.busfile.messages import NewMessage, Published
 from appliance.busfile.workers import State, UnknownTask, WorkerStatus
 from appliance.kernel import caller
+from appliance.kernel.auth import ADMIN, Principal, check_sender
 from appliance.kernel.caller import WaitLimit, is_there
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import check_cursor
@@ -29,6 +30,20 @@ from appliance.kernel.wakeup import Wakeup
 
 WAITING_MAX = 1000  # long polls and waits for claims; each holds a connection
 STREAMS_MAX = 100
+
+
+def check_agent(who: Principal, command: Any) -> Any:
+    """`command`, if the caller may act as the agent that it names. A token without sender names
+    acts under its own name, and one with `admin` under any. Raises SenderNotAllowed."""
+    names = who.senders or (None if who.allows(ADMIN) else frozenset({who.name}))
+    named = [getattr(command, field, None) for field in ("from_agent", "agent", "actor")]
+    check_sender(next(filter(None, named)), names)
+    return command
+
+
+def as_agent(verb: Callable[[Any], Any]) -> Callable[[Any, Principal], Any]:
+    """The verb, for callers that may act as the agent that their request names."""
+    return lambda command, who: verb(check_agent(who, command))
 
 
 class BusFeed(Feed):
@@ -231,12 +246,12 @@ class Bus:
         )
         return rows
 
-    def change_state(self, task: str, command: wire.ChangeState) -> WorkerStatus:
-        """Repeating a change that has been made is harmless."""
+    def change_state(self, task: str, command: wire.ChangeState, who: Principal) -> WorkerStatus:
+        """Repeating a change that has been made is harmless. Raises StateNotAllowed."""
+        check_agent(who, command)
+        change = (command.from_state, command.to, command.actor, who.allows(wire.APPROVE))
         try:
-            self._store.write(
-                writes.change_state, task, command.from_state, command.to, command.actor
-            )
+            self._store.write(writes.change_state, task, *change)
         except workers.StaleState as stale:
             if stale.details["state"] != command.to:
                 raise

@@ -1,18 +1,11 @@
 """The bus's tools for agents."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from appliance.bus import wire
-from appliance.bus.service import Bus
+from appliance.bus.service import Bus, as_agent
 from appliance.busfile.claims import ClaimHeld
-from appliance.kernel.auth import Principal
 from appliance.kernel.tool import Tool
-
-
-def call(verb: Callable[[Any], Any]) -> Callable[[Any, Principal], Any]:
-    """The arguments name the agent: a token is not bound to one."""
-    return lambda arguments, _who: verb(arguments)
 
 
 def tools(bus: Bus) -> Sequence[Tool]:
@@ -21,28 +14,28 @@ def tools(bus: Bus) -> Sequence[Tool]:
             "claim_task", "Claim a task",
             "Claim a task, `path:GLOB` or `slot:NAME:N` for `lease_seconds`; waits up to `wait`"
             " seconds. Keep the fence. Renew before the lease ends.",
-            wire.ClaimTask, None, wire.WRITE, call(bus.claim), "adds",
+            wire.ClaimTask, None, wire.WRITE, as_agent(bus.claim), "adds",
             unfinished=lambda outcome: isinstance(outcome, ClaimHeld),
         ),
         Tool(
             "renew_claim", "Renew a claim", "Begin a new lease of your claim.",
-            wire.RenewClaim, None, wire.WRITE, call(bus.renew), "adds", True,
+            wire.RenewClaim, None, wire.WRITE, as_agent(bus.renew), "adds", True,
         ),
         Tool(
             "complete_task", "Complete a task",
             "Publish task_done for a task that you have claimed, and release the claim.",
-            wire.CompleteTask, None, wire.WRITE, call(bus.complete), "replaces",
+            wire.CompleteTask, None, wire.WRITE, as_agent(bus.complete), "replaces",
         ),
         Tool(
             "bus_send", "Send a bus message",
             "Publish a message to an agent, or to all; one `id` is published once.",
-            wire.PublishBusMessage, None, wire.WRITE, call(bus.publish), "adds",
+            wire.PublishBusMessage, None, wire.WRITE, as_agent(bus.publish), "adds",
         ),
         Tool(
             "bus_poll", "Poll the bus",
             "The next messages for an agent; waits up to `wait` seconds. `after`: the last seq"
             " that you have handled.",
-            wire.BusPollQuery, None, wire.READ, call(bus.poll),
+            wire.BusPollQuery, None, wire.READ, lambda query, _: bus.poll(query),
             unfinished=lambda outcome: (
                 isinstance(outcome, wire.BusMessages) and not outcome.messages
             ),

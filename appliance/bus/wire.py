@@ -9,11 +9,11 @@ from msgspec import Meta, Struct
 from appliance.busfile.claims import LEASE_MS, LEASE_MS_MAX, BusClaim
 from appliance.busfile.messages import NAME_LENGTH_MAX, POLL_MAX, BusMessage
 from appliance.busfile.workers import State, WorkerStatus
-from appliance.kernel.errors import Unavailable
+from appliance.kernel.errors import Forbidden, Unavailable
 from appliance.kernel.scopes import Scopes
 
-READ, WRITE = "bus:read", "bus:write"
-SCOPES = Scopes(frozenset({READ, WRITE}), {READ: (WRITE,)})
+READ, WRITE, APPROVE = "bus:read", "bus:write", "bus:approve"
+SCOPES = Scopes(frozenset({READ, WRITE, APPROVE}), {READ: (WRITE,)})
 WAIT_SECONDS_MAX = 60.0  # longest long poll; a longer one is clamped
 
 BusName = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH_MAX)]
@@ -143,6 +143,12 @@ class ChangeState(Struct, frozen=True, forbid_unknown_fields=True, rename={"from
     from_state: State
     to: State
     actor: BusName
+
+
+class StateNotAllowed(Forbidden):
+    code = "BUS_STATE_NOT_ALLOWED"
+    default_message = "without bus:approve, a token changes its own tasks only, and approves none"
+    default_hint = "agentlip token create --name NAME --scope bus:write --scope bus:approve"
 
 
 class TooManyBusWaits(Unavailable):

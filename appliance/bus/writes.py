@@ -6,10 +6,12 @@ Clients of the file run the same functions on connections of their own.
 from collections.abc import Callable
 from typing import Any
 
-from appliance.bus.wire import BusItem
-from appliance.busfile import claims, messages, workers
+from appliance.bus.wire import BusItem, StateNotAllowed
+from appliance.busfile import claims, messages, reviews, workers
 from appliance.busfile.messages import NewMessage, Published
 from appliance.busfile.workers import State
+
+DECIDED = ("APPROVED", "COMPLETED")
 
 
 def now(tx: Any, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -33,6 +35,12 @@ def complete(tx: Any, message: NewMessage, fence: int) -> Published:
     return published
 
 
-def change_state(tx: Any, task: str, before: State, after: State, actor: str) -> None:
+def change_state(
+    tx: Any, task: str, before: State, after: State, actor: str, may_decide: bool
+) -> None:
+    """`may_decide`: the caller may decide about the work of others."""
+    may_change = may_decide or (after not in DECIDED and reviews.is_agent(tx, task, actor))
+    if not may_change and workers.require_worker(tx, task).state == before:
+        raise StateNotAllowed
     workers.transition(tx, tx.now_ms, task, before, after, actor=actor)
     tx.publish(BusItem(messages.head(tx), None))

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from appliance.busfile import claims, heartbeats
+from appliance.busfile import claims, heartbeats, reviews
 from appliance.busfile.messages import NewMessage, publish
 from appliance.kernel.errors import Conflict, Missing
 
@@ -153,8 +153,9 @@ def transition(
 ) -> None:
     """Changes the state, if it is still `before`, and publishes the change in this transaction.
     In a state in which the work has ended, its claims end too.
+    An approval is recorded as a review.
 
-    Raises UnknownTask, StaleState and InvalidTransition.
+    Raises UnknownTask, StaleState, InvalidTransition and OwnReview.
     """
     row = require_worker(connection, task)
     if row.state != before:
@@ -163,6 +164,8 @@ def transition(
             details={"state": row.state},
         )
     check_transition(row, after)
+    if after == "APPROVED":
+        reviews.approve(connection, now_ms, task, actor)
     connection.execute(
         "UPDATE workers SET state = ?, state_changed_at_ms = ? WHERE task_id = ?",
         (after, now_ms, task),

@@ -16,7 +16,7 @@ from appliance.hub.settings import HubSettings
 from appliance.hub.subscription import Filter, LiveFilter
 from appliance.hub.text import check_message, check_name, check_size, check_text, plain_name
 from appliance.kernel import caller, idempotency
-from appliance.kernel.auth import Principal, TokenBook
+from appliance.kernel.auth import Principal, TokenBook, check_sender
 from appliance.kernel.batch import CallOutcome
 from appliance.kernel.caller import WaitLimit
 from appliance.kernel.clock import Clock
@@ -139,7 +139,7 @@ class Hub:
                 message_id, command, principal.label, principal.senders,
             )  # fmt: skip
         check_name(actor=command.actor)
-        writes.check_sender(command.actor, principal.senders)
+        check_sender(command.actor, principal.senders)
         return self._mutate(
             "delete_message", identity, writes.delete_message, message_id, command, principal.label
         )
@@ -222,7 +222,7 @@ class Hub:
         POST are the same request, so a retry may use either route."""
         topic_id = self.access.find_topic(principal, POST, command.topic_id)
         check_message(command.sender, command.content_raw)
-        writes.check_sender(command.sender, principal.senders)
+        check_sender(command.sender, principal.senders)
         plain = (topic_id, command.sender, command.content_raw)
         identity = keyed_request(principal, "POST", "messages", key, wire.CreateMessage(*plain))
         return identity, writes.create_message, *plain, principal.label, caller.traceparent()

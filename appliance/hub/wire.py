@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from appliance.kernel.errors import Conflict, Forbidden, Invalid, Missing, Unavailable
+from appliance.kernel.errors import Conflict, Invalid, Missing, Unavailable
 from appliance.kernel.scopes import Scopes
 
 READ, POST, ADMIN = "hub:read", "hub:post", "hub:admin"
@@ -474,12 +474,6 @@ class TooManyToMove(Invalid):
 class BadUrl(Invalid):
     default_message = "the address is not a valid http, https or file URL"
     default_hint = 'example: {"url": "https://example.com/page"}'
-
-
-class SenderNotAllowed(Forbidden):
-    code = "SENDER_NOT_ALLOWED"
-    default_message = "this token may not use that sender name"
-    default_hint = "agentlip token list shows the allowed sender names of each token"
 
 
 class TooManyListeners(Unavailable):

@@ -11,6 +11,7 @@ from msgspec import structs
 from appliance.hub import events, indexing, queries, wire
 from appliance.hub.columns import CHANNEL, TOPIC
 from appliance.hub.events import encode
+from appliance.kernel.auth import check_sender
 from appliance.kernel.batch import Tx
 from appliance.kernel.idempotency import Reply
 
@@ -180,16 +181,6 @@ def delete_message(
     indexing.follow_changes(tx)
     deleted = wire.MessageDeleted(message_id, command.actor, version, principal)
     return _record_change(tx, "message.deleted", message, encode(deleted))
-
-
-def check_sender(name: str, senders: frozenset[str] | None) -> None:
-    """Raises SenderNotAllowed for a name that is not in `senders`; None: any name."""
-    if senders is not None and name not in senders:
-        allowed = sorted(senders)
-        raise wire.SenderNotAllowed(
-            details={"sender": name, "allowed": allowed},
-            hint="sender names of this token: " + ", ".join(allowed),
-        )
 
 
 def message_to_change(tx: Tx, message_id: str, expected_version: int | None) -> wire.Message:

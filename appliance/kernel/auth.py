@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from appliance.kernel.errors import Forbidden
 from appliance.kernel.meta import Executor
 
 ADMIN = "admin"
@@ -59,6 +60,22 @@ class Principal(msgspec.Struct, frozen=True):
 
 ANONYMOUS = Principal("anonymous", "anonymous", frozenset())
 OWNER = Principal("owner", "this user, by the socket's file", frozenset({ADMIN}))
+
+
+class SenderNotAllowed(Forbidden):
+    code = "SENDER_NOT_ALLOWED"
+    default_message = "this token may not use that sender name"
+    default_hint = "agentlip token list shows the allowed sender names of each token"
+
+
+def check_sender(name: str, senders: frozenset[str] | None) -> None:
+    """Raise SenderNotAllowed for a name that is not in `senders`; None: any name."""
+    if senders is not None and name not in senders:
+        allowed = sorted(senders)
+        raise SenderNotAllowed(
+            details={"sender": name, "allowed": allowed},
+            hint="sender names of this token: " + ", ".join(allowed),
+        )
 
 
 class TokenBook:

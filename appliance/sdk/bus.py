@@ -31,6 +31,7 @@ from appliance.busfile.messages import (
     Published,
 )
 from appliance.busfile.retention import AgentLags
+from appliance.busfile.reviews import OwnReview
 from appliance.busfile.workers import (
     InvalidTransition,
     StaleState,
@@ -56,7 +57,8 @@ from appliance.sdk.target import HubTarget
 ERRORS: dict[str, type[ApplianceError]] = {
     kind.code: kind
     for kind in (
-        AgentLags, ClaimHeld, ClaimLost, InvalidTransition, MessageIdReused, StaleState, UnknownTask
+        AgentLags, ClaimHeld, ClaimLost, InvalidTransition, MessageIdReused, OwnReview, StaleState,
+        UnknownTask,
     )
 }  # fmt: skip
 T = TypeVar("T")

@@ -37,7 +37,8 @@ def create_token(
     sender: Annotated[
         list[str] | None,
         typer.Option(
-            "--sender", help="Allow only this sender name; may be repeated (default: any)."
+            "--sender",
+            help="Allow only this sender or agent; may be repeated (default: any sender).",
         ),
     ] = None,
     expires: Annotated[

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from appliance.busfile import heartbeats, workers
+from appliance.busfile import heartbeats, reviews, workers
 from appliance.busfile.file import BusPaths
-from appliance.busfile.worker import merging, reviews, spawning
+from appliance.busfile.worker import merging, spawning
 from appliance.busfile.worker.git import FileStatus, Git, GitFailed
 from appliance.busfile.worker.merging import UncommittedChanges
 from appliance.busfile.worker.operations import (
@@ -20,6 +20,7 @@ from appliance.busfile.worker.operations import (
     WorkerOutcome,
     remove_operation,
 )
+from appliance.busfile.worker.reviews import call_gate
 from appliance.busfile.worker.spawning import SpawnOptions, target_of
 from appliance.busfile.workers import State, WorkerRow
 from appliance.kernel.clock import Clock
@@ -192,10 +193,10 @@ def _decide(
         workers.check_transition(row, after, "IN_REVIEW", "APPROVED")
         if after == "APPROVED":
             merging.check_reviewed(row, reviewed, tip)
-        reviews.call_gate(team, "approve" if after == "APPROVED" else "reject", task, comment)
+        call_gate(team, "approve" if after == "APPROVED" else "reject", task, comment)
         with team.change() as (connection, now_ms):
-            workers.transition(connection, now_ms, task, row.state, after, actor=team.actor)
             reviews.decide_review(connection, now_ms, task, decision, team.actor, comment, reviewed)
+            workers.transition(connection, now_ms, task, row.state, after, actor=team.actor)
             payload = {"approved": decision == "approved", "comment": comment}
             workers.announce(
                 connection, now_ms, "review_result", task, payload, actor=team.actor, to=task

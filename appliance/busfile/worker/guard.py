@@ -19,6 +19,7 @@ from appliance.busfile import workers
 from appliance.busfile.claims import PATH, BusClaim, path_claims
 from appliance.busfile.file import sleep
 from appliance.busfile.globs import matches
+from appliance.busfile.reviews import latest_review
 from appliance.busfile.worker import reviews
 from appliance.busfile.worker.git import Git
 from appliance.busfile.worker.operations import Team
@@ -149,7 +150,7 @@ def check_stop(team: Team, task: str, wait_seconds: float = WAIT_SECONDS) -> Non
 def _unfinished(team: Team, task: str) -> str | None:
     """Why the agent has to go on; None if its turn may end."""
     state = team.worker(task).state
-    review = reviews.latest_review(team.connection, task)
+    review = latest_review(team.connection, task)
     if state == "IN_REVIEW":
         return f"{task} waits for its review: look again with agentlip worker show {task}"
     if state == "CONFLICTED":

@@ -1,7 +1,6 @@
 """Ends a task: `merge` into the integration branch, or `cancel`. Both remove the worktree."""
 
-from appliance.busfile import workers
-from appliance.busfile.worker import reviews
+from appliance.busfile import reviews, workers
 from appliance.busfile.worker.git import Git, GitFailed, MergeConflict
 from appliance.busfile.worker.operations import (
     Team,
@@ -9,6 +8,7 @@ from appliance.busfile.worker.operations import (
     WorkerOutcome,
     write_operation,
 )
+from appliance.busfile.worker.reviews import remove_gate
 from appliance.busfile.worker.spawning import target_of
 from appliance.busfile.workers import WorkerRow
 from appliance.kernel.errors import Conflict
@@ -23,6 +23,12 @@ class UncommittedChanges(Conflict):
 class ChangedSinceApproval(Conflict):
     code = "CHANGED_SINCE_APPROVAL"
     default_message = "the branch has other commits than those that were reviewed"
+    default_hint = "agentlip worker request-changes TASK; then done and approve again"
+
+
+class NotReviewed(Conflict):
+    code = "NOT_REVIEWED"
+    default_message = "the task is APPROVED without a review"
     default_hint = "agentlip worker request-changes TASK; then done and approve again"
 
 
@@ -106,7 +112,7 @@ def clean_up(team: Team, git: Git, operation: WorkerOperation) -> str:
         ):
             kept = f"; the branch {branch} has new commits or is checked out and stays"
     team.proceed(operation, "gate")
-    reviews.remove_gate(team, task)
+    remove_gate(team, task)
     team.reach("before end")
     team.end(task)
     return kept
@@ -150,7 +156,9 @@ def _check_mergeable(team: Team, git: Git, row: WorkerRow) -> tuple[str, str]:
     head = git.commit_of(f"refs/heads/{row.branch}")
     if row.branch is None or head is None:
         raise GitFailed(f"the branch {row.branch} does not exist")
-    check_reviewed(row, review and review.head, head)
+    if review is None or review.decision != "approved" or review.reviewer == row.task:
+        raise NotReviewed(f"no review of another approves a commit of {row.task}")
+    check_reviewed(row, review.head or "none", head)
     return row.branch, head
 
 

@@ -7,8 +7,8 @@ import msgspec
 
 from appliance.busfile import workers
 from appliance.busfile.messages import BusMessage, newest
+from appliance.busfile.reviews import ReviewRow, latest_review
 from appliance.busfile.worker.operations import Team, read_operation
-from appliance.busfile.worker.reviews import ReviewRow, latest_review
 from appliance.busfile.workers import LATE, WorkerStatus
 
 MESSAGES_MAX = 200

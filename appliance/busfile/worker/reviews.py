@@ -1,4 +1,4 @@
-"""The review gate: a row for each request of a review, and an external program if one is set.
+"""The review gate: an external program, if one is set, and how long an agent waits for reviews.
 
     git config agentlip.reviewGate PROGRAM
 
@@ -9,8 +9,9 @@ it does not exist, that is a warning; if `approve` or `reject` fails, the state 
 import shlex
 import sqlite3
 import subprocess
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from appliance.busfile.reviews import latest_review
 from appliance.busfile.worker.operations import Team
 from appliance.kernel.errors import Conflict
 
@@ -19,7 +20,6 @@ GATE_SECONDS_MAX = 60.0
 STOPS_MAX = 20
 """How often an agent is kept from ending its turn for one review."""
 
-Decision = Literal["pending", "approved", "rejected"]
 GateVerb = Literal["enable", "approve", "reject", "remove"]
 
 
@@ -27,65 +27,6 @@ class GateRefused(Conflict):
     code = "GATE_REFUSED"
     default_message = "the review gate refused, so the state is unchanged"
     default_hint = f"run the program that 'git config {SETTING}' names by hand"
-
-
-class ReviewRow(NamedTuple):
-    """`head`: the commit under review, None before the first `done`."""
-
-    id: int
-    decision: Decision
-    reviewer: str | None
-    comment: str | None
-    head: str | None
-    stops: int
-
-
-def latest_review(connection: sqlite3.Connection, task: str) -> ReviewRow | None:
-    row = connection.execute(
-        "SELECT id, decision, reviewer, comment, head, stops FROM x_reviews"
-        " WHERE task_id = ? ORDER BY id DESC LIMIT 1",
-        (task,),
-    ).fetchone()
-    return ReviewRow(*row) if row else None
-
-
-def request_review(
-    connection: sqlite3.Connection, now_ms: int, task: str, head: str | None
-) -> None:
-    """Opens a review, or names the commit of the open one."""
-    latest = latest_review(connection, task)
-    if latest and latest.decision == "pending":
-        connection.execute(
-            "UPDATE x_reviews SET head = ?, requested_at_ms = ? WHERE id = ?",
-            (head, now_ms, latest.id),
-        )
-        return
-    connection.execute(
-        "INSERT INTO x_reviews (task_id, decision, head, requested_at_ms)"
-        " VALUES (?, 'pending', ?, ?)",
-        (task, head, now_ms),
-    )
-
-
-def decide_review(
-    connection: sqlite3.Connection,
-    now_ms: int,
-    task: str,
-    decision: Decision,
-    reviewer: str,
-    comment: str | None,
-    head: str | None = None,
-) -> None:
-    """Decides the open review; a decision after an approval gets a row of its own. `head`: the
-    commit, if the review has none."""
-    latest = latest_review(connection, task)
-    if latest is None or latest.decision != "pending":
-        request_review(connection, now_ms, task, latest.head if latest else None)
-    connection.execute(
-        "UPDATE x_reviews SET decision = ?, reviewer = ?, comment = ?, decided_at_ms = ?,"
-        " head = coalesce(head, ?) WHERE task_id = ? AND decision = 'pending'",
-        (decision, reviewer, comment, now_ms, head, task),
-    )
 
 
 def count_stop(connection: sqlite3.Connection, task: str) -> int:

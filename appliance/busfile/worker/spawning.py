@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from appliance.busfile import workers
-from appliance.busfile.worker import guard_hooks, reviews
+from appliance.busfile import reviews, workers
+from appliance.busfile.worker import guard_hooks
 from appliance.busfile.worker.context import TaskContext, branch_of, write_context
 from appliance.busfile.worker.git import Git, GitFailed, TargetBranch
 from appliance.busfile.worker.operations import (
@@ -15,6 +15,7 @@ from appliance.busfile.worker.operations import (
     WorkerOutcome,
     remove_operation,
 )
+from appliance.busfile.worker.reviews import call_gate, remove_gate
 from appliance.busfile.workers import InvalidTransition, WorkerRow
 from appliance.kernel.errors import ApplianceError, Conflict, Missing
 
@@ -105,7 +106,7 @@ def undo_spawn(team: Team, git: Git, operation: WorkerOperation) -> None:
     if facts["new_branch"] and git.commit_of(facts["branch"]) == facts["base"]:
         git.attempt("branch", "-D", facts["branch"])
     if operation.step in STEPS[-2:]:
-        reviews.remove_gate(team, task)
+        remove_gate(team, task)
     team.end(task)
 
 
@@ -164,7 +165,7 @@ def _perform(team: Team, git: Git, operation: WorkerOperation, target: TargetBra
         case "guard" if facts["worktree"]:
             guard_hooks.install(git.at(folder), task, team.warn)
         case "gate":
-            reviews.call_gate(team, "enable", task)
+            call_gate(team, "enable", task)
 
 
 @contextmanager

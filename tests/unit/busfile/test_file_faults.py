@@ -17,10 +17,11 @@ from appliance.busfile import (
     jsonl,
     messages,
     retention,
+    reviews,
     search,
     workers,
 )
-from appliance.busfile.worker import operations, reviews
+from appliance.busfile.worker import operations
 from appliance.kernel.errors import StorageFull
 from tests.contract.test_walls import ROOT
 from tests.support.bus import NOW, BusFixture

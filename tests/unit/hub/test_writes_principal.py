@@ -5,7 +5,7 @@ import json
 import pytest
 
 from appliance.hub import wire
-from appliance.kernel.auth import principal_of
+from appliance.kernel.auth import SenderNotAllowed, principal_of
 
 CI = principal_of("tok_1", "ci", ["hub:post", "hub:read"], senders=["builder", "tester"])
 
@@ -42,7 +42,7 @@ def test_a_limited_token_posts_edits_and_deletes_under_its_names_only(env, ids):
         lambda: hub.patch_message(own, wire.DeleteMessage("alice"), CI),
         lambda: hub.patch_message(other_message, wire.EditMessage("put in alice's mouth"), CI),
     ):
-        with pytest.raises(wire.SenderNotAllowed) as error:
+        with pytest.raises(SenderNotAllowed) as error:
             refused()
         assert error.value.details["allowed"] == ["builder", "tester"]
         assert error.value.hint == "sender names of this token: builder, tester"

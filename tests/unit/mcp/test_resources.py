@@ -5,6 +5,7 @@ import pytest
 from appliance.hub import wire
 from appliance.hub.access import OtherChannel
 from appliance.kernel import errors
+from appliance.kernel.auth import SenderNotAllowed
 from appliance.mcp.results import hint_for_model
 from appliance.mcp.tools import TOOLS
 
@@ -36,7 +37,7 @@ def test_command_for_a_shell_is_marked_as_the_operators():
         (wire.NoSuchMessage(), "read_topic"),
         (wire.VersionConflict(), "read_message"),
         (OtherChannel(), "status"),
-        (wire.SenderNotAllowed(), "status"),
+        (SenderNotAllowed(), "status"),
     ],
 )
 def test_hint_names_a_tool_that_exists(error, tool):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from appliance.busfile.worker import commands, report
+from appliance.busfile.worker import commands, report, reviews
 from appliance.busfile.worker.commands import RebaseConflict, RebaseRequired, WrongBranch
 from appliance.busfile.worker.context import read_context
 from appliance.busfile.worker.merging import ChangedSinceApproval, UncommittedChanges
@@ -111,7 +111,7 @@ def test_spawn_without_a_worktree_makes_the_branch_only(team):
         ("file", SpawnFailed, "at the step worktree: "),
         ("prefix", SpawnFailed, "at the step branch: git branch: "),
         ("origin", SpawnFailed, "at the step fetch: git fetch: "),
-        ("gate", commands.reviews.GateRefused, "at the step gate: false enable: exit code 1"),
+        ("gate", reviews.GateRefused, "at the step gate: false enable: exit code 1"),
     ],
 )
 def test_failed_spawn_names_its_step_and_leaves_nothing(team, obstacle, error, text):

@@ -2,7 +2,9 @@
 
 import pytest
 
+from appliance.busfile.reviews import OwnReview, latest_review
 from appliance.busfile.worker import commands, reviews
+from appliance.busfile.worker.merging import ChangedSinceApproval, NotReviewed
 from appliance.busfile.worker.reviews import GateRefused
 from tests.support.repository import git
 
@@ -35,7 +37,7 @@ def test_gate_that_refuses_leaves_the_state_alone(team, command):
     with pytest.raises(GateRefused, match=": no"):
         command(team.team, "t")
     assert team.state() == "IN_REVIEW"
-    assert reviews.latest_review(team.team.connection, "t").decision == "pending"
+    assert latest_review(team.team.connection, "t").decision == "pending"
 
 
 def test_gate_has_a_time_limit(team, monkeypatch):
@@ -44,3 +46,46 @@ def test_gate_has_a_time_limit(team, monkeypatch):
     monkeypatch.setattr(reviews, "GATE_SECONDS_MAX", 0.2)
     with pytest.raises(GateRefused, match="took longer"):
         commands.approve(team.team, "t")
+
+
+def test_agent_does_not_approve_its_own_work(team):
+    team.to("IN_REVIEW")
+    team.team.actor = "t"
+    with pytest.raises(OwnReview, match="t works on t"):
+        commands.approve(team.team, "t")
+    assert team.state() == "IN_REVIEW"
+    assert latest_review(team.team.connection, "t").decision == "pending"
+
+
+@pytest.mark.parametrize(
+    ("row", "code"),
+    [
+        (None, NotReviewed),  # another program has written the state
+        ("pending", NotReviewed),
+        ("rejected", NotReviewed),
+        ("approved by t", NotReviewed),
+        ("approved without a commit", ChangedSinceApproval),
+        ("approved of another commit", ChangedSinceApproval),
+    ],
+)
+def test_merge_demands_the_review_of_the_commit_by_another(team, row, code):
+    team.to("IN_REVIEW")
+    head = latest_review(team.team.connection, "t").head
+    team.rows("DELETE FROM x_reviews")
+    team.rows("UPDATE workers SET state = 'APPROVED'")
+    if row:
+        decision = row.split()[0]
+        commit = "0" * 40 if "another" in row else None if "without" in row else head
+        reviewer = "t" if row.endswith("by t") else "ada"
+        team.rows(
+            "INSERT INTO x_reviews (task_id, decision, reviewer, head, requested_at_ms)"
+            " VALUES ('t', ?, ?, ?, 1)",
+            decision, reviewer, commit,
+        )  # fmt: skip
+    with pytest.raises(code):
+        commands.merge(team.team, "t")
+    assert team.state() == "APPROVED"
+    commands.request_changes(team.team, "t")
+    commands.done(team.team, "t")
+    commands.approve(team.team, "t")
+    assert commands.merge(team.team, "t").state == "COMPLETED"
