@@ -99,7 +99,7 @@ class ScratchServer:
         inherited = child_environment().items()
         kept = {name: value for name, value in inherited if not name.startswith("AGENTLIP_")}
         arguments = [
-            sys.executable, "-m", "appliance.server", "--workspace", str(self._scratch.workspace),
+            sys.executable, "-Pm", "appliance.server", "--workspace", str(self._scratch.workspace),
             "--config", str(self._settings), "--host", "127.0.0.1", "--port", "0",
             "--no-limits", "--read-only",
         ]  # fmt: skip

@@ -337,14 +337,14 @@ def check_guard(
     if not _paths(session).database.exists():  # nobody has claimed anything
         return
     with _team(session, recover=False) as team:
-        agent = _actor()
+        agent, git = _actor(), Git(Path.cwd())
         match hook:
-            case "pre-commit":
-                guard.check_commit(team, Path.cwd(), agent)
-            case "post-commit":
-                guard.report_commit(team, Path.cwd(), agent)
+            case "pre-commit" | "pre-merge-commit":
+                guard.check_commit(team, git, agent, hook)
+            case "post-commit" | "post-merge":
+                guard.report_commit(team, git, agent, hook)
             case "pre-push":
-                guard.check_push(team, Path.cwd(), agent, sys.stdin.read())
+                guard.check_push(team, git, agent, sys.stdin.read())
             case "pre-tool-use":
                 guard.check_tool(team, agent, sys.stdin.buffer.read())
             case _ if context:

@@ -273,7 +273,7 @@ class WriterProcess:
         theirs.set_inheritable(True)
         module = "appliance.kernel.writerchild"
         arguments = [
-            sys.executable, "-m", module, str(os.getpid()), self._log.level,
+            sys.executable, "-Pm", module, str(os.getpid()), self._log.level,
             str(self._log.slow_seconds), str(theirs.fileno()),
         ]  # fmt: skip
         return os.posix_spawn(sys.executable, arguments, child_environment())

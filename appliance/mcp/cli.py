@@ -61,7 +61,7 @@ def _program() -> Sequence[str]:
     if started.name == "agentlip" and started.is_file() and os.access(started, os.X_OK):
         program = str(started)
     return (
-        [str(Path(program).absolute())] if program else [sys.executable, "-m", appliance.__name__]
+        [str(Path(program).absolute())] if program else [sys.executable, "-Pm", appliance.__name__]
     )
 
 

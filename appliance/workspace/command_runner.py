@@ -56,7 +56,7 @@ class CommandRunner:
         too_slow_hint  the hint of CommandTooSlow
         """
         done = self._commands.run(
-            [sys.executable, "-m", appliance.__name__, *arguments, "--json"],
+            [sys.executable, "-Pm", appliance.__name__, *arguments, "--json"],
             b"",
             self._environment,
             folder=self._datadir.workspace,

@@ -136,3 +136,139 @@ def test_hooks_of_the_harness_block_with_exit_code_2(repository):
     worker(folder, "start")
     assert agentlip(*check, "stop", cwd=folder).code == 2
     assert agentlip(*check, "stop", cwd=repository).code == 0, "a person's session ends"
+
+
+def test_folder_of_the_repository_does_not_replace_the_guard(repository, tmp_path):
+    """Python looks for modules in the current folder first, and in those of PYTHONPATH."""
+    for name in ("appliance", "agentlip"):
+        commit(
+            repository, {f"{name}/__init__.py": "", f"{name}/__main__.py": "raise SystemExit(0)"}
+        )
+    commit(repository, {"sitecustomize.py": "import os; os._exit(0)"})
+    worker(repository, "spawn", "t")
+    folder = repository / "worktrees" / "t"
+    claim(repository, "src")
+    (folder / "src").write_text("1")
+    git(folder, "add", "src")
+    settings = json.loads((folder / ".claude" / "settings.local.json").read_text())
+    (hook,) = settings["hooks"]["PreToolUse"][0]["hooks"]
+    call = {"tool_name": "Write", "tool_input": {"file_path": "src"}, "cwd": str(folder)}
+    for path in ("", ".", str(folder)):
+        variables = {**environment(), "PYTHONPATH": path}
+        refused = subprocess.run(
+            ["git", "commit", "-m", "x"], cwd=folder, env=variables, capture_output=True, text=True,
+            timeout=60, check=False,
+        )  # fmt: skip
+        assert (refused.returncode, "src is claimed by other" in refused.stderr) == (1, True)
+        tool = subprocess.run(
+            hook["command"], shell=True, cwd=folder, env=variables, input=json.dumps(call),
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert (tool.returncode, "src is claimed by other" in tool.stderr) == (2, True)
+
+
+def submodule(folder, path, source, *, ignored):
+    """A submodule at `path`, as the next commit brings it in."""
+    git(
+        folder, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(source), path
+    )
+    if ignored:
+        git(folder, "config", "--file", ".gitmodules", f"submodule.{path}.ignore", "all")
+        git(folder, "add", ".gitmodules")
+
+
+WAYS = {
+    "a rename out of the claimed path": lambda folder, source: git(
+        folder, "mv", "src/a", "elsewhere"
+    ),
+    "a rename into the claimed path": lambda folder, source: git(folder, "mv", "base.txt", "src/b"),
+    "a deletion": lambda folder, source: git(folder, "rm", "--quiet", "src/a"),
+    "a file in place of the folder": lambda folder, source: (
+        git(folder, "rm", "--quiet", "-r", "src"),
+        (folder / "src").write_text("1"),
+        git(folder, "add", "src"),
+    ),
+    "a gitlink above the claimed path": lambda folder, source: git(
+        folder, "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},lib"
+    ),
+    "a submodule": lambda folder, source: submodule(folder, "lib", source, ignored=False),
+    "a submodule that .gitmodules hides": lambda folder, source: submodule(
+        folder, "lib", source, ignored=True
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_commit_and_push_show_every_change_of_a_claimed_path(repository, tmp_path, way):
+    commit(repository, {"src/a": "some text\n" * 20})
+    source = new_repository(tmp_path / "source")
+    git(tmp_path, "init", "--quiet", "--bare", "origin")
+    git(repository, "remote", "add", "origin", str(tmp_path / "origin"))
+    git(repository, "push", "--quiet", "origin", "main")
+    worker(repository, "spawn", "t", "--no-fetch")
+    folder = repository / "worktrees" / "t"
+    git(folder, "config", "diff.renames", "copies")
+    git(folder, "config", "diff.relative", "true")
+    for glob in ("src/**", "lib/deep/**"):
+        claim(repository, glob)
+    WAYS[way](folder, source)
+    refused = attempt(folder, "commit", "-m", "x")
+    assert refused.returncode != 0
+    assert "is claimed by other" in refused.stderr
+    git(folder, "commit", "--quiet", "--no-verify", "-m", "x")
+    assert "guard_override" in worker(repository, "logs", "t").out
+    pushed = attempt(folder, "push", "origin", "feat/t")
+    assert (pushed.returncode, "is claimed by other" in pushed.stderr) == (1, True)
+
+
+def overrides(repository):
+    lines = worker(repository, "logs", "t", "--jsonl").lines
+    payloads = [line["payload"] for line in lines if line["type"] == "guard_override"]
+    return [(payload["hook"], payload["paths"]) for payload in payloads]
+
+
+def test_merges_are_refused_or_published(repository):
+    worker(repository, "spawn", "t")
+    folder = repository / "worktrees" / "t"
+    worker(folder, "start")
+    git(repository, "checkout", "--quiet", "-b", "side")
+    commit(repository, {"src/a": "by side"})
+    git(repository, "checkout", "--quiet", "main")
+    commit(repository, {"src/b": "accepted"})
+    claim(repository, "src/**")
+    git(folder, "merge", "--quiet", "main")  # the branch that collects work, by fast-forward
+    commit(folder, {"docs": "1"}, hooks=True)
+    commit(repository, {"src/c": "accepted too"})
+    git(folder, "merge", "--quiet", "main")
+    assert overrides(repository) == [], "what was accepted already is nobody's change"
+    refused = attempt(folder, "merge", "side")
+    assert (refused.returncode, "src/a is claimed by other" in refused.stderr) == (1, True)
+    concluded = attempt(folder, "commit", "--no-edit")
+    assert (concluded.returncode, "src/a is claimed by other" in concluded.stderr) == (1, True)
+    git(folder, "merge", "--abort")
+    merged = attempt(folder, "merge", "--no-verify", "side")
+    assert (merged.returncode, "published on the bus" in merged.stderr) == (0, True)
+    assert overrides(repository) == [("post-merge", ["src/a"])]
+    git(folder, "reset", "--quiet", "--hard", "HEAD^")
+    git(folder, "merge", "--quiet", "--no-verify", "--no-commit", "side")
+    git(folder, "commit", "--quiet", "--no-verify", "--no-edit")
+    assert overrides(repository)[1:] == [("post-commit", ["src/a"])]
+
+
+@pytest.mark.parametrize("way", ["fast-forward", "plumbing", "am"])
+def test_work_that_came_in_without_hooks_is_published_when_it_is_handed_in(repository, way):
+    worker(repository, "spawn", "t")
+    folder = repository / "worktrees" / "t"
+    worker(folder, "start")
+    git(repository, "checkout", "--quiet", "-b", "side")
+    commit(repository, {"src/a": "by side"})
+    git(repository, "checkout", "--quiet", "main")
+    claim(repository, "src/**")
+    if way == "am":
+        patch = git(repository, "format-patch", "--stdout", "main..side")
+        (repository.parent / "patch").write_text(patch + "\n")
+        git(folder, "am", "--quiet", str(repository.parent / "patch"))
+    else:
+        git(folder, *(["merge", "side"] if way == "fast-forward" else ["reset", "--hard", "side"]))
+    assert "published on the bus" in worker(folder, "done").err
+    assert overrides(repository)[-1] == ("done", ["src/a"])

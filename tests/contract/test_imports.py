@@ -122,3 +122,10 @@ def test_modules_that_call_themselves_pure_are(graph):
         if (bad := graph.find_upstream_modules(module) & IMPURE)
     }
     assert impure == {}
+
+
+def test_modules_are_not_started_from_the_current_folder():
+    """`python -m` looks there first, so a repository or a workspace could replace ours: -P."""
+    started = re.compile(r"executable[^\n]{0,20}[\"' ]-m\b")
+    files = (ROOT / "appliance").rglob("*.py")
+    assert [file.name for file in files if started.search(file.read_text("utf-8"))] == []

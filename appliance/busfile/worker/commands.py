@@ -9,7 +9,7 @@ from typing import Literal
 
 from appliance.busfile import heartbeats, reviews, workers
 from appliance.busfile.file import BusPaths
-from appliance.busfile.worker import merging, spawning
+from appliance.busfile.worker import guard, merging, spawning
 from appliance.busfile.worker.git import FileStatus, Git, GitFailed
 from appliance.busfile.worker.merging import UncommittedChanges
 from appliance.busfile.worker.operations import (
@@ -134,6 +134,8 @@ def done(
                 _rebase(team, here, row, target.tip)
             elif row.state != "CONFLICTED":
                 raise RebaseRequired(f"{row.branch} does not contain {target.name}")
+        work = here.names("diff", f"{target.tip}...HEAD")  # also by commands that run no hooks
+        guard.report_paths(team, task, work, "done")
         return _request_review(team, here, row, target.name)
 
 

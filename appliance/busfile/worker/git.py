@@ -22,6 +22,7 @@ ALONE = ("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.fsmonito
 # A hook of git runs us with these; they would redirect commands to its repository.
 OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 INDEX = "GIT_INDEX_FILE"
+NAMES = ("--name-only", "-z", "--no-renames", "--no-relative", "--ignore-submodules=dirty")
 WITHOUT_QUESTIONS = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_EDITOR": "true",
@@ -138,8 +139,9 @@ class Git(NamedTuple):
         return result.output.removesuffix("\n")
 
     def names(self, *words: str, keep_index: bool = False) -> list[str]:
-        """The files that a command such as `diff` lists."""
-        output = self.run(*words[:1], "--name-only", "-z", *words[1:], keep_index=keep_index)
+        """The files that a command such as `diff` lists, whatever settings and `.gitmodules` say.
+        A file that was moved is there under both names."""
+        output = self.run(words[0], *NAMES, *words[1:], keep_index=keep_index)
         return [name for name in output.split("\0") if name]
 
     # -- questions -------------------------------------------------------------------------------
@@ -189,7 +191,7 @@ class Git(NamedTuple):
 
     def status(self) -> FileStatus:
         unmerged = self.names("diff", "--diff-filter=U")
-        changed = self.names("diff", "HEAD")
+        changed = self.names("diff", "--ignore-submodules=untracked", "HEAD")
         return FileStatus([name for name in changed if name not in unmerged], unmerged)
 
     def is_clean(self) -> bool:

@@ -18,7 +18,7 @@ import msgspec
 from appliance.busfile import workers
 from appliance.busfile.claims import PATH, BusClaim, path_claims
 from appliance.busfile.file import sleep
-from appliance.busfile.globs import matches
+from appliance.busfile.globs import overlap
 from appliance.busfile.reviews import latest_review
 from appliance.busfile.worker import reviews
 from appliance.busfile.worker.git import Git
@@ -28,7 +28,10 @@ from appliance.kernel.errors import Conflict, Invalid
 
 OVERRIDE = "AGENTLIP_GUARD_OVERRIDE"
 UNCHECKED = "none: git skipped pre-commit, or the path was claimed after it"
-Hook = Literal["pre-commit", "post-commit", "pre-push", "pre-tool-use", "stop"]
+Hook = Literal[
+    "pre-commit", "pre-merge-commit", "post-commit", "post-merge", "pre-push",
+    "pre-tool-use", "stop",
+]  # fmt: skip
 SHOWN_MAX = 5
 WAIT_SECONDS = 30.0  # until a decision; harnesses end a Stop hook after 60 seconds
 POLL_SECONDS = 0.5
@@ -81,7 +84,7 @@ def _claimed_by_others(team: Team, agent: str, paths: Sequence[str]) -> dict[str
         for claim in path_claims(team.connection, team.clock.now_ms())
         if claim.claimed_by != agent
         for path in paths
-        if matches(claim.task_id.removeprefix(PATH), path)
+        if overlap(claim.task_id.removeprefix(PATH), path)  # a submodule has all paths below it
     }
 
 
@@ -94,25 +97,40 @@ def _publish_override(team: Team, agent: str, paths: Iterable[str], hook: str, r
 # -- what the hooks check ------------------------------------------------------------------------
 
 
-def check_commit(team: Team, folder: Path, agent: str) -> None:
-    """`pre-commit`: the staged files."""
-    staged = Git(folder).names("diff", "--cached", keep_index=True)
+def check_commit(team: Team, git: Git, agent: str, hook: Hook = "pre-commit") -> None:
+    """`pre-commit`, `pre-merge-commit`: the staged files."""
+    if hook == "pre-merge-commit" or git.path_of("MERGE_HEAD").exists():
+        staged = _brought_in(git, "HEAD")
+    else:
+        staged = git.names("diff", "--cached", keep_index=True)
     check_paths(team, agent, staged, "pre-commit")
 
 
-def report_commit(team: Team, folder: Path, agent: str) -> None:
-    """`post-commit`: publishes that the commit overrides claims."""
-    committed = Git(folder).names("diff-tree", "--root", "--no-commit-id", "-r", "HEAD")
-    refused = _claimed_by_others(team, agent, committed)
-    if refused:
+def report_commit(team: Team, git: Git, agent: str, hook: Hook = "post-commit") -> None:
+    """`post-commit`, `post-merge`: publishes that what is new overrides claims."""
+    if hook == "post-merge" or git.commit_of("HEAD^2"):
+        committed = _brought_in(git, "ORIG_HEAD" if hook == "post-merge" else "HEAD^")
+    else:
+        committed = git.names("diff-tree", "--root", "--no-commit-id", "-r", "HEAD")
+    report_paths(team, agent, committed, hook)
+
+
+def report_paths(team: Team, agent: str, paths: Sequence[str], hook: str) -> None:
+    if refused := _claimed_by_others(team, agent, paths):
         reason = os.environ.get(OVERRIDE) or UNCHECKED
-        _publish_override(team, agent, refused, "post-commit", reason)
+        _publish_override(team, agent, refused, hook, reason)
         team.warn("others have claimed paths of this commit, so it was published on the bus")
 
 
-def check_push(team: Team, folder: Path, agent: str, lines: str) -> None:
+def _brought_in(git: Git, base: str) -> list[str]:
+    """What a merge into `base` changes, without what the branch that collects work has already."""
+    target = target_of(git, git.branch()).tip
+    changed = [git.names("diff", "--cached", tip, keep_index=True) for tip in (base, target)]
+    return sorted(set(changed[0]) & set(changed[1]))
+
+
+def check_push(team: Team, git: Git, agent: str, lines: str) -> None:
     """`pre-push`: what the pushed commits change, compared with the branch they are made for."""
-    git = Git(folder)
     for line in lines.splitlines():
         local = line.split(" ")[1] if line.count(" ") == 3 else ""
         if local.strip("0"):  # all zeros: a branch is deleted

@@ -17,11 +17,11 @@ from appliance.kernel.errors import ApplianceError, Conflict
 from appliance.kernel.whole_file import write_whole
 
 FOLDER = "agentlip-hooks"
-CHECKED = ("pre-commit", "pre-push", "post-commit")
+CHECKED = ("pre-commit", "pre-merge-commit", "pre-push", "post-commit", "post-merge")
 # Hooks that run in a worktree. The others belong to servers, or run too often for a script.
 PASSED_ON = (
-    "applypatch-msg", "pre-applypatch", "post-applypatch", "pre-merge-commit", "prepare-commit-msg",
-    "commit-msg", "pre-rebase", "post-checkout", "post-merge", "post-rewrite",
+    "applypatch-msg", "pre-applypatch", "post-applypatch", "prepare-commit-msg", "commit-msg",
+    "pre-rebase", "post-checkout", "post-rewrite",
 )  # fmt: skip
 SCRIPT = """#!/bin/sh
 # Written by: agentlip worker guard install. It checks path claims, then calls your own hook.
@@ -34,13 +34,12 @@ if [ "$name" = pre-push ]; then
     printf '%s\\n' "$refs" | "$original" "$@"
     exit $?
 fi
-if [ "$name" = pre-commit ]; then
-    {program} worker guard check pre-commit </dev/null || exit $?
-fi
-# A rebase repeats commits that were checked.
-if [ "$name" = post-commit ] && [ ! -d "$(git rev-parse --git-path rebase-merge)" ]; then
-    {program} worker guard check post-commit </dev/null
-fi
+case $name in
+pre-commit | pre-merge-commit) {program} worker guard check "$name" </dev/null || exit $? ;;
+post-commit | post-merge)  # a rebase repeats commits that were checked
+    [ -d "$(git rev-parse --git-path rebase-merge)" ] ||
+        {program} worker guard check "$name" </dev/null ;;
+esac
 [ -x "$original" ] || exit 0
 exec "$original" "$@"
 """
@@ -119,6 +118,7 @@ def _install_harness_hooks(git: Git) -> None:
 
 
 def program() -> str:
-    """This program as words for the shell, also where `agentlip` is not on the PATH."""
+    """This program as words for the shell, also where `agentlip` is not on the PATH. Neither the
+    current folder nor PYTHONPATH, which may lead into it, can replace it (-P and -E)."""
     package = __name__.partition(".")[0]
-    return f"{shlex.quote(sys.executable)} -m {package}"
+    return f"{shlex.quote(sys.executable)} -EPm {package}"

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from appliance.busfile.worker import commands, guard, reviews
+from appliance.busfile.worker.git import Git
 from appliance.busfile.worker.guard import PathClaimed, TurnNotOver
 from tests.support.repository import commit, git
 
@@ -32,11 +33,13 @@ def test_push_is_checked_for_what_the_branch_changes(team):
     head = git(team.folder(), "rev-parse", "HEAD")
     refs = f"refs/heads/feat/t {head} refs/heads/feat/t {'0' * 40}\n"
     claim(team, "lib/**")
-    guard.check_push(team.team, team.folder(), "t", refs)
+    guard.check_push(team.team, Git(team.folder()), "t", refs)
     claim(team, "src/**")
     with pytest.raises(PathClaimed):
-        guard.check_push(team.team, team.folder(), "t", refs)
-    guard.check_push(team.team, team.folder(), "t", f"(delete) {'0' * 40} refs/heads/x {head}\n")
+        guard.check_push(team.team, Git(team.folder()), "t", refs)
+    guard.check_push(
+        team.team, Git(team.folder()), "t", f"(delete) {'0' * 40} refs/heads/x {head}\n"
+    )
 
 
 @pytest.mark.parametrize(
