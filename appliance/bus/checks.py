@@ -5,20 +5,28 @@ from collections.abc import Iterator
 from appliance.busfile import jsonl, retention
 from appliance.busfile.file import BusPaths
 from appliance.busfile.heartbeats import DEAD_MS
+from appliance.busfile.schema import REPLACED_KEY
 from appliance.checks.check import Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
-from appliance.kernel.clock import DAY_MS
+from appliance.kernel import meta
+from appliance.kernel.clock import DAY_MS, iso
 
 BEHIND_MAX = 10_000  # messages that the export lacks, if somebody keeps one
 TABLES = ("task_claims", "heartbeats", "messages", "cursors")
 
 
-def _journal_mode(context: Context) -> Iterator[Finding]:
+def _file(context: Context) -> Iterator[Finding]:
+    paths = BusPaths(context.datadir.workspace)
+    if paths.last_file.exists() and not paths.database.exists():
+        yield REPLACED.finding("bus.db", "it was deleted")
     for _, connection in context.opened("bus"):
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         if mode != "wal":
             yield OTHER_MODE.finding("bus.db", f"its journal mode is {mode}")
+        replaced_ms = int(meta.read(connection, REPLACED_KEY) or 0)
+        if context.clock.now_ms() - replaced_ms < retention.LIVE_MS:
+            yield REPLACED.finding("bus.db", f"it took the place of another at {iso(replaced_ms)}")
 
 
 def _export(context: Context) -> Iterator[Finding]:
@@ -57,6 +65,7 @@ def _worktrees(context: Context) -> Iterator[Finding]:
 
 
 OTHER_MODE = Problem("other-mode", hint="agentlip bus claims")
+REPLACED = Problem("replaced", hint="agentlip backup list")
 EXPIRED = Problem("expired", Severity.INFO, "agentlip bus claims")
 DEAD_HOLDER = Problem("dead-holder", hint="agentlip bus release TASK --agent HOLDER")
 ABOVE_HEAD = Problem(
@@ -73,9 +82,9 @@ NO_WORKER = Problem("no-worker", Severity.INFO, "git worktree list; git worktree
 CHECKS = (
     Check(
         name="bus.mode",
-        inspects="the file of the worker bus has a write-ahead log, as all programs expect",
-        find=_journal_mode,
-        problems=(OTHER_MODE,),
+        inspects="the file of the worker bus has a log, and was not deleted or replaced lately",
+        find=_file,
+        problems=(OTHER_MODE, REPLACED),
     ),
     Check(
         name="bus.claims",

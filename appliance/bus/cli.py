@@ -1,6 +1,7 @@
 """`agentlip bus`: messages, claims and cursors of a team of agents, without a server."""
 
 import itertools
+import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -120,13 +121,12 @@ def poll(
 
     Example: agentlip bus poll --agent ada --wait 60 --json
     """
-    with open_bus(session) as (paths, connection):
-        batch = consumer.poll(connection, paths.blobs, CLOCK, agent, limit, wait)
-        print_messages(session, paths, batch, "no new messages")
-        sys.stdout.flush()
-        if ack_them and batch:
-            with transaction(connection):
-                messages.ack(connection, CLOCK.now_ms(), agent, batch[-1].seq)
+    paths = find_paths(session.workspace)
+    batch = consumer.poll(paths, CLOCK, agent, limit, wait)
+    print_messages(session, paths, batch, "no new messages")
+    sys.stdout.flush()
+    if ack_them and batch:
+        write(session, messages.ack, CLOCK.now_ms(), agent, batch[-1].seq)
 
 
 @app.command("ack")
@@ -170,7 +170,7 @@ def tail(
         if not follow:
             print_messages(session, paths, batch, "no messages")
             return
-        coming = consumer.follow(connection, paths.blobs, None, position)
+        coming = consumer.follow(paths, None, position)
         new = (message for message in coming if task in (None, message.correlation_id))
         with until_signalled():
             for message in itertools.chain(batch, new):
@@ -209,14 +209,14 @@ def claim(
     agentlip bus claim 'path:src/api/**' --agent ada; agentlip bus claim gpu --slots 2 --agent ada
     """
     lease_ms = int(lease * 1000)
-    with open_bus(session) as (_, connection):
 
-        def attempt(now_ms: int) -> claims.BusClaim:
-            if slots is not None:
-                return claims.claim_slot(connection, now_ms, task, slots, agent, lease_ms)
-            return claims.claim(connection, now_ms, task, agent, lease_ms)
+    def attempt(connection: sqlite3.Connection, now_ms: int) -> claims.BusClaim:
+        if slots is not None:
+            return claims.claim_slot(connection, now_ms, task, slots, agent, lease_ms)
+        return claims.claim(connection, now_ms, task, agent, lease_ms)
 
-        _answer_claim(session, claims.wait(connection, CLOCK, wait, attempt), "claimed")
+    paths = find_paths(session.workspace)
+    _answer_claim(session, claims.wait(paths, CLOCK, wait, attempt), "claimed")
 
 
 @app.command("renew")

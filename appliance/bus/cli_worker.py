@@ -203,7 +203,8 @@ def run(
 ) -> None:
     """Run a command, and keep the heartbeat and the claims of the task until it ends.
 
-    Signals are passed to the command, and its exit code is the exit code.
+    Signals are passed to the command, and its exit code is the exit code. What it has started ends
+    with it.
 
     Example: agentlip worker run -- ./agent.sh
     """
@@ -227,9 +228,10 @@ def status(
 
     Example: agentlip worker status --watch
     """
-    with _team(session) as team, until_signalled():
+    with until_signalled():
         while True:
-            rows = workers.status_rows(team.connection, team.clock.now_ms(), state=state)
+            with _team(session) as team:
+                rows = workers.status_rows(team.connection, team.clock.now_ms(), state=state)
             rows = [row for row in rows if not stale or row.status in workers.LATE]
             if watch and not session.machine and sys.stdout.isatty():
                 write_line(CLEAR_SCREEN)

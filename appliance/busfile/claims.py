@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from appliance.busfile import globs
-from appliance.busfile.file import sleep, transaction
+from appliance.busfile.file import BusPaths, changing, sleep
 from appliance.busfile.messages import check_name
 from appliance.kernel.clock import HOUR_MS, Clock
 from appliance.kernel.errors import Conflict, Invalid, Lost
@@ -183,21 +183,22 @@ def path_claims(connection: sqlite3.Connection, now_ms: int) -> list[BusClaim]:
 
 
 def wait(
-    connection: sqlite3.Connection,
+    paths: BusPaths,
     clock: Clock,
     seconds: float,
-    attempt: Callable[[int], T],
+    attempt: Callable[[sqlite3.Connection, int], T],
     pause: Callable[[float], object] = sleep,
 ) -> T:
-    """Calls `attempt(now_ms)`, each time in a transaction, until it does not raise ClaimHeld.
+    """Calls `attempt(connection, now_ms)`, each time in a transaction of its own, until it does not
+    raise ClaimHeld.
 
     Raises the last ClaimHeld after these seconds.
     """
     deadline = clock.monotonic() + seconds
     while True:
         try:
-            with transaction(connection):
-                return attempt(clock.now_ms())
+            with changing(paths) as connection:
+                return attempt(connection, clock.now_ms())
         except ClaimHeld:
             left = deadline - clock.monotonic()
             if left <= 0:

@@ -1,11 +1,10 @@
-"""Waiting for messages."""
+"""Waiting for messages. Each look has a connection of its own: the file may have been replaced."""
 
-import sqlite3
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from contextlib import closing
 
 from appliance.busfile import messages
-from appliance.busfile.file import sleep, snapshot
+from appliance.busfile.file import BusPaths, connect, sleep, snapshot
 from appliance.busfile.messages import BusMessage
 from appliance.kernel.clock import Clock
 
@@ -25,8 +24,7 @@ class PollInterval:
 
 
 def poll(
-    connection: sqlite3.Connection,
-    folder: Path,
+    paths: BusPaths,
     clock: Clock,
     agent: str,
     limit: int,
@@ -37,8 +35,8 @@ def poll(
     deadline = clock.monotonic() + seconds
     interval = PollInterval()
     while True:
-        with snapshot(connection):
-            batch = messages.poll(connection, folder, agent, limit)
+        with closing(connect(paths)) as connection, snapshot(connection):
+            batch = messages.poll(connection, paths.blobs, agent, limit)
         left = deadline - clock.monotonic()
         if batch or left <= 0:
             return batch
@@ -46,8 +44,7 @@ def poll(
 
 
 def follow(
-    connection: sqlite3.Connection,
-    folder: Path,
+    paths: BusPaths,
     agent: str | None,
     after: int,
     pause: Callable[[float], object] = sleep,
@@ -56,8 +53,8 @@ def follow(
     raises."""
     interval = PollInterval()
     while True:
-        with snapshot(connection):
-            batch = messages.poll(connection, folder, agent, after=after)
+        with closing(connect(paths)) as connection, snapshot(connection):
+            batch = messages.poll(connection, paths.blobs, agent, after=after)
         for message in batch:
             after = message.seq
             yield message

@@ -5,7 +5,7 @@ import random
 import select
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +15,7 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import FileSystemReadOnly, Missing, StorageFull, Unavailable
 from appliance.kernel.ownership import WorkspaceNotTrusted, open_own
 from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes, is_read_only, sqlite_name
+from appliance.kernel.whole_file import write_whole
 from appliance.workspace.datadir import DIRECTORY as DATA
 from appliance.workspace.datadir import upwards
 
@@ -61,6 +62,7 @@ class BusPaths:
         self.blobs = self.dir / "blobs"
         self.export = self.dir / EXPORT
         self.workers = self.dir / "workers"
+        self.last_file = self.dir / "last-file"
 
 
 def find_paths(explicit: Path | None = None, start: Path | None = None) -> BusPaths:
@@ -108,6 +110,7 @@ def connect(paths: BusPaths, *, durable: bool = False, create: bool = True) -> s
         )
         try:
             _prepare(connection, durable)
+            _continue_numbers(connection, paths)
         except BaseException:
             connection.close()
             raise
@@ -142,6 +145,34 @@ def _prepare(connection: sqlite3.Connection, durable: bool) -> None:
     if _until_free(lambda: schema.missing(connection)):
         with transaction(connection):
             schema.open_schema(connection)
+
+
+def _continue_numbers(connection: sqlite3.Connection, paths: BusPaths) -> None:
+    """If another file was here before, which was deleted or replaced, numbers of messages and
+    fences continue above those that it gave out."""
+    with suppress(FileNotFoundError):  # it is removed just now: nobody goes on with this file
+        if _last_file(paths) == _identify(connection, paths):
+            return
+        with transaction(connection):
+            if _last_file(paths) not in (b"", _identify(connection, paths)):
+                schema.execute(connection, schema.RAISE)
+            write_whole(paths.last_file, _identify(connection, paths))
+
+
+def _identify(connection: sqlite3.Connection, paths: BusPaths) -> bytes:
+    (bus,) = connection.execute("SELECT id || ' ' || fence FROM x_bus").fetchone()
+    return f"{bus} {paths.database.stat().st_ino}".encode()
+
+
+def _last_file(paths: BusPaths) -> bytes:
+    return paths.last_file.read_bytes() if paths.last_file.is_file() else b""
+
+
+@contextmanager
+def changing(paths: BusPaths) -> Iterator[sqlite3.Connection]:
+    """A transaction that writes, on a connection of its own, so in the file that is there now."""
+    with closing(connect(paths)) as connection, transaction(connection):
+        yield connection
 
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:

@@ -3,10 +3,9 @@
 import sqlite3
 import threading
 from collections.abc import Callable
-from contextlib import closing
 from typing import Literal, Self, get_args
 
-from appliance.busfile.file import BusPaths, connect, transaction
+from appliance.busfile.file import BusPaths, changing
 from appliance.busfile.messages import check_name
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import ApplianceError, Invalid
@@ -59,7 +58,7 @@ def write(
     paths: BusPaths, agent: str, status: str, task: str | None, progress: float | None
 ) -> None:
     """One heartbeat, with a connection of its own."""
-    with closing(connect(paths)) as connection, transaction(connection):
+    with changing(paths) as connection:
         beat(connection, SystemClock().now_ms(), agent, status, task, progress)
 
 

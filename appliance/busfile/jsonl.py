@@ -22,7 +22,6 @@ from appliance.kernel.file_lock import try_lock
 from appliance.kernel.ownership import open_own
 
 BATCH_MAX = 500  # messages
-_TAIL_BYTES = 64 * 1024
 _STATE_KEY = "x_export_file"  # in `meta`: the file after the last export
 
 
@@ -65,7 +64,6 @@ def _state(export: Path | int) -> str | None:
 
 
 def _append_all(connection: sqlite3.Connection, file: BinaryIO) -> int:
-    _cut_torn_line(file)
     with snapshot(connection):
         (bus,) = connection.execute("SELECT id FROM x_bus").fetchone()
         seq = last_exported(connection, file.fileno()) or _last_found(connection, file, bus)
@@ -109,14 +107,17 @@ def _line(row: dict[str, Any], bus: str) -> bytes:
 
 def _last_found(connection: sqlite3.Connection, file: BinaryIO, bus: str) -> int:
     """The number before the first message whose line the file lacks. Lines of other buses, and
-    those that differ from the table, count for nothing; those of other exporters have no id."""
+    those that differ from the table, count for nothing; those of other exporters have no id. A line
+    without an end is cut off."""
     rows = (_object(_line(row, bus)) for row in _read(connection, -1, -1))
     expected = next(rows, None)
     query = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'messages'"
     last = connection.execute(query).fetchone()[0] if expected is None else expected["seq"] - 1
     file.seek(0)
     for line in file:
-        if expected is not None and {"bus": bus, **_object(line)} == expected:
+        if not line.endswith(b"\n"):
+            os.ftruncate(file.fileno(), file.tell() - len(line))
+        elif expected is not None and {"bus": bus, **_object(line)} == expected:
             last, expected = expected["seq"], next(rows, None)
     return int(last)
 
@@ -126,25 +127,6 @@ def _object(line: bytes) -> dict[str, Any]:
         return msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return {}
-
-
-def _cut_torn_line(file: BinaryIO) -> None:
-    end = file.seek(0, os.SEEK_END)
-    whole = _line_start(file, end)
-    if whole < end:
-        os.ftruncate(file.fileno(), whole)
-
-
-def _line_start(file: BinaryIO, end: int) -> int:
-    """Where the line begins that ends at `end`: behind the last newline before it."""
-    while end:
-        begin = max(0, end - _TAIL_BYTES)
-        file.seek(begin)
-        newline = file.read(end - begin).rfind(b"\n")
-        if newline >= 0:
-            return begin + newline + 1
-        end = begin
-    return 0
 
 
 def lag(connection: sqlite3.Connection, export: Path) -> int | None:

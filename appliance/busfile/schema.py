@@ -9,7 +9,8 @@ from importlib import resources
 from appliance.kernel.errors import Conflict
 
 VERSION = 1
-SPECIFIED, OURS = "schema_v1.sql", "schema_x.sql"
+SPECIFIED, OURS, RAISE = "schema_v1.sql", "schema_x.sql", "raise_numbers.sql"
+REPLACED_KEY = "x_replaced_ms"  # in `meta`: when this file took the place of another one
 _TABLE = re.compile(r"^CREATE (?:TABLE|TRIGGER) (?:IF NOT EXISTS )?(\w+)", re.MULTILINE)
 
 
@@ -36,8 +37,12 @@ def open_schema(connection: sqlite3.Connection) -> None:
     has it. Raises BusSchemaNewer and BusSchemaUnknown, and then nothing has changed.
     """
     for file in missing(connection):
-        for statement in _statements(file):
-            connection.execute(statement)
+        execute(connection, file)
+
+
+def execute(connection: sqlite3.Connection, file: str) -> None:
+    for statement in _statements(file):
+        connection.execute(statement)
 
 
 def missing(connection: sqlite3.Connection) -> list[str]:

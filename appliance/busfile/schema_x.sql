@@ -9,11 +9,14 @@ CREATE TABLE IF NOT EXISTS workers (
     state_changed_at_ms INTEGER NOT NULL
 );
 
--- Which bus this is: lines of the export have the id.
-CREATE TABLE IF NOT EXISTS x_bus (id TEXT NOT NULL);
+-- Which bus this is: lines of the export have the id. Fences of new tasks are above `fence`.
+CREATE TABLE IF NOT EXISTS x_bus (id TEXT NOT NULL, fence INTEGER NOT NULL);
 INSERT INTO x_bus
-SELECT lower(hex(randomblob(8)))
+SELECT lower(hex(randomblob(8))), 0
 WHERE NOT EXISTS (SELECT 1 FROM x_bus);
+INSERT INTO sqlite_sequence (name, seq)
+SELECT 'messages', 0
+WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'messages');
 
 -- The fencing token of a claim. It outlives the claim's row, and only rises.
 CREATE TABLE IF NOT EXISTS x_fences (
@@ -33,9 +36,10 @@ CREATE TABLE IF NOT EXISTS x_claim_keys (
 
 -- Programs of others raise the number too. Not an upsert: the conflict clause of their
 -- INSERT OR REPLACE would replace the one in here.
-CREATE TRIGGER IF NOT EXISTS x_task_claims_raise_fence AFTER INSERT ON task_claims BEGIN
+DROP TRIGGER IF EXISTS x_task_claims_raise_fence;
+CREATE TRIGGER x_task_claims_raise_fence AFTER INSERT ON task_claims BEGIN
     INSERT INTO x_fences
-    SELECT new.task_id, 0
+    SELECT new.task_id, (SELECT fence FROM x_bus)
     WHERE NOT EXISTS (SELECT 1 FROM x_fences WHERE task_id = new.task_id);
     UPDATE x_fences SET fence = fence + 1 WHERE task_id = new.task_id;
 END;

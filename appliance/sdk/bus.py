@@ -21,7 +21,7 @@ import msgspec
 
 from appliance.busfile import claims, consumer, heartbeats, messages, workers
 from appliance.busfile.claims import LEASE_MS, BusClaim, ClaimHeld, ClaimLost
-from appliance.busfile.file import connect, find_paths, snapshot, transaction
+from appliance.busfile.file import changing, find_paths
 from appliance.busfile.heartbeats import HeartbeatThread, Status
 from appliance.busfile.messages import (
     POLL_MAX,
@@ -143,34 +143,28 @@ class FileBus(BusAgent):
         self._closed.set()
 
     def _publish(self, message: NewMessage) -> Published:
-        with closing(connect(self.paths)) as connection:
-            message = messages.with_blob(self.paths.blobs, message)
-            with transaction(connection):
-                return messages.publish(connection, self._clock.now_ms(), message)
+        message = messages.with_blob(self.paths.blobs, message)
+        return self._write(messages.publish, self._clock.now_ms(), message)
 
     def poll(self, limit: int = POLL_MAX, wait: float = 0.0) -> list[BusMessage]:
-        with closing(connect(self.paths)) as connection:
-            return consumer.poll(
-                connection, self.paths.blobs, self._clock, self.agent, limit, wait, self._pause
-            )
+        return consumer.poll(self.paths, self._clock, self.agent, limit, wait, self._pause)
 
     def follow(self, after: int | None = None, *, every: bool = False) -> Generator[BusMessage]:
         agent = None if every else self.agent
-        with suppress(ClientClosed), closing(connect(self.paths)) as connection:
-            after = messages.head(connection) if after is None else after
-            yield from consumer.follow(connection, self.paths.blobs, agent, after, self._pause)
+        with suppress(ClientClosed):
+            after = self._write(messages.head) if after is None else after
+            yield from consumer.follow(self.paths, agent, after, self._pause)
 
     def ack(self, seq: int) -> int:
         return self._write(messages.ack, self._clock.now_ms(), self.agent, seq)
 
     def claim(self, task: str, *, wait: float = 0.0, lease_ms: int = LEASE_MS) -> BusClaim:
         """Claim, or wait for the claim. Raises ClaimHeld."""
-        with closing(connect(self.paths)) as connection:
-            return claims.wait(
-                connection, self._clock, wait,
-                lambda now_ms: claims.claim(connection, now_ms, task, self.agent, lease_ms),
-                self._pause,
-            )  # fmt: skip
+        return claims.wait(
+            self.paths, self._clock, wait,
+            lambda connection, now: claims.claim(connection, now, task, self.agent, lease_ms),
+            self._pause,
+        )  # fmt: skip
 
     def renew(self, task: str, fence: int | None = None, lease_ms: int = LEASE_MS) -> BusClaim:
         """Begin a new lease. Raises ClaimLost."""
@@ -187,8 +181,7 @@ class FileBus(BusAgent):
 
     def status(self, state: State | None = None) -> list[WorkerStatus]:
         """Workers and their states, oldest first."""
-        with closing(connect(self.paths)) as connection, snapshot(connection):
-            return workers.status_rows(connection, self._clock.now_ms(), state=state)
+        return self._write(workers.status_rows, self._clock.now_ms(), state=state)
 
     def transition(self, task: str, before: State, after: State) -> None:
         """Change a state if it still is `before`. Raises StaleState, InvalidTransition."""
@@ -200,7 +193,7 @@ class FileBus(BusAgent):
             raise ClientClosed
 
     def _write(self, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        with closing(connect(self.paths)) as connection, transaction(connection):
+        with changing(self.paths) as connection:
             return function(connection, *arguments, **options)
 
 

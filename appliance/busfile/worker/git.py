@@ -22,7 +22,7 @@ ALONE = ("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.fsmonito
 # A hook of git runs us with these; they would redirect commands to its repository.
 OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 INDEX = "GIT_INDEX_FILE"
-NAMES = ("--name-only", "-z", "--no-renames", "--no-relative", "--ignore-submodules=dirty")
+NAMES = ("--raw", "-z", "--no-renames", "--no-relative", "--ignore-submodules=dirty")
 WITHOUT_QUESTIONS = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_EDITOR": "true",
@@ -140,9 +140,11 @@ class Git(NamedTuple):
 
     def names(self, *words: str, keep_index: bool = False) -> list[str]:
         """The files that a command such as `diff` lists, whatever settings and `.gitmodules` say.
-        A file that was moved is there under both names."""
+        A file that was moved is there under both names, and a submodule's name ends with `/`."""
         output = self.run(words[0], *NAMES, *words[1:], keep_index=keep_index)
-        return [name for name in output.split("\0") if name]
+        # The mode before and after; 160000 is a submodule.
+        raw = iter(output.split("\0"))
+        return [name + "/" * ("160000" in mode[:14]) for mode, name in zip(raw, raw, strict=False)]
 
     # -- questions -------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ import msgspec
 from appliance.busfile import workers
 from appliance.busfile.claims import PATH, BusClaim, path_claims
 from appliance.busfile.file import sleep
-from appliance.busfile.globs import overlap
+from appliance.busfile.globs import matches, overlap
 from appliance.busfile.reviews import latest_review
 from appliance.busfile.worker import reviews
 from appliance.busfile.worker.git import Git
@@ -28,10 +28,8 @@ from appliance.kernel.errors import Conflict, Invalid
 
 OVERRIDE = "AGENTLIP_GUARD_OVERRIDE"
 UNCHECKED = "none: git skipped pre-commit, or the path was claimed after it"
-Hook = Literal[
-    "pre-commit", "pre-merge-commit", "post-commit", "post-merge", "pre-push",
-    "pre-tool-use", "stop",
-]  # fmt: skip
+Hook = Literal["pre-commit", "pre-merge-commit", "post-commit", "post-merge", "pre-push",
+               "pre-tool-use", "stop"]  # fmt: skip
 SHOWN_MAX = 5
 WAIT_SECONDS = 30.0  # until a decision; harnesses end a Stop hook after 60 seconds
 POLL_SECONDS = 0.5
@@ -84,7 +82,7 @@ def _claimed_by_others(team: Team, agent: str, paths: Sequence[str]) -> dict[str
         for claim in path_claims(team.connection, team.clock.now_ms())
         if claim.claimed_by != agent
         for path in paths
-        if overlap(claim.task_id.removeprefix(PATH), path)  # a submodule has all paths below it
+        if (overlap if path.endswith("/") else matches)(claim.task_id.removeprefix(PATH), path)
     }
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from appliance.busfile.file import BusPaths, transaction
+from appliance.busfile.file import BusPaths, changing
 from appliance.busfile.worker.context import check_task_id
 from appliance.busfile.worker.git import Git
 from appliance.busfile.workers import WorkerRow, require_worker
@@ -80,9 +80,9 @@ class Team(msgspec.Struct):
 
     @contextmanager
     def change(self) -> Iterator[tuple[sqlite3.Connection, int]]:
-        """A transaction, and the time of its changes."""
-        with transaction(self.connection):
-            yield self.connection, self.clock.now_ms()
+        """A transaction in the file that is there now, and the time of its changes."""
+        with changing(self.paths) as connection:
+            yield connection, self.clock.now_ms()
 
     @contextmanager
     def lock(self, task: str) -> Iterator[Git]:

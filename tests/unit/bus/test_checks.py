@@ -94,3 +94,16 @@ def test_worktrees_without_a_task_and_tasks_without_a_worktree(workspace, paths,
     assert problems(workspace, "bus.worktrees") == [
         ("no-worktree", "task lost"), ("no-worker", "worktrees/stray")
     ]  # fmt: skip
+
+
+def test_file_that_was_deleted_or_replaced_lately(workspace, paths, connection):
+    assert problems(workspace, "bus.mode") == []
+    connection.close()
+    for path in paths.dir.glob("bus.db*"):
+        path.unlink()
+    assert problems(workspace, "bus.mode") == [("replaced", "bus.db")]
+    with closing(connect(paths)) as connection:
+        assert problems(workspace, "bus.mode") == [("replaced", "bus.db")]
+        long_ago = str(NOW_MS - 8 * DAY_MS)
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'x_replaced_ms'", (long_ago,))
+    assert problems(workspace, "bus.mode") == []
