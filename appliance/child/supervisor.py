@@ -27,6 +27,7 @@ def split(
     subprocesses: bool | None,
     graceful: bool = False,
     after: Callable[[int | None], None] = lambda _: None,
+    passed_on: Sequence[int] = (),
 ) -> tuple[bool, int]:
     """Returns in the child: whether it has its own PID namespace, and a descriptor that hangs up
     when the supervisor ends. Never returns in the supervisor, which ends when one of the
@@ -35,9 +36,13 @@ def split(
 
     `graceful`: when the parent shuts its socket down for writing, the child's process group gets
     SIGTERM, and has the time until the parent closes the socket.
+
+    `passed_on`: signals that the supervisor passes on to the child; the caller may block them until
+    then. Both stay in the session, where a terminal sends SIGINT to both.
     """
-    with contextlib.suppress(OSError):
-        os.setsid()  # already a leader if the parent made it one
+    if not passed_on:
+        with contextlib.suppress(OSError):
+            os.setsid()  # already a leader if the parent made it one
     if sys.platform == "linux":
         syscalls.prctl(syscalls.PR_SET_CHILD_SUBREAPER, 1)
     own_namespace = _new_namespace(subprocesses)
@@ -52,10 +57,19 @@ def split(
         signal.signal(signal.SIGCHLD, before)
         for descriptor in (kept_open, wake, woken):
             os.close(descriptor)
-        os.setsid()
+        if not passed_on:
+            os.setsid()
         return own_namespace, watched
     os.close(watched)
     codes: dict[int, int | None] = {child: None}
+
+    def pass_on(number: int, _: object) -> None:
+        if codes[child] is None and (number != signal.SIGINT or not os.isatty(0)):
+            _send_signal({child}, number)
+
+    for number in passed_on:
+        signal.signal(number, pass_on)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
     try:
         _watch(watching, getattr(select, "POLLRDHUP", 0), codes, wake)
         if graceful and codes[child] is None:

@@ -1,20 +1,21 @@
 """Runs an agent's program and keeps its heartbeat and its claims for as long as it runs."""
 
+import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 from appliance.busfile import claims, heartbeats, workers
 from appliance.busfile.heartbeats import HeartbeatThread
 from appliance.busfile.worker.operations import Team
+from appliance.child import attended
+from appliance.child.attended import EXIT_SIGNALLED, PASSED_ON
 from appliance.kernel.errors import ApplianceError, Invalid
 
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-EXIT_SIGNALLED = 128
 Child = subprocess.Popen[bytes]
 
 
@@ -22,13 +23,15 @@ def run_command(team: Team, task: str, words: Sequence[str]) -> int:
     """The exit code of the command, 128 and the number for a signal. Raises Invalid."""
     team.worker(task)
     send = partial(heartbeats.write, team.paths, task)
-    with HeartbeatThread(send, "working", task), _signals() as receive:
-        try:
-            child = subprocess.Popen(list(words))
-        except OSError as error:
-            raise Invalid(f"{words[0]} can't be started: {error.strerror}") from None
-        receive(child)
-        code = _wait(team, task, child)
+    if shutil.which(words[0]) is None:
+        raise Invalid(f"{words[0]} can't be started: there is no such program")
+    with _signals() as children, HeartbeatThread(send, "working", task):
+        watched, _kept = os.pipe()  # hangs up when this process ends, also by SIGKILL
+        attended_words = [sys.executable, "-EPm", attended.__name__, str(watched), *words]
+        children.append(subprocess.Popen(attended_words, pass_fds=[watched]))
+        os.close(watched)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
+        code = _wait(team, task, children[0])
     with team.change() as (connection, now_ms):
         workers.announce(connection, now_ms, "agent_stopped", task, {"code": code}, actor=task)
     return code if code >= 0 else EXIT_SIGNALLED - code
@@ -54,27 +57,17 @@ def _renew_claims(team: Team, task: str) -> None:
 
 
 @contextmanager
-def _signals() -> Iterator[Callable[[Child], None]]:
-    """Signals to this process go to the child, which decides what they mean. Those that come before
-    there is a child wait for it."""
+def _signals() -> Iterator[list[Child]]:
+    """Signals to this process go to the child in the list, which decides what they mean. They are
+    blocked until there is one."""
     children: list[Child] = []
-    early: list[int] = []
-
-    def pass_on(number: int, frame: Any) -> None:
-        del frame
-        if not children:
-            early.append(number)
-        elif number != signal.SIGINT or not sys.stdin.isatty():  # a terminal sends it to both
-            children[0].send_signal(number)
-
-    def receive(child: Child) -> None:
-        children.append(child)
-        for number in early:
-            child.send_signal(number)
-
-    before = {number: signal.signal(number, pass_on) for number in PASSED_ON}
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
+    before = {
+        number: signal.signal(number, lambda number, _: children[0].send_signal(number))
+        for number in PASSED_ON
+    }
     try:
-        yield receive
+        yield children
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
