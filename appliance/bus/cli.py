@@ -1,7 +1,6 @@
 """`agentlip bus`: messages, claims and cursors of a team of agents, without a server."""
 
 import itertools
-import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -210,7 +209,7 @@ def claim(
     """
     lease_ms = int(lease * 1000)
 
-    def attempt(connection: sqlite3.Connection, now_ms: int) -> claims.BusClaim:
+    def attempt(connection: Any, now_ms: int) -> claims.BusClaim:
         if slots is not None:
             return claims.claim_slot(connection, now_ms, task, slots, agent, lease_ms)
         return claims.claim(connection, now_ms, task, agent, lease_ms)
