@@ -58,7 +58,14 @@ def fill_bus(hub: ServedHub) -> None:
         at = now - minutes * 60_000
         bus.run(workers.create, at, task, branch=f"task/{task}", actor="lead")
         for before, after in pairwise(states):
-            bus.run(workers.transition, at, task, before, after, actor="lead")
+            bus.run(
+                workers.transition,
+                at,
+                task,
+                before,
+                after,
+                actor=task if after == "IN_REVIEW" else "lead",
+            )
         if beat is not None:
             bus.run(heartbeats.beat, now - beat * 60_000, task, "working", task, 0.4)
     bus.run(claims.claim, now, "path:src/lexer/*", "lexer", 600_000)
