@@ -32,6 +32,7 @@ def enqueue_lines(
             try:
                 value = msgspec.json.decode(line)
             except (msgspec.DecodeError, RecursionError):
+                producer.flush()
                 raise Invalid(
                     f"line {number} is not JSON; the {count} before it were sent"
                 ) from None

@@ -16,11 +16,9 @@
 `find_hub`.
 """
 
-import random
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -28,142 +26,21 @@ import msgspec
 
 from appliance.courier.wire import BATCH_MAX
 from appliance.kernel.errors import Unavailable
-from appliance.kernel.retry import RetrySettings, delay_seconds
 from appliance.sdk.closing import Closing
 from appliance.sdk.courier_frames import Env as Env
 from appliance.sdk.courier_frames import EnvelopeRefused as EnvelopeRefused
 from appliance.sdk.courier_frames import ErrorFrame as ErrorFrame
+from appliance.sdk.courier_frames import Locate as Locate
+from appliance.sdk.courier_frames import backoff_seconds, is_final_error, read_frame
 from appliance.sdk.courier_frames import envelope as envelope
-from appliance.sdk.courier_frames import is_final_error, read_frame
-from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile
+from appliance.sdk.courier_producer import Producer as Producer
+from appliance.sdk.discovery import HubNotRunning, StaleServerFile
 from appliance.sdk.websocket import SocketBroken, WebSocket
 
-Locate = Callable[[], Endpoint]
-
-ANSWER_SECONDS_MAX = 30.0
-WINDOW_MAX = 5_000
-FRAME_ENVELOPES = 100
-FRAME_BYTES_MAX = 200 * 1024
 RENEW_SECONDS_MAX = 15.0
-RECONNECT = RetrySettings(initial_seconds=0.2, max_seconds=10.0)
 DEFAULT_LEASE_MS = 30_000
 
 _encode = msgspec.json.Encoder().encode
-
-
-class Producer(Closing):
-    """Sends over one socket. Not thread-safe.
-
-    `send` waits for the response. `post` does not: up to `window` envelopes may be without a
-    response, and `flush` waits for all. After a broken connection, envelopes without a response
-    are sent again; their ids prevent duplicates.
-    """
-
-    def __init__(self, locate: Locate, *, window: int = 1_000, attempts_max: int = 6) -> None:
-        self._locate = locate
-        self._window = min(window, WINDOW_MAX)
-        self._attempts_max = attempts_max
-        self._link: WebSocket | None = None
-        self._seq = 0
-        self._unsent: list[tuple[int, bytes]] = []
-        self._unsent_bytes = 0
-        self._waiting: deque[tuple[int, str, bytes]] = deque()
-        self._refused: dict[int, EnvelopeRefused] = {}
-
-    def send(self, to: str, env: Env) -> str:
-        """Send one envelope and return its id. Raises EnvelopeRefused."""
-        self.post(to, env)
-        self.flush()
-        return str(env["id"])
-
-    def send_many(self, to: str, envelopes: Iterable[Env]) -> int:
-        """Send envelopes and return their number. The first rejected one raises EnvelopeRefused."""
-        count = 0
-        for env in envelopes:
-            self.post(to, env)
-            count += 1
-        self.flush()
-        return count
-
-    def post(self, to: str, env: Env) -> None:
-        number, id_ = self._seq + 1, str(env["id"])
-        frame = _encode({"seq": number, "to": to, "envelope": env})
-        self._seq = number
-        self._waiting.append((number, id_, frame))
-        self._unsent.append((self._seq, frame))
-        self._unsent_bytes += len(frame)
-        if len(self._unsent) >= FRAME_ENVELOPES or self._unsent_bytes > FRAME_BYTES_MAX // 2:
-            self._insist(self._push)
-        while len(self._waiting) >= self._window:
-            self._insist(self._pull)
-
-    def flush(self) -> None:
-        """Wait for all responses. Raises the first rejection."""
-        while self._waiting:
-            self._insist(self._pull)
-        refused, self._refused = self._refused, {}
-        for error in refused.values():
-            raise error
-
-    def close(self) -> None:
-        if self._link is not None:
-            self._link.close()
-            self._link = None
-
-    def _connect(self) -> WebSocket:
-        if self._link is None:
-            self._link = WebSocket(self._locate(), "/v1/publish")
-            self._unsent = [(seq, frame) for seq, _, frame in self._waiting]
-        return self._link
-
-    def _insist(self, step: Callable[[], None]) -> None:
-        for attempt in range(1, self._attempts_max + 1):
-            try:
-                step()
-                return
-            except (SocketBroken, HubNotRunning, StaleServerFile):
-                self.close()
-                if attempt == self._attempts_max:
-                    raise
-                time.sleep(backoff_seconds(attempt))
-
-    def _push(self) -> None:
-        link = self._connect()
-        while self._unsent:
-            some = self._unsent[:FRAME_ENVELOPES]
-            frames: list[bytes] = []
-            size = 0
-            for _, frame in some:
-                if frames and size + len(frame) > FRAME_BYTES_MAX:
-                    break
-                frames.append(frame)
-                size += len(frame)
-            link.send(frames[0] if len(frames) == 1 else b"[" + b",".join(frames) + b"]")
-            self._unsent = self._unsent[len(frames) :]
-        self._unsent_bytes = 0
-
-    def _pull(self) -> None:
-        self._push()
-        messages = self._connect().receive(ANSWER_SECONDS_MAX)
-        if not messages:
-            raise SocketBroken("the appliance does not respond")
-        for message in messages:
-            frame = read_frame(message)
-            if frame.error is not None:
-                self._refuse(frame.error)
-            elif frame.accepted is not None:
-                while self._waiting and self._waiting[0][0] <= frame.accepted:
-                    self._waiting.popleft()
-
-    def _refuse(self, error: ErrorFrame) -> None:
-        sequence = [seq for seq, _, _ in self._waiting]
-        if error.seq not in sequence:
-            raise EnvelopeRefused(error)
-        index = sequence.index(error.seq)
-        for _ in range(min(error.count, len(sequence) - index)):
-            seq, id_, _ = self._waiting[index]
-            self._refused[seq] = EnvelopeRefused(error, id_)
-            del self._waiting[index]
 
 
 class Delivery:
@@ -408,7 +285,3 @@ class Renewal:
                 self._renew()
             except Unavailable:
                 continue  # the reading thread reconnects
-
-
-def backoff_seconds(attempt: int) -> float:
-    return delay_seconds(RECONNECT, attempt, random.random())

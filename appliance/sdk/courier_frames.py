@@ -1,6 +1,8 @@
 """Envelopes, and the frames in which the courier sends and refuses them."""
 
 import json
+import random
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -8,9 +10,14 @@ import msgspec
 
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ids import random_id
+from appliance.kernel.retry import RetrySettings, delay_seconds
+from appliance.sdk.discovery import Endpoint
 
 Env = dict[str, Any]
+Locate = Callable[[], Endpoint]
 DIGITS_MAX = 4_000  # longer integers cannot be converted by Python
+ERROR_CHARACTERS_MAX = 1_000  # of the text in a nack; the courier refuses longer ones
+RECONNECT = RetrySettings(initial_seconds=0.2, max_seconds=10.0)
 
 
 class ErrorFrame(msgspec.Struct, frozen=True):
@@ -86,8 +93,26 @@ def envelope(type_: str, payload: Any, sender: str | None = None, **more: Any) -
     return {**made, **{name: value for name, value in more.items() if value is not None}}
 
 
+def key_of(env: Env) -> str:
+    """Stream and id: an envelope's id is unique in its stream only."""
+    return f"{env.get('to')}\0{env['id']}"
+
+
 def is_final_error(error: ErrorFrame) -> bool:
     """Whether every further attempt at the same subscription would fail too."""
     if error.id is not None:
         return False
     return error.code in (401, 403, 404) or error.name == "CREDIT_TOO_HIGH"
+
+
+def error_text(error: BaseException) -> str:
+    """Type and message of what a handler raised, as a nack may contain them."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:
+        text = type(error).__name__
+    return text[:ERROR_CHARACTERS_MAX].encode("utf-8", "replace").decode()
+
+
+def backoff_seconds(attempt: int) -> float:
+    return delay_seconds(RECONNECT, attempt, random.random())
