@@ -13,11 +13,11 @@ import msgspec
 from appliance.cli_support import Session, note
 from appliance.courier.trigger import TriggerRule, check
 from appliance.kernel.errors import Invalid
-from appliance.sdk.courier import Consumer, Delivery, Producer, Renewal, envelope
+from appliance.sdk.courier import Consumer, Delivery, Producer, envelope
 from appliance.sdk.discovery import find_hub
 from appliance.sdk.stdio_protocol import StdioConnection, lines_of, serve_socket
 
-DEFAULT_LEASE_MS = 30_000
+PRINTED_CREDIT = 10  # printing is quick
 
 
 def enqueue_lines(
@@ -53,12 +53,13 @@ def follow(
     session: Session,
     stream: str,
     command: list[str],
-    credit: int,
+    credit: int | None,
     lease_ms: int | None,
     exit_after: int | None,
     idle_seconds: float | None,
 ) -> int:
     """Print each envelope or run the command for it. Returns how many failed."""
+    credit = credit or (1 if command else PRINTED_CREDIT)
     credit = min(credit, exit_after or credit)
     consumer = Consumer(
         lambda: find_hub(session.workspace),
@@ -68,7 +69,7 @@ def follow(
         say=lambda sentence: note(f"agentlip courier: {sentence}"),
     )
     failed = handled = 0
-    with consumer, Renewal(consumer.renew, lease_ms or DEFAULT_LEASE_MS):
+    with consumer:
         for delivery in consumer.deliveries(idle_seconds):
             if delivery is None:
                 break

@@ -1,64 +1,79 @@
 """Producing and consuming envelopes. Delivery is at least once: consumers de-duplicate by id.
 
-    with Producer(locate) as producer:
+    with Producer(find_hub) as producer:
         producer.send("agents/Jen/inbox", envelope("sprint.assign", {"wave": "B"}))
 
-    consumer = Consumer(locate, "agents/Jen/inbox")
+    consumer = Consumer(find_hub, "agents/Jen/inbox")
     for delivery in consumer:
         work(delivery.envelope)
         delivery.ack()
 
-    @consumer.handler            # ack when it returns, nack when it raises,
-    def work(envelope): ...      # and the lease is renewed while it runs
+    @consumer.handler            # ack when it returns, nack when it raises
+    def work(envelope): ...
     consumer.run()
 
-`locate` returns the address of the appliance and is called for every connection, for example
-`find_hub`.
+`find_hub` returns the address of the appliance and is called for every connection. A thread renews
+the leases of all envelopes until their acks were sent.
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
 
 from appliance.courier.wire import BATCH_MAX
-from appliance.kernel.errors import Unavailable
+from appliance.kernel.errors import ApplianceError
 from appliance.sdk.closing import Closing
 from appliance.sdk.courier_frames import Env as Env
 from appliance.sdk.courier_frames import EnvelopeRefused as EnvelopeRefused
 from appliance.sdk.courier_frames import ErrorFrame as ErrorFrame
 from appliance.sdk.courier_frames import Locate as Locate
-from appliance.sdk.courier_frames import backoff_seconds, is_final_error, read_frame
+from appliance.sdk.courier_frames import (
+    backoff_seconds,
+    error_text,
+    is_final_error,
+    key_of,
+    read_frame,
+)
 from appliance.sdk.courier_frames import envelope as envelope
 from appliance.sdk.courier_producer import Producer as Producer
 from appliance.sdk.discovery import HubNotRunning, StaleServerFile
+from appliance.sdk.finished_ids import FinishedIds
+from appliance.sdk.plain_handler import require_done, require_plain
 from appliance.sdk.websocket import SocketBroken, WebSocket
 
-RENEW_SECONDS_MAX = 15.0
-DEFAULT_LEASE_MS = 30_000
+ACK_SECONDS_MAX = 0.05  # an ack waits no longer for others to be sent with it
+PREFETCH_SECONDS = 0.5  # work leased ahead; hides round trips up to this long
+KEEP_SECONDS = 0.5  # between two renewals, so that leases of 1.5 s and more never expire
+BUSY_SECONDS_MAX = 1.0  # above it, envelopes leased ahead are released
+WAIT_SECONDS_MAX = 1.0  # until a waiting consumer sees that it was stopped
+CLOSE_SECONDS_MAX = 2.0  # for the appliance to read the last acks
 
 _encode = msgspec.json.Encoder().encode
 
 
 class Delivery:
-    """An envelope leased to this consumer until it is acked or nacked, or the lease expires."""
+    """An envelope leased to this consumer until it is acked or nacked, or the consumer ends."""
 
-    __slots__ = ("_consumer", "attempt", "envelope", "id")
+    __slots__ = ("_consumer", "attempt", "envelope", "id", "key")
 
-    def __init__(self, consumer: "Consumer", env: Env, attempt: int) -> None:
+    def __init__(self, consumer: "Consumer", key: str, env: Env, attempt: int) -> None:
         self._consumer = consumer
+        self.key = key
         self.envelope = env
         self.attempt = attempt
         self.id = str(env["id"])
 
     def ack(self) -> None:
-        self._consumer.settle(self.id)
+        self._consumer.settle(self)
 
     def nack(self, mode: str = "fail", delay_ms: int | None = None, error: str = "") -> None:
-        self._consumer.refuse(self.id, mode, delay_ms, error)
+        self._consumer.refuse(self, mode, delay_ms, error)
 
     def extend(self, lease_ms: int | None = None) -> None:
         self._consumer.extend([self.id], lease_ms)
@@ -67,7 +82,9 @@ class Delivery:
 class Consumer(Closing):
     """Receives from one stream or a pattern without end. Only one thread may iterate over it.
 
-    `credit` limits the envelopes leased at once, `batch` the envelopes of one frame.
+    `credit` limits the envelopes leased at once, `batch` the envelopes of one frame. A consumer
+    begins with one envelope and leases ahead what it works off in PREFETCH_SECONDS, so that
+    others get their share.
     """
 
     def __init__(
@@ -88,18 +105,25 @@ class Consumer(Closing):
         self._lease_ms = lease_ms
         self._say = say
         self._insist = insist
-        query: dict[str, Any] = {"stream": stream, "credit": credit, "batch": min(batch, BATCH_MAX)}
+        self._query: dict[str, Any] = {"stream": stream, "batch": min(batch, BATCH_MAX)}
         if lease_ms is not None:
-            query["leaseMs"] = lease_ms
+            self._query["leaseMs"] = lease_ms
         if name:
-            query["name"] = name
-        self._path = "/v1/subscribe?" + urlencode(query)
+            self._query["name"] = name
         self._link: WebSocket | None = None
-        self._acks: list[str] = []
-        self._spent = 0
-        self._leased: set[str] = set()
-        self._ready: deque[tuple[Env, int]] = deque()  # received, not yet handed out
         self._lock = threading.Lock()
+        self._reading = threading.Lock()  # held while a thread reads from the socket
+        self._ready: deque[tuple[str, Env, int]] = deque()  # received, not yet handed out
+        self._leased: dict[str, str] = {}  # ids of what is neither acked nor nacked, by key
+        self._acks: list[str] = []
+        self._acks_since = 0.0  # when the first of them was added
+        self._finished = FinishedIds()
+        self._granted = 0  # credit that the appliance has, and envelopes leased with it
+        self._prefetch = 1
+        self._work_seconds = 0.0  # for one envelope
+        self._busy_since: float | None = None
+        self._failure: EnvelopeRefused | None = None
+        self._keeper = LeaseKeeper(self._keep, lease_ms)
         self._handler: Callable[[Env], Any] | None = None
         self._stop = threading.Event()
         self._sleep = sleep or self._stop.wait
@@ -115,79 +139,90 @@ class Consumer(Closing):
         Without `insist` the first connection must succeed. Later ones are retried without a limit.
         """
         attempt, connected = 0, self._insist
-        while not self._stop.is_set():
-            try:
-                self._open()
-                connected, attempt = True, 0
-                yield from self._session(idle_seconds)
-            except (SocketBroken, HubNotRunning, StaleServerFile) as error:
-                self.close()
-                if not connected:
-                    raise
-                attempt += 1
-                seconds = backoff_seconds(attempt)
-                self._say(f"{error.message}; reconnecting in {seconds:.1f} s")
-                self._sleep(seconds)
+        self._keeper = LeaseKeeper(self._keep, self._lease_ms)
+        with self._keeper:
+            while not self._stop.is_set():
+                try:
+                    self._open()
+                    connected, attempt = True, 0
+                    yield from self._session(idle_seconds)
+                except (SocketBroken, HubNotRunning, StaleServerFile) as error:
+                    self._disconnect()
+                    if not connected:
+                        raise
+                    attempt += 1
+                    seconds = backoff_seconds(attempt)
+                    self._say(f"{error.message}; reconnecting in {seconds:.1f} s")
+                    self._sleep(seconds)
+        self.flush(grant=False)
 
     def handler(self, function: Callable[[Env], Any]) -> Callable[[Env], Any]:
         """Decorator: `run` calls the function for every envelope."""
-        self._handler = function
+        self._handler = require_plain(function)
         return function
 
     def run(self, handler: Callable[[Env], Any] | None = None) -> None:
         """Call the handler for every envelope until `stop`: ack when it returns, nack when it
-        raises. Another thread renews the lease while the handler runs."""
+        raises, with type and message of the error. Raises HandlerNotPlain for an async handler."""
         work = handler or self._handler
         if work is None:
             raise ValueError("run() needs a handler")
-        with Renewal(self.renew, self._lease_ms or DEFAULT_LEASE_MS):
-            for delivery in self:
-                try:
-                    work(delivery.envelope)
-                except Exception as error:
-                    self._say(f"{delivery.id} failed: {type(error).__name__}")
-                    delivery.nack(error=type(error).__name__)
-                else:
-                    delivery.ack()
+        require_plain(work)
+        for delivery in self:
+            try:
+                result = work(delivery.envelope)
+            except Exception as error:
+                text = error_text(error)
+                self._say(f"{delivery.id} failed: {text}")
+                delivery.nack(error=text)
+            else:
+                require_done(result)
+                delivery.ack()
 
     def stop(self) -> None:
         """End after the current delivery. A handler or a signal handler may call it."""
         self._stop.set()
 
     def close(self) -> None:
-        """Disconnect. Envelopes that are neither acked nor nacked return to the stream at once."""
-        with self._lock:
-            link, self._link = self._link, None
-            acks, self._acks = self._acks, []
-            self._leased.clear()
-            self._ready.clear()
-            self._spent = 0
-        if link is not None:
+        """Send the last acks and disconnect. Envelopes that are neither acked nor nacked return to
+        the stream at once."""
+        with suppress(SocketBroken):
+            self.flush(grant=False)
+        link = self._link
+        if link is not None and self._reading.acquire(blocking=False):
             try:
-                for at in range(0, len(acks), BATCH_MAX):
-                    link.send(_encode({"ack": acks[at : at + BATCH_MAX]}))
-            except SocketBroken:
-                pass  # they will be delivered again
-            link.close()
+                link.finish(CLOSE_SECONDS_MAX)
+            finally:
+                self._reading.release()
+        self._disconnect()
 
     # -- called by deliveries ----------------------------------------------------------
 
-    def settle(self, id_: str) -> None:
-        """Ack. Acks are sent together, when half the credit is used or before the next wait."""
+    def settle(self, delivery: Delivery) -> None:
+        """Ack. The ack leaves at once, or within ACK_SECONDS_MAX if more work waits."""
+        now = time.monotonic()
         with self._lock:
-            self._leased.discard(id_)
-            self._acks.append(id_)
-            self._spent += 1
-        if self._spent * 2 >= self._credit:
+            self._finished.add(delivery.key, now)
+            if self._leased.pop(delivery.key, None) is None:
+                return  # acked before, or the lease is lost
+            self._add_ack(delivery.id, now)
+            is_due = (
+                not self._ready
+                or len(self._acks) * 2 >= self._prefetch
+                or now - self._acks_since >= ACK_SECONDS_MAX
+                or self._keeper.ended
+            )
+        if is_due:
             self.flush()
 
-    def refuse(self, id_: str, mode: str, delay_ms: int | None, error: str) -> None:
-        frame: dict[str, Any] = {"nack": id_, "mode": mode, "error": error[:1000]}
+    def refuse(self, delivery: Delivery, mode: str, delay_ms: int | None, error: str) -> None:
+        with self._lock:
+            if self._leased.pop(delivery.key, None) is None:
+                return
+            self._granted -= 1
+            frame = {"nack": delivery.id, "mode": mode, "error": error[:1000], **self._grant()}
         if delay_ms is not None:
             frame["delayMs"] = delay_ms
-        with self._lock:
-            self._leased.discard(id_)
-            self._spent += 1
         self._send(frame)
 
     def extend(self, ids: Sequence[str], lease_ms: int | None = None) -> None:
@@ -197,56 +232,149 @@ class Consumer(Closing):
         self._send(frame)
 
     def renew(self) -> None:
-        """Extend the leases of all envelopes."""
+        """Extend the leases of all envelopes whose ack or nack was not sent."""
         with self._lock:
-            leased = list(self._leased)
+            leased = [*self._leased.values(), *self._acks]
         for at in range(0, len(leased), BATCH_MAX):
             self.extend(leased[at : at + BATCH_MAX])
 
-    def flush(self) -> None:
+    def flush(self, grant: bool = True, unsettled: int = 0) -> None:
+        """Send the acks that wait, and grant credit for `unsettled` more than the prefetch."""
         with self._lock:
             acks, self._acks = self._acks, []
-            spent, self._spent = self._spent, 0
+            self._granted -= len(acks)
+            more = self._grant(unsettled) if grant else {}
         for at in range(0, len(acks), BATCH_MAX):
-            self._send({"ack": acks[at : at + BATCH_MAX]})
-        if spent:
-            self._send({"credit": spent})
+            part = acks[at : at + BATCH_MAX]
+            self._send({"ack": part, **more})
+            more = {}
+        if more:
+            self._send(more)
 
     # -- inside -------------------------------------------------------------------------
 
+    def _add_ack(self, id_: str, now: float) -> None:
+        if not self._acks:
+            self._acks_since = now
+            self._keeper.wake()
+        self._acks.append(id_)
+
+    def _grant(self, unsettled: int = 0) -> dict[str, int]:
+        """Count the credit that is missing, and return its part of a frame."""
+        credit = min(self._credit, self._prefetch + unsettled) - self._granted
+        if credit <= 0:
+            return {}
+        self._granted += credit
+        return {"credit": credit}
+
     def _open(self) -> WebSocket:
         if self._link is None:
-            self._link = WebSocket(self._locate(), self._path)
+            query = urlencode({**self._query, "credit": self._prefetch})
+            link = WebSocket(self._locate(), "/v1/subscribe?" + query)
+            with self._lock:
+                self._link, self._granted = link, self._prefetch
         return self._link
+
+    def _disconnect(self) -> None:
+        """Forget the leases, which ended with the connection."""
+        with self._lock:
+            link, self._link = self._link, None
+            self._leased, self._acks, self._granted = {}, [], 0
+            self._ready.clear()
+        if link is not None:
+            link.close()
 
     def _session(self, idle_seconds: float | None) -> Iterator[Delivery | None]:
         while not self._stop.is_set():
-            while self._ready:  # also left over from an iteration that ended early
-                yield Delivery(self, *self._ready.popleft())
-                if self._stop.is_set():
-                    return
+            with self._lock:
+                ready = self._ready.popleft() if self._ready else None
+            if ready is not None:
+                self._busy_since = began = time.monotonic()
+                try:
+                    yield Delivery(self, *ready)
+                finally:
+                    self._busy_since = None
+                self._measure(time.monotonic() - began)
+                continue
             link = self._open()
-            self.flush()
-            messages = link.receive(idle_seconds if idle_seconds is not None else 1.0)
-            if not messages and idle_seconds is not None:
+            self.flush(unsettled=len(self._leased))
+            with self._reading:  # the keeper may have received something meanwhile
+                any_came = bool(self._ready) or self._receive(
+                    link, WAIT_SECONDS_MAX if idle_seconds is None else idle_seconds
+                )
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
+            if not any_came and idle_seconds is not None:
                 yield None
-            for message in messages:
-                self._ready += self._take(message)
 
-    def _take(self, message: bytes) -> list[tuple[Env, int]]:
+    def _measure(self, seconds: float) -> None:
+        """Fit the prefetch to the time for one envelope: at most twice as much as before, and less
+        at once after a slow one."""
+        self._work_seconds = max(seconds, 0.9 * self._work_seconds + 0.1 * seconds, 1e-6)
+        fitting = 1 + int(PREFETCH_SECONDS / self._work_seconds)
+        self._prefetch = min(self._credit, 2 * self._prefetch, fitting)
+
+    def _receive(self, link: WebSocket, seconds: float) -> bool:
+        messages = link.receive(seconds)
+        for message in messages:
+            self._take(message)
+        return bool(messages)
+
+    def _take(self, message: bytes) -> None:
         frame = read_frame(message)
         if frame.error is not None:
             if is_final_error(frame.error):
-                raise EnvelopeRefused(frame.error)
+                self._failure = EnvelopeRefused(frame.error)
+            elif frame.error.name == "LEASE_LOST":
+                self._lose(frame.error.id)
             self._say(f"{frame.error.id or ''} {frame.error.message}".strip())
-            return []
         if frame.deliver is None:
-            return []
+            return
         envelopes = frame.deliver if isinstance(frame.deliver, list) else [frame.deliver]
         attempts = frame.attempts or [frame.attempt] * len(envelopes)
+        now = time.monotonic()
         with self._lock:
-            self._leased.update(str(env["id"]) for env in envelopes)
-        return list(zip(envelopes, attempts, strict=True))
+            for env, attempt in zip(envelopes, attempts, strict=True):
+                key = key_of(env)
+                if self._finished.contains(key, now):
+                    self._add_ack(str(env["id"]), now)  # the earlier one was lost
+                elif key in self._leased:
+                    self._granted -= 1  # its lease expired meanwhile, and this is the new one
+                else:
+                    self._leased[key] = str(env["id"])
+                    self._ready.append((key, env, attempt))
+
+    def _lose(self, id_: str | None) -> None:
+        """Another consumer may have the envelope now: don't begin with it."""
+        with self._lock:
+            for key in [key for key, leased in self._leased.items() if leased == id_]:
+                del self._leased[key]
+                self._granted -= 1
+            self._ready = deque(each for each in self._ready if each[0] in self._leased)
+
+    def _keep(self) -> None:
+        """Renew leases, send acks that wait, and release envelopes leased too far ahead."""
+        link, busy_since = self._link, self._busy_since
+        if link is None:
+            return
+        if busy_since is not None and self._reading.acquire(blocking=False):
+            try:
+                self._receive(link, 0)
+            finally:
+                self._reading.release()
+        self.flush(grant=busy_since is None)
+        if busy_since is not None and time.monotonic() - busy_since > BUSY_SECONDS_MAX:
+            self._release_ahead()
+        self.renew()
+
+    def _release_ahead(self) -> None:
+        with self._lock:
+            ahead = [self._leased.pop(key) for key, _, _ in self._ready]
+            self._ready.clear()
+            self._granted -= len(ahead)
+        for at in range(0, len(ahead), BATCH_MAX):
+            self._send({"nack": ahead[at : at + BATCH_MAX], "mode": "release"})
 
     def _send(self, frame: dict[str, Any]) -> None:
         link = self._link
@@ -258,30 +386,40 @@ class Consumer(Closing):
             self._say("the connection broke; unacked envelopes will be delivered again")
 
 
-class Renewal:
-    """Calls `renew` in a thread, every third of a lease, while its block runs."""
+class LeaseKeeper:
+    """Calls `keep` in a thread while its block runs: regularly, and ACK_SECONDS_MAX after `wake`.
 
-    def __init__(self, renew: Callable[[], None], lease_ms: int) -> None:
-        self._renew = renew
-        self._seconds = min(lease_ms / 3000, RENEW_SECONDS_MAX)
+    An ack and the renewals before it are on one connection, in order, so no renewal is needed once
+    the ack was sent.
+    """
+
+    def __init__(self, keep: Callable[[], None], lease_ms: int | None) -> None:
+        self._keep = keep
+        self._seconds = min((lease_ms or 30_000) / 3000, KEEP_SECONDS)
+        self._woken = threading.Event()
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lease renewal", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="lease keeper", daemon=True)
 
-    def __enter__(self) -> "Renewal":
+    @property
+    def ended(self) -> bool:
+        return self._end.is_set()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def __enter__(self) -> None:
         self._thread.start()
-        return self
 
     def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def end(self) -> None:
         self._end.set()
-        if self._thread.is_alive():
-            self._thread.join(5)
+        self._woken.set()
+        self._thread.join(5)
 
     def _run(self) -> None:
-        while not self._end.wait(self._seconds):
-            try:
-                self._renew()
-            except Unavailable:
-                continue  # the reading thread reconnects
+        while not self._end.is_set():
+            if self._woken.wait(self._seconds):
+                self._woken.clear()
+                if self._end.wait(ACK_SECONDS_MAX):
+                    return
+            with suppress(ApplianceError):  # the reading thread sees it, and reconnects
+                self._keep()

@@ -16,7 +16,7 @@ from appliance.sdk.discovery import Endpoint
 Env = dict[str, Any]
 Locate = Callable[[], Endpoint]
 DIGITS_MAX = 4_000  # longer integers cannot be converted by Python
-ERROR_CHARACTERS_MAX = 1_000  # of the text in a nack; the courier refuses longer ones
+ERROR_CHARACTERS_MAX = 1_000  # in the text of a nack; the courier refuses longer ones
 RECONNECT = RetrySettings(initial_seconds=0.2, max_seconds=10.0)
 
 

@@ -23,7 +23,7 @@ from appliance.sdk.websocket import SocketBroken, WebSocket
 
 ANSWER_SECONDS_MAX = 30.0
 WINDOW_MAX = 5_000
-FRAME_ENVELOPES = 100  # what a connection may send in a second by default
+FRAME_ENVELOPES = 100  # the default rate limit of a connection, for a second
 FRAME_BYTES_MAX = 200 * 1024
 WAIT_SECONDS_MAX = 30.0  # for a limit, without anything accepted meanwhile
 REFUSED_MAX = 1_000  # refused envelopes that an error lists
@@ -34,7 +34,7 @@ _encode = msgspec.json.Encoder().encode
 class Posted(NamedTuple):
     order: int
     id: str
-    fields: bytes  # of its frame, without `seq`
+    fields: bytes  # the frame's fields without `seq`
 
 
 class Producer(Closing):

@@ -120,7 +120,9 @@ def find_workspace(explicit: Path | None, start: Path | None = None) -> DataDir:
     return datadir
 
 
-def find_hub(workspace: Path | None, environment: Mapping[str, str] = os.environ) -> Endpoint:
+def find_hub(
+    workspace: Path | None = None, environment: Mapping[str, str] = os.environ
+) -> Endpoint:
     """The hub of the given workspace, else AGENTLIP_URL, else the current workspace."""
     if workspace is None and environment.get("AGENTLIP_URL"):
         return remote(environment)

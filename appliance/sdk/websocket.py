@@ -132,14 +132,25 @@ class WebSocket:
         """TLS may have buffered bytes that `select` does not see."""
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
+    def finish(self, seconds_max: float) -> None:
+        """Send the close frame and wait for the server's, which it sends after it has read all
+        frames before. Without the wait the last frames could be discarded, if bytes from the server
+        are unread. For the reading thread."""
+        self._send_close()
+        deadline = time.monotonic() + seconds_max
+        with suppress(ApplianceError):
+            while (left := deadline - time.monotonic()) > 0 and not self._protocol.close_rcvd:
+                self.receive(left)
+
+    def _send_close(self) -> None:
+        with self._lock, suppress(SocketBroken, OSError, WebSocketException):
+            if self._protocol.state is State.OPEN:
+                self._protocol.send_close(1000)
+                self._write()
+
     def close(self) -> None:
+        self._send_close()
         with self._lock:
-            try:
-                if self._protocol.state is State.OPEN:
-                    self._protocol.send_close(1000)
-                    self._write()
-            except (SocketBroken, OSError, WebSocketException):
-                pass  # the server closed it first
             self._closed = True
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)

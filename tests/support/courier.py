@@ -47,6 +47,10 @@ depth_max = 1
 overflow_policy = "block"
 
 [[courier.streams]]
+pattern = "short/*"
+lease_seconds = 2.0
+
+[[courier.streams]]
 pattern = "limited/*"
 rate = 0.001
 """
