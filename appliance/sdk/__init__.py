@@ -6,7 +6,7 @@ A checkout knows it by this name as well (setup.py). Names are loaded when they 
 a program pays only for what it imports.
 
 client, aio             the hub: requests, and events with a durable cursor
-courier                 producers and consumers of envelopes
+courier, courier_aio    producers and consumers of envelopes
 bus, bus_aio            agents of the worker bus
 network                 agents of the network: contacts and encrypted messages
 discovery               which workspace, which hub, which token
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from appliance.sdk.client import Client as Client
     from appliance.sdk.courier import Consumer as Consumer
     from appliance.sdk.courier import Delivery as Delivery
-    from appliance.sdk.courier import Producer as Producer
+    from appliance.sdk.courier_aio import AsyncConsumer as AsyncConsumer
     from appliance.sdk.courier_frames import EnvelopeRefused as EnvelopeRefused
     from appliance.sdk.courier_frames import envelope as envelope
+    from appliance.sdk.courier_producer import Producer as Producer
     from appliance.sdk.cursor import Cursor as Cursor
     from appliance.sdk.cursor import FileCursor as FileCursor
     from appliance.sdk.discovery import Endpoint as Endpoint
@@ -72,7 +73,9 @@ _MODULES = {
     ".bus": ("FileBus", "HttpBus"),
     ".bus_aio": ("AsyncFileBus", "AsyncHttpBus"),
     ".client": ("Client",),
-    ".courier": ("Consumer", "Delivery", "Producer"),
+    ".courier": ("Consumer", "Delivery"),
+    ".courier_aio": ("AsyncConsumer",),
+    ".courier_producer": ("Producer",),
     ".courier_frames": ("EnvelopeRefused", "envelope"),
     ".cursor": ("Cursor", "FileCursor"),
     ".discovery": ("Endpoint", "HubNotRunning", "find_hub"),

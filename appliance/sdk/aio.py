@@ -20,6 +20,7 @@ from appliance.sdk.client import Client
 from appliance.sdk.closing import AsyncClosing
 from appliance.sdk.cursor import Cursor
 from appliance.sdk.http import ClientClosed
+from appliance.sdk.plain_handler import require_plain
 
 THREADS_MAX = 8
 P = ParamSpec("P")
@@ -106,7 +107,7 @@ class AsyncClient(ThreadedClient):
 
     def on(self, name: str, handler: Callable[[Any], object]) -> None:
         """Like `Client.on`; handlers are plain functions."""
-        self._client.on(name, self._call_in_loop(handler))
+        self._client.on(name, self._call_in_loop(require_plain(handler)))
 
     # -- events ----------------------------------------------------------------------
 

@@ -52,6 +52,7 @@ from appliance.sdk.http import (
     HubConnections,
     Json,
 )
+from appliance.sdk.plain_handler import require_done, require_plain
 from appliance.sdk.target import HubTarget
 
 ERRORS: dict[str, type[ApplianceError]] = {
@@ -123,9 +124,10 @@ class BusAgent(Closing):
         What a handler raises ends the batch, and its message comes again: an ack of a later one
         would cover it too. Handlers must be idempotent, for example by `message.id`.
         """
+        require_plain(handler)
         batch = self.poll(wait=wait)
         for message in batch:
-            handler(message)
+            require_done(handler(message))
             self.ack(message.seq)
         return len(batch)
 

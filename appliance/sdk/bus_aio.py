@@ -10,7 +10,8 @@ call was cancelled is released.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -84,14 +85,16 @@ class AsyncBus(ThreadedClient):
 
     async def consume(
         self,
-        handler: Callable[[BusMessage], Awaitable[object]],
+        handler: Callable[[BusMessage], object],
         *,
         wait: float = REQUEST_WAIT_SECONDS_MAX,
     ) -> int:
-        """Like `FileBus.consume`, with a coroutine function."""
+        """Like `FileBus.consume`, with a coroutine function or a plain one."""
         batch = await self.poll(wait=wait)
         for message in batch:
-            await handler(message)
+            result = handler(message)
+            if inspect.isawaitable(result):
+                await result
             await self.ack(message.seq)
         return len(batch)
 

@@ -32,6 +32,7 @@ from appliance.sdk.http import (
     Json,
     Retry,
 )
+from appliance.sdk.plain_handler import require_plain
 from appliance.sdk.stream_follower import Follower, NewHistory, StreamCallbacks
 from appliance.sdk.target import HubTarget
 
@@ -119,7 +120,7 @@ class Client(Closing):
         }
         if name not in handlers:
             raise Invalid(f"unknown callback '{name}': use {', '.join(handlers)}")
-        handlers[name].append(handler)
+        handlers[name].append(require_plain(handler))
 
     # -- events ----------------------------------------------------------------------
 

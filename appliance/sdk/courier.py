@@ -19,7 +19,7 @@ the leases of all envelopes until their acks were sent.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
@@ -128,7 +128,7 @@ class Consumer(Closing):
         self._stop = threading.Event()
         self._sleep = sleep or self._stop.wait
 
-    def __iter__(self) -> Iterator[Delivery]:
+    def __iter__(self) -> Generator[Delivery]:
         for delivery in self.deliveries():
             if delivery is not None:
                 yield delivery
