@@ -17,7 +17,8 @@ TtlAction = Literal["drop", "dead"]
 
 WILD = "*"
 NAME_MAX = 256
-RETRY = RetrySettings(1.0, 60.0, jitter=0.0)  # with deliveries_max, if `retry` is not set
+RETRY = RetrySettings(1.0, 60.0, jitter=0.0)  # if `retry` is not set
+DELIVERIES_MAX = 25  # with RETRY, an envelope that always fails is a dead letter after 20 minutes
 
 
 class StreamPolicy(msgspec.Struct, frozen=True):
@@ -33,7 +34,7 @@ class StreamPolicy(msgspec.Struct, frozen=True):
     depth_max: int = 100_000
     bytes_max: int = 256 * 1024 * 1024
     overflow_policy: OverflowPolicy = "reject"
-    deliveries_max: int = 0
+    deliveries_max: int = DELIVERIES_MAX
     retry: RetrySettings | None = None
     dead_max: int = 10_000
     ttl_seconds: float = 0.0
@@ -47,16 +48,18 @@ class StreamPolicy(msgspec.Struct, frozen=True):
         return round(self.lease_seconds * 1000)
 
     def retry_delay_ms(self, attempts: int) -> int | None:
-        """Milliseconds until an envelope is delivered again after its `attempts`-th attempt failed.
-
-        By default there is no delay, as the specification says. With `deliveries_max` it is one
-        second, because immediate redeliveries would use up the attempts at once; None when they
-        are used up.
-        """
+        """Milliseconds until an envelope is delivered again after its `attempts`-th attempt failed;
+        None when the attempts are used up."""
         if self.deliveries_max and attempts >= self.deliveries_max:
             return None
-        retry = self.retry or (RETRY if self.deliveries_max else None)
-        return round(delay_seconds(retry, attempts, random.random()) * 1000) if retry else 0
+        return round(delay_seconds(self.retry or RETRY, attempts, random.random()) * 1000)
+
+    @property
+    def bare_delay_ms(self) -> int | None:
+        """Milliseconds to wait after an expired lease, and after a nack that has only an id: 0, as
+        the specification says. None if the stream declares a limit or delays, which then apply."""
+        is_declared = self.retry is not None or self.deliveries_max not in (0, DELIVERIES_MAX)
+        return None if is_declared else 0
 
 
 @lru_cache(maxsize=4096)

@@ -247,11 +247,12 @@ class Courier:
         self,
         consumer: Consumer,
         ids: Sequence[str],
-        mode: str = "fail",
+        mode: str | None = "fail",
         delay_ms: int | None = None,
         error: str = "",
     ) -> list[str]:
-        """Nack envelopes. Returns the ids that the consumer has no lease of."""
+        """Nack envelopes. Returns the ids that the consumer has no lease of. Without `mode`, delay
+        and error it is the nack of the specification, see `StreamPolicy.bare_delay_ms`."""
         now = self.now()
         lost = []
         for id_ in ids:
@@ -264,6 +265,8 @@ class Courier:
                 stream.release(item, now, delay_ms or 0)
             elif mode == "reject":
                 stream.reject(item, now, error)
+            elif mode is None and delay_ms is None and not error:
+                stream.fail(item, now, delay_ms=stream.policy.bare_delay_ms)
             else:
                 stream.fail(item, now, error, delay_ms)
             dispatch(stream, now)

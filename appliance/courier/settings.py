@@ -5,7 +5,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from appliance.courier.policy import OverflowPolicy, StreamPolicy, TtlAction, most_specific
+from appliance.courier.policy import (
+    DELIVERIES_MAX,
+    OverflowPolicy,
+    StreamPolicy,
+    TtlAction,
+    most_specific,
+)
 from appliance.courier.trigger import TriggerRule
 from appliance.kernel.retry import RetrySettings
 
@@ -50,11 +56,11 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """bytes of envelopes in one stream, dead letters included"""
     bytes_total_max: Positive = 512 * 1024 * 1024  # bytes of envelopes in all streams
     overflow_policy: OverflowPolicy = "reject"  # what a full stream does with new envelopes
-    deliveries_max: Count = 0
+    deliveries_max: Count = DELIVERIES_MAX
     """deliveries of an envelope before it becomes a dead letter; 0 means no limit"""
     retry: RetrySettings | None = None
     """delays before redeliveries: initial_seconds, max_seconds, factor and jitter, as in
-    outbox.retry. Unset: 1 s, doubled up to 60 s, with deliveries_max, otherwise no delay"""
+    outbox.retry. Unset: 1 s, doubled up to 60 s"""
     declared_only: bool = False  # allow only streams that match a pattern in [[courier.streams]]
     trigger_targets: tuple[Glob, ...] = ("*",)  # patterns of the streams that triggers may write to
     rate_per_token: float = 0.0  # envelopes per second from one token; 0 means no limit

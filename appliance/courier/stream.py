@@ -336,7 +336,7 @@ class Stream:
             item.lease_bucket = None
             self._record_attempt(item, now, "lease_expired", "")
             self.stats.expired_leases += 1
-            self._retry(item, now, EXPIRE, "lease_expired")
+            self._retry(item, now, EXPIRE, "lease_expired", self.policy.bare_delay_ms)
             return "lease_expired"
         if item.state == DELAYED:
             self.delayed -= 1

@@ -182,7 +182,7 @@ class ConsumerFrame(
     ack: IdOrIds | UnsetType = UNSET
     nack: IdOrIds | UnsetType = UNSET
     extend: IdOrIds | UnsetType = UNSET
-    mode: Mode = "fail"
+    mode: Mode | None = None
     delay_ms: Millis | None = None
     lease_ms: Annotated[int, Meta(ge=1)] | None = None
     error: Annotated[str, Meta(max_length=1000)] = ""

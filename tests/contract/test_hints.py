@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,7 @@ OPTION = re.compile(r"--[a-z][a-z-]+")
 PRODUCT = ("appliance", "doctor", "ops", "spark")
 PLAIN = ("ops/up", "ops/down", "ops/demo", "ops/engine", "ops/image",
          "ops/docker-entrypoint", "ops/compose.yaml", "ops/agentlip.toml")  # fmt: skip
+ALERTS = tomllib.loads((ROOT / "ops/monitoring/slo.toml").read_text(encoding="utf-8"))["alert"]
 ENDS_SENTENCE = (",", ".", ":", ";", "?", "…")
 
 
@@ -57,6 +59,24 @@ def find_texts() -> Iterator[tuple[str, str]]:
     for name in PLAIN:
         for number, line in enumerate((ROOT / name).read_text(encoding="utf-8").splitlines(), 1):
             yield f"{name}:{number}", line
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        action
+        for action in sorted({alert["action"] for alert in ALERTS})
+        if not action.startswith("agentlip doctor")  # it needs no argument
+    ],
+)
+def test_action_of_an_alert_can_be_pasted(action):
+    """Nothing that the command needs is missing."""
+    for line in action.split(", then "):
+        program, *words = line.split()
+        command = PROGRAMS[program]
+        while hasattr(command, "list_commands") and words:
+            command = command.get_command(typer.Context(command), words.pop(0))
+        command.make_context(program, words)
 
 
 def problem(program: str, rest: str) -> str | None:

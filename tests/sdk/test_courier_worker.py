@@ -126,6 +126,24 @@ def test_job_whose_ack_was_lost_does_not_run_again(hub, stream):
     assert sorted(runs) == names(5)
 
 
+def test_handler_that_raises_waits_and_its_error_is_listed(hub, stream):
+    calls = []
+
+    def work(env):
+        calls.append(env["id"])
+        if env["id"] == "bad":
+            raise ValueError("no such customer")
+
+    enqueue(hub, stream, "bad", *names(20))
+    with working(Consumer(locate(hub), stream), work):
+        until(lambda: stats(hub, stream)["acked"] == 20, 20, "the others are done")
+        until(lambda: calls.count("bad") == 2, 20, "it was tried again")
+        until(lambda: stats(hub, stream)["delayed"] == 1, 20, "it waits")
+    assert calls.count("bad") == 2
+    details = hub.request("GET", f"/v1/envelope?stream={stream}&id=bad")
+    assert [each["error"] for each in details["history"]] == 2 * ["ValueError: no such customer"]
+
+
 def test_program_that_acks_in_groups_is_served(hub, stream):
     group, done = [], []
     enqueue(hub, stream, *names(60))

@@ -73,7 +73,7 @@ def test_changes_that_could_not_be_written_are_written_later_in_order(start_cour
 
 def test_pending_changes_are_limited_while_the_journal_is_unavailable(start_courier, monkeypatch):
     monkeypatch.setattr("appliance.courier.stream.ATTEMPTS_KEPT_MAX", 2)
-    courier = start_courier()
+    courier = start_courier(deliveries_max=0, retry=RetrySettings(0.0))
     courier.put("acked", "dead", "waits")
 
     def refuse(*_):

@@ -28,4 +28,5 @@ def test_delay_grows_until_no_attempts_are_left():
     policy = StreamPolicy(deliveries_max=3)
     assert [policy.retry_delay_ms(attempts) for attempts in (1, 2, 3, 4)] == [1e3, 2e3, None, None]
     endless = StreamPolicy(retry=RetrySettings(1.0, 60.0, jitter=0.0))
-    assert (StreamPolicy().retry_delay_ms(9), endless.retry_delay_ms(9)) == (0, 60_000)
+    assert (StreamPolicy().retry_delay_ms(9), endless.retry_delay_ms(9)) == (60_000, 60_000)
+    assert (StreamPolicy().retry_delay_ms(24), StreamPolicy().retry_delay_ms(25)) == (60_000, None)
