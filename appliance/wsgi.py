@@ -113,6 +113,9 @@ class WsgiApplication:
             connection = environ["agentlip.connection"]
             # Other sockets have limits of their own, so a full pool does not close them.
             connection.authenticated = not is_anonymous(caller, route)
+            token_id = caller_id(caller)
+            if route.consumes and token_id is not None:
+                ending.callback(connection.become_consumer(token_id))
             ending.callback(connection.stay(lambda: None))  # a socket sees that its client has left
         except ApplianceError as error:
             return _refuse(error, request_id, start_response)
@@ -164,7 +167,8 @@ class WsgiApplication:
         # A broker link authenticates only later. It has its own quota, so that other clients
         # without a token can't block it.
         if caller_id(caller) is not None:
-            if sum(socket.identified for socket in self._open) >= limit:
+            others = (socket for socket in self._open if not socket.consumes)
+            if not route.consumes and sum(socket.identified for socket in others) >= limit:
                 raise TooManySockets(details={"limit": limit})
             return
         unidentified = [
@@ -186,6 +190,7 @@ class WsgiApplication:
         raw, leftover = environ["gunicorn.socket"], environ["agentlip.buffered"]()
         socket = Socket(raw, self._clock, leftover, self._unsent, route.frame_bytes_max)
         socket.identified = caller_id(caller) is not None
+        socket.consumes = route.consumes
         self._open[socket] = None if is_anonymous(caller, route) else raw
         self.sockets_max = max(self.sockets_max, len(self._open))
         with contextlib.ExitStack() as ending:

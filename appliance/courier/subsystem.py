@@ -84,7 +84,13 @@ class CourierSubsystem(Subsystem):
     def sockets(self) -> list[SocketRoute]:
         return [
             SocketRoute(
-                path, USE, serve, query, free_on_loopback=True, charges_writes=charges_writes
+                path,
+                USE,
+                serve,
+                query,
+                free_on_loopback=True,
+                charges_writes=charges_writes,
+                consumes=path == "/v1/subscribe",
             )
             for path, serve, query, charges_writes in (
                 ("/v1/subscribe", self._subscribe, wire.SubscribeQuery, False),

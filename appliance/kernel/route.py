@@ -119,6 +119,7 @@ class SocketRoute(msgspec.Struct, frozen=True):
     frame_bytes_max   a client that sends a larger message is disconnected
     charges_writes    each request that writes is charged; maintenance mode refuses these, and
                       closes other sockets
+    consumes          its clients wait for work: they count against `http.consumers_max`
     """
 
     path: str
@@ -129,6 +130,7 @@ class SocketRoute(msgspec.Struct, frozen=True):
     free_on_loopback: bool = False
     frame_bytes_max: int = FRAME_BYTES_MAX
     charges_writes: bool = False
+    consumes: bool = False
 
 
 class InvalidRoute(Exception):

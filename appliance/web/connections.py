@@ -6,6 +6,7 @@ When the pool is full, a new client replaces other connections, in this order:
 2. requests, streams and sockets without a valid token, the oldest first, above
    `ANONYMOUS_MAX` of them, or half of all connections if that is less.
 
+Consumers of the courier, which mostly wait, have a limit of their own and aren't counted here.
 Requests of callers with a token are never closed for others. If nothing can be closed, the new
 client gets one of a few reserved connections. Its request is refused with 503 unless it is a
 health probe, so probes are served however full the pool is.
@@ -39,6 +40,7 @@ ANONYMOUS_MAX = 100
 """Sockets, streams and long polls of clients without a valid token, all together: enough for the
 programs of one machine, and a tenth of the connections."""
 
+TOKEN_SHARE = 0.8  # of http.consumers_max for one token, so that others find places
 PROBE_CONNECTIONS_MAX = 32  # in addition to http.connections_max, for health probes
 IDLE, HEAD, BODY, WORK, SEND, LINGER = range(6)
 STATES = ("idle", "head", "body", "work", "send", "linger")
@@ -56,6 +58,12 @@ _since = attrgetter("since")
 _connections = gauge("http_connections", "Open connections, by state", ("state",))
 _shed = counter("http_shed_total", "Connections closed to make room for others", ("state",))
 _full = counter("http_full_total", "New connections refused because all connections were in use")
+
+
+class TooManyConsumers(Unavailable):
+    code = "TOO_MANY_CONSUMERS"
+    default_message = "too many consumers are connected (`http.consumers_max`)"
+    default_hint = "stop idle workers, or raise http.consumers_max in agentlip.toml"
 
 
 class TooManyConnections(Unavailable):
@@ -147,6 +155,24 @@ class Connection:
 
         return end
 
+    def become_consumer(self, token_id: str) -> Call:
+        """Count this connection among the consumers, and no longer in `http.connections_max`.
+        Returns how to end that. Raises TooManyConsumers."""
+        consumers, consumers_max = self.pool.consumers, self.pool.consumers_max
+        token_max = int(consumers_max * TOKEN_SHARE)
+        if consumers.total() >= consumers_max:
+            raise TooManyConsumers(details={"limit": consumers_max, "scope": "all"})
+        if consumers[token_id] >= token_max:
+            raise TooManyConsumers(details={"limit": token_max, "scope": "token"})
+        consumers[token_id] += 1
+
+        def end() -> None:
+            consumers[token_id] -= 1
+            if not consumers[token_id]:
+                del consumers[token_id]
+
+        return end
+
     def is_quiet(self) -> bool:
         """Idle, without unread bytes of a request."""
         if self.state != IDLE:
@@ -166,6 +192,8 @@ class ConnectionPool:
         self.anonymous_count = 0  # long requests of all clients without a valid token
         self.unsent = unsent
         self.connections_max = settings.connections_max
+        self.consumers_max = settings.consumers_max
+        self.consumers = Counter[str]()  # connected consumers by token, not in connections_max
         self._connections: dict[Connection, None] = {}
         self._reserved: dict[Connection, None] = {}
         self._seconds_max = {
@@ -230,7 +258,7 @@ class ConnectionPool:
 
     def _has_capacity(self) -> bool:
         return (
-            len(self._connections) < self.connections_max
+            len(self._connections) - self.consumers.total() < self.connections_max
             or self._close_some(self._connections)
             or self._close_unauthenticated()
         )

@@ -31,6 +31,10 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Connections open at once, WebSockets included; each uses a descriptor and about 30 kB. When
     all are in use, the one that has waited longest (idle, half-sent) is closed for a new one."""
 
+    consumers_max: int = 2500
+    """Courier consumers with a token connected at once, in addition to connections_max, so that
+    idle workers take no place from producers. One token may have four fifths of them, 2,000."""
+
 
 Rate = Annotated[int, msgspec.Meta(ge=0)]
 

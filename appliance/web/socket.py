@@ -64,7 +64,9 @@ DISCARD_BYTES_MAX = 1024 * 1024  # read and dropped while a closed client goes o
 class SocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[socket]: limits of every WebSocket."""
 
-    connections_max: int = 100  # WebSockets of callers with a token; 503 above (hub spec §0.1.2)
+    connections_max: int = 100
+    """WebSockets of callers with a token, without consumers of the courier; 503 above (hub spec
+    §0.1.2)"""
 
 
 class SocketGone(Exception):
@@ -88,6 +90,9 @@ class Socket:
 
     identified = False
     """Whether the client is authenticated. A broker link's is after its first frame."""
+
+    consumes = False
+    """Whether it counts against `http.consumers_max`, and not `socket.connections_max`."""
 
     wait_seconds = PING_SECONDS / 4
     """How long `body` may wait before it calls `flush`, which pings."""

@@ -280,14 +280,20 @@ class Worker:
     def _fit_descriptors(self) -> None:
         """Raise the limit on open files for all connections, or allow fewer connections."""
         others = SPARE_DESCRIPTORS + PROBE_CONNECTIONS_MAX
-        wanted = self.settings.connections_max + others
+        wanted = self.settings.connections_max + self.settings.consumers_max + others
         limit = descriptors(wanted)
         if limit < wanted:
-            self._pool.connections_max = max(limit - others, 1 + limit // 2)
+            available = max(limit - others, 2 + limit // 2)
+            consumers_max = min(self.settings.consumers_max, available // 2)
+            self._pool.consumers_max = consumers_max
+            self._pool.connections_max = min(
+                self.settings.connections_max, available - consumers_max
+            )
             self.log.warning(
                 "the limit on open files allows fewer connections than http.connections_max",
                 open_files_max=limit,
                 connections_max=self._pool.connections_max,
+                consumers_max=self._pool.consumers_max,
                 hint=f"raise the limit to {wanted} (ulimit -n, LimitNOFILE)",
             )
 
