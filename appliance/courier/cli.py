@@ -123,12 +123,7 @@ def subscribe(
     ] = None,
     credit: Annotated[
         int | None,
-        typer.Option(
-            "--credit",
-            min=1,
-            max=10_000,
-            help="Most envelopes leased at a time; 1 with a command, otherwise 10 by default.",
-        ),
+        typer.Option("--credit", min=1, max=10_000, help="Most envelopes leased at once."),
     ] = None,
     lease_ms: Annotated[
         int | None, typer.Option("--lease-ms", min=1, help="Length of a lease in milliseconds.")

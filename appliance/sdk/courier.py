@@ -18,7 +18,7 @@ the leases of all envelopes until their acks were sent.
 
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -43,7 +43,6 @@ from appliance.sdk.courier_frames import (
 from appliance.sdk.courier_frames import envelope as envelope
 from appliance.sdk.courier_producer import Producer as Producer
 from appliance.sdk.discovery import HubNotRunning, StaleServerFile
-from appliance.sdk.finished_ids import FinishedIds
 from appliance.sdk.plain_handler import require_done, require_plain
 from appliance.sdk.websocket import SocketBroken, WebSocket
 
@@ -52,6 +51,10 @@ PREFETCH_SECONDS = 0.5  # work leased ahead; hides round trips up to this long
 KEEP_SECONDS = 0.5  # between two renewals, so that leases of 1.5 s and more never expire
 BUSY_SECONDS_MAX = 1.0  # above it, envelopes leased ahead are released
 WAIT_SECONDS_MAX = 1.0  # until a waiting consumer sees that it was stopped
+FINISHED_MAX, FINISHED_SECONDS = 10_000, 600.0
+"""The envelopes that a consumer remembers, about 2 MB, and how long: as long as the courier treats
+their ids as duplicates (`recent_ids.py`), so nothing new is missed."""
+
 CLOSE_SECONDS_MAX = 2.0  # for the appliance to read the last acks
 
 _encode = msgspec.json.Encoder().encode
@@ -59,8 +62,6 @@ _encode = msgspec.json.Encoder().encode
 
 class Delivery:
     """An envelope leased to this consumer until it is acked or nacked, or the consumer ends."""
-
-    __slots__ = ("_consumer", "attempt", "envelope", "id", "key")
 
     def __init__(self, consumer: "Consumer", key: str, env: Env, attempt: int) -> None:
         self._consumer = consumer
@@ -82,9 +83,8 @@ class Delivery:
 class Consumer(Closing):
     """Receives from one stream or a pattern without end. Only one thread may iterate over it.
 
-    `credit` limits the envelopes leased at once, `batch` the envelopes of one frame. A consumer
-    begins with one envelope and leases ahead what it works off in PREFETCH_SECONDS, so that
-    others get their share.
+    `credit` limits the envelopes leased at once, 1,000 at most. A consumer begins with one envelope
+    and leases ahead what it works off in PREFETCH_SECONDS, so that others get their share.
     """
 
     def __init__(
@@ -93,40 +93,32 @@ class Consumer(Closing):
         stream: str,
         *,
         credit: int = 100,
-        batch: int = 100,
         lease_ms: int | None = None,
         name: str = "",
         say: Callable[[str], None] = lambda _: None,
-        sleep: Callable[[float], object] | None = None,
-        insist: bool = False,
     ) -> None:
         self._locate = locate
-        self._credit = credit
-        self._lease_ms = lease_ms
+        self._credit = min(credit, BATCH_MAX)
         self._say = say
-        self._insist = insist
-        self._query: dict[str, Any] = {"stream": stream, "batch": min(batch, BATCH_MAX)}
-        if lease_ms is not None:
-            self._query["leaseMs"] = lease_ms
-        if name:
-            self._query["name"] = name
+        query = {"stream": stream, "batch": 100, "leaseMs": lease_ms, "name": name}
+        self._query = {field: value for field, value in query.items() if value}
         self._link: WebSocket | None = None
         self._lock = threading.Lock()
         self._reading = threading.Lock()  # held while a thread reads from the socket
         self._ready: deque[tuple[str, Env, int]] = deque()  # received, not yet handed out
         self._leased: dict[str, str] = {}  # ids of what is neither acked nor nacked, by key
         self._acks: list[str] = []
-        self._acks_since = 0.0  # when the first of them was added
-        self._finished = FinishedIds()
+        # When an envelope was finished, by key. One that comes back is acked without working twice.
+        self._finished: OrderedDict[str, float] = OrderedDict()
         self._granted = 0  # credit that the appliance has, and envelopes leased with it
         self._prefetch = 1
         self._work_seconds = 0.0  # for one envelope
         self._busy_since: float | None = None
-        self._failure: EnvelopeRefused | None = None
-        self._keeper = LeaseKeeper(self._keep, lease_ms)
+        self._keep_seconds = min((lease_ms or 30_000) / 3000, KEEP_SECONDS)
+        self._keeping = False  # a thread keeps the leases
+        self._wake = threading.Event()  # wakes that thread
         self._handler: Callable[[Env], Any] | None = None
         self._stop = threading.Event()
-        self._sleep = sleep or self._stop.wait
 
     def __iter__(self) -> Generator[Delivery]:
         for delivery in self.deliveries():
@@ -136,11 +128,13 @@ class Consumer(Closing):
     def deliveries(self, idle_seconds: float | None = None) -> Iterator[Delivery | None]:
         """Deliveries, and None when none came for `idle_seconds`. Ends after `stop`.
 
-        Without `insist` the first connection must succeed. Later ones are retried without a limit.
+        The first connection must succeed. Later ones are retried without a limit.
         """
-        attempt, connected = 0, self._insist
-        self._keeper = LeaseKeeper(self._keep, self._lease_ms)
-        with self._keeper:
+        attempt, connected = 0, False
+        keeper = threading.Thread(target=self._keep_leases, name="lease keeper", daemon=True)
+        self._keeping = True
+        keeper.start()
+        try:
             while not self._stop.is_set():
                 try:
                     self._open()
@@ -153,8 +147,12 @@ class Consumer(Closing):
                     attempt += 1
                     seconds = backoff_seconds(attempt)
                     self._say(f"{error.message}; reconnecting in {seconds:.1f} s")
-                    self._sleep(seconds)
-        self.flush(grant=False)
+                    self._stop.wait(seconds)
+        finally:
+            self._keeping = False
+            self._wake.set()
+            keeper.join(CLOSE_SECONDS_MAX)
+            self.flush(grant=False)
 
     def handler(self, function: Callable[[Env], Any]) -> Callable[[Env], Any]:
         """Decorator: `run` calls the function for every envelope."""
@@ -186,8 +184,7 @@ class Consumer(Closing):
     def close(self) -> None:
         """Send the last acks and disconnect. Envelopes that are neither acked nor nacked return to
         the stream at once."""
-        with suppress(SocketBroken):
-            self.flush(grant=False)
+        self.flush(grant=False)
         link = self._link
         if link is not None and self._reading.acquire(blocking=False):
             try:
@@ -200,20 +197,18 @@ class Consumer(Closing):
 
     def settle(self, delivery: Delivery) -> None:
         """Ack. The ack leaves at once, or within ACK_SECONDS_MAX if more work waits."""
-        now = time.monotonic()
         with self._lock:
-            self._finished.add(delivery.key, now)
+            self._finished[delivery.key] = time.monotonic()
+            if len(self._finished) > FINISHED_MAX:
+                self._finished.popitem(last=False)
             if self._leased.pop(delivery.key, None) is None:
                 return  # acked before, or the lease is lost
-            self._add_ack(delivery.id, now)
-            is_due = (
-                not self._ready
-                or len(self._acks) * 2 >= self._prefetch
-                or now - self._acks_since >= ACK_SECONDS_MAX
-                or self._keeper.ended
-            )
-        if is_due:
+            self._acks.append(delivery.id)
+            count = len(self._acks)
+        if not (self._keeping and self._ready) or count * 2 >= self._prefetch:
             self.flush()
+        elif count == 1:
+            self._wake.set()
 
     def refuse(self, delivery: Delivery, mode: str, delay_ms: int | None, error: str) -> None:
         with self._lock:
@@ -226,38 +221,20 @@ class Consumer(Closing):
         self._send(frame)
 
     def extend(self, ids: Sequence[str], lease_ms: int | None = None) -> None:
-        frame: dict[str, Any] = {"extend": list(ids)}
-        if lease_ms is not None or self._lease_ms is not None:
-            frame["leaseMs"] = lease_ms or self._lease_ms
-        self._send(frame)
-
-    def renew(self) -> None:
-        """Extend the leases of all envelopes whose ack or nack was not sent."""
-        with self._lock:
-            leased = [*self._leased.values(), *self._acks]
-        for at in range(0, len(leased), BATCH_MAX):
-            self.extend(leased[at : at + BATCH_MAX])
+        self._send({"extend": ids} | ({"leaseMs": lease_ms} if lease_ms else {}))
 
     def flush(self, grant: bool = True, unsettled: int = 0) -> None:
         """Send the acks that wait, and grant credit for `unsettled` more than the prefetch."""
         with self._lock:
             acks, self._acks = self._acks, []
             self._granted -= len(acks)
-            more = self._grant(unsettled) if grant else {}
-        for at in range(0, len(acks), BATCH_MAX):
-            part = acks[at : at + BATCH_MAX]
-            self._send({"ack": part, **more})
-            more = {}
-        if more:
-            self._send(more)
+            frame: dict[str, Any] = self._grant(unsettled) if grant else {}
+        if acks:
+            frame["ack"] = acks
+        if frame:
+            self._send(frame)
 
     # -- inside -------------------------------------------------------------------------
-
-    def _add_ack(self, id_: str, now: float) -> None:
-        if not self._acks:
-            self._acks_since = now
-            self._keeper.wake()
-        self._acks.append(id_)
 
     def _grant(self, unsettled: int = 0) -> dict[str, int]:
         """Count the credit that is missing, and return its part of a frame."""
@@ -288,6 +265,8 @@ class Consumer(Closing):
         while not self._stop.is_set():
             with self._lock:
                 ready = self._ready.popleft() if self._ready else None
+                if ready is not None and ready[0] not in self._leased:
+                    continue  # it was settled while it waited
             if ready is not None:
                 self._busy_since = began = time.monotonic()
                 try:
@@ -298,13 +277,9 @@ class Consumer(Closing):
                 continue
             link = self._open()
             self.flush(unsettled=len(self._leased))
+            seconds = WAIT_SECONDS_MAX if idle_seconds is None else idle_seconds
             with self._reading:  # the keeper may have received something meanwhile
-                any_came = bool(self._ready) or self._receive(
-                    link, WAIT_SECONDS_MAX if idle_seconds is None else idle_seconds
-                )
-            if self._failure is not None:
-                failure, self._failure = self._failure, None
-                raise failure
+                any_came = bool(self._ready) or self._receive(link, seconds)
             if not any_came and idle_seconds is not None:
                 yield None
 
@@ -325,10 +300,9 @@ class Consumer(Closing):
         frame = read_frame(message)
         if frame.error is not None:
             if is_final_error(frame.error):
-                self._failure = EnvelopeRefused(frame.error)
-            elif frame.error.name == "LEASE_LOST":
-                self._lose(frame.error.id)
-            self._say(f"{frame.error.id or ''} {frame.error.message}".strip())
+                raise EnvelopeRefused(frame.error)
+            if frame.error.name != "LEASE_LOST" or self._lose(frame.error.id):
+                self._say(f"{frame.error.id or ''} {frame.error.message}".strip())
         if frame.deliver is None:
             return
         envelopes = frame.deliver if isinstance(frame.deliver, list) else [frame.deliver]
@@ -337,21 +311,36 @@ class Consumer(Closing):
         with self._lock:
             for env, attempt in zip(envelopes, attempts, strict=True):
                 key = key_of(env)
-                if self._finished.contains(key, now):
-                    self._add_ack(str(env["id"]), now)  # the earlier one was lost
+                if now - self._finished.get(key, -FINISHED_SECONDS) < FINISHED_SECONDS:
+                    self._acks.append(str(env["id"]))  # the earlier one was lost
                 elif key in self._leased:
                     self._granted -= 1  # its lease expired meanwhile, and this is the new one
                 else:
                     self._leased[key] = str(env["id"])
                     self._ready.append((key, env, attempt))
 
-    def _lose(self, id_: str | None) -> None:
-        """Another consumer may have the envelope now: don't begin with it."""
+    def _lose(self, id_: str | None) -> bool:
+        """Don't begin with an envelope that another consumer may have now. False if its ack or
+        nack was sent already."""
         with self._lock:
-            for key in [key for key, leased in self._leased.items() if leased == id_]:
+            lost = [key for key, leased in self._leased.items() if leased == id_]
+            self._granted -= len(lost)
+            for key in lost:
                 del self._leased[key]
-                self._granted -= 1
-            self._ready = deque(each for each in self._ready if each[0] in self._leased)
+        return bool(lost)
+
+    def _keep_leases(self) -> None:
+        """Renew regularly, and send acks ACK_SECONDS_MAX after the first one waits.
+
+        An ack and the renewals before it are on one connection, in order, so no renewal is needed
+        once the ack was sent.
+        """
+        while self._keeping:
+            if self._wake.wait(self._keep_seconds):
+                self._wake.clear()
+                self._stop.wait(ACK_SECONDS_MAX)
+            with suppress(ApplianceError):  # the reading thread sees it, and reconnects
+                self._keep()
 
     def _keep(self) -> None:
         """Renew leases, send acks that wait, and release envelopes leased too far ahead."""
@@ -366,15 +355,19 @@ class Consumer(Closing):
         self.flush(grant=busy_since is None)
         if busy_since is not None and time.monotonic() - busy_since > BUSY_SECONDS_MAX:
             self._release_ahead()
-        self.renew()
+        with self._lock:
+            leased = list(self._leased.values())
+        if leased:
+            self.extend(leased)
 
     def _release_ahead(self) -> None:
         with self._lock:
-            ahead = [self._leased.pop(key) for key, _, _ in self._ready]
+            keys = [key for key, _, _ in self._ready if key in self._leased]
+            ahead = [self._leased.pop(key) for key in keys]
             self._ready.clear()
             self._granted -= len(ahead)
-        for at in range(0, len(ahead), BATCH_MAX):
-            self._send({"nack": ahead[at : at + BATCH_MAX], "mode": "release"})
+        if ahead:
+            self._send({"nack": ahead, "mode": "release"})
 
     def _send(self, frame: dict[str, Any]) -> None:
         link = self._link
@@ -384,42 +377,3 @@ class Consumer(Closing):
             link.send(_encode(frame))
         except SocketBroken:
             self._say("the connection broke; unacked envelopes will be delivered again")
-
-
-class LeaseKeeper:
-    """Calls `keep` in a thread while its block runs: regularly, and ACK_SECONDS_MAX after `wake`.
-
-    An ack and the renewals before it are on one connection, in order, so no renewal is needed once
-    the ack was sent.
-    """
-
-    def __init__(self, keep: Callable[[], None], lease_ms: int | None) -> None:
-        self._keep = keep
-        self._seconds = min((lease_ms or 30_000) / 3000, KEEP_SECONDS)
-        self._woken = threading.Event()
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lease keeper", daemon=True)
-
-    @property
-    def ended(self) -> bool:
-        return self._end.is_set()
-
-    def wake(self) -> None:
-        self._woken.set()
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._woken.set()
-        self._thread.join(5)
-
-    def _run(self) -> None:
-        while not self._end.is_set():
-            if self._woken.wait(self._seconds):
-                self._woken.clear()
-                if self._end.wait(ACK_SECONDS_MAX):
-                    return
-            with suppress(ApplianceError):  # the reading thread sees it, and reconnects
-                self._keep()

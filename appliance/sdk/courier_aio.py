@@ -11,33 +11,24 @@ await consumer.run(work)     # ack when it returns, nack when it raises
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Callable
-from functools import partial
 from typing import Any
 
-from appliance.sdk.aio import CallThreads, iterate
+from appliance.sdk.aio import CallThreads, ThreadedClient, iterate, run_in_thread
 from appliance.sdk.closing import AsyncClosing
 from appliance.sdk.courier import Consumer, Delivery, Env, Locate
 from appliance.sdk.courier_frames import error_text
 
 
-class AsyncDelivery:
+class AsyncDelivery(ThreadedClient):
     """A `Delivery` whose methods are coroutines."""
 
-    __slots__ = ("_delivery", "_threads", "attempt", "envelope", "id")
-
     def __init__(self, delivery: Delivery, threads: CallThreads) -> None:
-        self._delivery = delivery
-        self._threads = threads
+        self._client, self._threads = delivery, threads
         self.attempt, self.envelope, self.id = delivery.attempt, delivery.envelope, delivery.id
 
-    async def ack(self) -> None:
-        await self._threads.submit(self._delivery.ack)
-
-    async def nack(self, mode: str = "fail", delay_ms: int | None = None, error: str = "") -> None:
-        await self._threads.submit(partial(self._delivery.nack, mode, delay_ms, error))
-
-    async def extend(self, lease_ms: int | None = None) -> None:
-        await self._threads.submit(partial(self._delivery.extend, lease_ms))
+    ack = run_in_thread(Delivery.ack)
+    nack = run_in_thread(Delivery.nack)
+    extend = run_in_thread(Delivery.extend)
 
 
 class AsyncConsumer(AsyncClosing):

@@ -100,17 +100,12 @@ def key_of(env: Env) -> str:
 
 def is_final_error(error: ErrorFrame) -> bool:
     """Whether every further attempt at the same subscription would fail too."""
-    if error.id is not None:
-        return False
-    return error.code in (401, 403, 404) or error.name == "CREDIT_TOO_HIGH"
+    return error.id is None and error.code in (401, 403, 404)
 
 
 def error_text(error: BaseException) -> str:
     """Type and message of what a handler raised, as a nack may contain them."""
-    try:
-        text = f"{type(error).__name__}: {error}"
-    except Exception:
-        text = type(error).__name__
+    text = f"{type(error).__name__}: {error}"
     return text[:ERROR_CHARACTERS_MAX].encode("utf-8", "replace").decode()
 
 

@@ -1,15 +1,11 @@
 """Handlers of clients that use threads: plain functions, whose work is done when they return."""
 
 import inspect
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from appliance.kernel.errors import Invalid
 
 T = TypeVar("T")
-DEFERRED = (
-    inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction,
-)  # fmt: skip
 
 
 class HandlerNotPlain(Invalid):
@@ -17,21 +13,15 @@ class HandlerNotPlain(Invalid):
     default_hint = "use AsyncConsumer, AsyncFileBus or AsyncHttpBus, or a plain function"
 
 
-def require_plain(handler: Callable[..., T]) -> Callable[..., T]:
-    """Return the handler. Raises HandlerNotPlain if a call would only create a coroutine."""
-    called = inspect.unwrap(handler)
-    called = getattr(called, "func", called)  # functools.partial
-    if not inspect.isroutine(called) and not inspect.isclass(called):
-        called = type(called).__call__
-    if any(is_deferred(called) for is_deferred in DEFERRED):
+def require_plain(handler: T) -> T:
+    """Return the handler. Raises HandlerNotPlain if a call only creates a coroutine."""
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if any(is_deferred(handler) for is_deferred in kinds):
         raise HandlerNotPlain
     return handler
 
 
-def require_done(result: Any) -> None:
+def require_done(result: object) -> None:
     """Check what a handler returned. Raises HandlerNotPlain if it is work that has not run."""
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
-        close = getattr(result, "close", None)
-        if close is not None:
-            close()
         raise HandlerNotPlain

@@ -40,7 +40,7 @@ ANONYMOUS_MAX = 100
 """Sockets, streams and long polls of clients without a valid token, all together: enough for the
 programs of one machine, and a tenth of the connections."""
 
-TOKEN_SHARE = 0.8  # of http.consumers_max for one token, so that others find places
+TOKEN_SHARE = 0.8  # share of http.consumers_max for one token
 PROBE_CONNECTIONS_MAX = 32  # in addition to http.connections_max, for health probes
 IDLE, HEAD, BODY, WORK, SEND, LINGER = range(6)
 STATES = ("idle", "head", "body", "work", "send", "linger")
@@ -165,13 +165,7 @@ class Connection:
         if consumers[token_id] >= token_max:
             raise TooManyConsumers(details={"limit": token_max, "scope": "token"})
         consumers[token_id] += 1
-
-        def end() -> None:
-            consumers[token_id] -= 1
-            if not consumers[token_id]:
-                del consumers[token_id]
-
-        return end
+        return lambda: consumers.subtract((token_id,))
 
     def is_quiet(self) -> bool:
         """Idle, without unread bytes of a request."""

@@ -285,10 +285,9 @@ class Worker:
         if limit < wanted:
             available = max(limit - others, 2 + limit // 2)
             consumers_max = min(self.settings.consumers_max, available // 2)
+            left = available - consumers_max
             self._pool.consumers_max = consumers_max
-            self._pool.connections_max = min(
-                self.settings.connections_max, available - consumers_max
-            )
+            self._pool.connections_max = min(self.settings.connections_max, left)
             self.log.warning(
                 "the limit on open files allows fewer connections than http.connections_max",
                 open_files_max=limit,

@@ -74,7 +74,7 @@ def test_refusal_names_each_envelope_that_was_refused(hub, monkeypatch):
         assert full.value.http_status == 429
         assert full.value.message == "7 of 10 were refused: the stream is full"
         details = full.value.details
-        assert (details["accepted_count"], details["refused_count"]) == (3, 7)
+        assert details["accepted_count"] == 3
         assert [each["id"] for each in details["refused"]] == [f"e{n}" for n in range(3, 10)]
         mixed = [made("t", n, id=f"m{n}") for n in range(4)]
         del mixed[1]["ts"]

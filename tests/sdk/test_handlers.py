@@ -28,17 +28,12 @@ async def async_generator_function(value):
     yield value
 
 
-class AsyncCallable:
-    async def __call__(self, value):
-        """Does nothing."""
-
-
 def plain_outside(value):
     return coroutine_function(value)
 
 
 DEFERRED = [
-    coroutine_function, generator_function, async_generator_function, AsyncCallable(),
+    coroutine_function, generator_function, async_generator_function,
     functools.partial(coroutine_function),
 ]  # fmt: skip
 

@@ -59,7 +59,7 @@ from appliance.sdk.network.post import Post, PostRules, post_envelope
 from appliance.sdk.network.relay_client import RelayClient, RelayRefused
 from appliance.sdk.network.restored import RESTORED
 from appliance.sdk.network.state import AgentState
-from appliance.sdk.plain_handler import require_plain
+from appliance.sdk.plain_handler import require_done, require_plain
 
 HEARTBEAT_SECONDS, HEARTBEATS = 300.0, (60.0, 1800.0)  # usual, and shortest and longest
 RETRY_SECONDS = 30.0  # after a heartbeat that failed
@@ -113,13 +113,12 @@ class NetworkAgent(Closing):
         """
         if not HEARTBEATS[0] <= heartbeat_seconds <= HEARTBEATS[1]:
             raise Invalid("heartbeat_seconds must be from 60 to 1800")
-        if on_message is not None:
-            require_plain(on_message)
+        self._on_message = require_plain(on_message)
+        self._on_event = require_plain(on_event)
         self.folder = AgentFolder(Path(folder))
         self.config = self.folder.config()
         self.name = self.config.name
         self._clock = clock or SystemClock()
-        self._on_message, self._on_event = on_message, require_plain(on_event)
         self._auto_approve, self._receipts = auto_approve, receipts
         self._heartbeat_seconds = heartbeat_seconds
         rules = PostRules(self.config.loopback, self.config.loopback)
@@ -361,7 +360,7 @@ class NetworkAgent(Closing):
             if is_receipt:
                 self._note_receipt(message, now_ms)
             elif self._on_message is not None:
-                self._on_message(message)
+                require_done(self._on_message(message))
         except BaseException:
             self._incoming.release(message)
             raise
