@@ -29,6 +29,7 @@ ROWS = {
 }  # fmt: skip
 # Folders and files of the rows that are more than a package; checks and what connects them too.
 PARTS = {
+    "tests": ("tests/", "examples/"),  # users copy the examples; tests run them
     "jobs": ("appliance/jobs/", "appliance/integrations/jobs_"),
     "network, relay": (
         "appliance/relay/", "appliance/sdk/network/", "appliance/mailbox/",

@@ -159,10 +159,9 @@ class Connection:
         """Count this connection among the consumers, and no longer in `http.connections_max`.
         Returns how to end that. Raises TooManyConsumers."""
         consumers, consumers_max = self.pool.consumers, self.pool.consumers_max
-        token_max = int(consumers_max * TOKEN_SHARE)
         if consumers.total() >= consumers_max:
             raise TooManyConsumers(details={"limit": consumers_max, "scope": "all"})
-        if consumers[token_id] >= token_max:
+        if consumers[token_id] >= (token_max := int(consumers_max * TOKEN_SHARE)):
             raise TooManyConsumers(details={"limit": token_max, "scope": "token"})
         consumers[token_id] += 1
         return lambda: consumers.subtract((token_id,))
