@@ -20,7 +20,6 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 from urllib.parse import urlencode
 
@@ -99,7 +98,7 @@ class Consumer(Closing):
     ) -> None:
         self._locate = locate
         self._credit = min(credit, BATCH_MAX)
-        self._say = say
+        self.say = say
         query = {"stream": stream, "batch": 100, "leaseMs": lease_ms, "name": name}
         self._query = {field: value for field, value in query.items() if value}
         self._link: WebSocket | None = None
@@ -146,7 +145,7 @@ class Consumer(Closing):
                         raise
                     attempt += 1
                     seconds = backoff_seconds(attempt)
-                    self._say(f"{error.message}; reconnecting in {seconds:.1f} s")
+                    self.say(f"{error.message}; reconnecting in {seconds:.1f} s")
                     self._stop.wait(seconds)
         finally:
             self._keeping = False
@@ -171,7 +170,7 @@ class Consumer(Closing):
                 result = work(delivery.envelope)
             except Exception as error:
                 text = error_text(error)
-                self._say(f"{delivery.id} failed: {text}")
+                self.say(f"{delivery.id} failed: {text}")
                 delivery.nack(error=text)
             else:
                 require_done(result)
@@ -215,9 +214,8 @@ class Consumer(Closing):
             if self._leased.pop(delivery.key, None) is None:
                 return
             self._granted -= 1
-            frame = {"nack": delivery.id, "mode": mode, "error": error[:1000], **self._grant()}
-        if delay_ms is not None:
-            frame["delayMs"] = delay_ms
+            frame = {"nack": delivery.id, "mode": mode, "error": error[:1000], "delayMs": delay_ms}
+            frame |= self._grant()
         self._send(frame)
 
     def extend(self, ids: Sequence[str], lease_ms: int | None = None) -> None:
@@ -253,13 +251,16 @@ class Consumer(Closing):
         return self._link
 
     def _disconnect(self) -> None:
-        """Forget the leases, which ended with the connection."""
-        with self._lock:
-            link, self._link = self._link, None
-            self._leased, self._acks, self._granted = {}, [], 0
-            self._ready.clear()
+        link, self._link = self._link, None
+        self._forget_leases()
         if link is not None:
             link.close()
+
+    def _forget_leases(self) -> None:
+        """Begin with nothing more that was leased on a connection, because it has ended."""
+        with self._lock:
+            self._leased, self._acks, self._granted = {}, [], 0
+            self._ready.clear()
 
     def _session(self, idle_seconds: float | None) -> Iterator[Delivery | None]:
         while not self._stop.is_set():
@@ -302,7 +303,7 @@ class Consumer(Closing):
             if is_final_error(frame.error):
                 raise EnvelopeRefused(frame.error)
             if frame.error.name != "LEASE_LOST" or self._lose(frame.error.id):
-                self._say(f"{frame.error.id or ''} {frame.error.message}".strip())
+                self.say(f"{frame.error.id or ''} {frame.error.message}".strip())
         if frame.deliver is None:
             return
         envelopes = frame.deliver if isinstance(frame.deliver, list) else [frame.deliver]
@@ -323,11 +324,10 @@ class Consumer(Closing):
         """Don't begin with an envelope that another consumer may have now. False if its ack or
         nack was sent already."""
         with self._lock:
-            lost = [key for key, leased in self._leased.items() if leased == id_]
-            self._granted -= len(lost)
-            for key in lost:
-                del self._leased[key]
-        return bool(lost)
+            kept = {key: leased for key, leased in self._leased.items() if leased != id_}
+            lost, self._leased = len(self._leased) - len(kept), kept
+            self._granted -= lost
+        return lost > 0
 
     def _keep_leases(self) -> None:
         """Renew regularly, and send acks ACK_SECONDS_MAX after the first one waits.
@@ -339,8 +339,10 @@ class Consumer(Closing):
             if self._wake.wait(self._keep_seconds):
                 self._wake.clear()
                 self._stop.wait(ACK_SECONDS_MAX)
-            with suppress(ApplianceError):  # the reading thread sees it, and reconnects
+            try:
                 self._keep()
+            except ApplianceError:  # the iterating thread sees it too, and reconnects
+                self._forget_leases()
 
     def _keep(self) -> None:
         """Renew leases, send acks that wait, and release envelopes leased too far ahead."""
@@ -376,4 +378,4 @@ class Consumer(Closing):
         try:
             link.send(_encode(frame))
         except SocketBroken:
-            self._say("the connection broke; unacked envelopes will be delivered again")
+            self._forget_leases()

@@ -37,7 +37,6 @@ class AsyncConsumer(AsyncClosing):
 
     def __init__(self, locate: Locate, stream: str, **options: Any) -> None:
         self._consumer = Consumer(locate, stream, **options)
-        self._say: Callable[[str], None] = options.get("say", lambda _: None)
         self._threads = CallThreads(1)
 
     async def __aiter__(self) -> AsyncGenerator[AsyncDelivery]:
@@ -54,7 +53,7 @@ class AsyncConsumer(AsyncClosing):
                     await result
             except Exception as error:
                 text = error_text(error)
-                self._say(f"{delivery.id} failed: {text}")
+                self._consumer.say(f"{delivery.id} failed: {text}")
                 await delivery.nack(error=text)
             else:
                 await delivery.ack()

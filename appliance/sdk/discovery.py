@@ -120,14 +120,12 @@ def find_workspace(explicit: Path | None, start: Path | None = None) -> DataDir:
     return datadir
 
 
-def find_hub(
-    workspace: Path | None = None, environment: Mapping[str, str] = os.environ
-) -> Endpoint:
+def find_hub(workspace: Path | None = None, environ: Mapping[str, str] = os.environ) -> Endpoint:
     """The hub of the given workspace, else AGENTLIP_URL, else the current workspace."""
-    if workspace is None and environment.get("AGENTLIP_URL"):
-        return remote(environment)
+    if workspace is None and environ.get("AGENTLIP_URL"):
+        return remote(environ)
     datadir = find_workspace(workspace)
-    endpoint, _ = local(datadir, environment)
+    endpoint, _ = local(datadir, environ)
     return endpoint
 
 
