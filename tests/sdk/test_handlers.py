@@ -15,6 +15,8 @@ from appliance.sdk.network.agent import NetworkAgent
 from appliance.sdk.plain_handler import HandlerNotPlain
 from tests.support.courier import enqueue, locate, stats
 
+pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
+
 
 async def coroutine_function(value):
     raise AssertionError("must not run")

@@ -1,6 +1,7 @@
 """Envelopes that fail again and again in a stream that declares nothing."""
 
 import pytest
+from prometheus_client import generate_latest
 
 from appliance.courier import metrics
 from appliance.courier.policy import DELIVERIES_MAX
@@ -31,10 +32,8 @@ def test_failing_envelope_waits_and_becomes_a_dead_letter_with_its_error():
     courier.service.nack(consumer, ["a"], "fail", None, ERROR)
     dead = courier.service.queue.streams[STREAM].dead["a"]
     assert (dead.attempts, dead.reason, dead.error) == (DELIVERIES_MAX, "max_deliveries", ERROR)
-    assert (
-        'agentlip_courier_envelopes{pattern="other",state="dead"} 1.0'
-        in metrics.exposition().decode()
-    )
+    row = 'agentlip_courier_envelopes{pattern="other",state="dead"} 1.0'
+    assert row in generate_latest(metrics.COURIER_REGISTRY).decode()
 
 
 @pytest.mark.parametrize("end", ["nack", "expire"])
