@@ -107,6 +107,8 @@ class Workers:
     def is_explained(self, run):
         """A fault came while it ran, or before its ack can have arrived."""
         start, end, pid = run
+        if pid not in self.kinds:  # a command whose worker was killed before it began
+            return True
         return any(
             pid == faulty and start <= to and (end is None or end + ACK_SECONDS >= began)
             for faulty, began, to in self.faults
