@@ -128,6 +128,6 @@ def test_modules_are_not_started_from_the_current_folder():
     """`python -m` looks there first, so a repository or a workspace could replace ours: -P."""
     started = re.compile(r"executable[^\n]{0,20}[\"' ]-m\b")
     files = (ROOT / "appliance").rglob("*.py")
-    found = {file.name: started.findall(file.read_text("utf-8")) for file in files}
-    unsafe = [name for name, ways in found.items() if any("-P" not in way for way in ways)]
+    modules = {file.name: started.findall(file.read_text("utf-8")) for file in files}
+    unsafe = [name for name, ways in modules.items() if any("-P" not in way for way in ways)]
     assert unsafe == []

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.operated_workspace import fill_sends
 from tests.support.servedhub import serve
+from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +37,9 @@ def requests(hub):
         return hub.made(hub.http.post("/api/v1/asks", body))["ask"]["id"]
 
     def dead():
-        return hub.http.get("/v1/outbox/sends?status=dead").body["sends"][0]["id"]
+        path = "/v1/outbox/sends?status=dead"
+        (send, *_) = until(lambda: hub.http.get(path).body["sends"], 30, "a dead send")
+        return send["id"]
 
     say = {"topic_id": topic, "sender": "ci", "content_raw": "done"}
     send = {"to": "#news", "message": "hello", "mesh": "lab"}
