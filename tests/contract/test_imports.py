@@ -61,6 +61,7 @@ IMPORTERS = {
     "asyncio": [
         "appliance.sdk.aio",
         "appliance.sdk.bus_aio",
+        "appliance.sdk.courier_aio",
         "appliance.sdk.network.aio",
         "appliance.sdk.network.endpoint",
     ],
