@@ -177,7 +177,7 @@ def _sending(broker: Broker) -> list[Route]:
         }, suffix="batch"),
         Route("/broker/v1/accept/unknown", sends, {
             "POST": Operation(wire.ACCEPT, body=wire.UnknownQuery, reply=wire.UnknownIds,
-                              signer=broker.signed_read,
+                              signer=broker.signed,
                               errors=(wire.MeshNotFound, wire.NotAMember),
                               summary="List which of up to 1,000 ids the broker has not accepted"),
         }, suffix="unknown"),
@@ -185,7 +185,7 @@ def _sending(broker: Broker) -> list[Route]:
 
 
 def _meshes(broker: Broker, registry: Registry) -> list[Route]:
-    signer = broker.signed_read
+    signer = broker.signed
 
     def history(mesh: str, query: wire.HistoryQuery, who: Principal) -> wire.HistoryPage:
         return registry.history(mesh, find_member_in(broker, who, mesh), query)
@@ -220,7 +220,7 @@ def _meshes(broker: Broker, registry: Registry) -> list[Route]:
 
 
 def _members(broker: Broker, registry: Registry) -> list[Route]:
-    signer, changer = broker.signed_read, broker.signed_change
+    signer = broker.signed
     return [
         Route(ROOT + "/{mesh}/members", Responders(
             get=_show(broker, registry.members), post=reply_with(registry.add_member, 201),
@@ -237,7 +237,7 @@ def _members(broker: Broker, registry: Registry) -> list[Route]:
             delete=reply_with(registry.revoke_member),
         ), {
             "PATCH": Operation(wire.SUBSCRIBE, body=wire.RenameMember, reply=wire.MemberReply,
-                               signer=changer, errors=(wire.MemberTaken, wire.NotYours),
+                               signer=signer, errors=(wire.MemberTaken, wire.NotYours),
                                summary="Rename a member; a member may rename only itself",
                                audited=True),
             "DELETE": Operation(wire.ADMIN, reply=wire.MemberReply, errors=(wire.NoSuchMember,),
@@ -248,7 +248,7 @@ def _members(broker: Broker, registry: Registry) -> list[Route]:
             post=_change_member(broker, registry.rotate_member, 201),
         ), {
             "POST": Operation(wire.SUBSCRIBE, body=wire.RotateMember, reply=wire.MemberReply,
-                              status=201, signer=changer,
+                              status=201, signer=signer,
                               errors=(wire.BadSignature, wire.NotYours, wire.MemberTaken),
                               summary="Replace a member's key; signed with the old one",
                               audited=True),
@@ -257,7 +257,7 @@ def _members(broker: Broker, registry: Registry) -> list[Route]:
 
 
 def _destinations(broker: Broker, registry: Registry) -> list[Route]:
-    signer, changer = broker.signed_read, broker.signed_change
+    signer = broker.signed
     routes = []
     kinds: tuple[wire.TopicOrQueue, ...] = ("topic", "queue")
     for kind in kinds:
@@ -273,11 +273,11 @@ def _destinations(broker: Broker, registry: Registry) -> list[Route]:
                                   summary=f"Create a {kind}, unless it exists", audited=True),
             }),
             Route(path + "/{place}/subscribers/{subscriber}", destinations, {
-                "PUT": Operation(wire.SUBSCRIBE, reply=wire.ChangeReply, signer=changer,
+                "PUT": Operation(wire.SUBSCRIBE, reply=wire.ChangeReply, signer=signer,
                                  errors=(wire.NoSuchDestination, wire.NotYours,
                                          webhook_wire.WebhooksNotAvailable),
                                  summary=f"Subscribe a member to a {kind}"),
-                "DELETE": Operation(wire.SUBSCRIBE, reply=wire.ChangeReply, signer=changer,
+                "DELETE": Operation(wire.SUBSCRIBE, reply=wire.ChangeReply, signer=signer,
                                     errors=(wire.NotYours,),
                                     summary=f"Unsubscribe a member from a {kind}"),
             }, suffix="subscriber"),

@@ -113,6 +113,7 @@ class Broker:
         outcomes = self._write(list(admitted.values()))
         for (index, command), outcome in zip(admitted.items(), outcomes, strict=True):
             answers[index] = self._answer(command, outcome)
+        self.save_nonces()
         return [answers[index] for index in range(len(items))]
 
     def unknown(self, command: wire.UnknownQuery, member: str) -> wire.UnknownIds:
@@ -175,17 +176,14 @@ class Broker:
 
     # -- signatures --------------------------------------------------------------------------
 
-    def signed_change(self, environ: Environ) -> Callable[[bytes], Principal] | None:
-        """Like `signatures.request`, but the nonce is stored before the request runs, so that
-        nobody can replay it, not even after a crash."""
+    def signed(self, environ: Environ) -> Callable[[bytes], Principal] | None:
+        """Like `signatures.request`, but store the nonce before the request runs, so that nobody
+        can replay it after a crash. Refuse the request if the nonce can't be stored."""
         return self.signatures.request(environ, self._write_with_nonces)
 
-    def signed_read(self, environ: Environ) -> Callable[[bytes], Principal] | None:
-        """Like `signed_change`, but goes on while the disk is full; the nonce is stored later."""
-        return self.signatures.request(environ, self.save_nonces)
-
     def save_nonces(self) -> None:
-        """Store the nonces that were not stored together with a send, unless the disk is full."""
+        """Store the nonces of sends that were refused before a transaction. Does nothing while
+        the disk is full."""
         with suppress(Unavailable):
             self._write_with_nonces()
 

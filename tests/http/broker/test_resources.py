@@ -195,6 +195,21 @@ def test_nonce_of_a_send_that_could_not_be_stored_is_stored_later(broker):
     assert broker.count("used_nonce") == 2
 
 
+@pytest.mark.parametrize("index", range(7))
+def test_request_whose_nonce_can_not_be_stored_is_refused(broker, index):
+    """Reads too: after a crash nobody could tell that it was used."""
+    method, path, body = replays(broker)[index]
+    write_many, broker.store.write_many = broker.store.write_many, raising(StoreFull())
+    answer = broker.signed_request("anna", method, path, body)
+    broker.store.write_many = write_many
+    assert f'"code":"{StoreFull.code}"' in answer.text
+
+
+def test_nonce_of_a_send_that_is_refused_is_stored_with_the_refusal(broker):
+    refused = broker.signed_request("anna", "POST", ACCEPT, item("m1", mesh="none"))
+    assert (refused.status_code, broker.count("used_nonce")) == (404, 1)
+
+
 def raising(error):
     def fail(*_args):
         raise error
