@@ -4,6 +4,7 @@
 | --- | ---: | --- | --- |
 | `relay` | 10,000 | minute | everybody together |
 | `requests` | 60 | minute | agent, once its signature is verified |
+| `heartbeats` | 12 | minute | agent: those of two programs that try three times |
 | `contacts` | 10 | hour | agent that asks |
 | `rotations` | 10 | hour | agent that replaces its key |
 | `registrations` | 3 | hour | address of the client |
@@ -20,6 +21,7 @@ MINUTE_MS = 60_000
 LIMITS = {
     "relay": (10_000, MINUTE_MS),
     "requests": (60, MINUTE_MS),
+    "heartbeats": (12, MINUTE_MS),
     "contacts": (10, HOUR_MS),
     "rotations": (10, HOUR_MS),
     "registrations": (3, HOUR_MS),

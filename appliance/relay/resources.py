@@ -33,11 +33,16 @@ def reply_to_client(verb: Verb, status: int = 200) -> Responder:
 
 
 def reply_to_signer(
-    relay: Relay, verb: Verb, status: int = 200, *, is_open: bool = False
+    relay: Relay,
+    verb: Verb,
+    status: int = 200,
+    *,
+    is_open: bool = False,
+    limit: str = "requests",
 ) -> Responder:
     """Replies with what the verb returns, which also gets the name of the agent or admin that
     signed the request, or None if the operation is open and nobody did. Counts the request against
-    the signer's limit. The signature of a change that is refused is stored too."""
+    this limit of the signer. The signature of a change that is refused is stored too."""
 
     def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
         name = agent_of(req.context.principal)
@@ -45,7 +50,7 @@ def reply_to_signer(
             raise wire.NotSigned
         try:
             if name is not None:
-                req.context.allowance = relay.limits.take("requests", name)
+                req.context.allowance = relay.limits.take(limit, name)
             reply(resp, verb(*arguments_of(req, fields), name), status)
         except ApplianceError:
             relay.write(name or "")
@@ -195,7 +200,7 @@ def contact_routes(relay: Relay, made: Operations) -> list[Route]:
 def presence_routes(relay: Relay, made: Operations) -> list[Route]:
     anybody, signed = made.anybody, partial(reply_to_signer, relay)
     return [
-        Route("/presence", Responders(put=signed(relay.note_seen)), {
+        Route("/presence", Responders(put=signed(relay.note_seen, limit="heartbeats")), {
             "PUT": made.agent("Send a heartbeat with the agent's endpoint", (BadWebhookUrl,),
                               body=wire.AgentHeartbeat, reply=wire.Done),
         }),

@@ -54,7 +54,7 @@ def test_read_may_be_repeated(relay):
 CHANGES = [
     (ENDPOINT, 0, 200),
     (b'{"endpoint":"ftp://anna.example.org/"}', 0, 400),
-    (ENDPOINT, 60, 429),
+    (ENDPOINT, 12, 429),
 ]
 
 
@@ -64,7 +64,7 @@ def test_change_is_made_once_beyond_a_restart(tmp_path, body, requests_before, s
     relay = RelayFixture(tmp_path / "relay")
     relay.add("anna")
     for _ in range(requests_before):
-        relay.request("GET", "/contacts", by="anna")
+        relay.request("PUT", "/presence", {"endpoint": URL}, by="anna")
     given = headers(relay, method="PUT", path="/presence", body=body) | JSON
     assert relay.send("PUT", "/presence", body, given).status_code == status
     relay.close()
@@ -117,6 +117,17 @@ def test_agent_is_limited_to_sixty_requests_a_minute(relay):
     assert relay.request("GET", "/contacts", by="bert").status_code == 200
     relay.clock.pass_seconds(60)
     assert relay.request("GET", "/contacts", by="anna").status_code == 200
+
+
+def test_heartbeats_do_not_depend_on_other_requests(relay):
+    """An agent that asks too much is not shown as offline, and heartbeats use up nothing else."""
+    for _ in range(61):
+        relay.request("GET", "/contacts", by="anna")
+    assert relay.request("PUT", "/presence", {"endpoint": URL}, by="anna").status_code == 200
+    for _ in range(13):
+        reply = relay.request("PUT", "/presence", {"endpoint": URL}, by="bert")
+    assert reply.status_code == 429
+    assert relay.request("GET", "/contacts", by="bert").headers["x-ratelimit-remaining"] == "59"
 
 
 def test_wrong_signatures_use_up_nothing_of_an_agent(relay):

@@ -272,6 +272,7 @@ LIMITED = [
     ("attempts", "POST /verify/confirm", None, {"agentName": "x", "code": "x"}, None),
     ("contacts", "POST /contacts/request", "anna", {"to": "anna"}, "OWN_REQUEST"),
     ("requests", "POST /contacts/request", "anna", {"to": "anna"}, None),
+    ("heartbeats", "PUT /presence", "anna", {"endpoint": "https://anna.example.org/"}, None),
     ("rotations", "POST /registry/agents/anna/rotate-key", "anna", rotation("anna"), None),
     ("relay", "GET /admin/keys", None, None, None),
 ]
