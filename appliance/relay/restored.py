@@ -1,5 +1,5 @@
-"""A restore of the relay: codes are void, no signature is accepted twice, and no agent or admin
-becomes valid again."""
+"""A restore of the relay: codes are void, no signature is accepted twice, and no agent, admin or
+contact becomes valid again."""
 
 import sqlite3
 
@@ -10,6 +10,14 @@ from appliance.workspace.restoring import RestoreContext
 _REVOKED = (
     "FROM main.agents AS r JOIN present.agents AS p ON p.name = r.name"
     " WHERE r.status <> 'revoked' AND p.status = 'revoked'"
+)
+_REMOVED = (
+    "FROM main.contacts WHERE (agent_a, agent_b) NOT IN (SELECT agent_a, agent_b"
+    " FROM present.contacts AS p WHERE p.status IN ('active', main.contacts.status))"
+)
+_SHOWN = (
+    "INSERT INTO contact_events (agent, contact, event, at_ms)"
+    " SELECT {}, {}, 'accepted', ? FROM main.contacts WHERE status = 'active'"
 )
 _GONE = "DELETE FROM main.contacts WHERE {} IN (SELECT name FROM agents WHERE status = 'revoked')"
 
@@ -22,6 +30,7 @@ def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> Non
         " WHERE p.name NOT IN (SELECT name FROM main.agents)",
     )
     context.notice_revoked("agent", f"SELECT r.name, r.owner_email {_REVOKED}")
+    context.notice_revoked("contact", f"SELECT agent_a, agent_b {_REMOVED} AND status = 'active'")
     connection.execute("DELETE FROM verifications")
     if not context.carry(
         "INSERT OR IGNORE INTO used_signature SELECT * FROM present.used_signature"
@@ -34,7 +43,8 @@ def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> Non
 
 def _carry_forward(connection: sqlite3.Connection, context: RestoreContext) -> None:
     """Agents that were revoked stay so, those that are not in the backup too: their names and keys
-    are never given to others. Replaced keys and removed admins stay replaced and removed."""
+    are never given to others. Replaced keys stay replaced, and removed admins and contacts removed.
+    If the contacts can't be compared, each agent gets an event for each of its contacts."""
     context.carry(
         "UPDATE main.agents SET status = 'revoked', decided_by = p.decided_by,"
         " decided_ms = p.decided_ms FROM present.agents AS p WHERE p.name = agents.name"
@@ -52,5 +62,8 @@ def _carry_forward(connection: sqlite3.Connection, context: RestoreContext) -> N
         "UPDATE OR IGNORE main.admins SET public_key = p.public_key, added_ms = p.added_ms,"
         " removed_ms = p.removed_ms FROM present.admins AS p WHERE p.agent = admins.agent"
     )
+    if not context.carry(f"DELETE {_REMOVED}"):
+        for sides in (("agent_a", "agent_b"), ("agent_b", "agent_a")):
+            connection.execute(_SHOWN.format(*sides), (context.now_ms,))
     for side in ("agent_a", "agent_b"):
         connection.execute(_GONE.format(side))

@@ -60,7 +60,7 @@ def workspace(tmp_path):
 
 def test_agent_that_was_revoked_since_the_backup_stays_revoked(workspace):
     workspace.relay.as_admin("POST", "/registry/agents/bert/revoke")
-    assert workspace.restore() == {("still-revoked", "agent"): 1}
+    assert workspace.restore() == {("still-revoked", "agent"): 1, ("still-revoked", "contact"): 1}
     assert workspace.relay.request("GET", "/contacts", by="bert").status_code == 403
     assert workspace.relay.request("GET", "/contacts", by="anna").json == []
 
@@ -76,7 +76,8 @@ def test_agent_that_the_backup_lacks_stays_revoked(workspace):
 
 def test_operator_may_make_revoked_agents_valid_again(workspace):
     workspace.relay.as_admin("POST", "/registry/agents/bert/revoke")
-    assert workspace.restore(revive=True) == {("valid-again", "agent"): 1}
+    revived = {("valid-again", "agent"): 1, ("valid-again", "contact"): 1}
+    assert workspace.restore(revive=True) == revived
     assert workspace.relay.request("GET", "/contacts", by="bert").status_code == 200
 
 
@@ -100,6 +101,42 @@ def test_removed_admin_stays_removed(workspace):
     workspace.restore()
     keys = workspace.relay.request("GET", "/admin/keys").json
     assert [entry["agent"] for entry in keys] == ["ada"]
+
+
+@pytest.mark.parametrize("remover", ["anna", "bert"])
+def test_removed_contact_stays_removed(workspace, remover):
+    other = {"anna": "bert", "bert": "anna"}[remover]
+    assert workspace.relay.request("DELETE", f"/contacts/{other}", by=remover).status_code == 200
+    workspace.relay.request("POST", "/contacts/request", {"to": other}, by=remover)
+    assert workspace.restore() == {("still-revoked", "contact"): 1}
+    for name in ("anna", "bert"):
+        assert workspace.relay.request("GET", "/contacts", by=name).json == []
+
+
+def test_contact_that_was_accepted_since_the_backup_stays_a_request(workspace):
+    workspace.relay.add("dora")
+    workspace.relay.request("POST", "/contacts/request", {"to": "dora"}, by="anna")
+    workspace.back_up()
+    workspace.relay.request("POST", "/contacts/anna/accept", by="dora")
+    workspace.restore()
+    (request,) = workspace.relay.request("GET", "/contacts/pending", by="dora").json
+    assert request["from"] == "anna"
+
+
+def test_operator_may_bring_removed_contacts_back(workspace):
+    workspace.relay.request("DELETE", "/contacts/bert", by="anna")
+    assert workspace.restore(revive=True) == {("valid-again", "contact"): 1}
+    assert len(workspace.relay.request("GET", "/contacts", by="anna").json) == 1
+
+
+def test_agents_see_the_contacts_of_a_restore_without_the_former_store(workspace):
+    workspace.relay.request("DELETE", "/contacts/bert", by="anna")
+    workspace.restore(present=False)
+    workspace.relay.clock.pass_seconds(200)
+    for name, other in (("anna", "bert"), ("bert", "anna")):
+        events = workspace.relay.request("GET", "/contacts/events", by=name).json["events"]
+        assert (events[-1]["agent"], events[-1]["event"]) == (other, "accepted")
+        assert events[-1]["at"] > events[0]["at"]
 
 
 def test_codes_are_void(workspace):
