@@ -81,7 +81,15 @@ def test_each_admin_gets_one_question_with_the_checklist(relay, env, asker):
     asks = waiting(env)
     assert asks.keys() == {("ada",), ("bo",)}
     text = asks["ada",].text
-    for part in ("anna@example.org", "SHA256:", "email-domain", "NO  endpoint", "burst", "0 of 2"):
+    assert "anna@" not in text  # every reader of the channel sees the question
+    for part in (
+        "anna  https://",
+        "SHA256:",
+        "email-domain: example.org",
+        "NO  endpoint",
+        "burst",
+        "0 of 2",
+    ):
         assert part in text
     assert asks["ada",].choices == ["approve", "revoke"]
 
