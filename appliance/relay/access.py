@@ -14,7 +14,7 @@ from appliance.kernel.auth import Principal
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError
 from appliance.network.encoding import SKEW_MS, of_timestamp
-from appliance.network.keys import AgentPublicKey
+from appliance.network.keys import AgentKey, AgentPublicKey
 from appliance.network.request import RequestSignature, is_request_signed, of_header
 from appliance.relay import metrics, wire
 from appliance.relay.directory import AgentDirectory
@@ -79,13 +79,16 @@ class RelaySignatures:
         clock: Clock,
         *,
         agent_keys: bool = False,
+        is_private: bool = False,
     ) -> None:
-        """`agent_keys`: admins may also sign with the key of their agent."""
+        """`agent_keys`: admins may also sign with the key of their agent. `is_private`: whether a
+        name exists, and its status, is only for the owner of its key."""
         self._directory = directory
         self._limits = limits
         self._clock = clock
         self.used = UsedSignatures()
         self._agent_keys = agent_keys
+        self._unknown_key = AgentKey.generate().public if is_private else None
         self._signed_after_ms = 0
 
     def restore(self, used: Iterable[UsedSignatureRow], signed_after_ms: int) -> None:
@@ -119,7 +122,7 @@ class RelaySignatures:
             signed = of_header(str(environ.get("HTTP_AUTHORIZATION", "")))
             if signed is None:
                 raise wire.NotSigned
-            keys = keys_of(signed.name)
+            keys, refusal = self._find_keys(signed.name, keys_of)
             timestamp = str(environ.get("HTTP_X_TIMESTAMP", ""))
             signed_ms = self._check_time(timestamp)
         except ApplianceError as error:
@@ -128,6 +131,8 @@ class RelaySignatures:
         def verify(body: bytes) -> Principal:
             try:
                 self._check_signature(environ, signed, keys, timestamp, body)
+                if refusal is not None:
+                    raise refusal
                 # Reads may be repeated: the signature is the same within a millisecond.
                 if environ["REQUEST_METHOD"] not in READING:
                     self._use_once(signed, signed_ms)
@@ -137,6 +142,19 @@ class RelaySignatures:
             return Principal(PREFIX + signed.name, signed.name, scopes)
 
         return verify
+
+    def _find_keys(
+        self, name: str, keys_of: Callable[[str], list[AgentPublicKey]]
+    ) -> tuple[list[AgentPublicKey], ApplianceError | None]:
+        """The keys that may sign; in a private directory also what to refuse afterwards."""
+        try:
+            return keys_of(name), None
+        except ApplianceError as error:
+            if self._unknown_key is None:
+                raise
+            row = self._directory.agents.get(name)
+            key = self._unknown_key if row is None else self._directory.key(row.public_key)
+            return [key], error
 
     def _agent_keys_of(self, name: str) -> list[AgentPublicKey]:
         row = self._directory.agents.get(name)

@@ -61,8 +61,9 @@ class Relay:
         self.rules = EndpointRules(allow_loopback="loopback-endpoints" in settings.options)
         self.is_private = "private-directory" in settings.options
         self.signatures = RelaySignatures(
-            self.directory, self.limits, clock, agent_keys="agent-keys" in settings.options
-        )
+            self.directory, self.limits, clock, agent_keys="agent-keys" in settings.options,
+            is_private=self.is_private,
+        )  # fmt: skip
         self._mail = code_mail
         self._approvals = settings.approvals
         self._offline_ms = OFFLINE_MS["slow-heartbeats" in settings.options]
@@ -168,12 +169,9 @@ class Relay:
 
     def agent(self, name: str, viewer: str | None) -> wire.AgentDetail:
         """Never with the owner's mail address."""
+        self.check_may_see(name, viewer)
         row = self._agent(name)
-        if self.is_private and viewer is None:
-            raise wire.DirectoryPrivate
         fields = msgspec.structs.asdict(self._entry(row))
-        if not self._may_see(name, viewer):
-            fields["endpoint"] = None
         approved_by = row.decided_by if row.status == ACTIVE else None
         return wire.AgentDetail(**fields, approved_by=approved_by)
 
@@ -187,8 +185,7 @@ class Relay:
         return wire.Done()
 
     def presence(self, name: str, viewer: str | None) -> wire.PresenceEntry:
-        if self.is_private and not self._may_see(name, viewer):
-            raise wire.DirectoryPrivate
+        self.check_may_see(name, viewer)
         if self._agent(name).status != ACTIVE:
             raise wire.NoSuchAgent
         return self._presence(name)
@@ -198,7 +195,7 @@ class Relay:
         entries = []
         names = [name for name in query.agents.split(",") if name]
         for name in dict.fromkeys(names[:BATCH_MAX]):
-            visible = not self.is_private or self._may_see(name, viewer)
+            visible = self._may_see(name, viewer)
             entries.append(
                 self._presence(name) if visible else wire.PresenceEntry(name, False, None, None)
             )
@@ -211,13 +208,20 @@ class Relay:
         if to == agent:
             raise wire.OwnRequest
         self.limits.take("contacts", agent)
-        self.write(agent, writes.request_contact, agent, to, command.greeting)
+        try:
+            self.write(agent, writes.request_contact, agent, to, command.greeting)
+        except (wire.NoSuchAgent, wire.ContactExists, wire.TooManyContacts) as error:
+            if not self.is_private or error.details:
+                raise
         self._log("contact.request", agent, other=to)
         return wire.Done()
 
     def answer_contact(self, verb: Callable[..., None], other: str, agent: str) -> wire.Done:
         """`verb`: accept_contact, deny_contact or remove_contact of `writes`."""
-        self.write(agent, verb, agent, other)
+        try:
+            self.write(agent, verb, agent, other)
+        except wire.OwnRequest:
+            raise wire.NoSuchContact if self.is_private else wire.OwnRequest from None
         self._log(f"contact.{verb.__name__.partition('_')[0]}", agent, other=other)
         return wire.Done()
 
@@ -326,6 +330,11 @@ class Relay:
         self.write(admin, verb, name, admin, *more)
         self._log(f"agent.{verb.__name__}", name, admin=admin)
         return self._read_again(name)
+
+    def check_may_see(self, name: str, viewer: str | None) -> None:
+        """Raises DirectoryPrivate, alike for names that exist and names that don't."""
+        if not self._may_see(name, viewer):
+            raise wire.DirectoryPrivate
 
     def _may_see(self, name: str, viewer: str | None) -> bool:
         """Whether the viewer may see where an agent is."""

@@ -85,6 +85,7 @@ class V1Messages:
             current = False
         if not current:
             raise Invalid("the message's timestamp is more than 5 minutes from the relay's time")
+        self._relay.check_may_see(command.to, sender)
         row = self._relay.directory.agents.get(command.to)
         if row is None or row.status != ACTIVE:
             raise wire.NoSuchAgent

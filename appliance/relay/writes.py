@@ -195,9 +195,11 @@ def _decide(tx: Tx, name: str, status: str, admin: str) -> None:
 
 
 def request_contact(tx: Tx, agent: str, to: str, greeting: str | None) -> None:
+    if _count(tx, agent) >= CONTACTS_MAX:
+        raise wire.TooManyContacts(details={"agent": agent})
     if _status(tx, to) != ACTIVE:
         raise wire.NoSuchAgent
-    if _count(tx, agent) >= CONTACTS_MAX or _count(tx, to) >= CONTACTS_MAX:
+    if _count(tx, to) >= CONTACTS_MAX:
         raise wire.TooManyContacts
     incoming = tx.execute(
         "SELECT count(*) FROM contacts WHERE (agent_a = ? OR agent_b = ?) AND status = ?"
