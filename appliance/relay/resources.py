@@ -33,16 +33,13 @@ def reply_to_client(verb: Verb, status: int = 200) -> Responder:
 
 
 def reply_to_signer(
-    relay: Relay,
-    verb: Verb,
-    status: int = 200,
-    *,
-    is_open: bool = False,
-    limit: str = "requests",
+    relay: Relay, verb: Verb, status: int = 200, *, is_open: bool = False
 ) -> Responder:
     """Replies with what the verb returns, which also gets the name of the agent or admin that
     signed the request, or None if the operation is open and nobody did. Counts the request against
-    this limit of the signer. The signature of a change that is refused is stored too."""
+    the signer's limit. The signature of a change that is refused is stored too."""
+
+    limit = "heartbeats" if verb == relay.note_seen else "requests"
 
     def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
         name = agent_of(req.context.principal)
@@ -200,7 +197,7 @@ def contact_routes(relay: Relay, made: Operations) -> list[Route]:
 def presence_routes(relay: Relay, made: Operations) -> list[Route]:
     anybody, signed = made.anybody, partial(reply_to_signer, relay)
     return [
-        Route("/presence", Responders(put=signed(relay.note_seen, limit="heartbeats")), {
+        Route("/presence", Responders(put=signed(relay.note_seen)), {
             "PUT": made.agent("Send a heartbeat with the agent's endpoint", (BadWebhookUrl,),
                               body=wire.AgentHeartbeat, reply=wire.Done),
         }),

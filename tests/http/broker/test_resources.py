@@ -197,7 +197,7 @@ def test_nonce_of_a_send_that_could_not_be_stored_is_stored_later(broker):
 
 @pytest.mark.parametrize("index", range(7))
 def test_request_whose_nonce_can_not_be_stored_is_refused(broker, index):
-    """Reads too: after a crash nobody could tell that it was used."""
+    """Reads too: after a crash the broker would accept it again."""
     method, path, body = replays(broker)[index]
     write_many, broker.store.write_many = broker.store.write_many, raising(StoreFull())
     answer = broker.signed_request("anna", method, path, body)
