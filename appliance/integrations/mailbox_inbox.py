@@ -17,7 +17,7 @@ class NetworkInbox:
         self._inbox = inbox
         inbox.add_mesh(NETWORK)
 
-    def take(self, recipient: str, key: str, message: OpenedMessage) -> None:
+    def take(self, recipient: str, message: OpenedMessage) -> None:
         payload: dict[str, Any] = dict(message.payload)
         text = payload.pop("text", None)
         if not isinstance(text, str):
@@ -29,7 +29,7 @@ class NetworkInbox:
             topic=None,
             destination_kind="dm",
             destination_ref=recipient,
-            sender_pubkey=key,
+            sender_pubkey=message.sender_key,
             sender_name=message.sender,
             priority="next",
             meta=payload or None,

@@ -19,9 +19,9 @@ from appliance.web.address import BadWebhookUrl
 from appliance.web.webhook_caller import WebhookCaller
 
 AGENTS_MAX = 100
-WARNINGS = frozenset({"key-changed", "admin-changed", "broadcast-refused"})
-Take = Callable[[str, str, OpenedMessage], None]
-"""Stores a message: recipient, public key of the sender, message."""
+WARNINGS = frozenset({"key-changed", "admin-changed", "broadcast-refused", "heartbeat-failed"})
+Take = Callable[[str, OpenedMessage], None]
+"""Stores a message of this recipient."""
 
 
 class Mailbox:
@@ -64,6 +64,7 @@ class Mailbox:
             "network.agents": len(agents),
             "network.unusable": len(self.problems),
             "network.relay_failed": sum(agent.problem is not None for agent in agents),
+            "network.changed_keys": sum(agent.changed_keys for agent in agents),
             "network.unreachable": sum(len(agent.unreachable) for agent in agents),
             "network.skew_seconds": max(
                 (abs(agent.relay.skew_ms or 0) / 1000 for agent in agents), default=0.0
@@ -86,7 +87,7 @@ class Mailbox:
             config = AgentFolder(path).config()
             agent = NetworkAgent(
                 path,
-                on_message=partial(self._on_message, config.name),
+                on_message=partial(self._take, config.name),
                 on_event=partial(self._on_event, config.name),
                 auto_approve=self._settings.auto_approve,
                 receipts=self._settings.receipts,
@@ -101,13 +102,13 @@ class Mailbox:
         self.problems.pop(path.name, None)
         self.agents[agent.name] = agent
 
-    def _on_message(self, name: str, message: OpenedMessage) -> None:
-        self._take(name, self.agents[name].peers.contacts[message.sender].public_key, message)
-
     def _on_event(self, name: str, event: NetworkEvent) -> None:
         metrics.events.labels(event.kind).inc()
         report = self.log.warning if event.kind in WARNINGS else self.log.info
-        report("event of the agent network", kind=event.kind, agent=name, other=event.agent)
+        reason = {"reason": event.details["code"]} if "code" in event.details else {}
+        report(
+            "event of the agent network", kind=event.kind, agent=name, other=event.agent, **reason
+        )
 
 
 def guarded_post(rules: PostRules) -> Post:

@@ -22,6 +22,7 @@ class MailboxSubsystem(Subsystem):
     needed_stores = frozenset({"inbox"})
     facts_help = {
         "network.agents": "Agents of the network that this appliance keeps",
+        "network.changed_keys": "Contacts with a changed key that nobody has accepted",
         "network.relay_failed": "Agents whose last heartbeat failed",
         "network.skew_seconds": "Difference between this clock and that of a relay, the largest",
         "network.unreachable": "Contacts that did not respond to the last message to them",

@@ -110,6 +110,7 @@ class OpenedMessage(Struct, frozen=True):
     sender: str
     timestamp: str
     payload: dict[str, Any]
+    sender_key: str = ""  # the key that verified the signature
 
 
 class Correspondence:
@@ -118,7 +119,7 @@ class Correspondence:
     def __init__(self, own: AgentKey, name: str, peer: AgentPublicKey, peer_name: str) -> None:
         """Raises BadKey."""
         self._own, self.name = own, name
-        self._peer, self.peer_name = peer, peer_name
+        self.peer, self.peer_name = peer, peer_name
         self._cipher = AESGCM(message_key(own.shared_secret(peer), name, peer_name))
 
     def seal(
@@ -151,7 +152,7 @@ class Correspondence:
 
     def open(self, fields: dict[str, Any], envelope: SealedEnvelope) -> dict[str, Any]:
         """Check the signature, then decrypt."""
-        if not self._peer.is_signed(signed_text(fields), envelope.signature):
+        if not self.peer.is_signed(signed_text(fields), envelope.signature):
             raise EnvelopeNotSigned
         try:
             nonce, ciphertext = (
@@ -196,7 +197,7 @@ def open_envelope(
     payload = correspondence.open(fields, envelope)
     return OpenedMessage(
         envelope.version, envelope.type, envelope.message_id, envelope.sender, envelope.timestamp,
-        payload,
+        payload, str(correspondence.peer),
     )  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """Agents of an appliance: what they receive and send, with a relay in the same process."""
 
+import json
+from contextlib import closing
 from functools import partial
 
 import pytest
@@ -13,7 +15,9 @@ from appliance.mailbox.loops import NetworkLoop
 from appliance.mailbox.resources import routes
 from appliance.mailbox.service import Mailbox, guarded_post
 from appliance.mailbox.settings import NetworkSettings
+from appliance.network.safety import fingerprint
 from appliance.outbox.target import Delivered, Outgoing, Undeliverable
+from appliance.sdk.network.agent import NetworkAgent
 from appliance.sdk.network.folder import AgentConfig, AgentFolder
 from appliance.sdk.network.post import PostRules, post_envelope
 from appliance.web.app import make_app
@@ -22,7 +26,7 @@ from appliance.web.limits import RateLimiter
 from appliance.web.settings import HttpSettings
 from tests.support.envelopes import changed_envelopes
 from tests.support.http import NO_LIMITS, Lines
-from tests.support.network import NetworkFixture
+from tests.support.network import MALLORY, NetworkFixture, show_other_key
 from tests.support.relay import key
 
 
@@ -81,9 +85,50 @@ def outgoing(network, to, attempt=1, accepted_ms=None, message_id="c1"):
 
 def test_envelope_is_stored_once(network, mailbox, taken):
     assert [mailbox.receive("bert", envelope(network)) for _ in range(2)] == [True, False]
-    ((recipient, public_key, message),) = taken
-    assert (recipient, public_key) == ("bert", str(key("anna").public))
+    ((recipient, message),) = taken
+    assert (recipient, message.sender_key) == ("bert", str(key("anna").public))
     assert message.payload == {"text": "hi"}
+
+
+def test_message_is_stored_with_the_key_that_verified_it(network, mailbox, taken):
+    """Not with another key, which the relay shows."""
+    body = envelope(network)
+    show_other_key(network, "anna")
+    mailbox.agents["bert"].poll()
+    assert mailbox.receive("bert", body)
+    ((_, message),) = taken
+    assert message.sender_key == str(key("anna").public)
+
+
+def test_changed_key_is_a_state_whoever_saw_it_first(network, mailbox, lines):
+    """For example the command line, which shares the folder."""
+    folder = mailbox.agents["bert"].folder.path
+    show_other_key(network, "anna")
+    with closing(NetworkAgent(folder, clock=network.clock)) as other:
+        other.contacts()
+        loop = NetworkLoop(mailbox)
+        loop.run_once(0)
+        assert mailbox.facts()["network.changed_keys"] == 1
+        other.accept_key("anna", fingerprint(MALLORY.public))
+    loop.run_once(0)
+    assert mailbox.facts()["network.changed_keys"] == 0
+
+
+def test_heartbeats_that_fail_leave_one_log_line_and_their_end_another(network, mailbox, lines):
+    loop = NetworkLoop(mailbox)
+    network.relay_is_down = True
+    for _ in range(3):
+        network.relay.clock.pass_seconds(301)
+        loop.run_once(0)
+    network.relay_is_down = False
+    network.relay.clock.pass_seconds(31)
+    loop.run_once(0)
+    shown = [line for line in map(json.loads, lines.getvalue().splitlines())
+             if line.get("kind", "").startswith("heartbeat")]  # fmt: skip
+    assert [(line["level"], line["kind"], line["agent"]) for line in shown] == [
+        ("warning", "heartbeat-failed", "bert"), ("info", "heartbeat-restored", "bert"),
+    ]  # fmt: skip
+    assert shown[0]["reason"] == "RELAY_UNREACHABLE"
 
 
 def test_changed_envelopes_are_never_stored(network, mailbox, taken, lines):
@@ -117,11 +162,12 @@ def test_message_that_can_not_be_stored_comes_again(network, mailbox, taken):
     def fail(*_):
         raise OSError("the disk is full")
 
-    mailbox._take = fail
+    agent = mailbox.agents["bert"]
+    take, agent._on_message = agent._on_message, fail
     body = envelope(network)
     with pytest.raises(OSError, match="full"):
         mailbox.receive("bert", body)
-    mailbox._take = lambda *message: taken.append(message)
+    agent._on_message = take
     assert mailbox.receive("bert", body)
     assert len(taken) == 1
 

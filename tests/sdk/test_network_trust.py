@@ -13,22 +13,8 @@ from appliance.sdk.network.peers import BadAgentEndpoint, ContactsNotCurrent, ch
 from appliance.sdk.network.pins import KeyChanged
 from appliance.sdk.network.restored import adjust_store
 from tests.support.envelopes import changed_envelopes
+from tests.support.network import MALLORY, show_other_key
 from tests.support.relay import key
-
-MALLORY = key("mallory")
-
-
-def show_other_key(network, name, other=MALLORY):
-    """The relay shows another key for this agent."""
-
-    def changed(content):
-        rows = json.loads(content)
-        for row in rows:
-            if row["agent"] == name:
-                row["publicKey"] = str(other.public)
-        return json.dumps(rows).encode()
-
-    network.tamper["/contacts"] = changed
 
 
 def test_pin_holds_when_the_relay_lies_about_a_key(network, anna):

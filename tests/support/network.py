@@ -4,6 +4,7 @@ Their requests reach the relay's app, and their envelopes each other's endpoint,
 """
 
 import io
+import json
 import threading
 from email.utils import formatdate
 from pathlib import Path
@@ -13,12 +14,15 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from appliance.network.keys import AgentKey
 from appliance.sdk.network import relay_client
 from appliance.sdk.network.agent import NetworkAgent, NetworkEvent
 from appliance.sdk.network.endpoint import response
 from appliance.sdk.network.folder import AgentConfig, AgentFolder
 from tests.support.clock import FakeClock
 from tests.support.relay import RelayFixture, key
+
+MALLORY = key("mallory")
 
 
 class Reply(io.BytesIO):
@@ -136,3 +140,16 @@ class NetworkFixture:
             raise HTTPError(path, result.status_code, "", None, io.BytesIO(content))  # type: ignore[arg-type]
         date = formatdate(self.relay.clock.now_ms() / 1000 + self.skew_seconds, usegmt=True)
         return Reply(content, {"Date": date})
+
+
+def show_other_key(network: NetworkFixture, name: str, other: AgentKey = MALLORY) -> None:
+    """The relay shows another key for this agent."""
+
+    def changed(content: bytes) -> bytes:
+        rows = json.loads(content)
+        for row in rows:
+            if row["agent"] == name:
+                row["publicKey"] = str(other.public)
+        return json.dumps(rows).encode()
+
+    network.tamper["/contacts"] = changed

@@ -91,7 +91,8 @@ class AgentPresence(Struct, frozen=True, rename="camel"):
 
 class NetworkAgent(Closing):
     """Safe for many threads. `problem`: why the last heartbeat failed. `unreachable`: why contacts
-    did not respond to the last attempt, by name."""
+    did not respond to the last attempt, by name. `changed_keys`: contacts with a changed key, also
+    if another process saw it."""
 
     def __init__(
         self,
@@ -138,6 +139,7 @@ class NetworkAgent(Closing):
             self._note_admin, loopback=self.config.loopback,
         )  # fmt: skip
         self.problem: str | None = None
+        self.changed_keys = 0
         self.unreachable: dict[str, str] = {}
         self._next_poll = float("-inf")
         self._thread: threading.Thread | None = None
@@ -409,9 +411,14 @@ class NetworkAgent(Closing):
             try:
                 self.poll()
             except ApplianceError as error:
+                if self.problem != error.message:
+                    self._emit("heartbeat-failed", self.name, reason=error.message, code=error.code)
                 self.problem = error.message
             else:
+                if self.problem is not None:
+                    self._emit("heartbeat-restored", self.name)
                 self.problem, self._next_poll = None, now + self._heartbeat_seconds
+        self.changed_keys = self._pins.count_changed()
         while claimed := self.outgoing.claim(self._clock.now_ms()):
             self._deliver(claimed)
 

@@ -54,6 +54,11 @@ class KeyPins:
             ).fetchone()
         return None if row is None else _pin(row)
 
+    def count_changed(self) -> int:
+        with self._state.transaction() as tx:
+            (count,) = tx.execute("SELECT count(*) FROM pins WHERE offered IS NOT NULL").fetchone()
+        return int(count)
+
     def put(self, pin: KeyPin) -> None:
         with self._state.transaction() as tx:
             tx.execute(
