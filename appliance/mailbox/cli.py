@@ -267,18 +267,16 @@ def _agent(session: Session, folder: Path | None) -> Any:
 
 
 def _serve(session: Session, agent: Any, address: str, after: int) -> None:
-    from wsgiref.simple_server import WSGIRequestHandler, make_server
+    from wsgiref.simple_server import make_server
 
+    from appliance.mailbox.endpoint_server import EndpointServer, QuietHandler
     from appliance.sdk.network.endpoint import wsgi_endpoint
-
-    class Quiet(WSGIRequestHandler):
-        def log_message(self, format: str, *values: object) -> None:  # noqa: A002
-            pass
 
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         raise Invalid("--serve takes HOST:PORT, such as 127.0.0.1:7465")
-    with make_server(host, int(port), wsgi_endpoint(agent), handler_class=Quiet) as server:
+    app = wsgi_endpoint(agent)
+    with make_server(host, int(port), app, EndpointServer, QuietHandler) as server:
         server.timeout = SIGNAL_SECONDS
         agent.start()
         note(f"{agent.name} receives at http://{host}:{server.server_port}; end with Ctrl-C")

@@ -2,11 +2,17 @@
 
 import asyncio
 import io
+import socket
 import threading
-from wsgiref.simple_server import WSGIRequestHandler, make_server
+from contextlib import ExitStack, contextmanager
+from wsgiref.simple_server import make_server
+from wsgiref.util import setup_testing_defaults
+from wsgiref.validate import validator
 
 import pytest
 
+from appliance.mailbox import endpoint_server
+from appliance.mailbox.endpoint_server import EndpointServer, QuietHandler
 from appliance.network.envelope import ENVELOPE_BYTES_MAX
 from appliance.sdk.network.aio import AsyncNetworkAgent
 from appliance.sdk.network.endpoint import asgi_endpoint, wsgi_endpoint
@@ -64,24 +70,77 @@ def test_endpoint_hands_messages_over_once(network, anna, kind):
     assert call(kind, bert, "POST", b"x" * (ENVELOPE_BYTES_MAX + 1))[0] == 413
 
 
-def test_message_passes_a_real_socket(network, anna):
-    class Quiet(WSGIRequestHandler):
-        def log_message(self, *_):
-            pass
-
-    with make_server(
-        "127.0.0.1", 0, wsgi_endpoint(network.agents["bert"]), handler_class=Quiet
-    ) as server:
-        thread = threading.Thread(target=server.handle_request, daemon=True)
+@contextmanager
+def served(agent, app=None):
+    """The address of the agent's endpoint, as `inbox --serve` serves it."""
+    app = app or wsgi_endpoint(agent)
+    with make_server("127.0.0.1", 0, app, EndpointServer, QuietHandler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
-        url = f"http://127.0.0.1:{server.server_port}/network/inbox"
-        here = PostRules(allow_loopback=True, allow_http=True)
+        yield server.server_address
+        server.shutdown()
+
+
+def exchange(address, body):
+    """The whole response, to the end of the connection."""
+    head = f"POST /network/inbox HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection(address, 10) as connection:
+        connection.sendall(head.encode() + body)
+        return b"".join(iter(lambda: connection.recv(65_536), b""))
+
+
+def test_message_passes_a_real_socket(network, anna):
+    here = PostRules(allow_loopback=True, allow_http=True)
+    with served(network.agents["bert"]) as (host, port):
+        url = f"http://{host}:{port}/network/inbox"
         assert post_envelope(url, sealed(network), here) == 200
-        thread.join(10)
     assert network.texts("bert") == ["hi"]
     with pytest.raises(OSError, match="refused"):
         post_envelope(url, b"", here)
     assert tls_context().minimum_version.name == "TLSv1_3"
+
+
+def test_each_response_has_headers_of_its_own(network, anna):
+    """A list that responses share gets the length of the first body, which cuts later ones."""
+    bodies = [b"x", sealed(network), b"{}", b"x" * 5_000, sealed(network)]
+    with served(network.agents["bert"]) as address:
+        for body in bodies:
+            head, _, content = exchange(address, body).partition(b"\r\n\r\n")
+            assert f"Content-Length: {len(content)}".encode() in head
+            assert (content[:1], content[-1:]) == (b"{", b"}")
+
+
+def test_endpoint_keeps_the_rules_of_wsgi(network, anna):
+    environ = {"REQUEST_METHOD": "POST", "QUERY_STRING": ""}
+    setup_testing_defaults(environ)
+    reply = validator(wsgi_endpoint(network.agents["bert"]))(environ, lambda *_: lambda _: None)
+    assert b"MALFORMED_ENVELOPE" in b"".join(reply)
+    reply.close()
+
+
+UNFINISHED = [b"", b"POST /netw", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99\r\n\r\n{"]
+
+
+def test_connections_that_send_nothing_do_not_delay_others(network, anna, monkeypatch):
+    monkeypatch.setattr(endpoint_server, "CONNECTIONS_MAX", 4)
+    with served(network.agents["bert"]) as address, ExitStack() as stack:
+        half_open = []
+        for number in range(9):
+            half_open.append(stack.enter_context(socket.create_connection(address, 10)))
+            half_open[-1].sendall(UNFINISHED[number % 3])
+        assert b'"duplicate":false' in exchange(address, sealed(network))
+        assert half_open[0].recv(1_000).rpartition(b"\r\n\r\n")[2] == b"", "the oldest was closed"
+    assert network.texts("bert") == ["hi"]
+
+
+def test_body_that_does_not_arrive_is_refused_and_leaves_no_thread(network, anna, monkeypatch):
+    monkeypatch.setattr(QuietHandler, "timeout", 0.05)
+    with served(network.agents["bert"]) as address:
+        with socket.create_connection(address, 10) as connection:
+            connection.sendall(UNFINISHED[2])
+            reply = b"".join(iter(lambda: connection.recv(65_536), b""))
+        assert b"MALFORMED_ENVELOPE" in reply
+    assert network.handled == []
 
 
 def test_twin_for_asyncio_runs_handlers_in_its_loop(network, anna):

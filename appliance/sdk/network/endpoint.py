@@ -9,6 +9,7 @@ that the sender should try again.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -18,7 +19,7 @@ from appliance.kernel.errors import ApplianceError
 from appliance.network.envelope import ENVELOPE_BYTES_MAX
 from appliance.sdk.network.agent import NetworkAgent
 
-HEADERS = [("Content-Type", "application/json")]
+HEADERS = (("Content-Type", "application/json"),)
 Asgi = Callable[..., Awaitable[None]]
 
 
@@ -27,9 +28,11 @@ def wsgi_endpoint(agent: NetworkAgent) -> Callable[..., Iterable[bytes]]:
         body: bytes | None = None
         length = environ.get("CONTENT_LENGTH") or "0"
         if length.isdecimal() and len(length) < 10 and int(length) <= ENVELOPE_BYTES_MAX:
-            body = environ["wsgi.input"].read(int(length))
+            body = b""  # a client that does not send it to its end gets the refusal of this
+            with suppress(OSError):
+                body = environ["wsgi.input"].read(int(length))
         status, reply = response(agent, environ["REQUEST_METHOD"], body)
-        start_response(f"{status} {HTTPStatus(status).phrase}", HEADERS)
+        start_response(f"{status} {HTTPStatus(status).phrase}", [*HEADERS])
         return [reply]
 
     return app
