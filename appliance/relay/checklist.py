@@ -21,11 +21,10 @@ def is_disposable(email: str) -> bool:
 
 
 def describe(agent: wire.PendingAgent) -> str:
-    """Describe an agent that waits, without characters that terminals interpret. The owner's mail
-    address is left out, because every reader of the hub sees the question."""
+    """What an admin sees of an agent that waits, without characters that terminals interpret."""
     marks = {True: "ok", False: "NO", None: "??"}
     lines = [
-        f"{agent.name}  {agent.endpoint}",
+        f"{agent.name}  {agent.owner_email}  {agent.endpoint}",
         f"  key {agent.fingerprint}, registered {agent.created_at}",
         *(f"  {marks[item.good]}  {item.name}: {item.note}" for item in agent.checklist),
         f"  approved by {len(agent.approvals)} of {agent.approvals_needed} admins"

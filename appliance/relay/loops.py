@@ -4,6 +4,8 @@ import socket
 from typing import Protocol
 from urllib.parse import urlsplit
 
+import msgspec
+
 from appliance.kernel.clock import HOUR_MS
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.http_client import Unreachable
@@ -83,8 +85,9 @@ class ApprovalAsker(Loop):
     def _ask(self, agent: wire.PendingAgent, admin: str) -> None:
         row = self._relay.directory.agents.get(admin)
         email = row.owner_email if row is not None and row.status == ACTIVE else ""
+        shown = msgspec.structs.replace(agent, owner_email="-")  # every reader of the hub sees it
         try:
-            ask_id = self._asks.ask(agent.name, admin, email, describe(agent))
+            ask_id = self._asks.ask(agent.name, admin, email, describe(shown))
         except ApplianceError as error:  # such as too many questions; the next round tries again
             self.log.warning("no question for an admin", agent=agent.name, error=error.code)
         else:

@@ -83,7 +83,7 @@ def test_each_admin_gets_one_question_with_the_checklist(relay, env, asker):
     text = asks["ada",].text
     assert "anna@" not in text  # every reader of the channel sees the question
     for part in (
-        "anna  https://",
+        "anna  -  https://",
         "SHA256:",
         "email-domain: example.org",
         "NO  endpoint",
