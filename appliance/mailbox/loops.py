@@ -1,7 +1,12 @@
 """The mailbox's loop: heartbeats, contacts, broadcasts, and messages of the command line."""
 
+from typing import Any
+
 from appliance.kernel.loop import Loop
-from appliance.mailbox.service import Mailbox
+from appliance.kernel.pool import GreenletPool
+from appliance.mailbox.service import AGENTS_MAX, Mailbox
+
+ROUND_SECONDS = 0.5  # what takes longer, such as a relay that hangs, goes on beside later rounds
 
 
 class NetworkLoop(Loop):
@@ -11,9 +16,20 @@ class NetworkLoop(Loop):
     def __init__(self, mailbox: Mailbox) -> None:
         super().__init__(mailbox.clock, mailbox.log)
         self._mailbox = mailbox
+        self._pool = GreenletPool(AGENTS_MAX)
+        self._rounds: dict[str, Any] = {}
 
     def run_once(self, now_ms: int) -> dict[str, int]:
+        """Run a round of each agent that has ended its last one, all at the same time."""
         self._mailbox.refresh()
-        for agent in list(self._mailbox.agents.values()):
-            agent.run_once()
+        for name, agent in self._mailbox.agents.items():
+            if name not in self._rounds:
+                self._rounds[name] = self._pool.spawn(agent.run_once)
+        self._pool.join(ROUND_SECONDS)
+        for name in [name for name, task in self._rounds.items() if task.ready()]:
+            self._rounds.pop(name).get()  # raises what the round raised
         return {"agents": len(self._mailbox.agents)}
+
+    def stop(self, timeout_seconds: float = 0.5) -> None:
+        super().stop(timeout_seconds)
+        self._pool.kill(block=False)

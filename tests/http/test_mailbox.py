@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 from falcon.testing import TestClient
+from gevent.event import Event
 from hypothesis import given, settings
 
 from appliance.integrations.mailbox_outbox import NetworkTarget
@@ -28,6 +29,7 @@ from tests.support.envelopes import changed_envelopes
 from tests.support.http import NO_LIMITS, Lines
 from tests.support.network import MALLORY, NetworkFixture, show_other_key
 from tests.support.relay import key
+from tests.support.until import until
 
 
 @pytest.fixture
@@ -112,6 +114,32 @@ def test_changed_key_is_a_state_whoever_saw_it_first(network, mailbox, lines):
         other.accept_key("anna", fingerprint(MALLORY.public))
     loop.run_once(0)
     assert mailbox.facts()["network.changed_keys"] == 0
+
+
+def test_agent_whose_relay_hangs_does_not_delay_others(network, mailbox, tmp_path):
+    endpoint = "https://cleo.example.org/network/inbox"
+    config = AgentConfig("cleo", "https://other.example", endpoint)
+    AgentFolder.create(tmp_path / "agents" / "cleo", config)
+    mailbox.refresh()
+    hangs, rounds = Event(), []
+    mailbox.agents["bert"].run_once = hangs.wait
+    mailbox.agents["cleo"].run_once = lambda: rounds.append("cleo")
+    loop = NetworkLoop(mailbox)
+    for _ in range(2):
+        assert loop.run_once(0) == {"agents": 2}
+    assert rounds == ["cleo"] * 2
+    hangs.set()
+    mailbox.agents["bert"].run_once = lambda: rounds.append("bert")
+    until(lambda: loop.run_once(0) and "bert" in rounds, what="a round after the one that hung")
+
+
+def test_failed_round_of_an_agent_is_a_failed_round_of_the_loop(mailbox):
+    def fail():
+        raise OSError("damaged")
+
+    mailbox.agents["bert"].run_once = fail
+    with pytest.raises(OSError, match="damaged"):
+        NetworkLoop(mailbox).run_once(0)
 
 
 def test_heartbeats_that_fail_leave_one_log_line_and_their_end_another(network, mailbox, lines):
