@@ -3,8 +3,8 @@
     {"id", "type", "payload", "sender", "signature", "createdAt"}
 
 `payload` is the text of a JSON object, and the signature covers exactly this text. Ours contains
-`broadcastType`, `sender` and `timestamp`, so that a relay cannot present it as something else.
-Payloads of other clients may lack these.
+`broadcastType`, `sender` and `timestamp`, so that a relay cannot present it as something else or as
+new. Payloads of other clients may lack these, except in a revocation: a relay can relabel them.
 """
 
 from collections.abc import Mapping
@@ -16,6 +16,7 @@ from msgspec import Struct
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import Invalid
 from appliance.mesh.canonical import canonical
+from appliance.network.encoding import of_timestamp
 from appliance.network.keys import AgentKey, AgentPublicKey
 
 BroadcastType = Literal["security-alert", "maintenance", "update", "announcement", "revocation"]
@@ -63,6 +64,16 @@ def verify_broadcast(
     except (ValueError, RecursionError):
         raise BroadcastRefused("the payload is not the text of a JSON object") from None
     bound = {"broadcastType": broadcast.type, "sender": broadcast.sender}
+    if broadcast.type == REVOCATION and "broadcastType" not in payload:
+        raise BroadcastRefused("the payload of a revocation has to name its type")
     if any(payload.get(name, value) != value for name, value in bound.items()):
         raise BroadcastRefused("the payload was signed for another type or sender")
     return payload
+
+
+def signed_ms(payload: Mapping[str, Any], default_ms: int) -> int:
+    """When the payload was signed; the default if it does not bind its time."""
+    try:
+        return of_timestamp(payload["timestamp"]) if "broadcastType" in payload else default_ms
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise BroadcastRefused("the payload has no timestamp") from None

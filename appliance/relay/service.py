@@ -14,7 +14,13 @@ from appliance.kernel.errors import Exhausted, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.meta import value
 from appliance.kernel.store import Store
-from appliance.network.broadcast import SignedBroadcast, verify_broadcast
+from appliance.network.broadcast import (
+    BroadcastRefused,
+    SignedBroadcast,
+    signed_ms,
+    verify_broadcast,
+)
+from appliance.network.encoding import SKEW_MS
 from appliance.network.keys import AgentPublicKey, rotation_text
 from appliance.network.names import check_agent_name
 from appliance.network.safety import fingerprint
@@ -283,7 +289,10 @@ class Relay:
 
     def send_broadcast(self, command: wire.SendBroadcast, admin: str) -> wire.BroadcastSent:
         broadcast = SignedBroadcast(command.type, command.payload, admin, command.signature)
-        verify_broadcast(broadcast, self.directory.admin_keys())
+        payload = verify_broadcast(broadcast, self.directory.admin_keys())
+        now_ms = self.clock.now_ms()
+        if abs(signed_ms(payload, now_ms) - now_ms) > SKEW_MS:
+            raise BroadcastRefused("the broadcast was signed more than 5 minutes ago")
         broadcast_id = str(uuid4())
         self.write(admin, writes.add_broadcast, broadcast_id, broadcast)
         self._log("broadcast.sent", admin)

@@ -34,6 +34,14 @@ def test_broadcast_that_is_not_signed_as_it_is_sent_is_refused(relay, change):
     assert (reply.status_code, reply.json["code"]) == (400, "BROADCAST_REFUSED")
 
 
+@pytest.mark.parametrize(("seconds", "status"), [(-301, 400), (-299, 201), (301, 400)])
+def test_broadcast_is_sent_when_it_is_signed(relay, seconds, status):
+    now_ms = relay.clock.now_ms() + seconds * 1_000
+    signed = sign_broadcast(admin_key("ada"), "ada", "maintenance", {"message": "x"}, now_ms)
+    body = {"type": signed.type, "payload": signed.payload, "signature": signed.signature}
+    assert relay.as_admin("POST", "/admin/broadcast", body).status_code == status
+
+
 def test_broadcast_of_another_admin_cannot_be_sent_again(relay):
     signed = sign_broadcast(
         admin_key("ada"), "ada", "maintenance", {"message": "x"}, relay.clock.now_ms()

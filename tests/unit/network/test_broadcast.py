@@ -44,6 +44,7 @@ def test_broadcast_of_a_client_that_binds_less_is_verified():
     [changed(type="update"), changed(type="news"), changed(sender="bob"), changed(sender="eve"),
      changed(payload=BROADCAST.payload + " "), changed(signature=""),
      changed(signature=OTHER.sign(BROADCAST.payload.encode())),
+     SignedBroadcast("revocation", "{}", "alice", ADMIN.sign(b"{}")),
      changed(payload="[]", signature=ADMIN.sign(b"[]")),
      changed(payload="{", signature=ADMIN.sign(b"{")),
      changed(payload="\ud800"),
