@@ -105,19 +105,17 @@ class Mailbox:
     def _on_event(self, name: str, event: NetworkEvent) -> None:
         metrics.events.labels(event.kind).inc()
         report = self.log.warning if event.kind in WARNINGS else self.log.info
-        reason = {"reason": event.details["code"]} if "code" in event.details else {}
-        report(
-            "event of the agent network", kind=event.kind, agent=name, other=event.agent, **reason
-        )
+        more = {"reason": event.details["code"]} if "code" in event.details else {}
+        report("agent network event", kind=event.kind, agent=name, other=event.agent, **more)
 
 
 def guarded_post(rules: PostRules) -> Post:
     """Posts envelopes to addresses that the rules allow."""
     caller = WebhookCaller(rules, tls=tls_context())
 
-    def post(url: str, body: bytes) -> int:
+    def post(url: str, body: bytes) -> tuple[int, object]:
         try:
-            return caller.post(url, {"content-type": "application/json"}, body)[0]
+            return caller.post(url, {"content-type": "application/json"}, body)
         except (BadWebhookUrl, Unreachable, UnicodeError) as error:
             raise OSError(str(error)) from None
 

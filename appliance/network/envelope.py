@@ -34,6 +34,7 @@ VERSION, FORMER_VERSION = "2.1", "2.0"
 ENVELOPE_BYTES_MAX = 262_144
 SALT = b"cc4me-e2e-v1"
 NONCE_BYTES = 12
+AGAIN_SECONDS = 60.0  # a refusal that a heartbeat or a clock can end; the sender seals again then
 TYPES = Literal["direct", "receipt"]
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]{1,4})?")
@@ -41,7 +42,7 @@ _UUID4 = "^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 
 
 class EnvelopeRefused(Invalid):
-    """`code` is the reason; an endpoint answers 400."""
+    """`code` is the reason; an endpoint answers 400, with Retry-After if it may end."""
 
     code = "MESSAGE_REFUSED"
     default_message = "the envelope was refused"
@@ -153,17 +154,17 @@ class Correspondence:
     def open(self, fields: dict[str, Any], envelope: SealedEnvelope) -> dict[str, Any]:
         """Check the signature, then decrypt."""
         if not self.peer.is_signed(signed_text(fields), envelope.signature):
-            raise EnvelopeNotSigned
+            raise EnvelopeNotSigned(retry_after=AGAIN_SECONDS)
         try:
             nonce, ciphertext = (
                 of_base64(text) for text in (envelope.payload.nonce, envelope.payload.ciphertext)
             )
             if len(nonce) != NONCE_BYTES:
-                raise NotDecrypted
+                raise ValueError
             plaintext = self._cipher.decrypt(nonce, ciphertext, additional_data(fields))
             payload = msgspec.json.decode(plaintext)
         except (InvalidTag, ValueError, RecursionError):
-            raise NotDecrypted from None
+            raise NotDecrypted(retry_after=AGAIN_SECONDS) from None
         if not isinstance(payload, dict):
             raise NotDecrypted("the decrypted payload is not a JSON object")
         return payload
@@ -191,7 +192,7 @@ def open_envelope(
     check_version(envelope.version)
     try:
         if not is_current(envelope.timestamp, now_ms):
-            raise EnvelopeNotCurrent
+            raise EnvelopeNotCurrent(retry_after=AGAIN_SECONDS)
     except (ValueError, OverflowError):
         raise MalformedEnvelope("the timestamp is not ISO 8601 in UTC") from None
     payload = correspondence.open(fields, envelope)

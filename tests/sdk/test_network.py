@@ -1,11 +1,17 @@
 """Agents of the network: contacts, presence, messages that wait, receipts, broadcasts, keys."""
 
+import json
+from contextlib import closing
+
 import pytest
 
 from appliance.network.envelope import SenderNotAContact
 from appliance.network.keys import AgentKey, rotation_text
+from appliance.sdk.network import broadcasts, relay_client
+from appliance.sdk.network.agent import NetworkAgent
 from appliance.sdk.network.peers import ContactsNotCurrent, NotAContact
-from tests.support.relay import key
+from tests.support.network import AgentClock
+from tests.support.relay import admin_key, key
 
 
 def test_two_agents_become_contacts_by_hand(network):
@@ -92,6 +98,47 @@ def test_broadcast_counts_only_with_the_signature_of_an_admin(network, anna):
     assert second.kind == "broadcast-refused"
 
 
+def broadcasts_of(network, name):
+    """The types and texts that its program got."""
+    found = [event for who, event in network.events if (who, event.kind) == (name, "broadcast")]
+    return [(event.details["type"], event.details["payload"]["message"]) for event in found]
+
+
+def test_old_broadcast_is_handed_over_once_whatever_the_relay_lists(network, anna, monkeypatch):
+    """With another id, as another type, and after so many others that it is forgotten."""
+    monkeypatch.setattr(broadcasts, "SEEN_MAX", 3)
+    relay, first = network.relay, []
+    network.tamper["/admin/broadcasts?limit=200"] = lambda content: first.append(content) or content
+    relay.broadcast("ada", "security-alert", {"message": "0"})
+    anna.poll()
+    (row,) = json.loads(first[0])
+    for number in range(1, 5):
+        for change in ({"id": f"x{number}"}, {"id": f"y{number}", "type": "update"}):
+            again = json.dumps([row | change]).encode()
+            path = f"/admin/broadcasts?limit=200&after={anna.state.cursor('broadcasts')}"
+            network.tamper[path] = lambda _, again=again: again
+            anna.poll()
+            network.tamper.clear()
+        anna.state.set_cursor("broadcasts", row["id"])
+        relay.clock.pass_seconds(301)
+        relay.broadcast("ada", "update", {"message": str(number)})
+        anna.poll()
+    kinds = network.kinds("anna")
+    assert broadcasts_of(network, "anna") == [
+        ("security-alert", "0"), *(("update", str(number)) for number in range(1, 5)),
+    ]  # fmt: skip
+    assert kinds.count("broadcast-refused") >= 8
+
+
+def test_type_that_is_not_signed_is_shown_as_an_announcement(network, anna):
+    payload = '{"message":"hi"}'
+    body = {"type": "update", "payload": payload,
+            "signature": admin_key("ada").sign(payload.encode())}  # fmt: skip
+    assert network.relay.as_admin("POST", "/admin/broadcast", body).status_code == 201
+    anna.poll()
+    assert broadcasts_of(network, "anna") == [("announcement", "hi")]
+
+
 def test_messages_of_a_revoked_agent_are_refused(network, anna):
     """From the recipient's next heartbeat on."""
     bert = network.agents["bert"]
@@ -127,6 +174,114 @@ def test_key_is_rotated_and_contacts_follow(network, anna):
     (pin,) = anna.pins()
     assert (pin.state, pin.key) == ("new", bert.public_key)
     assert anna.send("bert", {"text": "2"}).status == "delivered"
+
+
+def test_messages_from_before_the_senders_heartbeat_survive_a_rotation(network, anna):
+    bert = network.agents["bert"]
+    bert.rotate_key()
+    assert anna.send("bert", {"text": "sealed for the former key"}).status == "delivered"
+    network.relay.clock.pass_seconds(3_600)
+    bert.poll()  # which deletes the former key
+    report = anna.send("bert", {"text": "too late for it"})
+    assert (report.status, report.attempts[0].http_status) == ("pending", 400)
+    anna.poll()
+    network.wait(10)
+    assert anna.report(report.message_id).status == "delivered"
+    assert network.texts("bert") == ["sealed for the former key", "too late for it"]
+
+
+def test_running_agent_takes_a_key_that_another_process_made(network, anna):
+    """For example the command line. Contacts may have the new key before the agent does."""
+    with closing(NetworkAgent(network.folder / "bert", clock=network.clock)) as other:
+        other.rotate_key()
+    anna.poll()
+    assert anna.send("bert", {"text": "1"}).status == "delivered"
+    assert network.agents["bert"].send("anna", {"text": "2"}).status == "delivered"
+
+
+def test_message_that_the_former_key_signed_is_sealed_again(network, anna):
+    """A contact followed the rotation while the message was on its way."""
+    bert, key_before = network.agents["bert"], network.agents["bert"].relay.key
+    bert.rotate_key()
+    anna.poll()
+    post = bert._post
+
+    def post_old(url, body):
+        bert.relay.key, bert._post = key_before, post
+        return post(url, bert.peers.seal("anna", {"text": "1"}, json.loads(body)["messageId"])[1])
+
+    bert._post = post_old
+    report = bert.send("anna", {"text": "1"})
+    assert report.status == "pending"
+    network.wait(10)
+    assert bert.report(report.message_id).status == "delivered"
+
+
+@pytest.mark.parametrize("seconds", [600, -600])
+def test_message_waits_while_the_recipients_clock_is_wrong(network, anna, seconds):
+    class WrongClock(AgentClock):
+        def now_ms(self):
+            return super().now_ms() + seconds * 1_000
+
+    peers = network.agents["bert"].peers
+    right, peers._clock = peers._clock, WrongClock(network.relay.clock)
+    report = anna.send("bert", {"text": "hi"})
+    assert (report.status, report.attempts[0].http_status) == ("pending", 400)
+    peers._clock = right
+    network.wait(10)
+    assert anna.report(report.message_id).status == "delivered"
+
+
+@pytest.mark.parametrize(
+    ("skew_ms", "status"),
+    [(None, "failed"), (1_000, "failed"), (400_000, "pending"), (-400_000, "pending")],
+)
+def test_refusal_without_a_reason_is_final_unless_this_clock_is_wrong(
+    network, anna, skew_ms, status
+):
+    """Other implementations only answer 400."""
+    anna._post = lambda _url, _body: (400, None)
+    anna.relay.skew_ms = skew_ms
+    assert anna.send("bert", {"text": "hi"}).status == status
+
+
+def lookups(network):
+    """The paths and time limits of the lookups of presences from now on."""
+    seen, urlopen = [], relay_client.urlopen
+
+    def note(request, **more):
+        if "/presence/" in request.full_url:
+            seen.append((request.full_url, more["timeout"]))
+        return urlopen(request, **more)
+
+    relay_client.urlopen = note
+    return seen
+
+
+def test_sends_use_the_presence_of_the_heartbeat(network, anna):
+    seen = lookups(network)
+    for _ in range(100):
+        assert anna.send("bert", {"text": "hi"}).status == "delivered"
+    assert seen == []
+    network.offline.add("bert")
+    for _ in range(30):
+        anna.send("bert", {"text": "hi"})
+    assert len(seen) == 1
+    network.relay.clock.pass_seconds(2)
+    anna.send("bert", {"text": "hi"})
+    assert len(seen) == 2
+
+
+def test_relay_that_hangs_costs_one_short_lookup(network, anna):
+    """Then the endpoint that is known is tried."""
+    network.relay.clock.pass_seconds(601)  # nothing is fresh any more
+    seen = lookups(network)
+    network.relay_is_down = True
+    for _ in range(50):
+        report = anna.send("bert", {"text": "hi"})
+        assert (report.status, report.attempts[0].presence) == ("delivered", "unknown")
+    ((_, seconds),) = seen
+    assert 1 <= seconds <= 2
 
 
 def test_rotation_whose_reply_was_lost_is_completed(network, anna):

@@ -93,7 +93,7 @@ def test_message_passes_a_real_socket(network, anna):
     here = PostRules(allow_loopback=True, allow_http=True)
     with served(network.agents["bert"]) as (host, port):
         url = f"http://{host}:{port}/network/inbox"
-        assert post_envelope(url, sealed(network), here) == 200
+        assert post_envelope(url, sealed(network), here)[0] == 200
     assert network.texts("bert") == ["hi"]
     with pytest.raises(OSError, match="refused"):
         post_envelope(url, b"", here)

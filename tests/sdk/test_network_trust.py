@@ -43,9 +43,10 @@ def test_other_endpoint_gets_nothing_that_it_can_read(network, anna):
 
     def move(content):
         endpoint = "https://mallory.example.org/network/inbox"
-        return json.dumps(json.loads(content) | {"endpoint": endpoint}).encode()
+        return json.dumps([row | {"endpoint": endpoint} for row in json.loads(content)]).encode()
 
-    network.tamper["/presence/bert"] = move
+    network.tamper["/contacts"] = move
+    anna.poll()
     report = anna.send("bert", {"text": "secret"})
     assert report.attempts[0].endpoint == "https://mallory.example.org/network/inbox"
     (sent,) = network.sent

@@ -103,12 +103,13 @@ class NetworkFixture:
         for agent in (name, other):
             self.agents[agent].poll()
 
-    def post(self, url: str, body: bytes) -> int:
+    def post(self, url: str, body: bytes) -> tuple[int, object]:
         name = (urlsplit(url).hostname or "").partition(".")[0]
         if name in self.offline:
             raise ConnectionRefusedError
         self.sent.append(body)
-        return response(self.agents[name], "POST", body)[0]
+        status, _, headers = response(self.agents[name], "POST", body)
+        return status, dict(headers).get("Retry-After")
 
     def wait(self, seconds: float, *names: str) -> None:
         """Let time pass, with the heartbeats of these agents, and a round of every agent."""

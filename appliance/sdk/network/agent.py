@@ -17,15 +17,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from appliance.kernel.clock import Clock, SystemClock
+from appliance.kernel.clock import HOUR_MS, Clock, SystemClock
 from appliance.kernel.errors import ApplianceError, Invalid
-from appliance.network.broadcast import (
-    REVOCATION,
-    BroadcastRefused,
-    SignedBroadcast,
-    verify_broadcast,
-)
-from appliance.network.encoding import of_timestamp
+from appliance.network.encoding import SKEW_MS, of_timestamp
 from appliance.network.envelope import (
     FORMER_VERSION,
     TYPES,
@@ -37,7 +31,8 @@ from appliance.network.keys import AgentKey, AgentPublicKey, rotation_text
 from appliance.network.names import check_agent_name
 from appliance.network.safety import fingerprint, safety_number
 from appliance.sdk.closing import Closing
-from appliance.sdk.network.folder import AgentFolder
+from appliance.sdk.network.broadcasts import poll_broadcasts
+from appliance.sdk.network.folder import AgentFolder, NoNetworkAgent
 from appliance.sdk.network.incoming import IncomingMessages, StoredMessage
 from appliance.sdk.network.outgoing import (
     EXPIRY_MS,
@@ -56,6 +51,7 @@ from appliance.sdk.network.peers import (
 )
 from appliance.sdk.network.pins import KeyChanged, KeyPin, KeyPins
 from appliance.sdk.network.post import Post, PostRules, post_envelope
+from appliance.sdk.network.presences import AgentPresence, Presences
 from appliance.sdk.network.relay_client import RelayClient, RelayRefused
 from appliance.sdk.network.restored import RESTORED
 from appliance.sdk.network.state import AgentState
@@ -65,6 +61,7 @@ HEARTBEAT_SECONDS, HEARTBEATS = 300.0, (60.0, 1800.0)  # usual, and shortest and
 RETRY_SECONDS = 30.0  # after a heartbeat that failed
 TICK_SECONDS = 1.0
 PAGE, PAGES_MAX = 200, 20
+ROTATED, FORMER_MS = "rotated_ms", HOUR_MS  # how long the former key opens messages
 FINAL = frozenset({400, 405, 410, 413, 415, 422})  # the recipient refuses the message for good
 
 
@@ -74,19 +71,6 @@ class NetworkEvent(Struct, frozen=True):
     kind: str
     agent: str
     details: dict[str, Any]
-
-
-class AgentPresence(Struct, frozen=True, rename="camel"):
-    """`online`: None if the relay can't be read. It shows the endpoint to contacts."""
-
-    agent: str
-    online: bool | None = None
-    endpoint: str | None = None
-    last_seen: str | None = None
-
-    @property
-    def state(self) -> str:
-        return {True: "online", False: "offline", None: "unknown"}[self.online]
 
 
 class NetworkAgent(Closing):
@@ -136,10 +120,11 @@ class NetworkAgent(Closing):
         self._incoming = IncomingMessages(self.state)
         self.peers = Peers(
             self.relay, self._pins, self.folder.path / "cache.json", self._clock, self._note_pin,
-            self._note_admin, loopback=self.config.loopback,
+            self._note_admin, self._other_keys, loopback=self.config.loopback,
         )  # fmt: skip
         self.problem: str | None = None
         self.changed_keys = 0
+        self._presences = Presences(self.relay, self._clock, 2 * heartbeat_seconds)
         self.unreachable: dict[str, str] = {}
         self._next_poll = float("-inf")
         self._thread: threading.Thread | None = None
@@ -184,9 +169,18 @@ class NetworkAgent(Closing):
         except RelayRefused:
             if not self._is_registered(key):  # it may have been accepted before
                 raise
+        self.state.set_cursor(ROTATED, str(self._clock.now_ms()))
         self.folder.promote_next()
         self.relay.key = key
         return str(key.public)
+
+    def _other_keys(self) -> list[AgentKey]:
+        """The keys with which senders may have sealed: the current one, which another process may
+        have made, and the former one, which is deleted an hour after the rotation."""
+        keys = [self.folder.key()]
+        with suppress(NoNetworkAgent):
+            keys.append(self.folder.former_key())
+        return keys
 
     def _is_registered(self, key: AgentKey) -> bool:
         try:
@@ -227,12 +221,7 @@ class NetworkAgent(Closing):
 
     def presence(self, name: str) -> AgentPresence:
         """Unknown if the relay can't be read."""
-        try:
-            row = self.relay.request("GET", f"/presence/{check_agent_name(name)}")
-        except ApplianceError:
-            return AgentPresence(name)
-        endpoint, last_seen = row.get("endpoint"), row.get("lastSeen")
-        return AgentPresence(name, row.get("online") is True, endpoint, last_seen)
+        return self._presences.read(check_agent_name(name))
 
     # -- keys of contacts ----------------------------------------------------------------------
 
@@ -297,7 +286,7 @@ class NetworkAgent(Closing):
     def _deliver(self, claimed: ClaimedMessage) -> SendReport:
         report, attempt = claimed.report, None
         if self._clock.now_ms() < report.created_ms + EXPIRY_MS:
-            presence = self.presence(report.recipient)
+            presence = self._presences.known(report.recipient)
             if not _is_waiting(report, presence):
                 attempt = self.attempt(
                     report.recipient, claimed.payload, report.message_id, report.type, presence
@@ -319,15 +308,16 @@ class NetworkAgent(Closing):
         presence: AgentPresence | None = None,
     ) -> SendAttempt:
         """Try once to deliver a message, for callers with a queue of their own."""
-        presence = presence or self.presence(name)
+        presence = presence or self._presences.known(name)
         endpoint, started = presence.endpoint, self._clock.monotonic()
-        status, problem, final = None, None, False
+        status, problem, final, again = None, None, False, None
         if presence.online is False:
             problem = "the recipient is offline"
         else:
             try:
+                self.relay.key = self.folder.key()  # another process may have replaced it
                 endpoint, body = self.peers.seal(name, payload, message_id, kind, endpoint)
-                status = self._post(endpoint, body)
+                status, again = self._post(endpoint, body)
                 self.unreachable.pop(name, None)
             except (NotAContact, MalformedEnvelope) as error:
                 problem, final = error.message, True
@@ -336,8 +326,11 @@ class NetworkAgent(Closing):
             except OSError as error:
                 problem = f"the connection failed: {str(error) or type(error).__name__}"
                 self.unreachable[name] = problem
+                self._presences.online.pop(name, None)  # it may have another endpoint
         if status is not None and not 200 <= status < 300:
-            problem, final = f"the recipient responded with {status}", status in FINAL
+            is_skewed = abs(self.relay.skew_ms or 0) > SKEW_MS
+            problem = f"the recipient responded with {status}"
+            final = status in FINAL and again is None and not is_skewed
         milliseconds = round((self._clock.monotonic() - started) * 1000)
         return SendAttempt(
             self._clock.now_ms(), presence.state, presence.last_seen, endpoint, status,
@@ -425,11 +418,15 @@ class NetworkAgent(Closing):
     def poll(self) -> None:
         """Send a heartbeat; read contacts, their events, the keys of admins, and broadcasts."""
         self.relay.key = self.folder.key()  # another process may have replaced it
+        if self._clock.now_ms() - int(self.state.cursor(ROTATED) or 0) >= FORMER_MS:
+            self.folder.forget_former()
         body = {"endpoint": self.config.endpoint, "version": VERSION}
         self.relay.request("PUT", "/presence", body)
         self.peers.refresh()
+        for row in self.peers.contacts.values():
+            self._presences.note(row.agent, row)
         self._poll_contact_events()
-        self._poll_broadcasts()
+        poll_broadcasts(self.relay, self.state, self.peers, self._emit)
 
     def _run(self) -> None:
         while not self._closed.is_set():
@@ -456,24 +453,6 @@ class NetworkAgent(Closing):
             self.state.set_cursor("contacts", str(after))
             if len(events) < PAGE:
                 return
-
-    def _poll_broadcasts(self) -> None:
-        after = self.state.cursor("broadcasts")
-        seek = f"&after={after}" if after else ""
-        rows = self.relay.request("GET", f"/admin/broadcasts?limit={PAGE}{seek}")
-        admins = self.peers.admin_keys()
-        for row in reversed(rows):
-            kind, sender = str(row["type"]), str(row["sender"])
-            signed = SignedBroadcast(kind, str(row["payload"]), sender, str(row["signature"]))
-            try:
-                payload = verify_broadcast(signed, admins)
-            except BroadcastRefused as error:
-                self._emit("broadcast-refused", sender, id=row["id"], reason=error.message)
-            else:
-                if kind == REVOCATION:
-                    self.peers.revoke(str(payload.get("agent")))
-                self._emit("broadcast", sender, id=row["id"], type=kind, payload=payload)
-            self.state.set_cursor("broadcasts", str(row["id"]))
 
     def _emit(self, kind: str, agent: str, **details: Any) -> None:
         self._on_event(NetworkEvent(kind, agent, details))

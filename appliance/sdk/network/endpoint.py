@@ -3,8 +3,8 @@
     app = wsgi_endpoint(agent)          # any WSGI server, or mounted in another application
     app = asgi_endpoint(agent)
 
-A success means that the message was handed over, now or before. Refusals have status 400; 503 means
-that the sender should try again.
+A success means that the message was handed over, now or before. Refusals have status 400; 503, and
+400 with Retry-After, mean that the sender should try again.
 """
 
 import asyncio
@@ -31,8 +31,8 @@ def wsgi_endpoint(agent: NetworkAgent) -> Callable[..., Iterable[bytes]]:
             body = b""  # a client that does not send it to its end gets the refusal of this
             with suppress(OSError):
                 body = environ["wsgi.input"].read(int(length))
-        status, reply = response(agent, environ["REQUEST_METHOD"], body)
-        start_response(f"{status} {HTTPStatus(status).phrase}", [*HEADERS])
+        status, reply, headers = response(agent, environ["REQUEST_METHOD"], body)
+        start_response(f"{status} {HTTPStatus(status).phrase}", headers)
         return [reply]
 
     return app
@@ -52,28 +52,31 @@ def asgi_endpoint(agent: NetworkAgent) -> Asgi:
             body = None if body is None else body + event.get("body", b"")
             if body is not None and len(body) > ENVELOPE_BYTES_MAX:
                 body = None  # the rest is read, and dropped
-        status, reply = await asyncio.to_thread(response, agent, scope["method"], body)
-        headers = [(name.lower().encode(), value.encode()) for name, value in HEADERS]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
+        status, reply, headers = await asyncio.to_thread(response, agent, scope["method"], body)
+        raw = [(name.lower().encode(), value.encode()) for name, value in headers]
+        await send({"type": "http.response.start", "status": status, "headers": raw})
         await send({"type": "http.response.body", "body": reply})
 
     return app
 
 
-def response(agent: NetworkAgent, method: str, body: bytes | None) -> tuple[int, bytes]:
-    """Status and body for a request. `body`: None if it was too large."""
+def response(
+    agent: NetworkAgent, method: str, body: bytes | None
+) -> tuple[int, bytes, list[tuple[str, str]]]:
+    """Status, body and headers for a request. `body`: None if it was too large."""
     if method != "POST":
-        return 405, _refusal("send envelopes with POST", "METHOD_NOT_ALLOWED")
+        return 405, _refusal("send envelopes with POST", "METHOD_NOT_ALLOWED"), [*HEADERS]
     if body is None:
-        return 413, _refusal("the envelope is too large", "PAYLOAD_TOO_LARGE")
+        return 413, _refusal("the envelope is too large", "PAYLOAD_TOO_LARGE"), [*HEADERS]
     try:
         message = agent.receive(body)
     except ApplianceError as error:
-        return error.status, _refusal(error.message, error.code)
+        again = [] if error.retry_after is None else [("Retry-After", f"{error.retry_after:.0f}")]
+        return error.status, _refusal(error.message, error.code), [*HEADERS, *again]
     except Exception:
         agent.problem = "the handler of a message failed"
-        return 500, _refusal("the message was not handled", "INTERNAL_ERROR")
-    return 200, msgspec.json.encode({"ok": True, "duplicate": message is None})
+        return 500, _refusal("the message was not handled", "INTERNAL_ERROR"), [*HEADERS]
+    return 200, msgspec.json.encode({"ok": True, "duplicate": message is None}), [*HEADERS]
 
 
 def _refusal(error: str, code: str) -> bytes:

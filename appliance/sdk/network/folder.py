@@ -3,8 +3,9 @@
     agent.json   name, relay, endpoint
     key          the private key (PKCS #8, base64), readable only by its owner
     key.next     the key that replaces it, while a rotation has not ended
+    key.former   the key before the last rotation, for an hour
 
-With the option `keyring`, both keys are in the keyring of the system instead. A folder belongs to
+With the option `keyring`, the keys are in the keyring of the system instead. A folder belongs to
 one agent. It can move to another machine, with all its files.
 """
 
@@ -98,13 +99,25 @@ class AgentFolder:
         return self._read_key("key.next")
 
     def promote_next(self) -> None:
-        """Replace the key by the next one."""
+        """Replace the key by the next one, and keep it as the former one."""
+        self.forget_former()
+        self._write_key("key.former", self.key())
         if self.config().keyring:
             self._keyring("set_password", "key", self.next_key().pkcs8())
             self._keyring("delete_password", "key.next")
             return
         (self.path / "key.next").replace(self.path / "key")
         sync_directory(self.path)
+
+    def former_key(self) -> AgentKey:
+        return self._read_key("key.former")
+
+    def forget_former(self) -> None:
+        """Delete the former key, if there is one."""
+        if not self.config().keyring:
+            (self.path / "key.former").unlink(missing_ok=True)
+        elif self._keyring("get_password", "key.former") is not None:
+            self._keyring("delete_password", "key.former")
 
     def _read_key(self, name: str) -> AgentKey:
         """Raises NoNetworkAgent, KeyExposed, KeyringFailed, BadKey."""

@@ -5,6 +5,8 @@ again from the relay if its file is damaged.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,6 +25,7 @@ from appliance.network.envelope import (
     Correspondence,
     EnvelopeNotSigned,
     MalformedEnvelope,
+    NotDecrypted,
     OpenedMessage,
     SenderNotAContact,
     check_version,
@@ -84,7 +87,8 @@ class AgentCache(Struct):
 
 
 class Peers:
-    """`on_pin` is called with the pin before (None: a new contact) and after each change,
+    """`other_keys` returns own keys that a sender may have before it has read the current one.
+    `on_pin` is called with the pin before (None: a new contact) and after each change,
     `on_admin` with the name and key of an admin that the relay did not show before."""
 
     def __init__(
@@ -95,15 +99,16 @@ class Peers:
         clock: Clock,
         on_pin: Callable[[KeyPin | None, KeyPin], None],
         on_admin: Callable[[str, str], None],
+        other_keys: Callable[[], list[AgentKey]],
         *,
         loopback: bool = False,
     ) -> None:
         """`loopback` also allows endpoints on this machine, without TLS, for tests."""
         self._relay, self._pins = relay, pins
         self._file, self._clock, self._on_pin, self._loopback = file, clock, on_pin, loopback
-        self._on_admin = on_admin
+        self._on_admin, self._other_keys = on_admin, other_keys
         self._cache = _read(file)
-        self._ciphers: dict[tuple[AgentKey, str, str], Correspondence] = {}
+        self._ciphers: dict[tuple[AgentPublicKey, str, str], Correspondence] = {}
         self._refreshed = float("-inf")
 
     @property
@@ -194,22 +199,29 @@ class Peers:
         self._cache = AgentCache(contacts, admins)
         write_whole(self._file, msgspec.json.encode(self._cache))
 
-    def _open(self, body: bytes) -> OpenedMessage:
-        return open_envelope(body, self._relay.name, self._correspondence, self._clock.now_ms())
+    def _open(self, body: bytes, own: AgentKey | None = None) -> OpenedMessage:
+        contact = partial(self._correspondence, own=own)
+        try:
+            return open_envelope(body, self._relay.name, contact, self._clock.now_ms())
+        except NotDecrypted:
+            for other in () if own is not None else self._other_keys():
+                with suppress(NotDecrypted):
+                    return self._open(body, other)
+            raise
 
-    def _correspondence(self, name: str) -> Correspondence | None:
+    def _correspondence(self, name: str, own: AgentKey | None) -> Correspondence | None:
         contact = self.contacts.get(name)
-        return None if contact is None else self._cipher(name, self._pin_of(contact).key)
+        return None if contact is None else self._cipher(name, self._pin_of(contact).key, own)
 
-    def _cipher(self, name: str, key: str) -> Correspondence:
+    def _cipher(self, name: str, key: str, own: AgentKey | None = None) -> Correspondence:
         """With their shared secret, which is derived once for each pair of keys."""
-        own = self._relay.key
+        own = own or self._relay.key
         if own is None:
             raise NoNetworkAgent
-        cipher = self._ciphers.get((own, name, key))
+        cipher = self._ciphers.get((own.public, name, key))
         if cipher is None:
             cipher = Correspondence(own, self._relay.name, AgentPublicKey.of(key), name)
-            self._ciphers[own, name, key] = cipher
+            self._ciphers[own.public, name, key] = cipher
         return cipher
 
     def _pin_of(self, contact: CachedContact) -> KeyPin:

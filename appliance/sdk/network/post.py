@@ -13,8 +13,9 @@ import msgspec
 from appliance.web.address import BadWebhookUrl, check_address, check_url
 
 TIMEOUT_SECONDS = 10.0
-Post = Callable[[str, bytes], int]
-"""Posts a body to a URL, and returns the status. Raises OSError if there was no response."""
+Post = Callable[[str, bytes], tuple[int, object]]
+"""Posts a body to a URL; returns status and Retry-After, if the response has it. Raises OSError if
+there was no response."""
 
 
 class PostRules(msgspec.Struct, frozen=True):
@@ -26,7 +27,7 @@ class PostRules(msgspec.Struct, frozen=True):
     allow_private: bool = False
 
 
-def post_envelope(url: str, body: bytes, rules: PostRules) -> int:
+def post_envelope(url: str, body: bytes, rules: PostRules) -> tuple[int, object]:
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port
     connection = (
@@ -42,7 +43,8 @@ def post_envelope(url: str, body: bytes, rules: PostRules) -> int:
         connection.connect()
         check_address(connection.sock.getpeername()[0], rules)  # the name may have changed since
         connection.request("POST", path, body, {"Content-Type": "application/json"})
-        return connection.getresponse().status
+        response = connection.getresponse()
+        return response.status, response.getheader("Retry-After")
     except (BadWebhookUrl, UnicodeError, http.client.HTTPException) as error:
         raise OSError(str(error) or type(error).__name__) from None
     finally:

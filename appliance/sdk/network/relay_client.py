@@ -60,12 +60,15 @@ class RelayClient:
         RelayUnreachable if no attempt got a reply in JSON."""
         for seconds in PAUSES_SECONDS:
             try:
-                return self._attempt(method, path, body)
+                return self.attempt(method, path, body)
             except RelayUnreachable:
                 self._pause(seconds)
-        return self._attempt(method, path, body)
+        return self.attempt(method, path, body)
 
-    def _attempt(self, method: str, path: str, body: Any) -> Any:
+    def attempt(
+        self, method: str, path: str, body: Any = None, seconds: float = TIMEOUT_SECONDS
+    ) -> Any:
+        """One attempt, which waits at most this long for bytes. Raises like `request`."""
         raw = b"" if body is None else msgspec.json.encode(body)
         headers = {} if body is None else {"Content-Type": "application/json"}
         if self.key is not None:
@@ -73,7 +76,7 @@ class RelayClient:
             headers |= request_headers(self.key, self.name, method, path, raw, now_ms)
         try:
             request = Request(self._url + path, raw or None, headers, method=method)
-            with urlopen(request, timeout=TIMEOUT_SECONDS, context=tls_context()) as reply:
+            with urlopen(request, timeout=seconds, context=tls_context()) as reply:
                 self._note_time(reply.headers)
                 return msgspec.json.decode(reply.read(REPLY_BYTES_MAX))
         except HTTPError as error:

@@ -45,11 +45,18 @@ def test_key_that_others_can_read_is_refused(folder):
 
 
 def test_next_key_stays_the_same_until_it_replaces_the_key(folder):
-    following = folder.next_key().public
+    before, following = folder.key().public, folder.next_key().public
     assert AgentFolder(folder.path).next_key().public == following != folder.key().public
     folder.promote_next()
     assert folder.key().public == following
+    assert folder.former_key().public == before
     assert folder.next_key().public != following
+    folder.promote_next()
+    assert folder.former_key().public == following
+    for _ in range(2):
+        folder.forget_former()
+    with pytest.raises(NoNetworkAgent):
+        folder.former_key()
 
 
 @pytest.fixture
@@ -73,6 +80,10 @@ def test_key_can_be_in_the_keyring_of_the_system(tmp_path, entries):
     assert folder.next_key().public == following != before
     folder.promote_next()
     assert folder.key().public == following
+    assert folder.former_key().public == before
+    assert len(entries) == 2
+    for _ in range(2):
+        folder.forget_former()
     assert len(entries) == 1
     with pytest.raises(AgentFolderExists):  # its entry in the keyring is not replaced either
         AgentFolder.create(tmp_path / "other", folder.config())

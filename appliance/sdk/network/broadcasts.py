@@ -1,0 +1,54 @@
+"""Broadcasts of a relay's admins, each handed over once.
+
+A relay may list an old broadcast again, under another id or as another type. So the signatures of
+the newest are remembered, and a broadcast is refused if its sender signed it long before another
+one. A relay lists those of a sender in the order of their signatures, give or take its clock.
+"""
+
+from collections.abc import Callable
+
+from appliance.network.broadcast import (
+    REVOCATION,
+    BroadcastRefused,
+    SignedBroadcast,
+    signed_ms,
+    verify_broadcast,
+)
+from appliance.network.encoding import SKEW_MS
+from appliance.sdk.network.peers import Peers
+from appliance.sdk.network.relay_client import RelayClient
+from appliance.sdk.network.state import AgentState
+
+PAGE = 200
+SEEN_MAX = 1_000  # as many as a relay keeps
+
+
+def poll_broadcasts(
+    relay: RelayClient, state: AgentState, peers: Peers, emit: Callable[..., None]
+) -> None:
+    """Read those that are new, oldest first."""
+    after = state.cursor("broadcasts")
+    seek = f"&after={after}" if after else ""
+    rows = relay.request("GET", f"/admin/broadcasts?limit={PAGE}{seek}")
+    admins = peers.admin_keys()
+    for row in reversed(rows):
+        kind, sender = str(row["type"]), str(row["sender"])
+        signed = SignedBroadcast(kind, str(row["payload"]), sender, str(row["signature"]))
+        seen = state.cursor("broadcasts_seen").split()[-SEEN_MAX:]
+        newest_ms = int(state.cursor(f"broadcast {sender}") or 0)
+        try:
+            payload = verify_broadcast(signed, admins)
+            at_ms = signed_ms(payload, newest_ms)
+            if signed.signature in seen or at_ms < newest_ms - SKEW_MS:
+                raise BroadcastRefused("the broadcast is an old one, which the relay shows again")
+        except BroadcastRefused as error:
+            emit("broadcast-refused", sender, id=row["id"], reason=error.message)
+        else:
+            if kind == REVOCATION:
+                peers.revoke(str(payload.get("agent")))
+            elif "broadcastType" not in payload:
+                kind = "announcement"  # its type is not signed
+            emit("broadcast", sender, id=row["id"], type=kind, payload=payload)
+            state.set_cursor("broadcasts_seen", " ".join([*seen, signed.signature]))
+            state.set_cursor(f"broadcast {sender}", str(max(at_ms, newest_ms)))
+        state.set_cursor("broadcasts", str(row["id"]))
