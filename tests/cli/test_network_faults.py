@@ -1,5 +1,7 @@
 """Two appliances whose relay or recipient fails or lies: three served processes, shorter times."""
 
+import os
+import signal
 from contextlib import ExitStack
 
 import pytest
@@ -119,3 +121,18 @@ def test_nothing_is_sent_to_a_key_that_the_relay_lies_about(appliances):
     appliances.first.stop()
     appliances.start(appliances.first)
     appliances.wait_for("with the relay", "without the relay", "secret")
+
+
+def test_messages_go_on_while_the_relay_hangs(appliances):
+    """The relay accepts connections, and never answers."""
+    before = inbox_of(appliances.second)
+    texts = [f"while it hangs {number}" for number in range(12)]
+    process_id = appliances.relay.pid
+    os.kill(process_id, signal.SIGSTOP)
+    try:
+        for text in texts:
+            appliances.send(text)
+        until(lambda: len(inbox_of(appliances.second)) == len(before) + 12, what="the messages")
+    finally:
+        os.kill(process_id, signal.SIGCONT)
+    assert sorted(inbox_of(appliances.second)[len(before) :]) == sorted(texts)
