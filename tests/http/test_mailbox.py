@@ -180,6 +180,10 @@ def test_changed_envelopes_are_never_stored(network, mailbox, taken, lines):
         seen.add(reply.status_code)
 
     send()
+    network.relay.clock.pass_seconds(301)
+    late = post(body)
+    assert (late.json["code"], late.headers["retry-after"]) == ("ENVELOPE_NOT_CURRENT", "60")
+    network.relay.clock.pass_seconds(-301)
     assert (seen, taken) == ({400, 503}, [])  # 503: the contacts may not be read again so soon
     assert post(body).json == {"ok": True, "duplicate": False}
     assert len(taken) == 1

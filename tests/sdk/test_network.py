@@ -100,8 +100,8 @@ def test_broadcast_counts_only_with_the_signature_of_an_admin(network, anna):
 
 def broadcasts_of(network, name):
     """The types and texts that its program got."""
-    found = [event for who, event in network.events if (who, event.kind) == (name, "broadcast")]
-    return [(event.details["type"], event.details["payload"]["message"]) for event in found]
+    events = [event for who, event in network.events if (who, event.kind) == (name, "broadcast")]
+    return [(event.details["type"], event.details["payload"]["message"]) for event in events]
 
 
 def test_old_broadcast_is_handed_over_once_whatever_the_relay_lists(network, anna, monkeypatch):
@@ -243,6 +243,24 @@ def test_refusal_without_a_reason_is_final_unless_this_clock_is_wrong(
     anna._post = lambda _url, _body: (400, None)
     anna.relay.skew_ms = skew_ms
     assert anna.send("bert", {"text": "hi"}).status == status
+
+
+def test_refusal_without_a_reason_is_not_final_for_an_hour_after_a_rotation(network, anna):
+    """Contacts with other programs read the new key with their next heartbeat."""
+    anna._post = lambda _url, _body: (400, None)
+    anna.rotate_key()
+    assert anna.send("bert", {"text": "hi"}).status == "pending"
+    network.relay.clock.pass_seconds(3_600)
+    network.agents["bert"].poll()
+    assert anna.send("bert", {"text": "hi"}).status == "failed"
+
+
+def test_message_waits_while_the_own_key_can_not_be_read(network, anna):
+    (anna.folder.path / "key").chmod(0o644)
+    report = anna.send("bert", {"text": "hi"})
+    assert (report.status, report.attempts[0].problem) == (
+        "pending", "other users can read the private key",
+    )  # fmt: skip
 
 
 def lookups(network):

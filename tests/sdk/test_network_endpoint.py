@@ -65,6 +65,9 @@ def test_endpoint_hands_messages_over_once(network, anna, kind):
     assert call(kind, bert, "POST", body) == (200, b'{"ok":true,"duplicate":true}')
     assert network.texts("bert") == ["hi"]
     assert call(kind, bert, "GET", b"")[0] == 405
+    network.relay.clock.pass_seconds(301)
+    assert b"ENVELOPE_NOT_CURRENT" in call(kind, bert, "POST", body)[1]
+    network.relay.clock.pass_seconds(-301)
     status, reply = call(kind, bert, "POST", b"{}")
     assert (status, b'"code":"NOT_THE_RECIPIENT"' in reply) == (400, True)
     assert call(kind, bert, "POST", b"x" * (ENVELOPE_BYTES_MAX + 1))[0] == 413

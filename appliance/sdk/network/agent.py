@@ -36,6 +36,7 @@ from appliance.sdk.network.folder import AgentFolder, NoNetworkAgent
 from appliance.sdk.network.incoming import IncomingMessages, StoredMessage
 from appliance.sdk.network.outgoing import (
     EXPIRY_MS,
+    LEASE_MS,
     ClaimedMessage,
     NetworkQueueFull,
     OutgoingMessages,
@@ -43,7 +44,6 @@ from appliance.sdk.network.outgoing import (
     SendReport,
 )
 from appliance.sdk.network.peers import (
-    BadAgentEndpoint,
     CachedContact,
     ContactsNotCurrent,
     NotAContact,
@@ -123,7 +123,7 @@ class NetworkAgent(Closing):
             self._note_admin, self._other_keys, loopback=self.config.loopback,
         )  # fmt: skip
         self.problem: str | None = None
-        self.changed_keys = 0
+        self.changed_keys, self._failing = 0, ""
         self._presences = Presences(self.relay, self._clock, 2 * heartbeat_seconds)
         self.unreachable: dict[str, str] = {}
         self._next_poll = float("-inf")
@@ -181,6 +181,10 @@ class NetworkAgent(Closing):
         with suppress(NoNetworkAgent):
             keys.append(self.folder.former_key())
         return keys
+
+    def _has_former_key(self) -> bool:
+        """Whether contacts may not know the present key yet."""
+        return self._clock.now_ms() - int(self.state.cursor(ROTATED) or 0) < FORMER_MS
 
     def _is_registered(self, key: AgentKey) -> bool:
         try:
@@ -271,9 +275,8 @@ class NetworkAgent(Closing):
         KeyChanged, NetworkQueueFull, NetworkMessageTooLarge."""
         self.peers.check(name)
         now_ms = self._clock.now_ms()
-        message_id = self.outgoing.add(name, payload, "direct", now_ms)
-        claimed = self.outgoing.claim(now_ms, message_id)
-        return self.outgoing.report(message_id) if claimed is None else self._deliver(claimed)
+        message_id = self.outgoing.add(name, payload, "direct", now_ms, LEASE_MS)
+        return self._deliver(ClaimedMessage(self.outgoing.report(message_id), payload))
 
     def report(self, message_id: str) -> SendReport:
         """Report every attempt to deliver a message. Raises NoSuchReport."""
@@ -321,16 +324,16 @@ class NetworkAgent(Closing):
                 self.unreachable.pop(name, None)
             except (NotAContact, MalformedEnvelope) as error:
                 problem, final = error.message, True
-            except (KeyChanged, BadAgentEndpoint) as error:
+            except ApplianceError as error:
                 problem = error.message
             except OSError as error:
                 problem = f"the connection failed: {str(error) or type(error).__name__}"
                 self.unreachable[name] = problem
                 self._presences.online.pop(name, None)  # it may have another endpoint
         if status is not None and not 200 <= status < 300:
-            is_skewed = abs(self.relay.skew_ms or 0) > SKEW_MS
+            may_end = abs(self.relay.skew_ms or 0) > SKEW_MS or self._has_former_key()
             problem = f"the recipient responded with {status}"
-            final = status in FINAL and again is None and not is_skewed
+            final = status in FINAL and again is None and not may_end
         milliseconds = round((self._clock.monotonic() - started) * 1000)
         return SendAttempt(
             self._clock.now_ms(), presence.state, presence.last_seen, endpoint, status,
@@ -404,13 +407,14 @@ class NetworkAgent(Closing):
             try:
                 self.poll()
             except ApplianceError as error:
-                if self.problem != error.message:
+                if self._failing != error.code:
                     self._emit("heartbeat-failed", self.name, reason=error.message, code=error.code)
-                self.problem = error.message
+                self._failing, self.problem = error.code, error.message
             else:
-                if self.problem is not None:
+                if self._failing:
                     self._emit("heartbeat-restored", self.name)
-                self.problem, self._next_poll = None, now + self._heartbeat_seconds
+                self._failing, self.problem = "", None
+                self._next_poll = now + self._heartbeat_seconds
         self.changed_keys = self._pins.count_changed()
         while claimed := self.outgoing.claim(self._clock.now_ms()):
             self._deliver(claimed)
@@ -418,7 +422,7 @@ class NetworkAgent(Closing):
     def poll(self) -> None:
         """Send a heartbeat; read contacts, their events, the keys of admins, and broadcasts."""
         self.relay.key = self.folder.key()  # another process may have replaced it
-        if self._clock.now_ms() - int(self.state.cursor(ROTATED) or 0) >= FORMER_MS:
+        if not self._has_former_key():
             self.folder.forget_former()
         body = {"endpoint": self.config.endpoint, "version": VERSION}
         self.relay.request("PUT", "/presence", body)

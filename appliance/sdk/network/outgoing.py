@@ -88,8 +88,11 @@ class OutgoingMessages:
     def __init__(self, state: AgentState) -> None:
         self._state = state
 
-    def add(self, recipient: str, payload: dict[str, Any], kind: TYPES, now_ms: int) -> str:
-        """The id of the message. Raises NetworkQueueFull and NetworkMessageTooLarge."""
+    def add(
+        self, recipient: str, payload: dict[str, Any], kind: TYPES, now_ms: int, lease_ms: int = 0
+    ) -> str:
+        """The id of the message, leased to the caller if it delivers it. Raises NetworkQueueFull
+        and NetworkMessageTooLarge."""
         text = msgspec.json.encode(payload)
         if len(text) > PAYLOAD_BYTES_MAX:
             raise NetworkMessageTooLarge
@@ -103,7 +106,7 @@ class OutgoingMessages:
             tx.execute(
                 "INSERT INTO outgoing (id, recipient, type, payload, status, created_ms, due_ms,"
                 " attempts) VALUES (?, ?, ?, ?, 'pending', ?, ?, '[]')",
-                (message_id, recipient, kind, text.decode(), now_ms, now_ms),
+                (message_id, recipient, kind, text.decode(), now_ms, now_ms + lease_ms),
             )
             tx.execute(
                 "DELETE FROM outgoing WHERE status NOT IN ('pending', 'sending') AND number <"
@@ -112,13 +115,13 @@ class OutgoingMessages:
             )
         return message_id
 
-    def claim(self, now_ms: int, message_id: str | None = None) -> ClaimedMessage | None:
-        """The message that is due first, or this one if it is due, leased to the caller."""
+    def claim(self, now_ms: int) -> ClaimedMessage | None:
+        """The message that is due first, leased to the caller."""
         with self._state.transaction() as tx:
             row = tx.execute(
                 f"SELECT {_COLUMNS} FROM outgoing WHERE status IN ('pending', 'sending')"
-                " AND due_ms <= ? AND id = coalesce(?, id) ORDER BY due_ms LIMIT 1",
-                (now_ms, message_id),
+                " AND due_ms <= ? ORDER BY due_ms LIMIT 1",
+                (now_ms,),
             ).fetchone()
             if row is None:
                 return None

@@ -42,9 +42,11 @@ def test_attempts_follow_the_schedule_until_the_message_expires(queue):
     assert (times[-1], status) == (EXPIRY_MS, "expired")
 
 
-def test_message_of_a_process_that_ended_is_claimed_again(queue):
-    message_id = queue.add("bert", {}, "direct", 0)
-    assert queue.claim(0, message_id) is not None
+@pytest.mark.parametrize("lease_ms", [0, LEASE_MS])
+def test_message_of_a_process_that_ended_is_claimed_again(queue, lease_ms):
+    """`send` adds it with a lease, so that no other thread delivers it meanwhile."""
+    message_id = queue.add("bert", {}, "direct", 0, lease_ms)
+    assert (queue.claim(0) is None) is (lease_ms > 0)
     assert queue.claim(LEASE_MS - 1) is None
     assert queue.claim(LEASE_MS).report.message_id == message_id
 
@@ -53,7 +55,7 @@ def test_queue_is_bounded(queue, monkeypatch):
     ids = [queue.add("bert", {}, "direct", 0) for _ in range(PENDING_MAX)]
     with pytest.raises(NetworkQueueFull):
         queue.add("bert", {}, "direct", 0)
-    claimed = queue.claim(0, ids[0])
+    claimed = queue.claim(0)
     queue.record(claimed.report, attempt(0, None), 0)
     monkeypatch.setattr(outgoing, "REPORTS_MAX", 10)
     queue.add("bert", {}, "direct", 0)
