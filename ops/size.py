@@ -16,16 +16,16 @@ ROOT = Path(__file__).parents[1]
 OTHER = "everything else"
 GENERATED = '"""Generated from'
 """How a module begins that a program writes from something else, which is what people read."""
-PRODUCT_MAX = 65_210
+PRODUCT_MAX = 65_930
 """Lines of code of everything but the tests. More is a decision, with its reason in the commit."""
 HEADROOM = 1.05
 """A package may grow by 5 % at the cost of others; then its row is decided about again."""
 ROWS = {
     "doctor": 5_400, "hub": 5_890, "child": 460, "spark": 4_500, "kernel": 3_110, "backup": 3_360,
-    "courier": 4_290, "export": 2_800, "broker": 3_100, "sdk": 2_800, "outbox": 2_890,
+    "courier": 4_290, "export": 2_800, "broker": 3_100, "sdk": 2_980, "outbox": 2_890,
     "web": 2_740, "workspace, recovery, upgrade": 2_000, "busfile, bus": 3_600,
     "ui, ask, rates": 1_260, "jobs": 2_330, "network, relay": 3_740, "monitoring": 1_720,
-    OTHER: 8_560, "tests": 53_000,
+    OTHER: 8_560, "tests": 55_700,
 }  # fmt: skip
 # Folders and files of the rows that are more than a package; checks and what connects them too.
 PARTS = {
