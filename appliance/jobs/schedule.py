@@ -5,6 +5,7 @@ is due right after it. When they go back, a fixed time of the repeated hour is d
 and steps in the field of hours stay regular.
 """
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
@@ -19,6 +20,21 @@ SET_BACK_MS_MAX = DAY_MS  # a clock that is set back by more begins a new schedu
 WEEK_MS = 7 * DAY_MS
 
 
+ALIASES = {
+    "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0", "@daily": "0 0 * * *", "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}  # fmt: skip
+HINTS = {
+    r"@reboot": "set `interval_seconds`, whose first run follows the start of the appliance",
+    r"@": f"use five fields, or one of {', '.join(ALIASES)}",
+    r"(CRON_)?TZ=": "write the zone in the field `time_zone`",
+    r"(.* )?H\b": "`H` is of Jenkins: choose a minute, as in '17 * * * *'",
+    r"(\S+ +){5}\S+$": "use five fields; `interval_seconds` is for times below a minute",
+}
+"""What helps with what other programs accept, by the beginning of the expression."""
+
+
 def check_cron(expression: str, zone: str) -> None:
     """Raises ValueError with the reason."""
     try:
@@ -26,9 +42,10 @@ def check_cron(expression: str, zone: str) -> None:
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ValueError(f"this machine knows no time zone {zone!r}") from None
     try:
-        first = next(CronSim(expression, datetime(2024, 1, 1, tzinfo=UTC)), None)
+        first = next(_moments(expression, datetime(2024, 1, 1, tzinfo=UTC)), None)
     except CronSimError as error:
-        raise ValueError(f"{expression!r} is not a cron expression: {error}") from None
+        why = next((hint for start, hint in HINTS.items() if re.match(start, expression)), error)
+        raise ValueError(f"{expression!r} is not a cron expression: {why}") from None
     if first is None:
         raise ValueError(f"{expression!r} is never due")
 
@@ -69,5 +86,12 @@ def due_cron(
 
 def _instants(expression: str, zone: str, after_ms: int) -> Iterator[int]:
     start = datetime.fromtimestamp(after_ms / 1000, ZoneInfo(zone))
-    for moment in CronSim(expression, start):
+    for moment in _moments(expression, start):
         yield int(moment.timestamp() * 1000)
+
+
+def _moments(expression: str, start: datetime) -> Iterator[datetime]:
+    expression = ALIASES.get(expression.strip(), expression)
+    if len(expression.split()) == 6:  # CronSim reads seconds, which no cron does
+        raise CronSimError("Bad number of fields")
+    return CronSim(expression, start)

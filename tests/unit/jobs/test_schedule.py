@@ -51,6 +51,47 @@ def test_wrong_schedule_is_refused_with_the_reason(cron, zone, reason):
         check_cron(cron, zone)
 
 
+@pytest.mark.parametrize(
+    ("cron", "reason"),
+    [
+        ("@reboot", "interval_seconds"),
+        ("@fortnightly", "@weekly"),
+        ("*/5 * * * * *", "five fields"),
+        ("0 0 0 * * MON", "five fields"),
+        ("CRON_TZ=UTC 0 0 * * *", "time_zone"),
+        ("TZ=Europe/Berlin 0 0 * * *", "time_zone"),
+        ("H * * * *", "17 \\* \\* \\* \\*"),
+        ("0 H(0-7) * * *", "Jenkins"),
+        ("0 0 ? * MON", "day"),
+        ("0 0 * *", "fields"),
+    ],
+)
+def test_expression_of_another_program_is_refused_with_what_helps(cron, reason):
+    with pytest.raises(ValueError, match=reason):
+        check_cron(cron, "UTC")
+
+
+@pytest.mark.parametrize(
+    ("cron", "due"),
+    [
+        ("@yearly", "2027-01-01T00:00"),
+        ("@annually", "2027-01-01T00:00"),
+        ("@monthly", "2026-03-01T00:00"),
+        ("@weekly", "2026-02-15T00:00"),
+        ("@daily", "2026-02-11T00:00"),
+        ("@midnight", "2026-02-11T00:00"),
+        ("@hourly", "2026-02-10T07:00"),
+        ("*/5 * * * *", "2026-02-10T06:05"),
+        ("0 0 L * *", "2026-02-28T00:00"),
+        ("15 2 29 2 *", "2028-02-29T02:15"),
+    ],
+)
+def test_short_names_are_those_of_cron(cron, due):
+    check_cron(cron, "UTC")
+    (instant,) = next_ms(cron, "UTC", NOW, 1)
+    assert iso(instant) == f"{due}:00.000Z"
+
+
 NOW = ms("2026-02-10T06:00:10Z")
 
 
