@@ -5,6 +5,7 @@ import msgspec
 from appliance.ask import wire
 from appliance.ask.service import Asks
 from appliance.hub.access import POST, READ
+from appliance.jobs.loops import principal_of
 from appliance.jobs.wire import AskBefore
 from appliance.kernel.auth import Principal
 
@@ -20,7 +21,8 @@ class HubJobAsks:
             ask.text, f"job {job}", list(ask.choices), ask.default, ask.deadline_seconds, [],
             [run_id],
         )  # fmt: skip
-        reply = self._asks.create(command, PRINCIPAL, run_id)
+        who = msgspec.structs.replace(PRINCIPAL, name=principal_of(job))
+        reply = self._asks.create(command, who, run_id)
         return msgspec.json.decode(reply.body, type=wire.AskShown).ask.id
 
     def answer(self, ask_id: str) -> str | None:

@@ -8,7 +8,8 @@ from appliance.kernel.store import Store
 
 NEXT = "FROM log WHERE event_id > ? ORDER BY event_id LIMIT ?"
 AFTER = {
-    "hub": "SELECT e.event_id, e.name, c.name FROM events AS e"
+    "hub": "SELECT e.event_id, e.name, c.name, json_extract(e.data_json, '$.principal')"
+           " FROM events AS e"
            " LEFT JOIN channels AS c ON c.id = e.scope_channel_id"
            " WHERE e.event_id > ? ORDER BY e.event_id LIMIT ?",
     "outbox": f"SELECT event_id, name, mesh {NEXT}",

@@ -1,5 +1,7 @@
 """Messages to the operator, and outcomes of jobs, that are posted to topics of the hub."""
 
+import msgspec
+
 from appliance.hub import wire
 from appliance.hub.access import POST
 from appliance.hub.service import Hub
@@ -14,9 +16,13 @@ class HubTopics:
         name = f"appliance:{sender}"  # no token has this name
         self._principal = Principal(name, name, frozenset({POST}))
 
-    def post(self, key: str, topic: str, text: str) -> None:
+    def post(self, key: str, topic: str, text: str, principal: str | None = None) -> None:
+        """Post once for each key, under the name `principal` if given."""
         command = wire.CreateMessage(topic, self._sender, text)
-        self._hub.create_message(command, self._principal, key)
+        who = self._principal
+        if principal is not None:
+            who = msgspec.structs.replace(who, name=principal)
+        self._hub.create_message(command, who, key)
 
 
 class TopicNotices:

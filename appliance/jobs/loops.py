@@ -106,11 +106,13 @@ class JobAsker(RunnerLoop):
 
 
 class JobEvent(NamedTuple):
-    """`number` rises within its source. `where`: channel, mesh, stream or log."""
+    """`number` rises within its source. `where`: channel, mesh, stream or log. `principal`: the
+    caller behind an event of the hub."""
 
     number: int
     name: str
     where: str | None
+    principal: str | None = None
 
 
 class JobEvents(Protocol):
@@ -171,7 +173,8 @@ class TriggerLoop(RunnerLoop):
         runs: dict[str, tuple[writes.NewRun, float]] = {}
         for event in events:
             for name, spec, trigger in wanted:
-                if name not in runs and _matches(trigger, event):
+                is_own = event.principal == principal_of(name)
+                if name not in runs and _matches(trigger, event) and trigger.own_events >= is_own:
                     detail = f"{key} {event.name} {event.where or ''} {event.number}"
                     run = writes.NewRun(name, spec, "event", " ".join(detail.split())[:300])
                     runs[name] = run, trigger.debounce_seconds
@@ -181,14 +184,19 @@ class TriggerLoop(RunnerLoop):
         return created
 
 
+def principal_of(job: str) -> str:
+    """Return the name under which the runs of a job act, and their outcomes are posted."""
+    return f"job:{job}"
+
+
 def _matches(trigger: wire.Trigger, event: JobEvent) -> bool:
     is_place = trigger.where is None or fnmatchcase(event.where or "", trigger.where)
     return is_place and fnmatchcase(event.name, trigger.event)
 
 
-PostOutcome = Callable[[str, str, str], None]
-"""Posts to the hub, passed in by `composition.py`: id of the run, topic and text. The same run is
-posted once. Raises the errors of the hub."""
+PostOutcome = Callable[[str, str, str, str], None]
+"""Posts to the hub, passed in by `composition.py`: id of the run, topic, text and principal. The
+same run is posted once. Raises the errors of the hub."""
 
 
 class OutcomePoster(RunnerLoop):
@@ -209,7 +217,7 @@ class OutcomePoster(RunnerLoop):
             reason = f": {run.error}" if run.error else ""
             text = f"job {run.job} {run.state}{reason} ({run.id})"
             try:
-                self._post(run.id, topic, text)
+                self._post(run.id, topic, text, principal_of(run.job))
             except (Missing, Invalid, Forbidden) as error:  # it would be refused each time
                 self.log.warning("an outcome was not posted", run=run.id, code=error.code)
             store.write(writes.update, run.id, {"posted": 1})

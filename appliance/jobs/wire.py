@@ -42,12 +42,14 @@ class Trigger(Struct, frozen=True, forbid_unknown_fields=True):
 
     where  a channel by name, a mesh, a stream, or an exported log; default: any
     debounce_seconds  the first event starts a run at once; those within this time of it, one more
+    own_events  whether events of the hub that the job's own runs caused start it too
     """
 
     source: Literal["hub", "outbox", "courier", "export"]
     event: Annotated[str, Meta(min_length=1, max_length=100)]
     where: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     debounce_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 1.0
+    own_events: bool = False
 
 
 class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -39,6 +39,20 @@ JOBS = {
 }  # fmt: skip
 
 
+ECHO = """command = ["true"]
+topic = "echo/jobs"
+{more}
+[[on]]
+source = "hub"
+event = "message.created"
+where = "echo"
+debounce_seconds = 0
+own_events = {own}
+"""
+JOBS |= {
+    "echoing": ECHO.format(own="false", more=""),
+    "looping": ECHO.format(own="true", more="").replace("echo", "loop"),
+}
 TIDY = """command = ["sh", "-c", "trap 'echo bye; exit {code}' TERM; echo ready; sleep 600 & wait"]
 retries = 1
 retry_on = ["lost"]
@@ -197,7 +211,7 @@ def test_run_starts_only_if_a_person_agrees(hub, answer, state):
         return hub.http.get("/api/v1/asks?state=waiting").body["asks"]
 
     (ask,) = until(asks, 30, "it asks")
-    assert (ask["text"], ask["blocks"], ask["principal"]) == ("Go?", [run_id], "appliance:jobs")
+    assert (ask["text"], ask["blocks"], ask["principal"]) == ("Go?", [run_id], "job:asking")
     answered = hub.http.post(f"/api/v1/asks/{ask['id']}/answer", {"answer": answer})
     assert answered.status == 200
     assert show(hub, run_id, 30)["state"] == state
@@ -298,3 +312,33 @@ def test_job_that_ignores_sigterm_does_not_hold_up_the_stop_for_long(tmp_path):
         run_id = request(hub, "stubborn")
         until_output(hub, run_id, "ready")
     assert processes_of(run_id) == []
+
+
+def runs_of(hub, job):
+    return hub.http.get(f"/api/v1/jobs/{job}/history").body["runs"]
+
+
+def test_outcome_and_question_of_a_job_do_not_start_it_again(hub):
+    topic = hub.topic(hub.channel("echo"), "jobs")
+    for count in (1, 2):
+        hub.send(topic, "somebody's message")
+        until(lambda count=count: len(runs_of(hub, "echoing")) >= count, 30, "a run")
+        until(lambda: runs_of(hub, "echoing")[0]["ended_at"], 30, "it has ended")
+        until(lambda count=count: len(posts(hub, topic, "echoing")) == count, 30, "its outcome")
+    hub.send(topic, "the last one")
+    until(lambda: len(runs_of(hub, "echoing")) >= 3, 30, "its run")
+    assert [run["cause"] for run in runs_of(hub, "echoing")] == ["event"] * 3
+    (post, *_) = posts(hub, topic, "echoing")
+    assert post["principal"] == "job:echoing"
+
+
+def posts(hub, topic, job):
+    listed = hub.http.get(f"/api/v1/messages?topic_id={topic}&limit=200").body["messages"]
+    return [row for row in listed if row["content_raw"].startswith(f"job {job} ")]
+
+
+def test_job_may_ask_to_be_started_by_its_own_events(hub):
+    topic = hub.topic(hub.channel("loop"), "jobs")
+    hub.send(topic, "once")
+    until(lambda: len(runs_of(hub, "looping")) >= 3, 60, "it goes on by itself")
+    assert hub.http.post("/api/v1/jobs/looping/pause", {}).status == 200
