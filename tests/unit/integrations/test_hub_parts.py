@@ -43,6 +43,6 @@ def test_job_events_are_each_event_once_with_its_channel(env):
     position = events.newest()
     env.post(topic), env.post(topic)
     first = events.after(position, 1)
-    assert first == [(position + 1, "message.created", "builds")]
+    assert first == [(position + 1, "message.created", "builds", "alice")]
     assert [event.number for event in events.after(first[0].number, 9)] == [position + 2]
     assert events.after(events.newest(), 9) == []

@@ -14,7 +14,7 @@ def test_envelope_is_seen_once_and_after_its_millisecond():
     stream.last_ms = clock.now_ms()
     assert events.after(position, 500) == []
     clock.pass_seconds(1)
-    assert events.after(position, 500) == [(stream.last_ms, "envelope.accepted", "a/b")]
+    assert events.after(position, 500) == [(stream.last_ms, "envelope.accepted", "a/b", None)]
     assert events.after(stream.last_ms, 500) == []
     clock.ms, stream.last_ms = 10, 9
     assert len(events.after(1_000_000, 500)) == 1
