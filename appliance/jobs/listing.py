@@ -9,7 +9,7 @@ from appliance.jobs import wire
 from appliance.jobs.runner import JobRunner
 from appliance.jobs.service import JobRuns
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.loop import Loop
+from appliance.kernel.loop import Loop, failed_rounds, last_successes
 
 LOOPS = {
     "backup_scheduler": "makes backups on the schedule of [backup]",
@@ -45,21 +45,22 @@ def list_all(
 
 
 def _list_loops(loops: Mapping[str, Loop], clock: Clock) -> list[wire.ListedJob]:
-    listed = []
+    """The loops of LOOPS that have run, or have a next round."""
+    listed, successes, failures = [], last_successes(), failed_rounds()
     for name, description in LOOPS.items():
-        if (loop := loops.get(name)) is None:
+        ended, loop = successes.get(name), loops.get(name)
+        if loop is None and ended is None:
             continue
-        left = max(0.0, loop.due - clock.monotonic())
-        ended = loop.succeeded_ms
+        left = 0.0 if loop is None else max(0.0, loop.due - clock.monotonic())
         listed.append(
             wire.ListedJob(
                 name=name,
                 source="built-in",
                 description=description,
-                next_at=iso(clock.now_ms() + int(left * 1000)),
+                next_at=None if loop is None else iso(clock.now_ms() + int(left * 1000)),
                 last_state=None if ended is None else "succeeded",
-                last_at=None if ended is None else iso(ended),
-                failures=loop.failures,
+                last_at=None if ended is None else iso(int(ended * 1000)),
+                failures=int(failures.get(name, 0)),
             )
         )
     return listed

@@ -20,6 +20,25 @@ _success = gauge(
     ("loop",),
 )
 
+
+def last_successes() -> dict[str, float]:
+    """Return when the last successful round of each loop ended, as Unix time."""
+    return _by_loop(_success)
+
+
+def failed_rounds() -> dict[str, float]:
+    """Return the number of failed rounds of each loop."""
+    return _by_loop(_failures)
+
+
+def _by_loop(metric: Any) -> dict[str, float]:
+    return {
+        sample.labels["loop"]: sample.value
+        for family in metric.collect()
+        for sample in family.samples
+    }
+
+
 STEP_SECONDS = 0.5
 STEP_MARGIN_SECONDS = 0.005  # a wait that would end this close to a step ends with it
 
@@ -54,8 +73,6 @@ class Loop:
         self._nudged = Wakeup() if work is None else work
         self._greenlet: Any = None
         self.due = float("-inf")  # when the next round starts without a nudge
-        self.succeeded_ms: int | None = None  # when the last successful round ended
-        self.failures = 0
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         """Run one bounded round; returns counts of what it did."""
@@ -84,12 +101,10 @@ class Loop:
             try:
                 self.run_once(self.clock.now_ms())
             except (Exception, gevent.Timeout) as error:
-                self.failures += 1
                 _failures.labels(self.name).inc()
                 self.log.error("round failed", error, loop=self.name)
             else:
-                self.succeeded_ms = self.clock.now_ms()
-                _success.labels(self.name).set(self.succeeded_ms / 1000)
+                _success.labels(self.name).set(self.clock.now_ms() / 1000)
             _seconds.labels(self.name).observe(self.clock.monotonic() - started)
 
     def _rest(self) -> bool:

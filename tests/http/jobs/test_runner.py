@@ -342,3 +342,18 @@ def test_job_may_ask_to_be_started_by_its_own_events(hub):
     hub.send(topic, "once")
     until(lambda: len(runs_of(hub, "looping")) >= 3, 60, "it goes on by itself")
     assert hub.http.post("/api/v1/jobs/looping/pause", {}).status == 200
+
+
+def test_list_has_the_loops_that_have_run(tmp_path):
+    hub = ServedHub(tmp_path)
+    hub.constants = {"appliance.monitoring.loops.Checkup.interval_seconds": 0.1}
+    with hub.running():
+
+        def built_in():
+            listed = hub.http.get("/api/v1/jobs").body["jobs"]
+            return {job["name"]: job for job in listed if job["source"] == "built-in"}
+
+        until(lambda: "doctor_checkup" in built_in(), 30, "a round has ended")
+        checkup, backups = built_in()["doctor_checkup"], built_in()["backup_scheduler"]
+        assert (checkup["last_state"], checkup["failures"]) == ("succeeded", 0)
+        assert backups["next_at"] is not None
