@@ -80,7 +80,12 @@ def test_lost_transaction_of_a_write_alone_takes_no_other_with_it(store):
 
 def test_frozen_writer_ends_waits_and_refuses_writes_until_it_goes_on(store, monkeypatch):
     store.write(put, "before")
-    os.kill(store._writers.pid, signal.SIGSTOP)
+    pid = store._writers.pid
+    os.kill(pid, signal.SIGSTOP)
+    stat = Path(f"/proc/{pid}/stat")
+    gevent_until(
+        lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", 10, "it has stopped"
+    )
     with monkeypatch.context() as patch:
         patch.setattr(store_module, "STALL_SECONDS_MAX", 0.2)
         patch.setattr(write_request, "STALL_CHECK_SECONDS", 0.1)
@@ -88,11 +93,12 @@ def test_frozen_writer_ends_waits_and_refuses_writes_until_it_goes_on(store, mon
         gevent.joinall(waiting)
         with pytest.raises(StoreBusy, match="has not finished a batch"):
             store.write(put, "c")
-    assert {each.exception.message for each in waiting} == {
+    seen = store.read(count)
+    os.kill(pid, signal.SIGCONT)
+    assert [str(each.exception.message) for each in waiting] == [
         "the writer has stalled; whether this was stored is unknown"
-    }
-    assert store.read(count) == 1
-    os.kill(store._writers.pid, signal.SIGCONT)
+    ] * 2
+    assert seen == 1
     gevent_until(lambda: store.published == ["before", "a", "b"], 10, "what waited is published")
     assert store.write(put, "d") == "d"
     assert store.read(count) == 4
