@@ -262,6 +262,10 @@ class Writer:
                         self._log.error(
                             "write failed", error, store=self._name, sqlite=sqlite_name(error)
                         )
+                    if translated_error is error and self._files is not None:
+                        # Another program is replacing the file, or has changed its tables.
+                        translated_error = StoreBusy()
+                        self._forget()  # the next batch opens the file that is there then
                     seen[id(error)] = translated_error
                 outcome.error = seen[id(error)]
 

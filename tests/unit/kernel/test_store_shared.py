@@ -1,6 +1,8 @@
 """A store that other programs write too, beside a process that knows nothing of the appliance."""
 
 import io
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -8,7 +10,7 @@ from appliance.kernel import store_declaration
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.kernel.store import CHECKPOINT_JOBS, Store
-from appliance.kernel.store_errors import StoreDetached
+from appliance.kernel.store_errors import StoreBusy, StoreDetached
 from appliance.kernel.writer import StoreSettings
 from appliance.workspace.datadir import DataDir
 from tests.support.shared_board import DECLARED, OtherProgram, put_up
@@ -38,6 +40,18 @@ def test_the_log_is_not_emptied_for_other_programs(store, path):
     store.close()
     assert store.facts()["wal_bytes"] == log, "the other program goes on with it"
     other.process.communicate()
+
+
+def test_write_is_refused_while_another_program_replaces_the_tables(store, path):
+    store.write(put_up, "first")
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("ALTER TABLE notice RENAME TO away")
+    with pytest.raises(StoreBusy):
+        store.write(put_up, "second")
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("DROP TABLE IF EXISTS notice")
+        other.execute("ALTER TABLE away RENAME TO notice")
+    store.write(put_up, "third")
 
 
 def test_a_write_into_a_file_that_is_removed_meanwhile_is_refused(store, path):
