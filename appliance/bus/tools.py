@@ -27,9 +27,29 @@ def tools(bus: Bus) -> Sequence[Tool]:
             wire.CompleteTask, None, wire.WRITE, as_agent(bus.complete), "replaces",
         ),
         Tool(
+            "release_claim", "Release a claim", "Release your claim without a message.",
+            wire.ReleaseClaim, None, wire.WRITE, as_agent(bus.release), "replaces", True,
+        ),
+        Tool(
+            "change_task_state", "Change a task's state",
+            "Change your task's state, if it still is `from`: from WORKING to IN_REVIEW when you"
+            " have finished. `actor`: your name.",
+            wire.ChangeTaskState, None, wire.WRITE,
+            lambda command, who: bus.change_state(command.task, command, who), "replaces", True,
+        ),
+        Tool(
+            "send_heartbeat", "Send a heartbeat",
+            "Report every ten seconds that you are alive, and what you do.",
+            wire.Beat, None, wire.WRITE, as_agent(bus.beat), "adds", True,
+        ),
+        Tool(
             "bus_send", "Send a bus message",
             "Publish a message to an agent, or to all; one `id` is published once.",
             wire.PublishBusMessage, None, wire.WRITE, as_agent(bus.publish), "adds",
+        ),
+        Tool(
+            "bus_ack", "Ack bus messages", "Report all messages up to `seq` as handled.",
+            wire.BusAck, None, wire.WRITE, as_agent(bus.ack), "adds", True,
         ),
         Tool(
             "bus_poll", "Poll the bus",

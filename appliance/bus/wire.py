@@ -145,6 +145,10 @@ class ChangeState(Struct, frozen=True, forbid_unknown_fields=True, rename={"from
     actor: BusName
 
 
+class ChangeTaskState(ChangeState, frozen=True, forbid_unknown_fields=True):
+    task: BusName
+
+
 class StateNotAllowed(Forbidden):
     code = "BUS_STATE_NOT_ALLOWED"
     default_message = "without bus:approve, a token changes its own tasks only, and approves none"

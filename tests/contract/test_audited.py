@@ -37,6 +37,7 @@ USE = {
 TOOLS_OF_USE = {
     "post_message", "create_topic", "create_channel", "edit_message", "delete_message",
     "ask_person", "claim_task", "renew_claim", "complete_task", "bus_send", "courier_enqueue",
+    "release_claim", "change_task_state", "send_heartbeat", "bus_ack",
     "courier_receive", "courier_ack", "inbox_subscribe", "outbox_send",
 }  # fmt: skip
 SOCKET_REQUESTS = {

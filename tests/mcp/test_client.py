@@ -29,7 +29,8 @@ TOOLS = {
     "post_message", "create_topic", "create_channel", "edit_message", "delete_message", "search",
     "doctor", "courier_enqueue", "courier_receive", "courier_ack", "outbox_send", "outbox_inspect",
     "outbox_drop", "inbox_list", "inbox_topics", "inbox_subscribe", "claim_task", "renew_claim",
-    "complete_task", "bus_send", "bus_poll", "ask_person",
+    "release_claim", "complete_task", "change_task_state", "send_heartbeat", "bus_send", "bus_ack",
+    "bus_poll", "ask_person",
     "job_run", "job_status",
 }  # fmt: skip
 

@@ -24,6 +24,12 @@ REQUESTS = {
     "renew_claim": lambda name: {"task": f"held-by-{name}", "agent": name},
     "complete_task": lambda name: {"task": "nobody-has-it", "agent": name, "fence": 1},
     "bus_send": lambda name: {"from_agent": name, "type": "note"},
+    "release_claim": lambda name: {"task": "nobody-has-it", "agent": name},
+    "change_task_state": lambda name: {
+        "task": "t", "from": "FAILED", "to": "FAILED", "actor": name,
+    },
+    "send_heartbeat": lambda name: {"agent": name},
+    "bus_ack": lambda name: {"agent": name, "seq": 0},
 }  # fmt: skip
 LINUS = {"scopes": ["bus:read", "bus:write"], "senders": ["linus"]}
 # A token and the names that it can act as.
