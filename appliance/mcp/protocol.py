@@ -2,7 +2,7 @@
 
     modern  2026-07-28: every request carries its version and capabilities in `params._meta`,
             and headers that repeat them
-    legacy  2025-11-25, 2025-06-18: `initialize` first; the server keeps no state of it
+    legacy  2025-11-25 and before: `initialize` first; the server keeps no state of it
 
 Source: modelcontextprotocol.io, specification of these dates, "Streamable HTTP".
 """
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 MODERN = ("2026-07-28",)
-LEGACY = ("2025-11-25", "2025-06-18")
+LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 WITH_TASKS = "2025-11-25"  # the legacy version in which a client may ask for a task
 SUPPORTED = (*MODERN, *LEGACY)
 

@@ -44,7 +44,9 @@ class McpResource:
         self._guard = guard
         self._body = BodyPlan(dict[str, Any], BODY_BYTES_MAX)
         self._tools = {tool.name: tool for tool in tools}
-        self._plans = {tool.name: BodyPlan(tool.takes, BODY_BYTES_MAX) for tool in tools}
+        self._plans = {
+            tool.name: BodyPlan(tool.takes, BODY_BYTES_MAX, strict=False) for tool in tools
+        }
         self._task_requests = requests = TaskRequests(tasks, self._attempt)
         both: dict[str, Answer] = {"tools/list": self._list_tools, "tools/call": self._call_tool}
         self._modern = {"server/discover": self._discover, **both, **requests.modern}
@@ -122,7 +124,9 @@ class McpResource:
         tool = self._tools.get(name)
         if tool is None:
             raise Refusal(protocol.INVALID_PARAMS, f"Unknown tool: {name[:100]}")
-        decode = partial(self._plans[name].decode, msgspec.json.encode(arguments or {}))
+        # Some models send null for what they leave out, and numbers as strings.
+        given = {key: value for key, value in (arguments or {}).items() if bytes(value) != b"null"}
+        decode = partial(self._plans[name].decode, msgspec.json.encode(given))
         if tool.unfinished is not None and protocol.has_extension(request, EXTENSION):
             return self._task_requests.call(tool, decode, req)
         if request.version == protocol.WITH_TASKS and "task" in request.params:

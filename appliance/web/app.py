@@ -38,6 +38,8 @@ from appliance.web.observe import ObserveMiddleware, Response
 BODY_BYTES_MAX = 512 * 1024  # a message of 64 KiB can need six times as much in JSON
 BATCH_BYTES_MAX = 8 * 1024 * 1024  # decoding it blocks the event loop
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
+# Some clients append a slash. Other paths stay as they are: a proxy may refuse one of them.
+ALIASES = {"/mcp/": "/mcp"}
 App = falcon.App[falcon.Request, Response]
 
 
@@ -80,6 +82,7 @@ class AccessMiddleware:
 
     def process_request(self, req: falcon.Request, _resp: Response) -> None:
         environ, context, guard = req.env, req.context, self._guard
+        req.path = ALIASES.get(req.path, req.path)
         context.refusal = {}
         probe = req.path in self._probes
         if not probe or guard.loopback:

@@ -45,13 +45,17 @@ _QUOTED_KEY = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 class BodyPlan:
     """Reads and decodes the bodies of one operation.
 
-    `each` is the only field, a list, whose items are validated separately.
+    `each` is the only field, a list, whose items are validated separately. Unless `strict`,
+    strings with a number are numbers where the struct has one.
     """
 
-    def __init__(self, kind: Any, bytes_max: int, each: str | None = None) -> None:
+    def __init__(
+        self, kind: Any, bytes_max: int, each: str | None = None, *, strict: bool = True
+    ) -> None:
         self.bytes_max = bytes_max
         self._checks_values = each is None  # `Items` checks each of them
-        self._decode = Items(kind, each).decode if each else msgspec.json.Decoder(kind).decode
+        decoder = Items(kind, each) if each else msgspec.json.Decoder(kind, strict=strict)
+        self._decode = decoder.decode
         # With the first body: for all operations together it would be a tenth of a start.
         self._has_numbers = cache(lambda: has_numbers(shapes.type_info(kind)))
         self._marks_max = max(PIECE_BYTES, bytes_max // BYTES_FOR_EACH_MARK)

@@ -1,10 +1,12 @@
 """The tools of courier, outbox and inbox, served. A token sees only what it may use."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 
+from appliance.busfile.file import BusPaths, connect, transaction
 from tests.support.servedhub import ServedHub
 
 
@@ -85,3 +87,69 @@ def test_token_sees_the_tools_of_its_scopes_and_what_is_free_on_loopback(
     assert "post_message" not in limited.names()
     assert "FORBIDDEN" in limited.refusal("post_message", topic_id="t", sender="a", content="x")
     limited.http.close()
+
+
+@pytest.mark.parametrize("written", ["null", "text"])
+def test_optional_arguments_can_be_null_and_numbers_can_be_text(agent: Agent, written: str) -> None:
+    """Each optional argument of every tool. The call ends at an unknown argument behind them."""
+    checked = 0
+    for tool in agent.ask("tools/list").body["result"]["tools"]:
+        schema = tool["inputSchema"]
+        arguments: dict[str, Any] = {}
+        for name, part in schema["properties"].items():
+            if name in schema.get("required", ()):
+                continue
+            if written == "null":
+                arguments[name] = None
+            elif part.get("type") in ("integer", "number"):
+                arguments[name] = str(part.get("minimum", 1))
+        checked += len(arguments)
+        answer = agent.ask("tools/call", name=tool["name"], arguments={**arguments, "zzz": 1})
+        text = answer.body["result"]["content"][0]["text"]
+        if schema.get("additionalProperties") is False:
+            assert "unknown field `zzz`" in text
+        assert "expected `" not in text
+    assert checked > 10
+
+
+def test_arguments_are_read_as_models_write_them(agent: Agent, hub: ServedHub) -> None:
+    channel = hub.request("POST", "/api/v1/channels", {"name": "as-written"})["channel"]["id"]
+    body = {"channel_id": channel, "title": "t"}
+    topic = hub.request("POST", "/api/v1/topics", body)["topic"]["id"]
+    for given in ({"limit": None}, {"limit": "10"}, {"before_id": None}, {"max_chars": "5"}):
+        assert agent.call("read_topic", topic_id=topic, **given) == {"messages": []}
+    assert agent.call("wait_events", after="0", wait_s="0", name=None)["events"]
+    assert agent.ask("tools/call", name="status", arguments=None).body["result"]["isError"] is False
+    for given in ({"limit": "ten"}, {"limit": "0"}, {"limit": "1.5"}, {"limit": ""}):
+        assert "limit" in agent.refusal("read_topic", topic_id=topic, **given)
+    assert "topic_id" in agent.refusal("read_topic", topic_id=None)
+    text = agent.call("post_message", topic_id=topic, sender="a", content="null")
+    assert agent.call("read_message", message_id=text["message_id"])["content"] == "null"
+
+
+def test_agent_of_the_bus_acks_beats_and_hands_in_its_task(agent: Agent, hub: ServedHub) -> None:
+    ada = Agent(hub, "bus:write")
+    name = "bus.write"
+    with closing(connect(BusPaths(hub.datadir.workspace))) as connection, transaction(connection):
+        connection.execute("INSERT INTO workers VALUES (?, 'WORKING', '', '', '', 1, 1)", (name,))
+    sent = agent.call("bus_send", from_agent="lead", type="note", to_agent=name)
+    (message,) = ada.call("bus_poll", agent=name)["messages"]
+    assert ada.call("bus_ack", agent=name, seq=message["seq"])["last_acked_seq"] == sent["seq"]
+    assert ada.call("bus_poll", agent=name)["messages"] == []
+    assert ada.call("send_heartbeat", agent=name, task=name, progress="0.5")["agent"] == name
+    ada.call("claim_task", task="path:src/**", agent=name)
+    assert ada.call("release_claim", task="path:src/**", agent=name) == {"released": True}
+    change = {"task": name, "from": "WORKING", "actor": name}
+    done = ada.call("change_task_state", **change, to="IN_REVIEW")
+    assert (done["state"], done["activity"], done["progress"]) == ("IN_REVIEW", "working", 0.5)
+    assert "BUS_STATE_NOT_ALLOWED" in ada.refusal(
+        "change_task_state", task=name, **{"from": "IN_REVIEW"}, to="APPROVED", actor=name
+    )
+    assert "SENDER_NOT_ALLOWED" in ada.refusal("bus_ack", agent="lead", seq=1)
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", None])
+def test_path_may_end_in_a_slash(agent: Agent, version: str | None) -> None:
+    headers = {"MCP-Protocol-Version": version} if version else {}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    assert agent.http.post("/mcp/", message, headers=headers).body["result"]["tools"]
