@@ -107,7 +107,7 @@ def _redaction(context: Context, shown: SettingsView) -> Redaction:
     """Takes out also what the settings say, valid or not, unless `shown` has it."""
     file = context.datadir.settings_file
     given: list[Any] = [
-        {".".join(names): value} for names, value in config.read_environment(os.environ)
+        {".".join(names): value} for names, value in config.read_environment(os.environ, Settings)
     ]
     with suppress(config.BadSettings):
         given.append(config.read_toml(file))

@@ -35,7 +35,7 @@ def view(
 ) -> SettingsView:
     """The settings of a process, by name. What neither the file nor the environment explains was
     given on the command line. `texts`: also those that people wrote. Raises BadSettings."""
-    given_by_variables = config.read_environment(environment)
+    given_by_variables = config.read_environment(environment, Settings)
     sources = {
         ENVIRONMENT: {".".join(names): value for names, value in given_by_variables},
         FILE: _flatten(config.read_toml(file) if file.exists() else {}),

@@ -2,9 +2,9 @@
 
 Sections are frozen msgspec structs. Unknown keys are refused; withdrawn_settings.toml has those of
 earlier versions and what replaces them. An environment variable names a field as
-`AGENTLIP_<SECTION>__<FIELD>`. Its text is read as JSON if it is JSON (numbers, true,
-lists), otherwise as a string. A field whose name ends in `_file` names a file that holds a secret,
-which `secret()` reads.
+`AGENTLIP_<SECTION>__<FIELD>`. Its text is read as the field's type: a text as it is, a switch also
+as yes or off, a list as JSON or with commas. An empty one counts as not set. A field whose name
+ends in `_file` names a file that holds a secret, which `secret()` reads.
 """
 
 import re
@@ -16,11 +16,15 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
 
 import msgspec
+from msgspec import inspect as shapes
 
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ownership import read_regular
 
 PREFIX = "AGENTLIP_"
+_SWITCH = {"true": True, "yes": True, "on": True, "1": True} | dict.fromkeys(
+    ("false", "no", "off", "0"), False
+)
 _BYTES_MAX = 4 << 20  # no settings and no secret are larger
 T = TypeVar("T")
 
@@ -52,15 +56,20 @@ def load(
     Raises BadSettings with the path of the first wrong or unknown key.
     """
     merged = read_toml(file) if file is not None and file.exists() else {}
-    for names, value in read_environment(environment):
-        _put(merged, names, value)
+    variables = {}
+    for names, value in read_environment(environment, kind):
+        variables[".".join(names)] = variable = PREFIX + "__".join(names).upper()
+        if "\N{REPLACEMENT CHARACTER}" in str(value):
+            raise BadSettings(f"settings: {variable}: the text is not valid UTF-8")
+        _put(merged, names, value, variable)
     for path, value in (flags or {}).items():
         if value is not None:
-            _put(merged, path.split("."), value)
+            _put(merged, path.split("."), value, path)
     try:
         settings = msgspec.convert(merged, kind)
     except msgspec.ValidationError as error:
-        raise BadSettings(f"settings: {error}{_suggestion(kind, str(error))}") from None
+        source = _variable_of(str(error), variables)
+        raise BadSettings(f"settings: {source}{error}{_suggestion(kind, str(error))}") from None
     for name, given in merged.items():
         section = getattr(settings, name, None)
         if isinstance(section, ValidatedSection):
@@ -68,11 +77,14 @@ def load(
     return settings
 
 
-def read_environment(environment: Mapping[str, str]) -> Iterator[tuple[list[str], Any]]:
-    """The values that variables name, each with section and field, whether these are known."""
+def read_environment(environment: Mapping[str, str], kind: Any) -> Iterator[tuple[list[str], Any]]:
+    """The values that variables name, each with section and field, whether `kind` has these."""
     for name, text in sorted(environment.items()):
-        if name.startswith(PREFIX) and "__" in name:
-            yield name[len(PREFIX) :].lower().split("__"), _from_text(text)
+        if name.startswith(PREFIX) and "__" in name and text.strip():
+            *path, last = names = name[len(PREFIX) :].lower().split("__")
+            types = {field.encode_name: field.type for field in _fields(_struct_at(kind, path))}
+            text = text.encode(errors="surrogateescape").decode(errors="replace").strip()
+            yield names, _from_text(text, shapes.type_info(types.get(last, Any)))
 
 
 def secret(path: str) -> str:
@@ -95,11 +107,47 @@ def _text(file: Path) -> str:
     return read_regular(file, _BYTES_MAX).decode().replace("\r\n", "\n")
 
 
-def _from_text(text: str) -> Any:
+def _from_text(text: str, kind: shapes.Type) -> Any:
+    """The value that people mean by `text` in a field of this type."""
     try:
-        return msgspec.json.decode(text.encode())
-    except msgspec.DecodeError:
-        return text
+        value = msgspec.json.decode(text.encode())
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        value = text
+    kinds = list(_alternatives(kind))
+    for each in kinds:
+        if isinstance(each, shapes.BoolType) and text.lower() in _SWITCH:
+            return _SWITCH[text.lower()]
+        if isinstance(each, shapes.LiteralType):
+            return next((word for word in each.values if str(word).lower() == text.lower()), value)
+        if isinstance(each, shapes.ListType | shapes.VarTupleType) and not isinstance(value, list):
+            items = filter(None, map(str.strip, text.split(",")))
+            return [_from_text(item, each.item_type) for item in items]
+        if isinstance(each, shapes.StrType) and not isinstance(value, str):
+            return text
+    return value
+
+
+def _alternatives(kind: shapes.Type) -> Iterator[shapes.Type]:
+    while isinstance(kind, shapes.Metadata):
+        kind = kind.type
+    if isinstance(kind, shapes.UnionType):
+        for each in kind.types:
+            yield from _alternatives(each)
+    else:
+        yield kind
+
+
+_AT = re.compile(r" - at `\$\.?([^`\[]*)")
+
+
+def _variable_of(message: str, variables: Mapping[str, str]) -> str:
+    """The environment variable that a message is about, with a colon; empty: a file's key."""
+    at, unknown = _AT.search(message), _UNKNOWN.search(message)
+    path = ".".join(filter(None, (at and at[1], unknown and unknown["name"])))
+    for names, variable in variables.items():
+        if path and f"{names}.".startswith(f"{path}."):
+            return f"{variable}: "
+    return ""
 
 
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`(?: - at `\$\.?(?P<path>[^`]*)`)?")
@@ -147,10 +195,10 @@ def _keys(kind: Any) -> list[str]:
     return [field.encode_name for field in _fields(kind)]
 
 
-def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
+def _put(tree: dict[str, Any], path: list[str], value: Any, source: str) -> None:
     for name in path[:-1]:
         branch = tree.setdefault(name, {})
         if not isinstance(branch, dict):
-            raise BadSettings(f"settings: {name} is a section, not a value")
+            raise BadSettings(f"settings: {source}: {name} is a value, not a section")
         tree = branch
     tree[path[-1]] = value
