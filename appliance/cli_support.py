@@ -4,7 +4,10 @@ Exit codes (hub spec §0.9): 0 success, 1 general error, 2 conflict, 3 hub not r
 or connection failed, 4 authentication failed.
 """
 
+import errno
 import inspect
+import os
+import shlex
 import shutil
 import signal
 import sys
@@ -233,6 +236,11 @@ def run(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
         return EXIT_INTERRUPTED
     except typer.Abort:
         return EXIT_GENERAL
+    except UnicodeError:
+        hint = "use text in UTF-8 in arguments, variables and files"
+        return report_error(Invalid("a text is not valid UTF-8", hint=hint), machine)
+    except OSError as error:
+        return report_error(_unusable(error), machine)
     except ModuleNotFoundError as error:
         if error.name not in EXTRAS:
             raise
@@ -243,6 +251,17 @@ def run(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
         if not hasattr(error, "format_message"):
             raise
         return _tell_usage(error, machine)
+
+
+def _unusable(error: OSError) -> ApplianceError:
+    """The error for a file or folder that the system refuses."""
+    reason = (error.strerror or type(error).__name__).lower()
+    if error.filename is not None:
+        path = os.fsdecode(error.filename)
+        return Invalid(f"{path}: {reason}", hint=f"ls -ld {shlex.quote(path)}")
+    if error.errno == errno.ENOENT:
+        return Invalid("the current folder was deleted", hint="cd to a folder that exists")
+    return Unavailable(reason, hint="agentlip doctor")
 
 
 def report_error(error: ApplianceError, machine: bool) -> int:
@@ -294,8 +313,6 @@ def until_signalled() -> Iterator[None]:
 
 def quiet_stdout() -> None:
     """After a broken pipe: prevent further output, including the flush at exit."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -384,7 +401,7 @@ def text_of(value: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
     if len(raw) > bytes_max:
         raise Invalid(f"more than {bytes_max:,} bytes on standard input", hint="send it in parts")
     try:
-        return raw.decode()
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise Invalid(
             "standard input is not UTF-8", hint="convert it: iconv -f LATIN1 -t UTF-8"

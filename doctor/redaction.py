@@ -128,7 +128,7 @@ def secrets_of(context: Context, given: Any) -> set[str]:
 def _texts_of(path: Path) -> set[str]:
     """A file of one secret, or the long texts of a JSON object."""
     try:
-        text = read_regular(path, _FILE_BYTES_MAX).decode("utf-8", "replace")
+        text = read_regular(path, _FILE_BYTES_MAX).decode("utf-8-sig", "replace")
     except OSError:
         return set()
     try:

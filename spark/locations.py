@@ -236,7 +236,7 @@ def keys() -> dict[str, str]:
     """The keys in the files that AWS_ACCESS_KEY_ID_FILE and AWS_SECRET_ACCESS_KEY_FILE name, by the
     variables that libraries read. Raises OSError."""
     files = {name: os.environ.get(f"{name}_FILE") for name in KEYS}
-    return {name: Path(file).read_text().strip() for name, file in files.items() if file}
+    return {name: Path(file).read_text("utf-8-sig").strip() for name, file in files.items() if file}
 
 
 @cache

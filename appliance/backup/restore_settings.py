@@ -34,7 +34,7 @@ def compare(present: DataDir, restored: DataDir) -> tuple[ChangedSetting, ...]:
 
 def _values(datadir: DataDir) -> dict[str, str]:
     try:
-        text = datadir.settings_file.read_text(encoding="utf-8")
+        text = datadir.settings_file.read_text(encoding="utf-8-sig")
         return dict(_flat(tomllib.loads(text), ""))
     except FileNotFoundError:
         return {}

@@ -245,7 +245,7 @@ def _key(file: str, variable: str, workspace: Path) -> str:
 def _content(workspace: Path, file: str) -> str:
     path = workspace / Path(file).expanduser()
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise Invalid(f"{path} can't be read: {reason}", hint=f"ls -l {path}") from None

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-import tomllib
+from codecs import BOM_UTF8
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
@@ -12,6 +12,7 @@ import msgspec
 
 from appliance.cli_support import Session, note
 from appliance.courier.trigger import TriggerRule, check
+from appliance.kernel.config import read_toml
 from appliance.kernel.errors import Invalid
 from appliance.sdk.courier import Consumer, Delivery, Producer, envelope
 from appliance.sdk.discovery import find_hub
@@ -30,7 +31,7 @@ def enqueue_lines(
             if not line.strip():
                 continue
             try:
-                value = msgspec.json.decode(line)
+                value = msgspec.json.decode(line.removeprefix(BOM_UTF8))
             except (msgspec.DecodeError, RecursionError):
                 producer.flush()
                 raise Invalid(
@@ -126,10 +127,7 @@ def _put(out: IO[bytes], line: bytes) -> None:
 
 def check_settings_file(file: Path) -> tuple[list[str], int]:
     """The problems of the triggers in a settings file, and the number of triggers."""
-    try:
-        tables = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise Invalid(f"{file}: {error}") from None
+    tables = read_toml(file)
     courier = tables.get("courier", {})
     rows = courier.get("triggers", []) if isinstance(courier, dict) else None
     if not isinstance(rows, list):

@@ -45,7 +45,7 @@ def read_file(path: Path) -> SpecFile:
         data = read_regular(path, FILE_BYTES_MAX + 1)
         spec = _read(path.stem, data)
     except SpecProblem as error:
-        line, reason = line_of(data.decode(errors="replace"), error.path), str(error)
+        line, reason = line_of(data.decode("utf-8-sig", "replace"), error.path), str(error)
     except tomllib.TOMLDecodeError as error:
         match = _TOML_LINE.search(str(error))
         line = int(match[1]) if match and match[1] else data.count(b"\n") + 1
@@ -55,7 +55,7 @@ def read_file(path: Path) -> SpecFile:
     except OSError as error:
         line, reason = 1, error.strerror or type(error).__name__
     else:
-        line = line_of(data.decode(), "after") if spec.after else 1
+        line = line_of(data.decode("utf-8-sig"), "after") if spec.after else 1
         return SpecFile(path.stem, shown, spec, after_line=line)
     return SpecFile(path.stem, shown, error=_problem(shown, line, reason))
 
@@ -76,7 +76,7 @@ def _read(name: str, data: bytes) -> wire.JobSpec:
     check_name(name)
     if len(data) > FILE_BYTES_MAX:
         raise SpecProblem("", f"it has more than {FILE_BYTES_MAX} bytes")
-    return read_spec(tomllib.loads(data.decode().replace("\r\n", "\n")))
+    return read_spec(tomllib.loads(data.decode("utf-8-sig").replace("\r\n", "\n")))
 
 
 def line_of(text: str, path: str) -> int:

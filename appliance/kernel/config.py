@@ -104,7 +104,7 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 
 def _text(file: Path) -> str:
-    return read_regular(file, _BYTES_MAX).decode().replace("\r\n", "\n")
+    return read_regular(file, _BYTES_MAX).decode("utf-8-sig").replace("\r\n", "\n")
 
 
 def _from_text(text: str, kind: shapes.Type) -> Any:

@@ -79,7 +79,7 @@ def json_object(text: str, flag: str) -> dict[str, Any]:
 
     if text.startswith("@"):
         try:
-            text = Path(text[1:]).read_text(encoding="utf-8")
+            text = Path(text[1:]).read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise Invalid(f"{flag}: can't read the file: {error}") from None
     try:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from appliance.kernel.config import secret
-from appliance.kernel.errors import Invalid, Unavailable
+from appliance.kernel.errors import Invalid, Unauthenticated, Unavailable
 from appliance.sdk.reader import WorkspaceReader
 from appliance.workspace.datadir import (
     DataDir,
@@ -223,11 +223,22 @@ def fetch(
     endpoint: Endpoint, path: str, timeout: float, bytes_max: int = HEALTH_BYTES_MAX
 ) -> tuple[int, bytes]:
     """Status and body of a GET with the endpoint's token. Raises OSError and HTTPException."""
-    headers = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {}
+    headers = authorization(endpoint)
     with closing(connect(endpoint, timeout)) as connection:
         connection.request("GET", endpoint.prefix + path, headers=headers)
         reply = connection.getresponse()
         return reply.status, reply.read(bytes_max)
+
+
+def authorization(endpoint: Endpoint) -> dict[str, str]:
+    """Return the header with the endpoint's token, if it has one. Raises Unauthenticated."""
+    token = endpoint.token or ""
+    if not (token.isascii() and (token + " ").isprintable()):
+        raise Unauthenticated(
+            "the token contains characters that no token has, such as typographic quotes",
+            hint="copy it again: AGENTLIP_TOKEN, AGENTLIP_TOKEN_FILE or .agentlip/token has it",
+        )
+    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def connect(endpoint: Endpoint, timeout: float) -> http.client.HTTPConnection:

@@ -20,7 +20,7 @@ import msgspec
 from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
 from appliance.kernel.ids import random_id
 from appliance.kernel.retry import RetrySettings, delay_seconds
-from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile, connect
+from appliance.sdk.discovery import Endpoint, HubNotRunning, StaleServerFile, authorization, connect
 from appliance.sdk.errors import Json as Json
 from appliance.sdk.errors import Refused as Refused
 from appliance.sdk.errors import refusal
@@ -306,9 +306,7 @@ def request_headers(endpoint: Endpoint, body: bytes | None) -> dict[str, str]:
     headers = {"Accept": "application/json"}
     if body is not None:
         headers["Content-Type"] = "application/json"
-    if endpoint.token:
-        headers["Authorization"] = f"Bearer {endpoint.token}"
-    return headers
+    return headers | authorization(endpoint)
 
 
 def json_object(text: bytes) -> Json:

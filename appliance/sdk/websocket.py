@@ -20,7 +20,7 @@ from websockets.protocol import State
 from websockets.uri import parse_uri
 
 from appliance.kernel.errors import ApplianceError, Unauthenticated, Unavailable
-from appliance.sdk.discovery import Endpoint, HubNotRunning
+from appliance.sdk.discovery import Endpoint, HubNotRunning, authorization
 
 CONNECT_SECONDS_MAX = 10.0
 SEND_SECONDS_MAX = 30.0
@@ -159,8 +159,7 @@ class WebSocket:
 
     def _shake_hands(self, endpoint: Endpoint) -> None:
         request = self._protocol.connect()
-        if endpoint.token:
-            request.headers["Authorization"] = f"Bearer {endpoint.token}"
+        request.headers.update(authorization(endpoint))
         self._protocol.send_request(request)
         self._write()
         while self._protocol.state is State.CONNECTING and not self._protocol.handshake_exc:

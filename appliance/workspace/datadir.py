@@ -149,7 +149,7 @@ class DataDir:
     def read_token(self) -> str | None:
         """The token of this workspace; None if it can't be read."""
         text = read_small(self.token_file)
-        return (text.decode("utf-8", "replace").strip() or None) if text else None
+        return (text.decode("utf-8-sig", "replace").strip() or None) if text else None
 
     def read_server(self) -> ServerFile | None:
         """The content of `server.json`; None if it can't be read. Unknown keys are ignored."""

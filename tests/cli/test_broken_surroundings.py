@@ -1,0 +1,140 @@
+"""No command ends in a traceback, whatever is wrong with its folder, files and variables."""
+
+import json
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+import pytest
+
+from appliance import cli, cli_daemon
+from appliance.cli_support import run
+from tests.support.command_outputs import every_command
+
+pytestmark = pytest.mark.slow
+
+NOBODY = 65_534
+# These start a server or change the machine; they use the same handler.
+STARTING = {
+    f"agentlipd {word}" for word in ("up", "run", "restart", "install-service", "uninstall-service")
+}
+SECONDS_MAX = 5
+DATA, SETTINGS = ".agentlip", "agentlip.toml"
+
+
+def delete(folder):
+    (folder / "gone").mkdir()
+    os.chdir(folder / "gone")
+    (folder / "gone").rmdir()
+
+
+def make_unreadable(name):
+    def change(folder):
+        (folder / name).touch(mode=0o000)
+        (folder / name).chmod(0o000)
+
+    return change
+
+
+def write(name, data):
+    return lambda folder: (folder / name).write_bytes(data)
+
+
+def give_away(folder):
+    for path in (folder, folder / DATA, *(folder / DATA).iterdir()):
+        os.chown(path, NOBODY - 1, NOBODY - 1)
+
+
+def replace_data_by_a_file(folder):
+    (folder / DATA).rename(folder / "was")
+    (folder / DATA).write_text("x")
+
+
+REMOTE = {"AGENTLIP_URL": "http://127.0.0.1:1"}
+# What is wrong, the variables, and whether root runs the commands.
+SURROUNDINGS = {
+    "the data of another user": (give_away, {}, True),
+    "the current folder was deleted": (delete, {}, False),
+    "a folder of data that can't be read": (make_unreadable(DATA), {}, False),
+    "a store that can't be read": (make_unreadable(f"{DATA}/db.sqlite3"), {}, False),
+    "a token that can't be read": (make_unreadable(f"{DATA}/token"), {}, False),
+    "settings that can't be read": (make_unreadable(SETTINGS), {}, False),
+    "settings that are not TOML": (write(SETTINGS, b"[http\n"), {}, False),
+    "settings that are not UTF-8": (write(SETTINGS, b"# \xff\n"), {}, False),
+    "a file in place of the data": (replace_data_by_a_file, {}, False),
+    "a store that is not SQLite": (write(f"{DATA}/db.sqlite3", b"x" * 5000), {}, False),
+    "a workspace that does not exist": (bool, {"AGENTLIP_WORKSPACE": "/nowhere"}, False),
+    "a token file that is a folder": (bool, {**REMOTE, "AGENTLIP_TOKEN_FILE": "/"}, False),
+    "a token in typographic quotes": (bool, {**REMOTE, "AGENTLIP_TOKEN": "“abc”"}, False),
+    "a variable that is not UTF-8": (bool, {"AGENTLIP_HTTP__HOST": "\udcff"}, False),
+}
+
+
+def words_for(name, command):
+    words = name.split()[1:]
+    for parameter in command.params:
+        if not parameter.required:
+            continue
+        kind = parameter.type
+        choices = getattr(kind, "choices", None)
+        sample = next(iter(choices)) if choices else "1" if kind.name != "text" else "x"
+        option = [max(parameter.opts, key=len)] if parameter.param_type_name == "option" else []
+        words += [*option, str(getattr(sample, "value", sample))] * max(1, parameter.nargs)
+    return words
+
+
+def sweep(folder, report, change, variables, as_root):
+    """In a child: run every command, and write what raised."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
+    os.chdir(folder)
+    for name in [name for name in os.environ if name.startswith("AGENTLIP_")]:
+        del os.environ[name]
+    os.environ.update({"HOME": str(folder), **variables})
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    commands = [(n, c) for n, c in every_command() if n not in STARTING]
+    change(folder)
+    if not as_root and os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    raised, codes = {}, {}
+    for name, command in commands:
+        program = name.partition(" ")[0]
+        app = cli.app if program == "agentlip" else cli_daemon.app
+        signal.alarm(SECONDS_MAX)
+        try:
+            codes[name] = run(app, words_for(name, command), program)
+        except BaseException:
+            raised[name] = traceback.format_exc()[-1500:]
+        finally:
+            signal.alarm(0)
+    os.write(report, json.dumps([raised, codes]).encode())
+
+
+@pytest.mark.parametrize("surroundings", SURROUNDINGS)
+def test_no_command_ends_in_a_traceback(tmp_path_factory, surroundings):
+    folder = tmp_path_factory.mktemp("broken")
+    assert run(cli.app, ["init", str(folder)], "agentlip") == 0
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, NOBODY if os.geteuid() == 0 else -1, -1)
+    for above in list(folder.parents)[:3]:
+        if above.name.startswith("pytest-"):
+            above.chmod(0o755)
+    result = folder.parent / f"{folder.name}.json"
+    report = os.open(result, os.O_WRONLY | os.O_CREAT)
+    child = os.fork()
+    if child == 0:
+        try:
+            sweep(folder, report, *SURROUNDINGS[surroundings])
+        finally:
+            os._exit(0)
+    os.close(report)
+    os.waitpid(child, 0)
+    raised, codes = json.loads(Path(result).read_text())
+    assert len(codes) + len(raised) > 150
+    assert raised == {}
