@@ -118,6 +118,8 @@ def sweep(folder, report, change, variables, as_root):
 
 @pytest.mark.parametrize("surroundings", SURROUNDINGS)
 def test_no_command_ends_in_a_traceback(tmp_path_factory, surroundings):
+    if SURROUNDINGS[surroundings][0] is give_away and os.geteuid() != 0:
+        pytest.skip("only root can give files away")
     folder = tmp_path_factory.mktemp("broken")
     assert run(cli.app, ["init", str(folder)], "agentlip") == 0
     for path in (folder, *folder.rglob("*")):
