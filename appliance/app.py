@@ -202,7 +202,7 @@ class Appliance:
             instance_id=self.identity.instance_id,
             access=settings.log.access,
             absent=absent,
-            audit=AuditMiddleware(trail, routes),
+            audit=AuditMiddleware(trail, routes, log),
         )
         return WsgiApplication(
             falcon_app, sockets, self._guard, limiter, settings.socket, clock, log,

@@ -1,8 +1,8 @@
 """The hook of the audit log: records each request whose operation is `audited`.
 
 The intent is on the disk before the operation runs, and the outcome before the response is sent.
-Requests without any valid credential are not recorded, so that they can't displace the records of
-others.
+Requests without any valid credential are only logged, so that they can't displace the records of
+others: also those that need no token, such as a purge of an open stream from this machine.
 
 The state before and after the act is the reply to GET of its path, or of the nearest path above it
 that has GET. If that is a list, it is the row that the act names.
@@ -19,7 +19,8 @@ from appliance.auditlog.record import Phase
 from appliance.auditlog.trail import AuditTrail
 from appliance.kernel.auth import ADMIN, ANONYMOUS, Principal
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.route import OPEN, Route, responder_name
+from appliance.kernel.log import Log
+from appliance.kernel.route import Route, responder_name
 from appliance.web.body import QueryPlan
 from appliance.web.observe import Response
 
@@ -72,8 +73,9 @@ def row_of(state: Any, named: Sequence[str]) -> Any:
 
 
 class AuditMiddleware:
-    def __init__(self, trail: AuditTrail, routes: Sequence[Route]) -> None:
+    def __init__(self, trail: AuditTrail, routes: Sequence[Route], log: Log) -> None:
         self._trail = trail
+        self._log = log
         self._states = StateReader(routes)
 
     def process_resource(
@@ -84,9 +86,13 @@ class AuditMiddleware:
         mounted = getattr(context, "mounted", None)  # None for OPTIONS
         if mounted is None or not mounted.operation.audited:
             return
-        if context.principal is ANONYMOUS and mounted.operation.scope is OPEN:
+        if context.principal is ANONYMOUS:
             credential = mounted.operation.credential
             if credential is None or not credential(**params):
+                self._log.info(
+                    "an act without a token", method=context.method, route=req.uri_template,
+                    address=context.address, **context.ids,
+                )  # fmt: skip
                 return
         path = {name: value for name, value in params.items() if name != "command"}
         command = msgspec.to_builtins(params.get("command"), enc_hook=str)

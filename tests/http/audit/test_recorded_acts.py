@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from appliance.auditlog import file
+from tests.support.courier import envelope
 from tests.support.servedhub import ServedHub, serve
 from tests.support.until import until
 
@@ -80,6 +81,20 @@ def test_refusals_without_a_credential_leave_no_record(hub):
         headers = {"Content-Type": "application/json", **headers}
         assert stranger(method, path, raw=raw, headers=headers).status in (401, 404)
     assert acts(hub, limit=1) == before
+
+
+def test_act_that_needs_no_token_is_logged_and_displaces_no_record(hub):
+    before = acts(hub, limit=1)
+    job = {"to": "open", "envelope": envelope("e1")}
+    assert hub.http.post("/v1/enqueue", job).status == 200
+    stranger = hub.connect(None)
+    assert stranger.post("/v1/streams/pause", {"stream": "open"}).status == 200
+    assert acts(hub, limit=1) == before
+    assert '"msg":"an act without a token"' in hub.log_text
+    assert '"route":"/v1/streams/pause"' in hub.log_text
+    assert hub.http.post("/v1/streams/resume", {"stream": "open"}).status == 200
+    (resumed,) = acts(hub, limit=1)
+    assert resumed["act"] == "POST /v1/streams/resume"
 
 
 def test_sign_in_by_a_link_is_recorded_once(hub):
