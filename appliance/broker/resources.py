@@ -177,7 +177,7 @@ def _sending(broker: Broker) -> list[Route]:
         }, suffix="batch"),
         Route("/broker/v1/accept/unknown", sends, {
             "POST": Operation(wire.ACCEPT, body=wire.UnknownQuery, reply=wire.UnknownIds,
-                              signer=broker.signed,
+                              signer=broker.find_signer,
                               errors=(wire.MeshNotFound, wire.NotAMember),
                               summary="List which of up to 1,000 ids the broker has not accepted"),
         }, suffix="unknown"),
@@ -185,7 +185,7 @@ def _sending(broker: Broker) -> list[Route]:
 
 
 def _meshes(broker: Broker, registry: Registry) -> list[Route]:
-    signer = broker.signed
+    signer = broker.find_signer
 
     def history(mesh: str, query: wire.HistoryQuery, who: Principal) -> wire.HistoryPage:
         return registry.history(mesh, find_member_in(broker, who, mesh), query)
@@ -220,7 +220,7 @@ def _meshes(broker: Broker, registry: Registry) -> list[Route]:
 
 
 def _members(broker: Broker, registry: Registry) -> list[Route]:
-    signer = broker.signed
+    signer = broker.find_signer
     return [
         Route(ROOT + "/{mesh}/members", Responders(
             get=_show(broker, registry.members), post=reply_with(registry.add_member, 201),
@@ -257,7 +257,7 @@ def _members(broker: Broker, registry: Registry) -> list[Route]:
 
 
 def _destinations(broker: Broker, registry: Registry) -> list[Route]:
-    signer = broker.signed
+    signer = broker.find_signer
     routes = []
     kinds: tuple[wire.TopicOrQueue, ...] = ("topic", "queue")
     for kind in kinds:

@@ -1,4 +1,4 @@
-"""How the supervisor of an attempt is known again, also by a program without the server."""
+"""Handles by which a later process, or one without the server, finds an attempt again."""
 
 from pathlib import Path
 

@@ -31,7 +31,7 @@ class OutputMask:
 
 
 def _overlap(data: bytes, value: bytes) -> int:
-    """Return how many bytes at the end of `data` are the beginning of `value`."""
+    """Return how many trailing bytes match the start of `value`."""
     at = data.find(value[:1], max(0, len(data) - len(value) + 1))
     while at >= 0 and not value.startswith(data[at:]):
         at = data.find(value[:1], at + 1)

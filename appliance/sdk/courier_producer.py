@@ -110,7 +110,7 @@ class Producer(Closing):
             if len(self._posted) < count:
                 attempt, deadline = 0, time.monotonic() + WAIT_SECONDS_MAX
             if self._posted:
-                time.sleep(wait_seconds)
+                time.sleep(wait_seconds)  # what the server asked for, or a backoff
         self._bytes = 0
         if len(self._refused) >= REFUSED_MAX:
             self._report()
@@ -130,7 +130,7 @@ class Producer(Closing):
             if not messages:
                 raise SocketBroken("the appliance does not respond")
             for frame in map(read_frame, messages):
-                for seq in concerned(waiting, frame.error, frame.accepted):
+                for seq in select_answered(waiting, frame.error, frame.accepted):
                     posted = waiting.pop(seq)
                     if frame.error is None:
                         continue
@@ -145,8 +145,10 @@ class Producer(Closing):
         return wait_seconds
 
 
-def concerned(waiting: Iterable[int], error: ErrorFrame | None, accepted: int | None) -> list[int]:
-    """The numbers that a response is about. Raises EnvelopeRefused if it is about the frame."""
+def select_answered(
+    waiting: Iterable[int], error: ErrorFrame | None, accepted: int | None
+) -> list[int]:
+    """Select the numbers that a response answers. Raises EnvelopeRefused for a whole frame."""
     if error is None:
         return [seq for seq in waiting if accepted is not None and seq <= accepted]
     first = error.seq
