@@ -2,6 +2,7 @@
 
 from appliance.checks.check import Check, Problem, Severity
 from appliance.checks.rows import RowRule, find_rows
+from appliance.inbox.wire import NETWORK
 
 NO_ID = Problem("no-id", Severity.ERROR, hint="agentlip inbox list")
 REVOKED = Problem("revoked", hint="agentlip identity show")
@@ -13,10 +14,10 @@ CHECKS = (
             "inbox",
             RowRule(
                 NO_ID,
-                "SELECT number FROM (SELECT number, client_message_id, broker_message_id,"
+                "SELECT number FROM (SELECT number, client_message_id, broker_message_id, mesh,"
                 " sender_pubkey FROM inbox ORDER BY number DESC LIMIT :newest)"
                 " WHERE client_message_id = '' OR broker_message_id = ''"
-                " OR length(sender_pubkey) <> 64 ORDER BY number",
+                f" OR length(sender_pubkey) <> iif(mesh = '{NETWORK}', 60, 64) ORDER BY number",
                 "inbox row {0}",
                 "the message lacks its send id, its receipt from the broker, or its sender's key:"
                 " another program wrote it",

@@ -5,12 +5,15 @@ import msgspec
 import pytest
 
 from appliance.identity import keys
+from appliance.inbox.wire import NETWORK
 from appliance.kernel.auth import hash_token
 from appliance.kernel.clock import SystemClock, iso
+from appliance.network.keys import AgentKey
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
 
 KEY = "a" * 64
 OTHER_KEY = "b" * 64
+NETWORK_KEY = str(AgentKey.generate().public)
 
 
 def now_ms() -> int:
@@ -120,14 +123,16 @@ def receive(
     key: str = KEY,
     own: int = 0,
     broker_id: str = "b1",
+    mesh: str = "default",
 ) -> None:
     workspace.execute(
         "INSERT INTO inbox (id, client_message_id, broker_message_id, mesh, sender_pubkey,"
         " sender_name, received_at, destination_kind, destination_ref, priority, created_at, own)"
-        " VALUES (?, ?, ?, 'default', ?, 'x', ?, 'topic', 't', 'next', 'now', ?)",
+        " VALUES (?, ?, ?, ?, ?, 'x', ?, 'topic', 't', 'next', 'now', ?)",
         f"in_{client_id}_{at_ms}",
         client_id,
         broker_id,
+        mesh,
         key,
         at_ms,
         own,
@@ -137,7 +142,15 @@ def receive(
 
 @pytest.mark.parametrize(
     ("columns", "count"),
-    [({}, 0), ({"client_id": ""}, 1), ({"broker_id": ""}, 1), ({"key": "short"}, 1)],
+    [
+        ({}, 0),
+        ({"client_id": ""}, 1),
+        ({"broker_id": ""}, 1),
+        ({"key": "short"}, 1),
+        ({"key": NETWORK_KEY, "mesh": NETWORK}, 0),
+        ({"key": NETWORK_KEY}, 1),
+        ({"key": KEY, "mesh": NETWORK}, 1),
+    ],
 )
 def test_a_message_without_ids_is_found(workspace, columns: dict[str, str], count: int) -> None:
     receive(workspace, "c0")
