@@ -25,7 +25,8 @@ ENGINE_SECONDS = 2.0
 _LATEST = (
     "SELECT job, state, id FROM runs WHERE id IN"
     " (SELECT max(id) FROM runs WHERE ended_at IS NOT NULL"
-    " GROUP BY job) AND state IN ('failed', 'lost') ORDER BY job LIMIT ?"
+    " GROUP BY job) AND state IN ('failed', 'lost') AND (job IN (SELECT value FROM json_each(?))"
+    " OR job IN (SELECT name FROM jobs WHERE spec IS NOT NULL)) ORDER BY job LIMIT ?"
 )
 _STUCK = (
     "SELECT run_id, number FROM attempts WHERE state = 'running' AND lease_until_steady_ms < ?"
@@ -46,14 +47,18 @@ def _files(context: Context) -> Iterator[Finding]:
 
 
 def _outcomes(context: Context) -> Iterator[Finding]:
+    """Without jobs that were removed: what their last runs did is over."""
+    files = [file.name for file in read_folder(context.datadir.workspace)]
     for connection in context.with_tables("jobs", "runs"):
-        for job, state, run_id in connection.execute(_LATEST, (FINDINGS_MAX,)):
+        names = msgspec.json.encode(files).decode()
+        for job, state, run_id in connection.execute(_LATEST, (names, FINDINGS_MAX)):
             hint = f"agentlip jobs show {run_id}"
             yield FAILING.finding(f"job {job}", f"its latest run {run_id} has {state}", hint)
         for run in reported_runs(connection).values():
             if run.outcome == "failed":
                 text = f"the latest run that it reported has failed: {run.error or run.exit_code}"
-                yield FAILING.finding(f"job {run.job}", text, "agentlip jobs list")
+                hint = f"agentlip jobs list; if it is gone: agentlip jobs remove {run.job}"
+                yield FAILING.finding(f"job {run.job}", text, hint)
 
 
 def _attempts(context: Context) -> Iterator[Finding]:

@@ -57,6 +57,13 @@ def _switch(session: Session, job: str | None, every: bool, verb: str) -> None:
     session.answer(jobs, f"{verb}d {job or 'all jobs'}")
 
 
+@app.command("remove")
+def remove_job(session: Session, job: JobArgument) -> None:
+    """Remove a job that was made over the API, or that only reported its runs. Runs are kept."""
+    jobs = session.hub().delete(f"{PATH}/{segment(job)}")
+    session.answer(jobs, f"removed {job}")
+
+
 @app.command("validate")
 def validate_files(session: Session) -> None:
     """Check the files jobs/*.toml. Exit code 1 if one is wrong. Needs no running appliance."""

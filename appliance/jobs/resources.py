@@ -45,7 +45,7 @@ def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) 
         }),
         Route("/api/v1/jobs/{job}", Responders(
             get=reply_with(runner.show_job), put=reply_with(runner.put_job),
-            delete=_list_after(partial(runner.put_job, spec=None), listing),
+            delete=_list_after(partial(_remove, runs, runner), listing),
         ), {
             "GET": Operation(wire.READ, reply=wire.JobShown, summary="Show a job"),
             "PUT": Operation(wire.WRITE, body=wire.JobSpec, reply=wire.JobShown,
@@ -94,6 +94,13 @@ def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) 
                              summary="List the runs of a job, newest first"),
         }),
     ]  # fmt: skip
+
+
+def _remove(runs: JobRuns, runner: JobRunner, job: str) -> None:
+    """Remove a job, and the latest run that it reported. Raises JobIsFile and NoSuchJob."""
+    if job in runner.catalogue.specs or not runs.forget(job):
+        runner.put_job(job, None)
+        runs.forget(job)
 
 
 def _switch(verb: str, runner: JobRunner, listing: Listing, summary: str) -> Route:

@@ -9,6 +9,7 @@ from appliance.kernel.clock import utc
 from appliance.kernel.errors import Invalid
 from appliance.kernel.store import Store
 
+SHOWN = (metrics.finished, metrics.succeeded, metrics.seconds, metrics.rows, metrics.failed)
 JOBS_MAX = 50  # jobs whose latest run is kept: each has metrics of its own
 
 
@@ -34,6 +35,14 @@ class JobRuns:
         kept: wire.LatestRun = self._store.write(writes.report, latest, JOBS_MAX)
         _show(kept)
         return kept
+
+    def forget(self, job: str) -> bool:
+        """Delete the latest run that a job reported; return whether there was one."""
+        was_there: bool = self._store.write(writes.forget_report, job)
+        if was_there:
+            for gauge in SHOWN:
+                gauge.remove(job)
+        return was_there
 
 
 def _show(run: wire.LatestRun) -> None:

@@ -149,6 +149,14 @@ def report(tx: Tx, run: wire.LatestRun, jobs_max: int) -> wire.LatestRun:
     return run
 
 
+def forget_report(tx: Tx, job: str) -> bool:
+    """Delete the latest run that a job reported; return whether there was one."""
+    runs = queries.reported_runs(tx)
+    run = runs.pop(job, None)
+    tx.execute(meta.SET, (queries.REPORTED, msgspec.json.encode(runs).decode()))
+    return run is not None
+
+
 def pause(tx: Tx, name: str, is_paused: bool) -> None:
     """`name`: a job, or ALL. Runs that run go on."""
     if name == ALL:

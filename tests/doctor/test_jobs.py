@@ -68,6 +68,23 @@ def test_problem_is_found(workspace, statements, problem):
         assert list_findings(workspace) == {problem}
 
 
+def test_removed_job_is_not_found_to_fail(workspace):
+    """By its file, or over the API."""
+    (workspace.data.workspace / "jobs" / "a.toml").unlink()
+    workspace.execute(RUN, "failed", "x", store="jobs")
+    assert list_findings(workspace) == set()
+    workspace.execute(MARK, SystemClock().now_ms(), store="jobs")
+    assert list_findings(workspace) == set()
+    workspace.execute("UPDATE jobs SET spec = ?", '{"command": ["true"]}', store="jobs")
+    assert list_findings(workspace) == {"jobs.outcomes:failing"}
+
+
+def test_job_whose_file_became_wrong_is_found_to_fail(workspace):
+    (workspace.data.workspace / "jobs" / "a.toml").write_text("command = 1")
+    workspace.execute(RUN, "failed", "x", store="jobs")
+    assert list_findings(workspace) == {"jobs.files:wrong-file", "jobs.outcomes:failing"}
+
+
 def test_wrong_file_is_found(workspace):
     (workspace.data.workspace / "jobs" / "b.toml").write_text("command = 1")
     assert list_findings(workspace) == {"jobs.files:wrong-file"}

@@ -11,6 +11,7 @@ from spark import last_run
 from spark.last_run import RunRecord
 from tests.support.commands import agentlip
 from tests.support.servedhub import ServedHub
+from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -53,6 +54,17 @@ def record(**more):
     fields = {"job": "audit", "started_at": at, "finished_at": at, "seconds": 1.0,
               "outcome": "failed", "exit_code": 23, "counts": {}, "error": "differs"}  # fmt: skip
     return RunRecord(**fields | more)
+
+
+def test_removed_job_is_not_listed_or_exposed_any_more(hub):
+    hub.made(hub.http.post(PATH, {**REPORT, "job": "former", "outcome": "failed"}))
+    until(lambda: '"former"' in exposed(hub), 30, "its metrics")
+    done = agentlip("jobs", "remove", "former", cwd=hub.workspace)
+    assert (done.code, done.out) == (0, "removed former\n")
+    until(lambda: '"former"' not in exposed(hub), 30, "its metrics are gone")
+    assert "former" not in [run["job"] for run in hub.http.get(PATH).body["runs"]]
+    done = agentlip("jobs", "remove", "former", cwd=hub.workspace)
+    assert (done.code, "job not found" in done.err) == (1, True)
 
 
 def test_run_is_listed_exposed_and_kept_across_a_restart(hub):
