@@ -1,10 +1,12 @@
 """Facts of the running appliance: collected inside it, or read over HTTP."""
 
 import http.client
+import sqlite3
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from appliance.kernel.errors import ApplianceError
 from appliance.sdk import discovery
 from appliance.workspace.datadir import DataDir, ServerFile
 
@@ -47,6 +49,16 @@ def facts_of_off(off: Iterable[str]) -> dict[str, float]:
 
 def off_of(numbers: Mapping[str, float]) -> frozenset[str]:
     return frozenset(name.removeprefix(OFF) for name in numbers if name.startswith(OFF))
+
+
+def is_served_by_another(datadir: DataDir) -> bool:
+    """Return whether a hub of another program, which doesn't take the writer lock, serves this
+    workspace's database at the address in `server.json`."""
+    try:
+        discovery.local(datadir, {})
+    except (ApplianceError, OSError, sqlite3.Error):
+        return False
+    return True
 
 
 def request_ready(

@@ -10,6 +10,8 @@ from appliance.checks.check import Check, Finding, Severity
 from appliance.checks.context import Context
 from appliance.kernel import meta
 from appliance.kernel.store_declaration import DECLARATIONS, declaration_of
+from appliance.workspace.datadir import LockHolder, ServerFile
+from doctor.live import is_served_by_another
 from doctor.run import INCLUDED_IN, CheckOutcome, worst
 
 _LABELS = {
@@ -70,7 +72,9 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def facts_of(context: Context) -> WorkspaceFacts:
     view = context.lock()
-    written = view.written if view.held else None
+    written: LockHolder | ServerFile | None = view.written if view.held else None
+    if not view.held and is_served_by_another(context.datadir):
+        written = context.server()
     log_facts: dict[str, object] = {}
     for store, connection in context.opened(*_EVENT_LOGS):
         log = _EVENT_LOGS[store]
@@ -85,7 +89,7 @@ def facts_of(context: Context) -> WorkspaceFacts:
     return msgspec.convert(
         {
             "workspace": str(context.datadir.workspace),
-            "running": view.held,
+            "running": view.held or written is not None,
             "instance_id": written.instance_id if written is not None else None,
             "pid": written.pid if written is not None else None,
             **log_facts,

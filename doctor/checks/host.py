@@ -10,6 +10,7 @@ from appliance.checks.settings import DoctorSettings
 from appliance.kernel.clock import utc
 from appliance.kernel.writer import StoreSettings
 from appliance.workspace.datadir import pid_alive
+from doctor.live import is_served_by_another
 from doctor.ownership import NOT_SERVING
 
 _GIB = 1024**3
@@ -117,7 +118,7 @@ def _server_file(context: Context) -> Iterator[Finding]:
         return
     if server is None:
         yield INVALID.finding(path.name, "the file can't be decoded")
-    elif not view.held:
+    elif not view.held and not is_served_by_another(context.datadir):
         alive = pid_alive(server.pid)
         copied = f"; pid {server.pid} does not use this workspace, which may be a copy"
         yield SERVER_FILE_LEFT_BEHIND.finding(
@@ -125,7 +126,7 @@ def _server_file(context: Context) -> Iterator[Finding]:
             "left by a hub that no longer runs"
             + (copied if alive else f" (pid {server.pid} has ended)"),
         )
-    elif view.written is not None and server.instance_id != view.written.instance_id:
+    elif view.held and view.written is not None and server.instance_id != view.written.instance_id:
         yield OTHER_INSTANCE.finding(
             path.name, "it names another instance than the holder of the lock"
         )

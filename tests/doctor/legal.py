@@ -21,6 +21,7 @@ from appliance.workspace.datadir import DataDir, WriterLock
 from appliance.workspace.schema import create_workspace
 from tests.doctor.breakages import UsedWorkspace
 from tests.support.commands import environment, succeed
+from tests.support.foreignhub import foreign_hub
 from tests.support.servedhub import ServedHub
 from tests.support.smalldisk import small_disk
 from tests.support.until import until
@@ -193,6 +194,14 @@ def no_role_but_the_courier_running(setup: Setup) -> Legal:
         yield setup.workspace
 
 
+def with_an_agent_of_the_network(setup: Setup) -> Legal:
+    setup.used()
+    relay, endpoint = "https://relay.example.org", "https://anna.example.org/network/inbox"
+    command = ("network", "init", "anna", "--relay", relay, "--endpoint", endpoint)
+    succeed(*command, cwd=setup.workspace)
+    yield setup.workspace
+
+
 def with_an_export_that_others_may_read(setup: Setup) -> Legal:
     used = setup.used()
     for path in (used.data.dir / "export").rglob("*"):
@@ -213,6 +222,13 @@ def foreign(workspace: Path) -> None:
 def made_by_another_program(setup: Setup) -> Legal:
     foreign(setup.workspace)
     yield setup.workspace
+
+
+def served_by_another_program(setup: Setup) -> Legal:
+    used = setup.used()
+    with foreign_hub(used.data):
+        used.data.server_file.chmod(0o600)
+        yield setup.workspace
 
 
 def adopted_and_used(setup: Setup) -> Legal:
@@ -279,7 +295,8 @@ LEGAL = (
     made_by_the_command, used_and_stopped, odd_path, on_tmpfs, data_directory_is_a_mount,
     token_is_a_secret_that_is_mounted, token_is_a_link_to_a_secret, made_with_a_shared_umask,
     of_another_user, tables_of_others, *(without(role) for role in ROLES), only_the_hub_ever,
-    no_role_but_the_courier_running, with_an_export_that_others_may_read, made_by_another_program,
+    no_role_but_the_courier_running, with_an_agent_of_the_network, served_by_another_program,
+    with_an_export_that_others_may_read, made_by_another_program,
     adopted_and_used, without_fts5, after_a_snapshot_was_put_back, running,
     held_by_a_starting_process,
 )  # fmt: skip

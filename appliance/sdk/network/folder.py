@@ -68,7 +68,8 @@ class AgentFolder:
     def create(cls, path: Path, config: AgentConfig, key: AgentKey | None = None) -> "AgentFolder":
         """A new agent, with the given key or a new one. Raises AgentFolderExists."""
         check_agent_name(config.name)
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for made in (path.parent, path):
+            made.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder = cls(path)
         if any((path / name).exists() for name in ("agent.json", "key")):
             raise AgentFolderExists
