@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 from appliance.checks.check import Severity
 from appliance.host import Host
@@ -12,6 +13,7 @@ from appliance.notify.problems import Observed, OperatorProblem, OperatorSeverit
 from appliance.notify.subsystem import NotifySubsystem
 from appliance.outbox.service import Outbox
 from appliance.outbox.target import DeliveryTarget
+from doctor.causes import explain
 
 SEVERITIES: Mapping[Severity, OperatorSeverity] = {
     Severity.WARNING: "warning", Severity.ERROR: "error", Severity.CRITICAL: "error",
@@ -30,17 +32,18 @@ def notify_of(
 
 
 def list_findings(latest: LatestOutcomes) -> Observed:
-    """By check; without what another finding explains, and without findings that only inform."""
-    return {
-        outcome.check: [
-            OperatorProblem(
-                f"{finding.problem}:{finding.subject}",
-                SEVERITIES[finding.severity],
-                f"{finding.subject}: {finding.message}",
-                finding.hint,
+    """By check; without what another finding explains, also one of a check that another loop runs,
+    and without findings that only inform."""
+    outcomes = list(latest.values())
+    observed: dict[str, list[OperatorProblem]] = {outcome.check: [] for outcome in outcomes}
+    for finding in explain(list(chain.from_iterable(outcome.findings for outcome in outcomes))):
+        if finding.severity in SEVERITIES and not finding.explained_by:
+            observed[finding.check].append(
+                OperatorProblem(
+                    f"{finding.problem}:{finding.subject}",
+                    SEVERITIES[finding.severity],
+                    f"{finding.subject}: {finding.message}",
+                    finding.hint,
+                )
             )
-            for finding in outcome.findings
-            if finding.severity in SEVERITIES and not finding.explained_by
-        ]
-        for outcome in list(latest.values())
-    }
+    return observed

@@ -1,12 +1,14 @@
 """Messages to the operator from a served appliance: by mail, webhook and topic."""
 
 import json
+import re
 
 import pytest
 
 from tests.support.commands import agentlip
 from tests.support.mailserver import mail_server
 from tests.support.servedhub import ServedHub
+from tests.support.smalldisk import small_disk
 from tests.support.until import until
 from tests.support.webhook_receiver import webhook_receiver
 
@@ -71,6 +73,38 @@ def test_a_failed_job_reaches_all_destinations_once(hub, receivers):
         assert "job nightly: its latest run" in mail.text
         assert "jobs.outcomes" in (hub.datadir.dir / "notify.json").read_text()
         assert receivers.text().count("job nightly") == 1
+
+
+@pytest.mark.root
+def test_full_disk_is_one_message(tmp_path, receivers):
+    with small_disk(tmp_path, "tmpfs", 300) as disk:
+        settings = f'[notify]\nto = ["{receivers.webhook.url}"]\n'
+        hub = ServedHub(disk.root / "hub", settings=settings)
+        hub.constants = QUICK | {
+            "appliance.monitoring.loops.Checkup.interval_seconds": 0.2,
+            "appliance.monitoring.loops.DoctorRuns.interval_seconds": 2.0,
+            "appliance.notify.loops.INTERVAL_MS": 0,
+            "appliance.notify.problems.SOLVED_MS": 0,
+        }
+        with hub.running():
+            topic = hub.channel_with_topic("c")[1]
+            disk.fill()
+            command = {"topic_id": topic, "sender": "tester", "content_raw": "x"}
+            until(lambda: hub.http.post("/api/v1/messages", command).status == 503, SECONDS)
+            until(lambda: "disk is full" in receivers.text(), SECONDS, "the message")
+            ended = doctor_runs(hub)
+            until(lambda: doctor_runs(hub) > ended + 2, SECONDS, "checks of the full disk")
+            assert len(receivers.posts()) == 1
+            assert receivers.text().count("new: ") == 1
+            disk.clear()
+            until(lambda: "solved: " in receivers.text(), SECONDS, "the end")
+            assert len(receivers.posts()) == 2, receivers.text()
+
+
+def doctor_runs(hub):
+    """When all cheap checks ran last, in seconds."""
+    text = hub.http.get("/metrics").raw.decode()
+    return float(re.search(r"^agentlip_doctor_last_run_timestamp_seconds (\S+)", text, re.M)[1])
 
 
 def test_a_question_that_waits_is_sent_with_the_command_that_answers(hub, receivers):
