@@ -21,8 +21,8 @@ Critical or warning, by how fast the error budget of an objective is used up:
 {objectives}
 
 A budget is for 30 days. Each alert looks at a long window, so that few errors fire nothing, and at
-a short one, so that it resolves soon after the errors end. Objectives with fewer than {events}
-events in the last hour fire nothing.
+a short one, so that it resolves soon after the errors end. Objectives with fewer events in the last hour than listed
+above fire nothing, so an idle appliance doesn't, whose own loops write and which only probes ask.
 
 {windows}
 
@@ -62,7 +62,8 @@ def _parts(row: Row) -> Iterator[str]:
 def _burning() -> str:
     burn = CONTENT["burn"]
     objectives = [
-        f"- `{objective['name']}`: {100 * objective['target']:g} % of the {objective['about']}"
+        f"- `{objective['name']}`: {100 * objective['target']:g} % of the {objective['about']};"
+        f" from {objective['events_min']:,} in an hour"
         for objective in CONTENT["objective"]
     ]
     windows = [
@@ -76,6 +77,5 @@ def _burning() -> str:
     return BURNING.format(
         name=PREFIX + BURN,
         objectives="\n".join(objectives),
-        events=burn["events_min"],
         windows="\n".join(windows),
     )
