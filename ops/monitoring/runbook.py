@@ -21,8 +21,8 @@ Critical or warning, by how fast the error budget of an objective is used up:
 {objectives}
 
 A budget is for 30 days. Each alert looks at a long window, so that few errors fire nothing, and at
-a short one, so that it resolves soon after the errors end. Objectives with fewer events in the last hour than listed
-above fire nothing, so an idle appliance doesn't, whose own loops write and which only probes ask.
+a short one, so that it resolves soon after the errors end. Objectives with fewer events than listed
+fire nothing, so an idle appliance doesn't: only probes ask it, and its own loops write.
 
 {windows}
 
