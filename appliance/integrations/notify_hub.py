@@ -6,6 +6,7 @@ from appliance.hub import wire
 from appliance.hub.access import POST
 from appliance.hub.service import Hub
 from appliance.kernel.auth import Principal
+from appliance.notify.service import NoticeSender
 from appliance.notify.wire import Notice, Via
 
 
@@ -25,7 +26,7 @@ class HubTopics:
         self._hub.create_message(command, who, key)
 
 
-class TopicNotices:
+class TopicNotices(NoticeSender):
     """Posts are durable and visible at once."""
 
     def __init__(self, topics: HubTopics) -> None:

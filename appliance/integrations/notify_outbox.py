@@ -7,7 +7,10 @@ from appliance.kernel.errors import Unavailable
 from appliance.notify.wire import Notice, Via
 from appliance.outbox import wire
 from appliance.outbox.service import Outbox
+from appliance.outbox.states import DONE
 from appliance.outbox.target import MAIL, Delivered, DeliveryTarget, Outgoing
+from appliance.outbox.webhook import FORMAT
+from appliance.outbox.webhook_formats import split_destination
 
 PRINCIPAL = "appliance:notify"  # no token has this name
 
@@ -23,10 +26,11 @@ class OutboxNotices:
         self._clock = clock
 
     def send(self, to: str, notice: Notice, *, direct: bool) -> Via:
-        is_mail = self._target.name == MAIL
-        body = notice.text if is_mail else msgspec.json.encode(notice).decode()
-        meta = {"subject": notice.subject} if is_mail else None
-        send = wire.Send(to, body, meta=meta, client_message_id=notice.id_for(to),
+        name, url = split_destination(to)
+        body, meta = msgspec.json.encode(notice).decode(), {FORMAT: name}
+        if self._target.name == MAIL:
+            body, meta = notice.text, {"subject": notice.subject}
+        send = wire.Send(url, body, meta=meta, client_message_id=notice.id_for(to),
                          target=self._target.name)  # fmt: skip
         if direct:
             self._deliver(send)
@@ -35,6 +39,12 @@ class OutboxNotices:
             raise Unavailable("the outbox does not run")
         self._outbox.send(send, internal=True, principal=PRINCIPAL)
         return "outbox"
+
+    def problem(self, to: str, notice: Notice) -> str | None:
+        """Return why the first attempt failed, "" if none did; None if there was none yet."""
+        assert self._outbox is not None
+        row = self._outbox.inspect(notice.id_for(to)).send
+        return "" if row.status == DONE else row.last_error
 
     def _deliver(self, send: wire.Send) -> None:
         kind, ref, _ = self._target.resolve(send.to) or ("queue", send.to, "")

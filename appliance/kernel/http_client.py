@@ -89,7 +89,7 @@ class HttpClient:
         status_only: bool = False,
     ) -> HttpResponse:
         """`target`: path and query. Raises Unreachable. With `status_only` a response whose body is
-        too large or never ends is complete too, and its body is dropped.
+        too large or never ends is complete too, and has the beginning of its body.
 
         A connection that the server closed while it was idle is replaced once, so requests must be
         safe to repeat. `headers` is called for each attempt, so each can have its own signature.
@@ -122,8 +122,8 @@ class HttpClient:
         whole = False
         try:
             if status_only:
-                _drain(response, self._limits.reply_bytes_max)
-                return HttpResponse(response.status, response.headers, b"")
+                start = _drain(response, self._limits.reply_bytes_max)
+                return HttpResponse(response.status, response.headers, start)
             content = self._read(response)
             whole = True
             return HttpResponse(response.status, response.headers, content)
@@ -144,10 +144,11 @@ class HttpClient:
         return b"".join(chunks)
 
 
-def _drain(response: urllib3.BaseHTTPResponse, bytes_max: int) -> None:
-    """Read some of the body, so that a server that is still writing gets no reset."""
+def _drain(response: urllib3.BaseHTTPResponse, bytes_max: int) -> bytes:
+    """Read the beginning of the body, so that a server that is still writing gets no reset."""
     with suppress(exceptions.HTTPError, OSError):
-        response.read1(bytes_max)
+        return response.read1(bytes_max)
+    return b""
 
 
 def _reason(error: Exception) -> object:

@@ -23,6 +23,7 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _SECRET = (
     "token", "secret", "password", "passphrase", "authorization", "cookie", "content", "body",
 )  # fmt: skip
+TEXT_CHARACTERS_MAX = 300  # of one line in a message to the operator
 _URL = re.compile(r"\b(\w+://)(?:[^\s/?#\"]*@)?([^\s/?#\"]*)[^\s\"]*")
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -128,6 +129,12 @@ def without_path(text: str) -> str:
     """The text with each URL cut to its scheme and host: a path can be a credential, as in the
     webhooks of chat services."""
     return _URL.sub(r"\1\2/…", text)
+
+
+def plain(text: str) -> str:
+    """One line without control characters, not too long."""
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(printable.split())[:TEXT_CHARACTERS_MAX]
 
 
 def is_secret_name(name: str) -> bool:

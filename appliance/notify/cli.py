@@ -26,11 +26,12 @@ def send_test(
         bool, typer.Option("--direct", help="Send without the outbox, as is done when it fails.")
     ] = False,
 ) -> None:
-    """Send a test message to all destinations. Exit code 1 if one can't be sent.
+    """Send a test message to all destinations. Exit code 1 if one does not arrive.
 
-    The outbox delivers what it gets within seconds: agentlip outbox list.
+    Waits up to 22 seconds for the first attempts of the outbox. PROBLEM has the reply of the
+    destination; the outbox goes on: agentlip outbox list.
     """
     tested = session.hub().post("/api/v1/notify/test", {"direct": direct})
     session.table(tested["results"], COLUMNS, "no destinations")
-    if any(result["via"] is None for result in tested["results"]):
+    if any(result["problem"] for result in tested["results"]):
         raise typer.Exit(1)

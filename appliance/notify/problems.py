@@ -11,11 +11,11 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
+from appliance.kernel.log import plain
 from appliance.notify.settings import NotifySettings
 
 SOLVED_MS = 60_000  # a problem that returns within this time was not solved
 CHANGES_MAX = 25  # in one message, which is below 64 KiB then; the rest are counted
-TEXT_CHARACTERS_MAX = 300
 OperatorSeverity = Literal["error", "warning", "question"]
 RANKS: dict[OperatorSeverity, int] = {"error": 0, "warning": 1, "question": 2}
 
@@ -125,9 +125,3 @@ def is_quiet(hours: str, now_ms: int) -> bool:
     start, end = map(time.fromisoformat, span.split("-"))
     now = datetime.fromtimestamp(now_ms / 1000, ZoneInfo(zone or "UTC")).time()
     return start <= now < end if start <= end else now >= start or now < end
-
-
-def plain(text: str) -> str:
-    """One line without control characters, not too long."""
-    printable = "".join(character if character.isprintable() else " " for character in text)
-    return " ".join(printable.split())[:TEXT_CHARACTERS_MAX]

@@ -10,7 +10,8 @@ def routes(notifier: Notifier) -> list[Route]:
     return [
         Route("/api/v1/notify/test", Responders(post=reply_with(notifier.test)), {
             "POST": Operation(wire.TEST, body=wire.NotifyTest, reply=wire.NotifyTested,
-                              errors=(wire.NothingToNotify,), audited=True, in_maintenance=True,
+                              errors=(wire.NothingToNotify, wire.TooManyNotifyTests),
+                              audited=True, in_maintenance=True,
                               summary="Send a test message to all destinations of [notify]"),
         }),
     ]  # fmt: skip

@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-NotifyTo = Annotated[str, Meta(
-    max_length=300, pattern=r"^(mailto:[^@\s,]+@[^@\s,]+|https?://\S+|topic:[^/]{1,100}/.{1,150})$"
-)]  # fmt: skip
+_FORMATS = "json|discord|slack|googlechat|teams|gotify|ntfy|telegram|pushover"
+NotifyTo = Annotated[str, Meta(max_length=500, pattern=(
+    rf"^(mailto:[^@\s,]+@[^@\s,]+|(({_FORMATS})\+)?https?://\S+|topic:[^/]{{1,100}}/.{{1,150}})$"
+))]  # fmt: skip
 QuietHours = Annotated[
     str, Meta(pattern=r"^(([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-3]):[0-5]\d( [A-Za-z0-9_/+-]+)?)?$")
 ]
@@ -17,7 +18,8 @@ class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[notify]: messages when a problem begins or ends, and when a question waits for a person."""
 
     to: Annotated[tuple[NotifyTo, ...], Meta(max_length=10)] = ()
-    """where messages go: mailto:ADDRESS, the URL of a webhook, or topic:CHANNEL/TITLE in the hub"""
+    """where messages go: mailto:ADDRESS, the URL of a chat service or webhook, or
+    topic:CHANNEL/TITLE in the hub"""
     severity_min: Literal["warning", "error"] = "warning"  # problems below it are not sent
     repeat_seconds: Annotated[float, Meta(ge=0, le=31_622_400)] = 86_400.0
     """seconds after which a problem or question that lasts is sent again; 0: never"""

@@ -51,7 +51,7 @@ class NotifySubsystem(Subsystem):
 
 
 def _sender(to: str, senders: Mapping[str, NoticeSender]) -> NoticeSender:
-    kind = to.partition(":")[0]
+    kind = to.partition(":")[0].rpartition("+")[2]
     if kind not in senders:
         raise BadSettings(f"settings: notify.to: {to} needs mail.host, or the role hub for a topic")
     return senders[kind]

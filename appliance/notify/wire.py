@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from appliance.kernel.errors import Conflict
+from appliance.kernel.errors import Conflict, Exhausted
 from appliance.kernel.scopes import Scopes
 
 TEST = "notify:test"
@@ -20,8 +20,8 @@ class NotifyTest(Struct, frozen=True):
 
 
 class NotifyResult(Struct, frozen=True):
-    """`via`: what took the message: `outbox` has accepted it and will deliver it, `direct` and
-    `hub` have delivered it; None: nothing, for the reason `problem`."""
+    """`via`: what took the message; `direct` and `hub` have delivered it, `outbox` too, unless
+    its first attempt had a `problem`; it tries again. None: nothing took the message."""
 
     to: str
     via: Via | None
@@ -53,3 +53,9 @@ class NothingToNotify(Conflict):
     code = "NOTIFY_OFF"
     default_message = "no destination is set for messages to the operator"
     default_hint = "set notify.to in agentlip.toml, then: agentlipd restart"
+
+
+class TooManyNotifyTests(Exhausted):
+    code = "TOO_MANY_NOTIFY_TESTS"
+    default_message = "too many tests of messages to the operator wait for their results"
+    default_hint = "try again in half a minute"

@@ -98,6 +98,7 @@ def _room(context: Context) -> Iterator[Finding]:
                 )
 
 
+REFUSED = Problem("refused", hint="correct notify.to, then: agentlip notify test")
 DEAD_LETTERS = Problem(
     "dead-letters",
     hint="agentlip outbox list --failed; agentlip outbox redrive --failed --auto --dry-run",
@@ -119,6 +120,23 @@ CHECKS = (
         inspects="no send is undelivered for hours",
         find=_waiting,
         problems=(WAITING,),
+    ),
+    Check(
+        name="outbox.refused",
+        inspects="no destination refuses messages to the operator",
+        find=find_rows(
+            "outbox",
+            RowRule(
+                REFUSED,
+                "SELECT DISTINCT route, last_error FROM outbox WHERE status = 'pending'"
+                " AND principal = 'appliance:notify'"
+                " AND last_error GLOB 'the receiver responded with [34][0-9][0-9]*'",
+                "{0}",
+                "messages to the operator do not arrive: {1}",
+                ("outbox",),
+            ),
+        ),
+        problems=(REFUSED,),
     ),
     Check(
         name="outbox.chain",

@@ -18,9 +18,11 @@ from appliance.outbox.target import (
     RetryLater,
     Undeliverable,
 )
+from appliance.outbox.webhook_formats import format_request
 from appliance.web.webhook_caller import WebhookCaller
 
 WEBHOOK = "webhook"
+FORMAT = "format"  # in `meta` of messages to the operator: what the receiver accepts
 URLS = ("http://", "https://")
 
 
@@ -59,7 +61,10 @@ class WebhookTarget(DeliveryTarget):
         ref = send.destination_ref
         trace = {"traceparent": send.traceparent} if send.traceparent else {}
         if ref.startswith(URLS):
-            return result_of(self._caller.call(ref, self._plain_headers(send) | trace, send.body))
+            name = (send.meta or {}).get(FORMAT)
+            url, content_type, body = format_request(name or "", ref, send.body)
+            headers = {"content-type": content_type, **self._plain_headers(send), **trace}
+            return result_of(self._caller.call(url, headers, body, keeps_answer=bool(name)))
         call = self._directory.find(send)
         if not isinstance(call, SignedRequest):
             return call
@@ -69,7 +74,6 @@ class WebhookTarget(DeliveryTarget):
 
     def _plain_headers(self, send: Outgoing) -> dict[str, str]:
         return {
-            "content-type": "application/json",
             "webhook-id": send.client_message_id,
             "webhook-timestamp": str(self._clock.now_ms() // 1000),
         }

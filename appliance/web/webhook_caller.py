@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from appliance.kernel.delivery import CallResult
 from appliance.kernel.http_client import HttpClient, HttpLimits, HttpResponse, Unreachable
+from appliance.kernel.log import plain, without_path
 from appliance.kernel.pool import time_limit
 from appliance.web import safe_connect
 from appliance.web.address import BadWebhookUrl, Rules, check_url
@@ -19,7 +20,8 @@ from appliance.web.safe_connect import Resolve
 
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 15.0  # for the whole response
-ANSWER_BYTES_MAX = 65_536  # how much of a response is read; its content is ignored
+ANSWER_BYTES_MAX = 65_536  # how much of a response is read
+ANSWER_SHOWN_BYTES = 400  # how much of it is a part of the reason
 RETRY_AFTER_SECONDS_MAX = 86_400.0
 _USER_AGENT = "agentlip-webhook/1"
 
@@ -41,31 +43,46 @@ class WebhookCaller:
         """Raises BadWebhookUrl if the URL is not allowed."""
         check_url(url, self._rules)
 
-    def call(self, url: str, headers: dict[str, str], body: str) -> CallResult:
-        """One POST and its result; failures of the receiver are returned, not raised."""
+    def call(
+        self,
+        url: str,
+        headers: dict[str, str],
+        body: str,
+        method: str = "POST",
+        *,
+        keeps_answer: bool = False,
+    ) -> CallResult:
+        """One request and its result; failures of the receiver are returned, not raised. With
+        `keeps_answer` the reason has what the receiver responded: only for URLs of the operator,
+        because others could read internal services by it."""
         try:
-            status, retry_after = self.post(url, headers, body.encode())
+            reply = self._request(method, url, headers, body.encode())
         except (BadWebhookUrl, Unreachable) as error:
             return _failure(str(error))
         except TimeoutError:
             return _failure("the receiver did not respond in time")
-        return result_of(status, retry_after)
+        start = reply.body[:ANSWER_SHOWN_BYTES].decode(errors="replace") if keeps_answer else ""
+        answer = plain(without_path(start))
+        return result_of(reply.status, seconds_of(reply.headers.get("Retry-After")), answer)
 
     def post(self, url: str, headers: dict[str, str], body: bytes) -> tuple[int, float | None]:
         """One POST: status and Retry-After. Raises Unreachable, BadWebhookUrl and TimeoutError."""
+        reply = self._request("POST", url, headers, body)
+        return reply.status, seconds_of(reply.headers.get("Retry-After"))
+
+    def _request(self, method: str, url: str, headers: dict[str, str], body: bytes) -> HttpResponse:
         url_parts = urlsplit(url)
         path = (url_parts.path or "/") + (f"?{url_parts.query}" if url_parts.query else "")
         all_headers = {**headers, "user-agent": _USER_AGENT, "connection": "close"}
         limits = HttpLimits(CONNECT_SECONDS, REPLY_SECONDS, ANSWER_BYTES_MAX)
 
-        def post_to(address: str) -> HttpResponse:
+        def send_to(address: str) -> HttpResponse:
             client = HttpClient(url, limits, "the receiver", self._tls, address)
             with closing(client):
-                return client.request("POST", path, lambda: all_headers, body, status_only=True)
+                return client.request(method, path, lambda: all_headers, body, status_only=True)
 
         with time_limit(CONNECT_SECONDS + REPLY_SECONDS):
-            reply = safe_connect.connect_first(self._addresses(url), post_to)
-        return reply.status, seconds_of(reply.headers.get("Retry-After"))
+            return safe_connect.connect_first(self._addresses(url), send_to)
 
     def _addresses(self, url: str) -> Sequence[str]:
         """The addresses of the URL's host; all of them are allowed."""
@@ -81,7 +98,7 @@ class WebhookCaller:
         return addresses
 
 
-def result_of(status: int, retry_after: float | None) -> CallResult:
+def result_of(status: int, retry_after: float | None, answer: str = "") -> CallResult:
     """2xx is delivered, 410 is final, everything else is retried."""
     if 200 <= status < 300:
         return CallResult("delivered")
@@ -89,7 +106,8 @@ def result_of(status: int, retry_after: float | None) -> CallResult:
         return CallResult("gone", "the receiver responded with 410 Gone")
     if 300 <= status < 400:
         return _failure(f"the receiver responded with {status}; redirects are not followed")
-    return _failure(f"the receiver responded with {status}", retry_after)
+    shown = f": {answer}" if answer else ""
+    return _failure(f"the receiver responded with {status}{shown}", retry_after)
 
 
 def seconds_of(value: Any) -> float | None:

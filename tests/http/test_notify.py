@@ -2,10 +2,13 @@
 
 import json
 import re
+import threading
 
 import pytest
 
+from tests.support.chat_services import ChatService
 from tests.support.commands import agentlip
+from tests.support.http_server import http_server
 from tests.support.mailserver import mail_server
 from tests.support.servedhub import ServedHub
 from tests.support.smalldisk import small_disk
@@ -132,7 +135,60 @@ def test_the_command_sends_a_test_through_the_outbox_and_without_it(hub, receive
             assert done.code == 0
         until(lambda: len(receivers.mail.mails) == 2, SECONDS, "the mails")
         until(lambda: len(receivers.posts()) == 2, SECONDS, "the webhooks")
+        assert [row["problem"] for row in done.json] == [None] * 3
         receivers.mail.kill()
         done = agentlip("notify", "test", "--direct", cwd=hub.workspace)
         assert done.code == 1
         assert "the mail server refused the connection" in done.out
+
+
+@pytest.fixture
+def refusing(tmp_path):
+    """A hub whose only destination refuses the format that it is set to."""
+    service = ChatService("googlechat")
+    with http_server(service.reply) as server:
+        url = f"http://127.0.0.1:{server.port}{service.path}"
+        hub = ServedHub(tmp_path / "refusing", settings=NOTIFY.format(to=f"json+{url}"))
+        hub.service, hub.destination = service, url
+        yield hub
+
+
+NOTIFY = '[notify]\nto = ["{to}"]\n'
+
+
+def test_test_waits_for_the_first_attempt_and_shows_the_refusal(refusing):
+    hub = refusing
+    with hub.running():
+        done = agentlip("notify", "test", "--json", cwd=hub.workspace)
+        assert done.code == 1
+        (result,) = done.json
+        assert result["via"] == "outbox"
+        assert result["problem"].startswith("the receiver responded with 400: ")
+        assert "Unknown name" in result["problem"]
+        assert refusals(hub) == [f"messages to the operator do not arrive: {result['problem']}"]
+    hub.datadir.settings_file.write_text(NOTIFY.format(to=f"googlechat+{hub.destination}"))
+    with hub.running():
+        assert agentlip("notify", "test", "--json", cwd=hub.workspace).code == 0
+        assert "This is a test." in hub.service.shown[-1]
+        assert refusals(hub), "the first test is not delivered"
+        (waiting,) = agentlip(
+            "outbox", "list", "--status", "pending", "--json", cwd=hub.workspace
+        ).json
+        assert agentlip("outbox", "drop", waiting["id"], cwd=hub.workspace).code == 0
+        assert refusals(hub) == []
+
+
+def refusals(hub):
+    report = agentlip("doctor", "--run", "outbox.refused", "--json", cwd=hub.workspace).json
+    return [row["sentence"] for check in report["checks"] for row in check["findings"]]
+
+
+def test_test_ends_if_the_destination_does_not_respond(refusing):
+    refusing.constants = {"appliance.notify.service.ATTEMPT_SECONDS": 1.0}
+    responds = threading.Event()
+    refusing.service.reply_after = responds
+    with refusing.running():
+        done = agentlip("notify", "test", "--json", cwd=refusing.workspace)
+        assert (done.code, done.json[0]["via"]) == (1, "outbox")
+        assert "agentlip outbox list" in done.json[0]["problem"]
+        responds.set()

@@ -1,0 +1,93 @@
+"""What chat and push services accept as the body of a message to the operator. Pure.
+
+Each has its own fields, refuses others with 400, and has its own limit of a text.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, parse_qs, urlencode, urlsplit
+
+import msgspec
+
+SUBJECT_BYTES_MAX = 250  # as Pushover, which has the lowest limit, permits
+JSON = "json"
+_Fields = Callable[[str, str, SplitResult], dict[str, Any]]
+
+
+class WebhookFormat(NamedTuple):
+    """`urls`: how its URLs begin, without the scheme. `bytes_max`: limit of the text, below the
+    documented characters because the subject needs some. `fields` makes the body."""
+
+    urls: str
+    bytes_max: int
+    fields: _Fields
+
+
+def _one_text(name: str) -> _Fields:
+    return lambda subject, text, _: {name: f"{subject}\n\n{text}"}
+
+
+def _card(subject: str, text: str, _: SplitResult) -> dict[str, Any]:
+    blocks = [{"type": "TextBlock", "text": part, "wrap": True} for part in (subject, text)]
+    content = {"type": "AdaptiveCard", "version": "1.4", "body": blocks}
+    card = {"contentType": "application/vnd.microsoft.card.adaptive", "content": content}
+    return {"type": "message", "attachments": [card]}
+
+
+def _of_query(url: SplitResult, *names: str) -> dict[str, str]:
+    """Parameters that the service reads from the body."""
+    query = parse_qs(url.query)
+    return {name: query[name][0] for name in names if name in query}
+
+
+FORMATS = {
+    "discord": WebhookFormat(r"(\w+\.)?discord(app)?\.com/api/webhooks/", 1700,
+                             _one_text("content")),
+    "slack": WebhookFormat(r"hooks\.slack\.com/", 30_000, _one_text("text")),
+    "googlechat": WebhookFormat(r"chat\.googleapis\.com/", 3800, _one_text("text")),
+    "teams": WebhookFormat(r"[^/]+\.(webhook\.office|logic\.azure|powerplatform)\.com[:/]",
+                           12_000, _card),
+    "gotify": WebhookFormat(r"[^?]+/message\?(.*&)?token=", 30_000, lambda subject, text, _: {
+        "title": subject, "message": text, "priority": 5}),
+    "ntfy": WebhookFormat(r"ntfy\.sh/", 3800, lambda subject, text, url: {
+        "topic": url.path.strip("/"), "title": subject, "message": text}),
+    "telegram": WebhookFormat(r"api\.telegram\.org/bot", 3800, lambda subject, text, url: {
+        **_of_query(url, "chat_id"), "text": f"{subject}\n\n{text}"}),
+    "pushover": WebhookFormat(r"api\.pushover\.net/", 1000, lambda subject, text, url: {
+        **_of_query(url, "token", "user"), "title": subject, "message": text}),
+}  # fmt: skip
+"""By name, which a destination can begin with: `ntfy+https://push.example.com/alerts`."""
+
+
+def split_destination(to: str) -> tuple[str, str]:
+    """Return the format and the URL of a destination."""
+    name, separator, _ = to.partition("+http")
+    if separator and name.isalpha():
+        return name, to[len(name) + 1 :]
+    rest = to.partition("://")[2]
+    return next((name for name, known in FORMATS.items() if re.match(known.urls, rest)), JSON), to
+
+
+def format_request(name: str, url: str, message: str) -> tuple[str, str, str]:
+    """Return URL, content type and body with which the service takes a message, which is a JSON
+    object with `subject` and `text`. The text is cut to the limit of the service."""
+    if name not in FORMATS:
+        return url, "application/json", message
+    notice, parts, known = msgspec.json.decode(message), urlsplit(url), FORMATS[name]
+    subject, text = cut(notice["subject"], SUBJECT_BYTES_MAX), cut(notice["text"], known.bytes_max)
+    fields = known.fields(subject, text, parts)
+    if name == "pushover":
+        url, body = parts._replace(query="").geturl(), urlencode(fields)
+        return url, "application/x-www-form-urlencoded", body
+    if name == "ntfy":
+        url = parts._replace(path="/").geturl()
+    return url, "application/json", msgspec.json.encode(fields).decode()
+
+
+def cut(text: str, bytes_max: int) -> str:
+    """Return the text, or its beginning that fits with an ellipsis."""
+    encoded = text.encode()
+    if len(encoded) <= bytes_max:
+        return text
+    return encoded[: bytes_max - 3].decode(errors="ignore") + "…"
