@@ -23,7 +23,8 @@ Section = TypeVar("Section", bound=msgspec.Struct)
 class Host(msgspec.Struct, frozen=True):
     """`served` has empty files for damaged stores. `off`: the roles that don't run, with the
     setting that switches each off. `read_settings` reads the settings again, `settings_file` is
-    one of their sources. Setting `doctor_due` runs the cheap checks soon."""
+    one of their sources. Setting `doctor_due` runs the cheap checks soon; `work_done` is set after
+    each backup, verification and job that succeeded."""
 
     settings: msgspec.Struct
     read_settings: Callable[[], msgspec.Struct]
@@ -37,6 +38,7 @@ class Host(msgspec.Struct, frozen=True):
     writers: WriterProcess | None = None  # None: no store is written
     settings_file: Path = Path("agentlip.toml")
     doctor_due: Wakeup = msgspec.field(default_factory=Wakeup)
+    work_done: Wakeup = msgspec.field(default_factory=Wakeup)
     commands: Commands = msgspec.field(default_factory=lambda: Commands(SystemClock()))
 
     def runs(self, role: str) -> bool:

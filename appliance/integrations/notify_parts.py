@@ -18,7 +18,7 @@ from appliance.notify.service import NoticeSender
 from appliance.notify.subsystem import NotifyNeeds
 from appliance.outbox.service import Outbox
 from appliance.outbox.target import MAIL, DeliveryTarget
-from appliance.outbox.webhook import WEBHOOK
+from appliance.outbox.webhook import WEBHOOK, WebhookTarget
 
 ASKS_MAX = 50
 PRINCIPAL = Principal("appliance:notify", "appliance:notify", frozenset({ADMIN}))
@@ -42,7 +42,9 @@ def notify_needs(
     if hub is not None:
         senders["topic"] = TopicNotices(HubTopics(hub.hub, "notify"))
     ask = next((part for part in parts if isinstance(part, AskSubsystem)), None)
-    return NotifyNeeds(senders, partial(_observe, findings, None if ask is None else ask.asks))
+    observe = partial(_observe, findings, None if ask is None else ask.asks)
+    pings = (target.ping for target in targets if isinstance(target, WebhookTarget))
+    return NotifyNeeds(senders, observe, next(pings, None))
 
 
 def _observe(findings: Callable[[], Observed], asks: Asks | None) -> Observed:

@@ -65,6 +65,7 @@ class JobRunner:
         start: Start,
         find: Find = lambda _: None,
         failures: Wakeup | None = None,
+        successes: Wakeup | None = None,
     ) -> None:
         self.store = store
         self.catalogue = catalogue
@@ -72,6 +73,7 @@ class JobRunner:
         self.work = Wakeup()
         self.outcomes = Wakeup()  # set when attempts have ended
         self.failures = failures or Wakeup()  # set when an attempt has failed or was lost
+        self.successes = successes or Wakeup()  # set when an attempt has succeeded
         self.triggers = Wakeup()  # set when jobs have changed
         self.asks = Wakeup()  # set when a run may have to ask
         self.closed = False
@@ -317,6 +319,8 @@ class JobRunner:
             metrics.attempts.labels(end.state).inc()
             if end.state in (FAILED, LOST):
                 self.failures.set()
+            elif end.state == SUCCEEDED:
+                self.successes.set()
         del self._ended[: len(ended)]
         self._wake()
         return len(ended)

@@ -10,6 +10,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.threads import in_thread
+from appliance.kernel.wakeup import Wakeup
 from appliance.kernel.whole_file import write_whole
 from appliance.notify.problems import KnownProblem, Observed, ProblemBook, describe, is_over
 from appliance.notify.service import Notifier
@@ -65,6 +66,27 @@ class NotifyLoop(Loop):
                 in_thread(write_whole, self._file, encoded)
                 self._written = encoded
         return {"sent": sent}
+
+
+class PingLoop(Loop):
+    """Requests a URL after work that succeeded. A request that fails is not repeated: silence is
+    what the service at the URL alerts about."""
+
+    name = "notify_ping"
+    interval_seconds = 10.0
+
+    def __init__(self, ping: Callable[[], str], work_done: Wakeup, clock: Clock, log: Log) -> None:
+        """`ping` returns why the request failed, or ""."""
+        super().__init__(clock, log)
+        self._ping, self._work_done = ping, work_done
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        if not self._work_done.is_set():
+            return {"pings": 0}
+        self._work_done.clear()
+        if problem := self._ping():
+            self.log.warning("a ping was not accepted", setting="notify.ping", reason=problem)
+        return {"pings": 1}
 
 
 def read_record(file: Path) -> NotifyRecord:

@@ -26,6 +26,10 @@ class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     quiet_hours: QuietHours = ""
     """time in which only errors are sent, and the rest afterwards: `22:00-07:00 Europe/Vienna`"""
 
+    ping: Annotated[str, Meta(max_length=500, pattern=r"^(https?://\S+)?$")] = ""
+    """URL to request after each backup, verification or job that succeeded, at most once in 10 s;
+    a service elsewhere that misses the requests alerts you"""
+
     @property
     def addresses(self) -> list[str]:
         """The mail addresses in `to`."""

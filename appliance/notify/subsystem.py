@@ -1,6 +1,7 @@
 """Messages to the operator as a part of the appliance. Without destinations, nothing runs."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from zoneinfo import ZoneInfoNotFoundError
 
 import msgspec
@@ -11,7 +12,7 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
 from appliance.notify import wire
-from appliance.notify.loops import NotifyLoop
+from appliance.notify.loops import NotifyLoop, PingLoop
 from appliance.notify.problems import Observed, is_quiet
 from appliance.notify.resources import routes
 from appliance.notify.service import NoticeSender, Notifier
@@ -21,10 +22,12 @@ FILE = "notify.json"
 
 
 class NotifyNeeds(msgspec.Struct, frozen=True):
-    """`senders`: by the beginning of a destination. `observe`: what the operator should know."""
+    """`senders`: by the beginning of a destination. `observe`: what the operator should know.
+    `ping` requests a URL; it returns why that failed, or ""."""
 
     senders: Mapping[str, NoticeSender]
     observe: Callable[[], Observed]
+    ping: Callable[[str], str] | None
 
 
 class NotifySubsystem(Subsystem):
@@ -45,6 +48,10 @@ class NotifySubsystem(Subsystem):
         if senders:
             file = host.datadir.dir / FILE
             self.loops = (NotifyLoop(self._notifier, needs.observe, settings, file, clock, log),)
+
+        if settings.ping and needs.ping is not None:
+            ping = partial(needs.ping, settings.ping)
+            self.loops += (PingLoop(ping, host.work_done, clock, log),)
 
     def routes(self) -> list[Route]:
         return routes(self._notifier)

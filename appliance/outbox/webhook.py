@@ -72,6 +72,10 @@ class WebhookTarget(DeliveryTarget):
         self._directory.record_outcome(ref, result.outcome)
         return result_of(result)
 
+    def ping(self, url: str) -> str:
+        """Request a URL of the operator; return why that failed, or ""."""
+        return self._caller.call(url, {}, "", "GET", keeps_answer=True).reason
+
     def _plain_headers(self, send: Outgoing) -> dict[str, str]:
         return {
             "webhook-id": send.client_message_id,

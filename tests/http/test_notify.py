@@ -192,3 +192,51 @@ def test_test_ends_if_the_destination_does_not_respond(refusing):
         assert (done.code, done.json[0]["via"]) == (1, "outbox")
         assert "agentlip outbox list" in done.json[0]["problem"]
         responds.set()
+
+
+def test_ping_follows_backups_and_jobs_that_succeed_and_no_others(tmp_path):
+    with http_server(lambda _request: (200, {}, b"OK")) as server:
+        settings = f'[notify]\nping = "http://127.0.0.1:{server.port}/ping/abc?status=up"\n'
+        hub = ServedHub(tmp_path / "hub", settings=settings)
+        hub.constants = {
+            "appliance.notify.loops.PingLoop.interval_seconds": 0.1,
+            "appliance.backup.loops.BackupScheduler.interval_seconds": 0.2,
+        }
+        folder = hub.datadir.workspace / "jobs"
+        folder.mkdir()
+        (folder / "bad.toml").write_text(FAILING_JOB)
+        (folder / "good.toml").write_text('command = ["true"]\n')
+        with hub.running():
+            hub.channel_with_topic("c")
+            assert run_to_end(hub, "bad") == "failed"
+            assert run_to_end(hub, "good") == "succeeded"
+            until(lambda: server.requests, SECONDS, "the ping of the job")
+            assert [request[:2] for request in server.requests] == [("GET", "/ping/abc?status=up")]
+            assert hub.http.post("/api/v1/backups", {}).status < 300
+            until(lambda: len(server.requests) == 2, SECONDS, "the ping of the backup")
+
+
+def run_to_end(hub, job):
+    run = hub.made(hub.http.post(f"/api/v1/jobs/{job}/runs", {}))["run"]
+    path = f"/api/v1/jobs/runs/{run['id']}?wait=20"
+    return until(lambda: ended(hub.http.get(path).body["run"]), SECONDS, "the end of the run")
+
+
+def ended(run):
+    return run["state"] if run["ended_at"] else None
+
+
+def test_refused_ping_is_logged_and_not_repeated(tmp_path):
+    with http_server(lambda _request: (404, {}, b"no such check")) as server:
+        settings = f'[notify]\nping = "http://127.0.0.1:{server.port}/secret"\n'
+        hub = ServedHub(tmp_path / "hub", settings=settings)
+        hub.constants = {"appliance.notify.loops.PingLoop.interval_seconds": 0.1}
+        (hub.datadir.workspace / "jobs").mkdir()
+        (hub.datadir.workspace / "jobs" / "good.toml").write_text('command = ["true"]\n')
+        with hub.running():
+            run_to_end(hub, "good")
+            text = "the receiver responded with 404: no such check"
+            until(lambda: text in hub.log_text, SECONDS, "the line in the log")
+            assert "secret" not in hub.log_text
+            run_to_end(hub, "good")
+            until(lambda: len(server.requests) == 2, SECONDS, "the next ping")
