@@ -53,6 +53,7 @@ from appliance.integrations.loop_between import LoopBetween
 from appliance.integrations.mail_outbox import OutboxMail
 from appliance.integrations.mailbox_inbox import NetworkInbox
 from appliance.integrations.mailbox_outbox import NetworkTarget
+from appliance.integrations.notify_parts import notify_needs
 from appliance.integrations.outbox_broker import MeshSendPermission, OwnBroker
 from appliance.integrations.relay_ask import HubApprovalAsks
 from appliance.integrations.webhooks_outbox import RegisteredWebhooks, WebhookPost
@@ -72,8 +73,9 @@ from appliance.mcp.subsystem import McpNeeds, McpSubsystem
 from appliance.mcp.tools import HubTools
 from appliance.mesh.broker_endpoint import BrokerEndpoint
 from appliance.monitoring.disks import forecast_of
-from appliance.monitoring.problems import notify_of
+from appliance.monitoring.problems import list_findings
 from appliance.notify.settings import NotifySettings
+from appliance.notify.subsystem import NotifySubsystem
 from appliance.outbox.mail import CodeMailTarget, MailTarget
 from appliance.outbox.service import Outbox, features_of
 from appliance.outbox.settings import MailSettings, OutboxSettings
@@ -234,8 +236,9 @@ class Composition:
         )  # fmt: skip
         parts = [part for part in subsystems if part is not None]
         self.doctor = doctor_of(host, parts)
-        notify = notify_of(host, parts, outbox, targets, self.doctor.latest)
-        self.subsystems = (*parts, self.doctor, notify)
+        findings = partial(list_findings, self.doctor.latest)
+        needs = notify_needs(host, parts, outbox, targets, findings)
+        self.subsystems = (*parts, self.doctor, NotifySubsystem(host, needs))
 
     def mcp(
         self, host: Host, guard: Guard, readiness: Callable[[], Readiness]

@@ -16,7 +16,7 @@ from appliance.sdk.network.agent import NetworkAgent, NetworkEvent
 from appliance.sdk.network.folder import AgentFolder, NoNetworkAgent
 from appliance.sdk.network.post import Post, PostRules, tls_context
 from appliance.web.address import BadWebhookUrl
-from appliance.web.webhook_caller import WebhookCaller
+from appliance.web.webhook_caller import WebhookCaller, seconds_of
 
 AGENTS_MAX = 100
 WARNINGS = frozenset({"key-changed", "admin-changed", "broadcast-refused", "heartbeat-failed"})
@@ -115,8 +115,9 @@ def guarded_post(rules: PostRules) -> Post:
 
     def post(url: str, body: bytes) -> tuple[int, object]:
         try:
-            return caller.post(url, {"content-type": "application/json"}, body)
+            reply = caller.request(url, {"content-type": "application/json"}, body)
         except (BadWebhookUrl, Unreachable, UnicodeError) as error:
             raise OSError(str(error)) from None
+        return reply.status, seconds_of(reply.headers.get("Retry-After"))
 
     return post

@@ -63,7 +63,9 @@ class WebhookTarget(DeliveryTarget):
         if ref.startswith(URLS):
             name = (send.meta or {}).get(FORMAT)
             url, content_type, body = format_request(name or "", ref, send.body)
-            headers = {"content-type": content_type, **self._plain_headers(send), **trace}
+            seconds = str(self._clock.now_ms() // 1000)
+            plain = {"webhook-id": send.client_message_id, "webhook-timestamp": seconds}
+            headers = {"content-type": content_type, **plain, **trace}
             return result_of(self._caller.call(url, headers, body, keeps_answer=bool(name)))
         call = self._directory.find(send)
         if not isinstance(call, SignedRequest):
@@ -74,13 +76,7 @@ class WebhookTarget(DeliveryTarget):
 
     def ping(self, url: str) -> str:
         """Request a URL of the operator; return why that failed, or ""."""
-        return self._caller.call(url, {}, "", "GET", keeps_answer=True).reason
-
-    def _plain_headers(self, send: Outgoing) -> dict[str, str]:
-        return {
-            "webhook-id": send.client_message_id,
-            "webhook-timestamp": str(self._clock.now_ms() // 1000),
-        }
+        return self._caller.call(url, {}, None, keeps_answer=True).reason
 
 
 def result_of(result: CallResult) -> Result:

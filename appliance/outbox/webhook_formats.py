@@ -5,6 +5,7 @@ Each has its own fields, refuses others with 400, and has its own limit of a tex
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qs, urlencode, urlsplit
 
@@ -12,7 +13,7 @@ import msgspec
 
 SUBJECT_BYTES_MAX = 250  # as Pushover, which has the lowest limit, permits
 JSON = "json"
-_Fields = Callable[[str, str, SplitResult], dict[str, Any]]
+Fields = Callable[[str, str, SplitResult], dict[str, Any]]
 
 
 class WebhookFormat(NamedTuple):
@@ -21,11 +22,21 @@ class WebhookFormat(NamedTuple):
 
     urls: str
     bytes_max: int
-    fields: _Fields
+    fields: Fields
 
 
-def _one_text(name: str) -> _Fields:
-    return lambda subject, text, _: {name: f"{subject}\n\n{text}"}
+def _parameters(names: str, url: SplitResult) -> dict[str, str]:
+    """Those of the URL that the service reads from the body."""
+    query = parse_qs(url.query)
+    return {name: query[name][0] for name in names.split() if name in query}
+
+
+def _one_text(name: str, names: str = "") -> Fields:
+    return lambda subject, text, url: {name: f"{subject}\n\n{text}", **_parameters(names, url)}
+
+
+def _titled(more: Callable[[SplitResult], dict[str, Any]]) -> Fields:
+    return lambda subject, text, url: {"title": subject, "message": text, **more(url)}
 
 
 def _card(subject: str, text: str, _: SplitResult) -> dict[str, Any]:
@@ -35,28 +46,16 @@ def _card(subject: str, text: str, _: SplitResult) -> dict[str, Any]:
     return {"type": "message", "attachments": [card]}
 
 
-def _of_query(url: SplitResult, *names: str) -> dict[str, str]:
-    """Parameters that the service reads from the body."""
-    query = parse_qs(url.query)
-    return {name: query[name][0] for name in names if name in query}
-
-
-FORMATS = {
-    "discord": WebhookFormat(r"(\w+\.)?discord(app)?\.com/api/webhooks/", 1700,
-                             _one_text("content")),
-    "slack": WebhookFormat(r"hooks\.slack\.com/", 30_000, _one_text("text")),
-    "googlechat": WebhookFormat(r"chat\.googleapis\.com/", 3800, _one_text("text")),
-    "teams": WebhookFormat(r"[^/]+\.(webhook\.office|logic\.azure|powerplatform)\.com[:/]",
-                           12_000, _card),
-    "gotify": WebhookFormat(r"[^?]+/message\?(.*&)?token=", 30_000, lambda subject, text, _: {
-        "title": subject, "message": text, "priority": 5}),
-    "ntfy": WebhookFormat(r"ntfy\.sh/", 3800, lambda subject, text, url: {
-        "topic": url.path.strip("/"), "title": subject, "message": text}),
-    "telegram": WebhookFormat(r"api\.telegram\.org/bot", 3800, lambda subject, text, url: {
-        **_of_query(url, "chat_id"), "text": f"{subject}\n\n{text}"}),
-    "pushover": WebhookFormat(r"api\.pushover\.net/", 1000, lambda subject, text, url: {
-        **_of_query(url, "token", "user"), "title": subject, "message": text}),
-}  # fmt: skip
+FORMATS = {name: WebhookFormat(*row) for name, row in {
+    "discord": (r"(\w+\.)?discord(app)?\.com/api/webhooks/", 1700, _one_text("content")),
+    "slack": (r"hooks\.slack\.com/", 30_000, _one_text("text")),
+    "googlechat": (r"chat\.googleapis\.com/", 3800, _one_text("text")),
+    "teams": (r"[^/]+\.(webhook\.office|logic\.azure|powerplatform)\.com[:/]", 12_000, _card),
+    "gotify": (r"[^?]+/message\?(.*&)?token=", 30_000, _titled(lambda _: {"priority": 5})),
+    "ntfy": (r"ntfy\.sh/", 3800, _titled(lambda url: {"topic": url.path.strip("/")})),
+    "telegram": (r"api\.telegram\.org/bot", 3800, _one_text("text", "chat_id")),
+    "pushover": (r"api\.pushover\.net/", 1000, _titled(partial(_parameters, "token user"))),
+}.items()}  # fmt: skip
 """By name, which a destination can begin with: `ntfy+https://push.example.com/alerts`."""
 
 
@@ -78,8 +77,8 @@ def format_request(name: str, url: str, message: str) -> tuple[str, str, str]:
     subject, text = cut(notice["subject"], SUBJECT_BYTES_MAX), cut(notice["text"], known.bytes_max)
     fields = known.fields(subject, text, parts)
     if name == "pushover":
-        url, body = parts._replace(query="").geturl(), urlencode(fields)
-        return url, "application/x-www-form-urlencoded", body
+        url = parts._replace(query="").geturl()
+        return url, "application/x-www-form-urlencoded", urlencode(fields)
     if name == "ntfy":
         url = parts._replace(path="/").geturl()
     return url, "application/json", msgspec.json.encode(fields).decode()

@@ -44,19 +44,13 @@ class WebhookCaller:
         check_url(url, self._rules)
 
     def call(
-        self,
-        url: str,
-        headers: dict[str, str],
-        body: str,
-        method: str = "POST",
-        *,
-        keeps_answer: bool = False,
+        self, url: str, headers: dict[str, str], body: str | None, *, keeps_answer: bool = False
     ) -> CallResult:
-        """One request and its result; failures of the receiver are returned, not raised. With
-        `keeps_answer` the reason has what the receiver responded: only for URLs of the operator,
-        because others could read internal services by it."""
+        """One POST, or a GET without a body, and its result; failures of the receiver are returned,
+        not raised. With `keeps_answer` the reason has what the receiver responded: only for URLs of
+        the operator, because others could read internal services by it."""
         try:
-            reply = self._request(method, url, headers, body.encode())
+            reply = self.request(url, headers, None if body is None else body.encode())
         except (BadWebhookUrl, Unreachable) as error:
             return _failure(str(error))
         except TimeoutError:
@@ -65,21 +59,18 @@ class WebhookCaller:
         answer = plain(without_path(start))
         return result_of(reply.status, seconds_of(reply.headers.get("Retry-After")), answer)
 
-    def post(self, url: str, headers: dict[str, str], body: bytes) -> tuple[int, float | None]:
-        """One POST: status and Retry-After. Raises Unreachable, BadWebhookUrl and TimeoutError."""
-        reply = self._request("POST", url, headers, body)
-        return reply.status, seconds_of(reply.headers.get("Retry-After"))
-
-    def _request(self, method: str, url: str, headers: dict[str, str], body: bytes) -> HttpResponse:
+    def request(self, url: str, headers: dict[str, str], body: bytes | None) -> HttpResponse:
+        """As `call`. Raises Unreachable, BadWebhookUrl and TimeoutError."""
         url_parts = urlsplit(url)
         path = (url_parts.path or "/") + (f"?{url_parts.query}" if url_parts.query else "")
-        all_headers = {**headers, "user-agent": _USER_AGENT, "connection": "close"}
+        sent = {**headers, "user-agent": _USER_AGENT, "connection": "close"}
         limits = HttpLimits(CONNECT_SECONDS, REPLY_SECONDS, ANSWER_BYTES_MAX)
 
         def send_to(address: str) -> HttpResponse:
             client = HttpClient(url, limits, "the receiver", self._tls, address)
             with closing(client):
-                return client.request(method, path, lambda: all_headers, body, status_only=True)
+                method = "GET" if body is None else "POST"
+                return client.request(method, path, lambda: sent, body or b"", status_only=True)
 
         with time_limit(CONNECT_SECONDS + REPLY_SECONDS):
             return safe_connect.connect_first(self._addresses(url), send_to)

@@ -157,7 +157,7 @@ def rule_tests() -> Row:
     return {
         "rule_files": ["alerts.yaml", "slo.yaml"],
         "evaluation_interval": "5m",  # the longest test is of 73 hours
-        "tests": [*map(_test_of, alerts()), *_burn_tests(), IDLE],
+        "tests": [*map(_test_of, alerts()), *_burn_tests()],
     }
 
 
@@ -208,24 +208,6 @@ def _series(example: str) -> Row:
     name, _, labels = series.partition("{")
     labels = ",".join(filter(None, [labels.rstrip("}"), INSTANCE]))
     return {"series": f"{name}{{{labels}}}", "values": values}
-
-
-IDLE: Row = {
-    "name": f"{BURN} of nothing: an idle appliance on a slow disk, of which a probe gets 503",
-    "interval": "1m",
-    "input_series": [
-        {"series": f"{name}{{{labels}{INSTANCE}}}", "values": f"0+{rate}x240"}
-        for name, labels, rate in (
-            ("agentlip_http_responses_total", 'route="/metrics",status="200",', 4),
-            ("agentlip_http_responses_total", 'route="/-/ready",status="503",', 6),
-            ("agentlip_store_batch_seconds_count", "", 17),
-            ("agentlip_store_batch_seconds_bucket", 'le="0.25",', 8),
-        )
-    ],
-    "promql_expr_test": [
-        {"expr": f'ALERTS{{alertname="{PREFIX}{BURN}"}}', "eval_time": "4h", "exp_samples": []}
-    ],
-}
 
 
 def _firing(name: str, severity: str, at: str, *, fires: bool, **labels: str) -> Row:
