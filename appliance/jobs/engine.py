@@ -71,6 +71,7 @@ def follow(path: str, name: str, body: Any) -> int:
         try:
             written = _write_output(path, name, written)
             status, answer = request(path, "POST", f"/containers/{name}/wait", seconds=None)
+            written = _write_output(path, name, written)  # Docker may end a log before its end
         except OSError:  # the engine is restarted
             select.select([], [], [], RETRY_SECONDS)
             continue

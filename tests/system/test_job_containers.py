@@ -26,6 +26,8 @@ JOBS = {
     "long": 'command = ["sh", "-c", "echo one; while [ ! -e /in/go ]; do sleep 0.1; done;'
             ' echo two; id -u"]\nmounts = ["given:/in"]\nscopes = ["jobs:read"]',
     "deaf": "command = [\"sh\", \"-c\", \"trap '' TERM; echo ready; sleep 600\"]",
+    "seeing": 'command = ["sh", "-c", "cat $AGENTLIP_EVENT_FILE"]\n[[on]]\nsource = "hub"\n'
+              'event = "message.created"\nwhere = "seen"',
     "missing": 'command = ["no-such-program"]',
     "unknown": 'image = "agentlip-no-such-image:1"\ncommand = []',
 }  # fmt: skip
@@ -138,3 +140,16 @@ def test_kills_leave_no_container_and_no_overlap(engine, base_image, tmp_path):
         hub.kill()
         for container in containers(engine, hub):
             container.remove(force=True)
+
+
+def test_container_gets_the_event_that_started_it(hub):
+    topic = hub.topic(hub.channel("seen"), "jobs")
+    path = "/api/v1/jobs/seeing/history"
+    runs = until(lambda: hub.send(topic) and hub.http.get(path).body["runs"], 60, "a run")
+    shown = until(lambda: over(show(hub, runs[-1]["id"])), 60, "its end")
+    assert shown["state"] == "succeeded", shown
+    assert '"name":"message.created","where":"seen"' in shown["attempts"][0]["tail"]
+
+
+def over(shown):
+    return shown if shown["ended_at"] else None
