@@ -124,6 +124,7 @@ def show_run(session: Session, run_id: RunArgument) -> None:
     """Show a run with its attempts."""
     run = session.hub().get(f"{PATH}/runs/{segment(run_id)}")["run"]
     lines = [_sentence(run), f"cause: {run['cause']} {run['detail'] or ''}".rstrip()]
+    lines += [f"waits for: {run['waits_for']}"] if run["waits_for"] else []
     for attempt in run["attempts"]:
         lines.append(
             f"attempt {attempt['number']}: {attempt['state']},"

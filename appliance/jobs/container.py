@@ -10,7 +10,7 @@ import msgspec
 from appliance.child.fork_template import ForkTemplate
 from appliance.jobs import engine
 from appliance.jobs.executor import AttemptOrder, NotStarted
-from appliance.jobs.handles import LABEL, PREFIX, container_name
+from appliance.jobs.handles import EVENT, EVENT_FILE, LABEL, PREFIX, container_name
 from appliance.jobs.process import ProcessExecution
 from appliance.jobs.settings import JobsSettings
 
@@ -61,15 +61,18 @@ def find(path: str | None, handle: str) -> Mapping[str, str] | None:
 def _body(order: AttemptOrder) -> dict[str, Any]:
     """The container runs as the appliance's user without any capability, so what it may do with
     mounted folders is what a process of the appliance may do."""
-    spec, artefacts = order.spec, {"AGENTLIP_ARTEFACTS": ARTEFACTS}
+    spec, inside = order.spec, {"AGENTLIP_ARTEFACTS": ARTEFACTS}
     folders = [f"{order.artefacts}:{ARTEFACTS}"]
+    if EVENT in order.environment:
+        inside[f"{EVENT}_FILE"] = f"/{EVENT_FILE}"
+        folders.append(f"{order.kept / EVENT_FILE}:/{EVENT_FILE}:ro")
     for mount in spec.mounts:
         source, _, target = mount.partition(":")
         folders.append(f"{order.folder / source}:{target}")
     return {
         "Image": spec.image,
         "Cmd": spec.command or None,
-        "Env": [f"{name}={value}" for name, value in {**order.environment, **artefacts}.items()],
+        "Env": [f"{name}={value}" for name, value in {**order.environment, **inside}.items()],
         "Labels": {LABEL: str(order.folder)},
         "User": f"{os.geteuid()}:{os.getegid()}",
         "HostConfig": {

@@ -5,6 +5,7 @@ from pathlib import Path
 LABEL = "agentlip.workspace"  # of containers
 PREFIX = "agentlip-"
 TOKEN = "AGENTLIP_TOKEN"  # the variable with the token of a run
+EVENT, EVENT_FILE = "AGENTLIP_EVENT", "event.json"  # variable and file with the event, as JSON
 GRACE_SECONDS = 7.0
 """Between SIGTERM and SIGKILL. An appliance that stops gives it to all jobs at once, and is killed
 itself after ten seconds, by `docker stop` and by `agentlipd down`."""

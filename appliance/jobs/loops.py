@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from appliance.jobs import queries, wire, writes
+from appliance.jobs.handles import EVENT
 from appliance.jobs.runner import JobRunner
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Forbidden, Invalid, Missing, Unavailable
@@ -175,13 +176,19 @@ class TriggerLoop(RunnerLoop):
             for name, spec, trigger in wanted:
                 is_own = event.principal == principal_of(name)
                 if name not in runs and _matches(trigger, event) and trigger.own_events >= is_own:
-                    detail = f"{key} {event.name} {event.where or ''} {event.number}"
-                    run = writes.NewRun(name, spec, "event", " ".join(detail.split())[:300])
-                    runs[name] = run, trigger.debounce_seconds
+                    runs[name] = _run_of(name, spec, key, event), trigger.debounce_seconds
         if len(events) == EVENTS_MAX:
             self.nudge()
         created: int = store.write(writes.note_events, key, events[-1].number, list(runs.values()))
         return created
+
+
+def _run_of(job: str, spec: wire.JobSpec, key: str, event: JobEvent) -> writes.NewRun:
+    """The run that an event starts, with the event in its environment."""
+    content = msgspec.json.encode({"source": key.partition(" ")[0], **event._asdict()}).decode()
+    spec = msgspec.structs.replace(spec, environment={**spec.environment, EVENT: content})
+    detail = f"{key} {event.name} {event.where or ''} {event.number}"
+    return writes.NewRun(job, spec, "event", " ".join(detail.split())[:300])
 
 
 def principal_of(job: str) -> str:

@@ -14,7 +14,7 @@ from appliance.child.fork_template import START_SECONDS, ForkTemplate
 from appliance.child.line_process import LineProcess, ProcessEnded, ResponseLate, ResponseTooLong
 from appliance.jobs import wire
 from appliance.jobs.executor import AttemptEnd, AttemptOrder, NotStarted
-from appliance.jobs.handles import is_running, start_ticks
+from appliance.jobs.handles import EVENT, EVENT_FILE, is_running, start_ticks
 from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
 
 END_SECONDS = 60.0  # after its time limit, for the end of the attempt
@@ -56,6 +56,8 @@ class ProcessExecution:
         try:
             order.kept.parent.mkdir(mode=0o700, exist_ok=True)
             order.artefacts.mkdir(parents=True, exist_ok=True)
+            if EVENT in order.environment:
+                (order.kept / EVENT_FILE).write_text(order.environment[EVENT], "utf-8")
             self._process = ForkedProcess(template.fork)
             first = self._request(msgspec.json.encode(fields), START_SECONDS)
         except (OSError, ProcessEnded, ResponseLate, ResponseTooLong) as error:

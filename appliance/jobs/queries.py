@@ -28,6 +28,16 @@ READY = (
     " AND NOT EXISTS (SELECT 1 FROM meta WHERE key = 'paused')"
 )
 
+_WAITS_FOR = (
+    "SELECT CASE WHEN state = 'waiting' THEN 'the answer to a question: agentlip ask list'"
+    " WHEN EXISTS (SELECT 1 FROM meta WHERE key = 'paused') THEN 'agentlip jobs resume --all'"
+    " WHEN EXISTS (SELECT 1 FROM jobs WHERE name = r.job AND paused_at IS NOT NULL)"
+    " THEN 'agentlip jobs resume ' || job"
+    " ELSE coalesce((SELECT 'the end of ' || id FROM runs WHERE state = 'running'"
+    " AND concurrency_key = r.concurrency_key), iif(due_steady_ms > ?1, 'another ' ||"
+    " ((due_steady_ms - ?1 + 999) / 1000) || ' seconds', 'one of jobs.attempts_max attempts'))"
+    " END FROM runs AS r WHERE id = ?2 AND state IN ('queued', 'waiting')"
+)
 _reported = msgspec.json.Decoder(dict[str, wire.LatestRun]).decode
 _artefacts = msgspec.json.Decoder(list[wire.Artefact]).decode
 
@@ -48,6 +58,12 @@ def show(reader: Reader, run_id: str) -> wire.ShownRun:
         sql = f"SELECT {_ATTEMPT_COLUMNS} FROM attempts WHERE run_id = ? ORDER BY number"
         rows = reader.rows(sql, (run_id,), limit=ATTEMPTS_MAX)
     return to_wire(run, [_attempt(StoredAttemptRow._make(row)) for row in rows])
+
+
+def waits_for(reader: Reader, run_id: str, steady_ms: int) -> str | None:
+    """Why a run that has not started does not start; None for one that has."""
+    row = reader.row(_WAITS_FOR, (steady_ms, run_id))
+    return None if row is None else str(row[0])
 
 
 def history(reader: Reader, job: str, after: str, limit: int) -> tuple[list[wire.ShownRun], bool]:

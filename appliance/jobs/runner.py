@@ -13,11 +13,12 @@ import msgspec
 from appliance.jobs import metrics, output, queries, wire, writes
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.executor import AttemptEnd, AttemptOrder, ClaimedAttempt, NotStarted
-from appliance.jobs.handles import GRACE_SECONDS, TOKEN, is_running
+from appliance.jobs.handles import EVENT, EVENT_FILE, GRACE_SECONDS, TOKEN, is_running
 from appliance.jobs.process import Find, ProcessExecution, Start
 from appliance.jobs.rows import StoredAttemptRow
 from appliance.jobs.schedule import next_ms
 from appliance.jobs.scheduler import Scheduler
+from appliance.jobs.settings import JobsSettings
 from appliance.jobs.spec import check_given, describe
 from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
 from appliance.kernel import caller, meta
@@ -35,7 +36,6 @@ from appliance.kernel.store import Store
 from appliance.kernel.threads import in_thread
 from appliance.kernel.wakeup import Wakeup
 
-ATTEMPTS_MAX = 8  # attempts at the same time
 NEXT_TIMES = 5
 WAITS_MAX = 100  # requests that wait for a run
 TOKENS_MAX = 1000
@@ -66,6 +66,7 @@ class JobRunner:
         find: Find = lambda _: None,
         failures: Wakeup | None = None,
         successes: Wakeup | None = None,
+        attempts_max: int = JobsSettings().attempts_max,
     ) -> None:
         self.store = store
         self.catalogue = catalogue
@@ -86,7 +87,7 @@ class JobRunner:
         self._url = url
         self._start = start
         self._find = find
-        self._pool = GreenletPool(ATTEMPTS_MAX)
+        self._pool = GreenletPool(attempts_max)
         self._running: dict[str, ProcessExecution] = {}
         self._ended: list[tuple[ClaimedAttempt, AttemptEnd]] = []
         self._waits: set[Wakeup] = set()
@@ -121,13 +122,11 @@ class JobRunner:
         if (trace := caller.traceparent()) is not None:
             environment = {**spec.environment, "TRACEPARENT": trace}
             spec = msgspec.structs.replace(spec, environment=environment)
-        new, existed = writes.NewRun(job, spec, "request", key and f"key {key}", who.label), False
-        if key is None:
-            run_id = self.create(new)
-        else:
-            run_id, existed = self.store.write(writes.create_once, new)
-            self.note_created()
+        new = writes.NewRun(job, spec, "request", key and f"key {key}", who.label)
+        run_id, existed = self.store.write(writes.create_once, new)
+        self.note_created()
         if run_id is None:
+            metrics.skipped.inc()
             raise wire.JobBusy(details={"job": job})
         return self.show(run_id), existed
 
@@ -188,14 +187,6 @@ class JobRunner:
                 return wire.JobShown(job, spec, times)
         raise wire.NoSuchJob(details={"job": name})
 
-    def create(self, new: writes.NewRun) -> str | None:
-        """The run's id; None if it was skipped."""
-        run_id: str | None = self.store.write(writes.create, new)
-        if run_id is None:
-            metrics.skipped.inc()
-        self.note_created()
-        return run_id
-
     def note_created(self) -> None:
         """Runs may have been created, and may have to ask."""
         self.work.set()
@@ -214,7 +205,8 @@ class JobRunner:
         for attempt in [attempt for attempt in run.attempts if attempt.ended_at is None]:
             file = self._kept / run_id / f"{attempt.number}.log"
             run.attempts[-1] = msgspec.structs.replace(attempt, tail=in_thread(output.tail, file))
-        return wire.RunShown(run)
+        reason = self.store.read(queries.waits_for, run_id, self.steady.now_ms())
+        return wire.RunShown(msgspec.structs.replace(run, waits_for=reason))
 
     def history(self, job: str, query: wire.JobHistoryQuery) -> wire.RunList:
         """Also of a job that was removed. Raises NoSuchJob."""
@@ -449,6 +441,8 @@ class JobRunner:
         own["ARTEFACTS"] = str(self._kept / attempt.run_id / number)
         if spec.scopes:
             own |= {"TOKEN": prefixed_token(), "URL": self._url()}
+        if EVENT in spec.environment:
+            own["EVENT_FILE"] = str(self._kept / attempt.run_id / EVENT_FILE)
         named = {f"AGENTLIP_{name}": value for name, value in own.items()}
         return {**spec.environment, **secrets, **named}
 

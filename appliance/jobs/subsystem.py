@@ -68,7 +68,7 @@ class JobsSubsystem(Subsystem):
             workspace=workspace, kept=host.datadir.dir / "jobs", instance_id=host.instance_id,
             url=needs.url, start=partial(start, settings, self._template),
             find=partial(find, settings.container_socket), failures=host.doctor_due,
-            successes=host.work_done,
+            successes=host.work_done, attempts_max=settings.attempts_max,
         )  # fmt: skip
         if STORE not in host.damaged:
             self.runner.open()

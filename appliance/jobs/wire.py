@@ -170,7 +170,8 @@ class ShownAttempt(Struct, frozen=True):
 
 class ShownRun(Struct, frozen=True):
     """`cause`: request, schedule, event or after; `detail`: its time, event or run. `principal`:
-    the token that requested it. Listings omit the attempts."""
+    the token that requested it. `waits_for`: why a run that has not started does not start, with
+    the command that helps. Listings omit this and the attempts."""
 
     id: str
     job: str
@@ -184,6 +185,7 @@ class ShownRun(Struct, frozen=True):
     error: str | None
     attempts_made: int
     attempts: list[ShownAttempt]
+    waits_for: str | None = None
 
 
 class RunShown(Struct, frozen=True):

@@ -88,7 +88,7 @@ def create(tx: Tx, new: NewRun, due_steady_ms: int | None = None) -> str | None:
 
 
 def create_once(tx: Tx, new: NewRun) -> tuple[str | None, bool]:
-    """Create the run unless this principal has requested it with the same `detail`, its key.
+    """Create the run unless this principal has requested it with the same `detail`, a key.
     Returns the run's id, None if it was skipped, and whether it existed. Raises TooManyRuns."""
     before = tx.execute(
         "SELECT id FROM runs WHERE job = ? AND cause = ? AND principal IS ? AND detail = ?"

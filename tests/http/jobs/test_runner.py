@@ -53,6 +53,12 @@ JOBS |= {
     "echoing": ECHO.format(own="false", more=""),
     "looping": ECHO.format(own="true", more="").replace("echo", "loop"),
 }
+JOBS["seeing"] = """command = ["sh", "-uc", "echo $AGENTLIP_EVENT; cat $AGENTLIP_EVENT_FILE"]
+[[on]]
+source = "hub"
+event = "message.created"
+where = "seen"
+"""
 TIDY = """command = ["sh", "-c", "trap 'echo bye; exit {code}' TERM; echo ready; sleep 600 & wait"]
 retries = 1
 retry_on = ["lost"]
@@ -342,6 +348,25 @@ def test_job_may_ask_to_be_started_by_its_own_events(hub):
     hub.send(topic, "once")
     until(lambda: len(runs_of(hub, "looping")) >= 3, 60, "it goes on by itself")
     assert hub.http.post("/api/v1/jobs/looping/pause", {}).status == 200
+
+
+def test_command_gets_the_event_that_started_it(hub):
+    topic = hub.topic(hub.channel("seen"), "jobs")
+    until(lambda: hub.send(topic) and runs_of(hub, "seeing"), 30, "a run")
+    run = until(lambda: runs_of(hub, "seeing")[-1], 30, "the first run")
+    until(lambda: runs_of(hub, "seeing")[-1]["ended_at"], 30, "its end")
+    lines = hub.http.get(f"/api/v1/jobs/runs/{run['id']}/output").body["text"].splitlines()
+    assert len(lines) == 2, lines
+    events = [json.loads(line) for line in lines]
+    number = events[0]["number"]
+    name, *_ = hub.rows("SELECT name FROM events WHERE event_id = ?", number)[0]
+    assert name == "message.created"
+    assert events == [
+        {
+            "source": "hub", "name": name, "where": "seen", "number": number, "principal": "server",
+        }
+    ] * 2  # fmt: skip
+    assert run["detail"] == f"hub message.created seen {number}"
 
 
 def test_list_has_the_loops_that_have_run(tmp_path):

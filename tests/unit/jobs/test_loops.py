@@ -59,7 +59,7 @@ class Bench:
         (folder / "jobs").mkdir()
         migrate(folder / "store", "jobs", clock=self.clock, log=self.log)
         self.number = 0
-        self.find = lambda: None
+        self.find, self.attempts_max = lambda: None, 8
         self.restart()
 
     def restart(self):
@@ -70,6 +70,7 @@ class Bench:
             store, JobCatalogue(self.folder, self.log), self.book, self.clock, self.log,
             workspace=self.folder, kept=self.folder / "kept", instance_id=f"i{self.number}",
             url=lambda: "http://x", start=self.start, find=lambda _: self.find(),
+            attempts_max=self.attempts_max,
         )  # fmt: skip
         self.runner.open()
         self.loop = JobLoop(self.runner, self.clock, self.log)
@@ -265,3 +266,48 @@ def test_events_start_one_run_at_once_and_one_later(bench):
     assert bench.states() == ["queued", "succeeded"]
     assert loop().run_once(0) == {"created": 0}, "the position is stored"
     assert bench.round(5)["started"] == 1
+
+
+def test_waiting_run_names_what_it_waits_for(bench):
+    bench.job("a", overlap="queue")
+    bench.job("b")
+    bench.job("asking", '[ask]\ntext = "Go?"')
+
+    def waits_for(run_id):
+        return bench.runner.show(run_id).run.waits_for
+
+    runner = bench.runner
+    first, second, other, asking = (
+        runner.request(job, OWNER)[0].run.id for job in ("a", "a", "b", "asking")
+    )
+    assert waits_for(first) == "one of jobs.attempts_max attempts"
+    assert waits_for(asking) == "the answer to a question: agentlip ask list"
+    runner.pause("b", is_paused=True)
+    assert waits_for(other) == "agentlip jobs resume b"
+    bench.round()
+    assert (waits_for(first), waits_for(second)) == (None, f"the end of {first}")
+    runner.pause("all", is_paused=True)
+    assert waits_for(second) == "agentlip jobs resume --all"
+
+
+def test_run_that_is_repeated_names_the_seconds_until_then(bench):
+    bench.job(text="retries = 1\n[backoff]\ninitial_seconds = 20.0\njitter = 0.0")
+    run_id = bench.runner.request("a", OWNER)[0].run.id
+    bench.round()
+    bench.executions[0].end(FAILED)
+    bench.round()
+    assert bench.runner.show(run_id).run.waits_for == "another 20 seconds"
+    bench.clock.pass_seconds(19.5)
+    assert bench.runner.show(run_id).run.waits_for == "another 1 seconds"
+
+
+def test_no_more_attempts_run_than_are_set(bench):
+    bench.attempts_max = 2
+    bench.restart()
+    for job in "abc":
+        bench.job(job)
+        bench.runner.request(job, OWNER)
+    assert bench.round()["started"] == 2
+    assert bench.states("c") == ["queued"]
+    bench.executions[0].end()
+    assert sum(bench.round()["started"] for _ in range(2)) == 1
