@@ -20,12 +20,7 @@ def list_findings(latest: LatestOutcomes) -> Observed:
     observed: dict[str, list[OperatorProblem]] = {outcome.check: [] for outcome in outcomes}
     for finding in explain(list(chain.from_iterable(outcome.findings for outcome in outcomes))):
         if finding.severity in SEVERITIES and not finding.explained_by:
-            observed[finding.check].append(
-                OperatorProblem(
-                    f"{finding.problem}:{finding.subject}",
-                    SEVERITIES[finding.severity],
-                    f"{finding.subject}: {finding.message}",
-                    finding.hint,
-                )
-            )
+            key, severity = f"{finding.problem}:{finding.subject}", SEVERITIES[finding.severity]
+            text = f"{finding.subject}: {finding.message}"
+            observed[finding.check].append(OperatorProblem(key, severity, text, finding.hint))
     return observed

@@ -5,7 +5,7 @@ from typing import Literal, Protocol
 
 from appliance.kernel.caller import WaitLimit
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.errors import ApplianceError
+from appliance.kernel.errors import ApplianceError, Exhausted
 from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log, plain, without_path
 from appliance.kernel.wakeup import Wakeup
@@ -40,25 +40,26 @@ class Notifier:
         self._workspace = workspace
         self._clock = clock
         self._log = log
-        self._limit = WaitLimit(TESTS_MAX, wire.TooManyNotifyTests)
+        self._limit = WaitLimit(TESTS_MAX, Exhausted)
 
     def send(self, subject: str, text: str, problems: Iterable[str] = ()) -> bool:
         """Send to all destinations. `problems`: keys of those that last. While one of them is about
         the outbox, it is the second way. False if no destination gets the message."""
         suspect = any(OUTBOX in key for key in problems)
-        results = self._send_to_all(self._notice(subject, text), (suspect, not suspect))
+        notice, ways = self._notice(subject, text), (suspect, not suspect)
+        results = [self._send_to(to, notice, ways) for to in self._senders]
         return any(result.via for result in results)
 
     def test(self, command: wire.NotifyTest) -> wire.NotifyTested:
         """Send to all destinations, and wait for the first attempts, at most ATTEMPT_SECONDS.
-        Raises NothingToNotify and TooManyNotifyTests."""
+        Raises NothingToNotify, and Exhausted while TESTS_MAX wait."""
         if not self._senders:
             raise wire.NothingToNotify
         ended = Wakeup()
         leave = self._limit.enter(ended.set)
         try:
             notice = self._notice("test", "This is a test.")
-            results = self._send_to_all(notice, (command.direct,))
+            results = [self._send_to(to, notice, (command.direct,)) for to in self._senders]
             until = self._clock.monotonic() + ATTEMPT_SECONDS
             awaited = zip(self._senders, results, strict=True)
             return wire.NotifyTested(notice.id, [
@@ -71,21 +72,17 @@ class Notifier:
         self, to: str, result: NotifyResult, notice: Notice, until: float, ended: Wakeup
     ) -> NotifyResult:
         """The result with the problem of the first attempt, if a queue has the message."""
-        while result.via == OUTBOX:
+        if result.via != OUTBOX:
+            return result
+        problem: str | None = None
+        while problem is None and self._clock.monotonic() < until and not ended.wait(POLL_SECONDS):
             problem = self._senders[to].problem(to, notice)
-            if problem is None and self._clock.monotonic() < until and not ended.wait(POLL_SECONDS):
-                continue
-            problem = NO_ATTEMPT if problem is None else problem
-            return NotifyResult(result.to, OUTBOX, problem or None)
-        return result
+        return NotifyResult(result.to, OUTBOX, NO_ATTEMPT if problem is None else problem or None)
 
     def _notice(self, subject: str, text: str) -> Notice:
         subject = plain(f"agentlip {self._workspace}: {subject}")
         at = iso(self._clock.now_ms())
         return Notice(f"notify_{random_id()}", self._workspace, at, subject, text)
-
-    def _send_to_all(self, notice: Notice, ways: Sequence[bool]) -> list[NotifyResult]:
-        return [self._send_to(to, notice, ways) for to in self._senders]
 
     def _send_to(self, to: str, notice: Notice, ways: Sequence[bool]) -> NotifyResult:
         """`ways`: whether directly; in their order, until one works."""

@@ -50,8 +50,9 @@ class NotifySubsystem(Subsystem):
             self.loops = (NotifyLoop(self._notifier, needs.observe, settings, file, clock, log),)
 
         if settings.ping and needs.ping is not None:
-            ping = partial(needs.ping, settings.ping)
-            self.loops += (PingLoop(ping, host.work_done, clock, log),)
+            self.loops += (
+                PingLoop(partial(needs.ping, settings.ping), host.work_done, clock, log),
+            )
 
     def routes(self) -> list[Route]:
         return routes(self._notifier)

@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from appliance.kernel.errors import Conflict, Exhausted
+from appliance.kernel.errors import Conflict
 from appliance.kernel.scopes import Scopes
 
 TEST = "notify:test"
@@ -53,9 +53,3 @@ class NothingToNotify(Conflict):
     code = "NOTIFY_OFF"
     default_message = "no destination is set for messages to the operator"
     default_hint = "set notify.to in agentlip.toml, then: agentlipd restart"
-
-
-class TooManyNotifyTests(Exhausted):
-    code = "TOO_MANY_NOTIFY_TESTS"
-    default_message = "too many tests of messages to the operator wait for their results"
-    default_hint = "try again in half a minute"

@@ -97,8 +97,7 @@ def result_of(status: int, retry_after: float | None, answer: str = "") -> CallR
         return CallResult("gone", "the receiver responded with 410 Gone")
     if 300 <= status < 400:
         return _failure(f"the receiver responded with {status}; redirects are not followed")
-    shown = f": {answer}" if answer else ""
-    return _failure(f"the receiver responded with {status}{shown}", retry_after)
+    return _failure(f"the receiver responded with {status}{answer and ': ' + answer}", retry_after)
 
 
 def seconds_of(value: Any) -> float | None:
