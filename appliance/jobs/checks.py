@@ -48,9 +48,8 @@ def _files(context: Context) -> Iterator[Finding]:
 
 def _outcomes(context: Context) -> Iterator[Finding]:
     """Without jobs that were removed: what their last runs did is over."""
-    files = [file.name for file in read_folder(context.datadir.workspace)]
+    names = json.dumps([file.name for file in read_folder(context.datadir.workspace)])
     for connection in context.with_tables("jobs", "runs"):
-        names = msgspec.json.encode(files).decode()
         for job, state, run_id in connection.execute(_LATEST, (names, FINDINGS_MAX)):
             hint = f"agentlip jobs show {run_id}"
             yield FAILING.finding(f"job {job}", f"its latest run {run_id} has {state}", hint)

@@ -29,14 +29,13 @@ READY = (
 )
 
 _WAITS_FOR = (
-    "SELECT CASE WHEN state = 'waiting' THEN 'the answer to a question: agentlip ask list'"
-    " WHEN EXISTS (SELECT 1 FROM meta WHERE key = 'paused') THEN 'agentlip jobs resume --all'"
-    " WHEN EXISTS (SELECT 1 FROM jobs WHERE name = r.job AND paused_at IS NOT NULL)"
-    " THEN 'agentlip jobs resume ' || job"
-    " ELSE coalesce((SELECT 'the end of ' || id FROM runs WHERE state = 'running'"
+    "SELECT CASE WHEN state = 'waiting' THEN 'the answer to a question: agentlip ask list' WHEN"
+    " EXISTS (SELECT 1 FROM meta WHERE key = 'paused') THEN 'agentlip jobs resume --all' WHEN"
+    " EXISTS (SELECT 1 FROM jobs WHERE name = r.job AND paused_at IS NOT NULL) THEN 'agentlip jobs"
+    " resume ' || job ELSE coalesce((SELECT 'the end of ' || id FROM runs WHERE state = 'running'"
     " AND concurrency_key = r.concurrency_key), iif(due_steady_ms > ?1, 'another ' ||"
-    " ((due_steady_ms - ?1 + 999) / 1000) || ' seconds', 'one of jobs.attempts_max attempts'))"
-    " END FROM runs AS r WHERE id = ?2 AND state IN ('queued', 'waiting')"
+    " ((due_steady_ms - ?1 + 999) / 1000) || ' seconds', 'one of jobs.attempts_max attempts')) END"
+    " FROM runs AS r WHERE id = ?2 AND state IN ('queued', 'waiting')"
 )
 _reported = msgspec.json.Decoder(dict[str, wire.LatestRun]).decode
 _artefacts = msgspec.json.Decoder(list[wire.Artefact]).decode

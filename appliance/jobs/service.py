@@ -38,11 +38,9 @@ class JobRuns:
 
     def forget(self, job: str) -> bool:
         """Delete the latest run that a job reported; return whether there was one."""
-        was_there: bool = self._store.write(writes.forget_report, job)
-        if was_there:
-            for gauge in SHOWN:
-                gauge.remove(job)
-        return was_there
+        for gauge in SHOWN:
+            gauge.remove(job)
+        return bool(self._store.write(writes.forget_report, job))
 
 
 def _show(run: wire.LatestRun) -> None:

@@ -1,14 +1,26 @@
 """The rules of a job that its types can't express, and how its values are read. Pure."""
 
-from collections.abc import Mapping
+import fnmatch
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from appliance.jobs import wire
 from appliance.jobs.schedule import check_cron
+from appliance.kernel.declared_scopes import declared_scopes
 
 RESERVED_NAMES = frozenset({"all", "runs"})  # parts of paths
+EVENTS = {
+    "hub": "channel.created topic.created topic.renamed topic.attachment_added message.created"
+           " message.edited message.enriched message.moved_topic message.deleted",
+    "outbox": "send.accepted send.dead send.aborted send.requeued attempt.delivered attempt.failed",
+    "courier": "envelope.accepted envelope.acked envelope.failed envelope.rejected"
+               " envelope.expired envelope.dead",
+    "export": "segment.written",
+}  # fmt: skip
+"""The events of each source; a test compares them with those that are written."""
+NAMING = ("streams:", "views:")  # how scopes begin that have a pattern
 NAME = "a name has at most 40 small letters, digits, - and _, and is not `all` or `runs`"
 
 
@@ -60,32 +72,43 @@ def check_rules(spec: wire.JobSpec) -> None:
         except ValueError as error:
             field = "time_zone" if "time zone" in str(error) else "cron"
             raise SpecProblem(field, str(error)) from None
+    for number, trigger in enumerate(spec.on):
+        check_known(f"on[{number}].event", [trigger.event], EVENTS[trigger.source].split())
+    scopes = [text.partition("@")[0] for text in spec.scopes if not text.startswith(NAMING)]
+    check_known("scopes", scopes, declared_scopes())
     if spec.ask is not None and spec.ask.default not in (None, *spec.ask.choices):
         raise SpecProblem("ask.default", "the default is not one of the choices")
     for variable in spec.secrets.keys() & spec.environment.keys():
         raise SpecProblem(f"secrets.{variable}", f"{variable} is in `environment` too")
 
 
-def find_cycle(name: str, specs: Mapping[str, wire.JobSpec]) -> str:
-    """A way along `after` from a job to itself, such as `a, b, a`; "" if there is none."""
+def check_known(field: str, patterns: Iterable[str], names: Collection[str]) -> None:
+    """Raises SpecProblem if a pattern matches none of the names."""
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            known = ", ".join(sorted(names))
+            raise SpecProblem(field, f"{field}: {pattern!r} is unknown; use one of: {known}")
+
+
+def check_cycle(name: str, specs: Mapping[str, wire.JobSpec]) -> None:
+    """Raises SpecProblem if there is a way along `after` from a job to itself: `a, b, a`."""
     waiting: list[tuple[str, ...]] = [(name,)]
     seen: set[str] = set()
     while waiting:
         path = waiting.pop()
         for before in specs[path[-1]].after if path[-1] in specs else ():
             if before == name:
-                return ", ".join((*path, before))
+                cycle = ", ".join((*path, before))
+                raise SpecProblem("after", f"these jobs wait for each other: {cycle}")
             if before not in seen:
                 seen.add(before)
                 waiting.append((*path, before))
-    return ""
 
 
 def check_given(name: str, spec: wire.JobSpec, others: Mapping[str, wire.JobSpec]) -> None:
     """Raises BadJobSpec, for a job that is not a file."""
     try:
-        if cycle := find_cycle(name, {**others, name: spec}):
-            raise SpecProblem("after", f"these jobs wait for each other: {cycle}")
+        check_cycle(name, {**others, name: spec})
         check_name(name)
         check_rules(spec)
     except SpecProblem as error:

@@ -2,15 +2,17 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import msgspec
 
 from appliance.jobs import wire
-from appliance.jobs.spec import SpecProblem, check_name, find_cycle, read_spec
+from appliance.jobs.spec import SpecProblem, check_cycle, check_known, check_name, read_spec
 from appliance.kernel.ownership import read_regular
 
+Specs = Mapping[str, wire.JobSpec]
+Known = Mapping[str, Collection[str]]
 FOLDER = "jobs"
 FILE_BYTES_MAX = 256 * 1024
 FILES_MAX = 500
@@ -24,19 +26,21 @@ class SpecFile(msgspec.Struct, frozen=True):
     path: str  # below the workspace
     spec: wire.JobSpec | None = None
     error: wire.BadJobSpec | None = None
-    after_line: int = 1
 
     @property
     def problem(self) -> str | None:
         return None if self.error is None else self.error.message
 
 
-def read_folder(workspace: Path) -> list[SpecFile]:
-    """All files by name, at most FILES_MAX."""
+def read_folder(workspace: Path, known: Known | None = None) -> list[SpecFile]:
+    """All files by name, at most FILES_MAX. With `known`, a file is refused that names another job
+    or channel: the jobs that are not files as `after`, and the channels as `where`."""
     paths = sorted(Path(workspace, FOLDER).glob("*.toml"))[:FILES_MAX]
     files = [read_file(path) for path in paths]
     specs = {file.name: file.spec for file in files if file.spec is not None}
-    return [_check_cycle(file, specs) for file in files]
+    if known is not None:
+        known = {**known, "after": [*known["after"], *(file.name for file in files)]}
+    return [_check_names(workspace, file, specs, known) for file in files]
 
 
 def read_file(path: Path) -> SpecFile:
@@ -55,17 +59,23 @@ def read_file(path: Path) -> SpecFile:
     except OSError as error:
         line, reason = 1, error.strerror or type(error).__name__
     else:
-        line = line_of(data.decode("utf-8-sig"), "after") if spec.after else 1
-        return SpecFile(path.stem, shown, spec, after_line=line)
+        return SpecFile(path.stem, shown, spec)
     return SpecFile(path.stem, shown, error=_problem(shown, line, reason))
 
 
-def _check_cycle(file: SpecFile, specs: Mapping[str, wire.JobSpec]) -> SpecFile:
-    cycle = find_cycle(file.name, specs)
-    if not cycle:
-        return file
-    error = _problem(file.path, file.after_line, f"these jobs wait for each other: {cycle}")
-    return msgspec.structs.replace(file, spec=None, error=error)
+def _check_names(workspace: Path, file: SpecFile, specs: Specs, known: Known | None) -> SpecFile:
+    try:
+        check_cycle(file.name, specs)
+        if file.spec is not None and known is not None:
+            check_known("after", file.spec.after, known["after"])
+            for number, trigger in enumerate(file.spec.on if known["where"] else ()):
+                pattern = trigger.where if trigger.source == "hub" else None
+                check_known(f"on[{number}].where", [pattern or "*"], known["where"])
+    except SpecProblem as error:
+        text = read_regular(workspace / file.path, FILE_BYTES_MAX).decode("utf-8-sig")
+        problem = _problem(file.path, line_of(text, error.path), str(error))
+        return msgspec.structs.replace(file, spec=None, error=problem)
+    return file
 
 
 def _problem(path: str, line: int, reason: str) -> wire.BadJobSpec:

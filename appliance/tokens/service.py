@@ -18,11 +18,11 @@ from appliance.kernel.auth import (
 )
 from appliance.kernel.blank import is_blank
 from appliance.kernel.clock import Clock
+from appliance.kernel.declared_scopes import declared_scopes
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import prefixed_token
 from appliance.kernel.store_errors import StoreReadOnly
 from appliance.tokens import queries, wire, writes
-from appliance.tokens.declared import declared_scopes
 from appliance.workspace.datadir import DataDir
 
 T = TypeVar("T")

@@ -32,7 +32,7 @@ def values_of(path):
 
 def job_of(path):
     file = read_file(path)
-    return file.spec, file.after_line, file.error and file.error.message
+    return file.spec, file.error and file.error.message
 
 
 JOB = b'after = ["other"]\ncommand = ["true"]\n'

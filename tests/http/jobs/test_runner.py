@@ -262,7 +262,6 @@ def test_commands(hub):
     assert "a: 2 bytes" in jobs("show", run_id).out
     assert jobs("history", "good", "--json").json[0]["id"] == run_id
     assert jobs("cancel", run_id).code == 2
-    assert jobs("validate").code == 0
     assert len(jobs("next", "--json").json) == 5
     assert jobs("run", "hourly", "--dry-run").out.count(":00:00.000Z\n") == 5
 
@@ -382,3 +381,30 @@ def test_list_has_the_loops_that_have_run(tmp_path):
         checkup, backups = built_in()["doctor_checkup"], built_in()["backup_scheduler"]
         assert (checkup["last_state"], checkup["failures"]) == ("succeeded", 0)
         assert backups["next_at"] is not None
+
+
+def test_validate_refuses_names_of_jobs_and_channels_that_are_missing(tmp_path):
+    hub = ServedHub(tmp_path)
+    file = hub.workspace / "jobs" / "naming.toml"
+    file.parent.mkdir()
+
+    def validate(text):
+        file.write_text('command = ["true"]\n' + text)
+        done = agentlip("jobs", "validate", cwd=hub.workspace)
+        return done.code, done.out
+
+    after = 'after = ["given"]\n'
+    listening = '[[on]]\nsource = "hub"\nevent = "message.created"\nwhere = "ops"\n'
+    with hub.running():
+        code, printed = validate(after)
+        assert (code, "after: 'given' is unknown; use one of: naming" in printed) == (1, True)
+        assert hub.http("PUT", "/api/v1/jobs/given", {"command": ["true"]}).status == 200
+        assert validate(after)[0] == 0
+        assert validate(listening)[0] == 0, "there is no channel yet"
+        hub.channel("general")
+        code, printed = validate(listening)
+        expected = "line 5: on[0].where: 'ops' is unknown; use one of: general"
+        assert (code, expected in printed) == (1, True), printed
+        hub.channel("ops")
+        assert validate(listening)[0] == 0
+    assert validate(after + listening)[0] == 0, "it needs no appliance"

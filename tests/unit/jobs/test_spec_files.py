@@ -2,6 +2,7 @@
 
 import pytest
 
+from appliance.jobs.spec import EVENTS
 from appliance.jobs.spec_files import FILE_BYTES_MAX, read_folder
 
 GOOD = """\
@@ -15,6 +16,12 @@ factor = 3.0
 
 [environment]
 LANG = "C"
+"""
+
+
+TRIGGER = """[[on]]
+source = "{}"
+event = "{}"
 """
 
 
@@ -46,6 +53,24 @@ def test_file_is_read(tmp_path):
         ("retries = 2", 'spark = true\nimage = "x"', 4, "runs what the image has"),
         ("retries = 2", 'mounts = ["lake:/data"]', 4, "only a job with an `image` has `mounts`"),
         ('LANG = "C"', 'LANG = """', 11, "Unterminated string"),
+        (
+            "retries = 2",
+            'scopes = ["hub:read", "root"]',
+            4,
+            "scopes: 'root' is unknown; use one of: admin, ",
+        ),
+        (
+            'LANG = "C"',
+            f'LANG = "C"\n{TRIGGER.format("hub", "nope.created")}',
+            13,
+            "on[0].event: 'nope.created' is unknown; use one of: channel.created, ",
+        ),
+        (
+            'LANG = "C"',
+            f'LANG = "C"\n{TRIGGER.format("export", "segment.made")}',
+            13,
+            "on[0].event: 'segment.made' is unknown; use one of: segment.written",
+        ),
     ],
 )
 def test_wrong_file_is_refused_with_its_line(tmp_path, before, after, line, reason):
@@ -53,6 +78,57 @@ def test_wrong_file_is_refused_with_its_line(tmp_path, before, after, line, reas
     assert error.message.startswith(f"jobs/report.toml, line {line}: "), error.message
     assert reason in error.message
     assert error.details == {"file": "jobs/report.toml", "line": line}
+
+
+@pytest.mark.parametrize(
+    "scope",
+    ["hub:read", "hub:post@ch_1", "inbox:read@lab", "streams:durable/*:enqueue", "views:v:read"],
+)
+def test_scope_of_a_token_is_one_of_a_job(tmp_path, scope):
+    assert read(tmp_path, f'command = ["x"]\nscopes = ["{scope}"]').error is None
+
+
+EVERY = [(source, name) for source, names in EVENTS.items() for name in names.split()]
+
+
+@pytest.mark.parametrize(("source", "event"), [*EVERY, *((source, "*") for source in EVENTS)])
+def test_event_and_pattern_of_its_source_are_accepted(tmp_path, source, event):
+    text = f'command = ["x"]\n{TRIGGER.format(source, event)}'
+    assert read(tmp_path, text).error is None
+
+
+NAMING = """command = ["x"]
+after = ["{after}"]
+{trigger}where = "{where}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("after", "source", "where", "problem"),
+    [
+        ("other", "hub", "ops", ""),
+        ("over-http", "hub", "op*", ""),
+        ("wrong", "outbox", "any mesh", ""),
+        ("nope", "hub", "ops", "line 2: after: 'nope' is unknown; use one of: naming, other, "),
+        ("other", "hub", "no-such", "line 6: on[0].where: 'no-such' is unknown; use one of: ops"),
+    ],
+)
+def test_names_of_jobs_and_channels_are_checked_if_they_are_known(
+    tmp_path, after, source, where, problem
+):
+    event = EVENTS[source].split()[0]
+    text = NAMING.format(after=after, where=where, trigger=TRIGGER.format(source, event))
+    folder = tmp_path / "jobs"
+    assert read(tmp_path, text, "naming").error is None
+    (folder / "other.toml").write_text('command = ["x"]')
+    (folder / "wrong.toml").write_text("command = 1")
+    known = {"after": ["over-http"], "where": ["ops"]}
+    (file,) = [file for file in read_folder(tmp_path, known) if file.name == "naming"]
+    message = "" if file.error is None else file.error.message
+    assert message.startswith(f"jobs/naming.toml, {problem}" if problem else ""), message
+    assert bool(message) == bool(problem)
+    (file, *_) = read_folder(tmp_path, {**known, "where": []})
+    assert (file.error is None) == (after != "nope"), "without a hub any channel is permitted"
 
 
 @pytest.mark.parametrize("name", ["Report", "all", "runs", "a" * 41])
