@@ -1,15 +1,12 @@
 """`agentlip jobs`: the jobs of this workspace, and what ran."""
 
-import sqlite3
-from contextlib import closing, suppress
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
 from appliance.cli_support import Session, note, plain, plain_app
-from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.kernel.errors import Invalid
 
 app = plain_app(
     "Jobs: scheduled and requested work, and the latest runs that jobs reported.",
@@ -193,20 +190,13 @@ def _sentence(run: dict[str, Any]) -> str:
 def _read_files(session: Session) -> list[Any]:
     from appliance.jobs.spec_files import FILES_MAX, read_folder
     from appliance.sdk.discovery import find_workspace
+    from appliance.sdk.reader import read_column
 
     datadir = find_workspace(session.workspace)
     own = "SELECT name FROM jobs WHERE spec IS NOT NULL"
-    channels = _read_names(datadir.database("hub"), "SELECT name FROM channels")
-    known = {"after": _read_names(datadir.database("jobs"), own), "where": channels}
+    channels = read_column(datadir.database("hub"), "SELECT name FROM channels")
+    known = {"after": read_column(datadir.database("jobs"), own), "where": channels}
     files = read_folder(datadir.workspace, known)
     if len(files) == FILES_MAX:
         note(f"only the first {FILES_MAX} files are read")
     return files
-
-
-def _read_names(database: Path, sql: str) -> list[str]:
-    from appliance.sdk.reader import open_database
-
-    with suppress(ApplianceError, sqlite3.Error), closing(open_database(database)) as connection:
-        return [name for (name,) in connection.execute(sql)]
-    return []

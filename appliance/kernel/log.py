@@ -23,7 +23,7 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _SECRET = (
     "token", "secret", "password", "passphrase", "authorization", "cookie", "content", "body",
 )  # fmt: skip
-TEXT_CHARACTERS_MAX = 300  # of one line in a message to the operator
+TEXT_CHARACTERS_MAX = 300  # limit of `plain`
 _URL = re.compile(r"\b(\w+://)(?:[^\s/?#\"]*@)?([^\s/?#\"]*)[^\s\"]*")
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 

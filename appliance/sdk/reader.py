@@ -7,7 +7,7 @@ write-ahead log.
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -252,6 +252,13 @@ def open_database(database: Path) -> sqlite3.Connection:
         if not database.exists() or (log.exists() and log.stat().st_size > 0):
             raise
         return _connect(database, "mode=ro&immutable=1")
+
+
+def read_column(database: Path, sql: str) -> list[str]:
+    """Return the first column of a query; nothing if the database can't be read."""
+    with suppress(sqlite3.Error), closing(open_database(database)) as connection:
+        return [row[0] for row in connection.execute(sql)]
+    return []
 
 
 def _connect(database: Path, options: str) -> sqlite3.Connection:
