@@ -53,12 +53,14 @@ def off_of(numbers: Mapping[str, float]) -> frozenset[str]:
 
 def is_served_by_another(datadir: DataDir) -> bool:
     """Return whether a hub of another program, which doesn't take the writer lock, serves this
-    workspace's database at the address in `server.json`."""
+    workspace's database at the address in `server.json`. An appliance at that address, which writes
+    its version, serves the workspace of which this one is a copy."""
+    server = datadir.read_server()
     try:
         discovery.local(datadir, {})
     except (ApplianceError, OSError, sqlite3.Error):
         return False
-    return True
+    return server is not None and not server.app_version
 
 
 def request_ready(

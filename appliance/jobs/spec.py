@@ -86,8 +86,7 @@ def check_known(field: str, patterns: Iterable[str], names: Collection[str]) -> 
     """Raises SpecProblem if a pattern matches none of the names."""
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
-            known = ", ".join(sorted(names))
-            raise SpecProblem(field, f"{field}: {pattern!r} is unknown; use one of: {known}")
+            raise SpecProblem(field, f"{field}: {pattern!r} is none of {', '.join(sorted(names))}")
 
 
 def check_cycle(name: str, specs: Mapping[str, wire.JobSpec]) -> None:

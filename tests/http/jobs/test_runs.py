@@ -79,6 +79,7 @@ def test_run_is_listed_exposed_and_kept_across_a_restart(hub):
         shown = agentlip("jobs", "list", cwd=hub.workspace).out
         assert "ingest" in shown
         assert "differs" in shown
+        until(lambda: 'job_name="ingest"' in exposed(hub), 30, "the metrics")
         metrics = exposed(hub)
         assert 'agentlip_jobs_last_run_rows{job_name="ingest"} 12.0' in metrics
         assert 'agentlip_jobs_last_success_timestamp_seconds{job_name="audit"} 0.0' in metrics

@@ -57,19 +57,19 @@ def test_file_is_read(tmp_path):
             "retries = 2",
             'scopes = ["hub:read", "root"]',
             4,
-            "scopes: 'root' is unknown; use one of: admin, ",
+            "scopes: 'root' is none of admin, ",
         ),
         (
             'LANG = "C"',
             f'LANG = "C"\n{TRIGGER.format("hub", "nope.created")}',
             13,
-            "on[0].event: 'nope.created' is unknown; use one of: channel.created, ",
+            "on[0].event: 'nope.created' is none of channel.created, ",
         ),
         (
             'LANG = "C"',
             f'LANG = "C"\n{TRIGGER.format("export", "segment.made")}',
             13,
-            "on[0].event: 'segment.made' is unknown; use one of: segment.written",
+            "on[0].event: 'segment.made' is none of segment.written",
         ),
     ],
 )
@@ -109,8 +109,8 @@ after = ["{after}"]
         ("other", "hub", "ops", ""),
         ("over-http", "hub", "op*", ""),
         ("wrong", "outbox", "any mesh", ""),
-        ("nope", "hub", "ops", "line 2: after: 'nope' is unknown; use one of: naming, other, "),
-        ("other", "hub", "no-such", "line 6: on[0].where: 'no-such' is unknown; use one of: ops"),
+        ("nope", "hub", "ops", "line 2: after: 'nope' is none of naming, other, "),
+        ("other", "hub", "no-such", "line 6: on[0].where: 'no-such' is none of ops"),
     ],
 )
 def test_names_of_jobs_and_channels_are_checked_if_they_are_known(
