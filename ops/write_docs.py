@@ -41,6 +41,7 @@ from appliance.kernel.metrics import REGISTRY
 from appliance.kernel.route import Route
 from appliance.settings import Settings
 from appliance.web.guard import FREE_ON_LOOPBACK
+from appliance.workspace.contents import CONTENTS
 from doctor.checks import CHECKS
 from ops import generated
 from ops.markdown import MADE, code, page, table
@@ -83,6 +84,7 @@ def render() -> dict[str, str]:
         "docs/reference/events.md": events_page(events),
         "docs/reference/worker.md": command_page(),
         "docs/reference/checks.md": checks_page(),
+        "docs/reference/files.md": files_page(),
         "docs/decisions/index.md": decisions_page(),
     }
     return {
@@ -268,6 +270,25 @@ def checks_page() -> str:
         for check in CHECKS
     ]
     return page([table(("Check", "Inspects", "Cost", "Ready", "Repair"), rows)])
+
+
+def files_page() -> str:
+    rows = [
+        (
+            code(row.path),
+            row.mode,
+            row.contents,
+            f"as {code(row.kind)}" if row.kind else "no",
+            ", ".join(
+                f"[{code(name)}](checks/{name.partition('.')[0]}.md#{name.replace('.', '')})"
+                for name in row.checks
+            ),
+            code(row.recovered),
+        )
+        for row in CONTENTS
+    ]
+    heads = ("Path", "Mode", "Contents", "In backups", "Checked by", "Recovered by")
+    return page([table(heads, rows)])
 
 
 def decisions_page() -> str:

@@ -17,7 +17,7 @@ from appliance.backup.backup_directory import BackupWorkspace, check_space, writ
 from appliance.backup.cut import PinnedStore, common_cut, present_stores
 from appliance.backup.encoding import Source, encode, zstd
 from appliance.backup.keys import Identities
-from appliance.backup.manifest import BackupFile, BackupManifest, Kind, Reason, StoreFacts
+from appliance.backup.manifest import BackupFile, BackupManifest, Reason, StoreFacts
 from appliance.backup.small_files import AGENT_STATE, AGENTS, SmallFile
 from appliance.backup.unpack import FileProgress, no_progress
 from appliance.checks.backup_rules import rules_of
@@ -28,6 +28,7 @@ from appliance.kernel.store_declaration import declaration_of, path_of
 from appliance.kernel.store_errors import free_bytes
 from appliance.kernel.store_files import UNUSED, open_database
 from appliance.kernel.whole_file import new_file
+from appliance.workspace.contents import Kind
 from appliance.workspace.datadir import DIRECTORY
 
 _SCRATCH = "scratch."

@@ -20,6 +20,7 @@ from appliance.backup import blobs
 from appliance.backup.errors import BackupDamaged, VersionRefused
 from appliance.kernel.clock import utc
 from appliance.kernel.store_declaration import path_of
+from appliance.workspace.contents import Kind, rows_of
 
 FILE, VERIFICATION = "manifest.json", "verification.json"
 """The names of other files of a backup, here and at targets."""
@@ -27,17 +28,7 @@ BYTES_MAX = 64 * 1024 * 1024  # about 150,000 files; a larger manifest is damage
 FORMAT = 1
 VERIFICATION_BYTES_MAX = 1024 * 1024
 _STAMP_CHARACTERS = len("20261120T101112Z")
-Kind = Literal["store", "secret", "settings", "record", "blob"]
-_PATHS: dict[Kind, re.Pattern[str]] = {
-    "store": re.compile(r"\.?[\w-]+(/[\w-]+)*\.\w+"),  # and the file of a store of the manifest
-    "secret": re.compile(
-        r"\.agentlip/(token|identity/\w[\w.-]*"
-        r"|network/\w[\w.-]*/(agent\.json|key|key\.next|state\.sqlite3))"
-    ),
-    "settings": re.compile(r"agentlip\.(toml|config\.ts)"),
-    "record": re.compile(r"\.agentlip/(stores|epochs)\.json"),
-    "blob": re.compile(r"\.?[\w-]+(/[\w-]+)+/sha256-[0-9a-f]{64}"),  # and beside such a store
-}
+_STORE = re.compile(r"\.?[\w-]+(/[\w-]+)*\.\w+")  # also one of a newer version
 _MODES: dict[Kind, int] = {
     "store": 0o640, "secret": 0o600, "record": 0o640, "settings": 0o644, "blob": 0o644,
 }  # fmt: skip
@@ -176,11 +167,12 @@ def decode(text: bytes, name: str) -> BackupManifest:
 
 def is_contained(path: str, kind: Kind, stores: Collection[str] = ()) -> bool:
     """Whether backups contain files of this kind at this path, relative to the workspace."""
-    if kind == "store" and path not in map(path_of, stores):
-        return False
-    if kind == "blob" and path.rpartition("/")[0] not in map(blobs.folder_of, stores):
-        return False
-    return _PATHS[kind].fullmatch(path) is not None
+    if kind == "store":
+        return path in map(path_of, stores) and _STORE.fullmatch(path) is not None
+    folder, _, name = path.rpartition("/")
+    if kind == "blob":
+        return folder in map(blobs.folder_of, stores) and blobs.NAME.fullmatch(name) is not None
+    return any(row.matches(path) for row in rows_of(kind))
 
 
 def moment_ms(cut_at: str, name: str) -> int:

@@ -5,6 +5,7 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -19,12 +20,12 @@ from appliance.kernel import event_ids
 from appliance.kernel.errors import Invalid
 from appliance.kernel.store_declaration import DECLARATIONS, path_of
 from appliance.workspace import epochs, manifest, migration, swap
-from appliance.workspace.datadir import BESIDE, SHARED_STORES, STORES, DataDir
+from appliance.workspace.contents import CONTENTS, list_beside
+from appliance.workspace.datadir import BESIDE, SHARED_STORES, DataDir
 from appliance.workspace.open_files import program_with, sqlite_locked
 
 _DIRECTORY = ".agentlip"
 _TOKEN = f"{_DIRECTORY}/token"
-_OWNED = (_TOKEN, f"{_DIRECTORY}/{manifest.FILE}")
 Mode = Literal["ro", "rw"]
 _IDENTITY, _AGENTS = f"{_DIRECTORY}/identity", f"{_DIRECTORY}/{AGENTS}"
 
@@ -112,11 +113,13 @@ def without_users(job: RestoreJob) -> Iterator[None]:
 
 def select(job: RestoreJob) -> RestoreSelection:
     """The files to unpack, the present ones to remove, and what stays."""
-    present = {path for path in _list_owned(job.target) if (job.target.workspace / path).exists()}
+    present = set(_list_owned(job.target))
     if job.stores:
         paths = {*map(path_of, job.stores), *map(folder_of, job.stores)}
         parts = [f for f in job.manifest.files if paths & {f.path, str(Path(f.path).parent)}]
-        return RestoreSelection(tuple(parts), (), tuple(sorted(present - paths)))
+        beside = present.intersection(chain.from_iterable(map(list_beside, job.stores)))
+        others = sorted(present - paths - beside)
+        return RestoreSelection(tuple(parts), tuple(beside), tuple(others))
     secrets = _kept_secrets(job)
     files = [
         file
@@ -234,9 +237,9 @@ def _check_epoch(job: RestoreJob) -> None:
 
 
 def _list_owned(target: DataDir) -> list[str]:
-    keys = [*target.dir.glob("identity/*"), *target.dir.glob(f"{AGENTS}/*/*")]
-    paths = [path.relative_to(target.workspace).as_posix() for path in keys if path.is_file()]
-    return [*map(path_of, STORES), *_OWNED, *paths]
+    """The files that a restore removes if the backup has none."""
+    files = [path for row in CONTENTS if row.replaced for path in row.find(target.workspace)]
+    return [path.relative_to(target.workspace).as_posix() for path in files]
 
 
 def _kept_secrets(job: RestoreJob) -> list[str]:

@@ -2,17 +2,15 @@
 
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from appliance.backup.errors import BackupNotWritable
-from appliance.backup.manifest import Kind, is_contained
-from appliance.workspace.datadir import DIRECTORY, MANIFEST, DataDir
+from appliance.workspace.contents import Kind, rows_of
+from appliance.workspace.datadir import DIRECTORY, DataDir
 
-EPOCHS = "epochs.json"
 IDENTITY, AGENTS, AGENT_STATE = "identity", "network", "state.sqlite3"
 KEY_PAIR = f"{DIRECTORY}/{IDENTITY}/keypair.json"
 _BYTES_MAX = 16 * 1024 * 1024
@@ -52,18 +50,18 @@ class _KeyPair(msgspec.Struct):
     ed25519_pubkey: str
 
 
-def _candidates(datadir: DataDir) -> Iterator[tuple[Path, Kind]]:
-    yield datadir.settings_file, "settings"
-    yield datadir.unread_settings_file, "settings"
-    yield datadir.token_file, "secret"
-    paths = [*datadir.dir.glob(f"{IDENTITY}/*"), *datadir.dir.glob(f"{AGENTS}/*/*")]
-    for path in sorted(paths)[:_FILES_MAX]:
-        relative = path.relative_to(datadir.workspace).as_posix()
-        # Not one that is being written. States of agents are databases.
-        if is_contained(relative, "secret") and path.name != AGENT_STATE:
-            yield path, "secret"
-    yield datadir.dir / MANIFEST, "record"
-    yield datadir.dir / EPOCHS, "record"
+def _candidates(datadir: DataDir) -> list[tuple[Path, Kind]]:
+    """Raises BackupNotWritable if there are too many files to read while no store can be written.
+    States of agents are databases, which are copied."""
+    kinds: tuple[Kind, ...] = ("settings", "secret", "record")
+    rows = [(row, kind) for kind in kinds for row in rows_of(kind) if not row.sqlite]
+    files = [(path, kind) for row, kind in rows for path in sorted(row.find(datadir.workspace))]
+    if len(files) > _FILES_MAX:
+        raise BackupNotWritable(
+            f"the workspace has more than {_FILES_MAX:,} job files, plugins and secrets",
+            hint="move what is not needed elsewhere: ls jobs plugins .agentlip/network",
+        )
+    return files
 
 
 def _read(datadir: DataDir, path: Path, kind: Kind) -> SmallFile | None:

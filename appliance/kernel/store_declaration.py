@@ -123,6 +123,7 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     newest   the query of the newest time in it, milliseconds or text, by an index or a small table
     """
 
+    contents: str = ""  # what it contains, in Markdown for the reference page of files
     path: str = ""  # its file, below the workspace; default: in the data folder, after its name
     shared: bool = False
     opens: str = ""

@@ -6,8 +6,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from appliance.kernel.clock import SystemClock
+from appliance.sdk.network.outgoing import OutgoingMessages
+from appliance.sdk.network.pins import KeyPin, KeyPins
+from appliance.sdk.network.state import AgentState
 from appliance.workspace.datadir import STORES
 from tests.support.broker import item, key
+from tests.support.bus import BusFixture
 from tests.support.commands import succeed
 from tests.support.courier import enqueue
 from tests.support.servedhub import ServedHub
@@ -23,17 +28,30 @@ CONSTANTS = {
     "appliance.outbox.loops.POLL_SECONDS": 0.05,
 }
 NIGHTLY = {"command": ["true"], "cron": "0 2 * * *"}
+FILES = {
+    "jobs/weekly.toml": 'command = ["true"]\ncron = "0 3 * * 1"\n',
+    "plugins/tickets.py": "def enrich(message, config):\n    return []\n",
+}
+"""What people write beside the settings."""
 LAB = "/broker/v1/meshes/lab"
+
+
+BUS_MESSAGES = 300  # on several pages
 
 
 def use(workspace: Path) -> None:
     """Serves the workspace, uses every subsystem, exports, and stops it."""
     workspace.mkdir(parents=True)
+    for name, text in FILES.items():
+        (workspace / name).parent.mkdir()
+        (workspace / name).write_text(text)
     hub = ServedHub(workspace, "--no-limits", settings=SETTINGS)
     hub.constants = CONSTANTS
     with hub.running(ending=signal.SIGKILL):
         _talk(hub)
         fill_mesh(hub)
+        fill_bus(workspace)
+        make_agent(workspace)
         enqueue(hub, "durable/a", "e1", "e2", "e3")
         hub.made(
             hub.http.post("/api/v1/webhooks", {"url": "http://127.0.0.1:1/x", "enabled": False})
@@ -46,6 +64,25 @@ def use(workspace: Path) -> None:
         until(lambda: _is_over(hub, run), what="the run has ended")
         until(lambda: _all_stores_have_rows(hub), what="every store has rows")
         assert hub.stop() == 0
+
+
+def fill_bus(workspace: Path) -> None:
+    """Messages of another program of this machine, one with a payload that is a file."""
+    bus, now = BusFixture(workspace), SystemClock().now_ms()
+    for number in range(BUS_MESSAGES):
+        bus.send("lead", payload={"number": number}, now=now)
+    bus.send("lead", payload={"text": "x" * 10_000}, now=now)
+    bus.connection.close()
+
+
+def make_agent(workspace: Path) -> None:
+    """An agent of the network with a contact and a message that waits."""
+    urls = "--relay", "https://relay.example", "--endpoint", "https://anna.example/network/inbox"
+    succeed("network", "init", "anna", *urls, cwd=workspace)
+    folder = workspace / ".agentlip/network/anna"
+    with closing(AgentState(folder / "state.sqlite3")) as state:
+        KeyPins(state).put(KeyPin("bert", "0" * 64, verified=True))
+        OutgoingMessages(state).add("bert", {"text": "hello"}, "direct", SystemClock().now_ms())
 
 
 def _talk(hub: ServedHub) -> None:

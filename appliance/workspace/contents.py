@@ -1,0 +1,103 @@
+"""CONTENTS: every file and folder that a workspace can hold.
+
+Backups, restores, checks, `agentlip recover` and the reference page of files derive from this list.
+Stores are in it by their declarations, everything else by `contents.toml`. A file that no row
+names fails a test.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from importlib import resources
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from appliance.kernel.store_declaration import DATA_FOLDER, DECLARATIONS, path_of
+
+Kind = Literal["store", "secret", "settings", "record", "blob"]
+_SIGNS = {"**/": r"(?:\w[\w.-]*/)*", "*": r"\w[\w.-]*"}
+_SIGN = re.compile(r"(\*\*/|\*)")
+_STORE_CHECKS = ("store.opens", "store.integrity", "store.objects", "store.record")
+
+
+class WorkspaceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file, or files of one kind.
+
+    path       relative to the workspace; `*` stands for a name, `**/` for any folders, and a path
+               that ends with / for the folder and everything in it
+    kind       how a backup keeps it; None: backups don't have it
+    sqlite     a database, which a backup copies by SQLite, and which has a log beside it
+    replaced   a restore removes it if the backup has none
+    recorded   `stores.json` records that it was there
+    checks     the doctor's checks that notice when it is missing or damaged
+    recovered  the command that saves what can be read of it, if it is damaged
+    erased_by  the command that erases what people wrote into it
+    """
+
+    path: str
+    contents: str
+    mode: str = "0600"
+    kind: Kind | None = None
+    sqlite: bool = False
+    replaced: bool = False
+    recorded: bool = False
+    checks: tuple[str, ...] = ()
+    recovered: str = ""
+    erased_by: str = ""
+
+    def matches(self, path: str) -> bool:
+        """Whether a path relative to the workspace is one of these."""
+        own = "".join(_SIGNS.get(part) or re.escape(part) for part in _SIGN.split(self.path))
+        return re.fullmatch(own + ".*" if own.endswith("/") else own, path) is not None
+
+    def find(self, workspace: Path) -> Iterator[Path]:
+        """The files that are there, in no order. Links are not followed into folders."""
+        for path in workspace.glob(self.path):
+            if path.is_file() and self.matches(path.relative_to(workspace).as_posix()):
+                yield path
+
+
+def _stores() -> Iterator[WorkspaceFile]:
+    for store, declared in DECLARATIONS.items():
+        yield WorkspaceFile(
+            path_of(store),
+            declared.contents,
+            kind="store",
+            sqlite=True,
+            replaced=not declared.shared,
+            checks=_STORE_CHECKS,
+            recovered=f"agentlip recover {store}",
+        )
+        if declared.blobs:
+            path = f"{declared.blobs.folder}/sha256-*"
+            yield WorkspaceFile(path, f"large payloads of {store}", kind="blob")
+
+
+def _read() -> tuple[WorkspaceFile, ...]:
+    text = resources.files(__package__).joinpath("contents.toml").read_text(encoding="utf-8")
+    return tuple(msgspec.convert(tomllib.loads(text)["file"], list[WorkspaceFile]))
+
+
+CONTENTS = (*_stores(), *_read())
+
+
+def rows_of(*kinds: Kind) -> tuple[WorkspaceFile, ...]:
+    """The rows that a backup keeps as one of these kinds."""
+    return tuple(row for row in CONTENTS if row.kind in kinds)
+
+
+def list_beside(store: str) -> list[str]:
+    """Files about the file of a store that has a folder of its own: they go when it is replaced."""
+    folder = path_of(store).rpartition("/")[0]
+    names = [row.path for row in CONTENTS if row.replaced and row.kind is None]
+    return [name for name in names if folder != DATA_FOLDER and name.startswith(f"{folder}/")]
+
+
+def find_recorded(workspace: Path, limit: int = 1_000) -> list[str]:
+    """The files that are there and have to be recorded, relative to the data folder."""
+    files = (path for row in CONTENTS if row.recorded for path in row.find(workspace))
+    data = workspace / DATA_FOLDER
+    return sorted(path.relative_to(data).as_posix() for path in islice(files, limit))
