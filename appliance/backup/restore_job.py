@@ -1,6 +1,5 @@
 """A restore before it begins: which files it replaces, and what forbids it. Only reads."""
 
-import os
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -21,8 +20,8 @@ from appliance.kernel.errors import Invalid
 from appliance.kernel.store_declaration import DECLARATIONS, path_of
 from appliance.workspace import epochs, manifest, migration, swap
 from appliance.workspace.contents import CONTENTS, list_beside
-from appliance.workspace.datadir import BESIDE, SHARED_STORES, DataDir
-from appliance.workspace.open_files import program_with, sqlite_locked
+from appliance.workspace.datadir import SHARED_STORES, DataDir
+from appliance.workspace.open_files import kept_unused
 
 _DIRECTORY = ".agentlip"
 _TOKEN = f"{_DIRECTORY}/token"
@@ -93,16 +92,11 @@ def without_users(job: RestoreJob) -> Iterator[None]:
     """Raises RestoreRefused while another program has a shared store open: it would go on with the
     file that is replaced. Until the end of the block, none can begin to use that file.
 
-    A program of another user can't be named. A plan beside a running appliance, which has the file
-    open too, is not refused."""
-    ends = ("", *BESIDE)
+    A plan beside a running appliance, which has the file open too, is not refused."""
     with ExitStack() as locks:
         for store in set(job.chosen) & set(SHARED_STORES) if job.mode == "rw" else ():
             path = job.target.database(store).resolve()
-            is_free = locks.enter_context(sqlite_locked(path))
-            program = program_with([f"{path}{end}" for end in ends], os.getpid())
-            if program or not is_free:
-                program = program or "one of another user"
+            if program := locks.enter_context(kept_unused(path)):
                 raise RestoreRefused(
                     f"{path.name} is open in another program: {program}",
                     details={"store": store, "program": program},

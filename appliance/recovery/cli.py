@@ -13,12 +13,12 @@ from appliance.cli_support import Session, plain_app
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
+from appliance.kernel.store_declaration import DECLARATIONS
 from appliance.recovery.copying import TableRecovery
 from appliance.recovery.engine import RecoveryReport
 from appliance.recovery.engine import recover as recover_store
 from appliance.sdk.discovery import find_workspace
 from appliance.workspace import swap
-from appliance.workspace.datadir import STORES
 
 app = plain_app(listed="Administration/recover")
 
@@ -26,7 +26,7 @@ app = plain_app(listed="Administration/recover")
 @app.command()
 def recover(
     session: Session,
-    store: Annotated[str, typer.Argument(help=f"Store: {', '.join(STORES)}.")],
+    store: Annotated[str, typer.Argument(help=f"Store: {', '.join(DECLARATIONS)}.")],
     yes: Annotated[
         bool, typer.Option("--yes", help="Put the new file in place, and keep the damaged one.")
     ] = False,
@@ -37,8 +37,8 @@ def recover(
 
     Example: agentlip recover outbox --yes
     """
-    if store not in STORES:
-        raise Invalid(f"unknown store: {store}", hint=f"use one of: {', '.join(STORES)}")
+    if store not in DECLARATIONS:
+        raise Invalid(f"unknown store: {store}", hint=f"use one of: {', '.join(DECLARATIONS)}")
 
     datadir, clock = find_workspace(session.workspace), SystemClock()
     with swap.hold_stopped(datadir, clock):

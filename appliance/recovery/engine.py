@@ -5,6 +5,7 @@ what its rows refer to, and a function that completes the new file from the rows
 """
 
 import re
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,7 +17,8 @@ from appliance.kernel import event_ids, meta
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Missing
 from appliance.kernel.log import Log
-from appliance.kernel.store_declaration import declaration_of, path_of, resolve
+from appliance.kernel.store_declaration import declaration_of, open_shared, path_of, resolve
+from appliance.kernel.store_errors import StoreBusy
 from appliance.kernel.store_files import suspect_marker
 from appliance.kernel.whole_file import sync_file
 from appliance.recovery.copying import Copying, TableRecovery
@@ -25,9 +27,11 @@ from appliance.recovery.log_frames import find_ignored
 from appliance.recovery.pages import PageFile
 from appliance.recovery.shapes import shapes_of
 from appliance.workspace import manifest, schema, swap
+from appliance.workspace.contents import list_beside
 from appliance.workspace.datadir import DataDir, not_writable
 from appliance.workspace.integrity import is_damaged
 from appliance.workspace.migration import load
+from appliance.workspace.open_files import kept_unused
 from appliance.workspace.upgrade import upgrade_error
 
 OWN_OF_THE_FILE = ("x_migrations", "meta")  # the new file has its own rows
@@ -78,18 +82,24 @@ def recover(
     if not find_ignored(_log_of(database)) and not is_damaged(database, quick=False):
         suspect_marker(database).unlink(missing_ok=True)
         return RecoveryReport(store=store, intact=True)
+    seen = _read_times(database)
     try:
         made = swap.new_folder(datadir) / path_of(store)
         swap.make_folders(made.parent)
-        schema.migrate(made, store, clock=clock, log=log)
+        if declaration_of(store).shared:
+            open_shared(store, made, "FULL").close()
+        else:
+            schema.migrate(made, store, clock=clock, log=log)
         with _open_both(database, made) as (file, target):
             report = _fill(database, store, file, target, clock)
         if not report.complete and not any(t.read or t.rebuilt for t in report.tables.values()):
             raise NothingRecovered(f"{store}: no row can be read in {database.name}")
         if replace:
             kept_as = f"damaged-{store}-{clock.now_ms()}"
-            files = (swap.SwappedFile(path_of(store)),)
-            swap.commit(datadir, swap.SwapJournal(keep_as=kept_as, files=files))
+            files = [swap.SwappedFile(path_of(store))]
+            files += [swap.SwappedFile(path, new=False) for path in list_beside(store)]
+            with _kept_unused(database, store, seen):
+                swap.commit(datadir, swap.SwapJournal(keep_as=kept_as, files=tuple(files)))
             kept = (datadir.backups / kept_as).relative_to(datadir.workspace)
             report = msgspec.structs.replace(report, kept_as=str(kept))
         return report
@@ -99,6 +109,26 @@ def recover(
         raise not_writable(error) from error
     finally:
         swap.settle(datadir)
+
+
+@contextmanager
+def _kept_unused(database: Path, store: str, seen: list[int]) -> Iterator[None]:
+    """Raises StoreBusy if another program has a shared store open, which would go on with the file
+    that is replaced, or has written since `seen`."""
+    if not declaration_of(store).shared:
+        yield
+        return
+    with kept_unused(database) as program:
+        if program or _read_times(database) != seen:
+            raise StoreBusy(
+                f"{store}: its file is in use by another program: {program or 'it was written'}",
+                hint=f"end that program; `fuser -v {shlex.quote(str(database))}` lists all of them",
+            )
+        yield
+
+
+def _read_times(database: Path) -> list[int]:
+    return [path.stat().st_mtime_ns for path in (database, _log_of(database)) if path.exists()]
 
 
 def _log_of(database: Path) -> Path:
@@ -129,9 +159,12 @@ def _fill(
     database: Path, store: str, file: PageFile, target: sqlite3.Connection, clock: Clock
 ) -> RecoveryReport:
     shapes, derived = shapes_of(target), _derived_tables(store)
+    triggers = _clear(target) if declaration_of(store).shared else []
     damaged, behind = DamagedFile(file, shapes), find_ignored(_log_of(database))
     copying = Copying(damaged, target, shapes, {*OWN_OF_THE_FILE, *derived}, clock)
     copying.run()
+    for trigger in triggers:
+        target.execute(trigger)
     _keep_facts(database, store, copying)
     if declaration_of(store).numbers_events:
         _keep_event_ids(database, copying)
@@ -150,6 +183,18 @@ def _fill(
     return RecoveryReport(
         store=store, complete=complete, tables=copying.result, notes=copying.notes
     )
+
+
+def _clear(target: sqlite3.Connection) -> list[str]:
+    """Removes the rows that a new shared store has, and its triggers, which would add others while
+    rows are copied. Returns the statements of the triggers."""
+    objects = target.execute(
+        "SELECT type, name, sql FROM sqlite_schema WHERE type = 'trigger' OR type = 'table'"
+        " AND name NOT LIKE 'sqlite~_%' ESCAPE '~' AND name <> 'meta'"
+    ).fetchall()
+    for kind, name, _ in sorted(objects, reverse=True):
+        target.execute(f'DROP TRIGGER "{name}"' if kind == "trigger" else f'DELETE FROM "{name}"')
+    return [sql for kind, _, sql in objects if kind == "trigger"]
 
 
 def _derived_tables(store: str) -> list[str]:

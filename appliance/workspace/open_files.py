@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from appliance.workspace.datadir import BESIDE
+
 COMMAND_CHARACTERS_MAX = 80
 LOCK_BYTES, LOCK_START = 512, 0x4000_0000  # where SQLite has its locks of a file
 WAITS_MAX, WAIT_SECONDS = 100, 0.1  # longer than programs usually wait for a lock
@@ -35,7 +37,18 @@ def program_with(names: Iterable[str], except_pid: int = 0) -> str:
 
 
 @contextmanager
-def sqlite_locked(database: Path) -> Iterator[bool]:
+def kept_unused(database: Path) -> Iterator[str]:
+    """Keeps other programs from using an SQLite file, until the end of the block or for ten
+    seconds. Yields a program that has it open already, or "". A program of another user can't be
+    named."""
+    path = database.resolve()
+    with _sqlite_locked(path) as is_free:
+        program = program_with([f"{path}{end}" for end in ("", *BESIDE)], os.getpid())
+        yield program or ("" if is_free else "one of another user")
+
+
+@contextmanager
+def _sqlite_locked(database: Path) -> Iterator[bool]:
     """Keeps other programs from using an SQLite file, also once it has another name: they get
     SQLITE_BUSY. False if one of them has a lock, as each does from its first statement on.
 
