@@ -147,6 +147,8 @@ def serve(datadir: DataDir, options: ServerOptions, log: Log) -> int:
             appliance.stop()
             with suppress(OSError):  # the next start replaces it
                 datadir.socket_file.unlink(missing_ok=True)
+        if not read_only:
+            manifest.remember(datadir, settings.roles.stores)  # agents may have been made
     log.info("stopped", instance_id=lock.instance_id)
     return 0
 

@@ -13,7 +13,7 @@ from appliance.checks.context import Context
 from appliance.checks.plans import Plan, change, rebuild, remove, restrict
 from appliance.checks.repairs import DerivedPart
 from appliance.checks.step import Step
-from appliance.workspace.datadir import STORES
+from appliance.kernel.store_declaration import DECLARATIONS
 from doctor import schema_model
 from doctor.derived import BY_TRIGGER, DERIVED, INDEXES, PARTS, VIEWS
 
@@ -62,7 +62,7 @@ def _objects(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
     """Subjects are `<store>.<object>`. A table that is gone had rows, so it isn't created again."""
     for finding in findings:
         store, _, name = finding.subject.partition(".")
-        if store not in STORES:
+        if store not in DECLARATIONS:
             continue
         if finding.problem == "foreign-trigger":
             more = {"object": name}
@@ -80,7 +80,7 @@ def _objects(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
 
 def _free_pages(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
     for finding in findings:
-        if finding.subject in STORES:
+        if finding.subject in DECLARATIONS:
             message = f"rewrite {finding.subject} without its unused pages"
             yield change(context, finding, "vacuum", message, finding.subject)
 

@@ -132,7 +132,7 @@ def run_check(
 
     `findings_max`: more findings are only counted. None: FINDINGS_MAX.
     """
-    if context.is_off(check.name):
+    if context.is_off(check.name) and not check.always:
         return CheckOutcome(check.name, check.inspects, ())
     expensive = check.cost is Cost.EXPENSIVE
     if seconds_max is None:

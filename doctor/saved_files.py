@@ -18,8 +18,9 @@ from appliance.checks.step import Step
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.ids import random_id
 from appliance.kernel.ownership import open_own
+from appliance.kernel.store_declaration import DECLARATIONS
 from appliance.kernel.whole_file import sync_directory, sync_file, whole_file
-from appliance.workspace.datadir import STORES, DataDir
+from appliance.workspace.datadir import DataDir
 
 FOLDER = "repairs"
 SAVED = "saved"
@@ -89,7 +90,7 @@ def prune(datadir: DataDir, kept_max: int) -> None:
 
 
 def _is_store(datadir: DataDir, path: Path) -> bool:
-    return any(path == datadir.database(store) for store in STORES)
+    return any(path == datadir.database(store) for store in DECLARATIONS)
 
 
 def _copy_store(source: Path, target: Path) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from appliance.kernel import meta
 from appliance.kernel.clock import iso
-from appliance.kernel.store_declaration import adapter_of
+from appliance.kernel.store_declaration import adapter_of, declaration_of, resolve
 from appliance.workspace.migration import Migration, load, newest, statements
 from appliance.workspace.upgrade import RECORDS, state
 
@@ -51,6 +51,11 @@ class SchemaObject(msgspec.Struct, frozen=True):
 def read_expected(connection: sqlite3.Connection, store: str) -> dict[str, SchemaObject]:
     """By name, what the file should contain. Empty if it isn't known: a file that was not made or
     migrated by this program yet, or that a newer program wrote."""
+    if make_model := declaration_of(store).model:
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
+            resolve(make_model)(model, connection)
+            made = actual(model)
+        return {name: msgspec.structs.replace(each, lenient=True) for name, each in made.items()}
     released = load(store)
     schema = state(connection, store, released)
     recorded = _read_applied(connection)

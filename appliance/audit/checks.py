@@ -4,10 +4,14 @@ from collections.abc import Iterator
 
 from appliance.audit.heads import noted_heads
 from appliance.auditlog import file
+from appliance.checks.cause import Cause
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
 
-KEEP = "mv .agentlip/audit.sqlite3 .agentlip/audit.kept"
+KEEP = (
+    "agentlipd down; mv .agentlip/audit.sqlite3* .agentlip/backups/;"
+    " agentlipd up --accept-loss audit"
+)
 
 
 def _chain(context: Context) -> Iterator[Finding]:
@@ -15,7 +19,7 @@ def _chain(context: Context) -> Iterator[Finding]:
     try:
         verified = file.verify(path, noted_heads(context.datadir))
     except file.AuditUnavailable as error:
-        yield UNREADABLE.finding(path.name, error.message)
+        yield UNREADABLE.finding(file.STORE, error.message)
         return
     if verified.broken:
         yield BROKEN.finding(f"record {verified.broken}", verified.problem)
@@ -27,6 +31,10 @@ BROKEN = Problem("broken", Severity.ERROR, KEEP)
 UNREADABLE = Problem("unreadable", Severity.ERROR, KEEP)
 REPLACED = Problem("replaced", Severity.INFO, "agentlip backup list")
 
+CAUSES = tuple(
+    Cause(f"store.{name}:damaged", ("audit.chain:unreadable",), same_subject=True)
+    for name in ("opens", "integrity", "whole")
+)
 CHECKS = (
     Check(
         name="audit.chain",

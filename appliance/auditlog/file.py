@@ -50,7 +50,7 @@ WHERE a.began IS NULL AND a.seq < ?1 AND (?2 = '' OR a.actor = ?2) ORDER BY a.se
 class AuditUnavailable(Unavailable):
     code = "AUDIT_UNAVAILABLE"
     default_message = "the audit log can't be written, so administrative acts are refused"
-    default_hint = "ls -l .agentlip; if damaged: mv .agentlip/audit.sqlite3 .agentlip/audit.kept"
+    default_hint = "ls -l .agentlip; if it is damaged: agentlipd down; agentlip recover audit --yes"
 
 
 class AuditedAct(msgspec.Struct, frozen=True):
@@ -112,6 +112,11 @@ def open_store(path: Path, _synchronous: str = "FULL") -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def make_model(model: sqlite3.Connection, _present: sqlite3.Connection) -> None:
+    """Makes in `model` the tables of the log, as in every file of it."""
+    model.executescript(_SCHEMA)
 
 
 def append(path: Path, record: AuditRecord) -> int:

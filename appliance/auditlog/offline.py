@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.auditlog.commands import ALWAYS, CURRENT, CurrentCommand
-from appliance.auditlog.file import file_in
+from appliance.auditlog.file import STORE, AuditUnavailable, file_in
 from appliance.auditlog.trail import AuditTrail
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.ownership import user_name
@@ -31,7 +31,11 @@ class RecordedCommand(CurrentCommand):
         trail = AuditTrail(path, SystemClock(), lambda function, *args: function(*args))
         actor, before = f"user:{user_name(os.geteuid())}", facts_of(self.datadir)
         act = trail.record(self._command, actor, "cli", request=self._given, before=before)
-        self.outcome = self.stack.enter_context(act)
+        try:
+            self.outcome = self.stack.enter_context(act)
+        except AuditUnavailable:
+            if self._given.get("store") != STORE:  # else it repairs the log
+                raise
 
 
 @contextmanager

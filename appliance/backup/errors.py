@@ -70,7 +70,7 @@ class VersionRefused(Conflict, BackupError):
 class VerificationFailed(Invalid, BackupError):
     code = "BACKUP_VERIFICATION_FAILED"
     default_message = "the backup does not restore to what it recorded"
-    default_hint = "agentlip backup create; keep the bad one until a new one is verified"
+    default_hint = "agentlip backup create # keep the bad one until a new one is verified"
     exit_code = 17
 
 

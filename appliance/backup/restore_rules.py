@@ -53,6 +53,8 @@ def apply(
             settings_file=job.target.settings_file,
         )
         highest = _change(connection, store, context, known)
+        if declaration_of(store).shared:  # others are switched by the next start
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
         return context, highest, row_counts(connection)
 
 

@@ -6,7 +6,7 @@ from appliance.busfile import jsonl, retention
 from appliance.busfile.file import BusPaths
 from appliance.busfile.heartbeats import DEAD_MS
 from appliance.busfile.schema import REPLACED_KEY
-from appliance.checks.check import Check, Cost, Finding, Problem, Severity
+from appliance.checks.check import COPY, Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
 from appliance.kernel import meta
@@ -19,7 +19,7 @@ TABLES = ("task_claims", "heartbeats", "messages", "cursors")
 def _file(context: Context) -> Iterator[Finding]:
     paths = BusPaths(context.datadir.workspace)
     if paths.last_file.exists() and not paths.database.exists():
-        yield REPLACED.finding("bus.db", "it was deleted")
+        yield GONE.finding("bus.db", "it was deleted")
     for _, connection in context.opened("bus"):
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
         if mode != "wal":
@@ -27,6 +27,14 @@ def _file(context: Context) -> Iterator[Finding]:
         replaced_ms = int(meta.read(connection, REPLACED_KEY) or 0)
         if context.clock.now_ms() - replaced_ms < retention.LIVE_MS:
             yield REPLACED.finding("bus.db", f"it took the place of another at {iso(replaced_ms)}")
+
+
+def _deleted(context: Context) -> Iterator[Finding]:
+    for connection in context.with_tables("bus", "messages", "meta"):
+        deleted = int(meta.value(connection, retention.DELETED_KEY) or 0)
+        if deleted > 0:
+            sentence = f"another program deleted {deleted:,} messages, which no retention did"
+            yield DELETED.finding("messages", sentence)
 
 
 def _export(context: Context) -> Iterator[Finding]:
@@ -66,6 +74,13 @@ def _worktrees(context: Context) -> Iterator[Finding]:
 
 OTHER_MODE = Problem("other-mode", hint="agentlip bus claims")
 REPLACED = Problem("replaced", hint="agentlip backup list")
+GONE = Problem("gone", Severity.ERROR, COPY)
+DELETED = Problem(
+    "deleted",
+    Severity.ERROR,
+    "agentlip backup restore --latest --store bus --yes # or accept it: sqlite3"
+    " .worker-state/bus.db \"UPDATE meta SET value = 0 WHERE key = 'x_deleted'\"",
+)
 EXPIRED = Problem("expired", Severity.INFO, "agentlip bus claims")
 DEAD_HOLDER = Problem("dead-holder", hint="agentlip bus release TASK --agent HOLDER")
 ABOVE_HEAD = Problem(
@@ -84,7 +99,13 @@ CHECKS = (
         name="bus.mode",
         inspects="the file of the worker bus has a log, and was not deleted or replaced lately",
         find=_file,
-        problems=(OTHER_MODE, REPLACED),
+        problems=(OTHER_MODE, REPLACED, GONE),
+    ),
+    Check(
+        name="bus.deleted",
+        inspects="no message of the worker bus was deleted except by its retention",
+        find=_deleted,
+        problems=(DELETED,),
     ),
     Check(
         name="bus.claims",

@@ -43,7 +43,7 @@ class BusBusy(Unavailable):
 class BusDamaged(Unavailable):
     code = "BUS_DAMAGED"
     default_message = "the file of the bus is damaged"
-    default_hint = "sqlite3 .worker-state/bus.db '.recover' writes what can be read as SQL"
+    default_hint = "agentlip doctor --run store; agentlipd down; agentlip recover bus --yes"
 
 
 class BusNotWritable(Unavailable):

@@ -20,7 +20,7 @@ LAG_MAX = 10_000  # messages that wait for one agent
 LIVE_MS = 7 * DAY_MS
 PRUNE_BATCH_MAX = 1000  # rows of one transaction, so that others wait for some milliseconds
 BLOB_AGE_MS = HOUR_MS  # younger ones may belong to a message that is about to be published
-HELD_KEY = "x_segments_seq"  # in `meta`
+HELD_KEY, DELETED_KEY = "x_segments_seq", "x_deleted"  # in `meta`
 # Parameter: signs of life after this time.
 LIVE_CURSORS = """SELECT agent_id, last_acked_seq AS position FROM cursors
     LEFT JOIN x_retired_cursors USING (agent_id, last_acked_seq)
@@ -135,6 +135,8 @@ def prune(connection: sqlite3.Connection, now_ms: int, older_than_ms: int) -> in
         " ORDER BY seq LIMIT ?)",
         (prunable(connection, now_ms), now_ms - older_than_ms, PRUNE_BATCH_MAX),
     )
+    subtract = "UPDATE meta SET value = value - ? WHERE key = ?"
+    connection.execute(subtract, (deleted.rowcount, DELETED_KEY))
     return deleted.rowcount
 
 

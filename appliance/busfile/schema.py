@@ -40,6 +40,13 @@ def open_schema(connection: sqlite3.Connection) -> None:
         execute(connection, file)
 
 
+def make_model(model: sqlite3.Connection, present: sqlite3.Connection) -> None:
+    """Makes in `model` what the file `present` should have: ours only if we have used it."""
+    execute(model, SPECIFIED)
+    if "x_bus" in _objects(present):
+        execute(model, OURS)
+
+
 def execute(connection: sqlite3.Connection, file: str) -> None:
     for statement in _statements(file):
         connection.execute(statement)

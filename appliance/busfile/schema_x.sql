@@ -83,6 +83,11 @@ CREATE TABLE IF NOT EXISTS x_traces (
     seq INTEGER PRIMARY KEY,
     traceparent TEXT NOT NULL
 );
+-- How many messages were deleted, without those that this program has pruned.
+INSERT OR IGNORE INTO meta (key, value) VALUES ('x_deleted', '0');
+CREATE TRIGGER IF NOT EXISTS x_messages_count_deleted AFTER DELETE ON messages BEGIN
+    UPDATE meta SET value = value + 1 WHERE key = 'x_deleted';
+END;
 CREATE TRIGGER IF NOT EXISTS x_messages_drop_trace AFTER DELETE ON messages BEGIN
     DELETE FROM x_traces WHERE seq = old.seq;
 END;

@@ -95,6 +95,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     problems  every kind of finding that it can have, except COMMON_PROBLEMS
     includes  the name of a cheap check whose findings this one has too, because it reads all of
               what that one samples; with --all that one doesn't run
+    always    it runs also if its subsystem is off, because other programs use the same files
     repair    plans the steps that repair its findings; None: it can't be repaired automatically
     """
 
@@ -105,6 +106,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool = False
     problems: tuple[Problem, ...] = ()
     includes: str | None = None
+    always: bool = False
     repair: Callable[[Context, Sequence[Finding]], Iterable[Step]] | None = None
 
     @property

@@ -10,7 +10,14 @@ from appliance.checks.settings import DoctorSettings
 from appliance.kernel import meta
 from appliance.kernel.clock import Clock
 from appliance.kernel.store_errors import DISK_FULL_BYTES, is_damage, is_read_only
-from appliance.workspace.datadir import STORES, DataDir, LockView, ServerFile, read_lock
+from appliance.workspace.datadir import (
+    SHARED_STORES,
+    STORES,
+    DataDir,
+    LockView,
+    ServerFile,
+    read_lock,
+)
 
 _SUBSYSTEM_OF = {"events": "hub", "mail": "outbox"}  # prefix of a check → subsystem
 _STEPS_BETWEEN_CHECKS = 50_000
@@ -64,6 +71,12 @@ class Context:
     @property
     def stores(self) -> tuple[str, ...]:
         return tuple(store for store in self._stores if store not in self.off)
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """The stores, and those that other programs write too, if they have a file."""
+        shared = [store for store in SHARED_STORES if self.datadir.database(store).exists()]
+        return (*self.stores, *(store for store in shared if store not in self.off))
 
     def is_off(self, name: str) -> bool:
         """Whether a check or setting, by its dotted name, belongs to a subsystem that is off."""

@@ -119,6 +119,8 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     opens    `module:function(path, synchronous)` of a shared store, which opens the file, or makes
              it, and brings its schema up to date. It runs for each connection and may be called at
              the same time by several threads and programs
+    model    `module:function(model, present)` of a shared store, which makes in `model` the
+             tables, indexes and triggers that the file `present` should have
     head     the query of the newest link of a chain of hashes, which each backup notes
     newest   the query of the newest time in it, milliseconds or text, by an index or a small table
     """
@@ -127,6 +129,7 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str = ""  # its file, below the workspace; default: in the data folder, after its name
     shared: bool = False
     opens: str = ""
+    model: str = ""
     head: str = ""
     newest: str = ""
     needed: bool = False  # without it nothing is served

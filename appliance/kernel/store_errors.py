@@ -18,7 +18,7 @@ SUSPENDED_RETRY_SECONDS = 60.0  # an operator has to repair it
 RECOVERY_COMMANDS = {
     store: f"agentlipd down; agentlip recover {store} --yes"
     for store, declaration in DECLARATIONS.items()
-    if declaration.recovery.suspended
+    if declaration.recovery.suspended or declaration.shared
 }
 """Commands that recover a damaged store, for the stores that are recovered before a restore."""
 

@@ -1,5 +1,6 @@
 """Checks of the agents of the network: their folders, keys of contacts, endpoints, and clocks."""
 
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,10 +12,17 @@ from appliance.checks.check import FINDINGS_MAX, Check, Finding, Problem, Severi
 from appliance.checks.context import Context, open_read_only
 from appliance.kernel import meta
 from appliance.kernel.errors import ApplianceError
+from appliance.workspace import manifest
 
 SKEW_SECONDS = 60.0
 SKEW_SECONDS_MAX = 300.0  # the relay and other agents refuse what is further away
-DAMAGED = "if it is damaged, move it away: mv {0} {0}.aside"
+# The files that are there stay: a restore of everything would replace newer messages.
+RESTORED = (
+    "agentlip backup restore --latest --into restored --yes && mkdir -p .agentlip/{0} && cp -an"
+    " restored/.agentlip/{0} .agentlip/network/; rm -rf restored"
+    " # or, if it was removed on purpose: agentlipd restart --accept-loss {0}"
+)
+DAMAGED = "if it is damaged, move it away: mkdir -p {0}/damaged; mv {0}/state.sqlite3* {0}/damaged"
 _CHANGED = "SELECT agent FROM pins WHERE offered IS NOT NULL ORDER BY agent LIMIT ?"
 
 
@@ -23,23 +31,31 @@ class _CachedNames(msgspec.Struct):
 
 
 def _folders(context: Context) -> list[Path]:
-    return [file.parent for file in sorted(context.datadir.dir.glob("network/*/agent.json"))]
+    return [path for path in sorted(context.datadir.dir.glob("network/*")) if path.is_dir()]
 
 
 def _agents(context: Context) -> Iterator[Finding]:
+    lost = manifest.lost_files(context.datadir)
+    for folder, names in lost.items():
+        hint = RESTORED.format(folder)
+        yield LOST.finding(f"agent {Path(folder).name}", f"missing: {', '.join(names)}", hint)
     for path in _folders(context):
+        if f"network/{path.name}" in lost:
+            continue
         from appliance.sdk.network.folder import AgentFolder  # needs the library of its keys
 
         try:
             AgentFolder(path).config()
             AgentFolder(path).key()
             with closing(open_read_only(path / "state.sqlite3")) as connection:
-                connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+                (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+                if result != "ok":
+                    raise sqlite3.DatabaseError(f"damaged: {result}")
         except ApplianceError as error:
             yield UNUSABLE.finding(f"agent {path.name}", error.message, error.hint)
         except sqlite3.Error as error:
             if (path / "state.sqlite3").exists():  # an agent that was never used has none
-                hint = DAMAGED.format(path / "state.sqlite3")
+                hint = DAMAGED.format(shlex.quote(str(path)))
                 yield UNUSABLE.finding(f"agent {path.name}", f"state.sqlite3: {error}", hint)
 
 
@@ -94,6 +110,7 @@ def _clock(context: Context) -> Iterator[Finding]:
         yield SKEW.finding("clock", text, severity=severity)
 
 
+LOST = Problem("lost", Severity.ERROR)
 UNUSABLE = Problem("unusable", Severity.ERROR)
 CHANGED = Problem("key-changed")
 REVOKED = Problem("revoked", hint="agentlipd up")
@@ -103,9 +120,10 @@ SKEW = Problem("skew", hint="timedatectl; date -u")
 CHECKS = (
     Check(
         name="network.agents",
-        inspects="every agent of the network has a readable folder and a private key",
+        inspects="every agent of the network has its files, which can be read, and a private key",
         find=_agents,
-        problems=(UNUSABLE,),
+        always=True,
+        problems=(LOST, UNUSABLE),
     ),
     Check(
         name="network.keys",

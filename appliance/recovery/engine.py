@@ -19,7 +19,7 @@ from appliance.kernel.errors import Missing
 from appliance.kernel.log import Log
 from appliance.kernel.store_declaration import declaration_of, open_shared, path_of, resolve
 from appliance.kernel.store_errors import StoreBusy
-from appliance.kernel.store_files import suspect_marker
+from appliance.kernel.store_files import open_database, suspect_marker
 from appliance.kernel.whole_file import sync_file
 from appliance.recovery.copying import Copying, TableRecovery
 from appliance.recovery.damaged import DamagedFile
@@ -32,6 +32,7 @@ from appliance.workspace.datadir import DataDir, not_writable
 from appliance.workspace.integrity import is_damaged
 from appliance.workspace.migration import load
 from appliance.workspace.open_files import kept_unused
+from appliance.workspace.schema_reader import read_state
 from appliance.workspace.upgrade import upgrade_error
 
 OWN_OF_THE_FILE = ("x_migrations", "meta")  # the new file has its own rows
@@ -79,10 +80,7 @@ def recover(
         state = "is empty" if database.is_file() else "is missing"
         hint = f"{NothingRecovered.default_hint}; or agentlipd up --accept-loss {store}"
         raise NothingRecovered(f"{store}: the file {database.name} {state}", hint=hint)
-    if not find_ignored(_log_of(database)) and not is_damaged(database, quick=False):
-        suspect_marker(database).unlink(missing_ok=True)
-        return RecoveryReport(store=store, intact=True)
-    seen = _read_times(database)
+    readable = not find_ignored(_log_of(database)) and not is_damaged(database, quick=False)
     try:
         made = swap.new_folder(datadir) / path_of(store)
         swap.make_folders(made.parent)
@@ -90,10 +88,19 @@ def recover(
             open_shared(store, made, "FULL").close()
         else:
             schema.migrate(made, store, clock=clock, log=log)
+        if readable and not _find_dropped(database, store, made):
+            suspect_marker(database).unlink(missing_ok=True)
+            return RecoveryReport(store=store, intact=True)
+        seen = _read_times(database)
         with _open_both(database, made) as (file, target):
             report = _fill(database, store, file, target, clock)
         if not report.complete and not any(t.read or t.rebuilt for t in report.tables.values()):
-            raise NothingRecovered(f"{store}: no row can be read in {database.name}")
+            raise NothingRecovered(
+                f"{store}: no row can be read in {database.name}",
+                hint=f"mv {path_of(store)}* .agentlip/backups/"
+                f"; agentlip backup restore --latest --store {store} --yes"
+                f" # or begin without it: agentlipd up --accept-loss {store}",
+            )
         if replace:
             kept_as = f"damaged-{store}-{clock.now_ms()}"
             files = [swap.SwappedFile(path_of(store))]
@@ -129,6 +136,16 @@ def _kept_unused(database: Path, store: str, seen: list[int]) -> Iterator[None]:
 
 def _read_times(database: Path) -> list[int]:
     return [path.stat().st_mtime_ns for path in (database, _log_of(database)) if path.exists()]
+
+
+def _find_dropped(database: Path, store: str, made: Path) -> set[str]:
+    """The tables that a new file has and this one lacks, unless a migration is about to make
+    them."""
+    if not declaration_of(store).shared and read_state(database, store, running=False).pending:
+        return set()
+    query = "SELECT name FROM sqlite_schema WHERE type = 'table'"
+    with closing(open_database(database, "ro")) as old, closing(open_database(made, "ro")) as new:
+        return {*new.execute(query)} - {*old.execute(query)}
 
 
 def _log_of(database: Path) -> Path:

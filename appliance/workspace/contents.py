@@ -96,7 +96,7 @@ def list_beside(store: str) -> list[str]:
     return [name for name in names if folder != DATA_FOLDER and name.startswith(f"{folder}/")]
 
 
-def find_recorded(workspace: Path, limit: int = 1_000) -> list[str]:
+def find_recorded(workspace: Path, limit: int = 300) -> list[str]:
     """The files that are there and have to be recorded, relative to the data folder."""
     files = (path for row in CONTENTS if row.recorded for path in row.find(workspace))
     data = workspace / DATA_FOLDER

@@ -23,10 +23,14 @@ from appliance.kernel.store_declaration import DECLARATIONS, declaration_of
 from appliance.kernel.store_files import open_database, suspect_marker
 from appliance.shared.segment_chain import JUMP
 from appliance.workspace import epochs
-from appliance.workspace.datadir import BESIDE, MANIFEST, STORES, DataDir
+from appliance.workspace.contents import find_recorded
+from appliance.workspace.datadir import BESIDE, MANIFEST, SHARED_STORES, STORES, DataDir
 
 TOKEN, IDENTITY = "token", "identity"
-NAMES = (*STORES, TOKEN, IDENTITY)
+CHAINS = tuple(store for store in SHARED_STORES if declaration_of(store).head)
+"""Shared stores that are recorded too: without their file, another chain would begin."""
+NAMES = (*STORES, *CHAINS, TOKEN, IDENTITY)
+FOLDERS = "network/"  # with the name of an agent: a folder whose files are recorded
 FILE = MANIFEST
 RECORD_STORE = next(store for store, each in DECLARATIONS.items() if each.keeps_record)
 Mode = Literal["ro", "rw", "unused"]
@@ -72,8 +76,8 @@ def file_of(name: str) -> str:
 
 def check_names(names: Iterable[str]) -> frozenset[str]:
     """Validates the values of --accept-loss. Raises Invalid."""
-    given = frozenset(names)
-    unknown = sorted(given - set(NAMES))
+    given = frozenset(name.rstrip("/") for name in names)
+    unknown = sorted(name for name in given - set(NAMES) if not name.startswith(FOLDERS))
     if unknown:
         raise Invalid(f"unknown store: {unknown[0]}", hint=f"use one of: {', '.join(NAMES)}")
     return given
@@ -102,7 +106,7 @@ def lost_stores(
     expected = read(datadir).stores or _expected_without_record(datadir, mode)
     lost = []
     for name, store_id in expected.items():
-        path = datadir.database(name) if name in STORES else datadir.dir / file_of(name)
+        path = datadir.database(name) if name in DECLARATIONS else datadir.dir / file_of(name)
         # Not every workspace needs keys: the identity subsystem checks them.
         if name not in (*stores, TOKEN):
             continue
@@ -115,6 +119,16 @@ def lost_stores(
     return lost
 
 
+def lost_files(datadir: DataDir) -> dict[str, list[str]]:
+    """The folders that lack recorded files, and the names of these."""
+    lost: dict[str, list[str]] = {}
+    for name in read(datadir).stores:
+        folder, _, file = name.rpartition("/")
+        if folder and not (datadir.dir / name).exists():
+            lost.setdefault(folder, []).append(file)
+    return lost
+
+
 def check(
     datadir: DataDir,
     accepted: Collection[str],
@@ -124,7 +138,7 @@ def check(
 ) -> None:
     """Call before `stores` are opened or created. Raises StoreLost unless accepted."""
     # A write-ahead log stays as it is: a refused start must not remove what may still be read.
-    lost = lost_stores(datadir, "unused", {*stores, *accepted})
+    lost = lost_stores(datadir, "unused", {*stores, *CHAINS, *accepted})
     for error in lost:
         if error.details["store"] not in accepted:
             raise error
@@ -133,6 +147,7 @@ def check(
     names = {str(e.details["store"]) for e in lost if e.details["problem"] != "behind"}
     if IDENTITY in accepted and not (datadir.dir / file_of(IDENTITY)).exists():
         names.add(IDENTITY)
+    names |= lost_files(datadir).keys() & set(accepted)
     if names:
         _accept(datadir, names, clock, log)
 
@@ -140,7 +155,7 @@ def check(
 def remember(datadir: DataDir, stores: Collection[str] = STORES) -> None:
     """Add existing files to the record. Call with the lock held and `stores` migrated."""
     manifest = read(datadir)
-    for store in stores:
+    for store in (*stores, *CHAINS):
         path = datadir.database(store)
         if path.is_file():
             # A file whose id can't be read may be damaged.
@@ -148,6 +163,7 @@ def remember(datadir: DataDir, stores: Collection[str] = STORES) -> None:
     for name in (TOKEN, IDENTITY):
         if (datadir.dir / file_of(name)).exists():
             manifest.stores.setdefault(name, "")
+    manifest.stores |= dict.fromkeys(find_recorded(datadir.workspace), "")
     _write(datadir, manifest)
 
 
@@ -156,9 +172,11 @@ def _accept(datadir: DataDir, names: set[str], clock: Clock, log: Log) -> None:
     now_ms = clock.now_ms()
     for name in sorted(names):
         log.warning("a store was lost; it is created again, empty", store=name, file=file_of(name))
+        for recorded in [each for each in manifest.stores if each.rpartition("/")[0] == name]:
+            del manifest.stores[recorded]
         manifest.stores.pop(name, None)
         manifest.lost[name] = iso(now_ms)
-        if name in STORES and not datadir.database(name).exists():
+        if name in DECLARATIONS and not datadir.database(name).exists():
             _put_aside(datadir.database(name), now_ms)
     restarted = any(declaration_of(name).numbers_events for name in names)
     if restarted and datadir.database(RECORD_STORE).exists():

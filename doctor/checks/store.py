@@ -9,7 +9,7 @@ from appliance.checks.check import RESTORE, Check, Cost, Finding, Problem, Sever
 from appliance.checks.context import Context
 from appliance.kernel.store_declaration import DECLARATIONS, declaration_of
 from appliance.kernel.store_errors import RECOVERY_COMMANDS, StoreDetached, is_damage
-from appliance.workspace.datadir import SHARED_STORES, DataDir
+from appliance.workspace.datadir import DataDir
 from appliance.workspace.manifest import RECORD_STORE, StoreLost
 from appliance.workspace.schema import NEEDED, SchemaState, state
 from doctor import damage
@@ -22,14 +22,8 @@ RESTARTS_MAX = 3  # restarts of the writer within half a minute
 QUICK_CHECK_BYTES_MAX = 64 * 1024 * 1024  # larger files are checked with `--all` only
 
 
-def _with_shared(context: Context) -> tuple[str, ...]:
-    """All stores, also those that other programs write, if they have a file."""
-    shared = [store for store in SHARED_STORES if context.datadir.database(store).exists()]
-    return (*context.stores, *(store for store in shared if store not in context.off))
-
-
 def _suspect(context: Context) -> Iterator[Finding]:
-    for store in _with_shared(context):
+    for store in context.present:
         if context.number(f"{store}.suspended"):
             yield SUSPENDED.finding(
                 store,
@@ -83,7 +77,7 @@ def _stalled(context: Context, store: str) -> Iterator[Finding]:
 
 
 def _opens(context: Context) -> Iterator[Finding]:
-    for store in context.stores:
+    for store in context.present:
         database = context.datadir.database(store)
         if not database.exists():
             if declaration_of(store).marks_workspace or _ours(context):
@@ -146,13 +140,13 @@ def _instead(datadir: DataDir, store: str) -> str:
 
 def _quick_check(context: Context) -> Iterator[Finding]:
     """Large files are left to the full check: it takes about a second for each gigabyte."""
-    for store, connection in context.opened(*_with_shared(context)):
+    for store, connection in context.opened(*context.present):
         if context.datadir.database(store).stat().st_size <= QUICK_CHECK_BYTES_MAX:
             yield from _check_result(store, connection, damage.QUICK)
 
 
 def _integrity(context: Context) -> Iterator[Finding]:
-    for store, connection in context.opened(*_with_shared(context)):
+    for store, connection in context.opened(*context.present):
         yield from integrity(store, connection)
 
 

@@ -1,5 +1,6 @@
 """Checks of the schemas: every table, index, trigger and view is as the migrations made it."""
 
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 
@@ -11,6 +12,7 @@ from doctor import schema_model
 from doctor.derived import BY_TRIGGER
 from doctor.schema_model import SchemaObject
 
+_CHANGES = re.compile(r"\b(delete from|update (?!of)\w|raise\(|replace into)")
 _REPAIR = "agentlip doctor repair --run store.objects --yes"
 _LOSES = {
     "table": "its rows are lost",
@@ -22,7 +24,7 @@ _LOSES = {
 
 
 def _objects(context: Context) -> Iterator[Finding]:
-    for store, connection in context.opened():
+    for store, connection in context.opened(*context.present):
         present = schema_model.actual(connection)
         model = schema_model.read_expected(connection, store)
         yield from _of_store(store, model, present)
@@ -63,12 +65,14 @@ def _migratable(context: Context) -> Iterator[Finding]:
 
 
 def _foreign(store: str, there: SchemaObject, shared: bool) -> Finding:
-    """`shared`: another program made the table, and may need its triggers."""
+    """`shared`: another program made the table, and may need its triggers, if they change no row
+    of it."""
+    harmless = shared and not _CHANGES.search(schema_model.normal(there.sql))
     return OTHER_TRIGGER.finding(
         f"{store}.{there.name}",
         f"another program made this trigger of {there.table}: it can change or remove every new"
         " row",
-        severity=Severity.WARNING if shared else Severity.ERROR,
+        severity=Severity.WARNING if harmless else Severity.ERROR,
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from appliance.backup.remedies import copy_hint
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
+from appliance.kernel.store_declaration import DECLARATIONS
 from appliance.recovery.log_frames import find_ignored
 from appliance.workspace import manifest
 from appliance.workspace.datadir import STORES
@@ -14,7 +15,7 @@ from doctor.checks.store_log import log_bytes, log_of
 
 def _record(context: Context) -> Iterator[Finding]:
     checked = [store for store in STORES if store not in context.off]
-    for error in manifest.lost_stores(context.datadir, stores=checked):
+    for error in manifest.lost_stores(context.datadir, stores=(*checked, *manifest.CHAINS)):
         store, problem = str(error.details["store"]), str(error.details["problem"])
         if store not in context.stores or problem != "missing":
             message = error.message.removeprefix(f"{store}: ")
@@ -32,7 +33,7 @@ def _record(context: Context) -> Iterator[Finding]:
 
 def _hint(context: Context, error: StoreLost) -> str:
     store = str(error.details["store"])
-    if store not in STORES:
+    if store not in DECLARATIONS:
         return error.hint
     if error.details["problem"] == "behind":
         newer = copy_hint(context.datadir, store, after=error.newest)

@@ -17,7 +17,7 @@ FILES = (
     Breakage(
         "everything can be read by all",
         by.open_to_all,
-        ("host.private:many-open",),
+        ("host.private:many-open", "network.agents:unusable"),
     ),
     Breakage(
         "settings can be changed by all",
@@ -107,12 +107,82 @@ STORE_FILES = (
     Breakage(
         "record of the audit log was changed", by.changed_record, ("audit.chain:broken",), LOST
     ),
-    Breakage("audit log is damaged", by.damaged_audit_log, ("audit.chain:unreadable",), LOST),
+    Breakage(
+        "audit log is damaged",
+        by.damaged_audit_log,
+        ("store.opens:damaged",),
+        LOST,
+        {"audit.chain:unreadable": "store.opens:damaged"},
+    ),
     Breakage(
         "store is missing", by.remove(".agentlip/inbox.sqlite3"), ("store.opens:missing",), LOST
     ),
     Breakage("store is empty", by.empty_file("outbox"), ("store.opens:empty",), LOST),
     Breakage("store has no header", by.no_header("broker"), ("store.opens:damaged",), LOST),
+    Breakage(
+        "table of the bus was dropped",
+        sql("bus", "DROP TABLE x_reviews"),
+        ("store.objects:missing",),
+        LOST,
+    ),
+    Breakage(
+        "index of the bus was dropped",
+        sql("bus", "DROP INDEX idx_messages_to_seq"),
+        ("store.objects:missing",),
+    ),
+    Breakage(
+        "trigger eats messages of the bus",
+        sql(
+            "bus",
+            "CREATE TRIGGER theirs BEFORE INSERT ON messages BEGIN SELECT RAISE(IGNORE); END",
+        ),
+        ("store.objects:foreign-trigger",),
+    ),
+    Breakage(
+        "messages of the bus were deleted",
+        sql("bus", "DELETE FROM messages WHERE seq BETWEEN 10 AND 20"),
+        ("bus.deleted:deleted",),
+        LOST,
+    ),
+    Breakage("bus was deleted", by.without_bus, ("bus.mode:gone",), LOST),
+    Breakage(
+        "page of the bus is broken",
+        by.broken_leaf("bus", "messages"),
+        ("store.integrity:damaged", "store.whole:damaged"),
+        LOST,
+        {"bus.blobs:damaged-store": "store.integrity:damaged"},
+    ),
+    Breakage(
+        "page of the audit log is broken",
+        by.broken_leaf("audit", "log"),
+        ("store.integrity:damaged", "store.whole:damaged"),
+        LOST,
+        {"audit.chain:unreadable": "store.integrity:damaged"},
+    ),
+    Breakage(
+        "audit log was deleted",
+        by.all_of(*map(by.remove_if_there, by.AUDIT_FILES)),
+        ("store.record:missing",),
+        LOST,
+    ),
+    Breakage(
+        "folder of an agent was removed",
+        by.remove(".agentlip/network/anna"),
+        ("network.agents:lost",),
+        LOST,
+    ),
+    Breakage(
+        "settings of an agent are missing",
+        by.remove(".agentlip/network/anna/agent.json"),
+        ("network.agents:lost",),
+        LOST,
+    ),
+    Breakage(
+        "state of an agent is damaged",
+        by.garbage(".agentlip/network/anna/state.sqlite3"),
+        ("network.agents:unusable",),
+        LOST,
+    ),
     Breakage(
         "page of the messages is broken",
         by.broken_page,

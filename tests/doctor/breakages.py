@@ -24,6 +24,7 @@ from appliance.kernel.steady_clock import CLOCK_KEY, ClockNote, ClockReading, en
 from appliance.workspace.datadir import DataDir
 from doctor.cli_options import settings_of
 from tests.doctor.workspace import WorkspaceFixture
+from tests.support.damage import leaf_of
 from tests.support.database_files import damage_table, overwrite
 
 Break = Callable[[WorkspaceFixture], None]
@@ -282,6 +283,40 @@ def clock_set(workspace: WorkspaceFixture) -> None:
     workspace.execute(
         "INSERT OR REPLACE INTO meta VALUES (?, ?)", CLOCK_KEY, encode(note), store="outbox"
     )
+
+
+AUDIT_FILES = tuple(f".agentlip/audit.sqlite3{end}" for end in ("", "-wal", "-shm"))
+
+
+def remove_if_there(name: str) -> Break:
+    return lambda workspace: (workspace.data.workspace / name).unlink(missing_ok=True)
+
+
+def without_bus(workspace: WorkspaceFixture) -> None:
+    for end in ("", "-wal", "-shm"):
+        remove_if_there(f".worker-state/bus.db{end}")(workspace)
+
+
+def broken_leaf(store: str, table: str) -> Break:
+    """A page with rows of the table is garbage."""
+
+    def damage(workspace: WorkspaceFixture) -> None:
+        database = workspace.data.database(store)
+        sql(store, "PRAGMA wal_checkpoint(TRUNCATE)")(workspace)
+        leaf_of(table)(database)
+
+    return damage
+
+
+def garbage(name: str) -> Break:
+    """A file whose pages are not those of a database, except the first."""
+
+    def damage(workspace: WorkspaceFixture) -> None:
+        path = workspace.data.workspace / name
+        for page in range(2, path.stat().st_size // PAGE_BYTES + 1):
+            overwrite(path, (page - 1) * PAGE_BYTES, b"\xa5" * PAGE_BYTES)
+
+    return damage
 
 
 # -- the export --------------------------------------------------------------------------------

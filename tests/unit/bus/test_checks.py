@@ -7,12 +7,13 @@ from contextlib import closing
 import pytest
 
 from appliance.bus import checks
-from appliance.busfile import blobs, messages, workers
+from appliance.busfile import blobs, messages, retention, workers
 from appliance.busfile.claims import claim
 from appliance.busfile.file import BusPaths, connect, transaction
 from appliance.busfile.heartbeats import DEAD_MS, beat
 from appliance.busfile.messages import NewMessage
 from appliance.kernel.clock import DAY_MS, HOUR_MS
+from tests.support.bus import BusFixture
 from tests.support.database_files import execute
 
 
@@ -101,9 +102,21 @@ def test_file_that_was_deleted_or_replaced_lately(workspace, paths, connection):
     connection.close()
     for path in paths.dir.glob("bus.db*"):
         path.unlink()
-    assert problems(workspace, "bus.mode") == [("replaced", "bus.db")]
+    assert problems(workspace, "bus.mode") == [("gone", "bus.db")]
     with closing(connect(paths)) as connection:
         assert problems(workspace, "bus.mode") == [("replaced", "bus.db")]
         long_ago = str(NOW_MS - 8 * DAY_MS)
         connection.execute("UPDATE meta SET value = ? WHERE key = 'x_replaced_ms'", (long_ago,))
     assert problems(workspace, "bus.mode") == []
+
+
+def test_only_messages_that_others_deleted_are_found(workspace, paths, connection):
+    bus = BusFixture(workspace.data.workspace)
+    for _ in range(10):
+        bus.send()
+    assert bus.run(retention.prune, NOW_MS + DAY_MS, 0) == 10
+    bus.send()
+    assert problems(workspace, "bus.deleted") == []
+    bus.connection.execute("DELETE FROM messages")
+    assert problems(workspace, "bus.deleted") == [("deleted", "messages")]
+    bus.connection.close()

@@ -170,3 +170,13 @@ def test_accepted_ids_are_kept_without_their_dedupe_rows(datadir):
     report = recovered(datadir, "broker")
     assert ids(database, table) == before
     assert any("ids are kept without their messages" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(("store", "table"), [("hub", "topics"), ("outbox", "outbox")])
+def test_store_without_one_of_its_tables_is_not_intact(datadir, store, table):
+    database = datadir.database(store)
+    before = content(database)
+    execute(database, f"DROP TABLE {table}")
+    report = recovered(datadir, store)
+    assert not report.intact
+    assert report.tables[table].rebuilt + report.tables[table].lost == len(before[table])
