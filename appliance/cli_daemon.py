@@ -57,7 +57,7 @@ class RestartFlags(AddressFlags):
         typer.Option(
             "--accept-loss",
             metavar="STORE",
-            help="Create a missing store as an empty one; may be repeated.",
+            help="Go on without lost data of a store; may be repeated.",
         ),
     ] = None
     as_root: Annotated[

@@ -9,7 +9,7 @@ import typer
 
 from appliance.auditlog.offline import record_command
 from appliance.kernel.errors import Invalid
-from appliance.workspace.datadir import SHARED_STORES, STORES
+from appliance.kernel.store_declaration import DECLARATIONS
 from doctor import cli_bundle, cli_check, cli_repair, report
 from doctor.actions import fold_log
 from doctor.clear import clear_suspect
@@ -37,8 +37,6 @@ app = typer.Typer(
     name="doctor",
     rich_help_panel="Workspace",
 )
-
-_STORES = (*STORES, *SHARED_STORES)
 
 app.add_typer(cli_repair.app, name="repair")
 app.command("bundle")(cli_bundle.bundle)
@@ -74,7 +72,7 @@ def bare(
         cli_repair.perform(ctx, workspace, as_json)
     if checkpoint:
         datadir = datadir_of(option(ctx, "workspace", workspace))
-        for name in _STORES:
+        for name in DECLARATIONS:
             path = datadir.database(name)
             if path.exists() and not datadir.suspect_file(name).exists():
                 left = fold_log(path)
@@ -96,13 +94,13 @@ def list_checks(
 @report_failure
 def clear(
     ctx: typer.Context,
-    store: Annotated[str, typer.Argument(help=f"Store: {', '.join(_STORES)}.")],
+    store: Annotated[str, typer.Argument(help=f"Store: {', '.join(DECLARATIONS)}.")],
     workspace: WorkspaceFlag = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Check a suspect store completely, and clear it if it is not damaged."""
-    if store not in _STORES:
-        raise Invalid(f"unknown store: {store}", hint=f"use one of: {', '.join(_STORES)}")
+    if store not in DECLARATIONS:
+        raise Invalid(f"unknown store: {store}", hint=f"use one of: {', '.join(DECLARATIONS)}")
     datadir = datadir_of(option(ctx, "workspace", workspace))
     with record_command("agentlip doctor clear", datadir.workspace, {"store": store}):
         cleared = clear_suspect(datadir, store)

@@ -17,6 +17,7 @@ import msgspec
 
 from appliance.auditlog.record import AuditRecord, detail_of
 from appliance.kernel import meta
+from appliance.kernel.commit_count import CommitCount
 from appliance.kernel.errors import StorageFull, Unavailable
 from appliance.kernel.ownership import open_own
 from appliance.kernel.store_declaration import STORE_ID_KEY, path_of
@@ -148,6 +149,8 @@ def _append(path: Path, record: AuditRecord) -> int:
         if number - first >= ROWS_MAX:
             _prune(connection, first + ROWS_PRUNED - 1, record.at_ms)
         connection.execute("COMMIT")
+        noted = CommitCount(connection, path, STORE)
+        noted.close()
     if not path.with_name(RESERVE).exists():
         with suppress(OSError):
             write_whole(path.with_name(RESERVE), b"\0" * RESERVE_BYTES)

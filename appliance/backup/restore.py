@@ -8,6 +8,7 @@ completes the restore (`workspace/swap.py`).
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,7 @@ from appliance.backup.unpack import FileProgress, no_progress
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import ApplianceError
 from appliance.workspace import schema, swap
+from appliance.workspace.contents import list_beside
 from appliance.workspace.datadir import STORES, WriterLock, read_lock
 from appliance.workspace.restoring import Noticed
 from appliance.workspace.swap import SwapJournal, SwappedFile
@@ -174,7 +176,8 @@ def _safety_copy(job: RestoreJob, progress: FileProgress) -> tuple[str, str]:
 
 def _journal(selection: RestoreSelection, prepared: PreparedFiles, kept_as: str) -> SwapJournal:
     files = [SwappedFile(path) for path in prepared.paths]
-    files += [SwappedFile(path, new=False) for path in selection.removed]
+    beside = chain.from_iterable(map(list_beside, prepared.job.chosen))
+    files += [SwappedFile(path, new=False) for path in (*selection.removed, *beside)]
     return SwapJournal(keep_as=kept_as, files=tuple(files))
 
 

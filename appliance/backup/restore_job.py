@@ -1,10 +1,8 @@
 """A restore before it begins: which files it replaces, and what forbids it. Only reads."""
 
-import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -19,7 +17,7 @@ from appliance.kernel import event_ids
 from appliance.kernel.errors import Invalid
 from appliance.kernel.store_declaration import DECLARATIONS, path_of
 from appliance.workspace import epochs, manifest, migration, swap
-from appliance.workspace.contents import CONTENTS, list_beside
+from appliance.workspace.contents import CONTENTS
 from appliance.workspace.datadir import SHARED_STORES, DataDir
 from appliance.workspace.open_files import kept_unused
 
@@ -89,19 +87,13 @@ def check(job: RestoreJob) -> None:
 
 @contextmanager
 def without_users(job: RestoreJob) -> Iterator[None]:
-    """Raises RestoreRefused while another program has a shared store open: it would go on with the
+    """Raises StoreInUse while another program has a shared store open: it would go on with the
     file that is replaced. Until the end of the block, none can begin to use that file.
 
     A plan beside a running appliance, which has the file open too, is not refused."""
     with ExitStack() as locks:
         for store in set(job.chosen) & set(SHARED_STORES) if job.mode == "rw" else ():
-            path = job.target.database(store).resolve()
-            if program := locks.enter_context(kept_unused(path)):
-                raise RestoreRefused(
-                    f"{path.name} is open in another program: {program}",
-                    details={"store": store, "program": program},
-                    hint=f"end that program; `fuser -v {shlex.quote(str(path))}` lists all of them",
-                )
+            locks.enter_context(kept_unused(job.target.database(store)))
         yield
 
 
@@ -111,9 +103,7 @@ def select(job: RestoreJob) -> RestoreSelection:
     if job.stores:
         paths = {*map(path_of, job.stores), *map(folder_of, job.stores)}
         parts = [f for f in job.manifest.files if paths & {f.path, str(Path(f.path).parent)}]
-        beside = present.intersection(chain.from_iterable(map(list_beside, job.stores)))
-        others = sorted(present - paths - beside)
-        return RestoreSelection(tuple(parts), tuple(beside), tuple(others))
+        return RestoreSelection(tuple(parts), (), tuple(sorted(present - paths)))
     secrets = _kept_secrets(job)
     files = [
         file
@@ -151,7 +141,7 @@ def present_epoch(job: RestoreJob) -> str:
     """The epoch of the workspace before the restore; "" if it is not known."""
     noted = event_ids.read(job.target.dir)
     written = manifest.value_in_record(job.target, epochs.KEY, job.mode)
-    return written or (noted.epoch if noted else "")
+    return written or (noted.owner if noted else "")
 
 
 def pending(job: RestoreJob) -> dict[str, str]:

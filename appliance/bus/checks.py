@@ -6,7 +6,7 @@ from appliance.busfile import jsonl, retention
 from appliance.busfile.file import BusPaths
 from appliance.busfile.heartbeats import DEAD_MS
 from appliance.busfile.schema import REPLACED_KEY
-from appliance.checks.check import COPY, Check, Cost, Finding, Problem, Severity
+from appliance.checks.check import Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
 from appliance.kernel import meta
@@ -74,13 +74,9 @@ def _worktrees(context: Context) -> Iterator[Finding]:
 
 OTHER_MODE = Problem("other-mode", hint="agentlip bus claims")
 REPLACED = Problem("replaced", hint="agentlip backup list")
+COPY = "agentlip backup restore --latest --store bus --yes"
 GONE = Problem("gone", Severity.ERROR, COPY)
-DELETED = Problem(
-    "deleted",
-    Severity.ERROR,
-    "agentlip backup restore --latest --store bus --yes # or accept it: sqlite3"
-    " .worker-state/bus.db \"UPDATE meta SET value = 0 WHERE key = 'x_deleted'\"",
-)
+DELETED = Problem("deleted", Severity.ERROR, COPY)
 EXPIRED = Problem("expired", Severity.INFO, "agentlip bus claims")
 DEAD_HOLDER = Problem("dead-holder", hint="agentlip bus release TASK --agent HOLDER")
 ABOVE_HEAD = Problem(

@@ -83,6 +83,8 @@ CREATE TABLE IF NOT EXISTS x_traces (
     seq INTEGER PRIMARY KEY,
     traceparent TEXT NOT NULL
 );
+-- An id that only this file has, also if its rows are copied into a new one.
+INSERT OR IGNORE INTO meta (key, value) SELECT 'x_store_id', id FROM x_bus;
 -- How many messages were deleted, without those that this program has pruned.
 INSERT OR IGNORE INTO meta (key, value) VALUES ('x_deleted', '0');
 CREATE TRIGGER IF NOT EXISTS x_messages_count_deleted AFTER DELETE ON messages BEGIN

@@ -36,6 +36,7 @@ from typing import Any
 import msgspec
 
 from appliance.kernel.clock import Clock, iso
+from appliance.kernel.commit_count import CommitCount
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.steady_clock import steady_ms
 
@@ -106,6 +107,7 @@ class BatchRunner:
     """Runs batches on one connection (in autocommit mode, used by nobody else).
 
     careful  how many more batches use savepoints from the start
+    commits  counts the commits that changed something; None: nobody counts them
     """
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock, ids: IdFactory) -> None:
@@ -113,6 +115,7 @@ class BatchRunner:
         self._clock = clock
         self._ids = ids
         self.careful = 0
+        self.commits: CommitCount | None = None
 
     def run(self, calls: Sequence[Call]) -> tuple[list[CallOutcome], list[Any]]:
         """Outcomes in the order of `calls`, and all published items in commit order.
@@ -121,10 +124,16 @@ class BatchRunner:
         """
         tx = Tx(self.connection, self._clock, self._ids)
         try:
+            before = self.connection.total_changes
             self.connection.execute("BEGIN IMMEDIATE")
             outcomes = self._run_all(tx, calls)
+            counted = self.commits if self.connection.total_changes != before else None
             if self.connection.in_transaction:
+                if counted is not None:
+                    counted.count()
                 self.commit()
+                if counted is not None:
+                    counted.note()
         except (sqlite3.Error, BatchLost) as error:
             self._roll_back()
             cause = error.__cause__ if isinstance(error, BatchLost) else error

@@ -122,6 +122,7 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     model    `module:function(model, present)` of a shared store, which makes in `model` the
              tables, indexes and triggers that the file `present` should have
     head     the query of the newest link of a chain of hashes, which each backup notes
+    commits  the table with AUTOINCREMENT whose numbers are noted outside of a shared store
     newest   the query of the newest time in it, milliseconds or text, by an index or a small table
     """
 
@@ -130,6 +131,7 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shared: bool = False
     opens: str = ""
     model: str = ""
+    commits: str = ""
     head: str = ""
     newest: str = ""
     needed: bool = False  # without it nothing is served
@@ -147,7 +149,7 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     adapter: str = ""  # `.module:class` of a SchemaAdapter, below the package of the appliance
 
 
-DATA_FOLDER = ".agentlip"
+DATA_FOLDER, NOTES, NEWEST_EVENT = ".agentlip", "commits", "newest-event"
 _DECLARING = (".sql", ".toml")
 
 
@@ -174,6 +176,12 @@ def declaration_of(store: str) -> StoreDeclaration:
 def path_of(store: str) -> str:
     """The file of a store, relative to the workspace."""
     return declaration_of(store).path or f"{DATA_FOLDER}/{store}.sqlite3"
+
+
+def note_of(store: str) -> str:
+    """The file with the number of the store's newest commit, relative to the workspace."""
+    name = NEWEST_EVENT if declaration_of(store).numbers_events else f"{NOTES}/{store}"
+    return f"{path_of(store).rpartition('/')[0]}/{name}"
 
 
 def file_of(store: str) -> str:

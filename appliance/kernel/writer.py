@@ -12,10 +12,11 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from appliance.kernel import meta
 from appliance.kernel.batch import BatchRunner, Call, CallOutcome, Tx
 from appliance.kernel.clock import Clock
+from appliance.kernel.commit_count import CommitCount
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.event_ids import EventIdNote
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.kernel.reader import BUSY_TIMEOUT_MS, Reader, open_connection
@@ -97,7 +98,6 @@ class Writer:
         self._log = log
         self._runner_type = runner
         self._runner: BatchRunner | None = None
-        self._note: EventIdNote | None = None
         self._files: StoreFiles | None = None  # only for a shared store
         self._space_checked = float("-inf")
         self._logged_at = float("-inf")
@@ -155,8 +155,6 @@ class Writer:
         if self._files is not None and (file := self._files.find_change()):
             detached = StoreDetached(self._name, file)
             return [CallOutcome(error=detached) for _ in calls], []
-        if published and self._note is not None:
-            self._note.write(published[-1].number)
         self._translate_errors(outcomes)
         return outcomes, published
 
@@ -205,10 +203,9 @@ class Writer:
 
     def close(self) -> None:
         runner, self._runner = self._runner, None
-        note, self._note = self._note, None
-        if note is not None:
-            note.close()
         if runner is not None:
+            if runner.commits is not None:
+                runner.commits.close()
             runner.connection.close()
 
     def _open(self) -> BatchRunner:
@@ -219,8 +216,8 @@ class Writer:
         else:
             connection = open_connection(self._path, self._settings.synchronous)
         self._runner = self._runner_type(connection, self._clock, self.ids)
-        if declaration_of(self._name).numbers_events:
-            self._note = EventIdNote(self._path.parent)
+        if meta.exists(connection, "meta"):
+            self._runner.commits = CommitCount(connection, self._path, self._name)
         return self._runner
 
     def _check_space(self) -> StoreFull | None:

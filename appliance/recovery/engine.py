@@ -5,10 +5,9 @@ what its rows refer to, and a function that completes the new file from the rows
 """
 
 import re
-import shlex
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import msgspec
@@ -105,7 +104,10 @@ def recover(
             kept_as = f"damaged-{store}-{clock.now_ms()}"
             files = [swap.SwappedFile(path_of(store))]
             files += [swap.SwappedFile(path, new=False) for path in list_beside(store)]
-            with _kept_unused(database, store, seen):
+            shared = declaration_of(store).shared
+            with kept_unused(database) if shared else nullcontext():
+                if _read_times(database) != seen:
+                    raise StoreBusy(f"{store}: another program has written to it meanwhile")
                 swap.commit(datadir, swap.SwapJournal(keep_as=kept_as, files=tuple(files)))
             kept = (datadir.backups / kept_as).relative_to(datadir.workspace)
             report = msgspec.structs.replace(report, kept_as=str(kept))
@@ -116,22 +118,6 @@ def recover(
         raise not_writable(error) from error
     finally:
         swap.settle(datadir)
-
-
-@contextmanager
-def _kept_unused(database: Path, store: str, seen: list[int]) -> Iterator[None]:
-    """Raises StoreBusy if another program has a shared store open, which would go on with the file
-    that is replaced, or has written since `seen`."""
-    if not declaration_of(store).shared:
-        yield
-        return
-    with kept_unused(database) as program:
-        if program or _read_times(database) != seen:
-            raise StoreBusy(
-                f"{store}: its file is in use by another program: {program or 'it was written'}",
-                hint=f"end that program; `fuser -v {shlex.quote(str(database))}` lists all of them",
-            )
-        yield
 
 
 def _read_times(database: Path) -> list[int]:
@@ -209,8 +195,9 @@ def _clear(target: sqlite3.Connection) -> list[str]:
         "SELECT type, name, sql FROM sqlite_schema WHERE type = 'trigger' OR type = 'table'"
         " AND name NOT LIKE 'sqlite~_%' ESCAPE '~' AND name <> 'meta'"
     ).fetchall()
-    for kind, name, _ in sorted(objects, reverse=True):
-        target.execute(f'DROP TRIGGER "{name}"' if kind == "trigger" else f'DELETE FROM "{name}"')
+    for kind, source, _ in sorted(objects, reverse=True):  # triggers first
+        drop = f'DROP TRIGGER "{source}"'
+        target.execute(drop if kind == "trigger" else f'DELETE FROM "{source}"')
     return [sql for kind, _, sql in objects if kind == "trigger"]
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from appliance.kernel.store_declaration import DATA_FOLDER, DECLARATIONS, path_of
+from appliance.kernel.store_declaration import DATA_FOLDER, DECLARATIONS, note_of, path_of
 
 Kind = Literal["store", "secret", "settings", "record", "blob"]
 _SIGNS = {"**/": r"(?:\w[\w.-]*/)*", "*": r"\w[\w.-]*"}
@@ -30,6 +30,7 @@ class WorkspaceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                that ends with / for the folder and everything in it
     kind       how a backup keeps it; None: backups don't have it
     sqlite     a database, which a backup copies by SQLite, and which has a log beside it
+    about      the store whose file it is about: it goes when that file is replaced
     replaced   a restore removes it if the backup has none
     recorded   `stores.json` records that it was there
     checks     the doctor's checks that notice when it is missing or damaged
@@ -42,6 +43,7 @@ class WorkspaceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: str = "0600"
     kind: Kind | None = None
     sqlite: bool = False
+    about: str = ""
     replaced: bool = False
     recorded: bool = False
     checks: tuple[str, ...] = ()
@@ -71,6 +73,9 @@ def _stores() -> Iterator[WorkspaceFile]:
             checks=_STORE_CHECKS,
             recovered=f"agentlip recover {store}",
         )
+        if not declared.numbers_events:
+            what = f"the number of the newest commit of {store}, to notice a file that lacks it"
+            yield WorkspaceFile(note_of(store), what, about=store, checks=("store.record",))
         if declared.blobs:
             path = f"{declared.blobs.folder}/sha256-*"
             yield WorkspaceFile(path, f"large payloads of {store}", kind="blob")
@@ -90,10 +95,8 @@ def rows_of(*kinds: Kind) -> tuple[WorkspaceFile, ...]:
 
 
 def list_beside(store: str) -> list[str]:
-    """Files about the file of a store that has a folder of its own: they go when it is replaced."""
-    folder = path_of(store).rpartition("/")[0]
-    names = [row.path for row in CONTENTS if row.replaced and row.kind is None]
-    return [name for name in names if folder != DATA_FOLDER and name.startswith(f"{folder}/")]
+    """The files about the file of a store: they go when it is replaced."""
+    return [row.path for row in CONTENTS if row.about == store]
 
 
 def find_recorded(workspace: Path, limit: int = 300) -> list[str]:

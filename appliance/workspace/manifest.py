@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from appliance.kernel import event_ids, meta, store_declaration
+from appliance.kernel import commit_count, event_ids, meta, store_declaration
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Conflict, Invalid
 from appliance.kernel.ids import random_id
@@ -29,7 +29,7 @@ from appliance.workspace.datadir import BESIDE, MANIFEST, SHARED_STORES, STORES,
 TOKEN, IDENTITY = "token", "identity"
 CHAINS = tuple(store for store in SHARED_STORES if declaration_of(store).head)
 """Shared stores that are recorded too: without their file, another chain would begin."""
-NAMES = (*STORES, *CHAINS, TOKEN, IDENTITY)
+NAMES = (*STORES, *SHARED_STORES, TOKEN, IDENTITY)
 FOLDERS = "network/"  # with the name of an agent: a folder whose files are recorded
 FILE = MANIFEST
 RECORD_STORE = next(store for store, each in DECLARATIONS.items() if each.keeps_record)
@@ -45,12 +45,16 @@ class StoreLost(Conflict):
         self, name: str, problem: str = "missing", *, newest: int = 0, given_out: int = 0
     ) -> None:
         """`behind`: the newest event id in the store, and the one that was given out."""
-        self.newest, self.given_out = newest, given_out
+        self.store, self.newest, self.given_out = name, newest, given_out
         file = file_of(name)
+        path, row = f".agentlip/{file}", "event"
+        if name in DECLARATIONS:
+            path = store_declaration.path_of(name)
+            row = "event" if declaration_of(name).numbers_events else "commit"
         what = {
-            "missing": f"its file .agentlip/{file} is missing",
-            "foreign": f".agentlip/{file} belongs to another workspace",
-            "behind": f".agentlip/{file} ends with event {newest}, but event {given_out} was given"
+            "missing": f"its file {path} is missing",
+            "foreign": f"{path} belongs to another workspace",
+            "behind": f"{path} ends with {row} {newest}, but {row} {given_out} was given"
             " out: an older file was put back, or its write-ahead log was removed or damaged",
         }[problem]
         super().__init__(
@@ -58,6 +62,12 @@ class StoreLost(Conflict):
             details={"store": name, "file": file, "problem": problem},
             hint=f"restore a copy of it; or go on without it: agentlipd up --accept-loss {name}",
         )
+
+
+class RecordUnreadable(Conflict):
+    code = "RECORD_UNREADABLE"
+    default_message = "the record of the stores, stores.json, can't be read"
+    default_hint = "mv .agentlip/stores.json .agentlip/backups/; agentlipd up # if none is missing"
 
 
 class WorkspaceManifest(msgspec.Struct):
@@ -88,6 +98,14 @@ def read(datadir: DataDir) -> WorkspaceManifest:
     return _decode(read_small(datadir.dir / FILE))
 
 
+def unreadable(datadir: DataDir) -> list[str]:
+    """The record and the note of events, if they are there and can't be read."""
+    readable = {FILE: _decode(read_small(datadir.dir / FILE)).stores,
+                store_declaration.NEWEST_EVENT: event_ids.read(datadir.dir)}  # fmt: skip
+    return [name for name, content in readable.items()
+            if not content and (datadir.dir / name).exists()]  # fmt: skip
+
+
 def value_in_record(datadir: DataDir, key: str, mode: Mode = "ro") -> str:
     """A value of `meta` in the store that keeps the record; "" if it can't be read."""
     return _meta(datadir.database(RECORD_STORE), key, mode)
@@ -103,7 +121,9 @@ def lost_stores(
 ) -> list[StoreLost]:
     """Recorded stores that are missing, belong to another workspace, or lack events that were given
     out. Checks `stores` and the secrets."""
-    expected = read(datadir).stores or _expected_without_record(datadir, mode)
+    # A note shows that a store was there, also if the record is lost.
+    noted = [store for store in DECLARATIONS if commit_count.read(datadir.workspace, store)]
+    expected = {**dict.fromkeys(noted, ""), **read(datadir).stores}
     lost = []
     for name, store_id in expected.items():
         path = datadir.database(name) if name in DECLARATIONS else datadir.dir / file_of(name)
@@ -111,10 +131,11 @@ def lost_stores(
         if name not in (*stores, TOKEN):
             continue
         if datadir.read_token() is None if name == TOKEN else not path.exists():
-            lost.append(StoreLost(name))
+            if name not in set(SHARED_STORES) - set(CHAINS):  # other programs may remove it
+                lost.append(StoreLost(name))
         elif store_id and (_id_of(path, name, mode) or store_id) != store_id:
             lost.append(StoreLost(name, "foreign"))
-        elif declaration_of(name).numbers_events and (error := _behind(datadir, name, mode)):
+        elif name != TOKEN and (error := _behind(datadir, name, mode)):
             lost.append(error)
     return lost
 
@@ -137,13 +158,20 @@ def check(
     stores: Collection[str] = STORES,
 ) -> None:
     """Call before `stores` are opened or created. Raises StoreLost unless accepted."""
+    if FILE in unreadable(datadir):
+        raise RecordUnreadable
     # A write-ahead log stays as it is: a refused start must not remove what may still be read.
-    lost = lost_stores(datadir, "unused", {*stores, *CHAINS, *accepted})
+    lost = lost_stores(datadir, "unused", {*stores, *SHARED_STORES, *accepted})
     for error in lost:
         if error.details["store"] not in accepted:
             raise error
         if error.details["problem"] == "behind":
-            _leave_events(datadir, error, clock, log)
+            log.warning("commits were lost; the store goes on without them", **error.details)
+            manifest = read(datadir)
+            manifest.lost[error.store] = iso(clock.now_ms())
+            _write(datadir, manifest)
+            leave = _leave_events if declaration_of(error.store).numbers_events else _leave_commits
+            leave(datadir, error, clock)
     names = {str(e.details["store"]) for e in lost if e.details["problem"] != "behind"}
     if IDENTITY in accepted and not (datadir.dir / file_of(IDENTITY)).exists():
         names.add(IDENTITY)
@@ -187,38 +215,51 @@ def _accept(datadir: DataDir, names: set[str], clock: Clock, log: Log) -> None:
 
 
 def _behind(datadir: DataDir, store: str, mode: Mode) -> StoreLost | None:
-    """The error if the store lacks events of this epoch, or of epochs that it continues."""
-    noted = event_ids.read(datadir.dir)  # first: an appliance may be running
-    epoch = value_in_record(datadir, epochs.KEY, mode)
-    continued = {each for _, each in epochs.first_ids(datadir, epoch)}
+    """The error if the store lacks commits, or events of this epoch or of epochs that it
+    continues."""
     database = datadir.database(store)
-    if noted is None or noted.epoch not in {epoch, *continued}:
+    noted = commit_count.read(datadir.workspace, store)  # first: an appliance may be running
+    if declaration_of(store).numbers_events:
+        epoch = value_in_record(datadir, epochs.KEY, mode)
+        owners = {epoch, *(each for _, each in epochs.first_ids(datadir, epoch))}
+    else:
+        owners = {_id_of(database, store, mode)} if noted else set()
+    if noted is None or noted.owner not in owners:
         return None
     if not database.is_file() or suspect_marker(database).exists():  # a FIFO would not open
         return None
     with suppress(sqlite3.Error), closing(open_database(database, mode)) as connection:
-        newest = event_ids.newest(connection)
+        newest = commit_count.newest(connection, store)
         if newest < noted.number:
             return StoreLost(store, "behind", newest=newest, given_out=noted.number)
     return None
 
 
-def _leave_events(datadir: DataDir, error: StoreLost, clock: Clock, log: Log) -> None:
+def _leave_events(datadir: DataDir, error: StoreLost, clock: Clock) -> None:
     """Begin an epoch in which no id of a lost event is given out again. The ids are raised last, so
     that the loss has to be accepted again if this is interrupted."""
-    store, given_out, now_ms = str(error.details["store"]), error.given_out, clock.now_ms()
-    log.warning("events were lost; a new epoch begins", **error.details)
-    manifest = read(datadir)
-    manifest.lost[store] = iso(now_ms)
-    _write(datadir, manifest)
+    store, given_out = error.store, error.given_out
     old, epoch = value_in_record(datadir, epochs.KEY, "rw"), random_id()
-    begun = epochs.Epoch(epoch, iso(now_ms), "", given_out + JUMP + 1, given_out)
+    begun = epochs.Epoch(epoch, iso(clock.now_ms()), "", given_out + JUMP + 1, given_out)
     text = epochs.continued(epochs.read(datadir), old, begun)
     datadir.write_private(datadir.dir / epochs.FILE, text)
     with closing(open_database(datadir.database(RECORD_STORE), "rw")) as connection:
         connection.execute(meta.SET, (epochs.KEY, epoch))
     with closing(open_database(datadir.database(store), "rw")) as connection:
         event_ids.keep_sequence(connection, "events", given_out + JUMP)
+
+
+def _leave_commits(datadir: DataDir, error: StoreLost, _clock: Clock) -> None:
+    """Let the store go on without them. No number of a lost row is given out again."""
+    declaration = declaration_of(error.store)
+    with closing(open_database(datadir.database(error.store), "rw")) as connection:
+        for table in declaration.restore.raised:
+            number = event_ids.sequence(connection, table)
+            event_ids.keep_sequence(connection, table, max(number, error.given_out) + JUMP)
+        if declaration.commits:
+            event_ids.keep_sequence(connection, declaration.commits, error.given_out)
+        else:
+            connection.execute(meta.SET, (commit_count.KEY, str(error.given_out)))
 
 
 def _put_aside(database: Path, now_ms: int) -> None:
@@ -233,17 +274,6 @@ def _put_aside(database: Path, now_ms: int) -> None:
 def _id_of(database: Path, store: str, mode: Mode) -> str:
     """The id in a store's file; "" if it has none or can't be read."""
     return _meta(database, declaration_of(store).id_key, mode)
-
-
-def _expected_without_record(datadir: DataDir, mode: Mode) -> dict[str, str]:
-    """An older version's workspace: it made the needed stores together. Nothing for a workspace
-    that is being made, or that another program made."""
-    ours = _meta(datadir.database(RECORD_STORE), "epoch", mode) or any(
-        declaration.marks_workspace and _meta(datadir.database(store), "x_schema", mode)
-        for store, declaration in DECLARATIONS.items()
-    )
-    needed = [store for store, declaration in DECLARATIONS.items() if declaration.needed]
-    return dict.fromkeys(needed, "") if ours else {}
 
 
 def _write(datadir: DataDir, manifest: WorkspaceManifest) -> None:

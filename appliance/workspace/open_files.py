@@ -3,10 +3,12 @@
 import fcntl
 import os
 import select
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from appliance.kernel.errors import Conflict
 from appliance.workspace.datadir import BESIDE
 
 COMMAND_CHARACTERS_MAX = 80
@@ -36,15 +38,28 @@ def program_with(names: Iterable[str], except_pid: int = 0) -> str:
     return ""
 
 
+class StoreInUse(Conflict):
+    code = "STORE_IN_USE"
+    default_message = "another program has the file of the store open"
+    default_hint = "end that program"
+
+
 @contextmanager
-def kept_unused(database: Path) -> Iterator[str]:
-    """Keeps other programs from using an SQLite file, until the end of the block or for ten
-    seconds. Yields a program that has it open already, or "". A program of another user can't be
-    named."""
+def kept_unused(database: Path) -> Iterator[None]:
+    """Keeps other programs from using an SQLite file that is about to be replaced, until the end
+    of the block or for ten seconds. Raises StoreInUse if one has it open, which would go on with
+    the former file. A program of another user can't be named."""
     path = database.resolve()
     with _sqlite_locked(path) as is_free:
         program = program_with([f"{path}{end}" for end in ("", *BESIDE)], os.getpid())
-        yield program or ("" if is_free else "one of another user")
+        if program or not is_free:
+            program = program or "one of another user"
+            raise StoreInUse(
+                f"{path.name} is open in another program: {program}",
+                details={"file": path.name, "program": program},
+                hint=f"end that program; `fuser -v {shlex.quote(str(path))}` lists all of them",
+            )
+        yield
 
 
 @contextmanager

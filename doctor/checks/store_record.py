@@ -5,23 +5,24 @@ from collections.abc import Iterator
 from appliance.backup.remedies import copy_hint
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
-from appliance.kernel.store_declaration import DECLARATIONS
+from appliance.kernel.store_declaration import DECLARATIONS, declaration_of
 from appliance.recovery.log_frames import find_ignored
 from appliance.workspace import manifest
-from appliance.workspace.datadir import STORES
+from appliance.workspace.datadir import SHARED_STORES, STORES
 from appliance.workspace.manifest import StoreLost
-from doctor.checks.store_log import log_bytes, log_of
+from doctor.checks.store_log import log_of
 
 
 def _record(context: Context) -> Iterator[Finding]:
     checked = [store for store in STORES if store not in context.off]
-    for error in manifest.lost_stores(context.datadir, stores=(*checked, *manifest.CHAINS)):
+    for error in manifest.lost_stores(context.datadir, stores=(*checked, *SHARED_STORES)):
         store, problem = str(error.details["store"]), str(error.details["problem"])
         if store not in context.stores or problem != "missing":
             message = error.message.removeprefix(f"{store}: ")
-            if problem == "behind":
-                message += _killed_without_log(context, store)
             yield LOST[problem].finding(store, message, _hint(context, error))
+    for name in manifest.unreadable(context.datadir):
+        hint = manifest.RecordUnreadable.default_hint if name == manifest.FILE else None
+        yield UNREADABLE.finding(name, "it can't be read, so a loss may not be noticed", hint)
     record = manifest.read(context.datadir)
     for name, at in sorted(record.lost.items()):
         yield ACCEPTED_LOSS.finding(
@@ -36,19 +37,11 @@ def _hint(context: Context, error: StoreLost) -> str:
     if store not in DECLARATIONS:
         return error.hint
     if error.details["problem"] == "behind":
-        newer = copy_hint(context.datadir, store, after=error.newest)
+        newer = ""
+        if declaration_of(store).numbers_events:
+            newer = copy_hint(context.datadir, store, after=error.newest)
         return newer or f"agentlipd up --accept-loss {store}"
     return copy_hint(context.datadir, store) or error.hint
-
-
-def _killed_without_log(context: Context, store: str) -> str:
-    """A killed appliance leaves `server.json` and the logs; a stopped one leaves neither."""
-    database = context.datadir.database(store)
-    if not log_bytes(database) and context.server() is not None and not context.lock().held:
-        return (
-            f"; the appliance was killed, as server.json shows, and {log_of(database).name} is gone"
-        )
-    return ""
 
 
 def _unread(context: Context) -> Iterator[Finding]:
@@ -68,6 +61,7 @@ def _unread(context: Context) -> Iterator[Finding]:
 MISSING = Problem("missing", Severity.ERROR)
 FOREIGN = Problem("foreign", Severity.ERROR)
 BEHIND = Problem("behind", Severity.ERROR)
+UNREADABLE = Problem("unreadable", Severity.ERROR, "agentlipd restart")
 ACCEPTED_LOSS = Problem("accepted-loss", Severity.INFO)
 IGNORED_FRAMES = Problem("ignored-frames", Severity.ERROR)
 LOST = {problem.name: problem for problem in (MISSING, FOREIGN, BEHIND)}
@@ -76,7 +70,7 @@ CHECKS = (
         name="store.record",
         inspects="no store or secret of this workspace is missing, foreign or older than it was",
         find=_record,
-        problems=(*LOST.values(), ACCEPTED_LOSS),
+        problems=(*LOST.values(), UNREADABLE, ACCEPTED_LOSS),
     ),
     Check(
         name="store.log",

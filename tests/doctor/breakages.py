@@ -256,7 +256,7 @@ def damaged_log(workspace: WorkspaceFixture) -> None:
 def older_than_its_note(workspace: WorkspaceFixture) -> None:
     note = event_ids.read(workspace.data.dir)
     assert note is not None
-    event_ids.begin(workspace.data.dir, note.epoch, note.number + 5)
+    event_ids.begin(workspace.data.dir, note.owner, note.number + 5)
 
 
 def skipped_index(workspace: WorkspaceFixture) -> None:

@@ -111,6 +111,7 @@ def test_workspace_of_an_older_version_gets_a_record(workspace):
     record = DataDir(workspace).dir / manifest.FILE
     record.unlink()
     lose(workspace, "broker")  # as if this version had added that store
+    (DataDir(workspace).dir / "commits/broker").unlink()
     served_with(workspace).stop()
     assert set(json.loads(record.read_text())["stores"]) == set(NAMES)
 

@@ -9,10 +9,10 @@ import pytest
 
 from appliance.backup import scratch_stores
 from appliance.backup.deadline import Deadline
-from appliance.backup.errors import RestoreRefused
 from appliance.backup.unpack import unpack
 from appliance.kernel import store_declaration
 from appliance.workspace.datadir import DataDir
+from appliance.workspace.open_files import StoreInUse
 from tests.support.restored_workspace import CLOCK, BackedUp, rows_of
 from tests.support.shared_board import DECLARED, READ, OtherProgram, open_board
 
@@ -65,7 +65,7 @@ def test_store_that_is_being_written_is_read_alone_and_delays_nobody(workspace, 
 def test_restore_waits_until_no_program_has_the_file_open(workspace, other):
     made = workspace.back_up()
     other.write("lost")
-    with pytest.raises(RestoreRefused) as refused:
+    with pytest.raises(StoreInUse) as refused:
         workspace.restore(made)
     assert f"pid {other.process.pid} (" in refused.value.message
     other.process.communicate()
@@ -117,7 +117,7 @@ def test_writer_that_never_pauses_is_in_the_backup_up_to_the_cut(workspace, othe
         copy = DataDir(workspace.datadir.workspace.parent / "copy")
         unpack(workspace.backups.path(made.name), made, copy.workspace, None)
         assert scratch_stores.problems(copy, made, Deadline(CLOCK, 60)) == []
-        with pytest.raises(RestoreRefused, match=f"pid {writer.pid} "):
+        with pytest.raises(StoreInUse, match=f"pid {writer.pid} "):
             workspace.restore(made)
     finally:
         writer.kill()

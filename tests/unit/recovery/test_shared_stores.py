@@ -11,8 +11,8 @@ from appliance.auditlog.record import AuditRecord
 from appliance.busfile import claims
 from appliance.busfile.file import BusPaths, connect
 from appliance.kernel.store_declaration import DECLARATIONS
-from appliance.kernel.store_errors import StoreBusy
 from appliance.workspace.datadir import DataDir
+from appliance.workspace.open_files import StoreInUse
 from tests.doctor.conversation import content
 from tests.support.bus import NOW, BusFixture
 from tests.support.commands import agentlip
@@ -105,7 +105,7 @@ def test_bus_that_another_program_uses_is_not_replaced(datadir: DataDir) -> None
     ) as program:  # fmt: skip
         assert program.stdout is not None
         program.stdout.readline()
-        with pytest.raises(StoreBusy, match=f"pid {program.pid}"):
+        with pytest.raises(StoreInUse, match=f"pid {program.pid}"):
             recovered(datadir, "bus")
         program.communicate()
     assert database.read_bytes() == spoiled

@@ -1,0 +1,62 @@
+"""Counts the commits of a store in its `meta`, and notes the number outside of it.
+
+The number of a store that numbers events is that of the newest event, and that of a shared store
+the number of its newest row, because other programs don't count.
+"""
+
+import sqlite3
+from pathlib import Path
+
+from appliance.kernel import event_ids, meta, number_note
+from appliance.kernel.number_note import Noted, NumberNote
+from appliance.kernel.store_declaration import declaration_of, note_of, path_of
+
+KEY = "x_commits"
+
+
+def read(workspace: Path, store: str) -> Noted | None:
+    """The number of the newest commit, and the id of the store or epoch that it was made to."""
+    return number_note.read(workspace / note_of(store))
+
+
+def newest(connection: sqlite3.Connection, store: str) -> int:
+    """The number of the newest commit in the file."""
+    if declaration_of(store).numbers_events:
+        return event_ids.newest(connection)
+    if table := declaration_of(store).commits:
+        return event_ids.sequence(connection, table)
+    return int(meta.read(connection, KEY) or 0)
+
+
+class CommitCount:
+    """The number of an open store, for its writer."""
+
+    def __init__(self, connection: sqlite3.Connection, database: Path, store: str) -> None:
+        declaration, folder = declaration_of(store), path_of(store).rpartition("/")[0]
+        self._connection, self._store = connection, store
+        self._table = "events" if declaration.numbers_events else declaration.commits
+        self._note = NumberNote(database.parent / Path(note_of(store)).relative_to(folder))
+        if declaration.numbers_events:  # its subsystem begins the note, with the epoch
+            self._note.open()
+            return
+        if not self._table:
+            connection.execute("INSERT OR IGNORE INTO meta VALUES (?, '0')", (KEY,))
+        self._number = newest(connection, store)
+        self._note.begin(self._number, meta.read(connection, declaration.id_key) or "")
+
+    def count(self) -> None:
+        """Call in a transaction that has changed something."""
+        if not self._table:
+            update = "UPDATE meta SET value = ? WHERE key = ?"
+            self._connection.execute(update, (str(self._number + 1), KEY))
+
+    def note(self) -> None:
+        """Call when the transaction is committed."""
+        if self._table:
+            self._number = event_ids.sequence(self._connection, self._table)
+        else:
+            self._number += 1
+        self._note.write(self._number)
+
+    def close(self) -> None:
+        self._note.close()
