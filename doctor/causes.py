@@ -35,6 +35,7 @@ _HOST = (
 )  # fmt: skip
 _STORES = (
     Cause("store.schema:newer", ("store.objects:*",), same_subject=True),
+    Cause("store.record:foreign", ("store.[smo]*",), same_subject=True),
     Cause("store.log:ignored-frames", ("store.record:behind",), same_subject=True),
     Cause("store.suspect:*", ("store.writer:*",), same_subject=True),
     Cause("store.opens:damaged", _DAMAGE_READ, same_subject=True),

@@ -20,7 +20,7 @@ from appliance.backup import blobs
 from appliance.backup.errors import BackupDamaged, VersionRefused
 from appliance.kernel.clock import utc
 from appliance.kernel.store_declaration import path_of
-from appliance.workspace.contents import Kind, rows_of
+from appliance.workspace.contents import CONTENTS, Kind
 
 FILE, VERIFICATION = "manifest.json", "verification.json"
 """The names of other files of a backup, here and at targets."""
@@ -172,7 +172,7 @@ def is_contained(path: str, kind: Kind, stores: Collection[str] = ()) -> bool:
     folder, _, name = path.rpartition("/")
     if kind == "blob":
         return folder in map(blobs.folder_of, stores) and blobs.NAME.fullmatch(name) is not None
-    return any(row.matches(path) for row in rows_of(kind))
+    return any(row.kind == kind and row.matches(path) for row in CONTENTS)
 
 
 def moment_ms(cut_at: str, name: str) -> int:

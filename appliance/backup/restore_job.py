@@ -99,7 +99,9 @@ def without_users(job: RestoreJob) -> Iterator[None]:
 
 def select(job: RestoreJob) -> RestoreSelection:
     """The files to unpack, the present ones to remove, and what stays."""
-    present = set(_list_owned(job.target))
+    root = job.target.workspace
+    owned = (path for row in CONTENTS if row.replaced for path in row.find(root))
+    present = {path.relative_to(root).as_posix() for path in owned}
     if job.stores:
         paths = {*map(path_of, job.stores), *map(folder_of, job.stores)}
         parts = [f for f in job.manifest.files if paths & {f.path, str(Path(f.path).parent)}]
@@ -218,12 +220,6 @@ def _check_epoch(job: RestoreJob) -> None:
             " was made in a copy of the workspace",
             details={"theirs": job.manifest.epoch, "ours": sorted(known)},
         )
-
-
-def _list_owned(target: DataDir) -> list[str]:
-    """The files that a restore removes if the backup has none."""
-    files = [path for row in CONTENTS if row.replaced for path in row.find(target.workspace)]
-    return [path.relative_to(target.workspace).as_posix() for path in files]
 
 
 def _kept_secrets(job: RestoreJob) -> list[str]:

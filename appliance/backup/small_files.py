@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from appliance.backup.errors import BackupNotWritable
-from appliance.workspace.contents import Kind, rows_of
+from appliance.workspace.contents import CONTENTS, Kind
 from appliance.workspace.datadir import DIRECTORY, DataDir
 
 IDENTITY, AGENTS, AGENT_STATE = "identity", "network", "state.sqlite3"
@@ -54,7 +54,7 @@ def _candidates(datadir: DataDir) -> list[tuple[Path, Kind]]:
     """Raises BackupNotWritable if there are too many files to read while no store can be written.
     States of agents are databases, which are copied."""
     kinds: tuple[Kind, ...] = ("settings", "secret", "record")
-    rows = [(row, kind) for kind in kinds for row in rows_of(kind) if not row.sqlite]
+    rows = [(r, kind) for kind in kinds for r in CONTENTS if r.kind == kind and not r.sqlite]
     files = [(path, kind) for row, kind in rows for path in sorted(row.find(datadir.workspace))]
     if len(files) > _FILES_MAX:
         raise BackupNotWritable(

@@ -5,6 +5,7 @@ what its rows refer to, and a function that completes the new file from the rows
 """
 
 import re
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
@@ -31,7 +32,6 @@ from appliance.workspace.datadir import DataDir, not_writable
 from appliance.workspace.integrity import is_damaged
 from appliance.workspace.migration import load
 from appliance.workspace.open_files import kept_unused
-from appliance.workspace.schema_reader import read_state
 from appliance.workspace.upgrade import upgrade_error
 
 OWN_OF_THE_FILE = ("x_migrations", "meta")  # the new file has its own rows
@@ -87,7 +87,7 @@ def recover(
             open_shared(store, made, "FULL").close()
         else:
             schema.migrate(made, store, clock=clock, log=log)
-        if readable and not _find_dropped(database, store, made):
+        if readable and _is_whole(database, store, made, clock, log):
             suspect_marker(database).unlink(missing_ok=True)
             return RecoveryReport(store=store, intact=True)
         seen = _read_times(database)
@@ -124,14 +124,19 @@ def _read_times(database: Path) -> list[int]:
     return [path.stat().st_mtime_ns for path in (database, _log_of(database)) if path.exists()]
 
 
-def _find_dropped(database: Path, store: str, made: Path) -> set[str]:
-    """The tables that a new file has and this one lacks, unless a migration is about to make
-    them."""
-    if not declaration_of(store).shared and read_state(database, store, running=False).pending:
-        return set()
+def _is_whole(database: Path, store: str, made: Path, clock: Clock, log: Log) -> bool:
+    """Whether it has every table of a new file, once its pending migrations are applied to a
+    copy."""
+    tried = database
+    if not declaration_of(store).shared:
+        tried = Path(shutil.copyfile(database, made.with_name("tried.sqlite3")))
+        try:
+            schema.migrate(tried, store, clock=clock, log=log)
+        except schema.MigrationFailed:
+            return False
     query = "SELECT name FROM sqlite_schema WHERE type = 'table'"
-    with closing(open_database(database, "ro")) as old, closing(open_database(made, "ro")) as new:
-        return {*new.execute(query)} - {*old.execute(query)}
+    with closing(open_database(tried, "ro")) as old, closing(open_database(made, "ro")) as new:
+        return {*new.execute(query)} <= {*old.execute(query)}
 
 
 def _log_of(database: Path) -> Path:

@@ -9,18 +9,16 @@ import re
 import tomllib
 from collections.abc import Iterator
 from importlib import resources
-from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from appliance.kernel.store_declaration import DATA_FOLDER, DECLARATIONS, note_of, path_of
+from appliance.kernel.store_declaration import DECLARATIONS, note_of, path_of
 
 Kind = Literal["store", "secret", "settings", "record", "blob"]
 _SIGNS = {"**/": r"(?:\w[\w.-]*/)*", "*": r"\w[\w.-]*"}
 _SIGN = re.compile(r"(\*\*/|\*)")
-_STORE_CHECKS = ("store.opens", "store.integrity", "store.objects", "store.record")
 
 
 class WorkspaceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,7 +28,7 @@ class WorkspaceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                that ends with / for the folder and everything in it
     kind       how a backup keeps it; None: backups don't have it
     sqlite     a database, which a backup copies by SQLite, and which has a log beside it
-    about      the store whose file it is about: it goes when that file is replaced
+    about      the store that it describes: it goes when the file of that store does
     replaced   a restore removes it if the backup has none
     recorded   `stores.json` records that it was there
     checks     the doctor's checks that notice when it is missing or damaged
@@ -70,7 +68,7 @@ def _stores() -> Iterator[WorkspaceFile]:
             kind="store",
             sqlite=True,
             replaced=not declared.shared,
-            checks=_STORE_CHECKS,
+            checks=("store.opens", "store.integrity", "store.objects", "store.record"),
             recovered=f"agentlip recover {store}",
         )
         if not declared.numbers_events:
@@ -81,26 +79,10 @@ def _stores() -> Iterator[WorkspaceFile]:
             yield WorkspaceFile(path, f"large payloads of {store}", kind="blob")
 
 
-def _read() -> tuple[WorkspaceFile, ...]:
-    text = resources.files(__package__).joinpath("contents.toml").read_text(encoding="utf-8")
-    return tuple(msgspec.convert(tomllib.loads(text)["file"], list[WorkspaceFile]))
-
-
-CONTENTS = (*_stores(), *_read())
-
-
-def rows_of(*kinds: Kind) -> tuple[WorkspaceFile, ...]:
-    """The rows that a backup keeps as one of these kinds."""
-    return tuple(row for row in CONTENTS if row.kind in kinds)
+_TEXT = resources.files(__package__).joinpath("contents.toml").read_text(encoding="utf-8")
+CONTENTS = (*_stores(), *msgspec.convert(tomllib.loads(_TEXT)["file"], list[WorkspaceFile]))
 
 
 def list_beside(store: str) -> list[str]:
     """The files about the file of a store: they go when it is replaced."""
     return [row.path for row in CONTENTS if row.about == store]
-
-
-def find_recorded(workspace: Path, limit: int = 300) -> list[str]:
-    """The files that are there and have to be recorded, relative to the data folder."""
-    files = (path for row in CONTENTS if row.recorded for path in row.find(workspace))
-    data = workspace / DATA_FOLDER
-    return sorted(path.relative_to(data).as_posix() for path in islice(files, limit))

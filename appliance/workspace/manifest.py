@@ -8,6 +8,7 @@ another workspace is detected.
 import sqlite3
 from collections.abc import Collection, Iterable
 from contextlib import closing, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -23,14 +24,14 @@ from appliance.kernel.store_declaration import DECLARATIONS, declaration_of
 from appliance.kernel.store_files import open_database, suspect_marker
 from appliance.shared.segment_chain import JUMP
 from appliance.workspace import epochs
-from appliance.workspace.contents import find_recorded
+from appliance.workspace.contents import CONTENTS
 from appliance.workspace.datadir import BESIDE, MANIFEST, SHARED_STORES, STORES, DataDir
 
 TOKEN, IDENTITY = "token", "identity"
 CHAINS = tuple(store for store in SHARED_STORES if declaration_of(store).head)
 """Shared stores that are recorded too: without their file, another chain would begin."""
 NAMES = (*STORES, *SHARED_STORES, TOKEN, IDENTITY)
-FOLDERS = "network/"  # with the name of an agent: a folder whose files are recorded
+FILES_MAX = 300  # of agents that are recorded, so that the record stays small
 FILE = MANIFEST
 RECORD_STORE = next(store for store, each in DECLARATIONS.items() if each.keeps_record)
 Mode = Literal["ro", "rw", "unused"]
@@ -42,10 +43,10 @@ class StoreLost(Conflict):
     default_hint = "restore a copy, or create it empty: agentlipd up --accept-loss STORE"
 
     def __init__(
-        self, name: str, problem: str = "missing", *, newest: int = 0, given_out: int = 0
+        self, name: str, problem: str = "missing", newest: int = 0, given_out: int = 0, of: str = ""
     ) -> None:
         """`behind`: the newest event id in the store, and the one that was given out."""
-        self.store, self.newest, self.given_out = name, newest, given_out
+        self.store, self.newest, self.given_out, self.of = name, newest, given_out, of
         file = file_of(name)
         path, row = f".agentlip/{file}", "event"
         if name in DECLARATIONS:
@@ -53,15 +54,22 @@ class StoreLost(Conflict):
             row = "event" if declaration_of(name).numbers_events else "commit"
         what = {
             "missing": f"its file {path} is missing",
-            "foreign": f"{path} belongs to another workspace",
+            "foreign": f"{path} belongs to {of or 'another workspace'}",
             "behind": f"{path} ends with {row} {newest}, but {row} {given_out} was given"
             " out: an older file was put back, or its write-ahead log was removed or damaged",
         }[problem]
         super().__init__(
             f"{name}: {what}",
             details={"store": name, "file": file, "problem": problem},
-            hint=f"restore a copy of it; or go on without it: agentlipd up --accept-loss {name}",
+            hint=_swap(path, store_declaration.path_of(of))
+            if of
+            else f"restore a copy of it; or go on without it: agentlipd up --accept-loss {name}",
         )
+
+
+def _swap(first: str, second: str) -> str:
+    one, other = sorted((first, second))  # the same command for both, so that it is run once
+    return f"agentlipd down; mv {one} {one}.other; mv {other} {one}; mv {one}.other {other}"
 
 
 class RecordUnreadable(Conflict):
@@ -87,7 +95,7 @@ def file_of(name: str) -> str:
 def check_names(names: Iterable[str]) -> frozenset[str]:
     """Validates the values of --accept-loss. Raises Invalid."""
     given = frozenset(name.rstrip("/") for name in names)
-    unknown = sorted(name for name in given - set(NAMES) if not name.startswith(FOLDERS))
+    unknown = sorted(name for name in given - set(NAMES) if not name.startswith("network/"))
     if unknown:
         raise Invalid(f"unknown store: {unknown[0]}", hint=f"use one of: {', '.join(NAMES)}")
     return given
@@ -116,16 +124,22 @@ def remembered_at(database: Path) -> dict[str, str]:
     return _decode(read_small(database.with_name(FILE))).stores
 
 
+def expected(datadir: DataDir) -> dict[str, str]:
+    """What has to be there: name → id. A note shows that a store was there, also if the record is
+    lost."""
+    noted = [store for store in DECLARATIONS if commit_count.read(datadir.workspace, store)]
+    return {**dict.fromkeys(noted, ""), **read(datadir).stores}
+
+
 def lost_stores(
     datadir: DataDir, mode: Mode = "ro", stores: Collection[str] = STORES
 ) -> list[StoreLost]:
     """Recorded stores that are missing, belong to another workspace, or lack events that were given
     out. Checks `stores` and the secrets."""
-    # A note shows that a store was there, also if the record is lost.
-    noted = [store for store in DECLARATIONS if commit_count.read(datadir.workspace, store)]
-    expected = {**dict.fromkeys(noted, ""), **read(datadir).stores}
+    names = expected(datadir)
+    owners = {store_id: name for name, store_id in names.items()}
     lost = []
-    for name, store_id in expected.items():
+    for name, store_id in names.items():
         path = datadir.database(name) if name in DECLARATIONS else datadir.dir / file_of(name)
         # Not every workspace needs keys: the identity subsystem checks them.
         if name not in (*stores, TOKEN):
@@ -133,8 +147,8 @@ def lost_stores(
         if datadir.read_token() is None if name == TOKEN else not path.exists():
             if name not in set(SHARED_STORES) - set(CHAINS):  # other programs may remove it
                 lost.append(StoreLost(name))
-        elif store_id and (_id_of(path, name, mode) or store_id) != store_id:
-            lost.append(StoreLost(name, "foreign"))
+        elif store_id and (own := _id_of(path, name, mode) or store_id) != store_id:
+            lost.append(StoreLost(name, "foreign", of=owners.get(own, "")))
         elif name != TOKEN and (error := _behind(datadir, name, mode)):
             lost.append(error)
     return lost
@@ -191,7 +205,9 @@ def remember(datadir: DataDir, stores: Collection[str] = STORES) -> None:
     for name in (TOKEN, IDENTITY):
         if (datadir.dir / file_of(name)).exists():
             manifest.stores.setdefault(name, "")
-    manifest.stores |= dict.fromkeys(find_recorded(datadir.workspace), "")
+    files = (path for row in CONTENTS if row.recorded for path in row.find(datadir.workspace))
+    for path in islice(files, FILES_MAX):
+        manifest.stores[path.relative_to(datadir.dir).as_posix()] = ""
     _write(datadir, manifest)
 
 
@@ -238,15 +254,16 @@ def _behind(datadir: DataDir, store: str, mode: Mode) -> StoreLost | None:
 def _leave_events(datadir: DataDir, error: StoreLost, clock: Clock) -> None:
     """Begin an epoch in which no id of a lost event is given out again. The ids are raised last, so
     that the loss has to be accepted again if this is interrupted."""
-    store, given_out = error.store, error.given_out
     old, epoch = value_in_record(datadir, epochs.KEY, "rw"), random_id()
-    begun = epochs.Epoch(epoch, iso(clock.now_ms()), "", given_out + JUMP + 1, given_out)
+    begun = epochs.Epoch(
+        epoch, iso(clock.now_ms()), "", error.given_out + JUMP + 1, error.given_out
+    )
     text = epochs.continued(epochs.read(datadir), old, begun)
     datadir.write_private(datadir.dir / epochs.FILE, text)
     with closing(open_database(datadir.database(RECORD_STORE), "rw")) as connection:
         connection.execute(meta.SET, (epochs.KEY, epoch))
-    with closing(open_database(datadir.database(store), "rw")) as connection:
-        event_ids.keep_sequence(connection, "events", given_out + JUMP)
+    with closing(open_database(datadir.database(error.store), "rw")) as connection:
+        event_ids.keep_sequence(connection, "events", error.given_out + JUMP)
 
 
 def _leave_commits(datadir: DataDir, error: StoreLost, _clock: Clock) -> None:

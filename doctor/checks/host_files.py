@@ -335,6 +335,9 @@ def groups_of(uid: int) -> frozenset[int]:
 
 def _logs(context: Context) -> Iterator[Finding]:
     folder = context.datadir.logs
+    if folder.is_file():
+        sentence = "a file has the name of the folder, so the appliance does not start"
+        yield NO_FOLDER.finding(folder.name, sentence, f"mv {folder} {folder}.file; agentlipd up")
     if not folder.is_dir():
         return
     if context.disk_problem != "read-only":
@@ -388,6 +391,7 @@ FOREIGN = Problem("foreign")
 OTHER_OWNER = Problem("other-owner", Severity.ERROR)
 OTHER_USER = Problem("other-user", Severity.ERROR)
 NOT_WRITABLE = Problem("not-writable")
+NO_FOLDER = Problem("not-a-folder", Severity.ERROR)
 TOO_LARGE = Problem("too-large")
 CHECKS = (
     Check(
@@ -407,6 +411,6 @@ CHECKS = (
         name="host.logs",
         inspects="the directory of the logs can be written, and is not too large",
         find=_logs,
-        problems=(NOT_WRITABLE, TOO_LARGE),
+        problems=(NO_FOLDER, NOT_WRITABLE, TOO_LARGE),
     ),
 )

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from appliance.backup.remedies import copy_hint
 from appliance.checks.check import RESTORE, Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
-from appliance.kernel.store_declaration import DECLARATIONS, declaration_of
+from appliance.kernel.store_declaration import declaration_of
 from appliance.kernel.store_errors import RECOVERY_COMMANDS, StoreDetached, is_damage
+from appliance.workspace import manifest
 from appliance.workspace.datadir import DataDir
-from appliance.workspace.manifest import RECORD_STORE, StoreLost
+from appliance.workspace.manifest import StoreLost
 from appliance.workspace.schema import NEEDED, SchemaState, state
 from doctor import damage
 from doctor.checks.store_log import LARGE, find_large_log
@@ -80,7 +81,8 @@ def _opens(context: Context) -> Iterator[Finding]:
     for store in context.present:
         database = context.datadir.database(store)
         if not database.exists():
-            if declaration_of(store).marks_workspace or _ours(context):
+            # A store that an older program did not have is made by the next start.
+            if declaration_of(store).marks_workspace or store in manifest.expected(context.datadir):
                 hint = copy_hint(context.datadir, store) or StoreLost(store).hint
                 yield MISSING.finding(store, "the file is missing", hint)
             continue
@@ -96,13 +98,6 @@ def _opens(context: Context) -> Iterator[Finding]:
             elif not database.is_file():
                 hint = _instead(context.datadir, store)
             yield problem.finding(store, f"the database can't be opened: {error}", hint)
-
-
-def _ours(context: Context) -> bool:
-    """Whether this program has started here before. Otherwise other stores don't exist yet."""
-    marking = {store for store, declared in DECLARATIONS.items() if declared.marks_workspace}
-    opened = context.opened(*(marking - context.off or {RECORD_STORE}))
-    return any(state(connection, store).schema for store, connection in opened)
 
 
 def _schema(context: Context) -> Iterator[Finding]:

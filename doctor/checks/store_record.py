@@ -34,7 +34,7 @@ def _record(context: Context) -> Iterator[Finding]:
 
 def _hint(context: Context, error: StoreLost) -> str:
     store = str(error.details["store"])
-    if store not in DECLARATIONS:
+    if store not in DECLARATIONS or error.of:
         return error.hint
     if error.details["problem"] == "behind":
         newer = ""

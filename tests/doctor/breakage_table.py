@@ -72,6 +72,12 @@ FILES = (
         "repair gives no permissions; the hint does",
     ),
     Breakage(
+        "logs are a file",
+        by.all_of(by.remove(".agentlip/logs"), write(".agentlip/logs", "")),
+        ("host.logs:not-a-folder",),
+        PEOPLE,
+    ),
+    Breakage(
         "logs are large",
         by.large_log_file,
         ("host.logs:too-large",),
@@ -116,6 +122,32 @@ STORE_FILES = (
     ),
     Breakage(
         "store is missing", by.remove(".agentlip/inbox.sqlite3"), ("store.opens:missing",), LOST
+    ),
+    Breakage(
+        "two stores were swapped",
+        by.swapped("inbox", "outbox"),
+        ("store.record:foreign",),
+        "moving them back does it",
+        by.OF_SWAPPED,
+    ),
+    Breakage(
+        "migration is half done",
+        by.half_migrated,
+        ("store.migratable:half-migrated", "store.objects:altered"),
+        LOST,
+    ),
+    Breakage("older file was put back", by.older_file, ("store.record:behind",), LOST),
+    Breakage(
+        "record of the stores is damaged",
+        write(".agentlip/stores.json", "{"),
+        ("store.record:unreadable",),
+        "moving it away does it",
+    ),
+    Breakage(
+        "note of the newest event is damaged",
+        write(".agentlip/newest-event", "?"),
+        ("store.record:unreadable",),
+        START,
     ),
     Breakage("store is empty", by.empty_file("outbox"), ("store.opens:empty",), LOST),
     Breakage("store has no header", by.no_header("broker"), ("store.opens:damaged",), LOST),

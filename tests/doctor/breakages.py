@@ -18,7 +18,7 @@ import msgspec
 from appliance.auditlog import file as audit_file
 from appliance.auditlog.record import AuditRecord
 from appliance.checks.context import Context
-from appliance.kernel import event_ids
+from appliance.kernel import commit_count, event_ids
 from appliance.kernel.clock import HOUR_MS, SystemClock, iso
 from appliance.kernel.steady_clock import CLOCK_KEY, ClockNote, ClockReading, encode
 from appliance.workspace.datadir import DataDir
@@ -283,6 +283,37 @@ def clock_set(workspace: WorkspaceFixture) -> None:
     workspace.execute(
         "INSERT OR REPLACE INTO meta VALUES (?, ?)", CLOCK_KEY, encode(note), store="outbox"
     )
+
+
+OF_SWAPPED = dict.fromkeys(
+    ("store.schema:newer", "store.schema:edited", "store.migratable:half-migrated",
+     "store.objects:missing", "store.schema:old"),
+    "store.record:foreign",
+)  # fmt: skip
+
+
+def swapped(first: str, second: str) -> Break:
+    def damage(workspace: WorkspaceFixture) -> None:
+        one, other = workspace.data.database(first), workspace.data.database(second)
+        one.rename(one.with_name("kept"))
+        other.rename(one)
+        one.with_name("kept").rename(other)
+
+    return damage
+
+
+def half_migrated(workspace: WorkspaceFixture) -> None:
+    """The last step is applied, but not recorded."""
+    ((last,),) = workspace.execute("SELECT max(number) FROM x_migrations", store="outbox")
+    sql(
+        "outbox",
+        f"DELETE FROM x_migrations WHERE number = {last}",
+        f"UPDATE meta SET value = '{int(str(last)) - 1}' WHERE key = 'x_schema'",
+    )(workspace)
+
+
+def older_file(workspace: WorkspaceFixture) -> None:
+    sql("outbox", f"UPDATE meta SET value = value - 1 WHERE key = '{commit_count.KEY}'")(workspace)
 
 
 AUDIT_FILES = tuple(f".agentlip/audit.sqlite3{end}" for end in ("", "-wal", "-shm"))
