@@ -31,7 +31,7 @@ TOKEN, IDENTITY = "token", "identity"
 CHAINS = tuple(store for store in SHARED_STORES if declaration_of(store).head)
 """Shared stores that are recorded too: without their file, another chain would begin."""
 NAMES = (*STORES, *SHARED_STORES, TOKEN, IDENTITY)
-FILES_MAX = 300  # of agents that are recorded, so that the record stays small
+FILES_MAX = 300  # files that are recorded, so that the record stays small
 FILE = MANIFEST
 RECORD_STORE = next(store for store, each in DECLARATIONS.items() if each.keeps_record)
 Mode = Literal["ro", "rw", "unused"]
@@ -68,8 +68,8 @@ class StoreLost(Conflict):
 
 
 def _swap(first: str, second: str) -> str:
-    one, other = sorted((first, second))  # the same command for both, so that it is run once
-    return f"agentlipd down; mv {one} {one}.other; mv {other} {one}; mv {one}.other {other}"
+    a, b = sorted((first, second))  # the same command for both, so that it is run once
+    return f"agentlipd down; mv {a} {a}.other; mv {b} {a}; mv {a}.other {b}"
 
 
 class RecordUnreadable(Conflict):

@@ -294,10 +294,10 @@ OF_SWAPPED = dict.fromkeys(
 
 def swapped(first: str, second: str) -> Break:
     def damage(workspace: WorkspaceFixture) -> None:
-        one, other = workspace.data.database(first), workspace.data.database(second)
-        one.rename(one.with_name("kept"))
-        other.rename(one)
-        one.with_name("kept").rename(other)
+        left, right = workspace.data.database(first), workspace.data.database(second)
+        left.rename(left.with_name("kept"))
+        right.rename(left)
+        left.with_name("kept").rename(right)
 
     return damage
 
