@@ -75,7 +75,9 @@ class Context:
     @property
     def present(self) -> tuple[str, ...]:
         """The stores, and those that other programs write too, if they have a file."""
-        shared = [store for store in SHARED_STORES if self.datadir.database(store).exists()]
+        shared = [
+            store for store in SHARED_STORES if os.access(self.datadir.database(store), os.F_OK)
+        ]
         return (*self.stores, *(store for store in shared if store not in self.off))
 
     def is_off(self, name: str) -> bool:

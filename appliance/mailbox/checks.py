@@ -52,7 +52,9 @@ def _agents(context: Context) -> Iterator[Finding]:
                 if result != "ok":
                     raise sqlite3.DatabaseError(f"damaged: {result}")
         except ApplianceError as error:
-            yield UNUSABLE.finding(f"agent {path.name}", error.message, error.hint)
+            # A repair closes the files that host.private reports too.
+            severity = Severity.WARNING if error.code == "KEY_EXPOSED" else None
+            yield UNUSABLE.finding(f"agent {path.name}", error.message, error.hint, severity)
         except sqlite3.Error as error:
             if (path / "state.sqlite3").exists():  # an agent that was never used has none
                 hint = DAMAGED.format(shlex.quote(str(path)))

@@ -104,8 +104,7 @@ def recover(
             kept_as = f"damaged-{store}-{clock.now_ms()}"
             files = [swap.SwappedFile(path_of(store))]
             files += [swap.SwappedFile(path, new=False) for path in list_beside(store)]
-            shared = declaration_of(store).shared
-            with kept_unused(database) if shared else nullcontext():
+            with kept_unused(database) if declaration_of(store).shared else nullcontext():
                 if _read_times(database) != seen:
                     raise StoreBusy(f"{store}: another program has written to it meanwhile")
                 swap.commit(datadir, swap.SwapJournal(keep_as=kept_as, files=tuple(files)))

@@ -83,7 +83,7 @@ def test_files_that_the_user_may_not_read_are_not_called_lost(
     [other] = checks["host.owner"]
     assert (other["subject"], other["problem"]) == (".agentlip", "other-user")
     assert other["hint"].startswith("sudo -u root agentlip doctor --workspace ")
-    assert [each["problem"] for each in checks["store.opens"]] == ["unopenable"] * 7
+    assert {each["problem"] for each in checks["store.opens"]} == {"unopenable"}
     unexplained = {
         name
         for name, findings in checks.items()

@@ -272,7 +272,7 @@ def test_reader_keeps_the_write_ahead_log(play: Play) -> None:
 def test_failing_plugin(play: Play) -> None:
     stranger = play("A plugin fails")
     module = stranger.workspace / "plugins/night.py"
-    module.parent.mkdir()
+    module.parent.mkdir(exist_ok=True)
     module.write_text("def enrich(message, config):\n    raise ValueError\n")
     with stranger.data.settings_file.open("a") as file:
         file.write(
