@@ -26,6 +26,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.readlimit import is_interrupt
 from appliance.workspace.datadir import DataDir
+from appliance.workspace.upgrade import state
 from doctor.causes import ALWAYS_RUN, explain
 from doctor.checks import CHECKS
 from doctor.live import ASK_SECONDS_MAX, NotAnswering, off_of, request_ready
@@ -151,7 +152,7 @@ def run_check(
     except sqlite3.Error as error:
         if is_interrupt(error):
             findings.append(_unfinished(check, seconds_max))
-        else:
+        elif not _is_older(error, context):
             findings.append(_of_sqlite(error, context))
     except (OSError, ApplianceError) as error:
         findings.append(_failure(error))
@@ -250,6 +251,12 @@ def exit_code(outcomes: Iterable[CheckOutcome], strict: bool) -> int:
 def worst(findings: Iterable[Finding]) -> Severity | None:
     severities = (finding.severity for finding in findings)
     return max(severities, key=lambda severity: severity.rank, default=None)
+
+
+def _is_older(error: sqlite3.Error, context: Context) -> bool:
+    """Whether a table or column is missing that the next start makes (`store.schema:old`)."""
+    store = context.reading if str(error).startswith("no such ") else None
+    return store is not None and bool(state(context.open(store), store).pending)
 
 
 def _of_sqlite(error: sqlite3.Error, context: Context) -> Finding:

@@ -75,10 +75,9 @@ class Context:
     @property
     def present(self) -> tuple[str, ...]:
         """The stores, and those that other programs write too, if they have a file."""
-        shared = [
-            store for store in SHARED_STORES if os.access(self.datadir.database(store), os.F_OK)
-        ]
-        return (*self.stores, *(store for store in shared if store not in self.off))
+        files = {store: self.datadir.database(store) for store in SHARED_STORES}
+        shared = (s for s, file in files.items() if s not in self.off and os.access(file, os.F_OK))
+        return (*self.stores, *shared)
 
     def is_off(self, name: str) -> bool:
         """Whether a check or setting, by its dotted name, belongs to a subsystem that is off."""

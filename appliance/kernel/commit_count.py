@@ -39,16 +39,13 @@ class CommitCount:
         if declaration.numbers_events:  # its subsystem begins the note, with the epoch
             self._note.open()
             return
-        if not self._table:
-            connection.execute("INSERT OR IGNORE INTO meta VALUES (?, '0')", (KEY,))
         self._number = newest(connection, store)
         self._note.begin(self._number, meta.read(connection, declaration.id_key) or "")
 
     def count(self) -> None:
         """Call in a transaction that has changed something."""
         if not self._table:
-            update = "UPDATE meta SET value = ? WHERE key = ?"
-            self._connection.execute(update, (str(self._number + 1), KEY))
+            self._connection.execute(meta.SET, (KEY, str(self._number + 1)))
 
     def note(self) -> None:
         """Call when the transaction is committed."""

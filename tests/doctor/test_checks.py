@@ -97,7 +97,7 @@ def test_large_write_ahead_log_is_found(workspace, size: int, expected: list[str
 
 def test_store_that_other_programs_write_is_checked_if_it_has_a_file(workspace, monkeypatch):
     monkeypatch.setitem(store_declaration.DECLARATIONS, "board", shared_board.DECLARED)
-    monkeypatch.setattr("doctor.checks.store.SHARED_STORES", ("board",))
+    monkeypatch.setattr("appliance.checks.context.SHARED_STORES", ("board",))
     assert severities(workspace, "store.integrity") == []
     path = workspace.data.database("board")
     shared_board.open_board(path, "FULL").close()

@@ -117,3 +117,13 @@ def test_newest_workspace_has_every_step_but_the_last(tmp_path: Path) -> None:
         assert {name: released.get(name) for name in recorded} == recorded
         lacking = [name for name in released if name not in recorded]
         assert len(lacking) <= 1, f"add a workspace of the commit before: {lacking}"
+
+
+@pytest.mark.parametrize("archive", [FORMER[0], FORMER[9]], ids=name_of)
+def test_no_check_fails_in_a_workspace_that_is_not_migrated_yet(archive, tmp_path):
+    datadir = workspace_of(archive, tmp_path)
+    checks = json.loads(agentlip("doctor", "--all", "--json", cwd=datadir.workspace).out)["checks"]
+    findings = [finding for check in checks for finding in check["findings"]]
+    assert [each for each in findings if each["problem"] == "failed"] == []
+    assert "old" in {each["problem"] for each in findings}
+    assert not [each for each in findings if "--accept-loss" in each["hint"]]
