@@ -37,4 +37,6 @@ def runs(
 def _to_wire(row: HookRunRow) -> wire.HookRun:
     acts = msgspec.json.decode(row.acts)
     shown = {"at": iso(row.at), "truncated": bool(row.truncated), "acts": acts}
-    return wire.HookRun(**row._asdict() | shown)
+    stored = row._asdict() | shown
+    del stored["command"]
+    return wire.HookRun(**stored)

@@ -19,11 +19,11 @@ class HookRunner(Loop):
         self._hooks = hooks
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        job = self._hooks.next_job()
-        if job is None:
-            return {"runs": 0}
-        self.nudge()  # there may be more, also for the other runners
         try:
+            job = self._hooks.next_job()
+            if job is None:
+                return {"runs": 0}
+            self.nudge()  # there may be more, also for the other runners
             self._hooks.run_job(job)
         except Unavailable as error:
             self.log.warning("a hook was not run: the run can't be recorded", code=error.code)

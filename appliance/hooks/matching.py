@@ -22,6 +22,7 @@ from typing import Any
 from appliance.hooks.settings import HookCommand
 from appliance.inbox.event import InboxEvent
 from appliance.inbox.wire import InboxMessage
+from appliance.mesh.push import Push
 
 TOPIC = "on-topic-"
 _FACTS = {
@@ -32,11 +33,13 @@ HOPS = "agentlip_hops"
 REPLY, SENDER = "reply:event", "dm:send:sender"
 
 
-def event_names(event: InboxEvent, own: Collection[str]) -> list[str]:
-    """The hook names of an event. `own`: key and names of this member in the mesh."""
-    message = event.message
-    if message is None:
-        return [_FACTS[event.name]] if event.name in _FACTS else []
+def event_names(event: InboxEvent) -> list[str]:
+    """Return the hook names of an event without a message."""
+    return [_FACTS[event.name]] if event.name in _FACTS else []
+
+
+def message_names(message: Push, own: Collection[str]) -> list[str]:
+    """Return a message's hook names. `own`: key and names of this member in the mesh."""
     names = ["on-message"]
     if message.destination_kind == "dm":
         names.append("on-dm")

@@ -1,7 +1,7 @@
 """Runs hooks on events, and sends what they request."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from appliance.child.command import CommandResult, Commands
-from appliance.hooks import listings, matching, metrics, wire, writes
+from appliance.hooks import listings, matching, metrics, queries, wire, writes
 from appliance.hooks.settings import HookCommand, HookSettings
-from appliance.inbox.event import InboxEvent
+from appliance.inbox.event import InboxEvent, of_message
 from appliance.inbox.wire import InboxMessage
 from appliance.kernel.auth import Principal, TokenBook, is_expired
 from appliance.kernel.clock import Clock, iso
@@ -20,10 +20,12 @@ from appliance.kernel.ids import random_id, secret_token
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.kernel.wakeup import Wakeup
+from appliance.mesh.push import Push
 from appliance.sdk.http import json_object
 
 HOPS_MAX = 4  # hooks in a row that can reply to each other
-QUEUE_MAX = 1000  # waiting runs; more are dropped
+QUEUE_MAX = 1000  # waiting runs of events without a message; more are dropped
+READ_MAX = 100  # waiting runs of messages in memory; the others are in the store
 GRANTS_MAX = 10_000  # valid grants; beyond that the oldest is revoked
 ACTS_MAX = 100  # sends that one run can request, including refused ones
 GRANT_SECONDS = 300.0  # time in which a run can send
@@ -70,6 +72,8 @@ class HookGrant(Principal, frozen=True, kw_only=True):
 class HookedInbox(Protocol):
     """What hooks need of the inbox."""
 
+    hooks_of: Callable[[Push, bool], Sequence[tuple[int, str]]]
+
     @property
     def meshes(self) -> list[str]: ...
     def announce(self, name: str, mesh: str, **facts: Any) -> None: ...
@@ -114,30 +118,65 @@ class HookService:
         }
         self._queue: deque[HookJob] = deque()
         self.enabled = bool(settings.commands) and is_on(settings, needs.off_in_ci, log)
-        metrics.waiting.set_function(lambda: len(self._queue))
+        self._read_number = 0  # the newest stored run that was queued
+        self._may_wait = True  # runs in the store that are not in the queue
+        self._stored = 0  # runs that waited in the store beside the queue when it was last read
+        metrics.waiting.set_function(lambda: self._stored + len(self._queue))
 
     def on_event(self, event: InboxEvent) -> None:
         """Called for every event, on the event loop, after its commit. Must not block."""
-        message = event.message
-        if message is not None and message.own and not self.settings.include_own_messages:
+        if event.message is not None:  # its runs are stored with it
+            self._may_wait = True
+            self.wakeup.set()
             return
-        if message is not None and matching.hops(message.meta) >= HOPS_MAX:
-            metrics.runs.labels("none", "hops").inc()
-            self._log.warning(f"no hook was run: {HOPS_MAX} hooks have replied", id=message.id)
-            return
-        names = matching.event_names(event, self._needs.own(event.mesh))
-        for command in self.settings.commands:
-            if command.on not in names or command.mesh not in (None, event.mesh):
-                continue
+        names = matching.event_names(event)
+        for position, hook in self._commands_on(names, event.mesh):
             if len(self._queue) >= QUEUE_MAX:
-                metrics.runs.labels(matching.label(command.on), "dropped").inc()
-                self._log.warning("a hook run was dropped: queue full", hook=command.on)
+                metrics.runs.labels(matching.label(hook), "dropped").inc()
+                self._log.warning("a hook run was dropped: queue full", hook=hook)
                 continue
+            command = self.settings.commands[position]
             self._queue.append(HookJob(f"run_{random_id()}", command, event))
             self.wakeup.set()
 
+    def hooks_of(self, push: Push, own: bool) -> list[tuple[int, str]]:
+        """Return the commands that run on a message, by position and `on`; called before its
+        commit."""
+        if own and not self.settings.include_own_messages:
+            return []
+        if matching.hops(push.meta) >= HOPS_MAX:
+            metrics.runs.labels("none", "hops").inc()
+            self._log.warning(f"no hook was run: {HOPS_MAX} hooks have replied", id=push.message_id)
+            return []
+        names = matching.message_names(push, self._needs.own(push.mesh))
+        return self._commands_on(names, push.mesh)
+
+    def _commands_on(self, names: Collection[str], mesh: str) -> list[tuple[int, str]]:
+        return [
+            (position, command.on)
+            for position, command in enumerate(self.settings.commands)
+            if command.on in names and command.mesh in (None, mesh)
+        ]
+
     def next_job(self) -> HookJob | None:
+        if not self._queue and self._may_wait:
+            self._read_waiting()
         return self._queue.popleft() if self._queue else None
+
+    def _read_waiting(self) -> None:
+        """Queue stored runs. One whose command is no longer in the settings is lost."""
+        runs = self._store.read(queries.waiting, self._read_number, READ_MAX)
+        self._may_wait = len(runs) == READ_MAX
+        for run in runs:
+            if run.number <= self._read_number:  # another runner read it meanwhile
+                continue
+            self._read_number = run.number
+            commands = self.settings.commands[run.command : run.command + 1]
+            if [command.on for command in commands] != [run.hook]:
+                self._store.write(writes.end, run.id, "lost", None, 0, 0)
+                continue
+            self._queue.append(HookJob(run.id, commands[0], of_message(run.message)))
+        self._stored = self._store.read(queries.count_waiting, self._read_number)
 
     # -- one run -----------------------------------------------------------------------------
 
@@ -151,9 +190,7 @@ class HookService:
         )  # fmt: skip
         text, truncated = self._input(job, grant)
         inbox_id = None if event.message is None else event.message.id
-        self._store.write(
-            writes.begin, job.id, command.on, event.name, event.mesh, inbox_id, truncated
-        )
+        self._store.write(writes.begin, job.id, command.on, event.name, event.mesh, truncated)
         environment = self._environment_for(job, grant)
         if command.network_policy == "deny":
             metrics.unenforceable.inc()

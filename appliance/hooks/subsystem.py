@@ -31,8 +31,11 @@ class HooksSubsystem(Subsystem):
         self.loops: list[Loop] = []
         if self.hooks.enabled:
             needs.listen(self.hooks.on_event)
+            needs.inbox.hooks_of = self.hooks.hooks_of
             self.loops = [HookRunner(self.hooks, clock, log) for _ in range(AT_ONCE_MAX)]
-            needs.store.write(mark_lost)
+            needs.store.write(mark_lost, "running")
+        else:
+            needs.store.write(mark_lost, "waiting")
 
     def routes(self) -> list[Route]:
         return routes(self.hooks, self._inbox.mesh_of)

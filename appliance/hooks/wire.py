@@ -30,7 +30,8 @@ class RunsQuery(Struct, frozen=True):
 
 
 class HookRun(Struct, frozen=True):
-    """`outcome`: running, ok, failed, timeout, not_started, lost (the appliance stopped)."""
+    """`outcome`: waiting, running, ok, failed, timeout, not_started, lost (the appliance stopped
+    meanwhile)."""
 
     number: int
     id: str

@@ -5,14 +5,14 @@ import msgspec
 from appliance.kernel.batch import Tx
 
 
-def begin(
-    tx: Tx, id_: str, hook: str, event: str, mesh: str, inbox_id: str | None, truncated: bool
-) -> None:
+def begin(tx: Tx, id_: str, hook: str, event: str, mesh: str, truncated: bool) -> None:
+    """Mark a run as running. Those of messages are stored already, with their message."""
     tx.execute(
         "INSERT INTO hook_runs (id, at, hook, event, mesh, inbox_id, outcome, exit_code,"
         " duration_ms, truncated, said_bytes, acts)"
-        " VALUES (?, ?, ?, ?, ?, ?, 'running', NULL, 0, ?, 0, '[]')",
-        (id_, tx.now_ms, hook, event, mesh, inbox_id, truncated),
+        " VALUES (?, ?, ?, ?, ?, NULL, 'running', NULL, 0, ?, 0, '[]') ON CONFLICT (id)"
+        " DO UPDATE SET at = excluded.at, outcome = 'running', truncated = excluded.truncated",
+        (id_, tx.now_ms, hook, event, mesh, truncated),
     )
 
 
@@ -35,6 +35,8 @@ def note_act(tx: Tx, id_: str, scope: str, outcome: str, client_message_id: str 
     )
 
 
-def mark_lost(tx: Tx) -> int:
+def mark_lost(tx: Tx, outcome: str) -> int:
     """At the start: runs still marked as running ended with the previous process."""
-    return tx.execute("UPDATE hook_runs SET outcome = 'lost' WHERE outcome = 'running'").rowcount
+    return tx.execute(
+        "UPDATE hook_runs SET outcome = 'lost' WHERE outcome = ?", (outcome,)
+    ).rowcount

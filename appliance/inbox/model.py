@@ -19,6 +19,7 @@ class HookRun(Table):
     truncated = peewee.IntegerField()
     said_bytes = peewee.IntegerField()
     acts = peewee.TextField()
+    command = peewee.IntegerField(null=True)
 
     class Meta:
         table_name = "hook_runs"

@@ -19,6 +19,7 @@ class HookRunRow(NamedTuple):
     truncated: int
     said_bytes: int
     acts: str
+    command: int | None
 
 
 class ReceivedMessageRow(NamedTuple):

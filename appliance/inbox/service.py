@@ -76,6 +76,7 @@ class Inbox:
     brokers          by mesh, the brokers elsewhere
     broker_clients   by mesh; a mesh without one only receives
     broker_versions  by mesh, of the brokers elsewhere
+    hooks_of         the hooks of a push, and whether it is our own
     links            by mesh, the state of the connection to its broker
     member_names     by mesh, our name there
     revoked          by mesh, the key that its broker revoked, until it accepts another
@@ -100,6 +101,7 @@ class Inbox:
         self.store.seed_ids(self.store.read(queries.last_id))
         self.broker_clients: dict[str, BrokerClient] = {}
         self.broker_versions: dict[str, str | None] = {}
+        self.hooks_of: Callable[[Push, bool], Sequence[writes.Hook]] = lambda _push, _own: ()
         self.links: dict[str, wire.LinkState] = {}
         self.member_names: dict[str, str | None] = {}
         self.polls = WaitLimit(WAITING_MAX, wire.TooManyPolls)
@@ -149,8 +151,9 @@ class Inbox:
 
     def receive_many(self, pushes: Sequence[Push], way: str) -> list[bool]:
         """Store several pushes in one transaction; for each, whether it is new."""
+        owned = [(push, self.keys.is_own(push.sender_pubkey)) for push in pushes]
         outcomes = self.store.write_many(
-            [(writes.receive, (push, self.keys.is_own(push.sender_pubkey))) for push in pushes]
+            [(writes.receive, (push, own, self.hooks_of(push, own))) for push, own in owned]
         )
         done = [bool(outcome.unwrap()) for outcome in outcomes]
         for push, new in zip(pushes, done, strict=True):

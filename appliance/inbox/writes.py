@@ -1,5 +1,7 @@
 """The inbox's changes, each inside one transaction."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from appliance.inbox import queries, wire
@@ -8,6 +10,7 @@ from appliance.inbox.rows import ReceivedMessageRow
 from appliance.kernel.batch import Tx
 from appliance.mesh.push import Push
 
+Hook = tuple[int, str]  # the position of its command in the settings, and its `on`
 _WRITTEN = ReceivedMessageRow._fields[1:]  # SQLite makes the number
 INSERT = (
     f"INSERT INTO inbox ({', '.join(_WRITTEN)}) VALUES (:{', :'.join(_WRITTEN)})"
@@ -15,8 +18,9 @@ INSERT = (
 )
 
 
-def receive(tx: Tx, push: Push, own: bool) -> bool:
-    """Store a message and publish its event; False, without an event, if it is stored already."""
+def receive(tx: Tx, push: Push, own: bool, hooks: Sequence[Hook] = ()) -> bool:
+    """Store a message with its waiting hook runs and publish its event; False, without an event, if
+    it is stored already."""
     written = {
         **msgspec.structs.asdict(push),
         "id": tx.new_id("in_"),
@@ -29,9 +33,17 @@ def receive(tx: Tx, push: Push, own: bool) -> bool:
     row = tx.execute(INSERT, written).fetchone()
     if row is None:
         return False
-    # Hooks read the meta, so it is not left encoded.
+    # Listeners read the meta, so it is not left encoded.
     message = msgspec.structs.replace(queries.message_of(row), meta=push.meta or None)
     tx.publish(of_message(message))
+    for position, hook in hooks:
+        values = (tx.new_id("run_"), tx.now_ms, hook, push.mesh, written["id"], position)
+        tx.execute(
+            "INSERT INTO hook_runs (id, at, hook, event, mesh, inbox_id, command, outcome,"
+            " duration_ms, truncated, said_bytes, acts)"
+            " VALUES (?, ?, ?, 'message', ?, ?, ?, 'waiting', 0, 0, 0, '[]')",
+            values,
+        )
     return True
 
 

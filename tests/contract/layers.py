@@ -79,6 +79,7 @@ EXCEPTIONS = (
     ("appliance.hooks.*", "appliance.inbox.wire"),
     ("appliance.hooks.*", "appliance.inbox.model"),  # their runs are in the inbox's database
     ("appliance.hooks.*", "appliance.inbox.rows"),
+    ("appliance.hooks.queries", "appliance.inbox.queries"),
     ("appliance.mcp.*", "appliance.hub.*"),  # its tools are the hub's verbs
     ("appliance.ask.*", "appliance.hub.*"),  # an ask is a row beside a message of the hub
     ("appliance.backup.cli*", "appliance.export.settings"),  # where the exports are

@@ -16,6 +16,7 @@ from tests.contract.test_walls import ROOT
 from tests.support.commands import environment
 from tests.support.courier import envelope, stats
 from tests.support.network_link import NetworkLink
+from tests.support.recorded_runs import Fault, ended, is_explained, unexplained
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
@@ -24,7 +25,6 @@ KINDS = ("handler", "loop", "asyncio", "plain", "command")
 AGENTLIP = "from appliance.cli import agentlip; agentlip()"
 JOBS, FAULTS = 150, 6
 SEEN_SECONDS = 2.0  # until a worker sees that its connection broke
-ACK_SECONDS = 1.0  # an ack may be on the way for so long when its worker is killed
 
 
 class Workers:
@@ -35,7 +35,7 @@ class Workers:
         self.file = folder / "runs"
         self.log = (folder / "log").open("wb")
         self.running = {}
-        self.faults = []  # (pid, from, to)
+        self.faults = []
         self.kinds = {}
 
     def start(self, kind):
@@ -44,7 +44,8 @@ class Workers:
         script = [sys.executable, "-m", "tests.support.recorded_worker"]
         words = [*script, kind, url, self.hub.token, self.stream, str(self.file)]
         if kind == "command":
-            options = ["--lease-ms", "2000", "--", *script, "record", str(self.file)]
+            record = [sys.executable, "-m", "tests.support.recorded_runs", "envelope"]
+            options = ["--lease-ms", "2000", "--", *record, str(self.file)]
             agentlip = [sys.executable, "-c", AGENTLIP, "courier", "subscribe"]
             words = [*agentlip, self.stream, *options]
         variables = environment(
@@ -60,7 +61,7 @@ class Workers:
         fault, began = self.rng.choice(["kill", "pause", "cut"]), monotonic()
         if fault == "cut":
             self.link.cut()
-            self.faults += [(pid, began, monotonic() + SEEN_SECONDS) for pid in self.running]
+            self.faults += [Fault(pid, began, monotonic() + SEEN_SECONDS) for pid in self.running]
             return
         if fault == "kill":
             process.kill()
@@ -77,7 +78,7 @@ class Workers:
                 10,
             )
             os.kill(pid, signal.SIGCONT)
-        self.faults.append((pid, began, monotonic()))
+        self.faults.append(Fault(pid, began, monotonic()))
 
     def revive(self):
         """Start plain workers again, which end with their connection."""
@@ -92,27 +93,9 @@ class Workers:
             process.wait(10)
         self.log.close()
 
-    def runs(self):
-        """(start, end or None, pid) of each run, by id."""
-        runs = {}
-        for line in self.file.read_text().splitlines():
-            event, id_, pid, at = line.split()
-            if event == "start":
-                runs.setdefault(id_, []).append([float(at), None, int(pid)])
-            else:
-                run = next(run for run in reversed(runs[id_]) if run[2] == int(pid))
-                run[1] = float(at)
-        return runs
-
     def is_explained(self, run):
-        """A fault came while it ran, or before its ack can have arrived."""
-        start, end, pid = run
-        if pid not in self.kinds:  # a command whose worker was killed before it began
-            return True
-        return any(
-            pid == faulty and start <= to and (end is None or end + ACK_SECONDS >= began)
-            for faulty, began, to in self.faults
-        )
+        # A command whose worker was killed before it began has another parent.
+        return run.pid not in self.kinds or is_explained(run, self.faults)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -138,13 +121,6 @@ def test_job_runs_again_only_where_a_fault_explains_it(hub, stream, tmp_path, se
             until(partial(has_acked, JOBS * number // (FAULTS + 2)), 60, "the workers go on")
             workers.suffer()
         until(partial(has_acked, JOBS), 60, "all jobs are done")
-    runs = workers.runs()
-    assert sorted(runs) == sorted(ids)
-    assert all(any(run[1] for run in each) for each in runs.values())
-    unexplained = {
-        id_: each
-        for id_, each in runs.items()
-        if len(each) > 1 + sum(map(workers.is_explained, each))
-    }
-    assert unexplained == {}, (workers.faults, workers.kinds)
+    assert ended(workers.file) == set(ids)
+    assert unexplained(workers.file, workers.is_explained) == {}, (workers.faults, workers.kinds)
     assert stats(hub, stream)["dead"] == 0

@@ -1,9 +1,10 @@
 """An agent for tests that are killed at any moment: claims, works, publishes, polls and acks.
 
     python -m tests.support.bus_agents ours|spec|http WORKSPACE AGENT LOG STOP
+    python -m tests.support.bus_agents ours|spec|http WORKSPACE AGENT RUNS TASK…
 
 It appends what it does to LOG before it does it, and ends when the file STOP exists and nothing
-is left to handle.
+is left to handle. With tasks it claims and does each that is not done, and records that in RUNS.
 """
 
 import http.client
@@ -21,7 +22,7 @@ from appliance.busfile.file import BusPaths, connect, transaction
 from appliance.busfile.messages import NewMessage
 from appliance.busfile.reviews import OwnReview
 from appliance.workspace.datadir import DataDir
-from tests.support import bus_spec_client
+from tests.support import bus_spec_client, recorded_runs
 from tests.support.servedhub import Answer, Client
 
 LEASE_MS = 150
@@ -207,7 +208,21 @@ def work(agent: OurAgent | ServedAgent | SpecAgent, log: Path, stop: Path) -> No
             agent.release(task)
 
 
+def work_once(agent: OurAgent | ServedAgent | SpecAgent, file: Path, tasks: list[str]) -> None:
+    while left := sorted(set(tasks) - recorded_runs.ended(file)):
+        task = random.choice(left)
+        if not agent.claim(task):
+            time.sleep(0.01)
+            continue
+        if task not in recorded_runs.ended(file):  # it was done before we had the claim
+            recorded_runs.work(file, task, random.uniform(0, 0.6 * LEASE_MS / 1000))
+        agent.release(task)
+
+
 if __name__ == "__main__":
-    kind, folder, name, log_file, stop_file = sys.argv[1:]
-    kinds = {"ours": OurAgent, "spec": SpecAgent, "http": ServedAgent}
-    work(kinds[kind](Path(folder), name), Path(log_file), Path(stop_file))
+    kind, folder, name, file, *more = sys.argv[1:]
+    agent = {"ours": OurAgent, "spec": SpecAgent, "http": ServedAgent}[kind](Path(folder), name)
+    if len(more) == 1:
+        work(agent, Path(file), Path(more[0]))
+    else:
+        work_once(agent, Path(file), more)

@@ -1,32 +1,21 @@
 """A worker process that records each run. Its arguments: KIND URL TOKEN STREAM FILE
 
 KIND is `handler`, `loop`, `asyncio`, or `plain` for a client that knows only the frames of the
-specification. `record` is the command of a worker on the command line.
+specification.
 """
 
 import asyncio
 import json
-import os
 import sys
-import threading
-import time
 from urllib.parse import urlsplit
+
+from tests.support import recorded_runs
 
 LEASE_MS = 2000
 
 
-def note(file, event, id_, pid=None):
-    """Append one line, with one write, so that a kill leaves no part of one."""
-    line = f"{event} {id_} {pid or os.getpid()} {time.monotonic()}\n"
-    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(descriptor, line.encode())
-    os.close(descriptor)
-
-
-def work(file, env, pid=None):
-    note(file, "start", env["id"], pid)
-    threading.Event().wait(env["payload"]["seconds"])
-    note(file, "end", env["id"], pid)
+def work(file, env):
+    recorded_runs.work(file, env["id"], env["payload"]["seconds"])
 
 
 def plain(url, token, stream, file):
@@ -71,7 +60,4 @@ def main(kind, url, token, stream, file):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "record":
-        work(sys.argv[2], json.load(sys.stdin), os.getppid())
-    else:
-        main(*sys.argv[1:])
+    main(*sys.argv[1:])

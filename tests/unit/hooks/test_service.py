@@ -40,6 +40,7 @@ class HooksFixture:
             tmp_path, environment or dict(os.environ), Commands(self.inbox.clock),
         )  # fmt: skip
         self.inbox.service.add_listener(self.service.on_event)
+        self.inbox.service.hooks_of = self.service.hooks_of
 
     def receive(self, *pushes):
         for push_ in pushes:
@@ -92,17 +93,8 @@ def event(**changed):
 
 
 @pytest.mark.parametrize(
-    ("event_", "names"),
+    ("fact", "names"),
     [
-        (event(), ["on-message", "on-topic-alerts"]),
-        (event(**DM), ["on-message", "on-dm"]),
-        (
-            event(meta={"mentions": [OWN.public_hex]}),
-            ["on-message", "on-mention", "on-topic-alerts"],
-        ),
-        (event(meta={"mentions": ["us", 5]}), ["on-message", "on-mention", "on-topic-alerts"]),
-        (event(meta={"mentions": "us"}), ["on-message", "on-topic-alerts"]),
-        (event(meta={"mentions": ["them"]}), ["on-message", "on-topic-alerts"]),
         (of_fact("daemon_disconnect", "default", 1), ["on-disconnect"]),
         (of_fact("daemon_reconnect", "default", 1), ["on-reconnect"]),
         (of_fact("startup", "default", 0), ["on-startup"]),
@@ -110,8 +102,26 @@ def event(**changed):
         (of_fact("hook_executed", "default", 1), []),
     ],
 )
-def test_event_names(event_, names):
-    assert matching.event_names(event_, [OWN.public_hex, "us"]) == names
+def test_names_of_an_event_without_a_message(fact, names):
+    assert matching.event_names(fact) == names
+
+
+@pytest.mark.parametrize(
+    ("message", "names"),
+    [
+        (push(1), ["on-message", "on-topic-alerts"]),
+        (push(1, **DM), ["on-message", "on-dm"]),
+        (
+            push(1, meta={"mentions": [OWN.public_hex]}),
+            ["on-message", "on-mention", "on-topic-alerts"],
+        ),
+        (push(1, meta={"mentions": ["us", 5]}), ["on-message", "on-mention", "on-topic-alerts"]),
+        (push(1, meta={"mentions": "us"}), ["on-message", "on-topic-alerts"]),
+        (push(1, meta={"mentions": ["them"]}), ["on-message", "on-topic-alerts"]),
+    ],
+)
+def test_names_of_a_message(message, names):
+    assert matching.message_names(message, [OWN.public_hex, "us"]) == names
 
 
 @pytest.mark.parametrize(
@@ -225,8 +235,9 @@ def test_outcome_of_a_run(new_hooks, tmp_path, monkeypatch, then, outcome, exit_
 
 def test_full_queue_drops_runs(new_hooks, monkeypatch):
     monkeypatch.setattr("appliance.hooks.service.QUEUE_MAX", 2)
-    hooks = new_hooks(python("pass"))
-    hooks.receive(*(push(n) for n in range(5)))
+    hooks = new_hooks(python("pass", on="on-reconnect"))
+    for number in range(5):
+        hooks.service.on_event(of_fact("daemon_reconnect", "default", number))
     assert hooks.run_all() == ["ok", "ok"]
     assert len(hooks.inbox.logged("a hook run was dropped: queue full")) == 3
 
@@ -235,9 +246,25 @@ def test_run_interrupted_by_a_crash_is_lost(new_hooks):
     hooks = new_hooks(python("pass"))
     hooks.receive(push(1))
     job = hooks.service.next_job()
-    hooks.inbox.store.write(writes.begin, job.id, "on-message", "message", "default", None, False)
-    hooks.inbox.store.write(writes.mark_lost)
+    hooks.inbox.store.write(writes.begin, job.id, "on-message", "message", "default", False)
+    hooks.inbox.store.write(writes.mark_lost, "running")
     assert hooks.runs()[0].outcome == "lost"
+
+
+def test_runs_wait_in_the_store_beyond_the_queue(new_hooks, monkeypatch):
+    monkeypatch.setattr("appliance.hooks.service.READ_MAX", 2)
+    hooks = new_hooks(python("pass"), python("pass"))
+    hooks.receive(*(push(n) for n in range(5)))
+    assert [run.outcome for run in hooks.runs()] == ["waiting"] * 10
+    assert hooks.run_all() == ["ok"] * 10
+
+
+def test_waiting_run_is_lost_without_its_command(new_hooks):
+    hooks = new_hooks(python("pass"), python("pass", on="on-topic-alerts"))
+    hooks.receive(push(1))
+    hooks.service.settings = HookSettings(commands=hooks.service.settings.commands[:1])
+    assert hooks.run_all() == ["ok"]
+    assert [run.outcome for run in hooks.runs()] == ["lost", "ok"]
 
 
 def test_mutual_replies_of_hooks_end_at_the_hop_limit(new_hooks):
