@@ -12,7 +12,7 @@ ACK_SECONDS = 1.0  # the end may be on the way for so long when its worker is ki
 
 
 class RecordedRun(NamedTuple):
-    """`ended` is None if a fault ended the run."""
+    """`ended` is None for a run that a kill interrupted."""
 
     began: float
     ended: float | None
