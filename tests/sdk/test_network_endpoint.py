@@ -4,7 +4,7 @@ import asyncio
 import io
 import socket
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from wsgiref.simple_server import make_server
 from wsgiref.util import setup_testing_defaults
 from wsgiref.validate import validator
@@ -19,6 +19,34 @@ from appliance.sdk.network.endpoint import asgi_endpoint, wsgi_endpoint
 from appliance.sdk.network.post import PostRules, post_envelope, tls_context
 
 ID = "7f9c24e8-3b12-4fef-91e0-56a2d5a1c001"
+
+
+class EndlessStatus(threading.Thread):
+    """A server that sends a status line one byte at a time and never ends it."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}/inbox"
+        self.ended = threading.Event()
+
+    def run(self):
+        client, _ = self.listener.accept()
+        with client, suppress(OSError):
+            while not self.ended.wait(0.05):
+                client.sendall(b"H")
+
+
+def test_endpoint_that_sends_byte_by_byte_ends_with_the_request(monkeypatch):
+    monkeypatch.setattr("appliance.sdk.network.post.TIMEOUT_SECONDS", 0.5)
+    server = EndlessStatus()
+    server.start()
+    try:
+        with pytest.raises(OSError, match="H"):
+            post_envelope(server.url, b"{}", PostRules(allow_loopback=True, allow_http=True))
+    finally:
+        server.ended.set()
+        server.join(10)
 
 
 def sealed(network):
