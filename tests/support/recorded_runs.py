@@ -12,7 +12,7 @@ ACK_SECONDS = 1.0  # the end may be on the way for so long when its worker is ki
 
 
 class RecordedRun(NamedTuple):
-    """`ended` is None for a run that a kill interrupted."""
+    """A run without `ended` was interrupted by a kill."""
 
     began: float
     ended: float | None
