@@ -1,5 +1,5 @@
-"""Writes the generated part of pages of docs/ (settings, errors, metrics, routes, events, checks,
-worker commands, the list of decisions), which is below the line MADE.
+"""Writes the generated part of pages of docs/ (settings, errors, metrics, routes, scopes, events,
+checks, worker commands, the list of decisions), which is below the line MADE.
 
     python -m ops.write_docs            writes what has changed, and names it
     python -m ops.write_docs --check    writes nothing; names what is stale, and exits with 1
@@ -40,6 +40,8 @@ from appliance.kernel.errors import ApplianceError
 from appliance.kernel.metrics import REGISTRY
 from appliance.kernel.route import Route
 from appliance.settings import Settings
+from appliance.tokens.declared import declared_scopes
+from appliance.tokens.wire import BY_CHANNEL, BY_MESH
 from appliance.web.guard import FREE_ON_LOOPBACK
 from appliance.workspace.contents import CONTENTS
 from doctor.checks import CHECKS
@@ -64,6 +66,14 @@ ON_TERMINAL = re.compile(
 )
 FREE = FREE_ON_LOOPBACK | hub_scopes.free | free_scopes(CourierSettings())
 
+COURIER = "Streams and views of the [courier](courier.md#access)"
+# Scopes that no token has, and what a caller needs instead. All others are part of `admin`.
+NO_TOKEN_HAS = {
+    "broker:subscribe": "`broker:admin`, or a member's signature",
+    "courier:use": "a stream or view", "hooks:act": "the token of a hook's run",
+    "relay:admin": "the signature of a relay's admin", "relay:agent": "an agent's signature",
+}  # fmt: skip
+
 # By the end of a metric's name.
 UNITS = {
     "_timestamp_seconds": "s since 1970", "_seconds": "s", "_bytes": "bytes", "_ratio": "0 to 1",
@@ -81,6 +91,7 @@ def render() -> dict[str, str]:
         "docs/reference/errors.md": errors_page(),
         "docs/reference/metrics.md": metrics_page(),
         "docs/reference/routes.md": routes_page(routes),
+        "docs/reference/tokens.md": tokens_page(routes),
         "docs/reference/events.md": events_page(events),
         "docs/reference/worker.md": command_page(),
         "docs/reference/checks.md": checks_page(),
@@ -205,7 +216,7 @@ def routes_page(routes: Sequence[Route]) -> str:
         (
             code(f"{method} {route.path}"),
             operation.summary,
-            " or ".join(map(code, operation.scopes)) or "none",
+            " or ".join(dict.fromkeys(map(shown_scope, operation.scopes))) or "none",
             "yes" if operation.scope in FREE else "",
             "; ".join(filter(None, map(field_names, (operation.query, operation.body)))),
             str(operation.status),
@@ -214,6 +225,35 @@ def routes_page(routes: Sequence[Route]) -> str:
         for method, operation in route.operations.items()
     ]
     return page([table(("Route", "Effect", "Scope", "Free", "Fields", "Status"), rows)])
+
+
+def shown_scope(scope: str) -> str:
+    """What a caller needs for it: a scope that a token can have, or something else."""
+    if scope in declared_scopes():
+        return code(scope)
+    return NO_TOKEN_HAS.get(scope, code(ADMIN))
+
+
+def tokens_page(routes: Sequence[Route]) -> str:
+    """Each scope that a token can have, with what it permits beside the scopes that it includes."""
+    permits: dict[str, list[str]] = {scope: [] for scope in sorted(declared_scopes() - {ADMIN})}
+    for route in routes:
+        for operation in route.operations.values():
+            for scope in operation.scopes if len(operation.scopes) <= 2 else ():
+                if scope in permits:
+                    permits[scope].append(operation.summary)
+    permits["bus:approve"].append("Decide about the work of other agents")
+    permits |= {
+        ADMIN: ["Everything"],
+        "streams:PATTERN:…": [COURIER],
+        "views:PATTERN:read": [COURIER],
+    }
+    limits = dict.fromkeys(BY_CHANNEL, "channel") | dict.fromkeys(BY_MESH, "mesh")
+    rows = [
+        (code(scope), ". ".join(dict.fromkeys(texts)), limits.get(scope, ""))
+        for scope, texts in permits.items()
+    ]
+    return page([table(("Scope", "Permits", "Limited to a"), rows)])
 
 
 def field_names(kind: Any) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from appliance.tokens.declared import declared_scopes
 from doctor.checks import CHECKS
 from tests.contract.test_walls import ROOT, tracked
 from tests.support.commands import command, environment
@@ -101,6 +102,16 @@ def test_codes_named_in_prose_exist():
         used = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", file.read_text(encoding="utf-8")))
         used = {code for code in used if not code.startswith(VARIABLES)}
         assert used - known == set(), file.name
+
+
+def test_scopes_named_in_prose_exist():
+    """Also in generated pages and in hints: `--scope NAME` has to work as printed."""
+    subjects = {scope.partition(":")[0] for scope in declared_scopes() - {"admin"}}
+    scope = re.compile(rf"(?<=[`\s])(?:{'|'.join(subjects)}):[a-z]+(?=[`\s@])")
+    files = [*prose(), *tracked("appliance/**/*.py"), *tracked("doctor/**/*.py")]
+    mentioned = {name for file in files for name in scope.findall(file.read_text())}
+    assert mentioned > {"hub:read", "bus:approve", "export:delivery"}
+    assert mentioned - declared_scopes() == set()
 
 
 def test_settings_named_in_prose_exist():
