@@ -22,6 +22,7 @@ let
     base = [
       ps.cronsim
       ps.msgspec
+      ps.pathspec
       ps.rfc8785
       ps.typer
       ps.websockets

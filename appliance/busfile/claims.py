@@ -68,15 +68,16 @@ def claim(
 ) -> BusClaim:
     """Takes the claim, also an expired one of another agent. Raises ClaimHeld if it is valid.
 
-    That includes a claim of the same agent, which may be that of another process: `renew` it. Only
-    if it was made with the same `key`, this is the repetition of that call, and it is returned.
+    That includes the same claim of the same agent, which may be that of another process: `renew`
+    it. Only if it was made with the same `key`, this is the repetition of that call, and it is
+    returned. Other claims of the agent, with overlapping paths, do not exclude this one.
     """
     _check(task, agent, lease_ms)
     query = _CLAIM + "JOIN x_claim_keys USING (task_id, fence) WHERE (task_id, claimed_by, key)"
     row = connection.execute(query + " = (?, ?, ?)", (task, agent, key)).fetchone()
     if row and (repeated := BusClaim(*row)).valid(now_ms):
         return repeated
-    for present in _rivals(connection, task):
+    for present in _rivals(connection, task, agent):
         if present.valid(now_ms):
             raise _held_error(present, task, agent, now_ms)
     connection.execute("DELETE FROM task_claims WHERE task_id = ?", (task,))
@@ -127,7 +128,7 @@ def renew(
     _check(task, agent, lease_ms)
     own = require(connection, task, agent, fence)
     if task.startswith(PATH):  # meanwhile somebody may have claimed an overlapping path
-        for rival in _rivals(connection, task):
+        for rival in _rivals(connection, task, agent):
             if rival.task_id != task and rival.valid(now_ms) and not own.valid(now_ms):
                 raise _lost_error(rival, task)
     connection.execute(
@@ -215,14 +216,19 @@ def _check(task: str, agent: str, lease_ms: int) -> None:
         raise Invalid(f"lease_ms: 1 to {LEASE_MS_MAX:,}")
 
 
-def _rivals(connection: sqlite3.Connection, task: str) -> list[BusClaim]:
-    """The claims that exclude one of `task`: its own, and those of overlapping paths."""
+def _rivals(connection: sqlite3.Connection, task: str, agent: str) -> list[BusClaim]:
+    """The claims that exclude one of `task` by the agent: that of `task`, and those of other agents
+    whose paths overlap."""
     if not task.startswith(PATH):
         present = _read(connection, task)
         return [present] if present else []
     glob = task.removeprefix(PATH)
-    rivals = _paths(connection)
-    return [rival for rival in rivals if globs.overlap(glob, rival.task_id.removeprefix(PATH))]
+    return [
+        rival
+        for rival in _paths(connection)
+        if rival.task_id == task
+        or (rival.claimed_by != agent and globs.overlap(glob, rival.task_id.removeprefix(PATH)))
+    ]
 
 
 def _paths(connection: sqlite3.Connection) -> list[BusClaim]:

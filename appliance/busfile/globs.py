@@ -1,25 +1,42 @@
 """Globs of paths in claims: which paths one has, and whether two have a path in common. Pure.
 
-`*` and `?` stand for characters of one name, `**` for any number of folders. A path without them
-also stands for everything below it.
+As in a .gitignore at the top of the workspace: `*` and `?` stand for characters of one name, `**`
+as a whole name for any number of folders. A glob also stands for everything below what it matches.
+All other characters stand for themselves, also brackets.
 """
 
+import re
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 from appliance.kernel.errors import Invalid
 
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
 GLOB_LENGTH_MAX = 200
-_ONE, _NAME, _ANY = "?", "*", "**"
 
 
 def matches(glob: str, path: str) -> bool:
     """Whether the glob has the path, which is relative to the workspace."""
-    return any(_meet(tokens, tuple(path)) for tokens in _forms(glob))
+    return _spec(glob).match_file(path)
 
 
 def overlap(left: str, right: str) -> bool:
-    """Whether some path could be in both."""
-    return any(_meet(a, b) for a in _forms(left) for b in _forms(right))
+    """Whether some path could be in both.
+
+    Exact, except that a last name with a dot, such as `*.py`, counts as a file: what would be below
+    it counts only for a glob that begins with the same text. Other last names count as folders.
+    """
+    if is_below(left, right) or is_below(right, left):
+        return True
+    return any(_meet(a, b, "**", _names_meet) for a in _forms(left) for b in _forms(right))
+
+
+def is_below(glob: str, other: str) -> bool:
+    """Whether the text of `other` begins with that of `glob`, as a folder."""
+    return other.rstrip("/").startswith(glob.rstrip("/") + "/")
 
 
 def check_glob(glob: str) -> str:
@@ -33,59 +50,51 @@ def check_glob(glob: str) -> str:
     return glob
 
 
-def _forms(glob: str) -> tuple[tuple[str, ...], ...]:
-    """The glob as tokens, and with everything below it."""
-    tokens = _tokens(glob.rstrip("/"))
-    return (tokens, (*tokens, "/", _ANY))
+@cache
+def _spec(glob: str) -> "GitIgnoreSpec":
+    from pathspec import GitIgnoreSpec  # most commands match nothing, and it takes 15 ms
+
+    escaped = re.sub(r"([\\\[\]!# ])", r"\\\1", glob)
+    return GitIgnoreSpec.from_lines([f"/{escaped}"])
+
+
+def _forms(glob: str) -> list[tuple[str, ...]]:
+    """The glob as names, and with everything below it unless that is a file."""
+    names = tuple(name for name in glob.split("/") if name)
+    if names[-1] == "**":
+        return [(*names[:-1], "*", "**")] if len(names) > 1 else [names]
+    is_file = "." in names[-1][1:] and not glob.endswith("/")
+    below = (*names, "*", "**")
+    return [names] if is_file else [below] if glob.endswith("/") else [names, below]
 
 
 @cache
-def _tokens(glob: str) -> tuple[str, ...]:
-    tokens: list[str] = []
-    position = 0
-    while position < len(glob):
-        token = _ANY if glob.startswith(_ANY, position) else glob[position]
-        position += len(token)
-        if token == _ANY and glob.startswith("/", position):
-            position += 1  # `**/x` also stands for `x`
-        tokens.append(token)
-    return tuple(tokens)
+def _names_meet(left: str, right: str) -> bool:
+    return _meet(left.replace("**", "*"), right.replace("**", "*"), "*", _characters_meet)
 
 
-def _meet(left: tuple[str, ...], right: tuple[str, ...]) -> bool:
-    """Whether a text is matched by both. Goes through pairs of positions, each once."""
+def _characters_meet(left: str, right: str) -> bool:
+    return left == right or "?" in (left, right)
+
+
+def _meet(
+    left: Sequence[str], right: Sequence[str], many: str, meets: Callable[[str, str], bool]
+) -> bool:
+    """Whether both match a common sequence; `many` stands for any number of items, `meets` decides
+    about two others. Goes through pairs of positions, each once."""
     pending, seen = [(0, 0)], {(0, 0)}
     while pending:
         i, j = pending.pop()
         if i == len(left) and j == len(right):
             return True
-        for pair in _steps(left, i, right, j):
+        a = left[i] if i < len(left) else None
+        b = right[j] if j < len(right) else None
+        steps = [(i + 1, j)] if a == many else []
+        steps += [(i, j + 1)] if b == many else []
+        if a is not None and b is not None and (many in (a, b) or meets(a, b)):
+            steps.append((i if a == many else i + 1, j if b == many else j + 1))
+        for pair in steps:
             if pair not in seen:
                 seen.add(pair)
                 pending.append(pair)
     return False
-
-
-def _steps(left: tuple[str, ...], i: int, right: tuple[str, ...], j: int) -> list[tuple[int, int]]:
-    """The pairs of positions after one character that both match, or after an empty match."""
-    a = left[i] if i < len(left) else ""
-    b = right[j] if j < len(right) else ""
-    steps = []
-    if a in (_NAME, _ANY):
-        steps.append((i + 1, j))
-    if b in (_NAME, _ANY):
-        steps.append((i, j + 1))
-    if a and b and _share(a, b):
-        after_a = i if a in (_NAME, _ANY) else i + 1
-        after_b = j if b in (_NAME, _ANY) else j + 1
-        steps.append((after_a, after_b))
-    return steps
-
-
-def _share(a: str, b: str) -> bool:
-    """Whether a character exists that both tokens stand for."""
-    if a == _ANY or b == _ANY:
-        return True
-    if a in (_ONE, _NAME):
-        return b != "/"
-    return a == b or (b in (_ONE, _NAME) and a != "/")

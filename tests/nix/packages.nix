@@ -46,6 +46,7 @@ let
         "obstore"
         "packaging"
         "pandas"
+        "pathspec"
         "peewee"
         "prometheus-client"
         "pyarrow"

@@ -34,11 +34,13 @@ class BusModel(RuleBasedStateMachine):
         self.bus.connection.close()
         self.folder.cleanup()
 
-    def blocking(self, task):
+    def blocking(self, task, agent):
+        """Valid claims of the same task, and of other agents for overlapping paths."""
         return [
             present
             for rival, present in self.claims.items()
-            if (rival == task or rival in OVERLAP.get(task, ())) and present[1] > self.now
+            if (rival == task or (rival in OVERLAP.get(task, ()) and present[0] != agent))
+            and present[1] > self.now
         ]
 
     @rule(ms=st.integers(-2 * LEASE, 2 * LEASE))
@@ -47,7 +49,7 @@ class BusModel(RuleBasedStateMachine):
 
     @rule(task=TASKS, agent=AGENTS, key=st.sampled_from([None, "k", "l"]))
     def claim(self, task, agent, key):
-        blocked = self.blocking(task)
+        blocked = self.blocking(task, agent)
         own = self.claims.get(task, ("", 0, 0))
         repeated = own[1] > self.now and key and self.keys.get(task) == (agent, own[2], key)
         try:
@@ -83,7 +85,7 @@ class BusModel(RuleBasedStateMachine):
         present = self.claims.get(task)
         own = present is not None and (present[0], present[2]) == (agent, fence)
         expired = own and present[1] <= self.now
-        rivals = [rival for rival in self.blocking(task) if rival is not present]
+        rivals = [rival for rival in self.blocking(task, agent) if rival is not present]
         try:
             self.bus.run(claims.renew, self.now, task, agent, fence)
         except ClaimLost:
