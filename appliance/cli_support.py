@@ -21,7 +21,7 @@ import typer
 from typer.main import get_command
 
 from appliance.auditlog.commands import CURRENT, is_act
-from appliance.kernel.blank import JOINERS
+from appliance.kernel.blank import printable
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
 
@@ -413,8 +413,7 @@ def plain(value: Any) -> str:
     if value is None:
         return "-"
     text = str(value).replace("\r\n", "\n").replace("\n", " ↵ ").replace("\t", " ")
-    kept = (c if c.isprintable() or c in JOINERS else "\N{REPLACEMENT CHARACTER}" for c in text)
-    return "".join(kept)
+    return printable(text)
 
 
 def fitting(text: str) -> str:

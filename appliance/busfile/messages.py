@@ -15,6 +15,7 @@ import msgspec
 from appliance.busfile import blobs, payloads
 from appliance.busfile.blobs import BLOB_BYTES_MAX, INLINE_BYTES_MAX
 from appliance.busfile.retention import LAG_MAX, check_lag
+from appliance.kernel.blank import is_printable
 from appliance.kernel.errors import Conflict, Invalid, PayloadTooLarge
 
 POLL_MAX = 100  # messages (specification)
@@ -263,7 +264,7 @@ def _check_names(message: NewMessage) -> None:
 
 def check_name(kind: str, name: str) -> str:
     """A name of an agent, task or type: printable text of limited length. Raises Invalid."""
-    if not (0 < len(name) <= NAME_LENGTH_MAX and name.isprintable() and name == name.strip()):
+    if not (0 < len(name) <= NAME_LENGTH_MAX and is_printable(name) and name == name.strip()):
         raise Invalid(
             f"{kind}: 1 to {NAME_LENGTH_MAX} printable characters, without spaces around them",
         )

@@ -9,6 +9,7 @@ import msgspec
 from appliance.courier.item import DEFAULT_PRIORITY, DeliveryOptions
 from appliance.courier.wire import Envelope, InvalidEnvelope
 from appliance.kernel import caller
+from appliance.kernel.blank import is_printable
 from appliance.kernel.errors import Invalid, PayloadTooLarge
 from appliance.web.body import refuse_field
 
@@ -54,7 +55,7 @@ def parse(raw: Any, to: str, where: str = "envelope") -> ParsedEnvelope:
     if len(body) > 2 * NESTING_MAX or b"\\u0000" in body:  # otherwise neither check can fail
         _check_text(body, where)
     id_ = meta.id
-    if not id_.isprintable():
+    if not is_printable(id_):
         raise InvalidEnvelope(
             f"{where}.id: control characters are not allowed", details={"field": f"{where}.id"}
         )

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from appliance.kernel.blank import is_printable
 from appliance.kernel.clock import HOUR_MS
 from appliance.kernel.retry import RetrySettings, delay_seconds
 
@@ -72,7 +73,7 @@ def is_name(text: str) -> bool:
     """Whether a stream can have this name: printable, without wildcards or empty parts."""
     return (
         0 < len(text) <= NAME_MAX
-        and text.isprintable()
+        and is_printable(text)
         and WILD not in text
         and "//" not in text
         and text[0] != "/"

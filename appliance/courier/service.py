@@ -26,6 +26,7 @@ from appliance.courier.stream import Stream
 from appliance.courier.trigger import TriggerEngine
 from appliance.courier.view import LATEST, View
 from appliance.kernel.auth import Principal
+from appliance.kernel.blank import is_printable
 from appliance.kernel.caller import WaitLimit
 from appliance.kernel.clock import HOUR_MS, Clock
 from appliance.kernel.ids import random_id
@@ -154,7 +155,7 @@ class Courier:
         require(who, SUBSCRIBE, stream)
         if not is_pattern(stream):
             self.open_stream(who, SUBSCRIBE, stream)
-        elif not stream.isprintable():
+        elif not is_printable(stream):
             check_name(stream)
         self.queue.subscribe(consumer, stream, self.now())
 

@@ -1,13 +1,11 @@
 """Names as charts and pages display them: one line, limited, without control characters."""
 
-from appliance.kernel.blank import JOINERS
+from appliance.kernel.blank import printable
 
 ELLIPSIS = "…"
 
 
 def display(text: str, limit: int) -> str:
     """`text` with control characters and direction marks replaced, cut to `limit` characters."""
-    visible = "".join(
-        c if c.isprintable() or c in JOINERS else "\N{REPLACEMENT CHARACTER}" for c in text
-    )
+    visible = printable(text)
     return visible if len(visible) <= limit else visible[: limit - 1] + ELLIPSIS

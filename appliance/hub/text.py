@@ -3,15 +3,20 @@
 import unicodedata
 
 from appliance.hub import wire
-from appliance.kernel.blank import is_blank, is_invisible
+from appliance.kernel.blank import (
+    JOINERS,
+    flag_positions,
+    is_blank,
+    is_emoji,
+    is_invisible,
+)
 from appliance.kernel.errors import Invalid, PayloadTooLarge
 
-# Invisible characters that change how the letter or symbol before them is drawn: joiners,
-# variation selectors, and the tags of flags. Categories that they can follow.
-_SHAPERS = frozenset("\u200c\u200d") | frozenset(
-    map(chr, (*range(0xFE00, 0xFE10), *range(0xE0020, 0xE0080)))
-)
-_SHAPED = frozenset({"Lo", "Mc", "Mn", "So"})
+# Invisible characters that change how the letter or symbol before them is drawn: joiners and
+# variation selectors. Categories of letters that they can follow.
+_SHAPERS = frozenset(JOINERS) | frozenset(map(chr, range(0xFE00, 0xFE10)))
+_SHAPED = frozenset({"Lo", "Mc", "Mn"})
+_KEYCAP = "\ufe0f\u20e3"  # after a digit, * or #
 
 
 def plain_name(name: str) -> str:
@@ -23,10 +28,15 @@ def plain_name(name: str) -> str:
     text = unicodedata.normalize("NFC", name)
     if not text.isascii():
         kept: list[str] = []
-        for character in text:
+        flags = flag_positions(text)
+        for at, character in enumerate(text):
             last = kept[-1] if kept else " "
-            if character in _SHAPERS:
-                visible = last in _SHAPERS or unicodedata.category(last) in _SHAPED
+            if at in flags or text.startswith(_KEYCAP, at):
+                visible = True
+            elif character in _SHAPERS:
+                visible = (
+                    last in _SHAPERS or is_emoji(last) or unicodedata.category(last) in _SHAPED
+                )
             else:
                 visible = not is_invisible(character)
             if visible:

@@ -14,6 +14,7 @@ from appliance.busfile.payloads import StateChange
 from appliance.hub import writes
 from appliance.hub.text import plain_name
 from appliance.kernel import meta
+from appliance.kernel.blank import is_printable
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.log import Log
@@ -89,7 +90,7 @@ def describe(message: BusMessage) -> str | None:
 
 
 def _plain(name: str) -> str:
-    return (name if name.isprintable() else ascii(name))[:NAME_LENGTH_MAX]
+    return (name if is_printable(name) else ascii(name))[:NAME_LENGTH_MAX]
 
 
 def begin(tx: Any, head: int) -> int:

@@ -16,6 +16,7 @@ from typing import IO, Any
 import msgspec
 
 from appliance.kernel import caller
+from appliance.kernel.blank import printable
 from appliance.kernel.clock import Clock, SystemClock, iso
 from appliance.kernel.ownership import open_own
 
@@ -133,8 +134,7 @@ def without_path(text: str) -> str:
 
 def plain(text: str) -> str:
     """One line without control characters, not too long."""
-    printable = "".join(character if character.isprintable() else " " for character in text)
-    return " ".join(printable.split())[:TEXT_CHARACTERS_MAX]
+    return " ".join(printable(text, " ").split())[:TEXT_CHARACTERS_MAX]
 
 
 def is_secret_name(name: str) -> bool:

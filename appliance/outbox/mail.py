@@ -19,6 +19,7 @@ from contextlib import closing, suppress
 from email.headerregistry import Address
 from typing import NamedTuple
 
+from appliance.kernel.blank import printable
 from appliance.kernel.config import BadSettings, secret
 from appliance.kernel.errors import Invalid
 from appliance.kernel.pool import time_limit
@@ -257,8 +258,7 @@ class MailSession:
         text = reply if isinstance(reply, str) else reply.decode("utf-8", "replace")
         if self._password:
             text = text.replace(self._password, "***")
-        plain = "".join(character if character.isprintable() else " " for character in text)
-        return f"{code}: {' '.join(plain.split())}"[:REPLY_CHARACTERS_MAX]
+        return f"{code}: {' '.join(printable(text, ' ').split())}"[:REPLY_CHARACTERS_MAX]
 
 
 def _peer_of(server: smtplib.SMTP) -> str:

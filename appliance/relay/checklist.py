@@ -1,5 +1,6 @@
 """What an admin looks at before approving an agent, computed. Pure."""
 
+from appliance.kernel.blank import printable
 from appliance.relay import wire
 from appliance.relay.rows import AgentRow
 
@@ -30,7 +31,7 @@ def describe(agent: wire.PendingAgent) -> str:
         f"  approved by {len(agent.approvals)} of {agent.approvals_needed} admins"
         f" {' '.join(agent.approvals)}".rstrip(),
     ]
-    return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
+    return "\n".join(printable(line, "?") for line in lines)
 
 
 def checklist(agent: AgentRow, same_email: int, same_address: int) -> list[wire.ChecklistItem]:

@@ -16,7 +16,7 @@ from appliance.kernel.auth import (
     principal_of,
     remember_server_token,
 )
-from appliance.kernel.blank import is_blank
+from appliance.kernel.blank import is_blank, is_printable
 from appliance.kernel.clock import Clock
 from appliance.kernel.declared_scopes import declared_scopes
 from appliance.kernel.errors import ApplianceError, Invalid
@@ -123,7 +123,7 @@ class Tokens:
 
 def check_new(command: wire.CreateToken, grantable: frozenset[str]) -> None:
     name = command.name
-    if not name.isprintable() or name != name.strip() or is_blank(name):
+    if not is_printable(name) or name != name.strip() or is_blank(name):
         raise Invalid(
             "a token's name must be one printable line without surrounding whitespace",
             details={"field": "name"},

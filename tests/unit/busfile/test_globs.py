@@ -19,7 +19,7 @@ from appliance.kernel.errors import Invalid
         ("src/*.py", "src/a.py src/.py", "src/a.c src/b/a.py"),
         ("src/**", "src/a src/a/b", "src source/a"),
         ("**/a.py", "a.py x/a.py x/y/a.py", "b.py xa.py x/ya.py"),
-        ("**/*.md", "a.md docs/a.md", "src/main.py docs/md"),
+        ("**/*.md", "a.md notes/a.md", "src/main.py notes/md"),
         ("**/Makefile", "Makefile src/Makefile", "src/GNUMakefile"),
         ("src/**/a.py", "src/a.py src/x/y/a.py", "a.py src/xa.c src/xa.py"),
         ("a?c", "abc a?c", "ac a/c"),
