@@ -36,11 +36,11 @@ from appliance.hub.service import Hub
 from appliance.hub.subsystem import HubSubsystem
 from appliance.hub.wire import SCOPES as hub_scopes
 from appliance.kernel.auth import ADMIN, Principal
+from appliance.kernel.declared_scopes import declared_scopes
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.metrics import REGISTRY
 from appliance.kernel.route import Route
 from appliance.settings import Settings
-from appliance.tokens.declared import declared_scopes
 from appliance.tokens.wire import BY_CHANNEL, BY_MESH
 from appliance.web.guard import FREE_ON_LOOPBACK
 from appliance.workspace.contents import CONTENTS

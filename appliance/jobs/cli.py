@@ -188,7 +188,7 @@ def _sentence(run: dict[str, Any]) -> str:
 
 
 def _read_files(session: Session) -> list[Any]:
-    from appliance.jobs.spec_files import FILES_MAX, read_folder
+    from appliance.jobs.spec_files import read_folder
     from appliance.sdk.discovery import find_workspace
     from appliance.sdk.reader import read_column
 
@@ -196,7 +196,4 @@ def _read_files(session: Session) -> list[Any]:
     own = "SELECT name FROM jobs WHERE spec IS NOT NULL"
     channels = read_column(datadir.database("hub"), "SELECT name FROM channels")
     known = {"after": read_column(datadir.database("jobs"), own), "where": channels}
-    files = read_folder(datadir.workspace, known)
-    if len(files) == FILES_MAX:
-        note(f"only the first {FILES_MAX} files are read")
-    return files
+    return read_folder(datadir.workspace, known)

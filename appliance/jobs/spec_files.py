@@ -33,14 +33,20 @@ class SpecFile(msgspec.Struct, frozen=True):
 
 
 def read_folder(workspace: Path, known: Known | None = None) -> list[SpecFile]:
-    """All files by name, at most FILES_MAX. With `known`, a file is refused that names another job
-    or channel: the jobs that are not files as `after`, and the channels as `where`."""
-    paths = sorted(Path(workspace, FOLDER).glob("*.toml"))[:FILES_MAX]
-    files = [read_file(path) for path in paths]
+    """All files by name. Those after FILES_MAX are not read; the first has an error that says so.
+    With `known`, a file is refused that names another job or channel: the jobs that are not files
+    as `after`, and the channels as `where`."""
+    paths = sorted(Path(workspace, FOLDER).glob("*.toml"))
+    files = [read_file(path) for path in paths[:FILES_MAX]]
     specs = {file.name: file.spec for file in files if file.spec is not None}
     if known is not None:
         known = {**known, "after": [*known["after"], *(file.name for file in files)]}
-    return [_check_names(workspace, file, specs, known) for file in files]
+    files = [_check_names(workspace, file, specs, known) for file in files]
+    for path in paths[FILES_MAX : FILES_MAX + 1]:
+        reason = f"only the first {FILES_MAX} of {len(paths):,} files are read"
+        shown = f"{FOLDER}/{path.name}"
+        files.append(SpecFile(path.stem, shown, error=_problem(shown, 1, reason)))
+    return files
 
 
 def read_file(path: Path) -> SpecFile:

@@ -180,10 +180,12 @@ class Guard:
         return self.loopback and self.is_local(environ)
 
     def check_host(self, environ: Environ) -> None:
-        """Raise HostRefused for unknown host names, as DNS rebinding would send."""
+        """Raise HostRefused for unknown host names, as DNS rebinding would send. Beyond loopback,
+        addresses are accepted, as Prometheus sends that of a pod: they need no name."""
         if self._hosts is None:
             return
-        if host_name(environ.get("HTTP_HOST", "")) not in self._hosts:
+        host = host_name(environ.get("HTTP_HOST", ""))
+        if host not in self._hosts and (self.loopback or ip_of(host) is None):
             _refused.labels("host").inc()
             raise HostRefused
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.tokens.declared import declared_scopes
+from appliance.kernel.declared_scopes import declared_scopes
 from doctor.checks import CHECKS
 from tests.contract.test_walls import ROOT, tracked
 from tests.support.commands import command, environment

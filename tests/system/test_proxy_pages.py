@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support.servedhub import serve
 from tests.support.socketclient import SocketClient
@@ -84,7 +85,7 @@ def nginx(server, folder, hub):
 def caddy(site, folder, hub):
     binary = program("caddy")
     port = free_port()
-    site = site.replace("relay.example.org {", f"http://relay.example.org:{port} {{")
+    site = re.sub(r"^(\w+\.example\.org) {", rf"http://\1:{port} {{", site, flags=re.M)
     text = "{\n  admin off\n}\n" + site.replace("7464", str(hub.port))
     (folder / "Caddyfile").write_text(text)
     command = [binary, "run", "--adapter", "caddyfile", "--config", folder / "Caddyfile"]
@@ -132,15 +133,62 @@ def test_examples_of_the_relay_page_publish_the_relay_alone(tmp_path, proxy, lan
         assert hub.connect(None).get("/metrics").status == 401
 
 
-def test_example_for_a_hub_passes_requests_and_sockets_with_a_token(tmp_path):
-    settings = '[http]\ntrusted_proxies = ["127.0.0.1"]\nallowed_hosts = ["hub.example.org"]\n'
-    page = (DOCS / "containers-and-tls.md").read_text()
-    assert all(line in page for line in settings.splitlines())
-    server = example("containers-and-tls.md", "nginx")
-    host = "hub.example.org"
-    with serve(tmp_path, settings=settings) as hub, nginx(server, tmp_path, hub) as port:
-        assert {path: get(port, path, host)[0] for path in CLOSED} == dict.fromkeys(CLOSED, 401)
+HUB = '[http]\ntrusted_proxies = ["127.0.0.1"]\nallowed_hosts = ["hub.example.org"]\n'
+TLS_PAGE = "containers-and-tls.md"
+
+
+def passes_all(port, hub, host, **forwarded):
+    """Requests, a socket and a stream: with a token only."""
+    closed = {path: get(port, path, host, **forwarded)[0] for path in CLOSED}
+    assert closed == dict.fromkeys(CLOSED, 401)
+    token = {"Authorization": f"Bearer {hub.token}", **forwarded}
+    assert get(port, "/api/v1/channels", host, **token)[0] == 200
+    headers = [("Host", host), *forwarded.items()]
+    with SocketClient(port, hub.token, headers=headers) as client:
+        client.hello()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    headers = {"Host": host, "Accept": "text/event-stream", **token}
+    connection.request("GET", "/api/v1/events/stream?after=0", headers=headers)
+    reply = connection.getresponse()
+    assert reply.status == 200
+    hub.channel("streamed")
+    assert any(b"channel.created" in line for line in iter(reply.readline, b"")), "not buffered"
+    connection.close()
+
+
+def test_settings_of_the_page_are_those_that_are_tested():
+    page = (DOCS / TLS_PAGE).read_text()
+    assert all(line in page for line in HUB.splitlines())
+
+
+@pytest.mark.parametrize(("proxy", "language"), [(nginx, "nginx"), (caddy, "caddy")])
+def test_examples_for_a_hub_pass_sockets_and_streams_with_a_token(tmp_path, proxy, language):
+    text = example(TLS_PAGE, language)
+    with serve(tmp_path, settings=HUB) as hub, proxy(text, tmp_path, hub) as port:
+        passes_all(port, hub, "hub.example.org")
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["Traefik", "Cloudflare"])
+def test_requests_as_traefik_and_cloudflare_send_them_pass_with_a_token(tmp_path, number):
+    """By their documentation: the public name, and these headers."""
+    texts = [body for kind, body in FENCE.findall((DOCS / TLS_PAGE).read_text()) if kind == "yaml"]
+    assert "http://127.0.0.1:7464" in str(yaml.safe_load(texts[number]))
+    address = "203.0.113.7"
+    forwarded = [
+        {"X-Forwarded-For": address, "X-Real-Ip": address, "X-Forwarded-Host": "hub.example.org",
+         "X-Forwarded-Port": "443", "X-Forwarded-Proto": "https", "X-Forwarded-Server": "edge"},
+        {"X-Forwarded-For": address, "Cf-Connecting-Ip": address, "X-Forwarded-Proto": "https",
+         "Cf-Ray": "8f1e", "Cf-Visitor": '{"scheme":"https"}', "Cdn-Loop": "cloudflare"},
+    ]  # fmt: skip
+    with serve(tmp_path, settings=HUB) as hub:
+        passes_all(hub.port, hub, "hub.example.org", **forwarded[number])
+        assert get(hub.port, "/-/healthy", "other.example.org")[0] == 421
+
+
+def test_metrics_of_a_pod_are_read_by_its_address(tmp_path):
+    flags = ("--host", "0.0.0.0", "--unsafe-network")
+    with serve(tmp_path, *flags, settings='[http]\nallowed_hosts = ["hub.example.org"]\n') as hub:
         token = {"Authorization": f"Bearer {hub.token}"}
-        assert get(port, "/api/v1/channels", host, **token)[0] == 200
-        with SocketClient(port, hub.token) as client:
-            client.hello()
+        assert get(hub.port, "/metrics", "10.1.2.3:7464", **token)[0] == 200
+        assert get(hub.port, "/metrics", "10.1.2.3:7464")[0] == 401
+        assert get(hub.port, "/metrics", "other.example.org", **token)[0] == 421

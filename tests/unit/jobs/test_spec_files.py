@@ -144,6 +144,18 @@ def test_file_that_is_not_text_or_too_long_is_refused(tmp_path):
     assert [file.error is None for file in read_folder(tmp_path)] == [False] * 3
 
 
+def test_files_after_the_limit_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("appliance.jobs.spec_files.FILES_MAX", 2)
+    (tmp_path / "jobs").mkdir()
+    for name in "abcd":
+        (tmp_path / f"jobs/{name}.toml").write_text(GOOD)
+    files = read_folder(tmp_path)
+    assert [(file.name, file.problem is None) for file in files] == [
+        ("a", True), ("b", True), ("c", False),
+    ]  # fmt: skip
+    assert "jobs/c.toml, line 1: only the first 2 of 4 files are read" in files[-1].problem
+
+
 def test_jobs_that_wait_for_each_other_are_refused(tmp_path):
     (tmp_path / "jobs").mkdir()
     for name, after in (("a", "c"), ("b", "a"), ("c", "b"), ("d", "a"), ("e", "x")):

@@ -112,7 +112,8 @@ def test_foreign_host_is_refused_on_loopback(host: str | None) -> None:
 
 def test_named_hosts_are_accepted_and_others_refused() -> None:
     guard = guard_of(HttpSettings(host="0.0.0.0", allowed_hosts=("Hub.Example",)))
-    for host in ("hub.example", "hub.example:443", "localhost:8080"):
+    # An address can't be rebound, and Prometheus scrapes pods by theirs.
+    for host in ("hub.example", "hub.example:443", "localhost:8080", "10.1.2.3:7464", "[fd00::1]"):
         guard.check_host(environ_of(host=host))
     with pytest.raises(HostRefused):
         guard.check_host(environ_of(host="other.example"))
