@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
@@ -186,7 +187,7 @@ class Follower:
 
     def _session(self, idle_seconds: float | None) -> Iterator[StreamEvent | None]:
         """One connection, until it ends with an error."""
-        with _connect(self._locate()) as socket:
+        with _connect(self._locate(), in_query=bool(self._token_refusals)) as socket:
             self._socket = socket
             socket.send(self._hello())
             try:
@@ -317,7 +318,8 @@ class Follower:
         return f"cannot connect: {type(error).__name__}"
 
     def _count_refusal(self) -> None:
-        """Count a rejected token. The first time it is read again: it may have been rotated."""
+        """Count a rejected token. The first time it is read again, since it may have been rotated,
+        and sent to this machine in the query too, the only place where some hubs look for it."""
         self._token_refusals += 1
         if self._token_refusals > 1:
             raise TokenRefused
@@ -328,9 +330,12 @@ class Follower:
             _notify(self._signals.disconnected, reason)
 
 
-def _connect(endpoint: Endpoint) -> AbstractContextManager[ClientConnection]:
+def _connect(endpoint: Endpoint, *, in_query: bool) -> AbstractContextManager[ClientConnection]:
+    query, here = "", endpoint.host in ("127.0.0.1", "localhost", "::1")
+    if in_query and endpoint.token and here:  # logs on the way elsewhere would keep it
+        query = f"?token={quote(endpoint.token, safe='')}"
     socket: ClientConnection = connect(
-        f"{'wss' if endpoint.secure else 'ws'}://{endpoint.authority}{endpoint.prefix}/ws",
+        f"{'wss' if endpoint.secure else 'ws'}://{endpoint.authority}{endpoint.prefix}/ws{query}",
         additional_headers={"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {},
         open_timeout=OPEN_TIMEOUT_SECONDS,
         ping_interval=PING_SECONDS,

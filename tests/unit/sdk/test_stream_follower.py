@@ -3,10 +3,13 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
+from websockets.exceptions import ConnectionClosedError
+from websockets.frames import Close
 from websockets.sync.server import ServerConnection
 
 from appliance.sdk.discovery import Endpoint
-from appliance.sdk.stream_follower import Follower, Rejected
+from appliance.sdk.stream_follower import Follower, Rejected, TokenRefused
 from tests.support.faulty_hub import event, hello, say, stream_hub
 
 
@@ -53,6 +56,40 @@ def test_reconnect_after_close_1001_waits_five_seconds() -> None:
     with stream_hub(leaving, back) as endpoint:
         assert _numbers(watch.follower(endpoint), 1) == [1]
     assert watch.pauses == [5.0]
+
+
+def test_hub_that_reads_the_token_in_the_query_only_is_followed() -> None:
+    paths = []
+
+    def by_query(socket: ServerConnection) -> None:
+        paths.append(socket.request.path)
+        if "?token=s%2Fecret" not in socket.request.path:
+            socket.close(4401)
+            return
+        _ok(socket)
+        event(socket, 1)
+        socket.recv()
+
+    watch = _Watch()
+    with stream_hub(by_query, by_query) as endpoint:
+        known = structs.replace(endpoint, token="s/ecret")
+        assert _numbers(watch.follower(known), 1) == [1]
+    assert paths == ["/ws", "/ws?token=s%2Fecret"]
+    assert watch.pauses == [0.0]
+
+
+def test_token_is_not_sent_to_another_machine_in_the_query(monkeypatch) -> None:
+    urls = []
+
+    def refuse(url: str, **_: Any) -> None:
+        urls.append(url)
+        raise ConnectionClosedError(Close(4401, ""), None)
+
+    monkeypatch.setattr("appliance.sdk.stream_follower.connect", refuse)
+    endpoint = Endpoint("hub.example.org", 443, secure=True, token="secret")
+    with pytest.raises(TokenRefused):
+        _numbers(_Watch().follower(endpoint, insist=True), 1)
+    assert urls == ["wss://hub.example.org/ws"] * 2
 
 
 def test_cursor_beyond_the_head_starts_from_zero() -> None:
