@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -12,11 +13,12 @@ import pytest
 from appliance import cli, cli_daemon
 from appliance.cli_support import run
 from tests.support.command_outputs import every_command
+from tests.support.commands import ROOT, command
 
 pytestmark = pytest.mark.slow
 
 NOBODY = 65_534
-# These start a server or change the machine; they use the same handler.
+# These start a server or change the machine: the second test has them.
 STARTING = {
     f"agentlipd {word}" for word in ("up", "run", "restart", "install-service", "uninstall-service")
 }
@@ -85,8 +87,8 @@ def words_for(name, command):
     return words
 
 
-def sweep(folder, report, change, variables, as_root):
-    """In a child: run every command, and write what raised."""
+def enter(folder, change, variables, as_root):
+    """In a child: be there, as a user who is not root unless `as_root`."""
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)
@@ -95,32 +97,48 @@ def sweep(folder, report, change, variables, as_root):
     for name in [name for name in os.environ if name.startswith("AGENTLIP_")]:
         del os.environ[name]
     os.environ.update({"HOME": str(folder), **variables})
-    signal.signal(signal.SIGALRM, signal.default_int_handler)
-    commands = [(n, c) for n, c in every_command() if n not in STARTING]
     change(folder)
     if not as_root and os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)
         os.setuid(NOBODY)
+
+
+def sweep():
+    """Run every command; what raised, and the exit codes of the others."""
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
     raised, codes = {}, {}
-    for name, command in commands:
+    for name, known in every_command():
+        if name in STARTING:
+            continue
         program = name.partition(" ")[0]
         app = cli.app if program == "agentlip" else cli_daemon.app
         signal.alarm(SECONDS_MAX)
         try:
-            codes[name] = run(app, words_for(name, command), program)
+            codes[name] = run(app, words_for(name, known), program)
         except BaseException:
             raised[name] = traceback.format_exc()[-1500:]
         finally:
             signal.alarm(0)
-    os.write(report, json.dumps([raised, codes]).encode())
+    return raised, codes
 
 
-@pytest.mark.parametrize("surroundings", SURROUNDINGS)
-def test_no_command_ends_in_a_traceback(tmp_path_factory, surroundings):
+def start_servers():
+    """Start, restart and stop the appliance, and print its service: what each prints."""
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "AGENTLIP_HTTP__PORT": "0"}
+    printed = {}
+    for words in (["up"], ["restart"], ["install-service", "--print"], ["down"]):
+        done = subprocess.run(
+            command("agentlipd", *words), env=variables, capture_output=True, timeout=60
+        )
+        printed[words[0]] = [done.returncode, (done.stdout + done.stderr).decode()]
+    return printed
+
+
+def in_child(folder, surroundings, function):
+    """The result of the function in these surroundings, below a new workspace."""
     if SURROUNDINGS[surroundings][0] is give_away and os.geteuid() != 0:
         pytest.skip("only root can give files away")
-    folder = tmp_path_factory.mktemp("broken")
     assert run(cli.app, ["init", str(folder)], "agentlip") == 0
     for path in (folder, *folder.rglob("*")):
         os.chown(path, NOBODY if os.geteuid() == 0 else -1, -1)
@@ -132,11 +150,26 @@ def test_no_command_ends_in_a_traceback(tmp_path_factory, surroundings):
     child = os.fork()
     if child == 0:
         try:
-            sweep(folder, report, *SURROUNDINGS[surroundings])
+            enter(folder, *SURROUNDINGS[surroundings])
+            os.write(report, json.dumps(function()).encode())
         finally:
             os._exit(0)
     os.close(report)
     os.waitpid(child, 0)
-    raised, codes = json.loads(Path(result).read_text())
+    return json.loads(Path(result).read_text())
+
+
+@pytest.mark.parametrize("surroundings", SURROUNDINGS)
+def test_no_command_ends_in_a_traceback(tmp_path_factory, surroundings):
+    raised, codes = in_child(tmp_path_factory.mktemp("broken"), surroundings, sweep)
     assert len(codes) + len(raised) > 150
     assert raised == {}
+
+
+@pytest.mark.parametrize("surroundings", SURROUNDINGS)
+def test_no_start_of_the_appliance_ends_in_a_traceback(tmp_path_factory, surroundings):
+    printed = in_child(tmp_path_factory.mktemp("starting"), surroundings, start_servers)
+    assert {code for code, _ in printed.values()} <= {0, 1, 3, 4}
+    for code, text in printed.values():
+        assert "Traceback" not in text
+        assert code == 0 or "Error: " in text or "not running" in text, printed
