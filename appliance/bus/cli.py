@@ -1,9 +1,11 @@
 """`agentlip bus`: messages, claims and cursors of a team of agents, without a server."""
 
 import itertools
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -14,6 +16,7 @@ from appliance.busfile import search as fulltext
 from appliance.busfile.blobs import BLOB_BYTES_MAX
 from appliance.busfile.file import BusPaths, connect, find_paths, snapshot, transaction
 from appliance.busfile.messages import BusMessage
+from appliance.busfile.worker.context import read_context
 from appliance.cli_support import Session, plain_app, text_of, until_signalled
 from appliance.kernel.clock import DAY_MS, SystemClock, iso
 from appliance.kernel.errors import Invalid
@@ -26,11 +29,28 @@ app = plain_app(
 cursor = plain_app("Cursors of agents: list, retire.")
 app.add_typer(cursor, name="cursor")
 T = TypeVar("T")
+AGENT = "AGENTLIP_AGENT"
 CLOCK = SystemClock()
 
+
+def own_name(named: str = "") -> str:
+    """Return the named agent, else that of the worktree's task, else that of AGENTLIP_AGENT."""
+    if named:
+        return named
+    context = read_context(Path.cwd())
+    if name := context.task if context else os.environ.get(AGENT):
+        return name
+    raise Invalid("your name is missing", hint=f"add --agent NAME, or set {AGENT}")
+
+
 AgentFlag = Annotated[
-    str, typer.Option("--agent", help="Your name on the bus.", envvar="AGENTLIP_AGENT")
-]
+    str,
+    typer.Option(
+        "--agent",
+        help=f"Your name on the bus (default: the task of the worktree, else {AGENT}).",
+        callback=own_name, show_default=False,
+    ),
+]  # fmt: skip
 TaskArgument = Annotated[
     str, typer.Argument(metavar="TASK", help="A task, 'path:GLOB', or 'slot:NAME:NUMBER'.")
 ]
@@ -77,7 +97,7 @@ def send(
     payload: Annotated[
         str | None, typer.Argument(help="Payload as JSON; - reads it from standard input.")
     ] = None,
-    agent: AgentFlag = ...,  # type: ignore[assignment]
+    agent: AgentFlag = "",
     to: Annotated[str | None, typer.Option("--to", help="One agent; without it, all.")] = None,
     task: Annotated[
         str | None, typer.Option("--task", help="The task it is about (correlation_id).")
@@ -107,7 +127,7 @@ def send(
 @app.command("poll")
 def poll(
     session: Session,
-    agent: AgentFlag = ...,  # type: ignore[assignment]
+    agent: AgentFlag = "",
     limit: LimitFlag = 100,
     wait: WaitFlag = 0,
     ack_them: Annotated[
@@ -132,7 +152,7 @@ def poll(
 def ack(
     session: Session,
     seq: Annotated[int, typer.Argument(metavar="SEQ", help="Number of a message.")],
-    agent: AgentFlag = ...,  # type: ignore[assignment]
+    agent: AgentFlag = "",
 ) -> None:
     """Report that a message and all before it are handled.
 
@@ -195,7 +215,7 @@ def search(
 def claim(
     session: Session,
     task: TaskArgument,
-    agent: AgentFlag = ...,  # type: ignore[assignment]
+    agent: AgentFlag = "",
     lease: LeaseFlag = claims.LEASE_MS / 1000,
     wait: WaitFlag = 0,
     slots: Annotated[
@@ -222,7 +242,7 @@ def claim(
 def renew(
     session: Session,
     task: TaskArgument,
-    agent: AgentFlag = ...,  # type: ignore[assignment]
+    agent: AgentFlag = "",
     fence: FenceFlag = None,
     lease: LeaseFlag = claims.LEASE_MS / 1000,
 ) -> None:
@@ -239,7 +259,7 @@ def renew(
 def release(
     session: Session,
     task: TaskArgument,
-    agent: AgentFlag = ...,  # type: ignore[assignment]
+    agent: AgentFlag = "",
     fence: FenceFlag = None,
 ) -> None:
     """Release a claim, so that others can have it.

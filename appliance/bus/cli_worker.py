@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.bus.cli import print_messages
+from appliance.bus.cli import AGENT, print_messages
 from appliance.busfile import file, messages, workers
 from appliance.busfile.worker import commands, guard, guard_hooks, report
 from appliance.busfile.worker.context import NotInWorktree, read_context
@@ -56,7 +56,6 @@ COLUMNS = [
 ]  # fmt: skip
 REVIEW = {"pending": "pending", "approved": "approved", "rejected": "REJECTED"}
 CLEAR_SCREEN = "\x1b[H\x1b[2J"
-AGENT = "AGENTLIP_AGENT"
 
 
 @app.command("spawn")

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from appliance.busfile.worker.context import TaskContext, write_context
 from appliance.cli import main
 from tests.support.bus import BusFixture
 from tests.support.commands import agentlip, command, environment
@@ -80,6 +81,26 @@ def test_folder_without_bus_is_an_error_with_the_command_that_helps(tmp_path, mo
     assert agentlip("init", cwd=tmp_path).code == 0
     assert "there is no worker bus" in agentlip("bus", "tail", cwd=tmp_path).err  # only reads
     assert agentlip("bus", "claim", "t", cwd=tmp_path, AGENTLIP_AGENT="ada").code == 0
+    done = agentlip("bus", "poll", cwd=tmp_path)
+    assert (done.code, "add --agent NAME, or set AGENTLIP_AGENT" in done.err) == (1, True)
+
+
+def test_agent_is_the_task_of_the_worktree_unless_it_is_named(tmp_path):
+    BusFixture(tmp_path)
+    worktree = tmp_path / "worktrees/t-7"
+    worktree.mkdir(parents=True)
+    write_context(worktree, TaskContext("t-7", str(tmp_path), "feat/t-7"))
+
+    def holder(*words, **variables):
+        options = {"cwd": worktree, "AGENTLIP_AGENT": "orchestrator", **variables}
+        assert agentlip("bus", "claim", "x", *words, **options).code == 0
+        (row,) = agentlip("bus", "claims", "--json", cwd=tmp_path).json
+        assert agentlip("bus", "release", "x", "--agent", row["claimed_by"], **options).code == 0
+        return row["claimed_by"]
+
+    assert holder() == "t-7"
+    assert holder("--agent", "ada") == "ada"
+    assert holder(cwd=tmp_path) == "orchestrator"
 
 
 def test_tail_follows_until_a_signal(tmp_path):

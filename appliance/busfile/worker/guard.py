@@ -3,7 +3,7 @@
 A claim on `path:GLOB` counts while its lease runs. Paths are relative to the root of a checkout, so
 a claim covers the same file in all worktrees. A person overrides the guard by the environment
 variable AGENTLIP_GUARD_OVERRIDE with a reason, and the override is published: that of a commit once
-it exists, also with `git commit --no-verify`.
+it exists, also with `git commit --no-verify`. No refusal names the variable: models would set it.
 """
 
 import os
@@ -31,7 +31,7 @@ UNCHECKED = "none: git skipped pre-commit, or the path was claimed after it"
 Hook = Literal["pre-commit", "pre-merge-commit", "post-commit", "post-merge", "pre-push",
                "pre-tool-use", "stop"]  # fmt: skip
 SHOWN_MAX = 5
-WAIT_SECONDS = 30.0  # until a decision; harnesses end a Stop hook after 60 seconds
+WAIT_SECONDS = 540.0  # until a decision; a turn of the model costs more than a longer wait
 POLL_SECONDS = 0.5
 # Fields of a tool's input that name the file it changes.
 PATH_FIELDS = ("file_path", "notebook_path", "path")
@@ -42,8 +42,8 @@ class PathClaimed(Conflict):
     code = "PATH_CLAIMED"
     default_message = "another agent has claimed a path of this change"
     default_hint = (
-        "wait for the claim, or ask its holder: agentlip bus send release_request --to HOLDER; a"
-        f" person overrides it with {OVERRIDE}=REASON"
+        "leave the path as it is until the claim ends, or ask its holder:"
+        " agentlip bus send release_request --to HOLDER"
     )
 
 

@@ -44,8 +44,8 @@ esac
 exec "$original" "$@"
 """
 HARNESS_FILE = ".claude/settings.local.json"
-HARNESS_HOOKS = {"PreToolUse": "pre-tool-use", "Stop": "stop"}
-HARNESS_SECONDS = 60
+# The name of each hook here, and the seconds after which the harness ends it.
+HARNESS_HOOKS = {"PreToolUse": ("pre-tool-use", 60), "Stop": ("stop", 600)}
 
 
 class GuardNotInstalled(Conflict):
@@ -108,9 +108,9 @@ def _install_harness_hooks(git: Git) -> None:
     path = git.folder / HARNESS_FILE
     settings: dict[str, Any] = msgspec.json.decode(path.read_bytes()) if path.exists() else {}
     hooks = settings.setdefault("hooks", {})
-    for event, name in HARNESS_HOOKS.items():
+    for event, (name, seconds) in HARNESS_HOOKS.items():
         command = f"{program()} worker guard check {name}"
-        entry = {"hooks": [{"type": "command", "command": command, "timeout": HARNESS_SECONDS}]}
+        entry = {"hooks": [{"type": "command", "command": command, "timeout": seconds}]}
         if entry not in hooks.setdefault(event, []):
             hooks[event].append(entry)
     path.parent.mkdir(exist_ok=True)

@@ -17,8 +17,8 @@ from appliance.kernel.errors import Conflict
 
 SETTING = "agentlip.reviewGate"
 GATE_SECONDS_MAX = 60.0
-STOPS_MAX = 20
-"""How often an agent is kept from ending its turn for one review."""
+STOPS_MAX = 3
+"""How often an agent is kept from ending its turn for one review; each is a turn of its model."""
 
 GateVerb = Literal["enable", "approve", "reject", "remove"]
 

@@ -87,7 +87,7 @@ def test_access_by_bind_address_token_and_method(resource, bind, address, token,
 
 def test_host_of_a_probe_is_validated_only_on_loopback(resource: NoteResource) -> None:
     named = HttpSettings(host="0.0.0.0", allowed_hosts=("hub.example",))
-    probe = client(resource, None, settings=named, host="10.1.2.3:8080")
+    probe = client(resource, None, settings=named, host="pod.example:8080")
     assert probe.simulate_get("/-/up").status_code == 200
     assert probe.simulate_get("/notes").status_code == 421
     rebound = client(resource, None, host="evil.example")
