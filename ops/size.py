@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 OTHER = "everything else"
 GENERATED = '"""Generated from'
 """How a module begins that a program writes from something else, which is what people read."""
-PRODUCT_MAX = 65_930
+PRODUCT_MAX = 66_600
 """Lines of code of everything but the tests. More is a decision, with its reason in the commit."""
 HEADROOM = 1.05
 """A package may grow by 5 % at the cost of others; then its row is decided about again."""
