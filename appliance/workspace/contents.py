@@ -33,7 +33,6 @@ class WorkspaceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recorded   `stores.json` records that it was there
     checks     the doctor's checks that notice when it is missing or damaged
     recovered  the command that saves what can be read of it, if it is damaged
-    erased_by  the command that erases what people wrote into it
     """
 
     path: str
@@ -46,7 +45,6 @@ class WorkspaceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recorded: bool = False
     checks: tuple[str, ...] = ()
     recovered: str = ""
-    erased_by: str = ""
 
     def matches(self, path: str) -> bool:
         """Whether a path relative to the workspace is one of these."""
