@@ -11,7 +11,7 @@ import pytest
 
 from tests.system.box import Box
 from tests.system.checkout import CHECKOUT, LABELS, ROOT
-from tests.system.spark_jobs import Jobs
+from tests.system.spark_containers import SparkContainers
 
 ADDRESSES = {
     "IMAGE_SOURCE": "https://example.org/agentlip",
@@ -99,7 +99,7 @@ def spark_storage_image(engine: docker.DockerClient) -> str:
 
 
 @pytest.fixture
-def jobs(engine: docker.DockerClient, spark_image: str, tmp_path: Path) -> Iterator[Jobs]:
-    made = Jobs(engine, spark_image, tmp_path)
+def jobs(spark_image: str, tmp_path: Path) -> Iterator[SparkContainers]:
+    made = SparkContainers(spark_image, tmp_path)
     yield made
     made.remove()

@@ -2,11 +2,9 @@
 
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
-from uuid import uuid4
 
 import docker
 import pytest
@@ -14,9 +12,15 @@ import pytest
 from ops import licences
 from tests.support.until import until
 from tests.system.box import Box
-from tests.system.checkout import LABELS
 from tests.system.conversation import Conversation, Event, time_of
-from tests.system.spark_jobs import JOB_SECONDS_MAX, QUICK, SMALL, Jobs, sayings
+from tests.system.spark_containers import (
+    JOB_SECONDS_MAX,
+    QUICK,
+    SMALL,
+    SparkContainers,
+    compare_messages,
+    sayings,
+)
 
 pytest.importorskip("pyarrow.parquet")
 from tests.spark.log import write_segment
@@ -45,17 +49,7 @@ print(sorted({row.prediction for row in model.transform(points).collect()}))
 """
 
 
-@pytest.fixture
-def network(engine: docker.DockerClient) -> Iterator[Any]:
-    made = engine.networks.create(f"agentlip-spark-{uuid4().hex[:12]}", labels=LABELS)
-    yield made
-    made.reload()
-    for container in made.containers:  # the test container is removed last
-        made.disconnect(container, force=True)
-    made.remove()
-
-
-def compare(jobs: Jobs, talk: Conversation, events: list[Event]) -> None:
+def compare(jobs: SparkContainers, talk: Conversation, events: list[Event]) -> None:
     """Gold and silver against what was posted, what the API says now, and its events counted in
     plain Python."""
     expected = Numbers(
@@ -88,12 +82,12 @@ def compare(jobs: Jobs, talk: Conversation, events: list[Event]) -> None:
 
 
 def test_history_through_appliance_and_jobs_gives_the_numbers_of_plain_python(
-    export_box: Callable[..., Box], volume: Callable[..., str], jobs: Jobs, network: Any
+    export_box: Callable[..., Box], volume: Callable[..., str], jobs: SparkContainers
 ) -> None:
     """Posted, exported by the appliance while it serves, pulled from its address, counted; then
     more of it, of which only what is new is taken; then audited against a snapshot from there."""
     hub = export_box(volume(), env=EXPORTING).start()
-    network.connect(hub.wrapped, aliases=["hub"])
+    network = jobs.network(hub=hub.wrapped)
     talk = Conversation(hub)
     (jobs.source / "token").write_text(talk.reader_token())
     from_hub = ("--in", "http://hub:7464", "--token-file", "/data/in/token", "--out", "/data/lake")
@@ -115,7 +109,9 @@ def reaches(talk: Conversation, events: list[Event]) -> bool:
     return talk.exported() >= int(events[-1]["event_id"])
 
 
-def test_job_that_is_killed_in_the_middle_and_run_again_ends_the_same(jobs: Jobs) -> None:
+def test_job_that_is_killed_in_the_middle_and_run_again_ends_the_same(
+    jobs: SparkContainers,
+) -> None:
     """The killed one says where Java takes its classes from."""
     rows = sayings(20_000)
     write_segment(jobs.source, "2026-02-01", rows)
@@ -135,7 +131,22 @@ def test_job_that_is_killed_in_the_middle_and_run_again_ends_the_same(jobs: Jobs
     assert jobs.run(*ingest)["published"] is None
 
 
-def test_errors_end_the_container_with_their_code_and_one_sentence(jobs: Jobs) -> None:
+def test_connect_server_of_the_image_reads_the_tables_of_a_job(jobs: SparkContainers) -> None:
+    """With Spark's own client, which has neither Java nor this program."""
+    rows = sayings(500)
+    write_segment(jobs.source, "2026-02-01", rows)
+    jobs.run("ingest", "--in", "/data/in", "--out", "/data/lake", *SMALL)
+    from pyspark.sql.connect.session import SparkSession
+
+    session = SparkSession.builder.remote(jobs.connect()).getOrCreate()
+    try:
+        messages = session.read.format("delta").load("/data/lake/silver/messages").collect()
+    finally:
+        session.stop()
+    compare_messages(rows, [row.asDict() for row in messages])
+
+
+def test_errors_end_the_container_with_their_code_and_one_sentence(jobs: SparkContainers) -> None:
     write_segment(
         jobs.source, "2026-02-01",
         [{"event_id": 1, "epoch": "e", "ts": datetime(2026, 2, 1, tzinfo=UTC), "name": "x",
@@ -158,7 +169,7 @@ def test_errors_end_the_container_with_their_code_and_one_sentence(jobs: Jobs) -
     assert "read-only" in container.logs().decode().lower()
 
 
-def test_image_is_what_kubernetes_expects_of_spark(jobs: Jobs) -> None:
+def test_image_is_what_kubernetes_expects_of_spark(jobs: SparkContainers) -> None:
     script = """
         id -u; pwd; java -version 2>&1 | head -1
         ls /opt/entrypoint.sh /opt/spark/bin/spark-submit; ls /opt/spark/jars
@@ -187,13 +198,13 @@ def test_image_is_below_its_limit_and_has_only_listed_licences(
     assert set(packages.items()) == licences.list_packages("spark")
 
 
-def test_machine_learning_and_compiled_libraries_work(jobs: Jobs) -> None:
+def test_machine_learning_and_compiled_libraries_work(jobs: SparkContainers) -> None:
     checked = jobs.start("python3", "-c", LEARNS, JDK_JAVA_OPTIONS="-XX:TieredStopAtLevel=1")
     assert checked.wait(timeout=JOB_SECONDS_MAX)["StatusCode"] == 0, checked.logs()
     assert checked.logs(stderr=False) == b"[0, 1]\n"
 
 
-def test_executor_of_kubernetes_looks_for_its_driver(jobs: Jobs) -> None:
+def test_executor_of_kubernetes_looks_for_its_driver(jobs: SparkContainers) -> None:
     container = jobs.start(
         "executor", SPARK_EXECUTOR_MEMORY="256m", SPARK_EXECUTOR_CORES="1", SPARK_EXECUTOR_ID="1",
         SPARK_DRIVER_URL="spark://CoarseGrainedScheduler@127.0.0.1:9", SPARK_APPLICATION_ID="a",

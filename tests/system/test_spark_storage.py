@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,15 +10,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import docker
 import obstore
 import pytest
 from obstore.store import S3Store
 
 from tests.support.s3server import ACCESS, BUCKET, SECRET
 from tests.support.until import until
-from tests.system.checkout import LABELS
-from tests.system.spark_jobs import QUICK, Compose, compare_messages, sayings
+from tests.system.spark_containers import SparkContainers, compare_messages, sayings
 
 pytest.importorskip("pyarrow.parquet")
 pytest.importorskip("deltalake")
@@ -33,57 +30,32 @@ pytestmark = [pytest.mark.container, pytest.mark.spark]
 IN, LAKE = f"s3a://{BUCKET}/export", f"s3a://{BUCKET}/lake"
 LAKE_OF_TWO = f"s3a://{BUCKET}/lake-of-two"
 ROWS = 10_000
-WEED = Path(sys.executable).with_name("weed").resolve()
-SERVER = (
-    "exec /weed server -dir=/scratch -ip=s3 -ip.bind=0.0.0.0 -s3 -s3.config=/config/s3.json"
-    " -master.volumeSizeLimitMB=64 -volume.max=50 -master.telemetry=false -s3.port.iceberg=0"
-    " -s3.port.lance=0"
-)
 
 
-class Cluster(Compose):
+class Cluster:
     """The compose file with a storage server in its network."""
 
-    def __init__(self, engine: docker.DockerClient, image: str, path: Path) -> None:
-        self._image, self._path = image, path
+    def __init__(self, spark: SparkContainers, path: Path) -> None:
         self._asked: dict[str, int] = {}
         keys = path / "keys"
         keys.mkdir(parents=True)
         for name, text in {"access": ACCESS, "secret": SECRET, "cluster": uuid4().hex * 2}.items():
             (keys / name).write_text(text)
             (keys / name).chmod(0o444)
-        super().__init__(
-            engine, "ops/spark/compose-s3.yaml", SPARK_IMAGE=image, SPARK_KEYS=str(keys),
-            SPARK_SECRET=str(keys / "cluster"), SPARK_MEMORY="1300m", SPARK_EXECUTOR_MEMORY="512m",
-            AWS_ENDPOINT_URL="http://s3:8333", AWS_ALLOW_HTTP="true",
+        self._compose = spark.cluster(
+            "ops/spark/compose-s3.yaml", SPARK_KEYS=str(keys), SPARK_SECRET=str(keys / "cluster"),
+            SPARK_MEMORY="1300m", SPARK_EXECUTOR_MEMORY="512m", AWS_ENDPOINT_URL="http://s3:8333",
+            AWS_ALLOW_HTTP="true",
         )  # fmt: skip
+        self.container = self._compose.container
+        self.endpoint = spark.storage(self._compose.network())
+        until(self._stores, 120, "the storage server accepts files", 0.5)
 
     def run(self, *words: str, expect: int | None = 0) -> subprocess.CompletedProcess[str]:
-        done = super().run(*words, expect=expect)
+        """Run a job, which prints no key."""
+        done = self._compose.job(*words, expect=expect)
         assert SECRET not in done.stdout + done.stderr
         return done
-
-    def start(self) -> None:
-        self.run("up", "-d", "master", "worker-1", "worker-2")
-        config = self._path / "s3.json"
-        identity = {"name": "test", "credentials": [{"accessKey": ACCESS, "secretKey": SECRET}],
-                    "actions": ["Admin", "Read", "Write", "List", "Tagging"]}  # fmt: skip
-        config.write_text(json.dumps({"identities": [identity]}))
-        config.chmod(0o444)
-        network = self.network()
-        self.storage = self.engine.containers.create(
-            self._image, ["-c", SERVER], entrypoint="/bin/sh", labels=LABELS,
-            volumes={str(WEED): {"bind": "/weed", "mode": "ro"},
-                     str(config): {"bind": "/config/s3.json", "mode": "ro"}},
-        )  # fmt: skip
-        network.connect(self.storage, aliases=["s3"])
-        self.storage.start()
-        self.storage.reload()
-        networks = self.storage.attrs["NetworkSettings"]["Networks"]
-        self.endpoint = f"http://{networks[network.name]['IPAddress']}:8333"
-        until(self._stores, 120, "the storage server accepts files", 0.5)
-        master = self.container("master")
-        until(lambda: master.logs().count(b"Registering worker") == 2, 120, "two workers")
 
     def store(self) -> S3Store:
         return S3Store(
@@ -104,7 +76,7 @@ class Cluster(Compose):
             obstore.put(self.store(), f"export/{file.relative_to(folder)}", file.read_bytes())
 
     def job(self, *words: str, expect: int = 0) -> dict[str, Any]:
-        done = self.run("run", "--rm", "-T", "job", *words, *QUICK, "--json", expect=expect)
+        done = self.run(*words, expect=expect)
         lines = done.stdout.strip().splitlines()
         return json.loads(lines[-1]) if lines else {"error": done.stderr}
 
@@ -115,7 +87,7 @@ class Cluster(Compose):
             running = pool.submit(self.job, *words, "--partitions", "4")
             until(lambda: running.done() or self._runs_executors(worker), 400, "an executor")
             self.container(worker).kill()
-            self.run("up", "-d", "worker-1", "worker-2")
+            self._compose.run("up", "-d", "worker-1", "worker-2")
             return running.result()
 
     def _runs_executors(self, worker: str) -> bool:
@@ -134,20 +106,17 @@ class Cluster(Compose):
 
 @pytest.fixture(scope="module")
 def cluster(
-    engine: docker.DockerClient,
-    spark_storage_image: str,
-    tmp_path_factory: pytest.TempPathFactory,
+    spark_storage_image: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Cluster]:
     """One for all tests, which have the same segments and a lake each."""
-    made = Cluster(engine, spark_storage_image, tmp_path_factory.mktemp("cluster"))
+    folder = tmp_path_factory.mktemp("cluster")
+    spark = SparkContainers(spark_storage_image, folder)
     try:
-        made.start()
+        made = Cluster(spark, folder)
         made.upload(export(tmp_path_factory.mktemp("export")))
         yield made
     finally:
-        if hasattr(made, "storage"):
-            made.storage.remove(force=True, v=True)
-        made.remove("--volumes")
+        spark.remove()
 
 
 def export(folder: Path) -> Path:
@@ -162,12 +131,9 @@ def export(folder: Path) -> Path:
 
 
 def test_one_of_two_drivers_at_once_loses_and_damages_nothing(cluster: Cluster) -> None:
-    words = ("ingest", "--in", IN, "--out", LAKE_OF_TWO, "--master", "local[1]", *QUICK, "--json")
+    words = ("ingest", "--in", IN, "--out", LAKE_OF_TWO, "--master", "local[1]")
     with ThreadPoolExecutor(2) as pool:
-        runs = [
-            pool.submit(cluster.run, "run", "--rm", "-T", "job", *words, expect=None)
-            for _ in range(2)
-        ]
+        runs = [pool.submit(cluster.run, *words, expect=None) for _ in range(2)]
         done = sorted((run.result() for run in runs), key=lambda run: run.returncode)
     assert [run.returncode for run in done] == [0, 16]
     assert f"another job writes to {LAKE_OF_TWO}" in done[1].stderr
@@ -213,9 +179,7 @@ def erase(cluster: Cluster) -> None:
 def test_executors_with_folders_of_their_own_are_named_and_nothing_is_published(
     cluster: Cluster,
 ) -> None:
-    done = cluster.run(
-        "run", "--rm", "-T", "job", "ingest", "--in", IN, "--out", "/data/lake", *QUICK, expect=22
-    )
+    done = cluster.run("ingest", "--in", IN, "--out", "/data/lake", expect=22)
     hosts = {cluster.container(name).short_id for name in ("worker-1", "worker-2")}
     assert any(f"Error: executor {host}" in done.stderr for host in hosts)
     assert "cannot write /data/lake/.probe-" in done.stderr
