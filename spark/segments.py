@@ -267,6 +267,19 @@ def gaps(segments: Sequence[SegmentFile], begins_after: int = 0) -> list[str]:
     ]
 
 
+def overlapping(segments: Iterable[SegmentFile]) -> list[SegmentFile]:
+    """The segments that have ids of another one of their epoch, by what their names say."""
+    shared: dict[SegmentFile, None] = {}
+    widest: SegmentFile | None = None
+    for segment in sorted(segments, key=lambda segment: (segment.epoch, segment.first)):
+        follows = widest is not None and segment.epoch == widest.epoch
+        if widest is not None and follows and segment.first <= widest.last:
+            shared |= {widest: None, segment: None}
+        if widest is None or not follows or segment.last > widest.last:
+            widest = segment
+    return list(shared)
+
+
 def begins_after(root: Location, kind: str = EVENTS) -> int:
     """The newest event of a log that retention removed below `root`; 0 if it removed none."""
     try:
@@ -297,10 +310,3 @@ def cuts(segments: Sequence[SegmentFile]) -> list[EpochEnd]:
         for epoch, last in sorted(lasts.items())
         if any(segment.epoch == epoch and segment.last > last for segment in segments)
     ]
-
-
-def is_covered(segment: SegmentFile, done: set[str]) -> bool:
-    """Whether all segments that it replaces were ingested before."""
-    return bool(segment.replaces) and all(
-        f"{segment.epoch}/{stem}" in done for stem in segment.replaces
-    )

@@ -72,6 +72,18 @@ def drop_undone(frame: DataFrame, ends: Sequence[EpochEnd]) -> DataFrame:
     return frame.where(~f.coalesce(_is_beyond(ends), f.lit(False))) if ends else frame
 
 
+def contradictions(rows: DataFrame, *about: Column) -> DataFrame:
+    """The ids of rows with different contents, how many (`n`) they have, and `about` them."""
+    own = [name for name in rows.columns if name not in ("event_id", "epoch", "file_name")]
+    contents = f.count_distinct(f.struct(*own)).alias("n")
+    return rows.groupBy("event_id", "epoch").agg(contents, *about).where("n > 1")
+
+
+def names_of_files() -> Column:
+    """The names of the files that have the rows of a group."""
+    return f.sort_array(f.collect_set("file_name")).alias("files")
+
+
 def _is_beyond(ends: Sequence[EpochEnd]) -> Column:
     beyond = [(f.col("epoch") == end.epoch) & (f.col("event_id") > end.last) for end in ends]
     return reduce(Column.__or__, beyond)

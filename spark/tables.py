@@ -3,8 +3,9 @@
     <root>/<table>/   a Delta table: read by any engine, written by Spark
     <root>/runs/      a row for each run that published: the versions of all tables, and its memory
 
-A run writes the tables and then its row, in one commit. Readers read the versions of the newest
-row. No row names the writes of a killed run, and the next run restores the tables before it begins.
+A run writes the tables and then its row, in one commit. Only the newest rows have a memory. Readers
+read the versions of the newest row. No row names the writes of a killed run, and the next run
+restores the tables before it begins.
 Two runs at once conflict at a table that the other changed, or at the row, and one is refused.
 Without Spark or Java: logs of tables are read and restored by the library `deltalake`.
 """
@@ -15,7 +16,8 @@ import json
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,7 +52,8 @@ NO_VALUE = "=__HIVE_DEFAULT_PARTITION__"
 FEW_FILES = 16  # are read as Parquet: Delta takes some jobs to find the files of a version
 FILES_MAX = 16  # more files of a partition are merged; each run adds one
 VACUUM_RUNS = 16  # from one deletion of old files to the next: it lists all files
-HISTORY = "interval 30 days"  # in which former versions can be read
+HISTORY_SPAN = timedelta(days=30)  # in which former versions can be read
+HISTORY = f"interval {HISTORY_SPAN.days} days"
 COMMIT_NAME = "spark.databricks.delta.commitInfo.userMetadata"  # setting of a session
 # Minimum and maximum of these are in the log. Those of texts would outlive an erasure.
 WITH_STATISTICS = {"bigint", "double", "timestamp"}
@@ -354,12 +357,15 @@ class Dataset:
         return made
 
     def vacuum(self, hours: int | None = None) -> None:
-        """Delete files that only former versions have, `hours` after that; None: after HISTORY."""
-        if self.current() is None:
+        """Delete files that only former versions have, `hours` after that; None: after HISTORY.
+        The rows of former runs lose their memory, and those before HISTORY are removed."""
+        current = self.current()
+        if current is None:
             return
         if hours is not None:
             self.draft()  # restores what a killed run left: only files of the newest version stay
-        for table in schemas.partitions(self.schema):
+        self._shorten_runs(current.number)
+        for table in (RUNS, *schemas.partitions(self.schema)):
             opened = _open(f"{self.root}/{table}")
             if opened is None:
                 continue
@@ -368,6 +374,19 @@ class Dataset:
             folder = location(f"{self.root}/{table}")
             if any((folder / unquote(name)).exists() for name in listed):
                 opened.vacuum(hours, dry_run=False, **forced)
+
+    def _shorten_runs(self, newest: int) -> None:
+        path = f"{self.root}/{RUNS}"
+        runs = _open(path)
+        assert runs is not None
+        begin = (datetime.now(UTC) - HISTORY_SPAN).isoformat()
+        rows = QueryBuilder().register(RUNS, runs).execute(
+            f"SELECT number, schema, versions, CASE WHEN number = {newest} THEN memory ELSE '{{}}'"
+            f" END AS memory, ended_at FROM {RUNS} WHERE number = {newest}"
+            f" OR ended_at >= TIMESTAMP '{begin}' ORDER BY number"
+        )  # fmt: skip
+        with suppress(CommitFailedError):  # another job published meanwhile, and does this later
+            write_deltalake(runs, rows.read_all(), mode="overwrite", storage_options=_options(path))
 
 
 def versions(root: Location) -> dict[str, int]:

@@ -11,7 +11,7 @@ from spark import segments
 from spark.errors import JobError
 from spark.locations import Location
 from spark.request import JobRequest
-from spark.results import CheckResult
+from spark.results import NAMED_MAX, WARN, CheckResult
 from spark.segments import EVENTS, SegmentFacts, SegmentFile
 from spark.tables import Dataset
 
@@ -79,6 +79,39 @@ def added_columns(some: Iterable[SegmentFile], facts: Mapping[str, SegmentFacts]
         for segment in some
         if segment.name in facts and facts[segment.name].added
     ]
+
+
+def disagreements(
+    ask: JobRequest, exported: Iterable[SegmentFile], bad: Mapping[Location, JobError],
+    log: str = EVENTS,
+) -> CheckResult:  # fmt: skip
+    """A warning if segments that overlap have rows of the same id with different contents."""
+    name, unreadable = f"{log}.agree", dict(bad)
+    shared = [each for each in segments.overlapping(exported) if each.manifest not in unreadable]
+    facts = verify(ask, shared, unreadable)
+    shared = [each for each in shared if each.manifest not in unreadable]
+    if not shared:
+        return CheckResult(name, log, WARN, 0, 0)
+    from spark import source  # imports Spark, without which plans decide
+
+    added = {each: fact.added for each, fact in facts.items()}
+    rows = source.read(ask.spark, shared, log, added, ["_metadata.file_name"])
+    differ = source.contradictions(rows, source.names_of_files()).persist()
+    some = differ.orderBy("event_id").limit(NAMED_MAX).collect()
+    note = "; ".join(f"{row['event_id']} differs in {', '.join(row['files'])}" for row in some)
+    result = CheckResult(name, log, WARN, differ.count(), -1, note)
+    differ.unpersist()
+    return result
+
+
+def count_ids(
+    former: Mapping[str, int], exported: Iterable[SegmentFile], facts: Mapping[str, SegmentFacts]
+) -> dict[str, int]:
+    """The numbers of different ids of exported segments in which some are repeated."""
+    ids = {**former, **{name: fact.ids for name, fact in facts.items()}}
+    return {
+        each.name: ids[each.name] for each in exported if ids.get(each.name, each.rows) != each.rows
+    }
 
 
 def count_once(some: Iterable[SegmentFile], ids: Mapping[str, int]) -> list[SegmentFile]:

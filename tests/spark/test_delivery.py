@@ -321,6 +321,20 @@ def test_day_whose_segments_were_removed_keeps_its_numbers(publish, ask, tmp_pat
     }  # fmt: skip
 
 
+def test_overlapping_segments_with_different_contents_are_a_warning(publish, ask, tmp_path):
+    log = DeliveryLog("outbox")
+    for number in range(4):
+        log.add(at(number), "send.accepted", f"m{number}")
+    log.export(tmp_path / "in")
+    publish()
+    write_segment(tmp_path / "in", "outbox", [log.rows[1], {**log.rows[2], "message_id": "other"}])
+    report, published = publish()
+    (warned,) = [each for each in report.results if each.name == "outbox.agree"]
+    assert (warned.failed, warned.note[:11]) == (1, "3 differs i")
+    assert [row["accepted"] for row in published["outcomes"]] == [4]
+    assert plan.up_to_date(ask())
+
+
 def test_requested_days_are_computed_again(publish, ask, tmp_path):
     log = DeliveryLog("outbox")
     log.add(at(0), "attempt.delivered", "m1", accepted_at=at(-10), attempt=1)

@@ -165,6 +165,27 @@ def test_events_that_come_twice_are_taken_once(spark, ask, lake):
     assert everything(spark, silver) == before
 
 
+def test_overlapping_segments_with_different_contents_are_a_warning(spark, ask, lake):
+    root, silver = lake
+    log = conversation()[0]
+    log.export(root)
+    job.run(ask())
+    before = everything(spark, silver)
+    day = log.rows[0]["ts"].date().isoformat()
+    write_segment(root, day, log.rows[1:3])  # the same rows: no warning
+    assert not plan.up_to_date(ask())
+    assert [each.failed for each in job.run(ask()).results if "agree" in each.name] == [0]
+    assert plan.up_to_date(ask())
+    write_segment(root, day, [log.rows[0], {**log.rows[1], "entity_id": "another"}])
+    assert not plan.up_to_date(ask())
+    (warned,) = [each for each in job.run(ask()).results if "agree" in each.name]
+    assert (warned.severity, warned.failed) == ("warn", 1)
+    assert warned.note.startswith("2 differs in segment-")
+    assert warned.note in [warning.note for warning in plan.warnings(root.parent / "out")]
+    assert plan.up_to_date(ask())
+    assert everything(spark, silver) == before
+
+
 def test_unknown_events_are_counted_and_unknown_fields_kept(spark, ask, lake):
     root, silver = lake
     log = Log()
@@ -335,7 +356,7 @@ def test_a_gap_and_a_message_of_unknown_origin_are_warnings(spark, ask, lake):
     assert (late.counts["rows"], late.counts["duplicates"]) == (3, 1)
     write_segment(root, "2026-02-03", log.rows[-1:])  # not new
     again = job.run(ask())
-    assert (again.counts["rows"], again.counts["duplicates"]) == (0, 1)
+    assert again.counts["segments"] == 0
     gaps = [result.note for result in (*late.results, *again.results) if "gaps" in result.name]
     lost = "events 1 to 4 are missing in their segment; events 5 to 10 are in no segment"
     assert gaps == [f"1 of the {lost}"] * 2

@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from deltalake import DeltaTable
 
 from spark import tables
 from spark.errors import ChecksFailed, OutputBusy, SchemaVersionUnknown, SegmentTorn
@@ -43,6 +44,26 @@ def test_reader_of_a_run_is_not_disturbed_by_the_next(spark, dataset):
     assert kinds(spark, opened) == ["a"]
     assert kinds(spark, dataset.current()) == ["b"]
     assert dataset.current().read(spark, "differences").count() == 0
+
+
+def test_only_newest_runs_have_a_memory_and_removed_ones_leave_no_file(spark, dataset, monkeypatch):
+    monkeypatch.setattr(tables, "VACUUM_RUNS", 3)
+    for number in range(1, 7):
+        publish(spark, dataset, *[("a", row) for row in range(number)])
+    assert dataset.current().memory == {"n": 6}
+    assert [row["memory"] for row in runs_of(dataset)] == ["{}"] * 5 + ['{"n": 6}']
+    assert [row["number"] for row in runs_of(dataset)] == [1, 2, 3, 4, 5, 6]
+    monkeypatch.setattr(tables, "HISTORY_SPAN", -tables.HISTORY_SPAN)
+    dataset.vacuum(0)
+    assert [row["number"] for row in runs_of(dataset)] == [6]
+    assert len([*Path(dataset.root, "runs").glob("*.parquet")]) == 1
+    publish(spark, dataset, ("b", 1))
+    assert kinds(spark, dataset.current()) == ["b"]
+
+
+def runs_of(dataset):
+    table = DeltaTable(f"{dataset.root}/runs").to_pyarrow_table()
+    return sorted(table.to_pylist(), key=lambda row: row["number"])
 
 
 def test_killed_run_is_repeated_without_a_trace(spark, dataset):

@@ -43,7 +43,7 @@ SMALL = (*QUICK, "--driver-memory", "768m", "--partitions", "4", "--json")
 START_SECONDS_MAX = 120
 TWO_WORKERS = re.compile(r"(Registering worker[\s\S]*){2}")
 CONNECT_PORT, S3_PORT = 15002, 8333
-# Of Spark itself: the image has no role for it.
+# The image has no role for this class of Spark.
 CONNECT = (
     "spark-submit", "--class", "org.apache.spark.sql.connect.service.SparkConnectServer",
     "--conf", "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension", "--conf",

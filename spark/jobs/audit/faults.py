@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 from pyspark.sql.functions import col as c
 
+from spark import source
 from spark.jobs.audit import schema
 from spark.jobs.audit.transforms import millis
 from spark.jobs.ingest import schema as known
@@ -151,8 +152,5 @@ def _versions(history: DataFrame) -> DataFrame:
 
 def _twice(events: DataFrame) -> DataFrame:
     """Ids of two different events. The same event twice is allowed."""
-    sides = f.struct(*[name for name in known.INPUT.names if name not in ("event_id", "epoch")])
-    rows = events.groupBy("event_id", "epoch").agg(
-        f.count_distinct(sides).alias("n"), f.min("entity_id").alias("entity_id")
-    )
-    return rows.where("n > 1").select(*_row("log.twice", c("entity_id"), c("n"), f.lit(1)))
+    rows = source.contradictions(events, f.min("entity_id").alias("entity_id"))
+    return rows.select(*_row("log.twice", c("entity_id"), c("n"), f.lit(1)))

@@ -38,7 +38,7 @@ def run(ask: JobRequest) -> JobReport:
         "skipped_segments": len(todo.bad),
     }
     logs = {
-        log: plan.remember(state, _count_ids(memory, log, facts))
+        log: plan.remember(state, _count_ids(memory, log, state, facts))
         for log, state in todo.logs.items()
     }
     draft, checked = dataset.draft(), _warnings(ask, todo, facts, logs)
@@ -62,10 +62,12 @@ def _verify(ask: JobRequest, memory: dict[str, Any]) -> tuple[plan.PendingDays, 
     return (plan.pending(ask, memory, todo.bad) if todo.bad else todo), facts
 
 
-def _count_ids(memory: dict[str, Any], log: str, facts: Facts) -> dict[str, int]:
+def _count_ids(
+    memory: dict[str, Any], log: str, state: plan.LogState, facts: Facts
+) -> dict[str, int]:
     """The numbers of different ids of segments in which some are repeated."""
     former = memory.get("logs", {}).get(log, {}).get("ids", {})
-    return {**former, **{name: fact.ids for name, fact in facts[log].items()}}
+    return verification.count_ids(former, state.segments, facts[log])
 
 
 def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, list[CheckResult]]:
@@ -115,6 +117,7 @@ def _warnings(
         chain = verification.count_once(state.segments, logs[log]["ids"])
         gaps = segments.gaps(chain, segments.begins_after(ask.source, log))
         warnings.append(warn_of(f"{log}.gaps", log, gaps))
+        warnings.append(verification.disagreements(ask, state.segments, todo.bad, log))
     lost = sorted(todo.lost)
     note = f"segments of {', '.join(lost[:5])} were removed, so these days stay" if lost else ""
     everything = len(todo.days) + len(lost)

@@ -19,6 +19,7 @@ from spark.request import JobRequest
 from spark.results import CheckResult
 from spark.segments import EpochEnd, SegmentFile
 from spark.tables import Dataset
+from spark.taken import TakenSegments
 
 SCHEMA = "delivery-1"
 PAIR_DAYS = 1  # days before an ack in which its delivery is looked for
@@ -38,13 +39,15 @@ class LogState(NamedTuple):
     """A log as exported, compared with the published version.
 
     rows     the rows of its segments by day
-    new      segments that the version does not have
+    taken    the segments that the version has
+    new      those that it does not have
     changed  days with new rows, or whose rows a restore discarded
     """
 
     segments: list[SegmentFile]
     cuts: list[EpochEnd]
     rows: dict[str, int]
+    taken: TakenSegments
     new: list[SegmentFile]
     changed: Days
 
@@ -61,7 +64,10 @@ class PendingDays(NamedTuple):
     def is_empty(self, ask: JobRequest, memory: Mapping[str, Any]) -> bool:
         """Whether a version with this memory has everything."""
         skipped = verification.list_skipped(ask, self.bad)
-        new = any(state.new for state in self.logs.values())
+        new = any(
+            state.new or not state.taken.has_compared(state.segments)
+            for state in self.logs.values()
+        )
         return not self.days and not new and skipped == memory.get("skipped", {})
 
 
@@ -124,12 +130,11 @@ def pending(
 
 
 def state_of(exported: list[SegmentFile], former: Mapping[str, Any]) -> LogState:
-    done = set(former.get("segments", ()))
-    new = [segment for segment in exported if segment.name not in done]
-    fresh = [segment for segment in new if not segments.is_covered(segment, done)]
+    taken = TakenSegments(former)
+    new = [segment for segment in exported if segment not in taken]
     cuts = segments.cuts(exported)
     before = {tuple(cut) for cut in former.get("cuts", ())}
-    changed = {day_of(segment) for segment in fresh}
+    changed = {day_of(segment) for segment in new}
     for cut in cuts:
         if tuple(cut) not in before:
             changed |= {
@@ -140,14 +145,14 @@ def state_of(exported: list[SegmentFile], former: Mapping[str, Any]) -> LogState
     rows: dict[str, int] = {}
     for segment in exported:
         rows[day_of(segment)] = rows.get(day_of(segment), 0) + segment.rows
-    return LogState(exported, cuts, rows, new, changed)
+    return LogState(exported, cuts, rows, taken, new, changed)
 
 
 def remember(state: LogState, ids: Mapping[str, int]) -> dict[str, Any]:
     """What the published version remembers of a log. ids: those of segments that repeat some"""
-    names = {segment.name for segment in state.segments}
-    names |= {f"{segment.epoch}/{stem}" for segment in state.segments for stem in segment.replaces}
-    return {"segments": sorted(names), "cuts": state.cuts, "rows": state.rows, "ids": dict(ids)}
+    state.taken.add(verification.count_once(state.new, ids))
+    taken = state.taken.remember(state.segments)
+    return {**taken, "cuts": state.cuts, "rows": state.rows, "ids": dict(ids)}
 
 
 def list_needed(todo: PendingDays) -> dict[str, list[SegmentFile]]:

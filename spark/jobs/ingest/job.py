@@ -1,8 +1,8 @@
 """Ingests new segments, each once, and publishes a version.
 
-The row of a run lists its segments, so tables and segments always agree. A run reads and writes
-only days that have new events, or messages with new events. `touched` in the memory of a run lists
-the days that changed, for the jobs that read them.
+The row of a run has the ranges of its events, so tables and segments always agree. A run reads and
+writes only days that have new events, or messages with new events. `touched` in the memory of a run
+lists the days that changed, for the jobs that read them.
 """
 
 from collections.abc import Sequence
@@ -21,6 +21,7 @@ from spark.locations import Location
 from spark.request import JobReport, JobRequest
 from spark.results import ERROR, SEGMENTS_SOUND, WARN, CheckResult, warn_of
 from spark.tables import Dataset, Draft, Version
+from spark.taken import TakenSegments
 
 CHANGED_MAX = 1_000_000  # changes whose id hashes fit into a job with 1 GB
 IDS_MAX = 100_000  # changed ids that are compared with the ranges of files
@@ -59,9 +60,10 @@ class Merge:
         self.dataset = dataset
         self.former = former
         self.memory: dict[str, Any] = {
-            "segments": [], "newest": {}, "cuts": {}, "touched": {}, "skipped": {},
-            "ids": {}, **(former.memory if former else {}),
+            "newest": {}, "cuts": {}, "touched": {}, "skipped": {}, "ids": {},
+            **(former.memory if former else {}),
         }  # fmt: skip
+        self.taken = TakenSegments(self.memory)
         self.export = verification.read_export(ask, self.memory)
         self.cuts = _ends(self.memory["cuts"], segments.cuts(self.export.segments))
         self.new_cuts = [cut for cut in self.cuts if self.memory["cuts"].get(cut.epoch) != cut.last]
@@ -74,24 +76,25 @@ class Merge:
 
     def take(self) -> None:
         """Publish a version with the new segments, unless there is nothing to take or skip."""
-        done = set(self.memory["segments"])
-        new = [segment for segment in self.export.segments if segment.name not in done]
-        # A compacted segment of ingested segments contains nothing new.
         self.fresh = self._verify(
-            [segment for segment in new if not segments.is_covered(segment, done)]
+            [segment for segment in self.export.segments if segment not in self.taken]
         )
-        new = [segment for segment in new if segment.manifest not in self.export.bad]
         skipped = verification.list_skipped(self.ask, self.export.bad)
-        if not new and skipped == self.memory["skipped"]:
+        compared = self.taken.has_compared(self.export.segments)
+        if not self.fresh and compared and skipped == self.memory["skipped"]:
             return
+        overlaps = verification.disagreements(self.ask, self.export.segments, self.export.bad)
+        self.results.append(overlaps)
         draft = self.dataset.draft()
         if self.fresh:
             self._fill(draft)
         newest = dict(self.memory["newest"])
-        for segment in new:
+        for segment in self.fresh:
             newest[segment.epoch] = max(segment.last, newest.get(segment.epoch, 0))
-            done |= {segment.name, *(f"{segment.epoch}/{stem}" for stem in segment.replaces)}
-        self.memory |= {"segments": sorted(done), "newest": newest, "skipped": skipped}
+        self.taken.add(verification.count_once(self.fresh, self.memory["ids"]))
+        self.memory.pop("segments", None)  # of an older version
+        self.memory |= self.taken.remember(self.export.segments)
+        self.memory |= {"newest": newest, "skipped": skipped}
         self.memory["warnings"] = [result for result in self.results if result.failed]
         self.published = self.ask.commit(self.dataset, draft, self.memory).root
         self.counts["segments"] += len(self.fresh)
@@ -103,8 +106,9 @@ class Merge:
             unknown = [segment for segment in new if segment.manifest not in bad]
             facts = verification.verify(self.ask, unknown, bad)
         self.added = {name: fact.added for name, fact in facts.items() if fact.added}
-        self.memory["ids"] |= {name: fact.ids for name, fact in facts.items()}
-        chain = verification.count_once(self.export.segments, self.memory["ids"])
+        ids = verification.count_ids(self.memory["ids"], self.export.segments, facts)
+        self.memory["ids"] = ids
+        chain = verification.count_once(self.export.segments, ids)
         problems = {
             SEGMENTS_SOUND: [error.message for error in bad.values()],
             "segments.gaps": segments.gaps(chain, segments.begins_after(self.ask.source)),

@@ -5,6 +5,7 @@ from spark.locations import Location
 from spark.request import JobRequest
 from spark.results import CheckResult
 from spark.tables import Dataset
+from spark.taken import TakenSegments
 
 SCHEMA = "silver-3"
 
@@ -15,10 +16,11 @@ def up_to_date(ask: JobRequest) -> bool:
     if published is None:
         return False
     export = verification.read_export(ask, published.memory)
-    done = {*published.memory["segments"]}
-    lacking = [segment.manifest for segment in export.segments if segment.name not in done]
+    taken = TakenSegments(published.memory)
+    lacking = [segment.manifest for segment in export.segments if segment not in taken]
     skipped = verification.list_skipped(ask, export.bad)
-    return set(lacking) <= set(export.bad) and skipped == published.memory.get("skipped", {})
+    complete = set(lacking) <= set(export.bad) and taken.has_compared(export.segments)
+    return complete and skipped == published.memory.get("skipped", {})
 
 
 def warnings(lake: Location) -> list[CheckResult]:
