@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from spark.appliance_client import ApplianceClient
-from spark.errors import SourceUnreachable
+from spark.errors import SourceUnreachable, StorageUnreachable
 from spark.files import write_whole
 from spark.locations import Location
 
@@ -57,8 +57,8 @@ def write(out: Location, record: RunRecord) -> str | None:
         if out.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, record.as_json() + "\n")
-    except OSError as error:
-        return f"{path} cannot be written: {error.strerror}"
+    except (OSError, StorageUnreachable) as error:
+        return f"{path} cannot be written: {getattr(error, 'strerror', error)}"
     return None
 
 

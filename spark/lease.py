@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any
 from uuid import uuid4
 
-from spark.errors import OutputBusy
+from spark.errors import OutputBusy, StorageUnreachable
 from spark.files import locked
 from spark.locations import HDFS, Location, ObjectPath, as_object
 
@@ -71,7 +71,7 @@ class FileLease(Lease):
             raise self.busy from None
 
     def release(self) -> None:
-        with suppress(OSError):
+        with suppress(OSError, StorageUnreachable):
             self._file.close()
 
 
@@ -118,12 +118,14 @@ class ObjectLease(Lease):
 
     def _keep(self) -> None:
         while not self._done.wait(RENEWAL_SECONDS):
-            with suppress(OSError, OutputBusy):  # the next attempt may still be in time
+            with suppress(
+                OSError, OutputBusy, StorageUnreachable
+            ):  # the next attempt may still be in time
                 self.renew()
 
     def release(self) -> None:
         self._done.set()
         self._renewer.join()
-        with suppress(OSError):
+        with suppress(OSError, StorageUnreachable):
             if self.path.read_tagged()[1] == self._tag:
                 self.path.unlink()

@@ -22,6 +22,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeAlias, cast
 from urllib.parse import unquote, urlsplit
 
+from spark.errors import StorageUnreachable
+
 SCHEME, HDFS = "s3a", "hdfs"
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
@@ -31,8 +33,15 @@ VARIABLES = (
 )  # fmt: skip
 """What processes of executors need too. None of them is a secret."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-STATUS = re.compile(r"status code\W+(?:31m\W+0m\s)?(\d{3})\b")
+# As the libraries in Rust and in Java write them.
+STATUS = re.compile(r"(?i)status code\W+(?:31m\W+0m\s)?(\d{3})\b")
 CODE = re.compile(r"<Code>([A-Za-z]{1,40})</Code>")
+REFUSED = re.compile(r"Generic S3 error|NoSuchBucket|Service: S3, Status Code: (?!404)\d")
+HINTS = {
+    "ExpiredToken": "renew the keys, and run it again: it continues from the last version",
+    "NoSuchBucket": "create the bucket, or correct the URL: docs/how-to/spark.md",
+    "503": "wait until the storage answers, and run it again",
+}
 REGION = "us-east-1"  # what servers without regions expect
 RETRIES_MAX = 3
 REQUEST_SECONDS_MAX, CONNECT_SECONDS_MAX = 120, 10
@@ -169,23 +178,27 @@ class ObjectPath:
 
     @contextmanager
     def request(self) -> Iterator[tuple[Any, Any]]:
-        """The library and the bucket. Its errors become OSError, without the server's words."""
+        """The library and the bucket. A file that is missing, or exists already, is an OSError; all
+        other errors are StorageUnreachable, without the words of the server."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
+        chosen = sorted(options().items())
         try:
             if self.scheme == HDFS:
                 from spark import hdfs
 
                 yield hdfs, hdfs.client(self.bucket)
             else:
-                yield obstore, _store(self.bucket, *sorted(options().items()))
-        except FileNotFoundError:
+                yield obstore, _store(self.bucket, *chosen)
+        except FileNotFoundError as error:
+            if REFUSED.search(str(error)):
+                raise refusal(str(self), str(error)) from None
             raise FileNotFoundError(ENOENT, "does not exist", str(self)) from None
         except (AlreadyExistsError, FileExistsError, PreconditionError):
             raise FileExistsError(EIO, "was written by another process", str(self)) from None
         except (BaseError, OSError, ValueError) as error:
-            raise OSError(EIO, _reason(str(error)), str(self)) from None
+            raise refusal(str(self), str(error)) from None
 
 
 Location: TypeAlias = Path
@@ -234,9 +247,14 @@ def options() -> dict[str, str]:
 
 def keys() -> dict[str, str]:
     """The keys in the files that AWS_ACCESS_KEY_ID_FILE and AWS_SECRET_ACCESS_KEY_FILE name, by the
-    variables that libraries read. Raises OSError."""
+    variables that libraries read. Raises StorageUnreachable."""
     files = {name: os.environ.get(f"{name}_FILE") for name in KEYS}
-    return {name: Path(file).read_text("utf-8-sig").strip() for name, file in files.items() if file}
+    chosen = {name: file for name, file in files.items() if file}
+    try:
+        return {name: Path(file).read_text("utf-8-sig").strip() for name, file in chosen.items()}
+    except (OSError, UnicodeDecodeError) as error:
+        sentence = f"the key files {' and '.join(chosen.values())} can't be read: {error}"
+        raise StorageUnreachable(sentence, f"correct {'_FILE or '.join(chosen)}_FILE") from None
 
 
 @cache
@@ -264,6 +282,13 @@ def _stat(entry: Any) -> ObjectStat:
     return ObjectStat(entry["size"], int(entry["last_modified"].timestamp() * 1e9))
 
 
+def refusal(where: str, text: str) -> StorageUnreachable:
+    """The error for a text of a library, with a hint about its cause."""
+    reason = _reason(text)
+    hint = next((hint for words, hint in HINTS.items() if words in reason), None)
+    return StorageUnreachable(f"{where}: {reason}", hint)
+
+
 def _reason(text: str) -> str:
     """What an error of object storage means, without addresses and the server's words."""
     status, code = STATUS.search(text), CODE.search(text)
@@ -271,4 +296,5 @@ def _reason(text: str) -> str:
         return "the address is not encrypted: use https:, or set AWS_ALLOW_HTTP=true"
     if status is None:
         return "the object storage can't be reached, or has no keys"
-    return f"the object storage answered {status[1]} {code[1] if code else ''}".strip()
+    name = code[1] if code else "ExpiredToken" if "token has expired" in text else ""
+    return f"the object storage answered {status[1]} {name}".strip()

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from spark.errors import ChecksFailed, JobError, SegmentTorn
+from spark.errors import ChecksFailed, JobError, SegmentTorn, StorageUnreachable
 from spark.files import writable
 from spark.locations import Location, location
 from spark.segments import MANIFEST
@@ -74,11 +74,12 @@ def _probe(batches: Iterator[Any], files: list[Any], mark: str) -> Iterator[Any]
         try:
             if hashlib.sha256(location(url).read_bytes()).hexdigest() != sha256:
                 problem = f"has another content of {url}"
-        except OSError as error:
-            problem = f"cannot read {url}: {error.strerror}"
+        except (OSError, StorageUnreachable) as error:
+            problem = f"cannot read {url}: {getattr(error, 'strerror', error)}"
         try:
             location(mark).with_name(file).write_bytes(b"")
-        except OSError as error:
-            side, problem = "output", f"cannot write {mark}-{host}: {error.strerror}"
+        except (OSError, StorageUnreachable) as error:
+            reason = getattr(error, "strerror", error)
+            side, problem = "output", f"cannot write {mark}-{host}: {reason}"
         rows.append({"host": host, "side": side, "file": file, "problem": problem})
     yield arrow.RecordBatch.from_pylist(rows)

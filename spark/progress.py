@@ -9,6 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from spark.errors import StorageUnreachable
+from spark.locations import ObjectPath
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -22,6 +25,7 @@ class ProgressReporter:
         self._quiet = quiet
         self._terminal = sys.stderr.isatty()
         self.seconds: dict[str, float] = {}
+        self.storage: ObjectPath | None = None  # the output, if it is not a directory
 
     def say(self, text: str) -> None:
         if not self._quiet:
@@ -47,7 +51,7 @@ class ProgressReporter:
     def _watch(self, spark: SparkSession, name: str, done: threading.Event) -> None:
         previous = ""
         while not done.wait(POLL_SECONDS):
-            text = f"{name}: {tasks(spark)}"
+            text = f"{name}: {self._problem() or tasks(spark)}"
             if text == previous:
                 continue
             previous = text
@@ -55,6 +59,15 @@ class ProgressReporter:
                 print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
             else:
                 self.say(text)
+
+    def _problem(self) -> str:
+        """What the storage answers if it refuses. The engine tries again without a word."""
+        try:
+            if self.storage is not None:
+                self.storage.is_dir()
+        except StorageUnreachable as error:
+            return f"{error.message}; trying again"
+        return ""
 
 
 def tasks(spark: SparkSession) -> str:

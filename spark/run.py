@@ -27,7 +27,7 @@ from spark.appliance_client import is_url
 from spark.files import writable
 from spark.jobs import JOBS, SKIP
 from spark.lease import hold
-from spark.locations import Location, as_object, location
+from spark.locations import REFUSED, Location, as_object, location, refusal
 from spark.progress import ProgressReporter
 from spark.request import (
     JobDefinition,
@@ -59,7 +59,10 @@ TRANSLATED: tuple[tuple[str, type[errors.JobError], str], ...] = (
 
 def main(words: list[str] | None = None) -> int:
     flags = parse(sys.argv[1:] if words is None else words)
-    run, clock = last_run.RunRecord(flags.job, datetime.now(UTC), __version__), time.monotonic()
+    run, clock = (
+        last_run.RunRecord(name_of(flags), datetime.now(UTC), __version__),
+        time.monotonic(),
+    )
     run.exit_code = attempt(flags, run)
     run.seconds, run.finished_at = time.monotonic() - clock, datetime.now(UTC)
     if run.exit_code:
@@ -67,6 +70,12 @@ def main(words: list[str] | None = None) -> int:
     if run.exit_code != errors.Usage.exit_code:  # otherwise nothing ran
         keep(flags, run)
     return run.exit_code
+
+
+def name_of(flags: argparse.Namespace) -> str:
+    """The name of the record. A run that only looks does not replace the one of an erasure."""
+    looks = [name for name in ("verify", "dry-run") if getattr(flags, name, None)]
+    return "-".join([flags.job, *looks])
 
 
 def attempt(flags: argparse.Namespace, run: last_run.RunRecord) -> int:
@@ -104,12 +113,14 @@ def translate(error: BaseException) -> errors.JobError:
     """The error of a job that stands for this one."""
     if isinstance(error, errors.JobError):
         return error
+    text = f"{error}\n{error.__cause__ or ''}"
+    file = FILE.search(text)
+    if REFUSED.search(text):
+        return refusal(file[0] if file else "the storage", text)
     if isinstance(error, OSError):
         return errors.StorageUnreachable(f"{error.filename}: {error.strerror}")
     if isinstance(error, KeyboardInterrupt):
         return errors.Interrupted("interrupted; nothing was published")
-    text = f"{error}\n{error.__cause__ or ''}"
-    file = FILE.search(text)
     for words, kind, sentence in TRANSLATED:
         if words in text:
             return kind(f"{sentence}: {file[0]}" if file else sentence)
@@ -183,6 +194,7 @@ def work(flags: argparse.Namespace, run: last_run.RunRecord) -> None:
     job, progress = JOBS[flags.job], ProgressReporter(quiet=flags.quiet)
     out = location(str(flags.out or flags.source)).resolve()
     require_plain(out)
+    progress.storage = as_object(out)
     source = bring(flags, job, out, progress)
     ask = JobRequest(
         None,  # a plan decides without a session

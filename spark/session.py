@@ -35,6 +35,11 @@ FIXED = {
     # A run reads the former version of tables that it has written, however long nobody wrote them.
     "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
 }
+# By default, 20 waits that double each time: a storage that answers 503 held a job for hours.
+S3A_RETRIES = {
+    "attempts.maximum": "2", "retry.limit": "3", "retry.interval": "500ms",
+    "retry.throttle.limit": "4", "retry.throttle.interval": "500ms", "connection.timeout": "60s",
+}  # fmt: skip
 
 
 class EngineSettings(NamedTuple):
@@ -91,6 +96,7 @@ def settings(engine: EngineSettings) -> dict[str, str]:
     if endpoint := storage.get("aws_endpoint"):
         chosen["spark.hadoop.fs.s3a.endpoint"] = endpoint
         chosen["spark.hadoop.fs.s3a.path.style.access"] = "true"
+    chosen |= {f"spark.hadoop.fs.s3a.{name}": text for name, text in S3A_RETRIES.items()}
     if _is_local(engine):  # the image sets it for clusters
         chosen["spark.executorEnv.PYTHONPATH"] = str(Path(__file__).parents[1])
     if executor_memory := os.environ.get("SPARK_EXECUTOR_MEMORY"):

@@ -38,7 +38,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from spark import schemas
 from spark.errors import ChecksFailed, OutputBusy, SchemaVersionUnknown, SegmentTorn
 from spark.files import writable
-from spark.locations import SCHEME, Location, location, options
+from spark.locations import REFUSED, RETRIES_MAX, SCHEME, Location, location, options, refusal
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,6 +54,7 @@ FILES_MAX = 16  # more files of a partition are merged; each run adds one
 VACUUM_RUNS = 16  # from one deletion of old files to the next: it lists all files
 HISTORY_SPAN = timedelta(days=30)  # in which former versions can be read
 HISTORY = f"interval {HISTORY_SPAN.days} days"
+RETRIES = {"max_retries": str(RETRIES_MAX)}  # of requests that the storage refuses
 COMMIT_NAME = "spark.databricks.delta.commitInfo.userMetadata"  # setting of a session
 # Minimum and maximum of these are in the log. Those of texts would outlive an erasure.
 WITH_STATISTICS = {"bigint", "double", "timestamp"}
@@ -418,6 +419,8 @@ def _open(path: str, version: int | None = None) -> DeltaTable | None:
     except TableNotFoundError:
         return None
     except (DeltaError, OSError, ValueError) as error:
+        if REFUSED.search(str(error)):
+            raise refusal(path, str(error)) from None
         first = str(error).splitlines()[0][:200]
         raise SegmentTorn(f"the table {path} cannot be read: {first}", LOST) from None
 
@@ -427,7 +430,7 @@ def _address(path: str) -> str:
 
 
 def _options(path: str) -> dict[str, str] | None:
-    return options() if path.startswith(f"{SCHEME}://") else None
+    return options() | RETRIES if path.startswith(f"{SCHEME}://") else None
 
 
 def _files(opened: DeltaTable, partition: str | None, id_column: str | None) -> list[DataFile]:

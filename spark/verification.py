@@ -86,32 +86,16 @@ def disagreements(
     log: str = EVENTS,
 ) -> CheckResult:  # fmt: skip
     """A warning if segments that overlap have rows of the same id with different contents."""
-    name, unreadable = f"{log}.agree", dict(bad)
-    shared = [each for each in segments.overlapping(exported) if each.manifest not in unreadable]
-    facts = verify(ask, shared, unreadable)
-    shared = [each for each in shared if each.manifest not in unreadable]
+    shared = [each for each in segments.overlapping(exported) if each.manifest not in bad]
     if not shared:
-        return CheckResult(name, log, WARN, 0, 0)
+        return CheckResult(f"{log}.agree", log, WARN, 0, 0)
     from spark import source  # imports Spark, without which plans decide
 
-    added = {each: fact.added for each, fact in facts.items()}
-    rows = source.read(ask.spark, shared, log, added, ["_metadata.file_name"])
+    rows = source.read(ask.spark, shared, log, more_columns=["_metadata.file_name"])
     differ = source.contradictions(rows, source.names_of_files()).persist()
     some = differ.orderBy("event_id").limit(NAMED_MAX).collect()
     note = "; ".join(f"{row['event_id']} differs in {', '.join(row['files'])}" for row in some)
-    result = CheckResult(name, log, WARN, differ.count(), -1, note)
-    differ.unpersist()
-    return result
-
-
-def count_ids(
-    former: Mapping[str, int], exported: Iterable[SegmentFile], facts: Mapping[str, SegmentFacts]
-) -> dict[str, int]:
-    """The numbers of different ids of exported segments in which some are repeated."""
-    ids = {**former, **{name: fact.ids for name, fact in facts.items()}}
-    return {
-        each.name: ids[each.name] for each in exported if ids.get(each.name, each.rows) != each.rows
-    }
+    return CheckResult(f"{log}.agree", log, WARN, differ.count(), -1, note)
 
 
 def count_once(some: Iterable[SegmentFile], ids: Mapping[str, int]) -> list[SegmentFile]:

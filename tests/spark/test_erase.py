@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark import segments, source
+from appliance.shared.exported_logs import LOGS
+from spark import segments, session, source
 from spark.errors import ChecksFailed, OutputBusy, Usage, WrongHash
 from spark.jobs.activity import job as activity
 from spark.jobs.erase import bronze, job, order, payload, rewrite, swap
@@ -22,9 +23,12 @@ from spark.jobs.erase import transforms as t
 from spark.jobs.ingest import job as ingest
 from spark.jobs.ingest import schema
 from spark.lease import hold
+from spark.run import main
 from tests.spark.conftest import make_request
-from tests.spark.log import Log, write_segment
+from tests.spark.delivery_log import DeliveryLog
+from tests.spark.log import START, Log, write_segment
 from tests.spark.test_ingest_segments import rewrite as add_columns
+from tests.spark.test_run import Kept
 
 SECRET = "secret"
 
@@ -197,6 +201,34 @@ def test_order_selects(spark, tmp_path, selects, senders):
     rows = t.select(facts, asked, known).where("kind = 'message'").collect()
     named = {each["id"]: each["sender"] for each in log.tables["messages"].values()}
     assert {named[row["id"]] for row in rows} == senders
+
+
+def test_certificate_names_every_other_log_with_what_it_has(ask, tmp_path, lake):
+    outbox = DeliveryLog("outbox")
+    for number in range(3):
+        outbox.add(START, "send.accepted", f"m{number}")
+    outbox.export(tmp_path / "in")
+    report = job.run(ask(options={"order": write_order(tmp_path, senders=["ann"])}))
+    named = json.loads(report.path.read_text())["not_reached"]
+    for log in set(LOGS) - {"events"}:
+        rows = "1 segments, 3 rows" if log == "outbox" else "0 segments, 0 rows"
+        assert [each for each in named if each.startswith(f"the log {log} (") and rows in each]
+
+
+def test_record_of_an_erasure_outlives_looking_at_it(tmp_path, lake, spark, monkeypatch):
+    monkeypatch.setattr(session, "build", lambda *_: Kept(spark))
+    words = ["erase", "--in", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--quiet"]
+    order = ["--order", str(write_order(tmp_path, senders=["ann"]))]
+    record = tmp_path / "out/runs/erase.json"
+    assert main([*words, *order, "--dry-run"]) == 0
+    assert not record.exists()
+    assert main([*words, *order]) == 0
+    before = record.read_text()
+    (certificate,) = tmp_path.glob("out/erasures/*/certificate-*.json")
+    assert main([*words, "--verify", str(certificate)]) == 0
+    assert record.read_text() == before
+    looked = json.loads(record.with_name("erase-verify.json").read_text())
+    assert (looked["job"], looked["outcome"]) == ("erase-verify", "ok")
 
 
 def test_dry_run_changes_nothing(ask, spark, tmp_path, lake):

@@ -5,15 +5,18 @@ import json
 import obstore
 import pytest
 
-from spark import lease, locations, run, session
+from spark import lease, locations, progress, run, session
 from spark.errors import OutputBusy
 from spark.jobs.ingest import job as ingest
 from spark.lease import ObjectLease
 from spark.locations import location
+from spark.progress import ProgressReporter
 from tests.spark import lakes
 from tests.spark.delivery_log import DeliveryLog
 from tests.spark.test_run import Kept, without_spark
+from tests.support.s3faults import S3Fault, s3_proxy
 from tests.support.s3server import ACCESS, BUCKET, SECRET
+from tests.support.until import until
 
 pytestmark = pytest.mark.slow  # starts a storage server
 
@@ -162,6 +165,89 @@ def test_storage_that_refuses_is_named_without_its_key(
     assert "Warning: " in refused  # the record of the run is lost too
     assert sentence in refused
     assert f"s3a://{BUCKET}/in" in refused
+
+
+def in_segments(method, path):
+    return method == "GET" and "/in/" in path and ".parquet" in path
+
+
+def after_four_reads(count):
+    """Everything, as soon as the engine reads segments."""
+
+    def matches(method, path):
+        nonlocal count
+        count += in_segments(method, path)
+        return count > 4
+
+    return matches
+
+
+FAULTS = {
+    "keys that expire before the first segment":
+        (400, "ExpiredToken", lambda: in_segments, "answered 400 ExpiredToken", "renew the keys"),
+    "keys that expire while the engine reads":
+        (400, "ExpiredToken", lambda: after_four_reads(0), "400 ExpiredToken", "renew the keys"),
+    "an output bucket that does not exist":
+        (404, "NoSuchBucket", lambda: lambda _method, path: "/lake" in path, "404 NoSuchBucket",
+         "create the bucket"),
+    "a storage that answers 503 from the start":
+        (503, "SlowDown", lambda: lambda *_: True, "503 SlowDown", "wait until"),
+    "a storage that answers 503 while the engine reads":
+        (503, "SlowDown", lambda: after_four_reads(0), "503", "wait until"),
+    "a storage that answers 503 to writes of tables":
+        (503, "SlowDown", lambda: lambda method, path: method in ("PUT", "POST") and "silver" in
+         path, "503", "wait until"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_of_the_storage_is_named_and_ends_the_job(
+    storage, spark, tmp_path, capsys, monkeypatch, name
+):
+    """With retries that end: a test that waits for hours is a test that fails."""
+    status, code, matches, sentence, hint = FAULTS[name]
+    bucket = f"faults{[*FAULTS].index(name)}"  # the session keeps the address of a bucket
+    lakes.conversation()[0].export(tmp_path)
+    with s3_proxy(storage.port) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
+        conf = spark.sparkContext._jsc.hadoopConfiguration()
+        conf.set(f"fs.s3a.bucket.{bucket}.endpoint", proxy.endpoint)
+        for file in tmp_path.rglob("segment-*"):
+            path = location(f"s3a://{bucket}/in/{file.relative_to(tmp_path)}")
+            path.write_bytes(file.read_bytes())
+        proxy.fault = S3Fault(status, code, matches())
+        words = ["ingest", "--in", f"s3a://{bucket}/in", "--out", f"s3a://{bucket}/lake"]
+        said = job(capsys, *words, code=20)
+        assert proxy.refused
+    assert sentence in said
+    assert f"hint: {hint}" in said
+
+
+def test_key_file_that_is_missing_is_named(bucket, capsys, monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY_FILE", "/nonexistent/secret")
+    words = ["ingest", "--in", f"s3a://{BUCKET}/in", "--out", f"s3a://{BUCKET}/out"]
+    said = job(capsys, *words, code=20)
+    assert "/nonexistent/secret can't be read: " in said
+    assert "hint: correct AWS_ACCESS_KEY_ID_FILE or AWS_SECRET_ACCESS_KEY_FILE" in said
+
+
+def test_progress_shows_that_the_storage_refuses(bucket, spark, capsys, monkeypatch):
+    monkeypatch.setattr(progress, "POLL_SECONDS", 0.01)
+    reporter, seen = ProgressReporter(), []
+
+    def says(text):
+        seen.append(text)
+
+    monkeypatch.setattr(reporter, "say", says)
+    with s3_proxy(bucket.port) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
+        proxy.fault = S3Fault(503, "SlowDown")
+        reporter.storage = location(f"s3a://{BUCKET}/lake")
+        with reporter.step(spark, "ingest: counting"):
+            words = (
+                f"ingest: counting: {reporter.storage}: the object storage answered 503 SlowDown;"
+            )
+            until(lambda: f"{words} trying again" in seen, 60, "a line about the storage")
 
 
 def test_key_in_a_url_is_refused(capsys):

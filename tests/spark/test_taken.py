@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from spark.segments import SegmentFile
+from spark.segments import SegmentFacts, SegmentFile
 from spark.taken import TakenSegments
 
 A_YEAR = 100_000  # segments of five minutes
@@ -23,7 +23,7 @@ def segment(first, last, rows=None, epoch="e", replaces=()):
 
 def after(memory, *some, exported=None):
     taken = TakenSegments(json.loads(json.dumps(memory)))
-    taken.add(some)
+    taken.add(some, {})
     return taken.remember(some if exported is None else exported)
 
 
@@ -33,7 +33,7 @@ def test_memory_of_a_hundred_thousand_runs_does_not_grow():
     for each in year:
         memory = after(memory, each)
         written += len(json.dumps(memory))
-    assert memory["ranges"] == {"e": [(1, 7 * A_YEAR)]}
+    assert memory["ranges"] == {"e": [[1, 7 * A_YEAR]]}
     assert written < 80 * A_YEAR  # with all names it was 50 bytes times half of their square
     taken = TakenSegments(memory)
     assert all(each in taken for each in year)
@@ -50,20 +50,21 @@ def test_segments_in_any_order_with_missing_ones_are_remembered_exactly():
     random.shuffle(year)
     lacking, taken = year[:500], TakenSegments({})
     for start in range(500, len(year), 1000):
-        taken.add(year[start : start + 1000])
+        taken.add(year[start : start + 1000], {})
     again = TakenSegments(json.loads(json.dumps(taken.remember([]))))
     assert [each for each in lacking if each in again] == []
     assert all(each in again for each in year[500:])
 
 
 def test_segment_that_lacks_ids_leaves_room_for_them():
-    lacks = segment(1, 10, rows=9)
-    memory = after({}, lacks)
-    assert (memory["ranges"], memory["incomplete"]) == ({}, [lacks.name])
-    taken = TakenSegments(memory)
-    assert lacks in taken
-    assert segment(4, 6) not in taken
-    assert after(memory, segment(11, 20), exported=[segment(11, 20)])["incomplete"] == []
+    lacks, repeats = segment(1, 10, rows=9), segment(21, 30)
+    taken = TakenSegments({})
+    taken.add([lacks, repeats], {repeats.name: SegmentFacts((), 8)})
+    memory = taken.remember([lacks, repeats])
+    assert (memory["ranges"], memory["lacking"]) == ({}, {lacks.name: 9, repeats.name: 8})
+    assert lacks in TakenSegments(memory)
+    assert segment(4, 6) not in TakenSegments(memory)
+    assert after(memory, segment(11, 20))["lacking"] == {}
 
 
 def test_overlapping_segments_are_compared_once():

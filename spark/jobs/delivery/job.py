@@ -37,11 +37,8 @@ def run(ask: JobRequest) -> JobReport:
         "days": len(todo.days),
         "skipped_segments": len(todo.bad),
     }
-    logs = {
-        log: plan.remember(state, _count_ids(memory, log, state, facts))
-        for log, state in todo.logs.items()
-    }
-    draft, checked = dataset.draft(), _warnings(ask, todo, facts, logs)
+    logs = {log: plan.remember(state, facts[log]) for log, state in todo.logs.items()}
+    draft, checked = dataset.draft(), _warnings(ask, todo, facts)
     if todo.days:
         counts["rows"], tested = _fill(ask, todo, draft)
         checked += tested
@@ -60,14 +57,6 @@ def _verify(ask: JobRequest, memory: dict[str, Any]) -> tuple[plan.PendingDays, 
             for log, some in plan.list_needed(todo).items()
         }
     return (plan.pending(ask, memory, todo.bad) if todo.bad else todo), facts
-
-
-def _count_ids(
-    memory: dict[str, Any], log: str, state: plan.LogState, facts: Facts
-) -> dict[str, int]:
-    """The numbers of different ids of segments in which some are repeated."""
-    former = memory.get("logs", {}).get(log, {}).get("ids", {})
-    return verification.count_ids(former, state.segments, facts[log])
 
 
 def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, list[CheckResult]]:
@@ -99,9 +88,7 @@ def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, l
     return total, [*checked, CheckResult("events.known", "logs", WARN, count, total, note)]
 
 
-def _warnings(
-    ask: JobRequest, todo: plan.PendingDays, facts: Facts, logs: dict[str, Any]
-) -> list[CheckResult]:
+def _warnings(ask: JobRequest, todo: plan.PendingDays, facts: Facts) -> list[CheckResult]:
     """What the manifests and the verified files show: skipped segments, added columns, gaps, and
     days that keep their numbers because segments of them were removed."""
     added = [
@@ -114,7 +101,7 @@ def _warnings(
         warn_of("segments.columns", "segments", added),
     ]
     for log, state in todo.logs.items():
-        chain = verification.count_once(state.segments, logs[log]["ids"])
+        chain = verification.count_once(state.segments, state.taken.lacking)
         gaps = segments.gaps(chain, segments.begins_after(ask.source, log))
         warnings.append(warn_of(f"{log}.gaps", log, gaps))
         warnings.append(verification.disagreements(ask, state.segments, todo.bad, log))

@@ -17,7 +17,7 @@ from spark.errors import JobError
 from spark.locations import Location
 from spark.request import JobRequest
 from spark.results import CheckResult
-from spark.segments import EpochEnd, SegmentFile
+from spark.segments import EpochEnd, SegmentFacts, SegmentFile
 from spark.tables import Dataset
 from spark.taken import TakenSegments
 
@@ -148,11 +148,11 @@ def state_of(exported: list[SegmentFile], former: Mapping[str, Any]) -> LogState
     return LogState(exported, cuts, rows, taken, new, changed)
 
 
-def remember(state: LogState, ids: Mapping[str, int]) -> dict[str, Any]:
-    """What the published version remembers of a log. ids: those of segments that repeat some"""
-    state.taken.add(verification.count_once(state.new, ids))
+def remember(state: LogState, facts: Mapping[str, SegmentFacts]) -> dict[str, Any]:
+    """Take the new segments. Returns what the published version remembers of a log."""
+    state.taken.add(state.new, facts)
     taken = state.taken.remember(state.segments)
-    return {**taken, "cuts": state.cuts, "rows": state.rows, "ids": dict(ids)}
+    return {**taken, "cuts": state.cuts, "rows": state.rows}
 
 
 def list_needed(todo: PendingDays) -> dict[str, list[SegmentFile]]:

@@ -18,14 +18,14 @@ from spark.jobs.erase.rewrite import rewrite
 from spark.jobs.erase.swap import SegmentChange
 from spark.locations import Location, location
 from spark.request import JobRequest
-from spark.segments import MANIFEST, SegmentFile
+from spark.segments import EVENTS, MANIFEST, SegmentFile
 
 READERS = {"parquet": "parquet", "jsonl": "json"}  # formats by the ends of names
 
 
-def every(folder: Location) -> dict[str, SegmentFile]:
+def every(folder: Location, log: str = EVENTS) -> dict[str, SegmentFile]:
     """All segments by file name, replaced ones too: they have the same content."""
-    held = [segments.read_manifest(file) for file in sorted(folder.rglob(f"*{MANIFEST}"))]
+    held = [segments.read_manifest(file, log) for file in sorted(folder.rglob(f"*{MANIFEST}"))]
     named = {segment.path.name: segment for segment in held}
     if len(named) < len(held):
         raise SegmentTorn(f"{folder} has two segments of the same name")

@@ -6,6 +6,7 @@
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -31,6 +32,13 @@ NOT_REACHED = (
     "files below the output and the segments that are of no job, such as files of changes",
     "former versions of objects in a bucket with versioning: delete them, docs/how-to/erase.md",
 )
+# What the other logs have: an order selects nothing in them, because their ids are their own.
+OTHER_LOGS = {
+    "relay": "names of agents", "audit": "actors and details, in a chain of hashes",
+    "broker": "keys of members, errors", "bus": "payloads, names of agents",
+    "courier": "errors", "inbox": "keys of senders", "outbox": "principals, errors",
+    "runs": "errors",
+}  # fmt: skip
 
 
 def folder_of(ask: JobRequest, order: ErasureOrder) -> Location:
@@ -81,12 +89,18 @@ def write(
         "snapshots_removed": list(plan.snapshots),
         **changed,
         "content_left": left,
-        "not_reached": NOT_REACHED,
+        "not_reached": [*NOT_REACHED, *map(partial(_other_log, ask), OTHER_LOGS)],
     }
     path = folder / f"certificate-{len(certificates(folder)) + 1:08d}.json"
     with writable(folder):
         write_whole(path, json.dumps(fields, indent=1) + "\n")
     return path
+
+
+def _other_log(ask: JobRequest, log: str) -> str:
+    held = bronze.every(ask.source / log, log).values()
+    rows = sum(segment.rows for segment in held)
+    return f"the log {log} ({OTHER_LOGS[log]}): {len(held):,} segments, {rows:,} rows"
 
 
 def count(chosen: DataFrame) -> dict[str, int]:

@@ -60,7 +60,7 @@ class Merge:
         self.dataset = dataset
         self.former = former
         self.memory: dict[str, Any] = {
-            "newest": {}, "cuts": {}, "touched": {}, "skipped": {}, "ids": {},
+            "newest": {}, "cuts": {}, "touched": {}, "skipped": {},
             **(former.memory if former else {}),
         }  # fmt: skip
         self.taken = TakenSegments(self.memory)
@@ -91,8 +91,8 @@ class Merge:
         newest = dict(self.memory["newest"])
         for segment in self.fresh:
             newest[segment.epoch] = max(segment.last, newest.get(segment.epoch, 0))
-        self.taken.add(verification.count_once(self.fresh, self.memory["ids"]))
-        self.memory.pop("segments", None)  # of an older version
+        for name in ("segments", "ids"):  # of an older version
+            self.memory.pop(name, None)
         self.memory |= self.taken.remember(self.export.segments)
         self.memory |= {"newest": newest, "skipped": skipped}
         self.memory["warnings"] = [result for result in self.results if result.failed]
@@ -106,9 +106,9 @@ class Merge:
             unknown = [segment for segment in new if segment.manifest not in bad]
             facts = verification.verify(self.ask, unknown, bad)
         self.added = {name: fact.added for name, fact in facts.items() if fact.added}
-        ids = verification.count_ids(self.memory["ids"], self.export.segments, facts)
-        self.memory["ids"] = ids
-        chain = verification.count_once(self.export.segments, ids)
+        sound = [segment for segment in new if segment.manifest not in bad]
+        self.taken.add(sound, facts)
+        chain = verification.count_once(self.export.segments, self.taken.lacking)
         problems = {
             SEGMENTS_SOUND: [error.message for error in bad.values()],
             "segments.gaps": segments.gaps(chain, segments.begins_after(self.ask.source)),
@@ -116,7 +116,7 @@ class Merge:
         }
         self.results += [warn_of(name, "segments", some) for name, some in problems.items()]
         self.counts["skipped_segments"] = len(bad)
-        return [segment for segment in new if segment.manifest not in bad]
+        return sound
 
     def _fill(self, draft: Draft) -> None:
         step = partial(self.ask.progress.step, self.spark)
