@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from appliance.child import supervisor, syscalls
+from appliance.child import supervisor
 
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 EXIT_SIGNALLED = 128
@@ -20,7 +20,5 @@ if __name__ == "__main__":
     supervisor.split(watched, subprocesses=None, passed_on=PASSED_ON, after=lambda code: os._exit(
         1 if code is None else code if code >= 0 else EXIT_SIGNALLED - code
     ))  # fmt: skip
-    if sys.platform == "linux":
-        syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
     os.execvp(words[0], words)

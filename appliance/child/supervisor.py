@@ -4,9 +4,9 @@
 
 It runs no code of the child and reads nothing from the socket. When the parent closes its end or is
 killed, or when the child ends, it kills all its descendants and exits. As subreaper it also finds
-orphans and processes in other sessions. When the supervisor itself is killed, the kernel kills a
-child that has set PR_SET_PDEATHSIG (a filter of system calls can keep it from clearing that) and
-everything in the PID namespace, if there is one. Standard library only.
+orphans and processes in other sessions. When the supervisor itself is killed, the kernel kills the
+child, which begins with PR_SET_PDEATHSIG (a filter of system calls can keep it from clearing that),
+and everything in the PID namespace, if there is one. Standard library only.
 """
 
 import contextlib
@@ -53,10 +53,14 @@ def split(
     before = signal.signal(signal.SIGCHLD, lambda *_: None)
     child = os.fork()
     if child == 0:
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, before)
+        # First: a child that is stopped before would outlive a supervisor that is killed.
+        syscalls.die_with_parent()
         for descriptor in (kept_open, wake, woken):
             os.close(descriptor)
+        if is_gone(watched):
+            os._exit(0)  # it ended before the signal was set
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, before)
         if not passed_on:
             os.setsid()
         return own_namespace, watched
@@ -76,6 +80,8 @@ def split(
             _send_signal({-child}, signal.SIGTERM)
             _watch(watching, 0, codes, wake)
     finally:
+        if own_namespace:  # with its first process the kernel kills all in it
+            _send_signal({child}, signal.SIGKILL)
         _end_all(codes, wake)
         after(codes[child])
         os._exit(0)

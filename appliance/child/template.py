@@ -15,7 +15,7 @@ import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from appliance.child import supervisor, syscalls
+from appliance.child import supervisor
 
 DESCRIPTORS_MAX = 4096
 
@@ -67,7 +67,6 @@ def launch(raw: socket.socket, template: int) -> None:
         supervisor.split(raw.fileno(), template, subprocesses=None, graceful=True, after=answer)
         with contextlib.suppress(OSError, ValueError):
             os.nice(niceness)
-            syscalls.die_with_parent()
             reset_signals()
             become(command, environment, folder)
         answer(None)

@@ -46,7 +46,6 @@ def launch(raw: socket.socket, ended: int) -> None:
     pids = {"supervisor": os.getpid()}
     leave = partial(leave_cgroup, order)
     own_namespace, _ = supervisor.split(raw.fileno(), ended, subprocesses=False, after=leave)
-    syscalls.die_with_parent()
     attempt = LaunchedCommand(order)
     pids["launcher"] = os.getpid()
     if own_namespace:
