@@ -45,6 +45,24 @@ def health(port: int) -> int:
         return int(reply.status)
 
 
+def test_up_with_spark_makes_the_environment_of_the_commands_that_it_prints(tmp_path):
+    tree = clone(tmp_path / "clone")
+    stub = tree / "ops/env"
+    stub.write_text(
+        """#!/bin/sh
+venv=${0%/ops/env}/.venv; [ "$1" = appliance ] || venv=$venv-$1
+mkdir -p "$venv/bin"
+echo '#!/bin/sh' | tee "$venv/bin/agentlip" >"$venv/bin/agentlipd"
+chmod +x "$venv"/bin/*
+"""
+    )
+    stub.chmod(0o755)
+    done = run(tree / "ops/up", "--with-spark", "--workspace", tmp_path / "hub")
+    assert done.returncode == 0, done.stdout
+    assert (tree / ".venv/bin/agentlip").exists()
+    assert str(tree / ".venv-spark/bin/python") in (tmp_path / "hub/agentlip.toml").read_text()
+
+
 @pytest.mark.slow
 def test_up_twice_at_once_and_port_and_token_outlive_down_and_up(tmp_path):
     """On a fresh clone, in which `ops/up` is called twice at once, as impatient people do."""
