@@ -43,7 +43,7 @@ def documents(name):
     return [each for each in yaml.safe_load_all((ROOT / "ops/spark" / name).read_text()) if each]
 
 
-MANIFESTS = ["storage.yaml", "job.yaml", "cluster.yaml", "cluster-s3.yaml"]
+MANIFESTS = ["storage.yaml", "account.yaml", "job.yaml", "cluster.yaml", "cluster-s3.yaml"]
 
 
 def pods(name):
@@ -57,6 +57,16 @@ def pods(name):
 def test_every_manifest_is_checked_here():
     files = [path.name for path in tracked("ops/spark/*") if path.parent.name != "jobs"]
     assert sorted(files) == sorted([*MANIFESTS, "compose.yaml", "compose-s3.yaml"])
+
+
+@pytest.mark.parametrize("name", ["job.yaml", "cluster.yaml", "cluster-s3.yaml"])
+def test_job_is_deleted_and_applied_again_without_its_account(name):
+    """A job can't be changed, and the roles of running ones must not go with it."""
+    kinds = {each["kind"] for each in documents(name)}
+    assert kinds <= {"Job", "CronJob", "ConfigMap"}
+    accounts = [pod.get("serviceAccountName") for pod in pods(name)]
+    named = {each["metadata"]["name"] for each in documents("account.yaml")}
+    assert set(filter(None, accounts)) <= named
 
 
 @pytest.mark.spark
