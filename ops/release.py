@@ -52,6 +52,8 @@ def parse() -> argparse.Namespace:
         "--images", nargs="+", choices=[*IMAGES, "none"], default=list(IMAGES),
         help="the images to include (all)",
     )  # fmt: skip
+    about = "folder of OSV records, with which the Java libraries are compared"
+    build.add_argument("--advisories", type=Path, help=about)
     return parser.parse_args()
 
 
@@ -108,10 +110,10 @@ def make_files(
     (folder / f"agentlip-{version}-changes.md").write_text(notes, "utf-8")
     for name in flags.images:
         if name != "none":
-            save_image(root, folder, name, version)
+            save_image(root, folder, name, version, flags.advisories)
 
 
-def save_image(root: Path, folder: Path, name: str, version: str) -> None:
+def save_image(root: Path, folder: Path, name: str, version: str, advisories: Path | None) -> None:
     """Builds an image, and writes it as an archive for `docker load`."""
     tag = f"{name}:{version}"
     archive = folder / f"{name}-{version}-image-{platform.machine()}.tar"
@@ -122,6 +124,17 @@ def save_image(root: Path, folder: Path, name: str, version: str) -> None:
     for step in steps:
         say(" ".join(step))
         subprocess.run(step, stdout=sys.stderr, timeout=IMAGE_SECONDS_MAX, check=True)
+    if "spark" in name:
+        list_jars(root, tag, folder / f"{name}-{version}-jars.md", advisories)
+
+
+def list_jars(root: Path, tag: str, target: Path, advisories: Path | None) -> None:
+    """Write the Java libraries of an image, their licences and the advisories about them."""
+    records = ["-v", f"{advisories.resolve()}:/advisories:ro"] if advisories else []
+    run = ["docker", "run", "--rm", "-i", "--user", "0", "--network", "none", *records]
+    command = [*run, "--entrypoint", "python3", tag, "-", *(["/advisories"] if advisories else [])]
+    with (root / "spark/list-jars").open("rb") as script, target.open("wb") as file:
+        subprocess.run(command, stdin=script, stdout=file, timeout=GIT_SECONDS_MAX, check=True)
 
 
 def sign(file: Path, key: Path) -> None:

@@ -1,17 +1,20 @@
 """Real conversation history through an appliance and the jobs' image, against plain Python."""
 
+import json
 import signal
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import docker
 import pytest
 
-from ops import licences
+from ops import licences, release
 from tests.support.until import until
 from tests.system.box import Box
+from tests.system.checkout import ROOT
 from tests.system.conversation import Conversation, Event, time_of
 from tests.system.spark_containers import (
     JOB_SECONDS_MAX,
@@ -183,6 +186,7 @@ def test_image_is_what_kubernetes_expects_of_spark(jobs: SparkContainers) -> Non
     assert "spark-kubernetes_" in jars
     assert "spark-mllib_" in jars
     assert "hadoop-aws" not in jars
+    assert "commons-lang-2" not in jars
 
 
 def test_image_is_below_its_limit_and_has_only_listed_licences(
@@ -196,6 +200,26 @@ def test_image_is_below_its_limit_and_has_only_listed_licences(
     packages = licences.packages(spark_image)
     assert [name for name in packages if not licences.allowed(packages[name])] == []
     assert set(packages.items()) == licences.list_packages("spark")
+
+
+def test_java_libraries_are_listed_with_licences_and_advisories(
+    spark_storage_image: str, tmp_path: Path
+) -> None:
+    """With the record of an advisory about a version in the image, and one about former ones."""
+    for number, (name, fixed) in enumerate({"netty-common": "99.0", "jackson-core": "1.0"}.items()):
+        group = {"netty-common": "io.netty", "jackson-core": "com.fasterxml.jackson.core"}[name]
+        package = {"ecosystem": "Maven", "name": f"{group}:{name}"}
+        ranges = [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": fixed}]}]
+        record = {"id": f"GHSA-{number}", "affected": [{"package": package, "ranges": ranges}]}
+        (tmp_path / f"{number}.json").write_text(json.dumps(record))
+    release.list_jars(ROOT, spark_storage_image, tmp_path / "jars.md", tmp_path)
+    lines = (tmp_path / "jars.md").read_text().splitlines()[2:]
+    rows = {row[0]: row[1:] for row in ([*map(str.strip, line[1:-1].split("|"))] for line in lines)}
+    assert len(rows) > 200
+    assert [name for name in rows if rows[name][1] == "unknown"] == []
+    assert not [name for name in rows if name.endswith("commons-lang")]
+    known = {name: row[2] for name, row in rows.items() if row[2] != "none"}
+    assert known == {"io.netty:netty-common": "GHSA-0"}
 
 
 def test_machine_learning_and_compiled_libraries_work(jobs: SparkContainers) -> None:
