@@ -26,9 +26,6 @@ class TakenSegments:
         self._ranges: dict[str, list[list[int]]] = dict(memory.get("ranges", {}))
         self.lacking: dict[str, int] = dict(memory.get("lacking", {}))
         self._compared = frozenset(memory.get("compared", ()))
-        for name in memory.get("segments", ()):  # a lake of an older version has all names
-            epoch, _, stem = name.rpartition("/")
-            self._add(epoch, *_ids(stem))
 
     def __contains__(self, segment: SegmentFile) -> bool:
         """Whether the segment, or all that it replaces, were taken."""

@@ -1,8 +1,10 @@
-"""Verifies segments where their bytes are read: on executors, unless they are few. Bad ones end a
-job, or are skipped and remembered."""
+"""Verifies segments where their bytes are read: on executors of a cluster, unless they are few. Bad
+ones end a job, or are skipped and remembered."""
 
+import os
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -107,13 +109,20 @@ def _results(
     ask: JobRequest, some: Sequence[SegmentFile]
 ) -> Iterator[tuple[int, SegmentFacts | JobError]]:
     """What is not as usual, by the index of its segment, in their order."""
-    if sum(segment.bytes for segment in some) <= DRIVER_BYTES_MAX:
-        yield from _unusual(enumerate(some))
+    if runs_here(ask) or sum(segment.bytes for segment in some) <= DRIVER_BYTES_MAX:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for results in pool.map(lambda item: list(_unusual([item])), enumerate(some)):
+                yield from results
         return
     numbers = ask.spark.range(0, len(some), 1, len(some))
     rows = numbers.mapInArrow(partial(_verify_batches, some=list(some)), RESULT).collect()
     for number, result in sorted(map(tuple, rows)):
         yield number, pickle.loads(result)
+
+
+def runs_here(ask: JobRequest) -> bool:
+    """Whether executors are this process, in which threads need no start of Python."""
+    return str(ask.spark.sparkContext.master).startswith("local")
 
 
 def _verify_batches(batches: Iterator[Any], some: list[SegmentFile]) -> Iterator[Any]:

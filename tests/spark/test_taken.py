@@ -89,10 +89,3 @@ def test_segment_that_replaces_taken_ones_is_taken_also_across_a_hole():
 def test_malformed_name_of_a_replaced_segment_is_not_taken(stem):
     taken = TakenSegments(after({}, segment(1, 5)))
     assert segment(1, 9)._replace(replaces=(stem,)) not in taken
-
-
-def test_lake_of_an_older_version_keeps_its_segments():
-    named = [segment(1, 5), segment(6, 9), segment(20, 30, epoch="f/g")]
-    taken = TakenSegments({"segments": [each.name for each in named]})
-    assert all(each in taken for each in named)
-    assert segment(10, 19) not in taken

@@ -31,9 +31,10 @@ def repeat_an_event(manifest):
     sign(manifest)
 
 
-@pytest.mark.parametrize("bytes_max", [10**9, 0], ids=["driver", "executors"])
-def test_damage_is_named_by_its_file_and_gaps_by_ids(spark, ask, tmp_path, monkeypatch, bytes_max):
-    monkeypatch.setattr(verification, "DRIVER_BYTES_MAX", bytes_max)
+@pytest.mark.parametrize("where", ["here", "driver", "executors"])
+def test_damage_is_named_by_its_file_and_gaps_by_ids(spark, ask, tmp_path, monkeypatch, where):
+    monkeypatch.setattr(verification, "DRIVER_BYTES_MAX", 10**9 if where == "driver" else 0)
+    monkeypatch.setattr(verification, "runs_here", lambda _: where == "here")
     manifests = conversation()[0].export(tmp_path / "in")
     spoil_a_page(manifests[1])
     with pytest.raises(SegmentTorn, match=segment_of(manifests[1]).name):

@@ -91,8 +91,6 @@ class Merge:
         newest = dict(self.memory["newest"])
         for segment in self.fresh:
             newest[segment.epoch] = max(segment.last, newest.get(segment.epoch, 0))
-        for name in ("segments", "ids"):  # of an older version
-            self.memory.pop(name, None)
         self.memory |= self.taken.remember(self.export.segments)
         self.memory |= {"newest": newest, "skipped": skipped}
         self.memory["warnings"] = [result for result in self.results if result.failed]
