@@ -1,9 +1,10 @@
 """Ingest and activity as one would write them in SQL over the same Parquet: no versions, no checks.
 
-Ingest is the floor: every event parsed once and merged into Delta tables with the columns of
-silver. It knows no history, no bad rows and no unknown fields.
+Ingest is the floor: every event parsed once, and appended to Delta tables with the columns of
+silver, or merged into them.
 """
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,7 @@ NAMES = {
     "topics": "SELECT topic_id, channel_id, title FROM topics WHERE valid_to IS NULL",
     "channels": "SELECT channel_id, name FROM channels",
 }
+ENDS = "lead(valid_from) OVER (PARTITION BY message_id ORDER BY event_id)"
 PAYLOAD = (
     "message struct<id: string, topic_id: string, channel_id: string, sender: string,"
     " content_raw: string, version: bigint, created_at: timestamp>, message_id string,"
@@ -121,35 +123,46 @@ OTHERS = {
 }
 
 
-def ingest(spark: Any, export: Path, out: Path) -> None:
-    messages(spark, export, out)
+Write = Callable[[Any, Any, Path, str], None]
+
+
+def ingest(spark: Any, days: Sequence[Path], out: Path, write: Write) -> None:
+    """Parse the segments of these days, and write their rows to tables below `out`."""
+    events = spark.read.parquet(*[str(file) for day in days for file in day.glob("*.parquet")])
+    events.createOrReplaceTempView("events")
+    write(spark, spark.sql(MESSAGES), out / "messages", "day")
     for table, (names, payload, columns) in OTHERS.items():
         frame = spark.sql(f"""
             SELECT {columns}, j.principal AS principal, ts AS valid_from, epoch, event_id
             FROM (SELECT *, from_json(data_json, '{payload}') AS j FROM events
                   WHERE name IN ({names}))
         """)
-        merge(spark, frame, out / table)
+        write(spark, frame, out / table, "")
 
 
-def messages(spark: Any, export: Path, out: Path) -> None:
-    """Only the messages, the largest table."""
-    events = spark.read.option("pathGlobFilter", "*.parquet").parquet(str(export / "events"))
-    events.createOrReplaceTempView("events")
-    frame = spark.sql(MESSAGES)
-    merge(spark, frame, out / "messages", "day")
+def append(spark: Any, frame: Any, table: Path, partition: str) -> None:
+    writer = frame.write.format("delta").mode("append")
+    (writer.partitionBy(partition) if partition else writer).save(str(table))
 
 
-def merge(spark: Any, frame: Any, table: Path, *partitions: str) -> None:
-    """Insert the rows that the table does not have, by the key of silver."""
-    columns = frame.schema
-    keys = ["epoch", "event_id", *(["position"] if "position" in columns.names else [])]
-    empty = spark.createDataFrame([], columns).write.format("delta").partitionBy(*partitions)
-    empty.mode("overwrite").option("overwriteSchema", "true").save(str(table))
-    frame.createOrReplaceTempView("parsed")
-    same = " AND ".join(f"t.{key} = parsed.{key}" for key in keys)
-    spark.sql(f"MERGE INTO delta.`{table}` t USING parsed ON {same}"
-              " WHEN NOT MATCHED THEN INSERT *")  # fmt: skip
+def merge(spark: Any, frame: Any, table: Path, partition: str) -> None:
+    """Insert the rows that the table does not have, by the key of silver. Of messages, the former
+    state gets the time at which it ended, as in any table with history."""
+    columns = frame.columns
+    keys = ["epoch", "event_id", *(["position"] if "position" in columns else [])]
+    matched = ""
+    if partition:
+        former = spark.read.format("delta").load(str(table)).where("valid_to IS NULL")
+        former = former.join(frame.select("message_id").distinct(), "message_id", "left_semi")
+        former.select(*columns).unionByName(frame).createOrReplaceTempView("states")
+        frame = spark.sql(f"SELECT * EXCEPT (valid_to), {ENDS} AS valid_to FROM states")
+        matched = "WHEN MATCHED THEN UPDATE SET t.valid_to = s.valid_to "
+    frame.select(*columns).createOrReplaceTempView("parsed")
+    same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
+    spark.sql(
+        f"MERGE INTO delta.`{table}` t USING parsed s ON {same} {matched}"
+        "WHEN NOT MATCHED THEN INSERT *"
+    )
 
 
 def activity(spark: Any, silver: Path, out: Path) -> None:
