@@ -227,8 +227,8 @@ def test_record_of_an_erasure_outlives_looking_at_it(tmp_path, lake, spark, monk
     (certificate,) = tmp_path.glob("out/erasures/*/certificate-*.json")
     assert main([*words, "--verify", str(certificate)]) == 0
     assert record.read_text() == before
-    looked = json.loads(record.with_name("erase-verify.json").read_text())
-    assert (looked["job"], looked["outcome"]) == ("erase-verify", "ok")
+    checked = json.loads(record.with_name("erase-verify.json").read_text())
+    assert (checked["job"], checked["outcome"]) == ("erase-verify", "ok")
 
 
 def test_dry_run_changes_nothing(ask, spark, tmp_path, lake):

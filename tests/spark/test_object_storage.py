@@ -217,28 +217,28 @@ def test_fault_of_the_storage_is_named_and_ends_the_job(
             path.write_bytes(file.read_bytes())
         proxy.fault = S3Fault(status, code, matches())
         words = ["ingest", "--in", f"s3a://{bucket}/in", "--out", f"s3a://{bucket}/lake"]
-        said = job(capsys, *words, code=20)
+        output = job(capsys, *words, code=20)
         assert proxy.refused
-    assert sentence in said
-    assert f"hint: {hint}" in said
+    assert sentence in output
+    assert f"hint: {hint}" in output
 
 
 def test_key_file_that_is_missing_is_named(bucket, capsys, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY_FILE", "/nonexistent/secret")
     words = ["ingest", "--in", f"s3a://{BUCKET}/in", "--out", f"s3a://{BUCKET}/out"]
-    said = job(capsys, *words, code=20)
-    assert "/nonexistent/secret can't be read: " in said
-    assert "hint: correct AWS_ACCESS_KEY_ID_FILE or AWS_SECRET_ACCESS_KEY_FILE" in said
+    output = job(capsys, *words, code=20)
+    assert "/nonexistent/secret can't be read: " in output
+    assert "hint: correct AWS_ACCESS_KEY_ID_FILE or AWS_SECRET_ACCESS_KEY_FILE" in output
 
 
 def test_progress_shows_that_the_storage_refuses(bucket, spark, capsys, monkeypatch):
     monkeypatch.setattr(progress, "POLL_SECONDS", 0.01)
     reporter, seen = ProgressReporter(), []
 
-    def says(text):
+    def record(text):
         seen.append(text)
 
-    monkeypatch.setattr(reporter, "say", says)
+    monkeypatch.setattr(reporter, "say", record)
     with s3_proxy(bucket.port) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.endpoint)
         proxy.fault = S3Fault(503, "SlowDown")
