@@ -210,9 +210,10 @@ def test_certificate_names_every_other_log_with_what_it_has(ask, tmp_path, lake)
     outbox.export(tmp_path / "in")
     report = job.run(ask(options={"order": write_order(tmp_path, senders=["ann"])}))
     named = json.loads(report.path.read_text())["not_reached"]
-    for log in set(LOGS) - {"events"}:
-        rows = "1 segments, 3 rows" if log == "outbox" else "0 segments, 0 rows"
-        assert [each for each in named if each.startswith(f"the log {log} (") and rows in each]
+    logs = dict(each[8:].split(" (", 1) for each in named if each.startswith("the log "))
+    assert logs.keys() == set(LOGS) - {"events"}
+    assert logs.pop("outbox").endswith("1 segments, 3 rows")
+    assert {text.rpartition(": ")[2] for text in logs.values()} == {"0 segments, 0 rows"}
 
 
 def test_record_of_an_erasure_outlives_looking_at_it(tmp_path, lake, spark, monkeypatch):
