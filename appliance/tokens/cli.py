@@ -14,7 +14,7 @@ app = plain_app(
     "Tokens: create, list, revoke, rotate. 'server' is the workspace's own.", "Administration/token"
 )
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the token.")]
+IdArgument = Annotated[str, typer.Argument(metavar="TOKEN", help="Id or name of the token.")]
 PATH, SESSIONS = "/api/v1/tokens", "/api/v1/sessions"
 OF_SESSION = "ses_"  # how the id of a session begins
 INVITED_SECONDS = 86_400.0  # for a colleague, who may read the link tomorrow
@@ -107,8 +107,9 @@ def list_tokens(session: Session) -> None:
 @app.command("revoke")
 def revoke_token(session: Session, token_id: IdArgument) -> None:
     """Revoke a token and close its connections, or end the session of a browser."""
-    path = SESSIONS if token_id.startswith(OF_SESSION) else PATH
-    answer = _hub(session).delete(f"{path}/{_segment(token_id)}")
+    path, hub = SESSIONS if token_id.startswith(OF_SESSION) else PATH, _hub(session)
+    token_id = _id_of(hub, token_id)
+    answer = hub.delete(f"{path}/{_segment(token_id)}")
     session.answer(answer, f"revoked {token_id}")
 
 
@@ -127,8 +128,8 @@ def rotate_token(
     ] = None,
 ) -> None:
     """Replace the secret of a token; 'server' is the workspace's own."""
-    body = {"grace_seconds": grace}
-    answer = _hub(session).post(f"{PATH}/{_segment(token_id)}/rotate", body, "")
+    body, hub = {"grace_seconds": grace}, _hub(session)
+    answer = hub.post(f"{PATH}/{_segment(_id_of(hub, token_id))}/rotate", body, "")
     until = answer["token"]["rotating_until"]
     after = f"the old one is valid until {until}" if until else "the old one is invalid"
     if answer["token"]["id"] == "server" and not session.machine:
@@ -136,6 +137,14 @@ def rotate_token(
         return
     _show_secret(session, answer)
     session.note(after)
+
+
+def _id_of(hub: Any, given: str) -> str:
+    """Return the id of the valid token with this name; anything else is taken as an id."""
+    if given.startswith(("tok_", OF_SESSION)):
+        return given
+    valid = (row for row in hub.rows(PATH, "tokens") if row["state"] == "active")
+    return next((row["id"] for row in valid if row["name"] == given), given)
 
 
 def _show_secret(session: Session, answer: Any) -> None:

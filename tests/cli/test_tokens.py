@@ -1,5 +1,6 @@
 """`agentlip token`: links for colleagues, and the browsers that are signed in."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -39,3 +40,16 @@ def test_infinite_days_are_refused(tmp_path: Path) -> None:
     agentlip("init", cwd=tmp_path)
     refused = agentlip(*CREATE, "grace", "--expires", "inf", cwd=tmp_path)
     assert (refused.code, "must be a number of days" in refused.err) == (1, True)
+
+
+@pytest.mark.parametrize("runs", [True, False])
+def test_token_is_rotated_and_revoked_by_its_name(tmp_path: Path, runs: bool) -> None:
+    agentlip("init", cwd=tmp_path)
+    with serve(tmp_path) if runs else nullcontext():
+        for _ in range(2):  # the name of a revoked token is free again
+            id_ = agentlip(*CREATE, "ci", "--json", cwd=tmp_path).json["token"]["id"]
+            rotated = agentlip("token", "rotate", "ci", "--json", cwd=tmp_path).json
+            assert rotated["token"]["id"] == id_
+            assert id_ in agentlip("token", "revoke", "ci", cwd=tmp_path).out
+        missing = agentlip("token", "revoke", "ci", cwd=tmp_path)
+        assert (missing.code, "agentlip token list" in missing.err) == (1, True)
