@@ -21,8 +21,8 @@ from appliance.kernel.commit_count import CommitCount
 from appliance.kernel.errors import StorageFull, Unavailable
 from appliance.kernel.ownership import open_own
 from appliance.kernel.store_declaration import STORE_ID_KEY, path_of
-from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes
-from appliance.kernel.store_files import open_database
+from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes, is_read_only
+from appliance.kernel.store_files import UNUSED, open_database
 from appliance.kernel.whole_file import write_whole
 
 STORE = "audit"
@@ -240,7 +240,8 @@ def _problem(
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A file that is missing, because nothing was recorded, reads as an empty one."""
     try:
-        there = open_database(path, "rw") if path.exists() else sqlite3.connect(":memory:")
+        mode = UNUSED if is_read_only(path.parent) else "rw"
+        there = open_database(path, mode) if path.exists() else sqlite3.connect(":memory:")
         with closing(there) as connection:
             if not path.exists():
                 connection.executescript(_SCHEMA)

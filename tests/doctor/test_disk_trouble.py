@@ -1,5 +1,6 @@
 """On a full or read-only disk the doctor names the cause first and advises nothing else."""
 
+import shutil
 import subprocess
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from appliance.checks.check import Severity
 from doctor import clear
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
+from tests.support.commands import agentlip
+from tests.support.servedhub import ServedHub
 from tests.support.smalldisk import small_disk
 
 
@@ -45,6 +48,23 @@ def test_read_only_disk_is_the_cause(tmp_path, kind, leftover):
             assert workspace.find("store.opens") == []
             assert workspace.find("store.whole") == []
             assert not clear.clear_suspect(workspace.data, "hub")
+
+
+@pytest.mark.root
+def test_read_only_disk_is_the_only_problem_of_a_workspace_with_everything(tmp_path, used_once):
+    with small_disk(tmp_path, "tmpfs", 256) as disk:
+        workspace = disk.root / "w"
+        shutil.copytree(used_once, workspace, symlinks=True)
+        with ServedHub(workspace).running():  # which leaves nothing in the logs of the stores
+            pass
+        before = checks_with_findings(workspace)
+        remount(disk, "ro")
+        assert checks_with_findings(workspace) - before == {"host.disk"}
+
+
+def checks_with_findings(workspace):
+    report = agentlip("doctor", "--all", "--json", cwd=workspace).json
+    return {row["check"] for check in report["checks"] for row in check["findings"]}
 
 
 @pytest.mark.root
