@@ -24,6 +24,7 @@ from appliance.workspace.datadir import SHARED_STORES, STORES
 CREATE = "agentlip backup create"
 VERIFY = "agentlip backup verify --latest"
 PRUNE = "agentlip backup prune"
+BY_PHASE = {"create": CREATE, "upload": "agentlip backup upload", "verify": VERIFY, "prune": PRUNE}
 FILES_MAX = 10_000  # sizes of files that one check compares
 _MIB = 1024 * 1024
 
@@ -121,7 +122,7 @@ def _failures(context: Context) -> Iterator[Finding]:
         if failure.phase == "verify" and failure.code == "BACKUP_VERIFICATION_FAILED":
             continue  # backup.verified reports the backup
         sentence = f"failed at {failure.failed_at}: {failure.error}"
-        yield FAILING.finding(failure.phase, sentence)
+        yield FAILING.finding(failure.phase, sentence, BY_PHASE[failure.phase])
 
 
 def _whole(context: Context) -> Iterator[Finding]:
