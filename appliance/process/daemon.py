@@ -26,7 +26,14 @@ from appliance.process.starting import START_SECONDS_MAX, StartDeadline
 from appliance.process.status import State, hub_state
 from appliance.process.stopping import end, foreign
 from appliance.sdk.discovery import endpoint_of, find_workspace, probe
-from appliance.workspace.datadir import DataDir, WorkspaceNotFound, not_writable, read_lock
+from appliance.workspace.datadir import (
+    DataDir,
+    HubRunning,
+    WorkspaceNotFound,
+    not_writable,
+    read_lock,
+)
+from appliance.workspace.manifest import lost_stores
 
 POLL_SECONDS = 0.03
 TERMINATE_SECONDS_MAX = 2.0  # between SIGTERM and SIGKILL for a start that takes too long
@@ -135,6 +142,12 @@ def _already(datadir: DataDir, state: State, options: ServerOptions) -> State:
                 details={"url": state["url"], "pid": state["pid"]},
                 hint=f"agentlipd restart {flag} {wanted}",
             )
+    lost = {str(error.details["store"]) for error in lost_stores(datadir)}
+    if accepted := " ".join(f"--accept-loss {name}" for name in options.accept_loss if name in lost):
+        raise HubRunning(
+            "the appliance runs, so no loss is accepted now",
+            hint=f"agentlipd down; agentlipd up {accepted}",
+        )
     return {**state, "already_running": True}
 
 

@@ -54,6 +54,7 @@ class StoreLost(Conflict):
             row = "event" if declaration_of(name).numbers_events else "commit"
         what = {
             "missing": f"its file {path} is missing",
+            "empty": f"its file {path} is empty",
             "foreign": f"{path} belongs to {of or 'another workspace'}",
             "behind": f"{path} ends with {row} {newest}, but {row} {given_out} was given"
             " out: an older file was put back, or its write-ahead log was removed or damaged",
@@ -144,9 +145,10 @@ def lost_stores(
         # Not every workspace needs keys: the identity subsystem checks them.
         if name not in (*stores, TOKEN):
             continue
-        if datadir.read_token() is None if name == TOKEN else not path.exists():
+        is_gone = datadir.read_token() is None if name == TOKEN else not path.exists()
+        if is_gone or is_empty(path):
             if name not in set(SHARED_STORES) - set(CHAINS):  # other programs may remove it
-                lost.append(StoreLost(name))
+                lost.append(StoreLost(name, "missing" if is_gone else "empty"))
         elif store_id and (own := _id_of(path, name, mode) or store_id) != store_id:
             lost.append(StoreLost(name, "foreign", of=owners.get(own, "")))
         elif name != TOKEN and (error := _behind(datadir, name, mode)):
@@ -220,8 +222,10 @@ def _accept(datadir: DataDir, names: set[str], clock: Clock, log: Log) -> None:
             del manifest.stores[recorded]
         manifest.stores.pop(name, None)
         manifest.lost[name] = iso(now_ms)
-        if name in DECLARATIONS and not datadir.database(name).exists():
-            _put_aside(datadir.database(name), now_ms)
+        path = datadir.database(name) if name in DECLARATIONS else None
+        if path is not None and (not path.exists() or is_empty(path)):
+            path.unlink(missing_ok=True)
+            _put_aside(path, now_ms)
     restarted = any(declaration_of(name).numbers_events for name in names)
     if restarted and datadir.database(RECORD_STORE).exists():
         # Event numbers begin again: cursors of clients must not be taken for new ones.
@@ -277,6 +281,11 @@ def _leave_commits(datadir: DataDir, error: StoreLost, _clock: Clock) -> None:
             event_ids.keep_sequence(connection, declaration.commits, error.given_out)
         else:
             connection.execute(meta.SET, (commit_count.KEY, str(error.given_out)))
+
+
+def is_empty(file: Path) -> bool:
+    """Whether it has no byte, which no program that saves its data leaves."""
+    return file.is_file() and file.stat().st_size == 0
 
 
 def _put_aside(database: Path, now_ms: int) -> None:

@@ -17,7 +17,7 @@ def _record(context: Context) -> Iterator[Finding]:
     checked = [store for store in STORES if store not in context.off]
     for error in manifest.lost_stores(context.datadir, stores=(*checked, *SHARED_STORES)):
         store, problem = str(error.details["store"]), str(error.details["problem"])
-        if store not in context.stores or problem != "missing":
+        if store not in context.stores or problem not in ("missing", "empty"):
             message = error.message.removeprefix(f"{store}: ")
             yield LOST[problem].finding(store, message, _hint(context, error))
     for name in manifest.unreadable(context.datadir):
@@ -64,13 +64,13 @@ BEHIND = Problem("behind", Severity.ERROR)
 UNREADABLE = Problem("unreadable", Severity.ERROR, "agentlipd restart")
 ACCEPTED_LOSS = Problem("accepted-loss", Severity.INFO)
 IGNORED_FRAMES = Problem("ignored-frames", Severity.ERROR)
-LOST = {problem.name: problem for problem in (MISSING, FOREIGN, BEHIND)}
+LOST = {problem.name: problem for problem in (MISSING, FOREIGN, BEHIND)} | {"empty": MISSING}
 CHECKS = (
     Check(
         name="store.record",
         inspects="no store or secret of this workspace is missing, foreign or older than it was",
         find=_record,
-        problems=(*LOST.values(), UNREADABLE, ACCEPTED_LOSS),
+        problems=(MISSING, FOREIGN, BEHIND, UNREADABLE, ACCEPTED_LOSS),
     ),
     Check(
         name="store.log",

@@ -1,6 +1,7 @@
 """A missing store is refused by name, with the ways out; a new one is never made silently."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from appliance.roles import RolesSettings
 from appliance.workspace import manifest
 from appliance.workspace.datadir import DataDir
-from tests.support.commands import agentlip, start_that_ends
+from tests.support.commands import agentlip, agentlipd, start_that_ends
 from tests.support.servedhub import ServedHub
 
 pytestmark = pytest.mark.slow
@@ -130,3 +131,28 @@ def test_lost_token_can_be_replaced_by_a_new_one(workspace):
     assert "agentlipd up --accept-loss token" in start_that_ends(workspace).err
     assert agentlip("token", "rotate", "server", cwd=workspace).code == 0
     served_with(workspace).stop()
+
+
+def test_emptied_store_is_lost_too_and_every_way_out_works(workspace):
+    """`up` used to say "running" without it, and to ignore the accepted loss."""
+    path = DataDir(workspace).database("outbox")
+    os.truncate(path, 0)
+    refused = start_that_ends(workspace)
+    assert refused.code == EXIT_CONFLICT, refused
+    assert "Error: outbox: its file .agentlip/outbox.sqlite3 is empty" in refused.err
+    assert "agentlipd up --accept-loss outbox" in refused.err
+    recovered = agentlip("recover", "outbox", "--yes", cwd=workspace)
+    assert recovered.code == 1
+    assert "agentlipd up --accept-loss outbox" in recovered.err
+    (result,) = [f for f in findings(workspace) if f["severity"] == "error"]
+    assert (result["subject"], result["problem"]) == ("outbox", "empty")
+    hub = served_with(workspace, "--accept-loss", "outbox")
+    try:
+        assert path.stat().st_size
+        assert hub.http.get("/v1/outbox").status == 200
+        os.truncate(path, 0)
+        late = agentlipd("up", "--accept-loss", "outbox", cwd=workspace)
+        assert late.code == EXIT_CONFLICT, late
+        assert "agentlipd down; agentlipd up --accept-loss outbox" in late.err
+    finally:
+        hub.stop()
