@@ -263,6 +263,7 @@ class CourierAdmin:
             {
                 "rule": msgspec.json.decode(without_path(msgspec.json.encode(rule).decode())),
                 "fired": engine.states[rule.id].fired,
+                "failed": engine.states[rule.id].failed,
                 "suppressed": engine.states[rule.id].suppressed,
             }
             for rule in engine.rules

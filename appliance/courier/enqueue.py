@@ -149,10 +149,15 @@ class EnqueuePipeline:
         effects: list[tuple[Effect, str]] = []
         if context.rules:
             parsed, effects = self._apply_rules(stream, context.rules, parsed)
-        if stream.policy.durable:
-            duplicates = self._put_durable(stream, parsed)
-        else:
-            duplicates = self._put(stream, parsed)
+        try:
+            if stream.policy.durable:
+                duplicates = self._put_durable(stream, parsed)
+            else:
+                duplicates = self._put(stream, parsed)
+        except ApplianceError:  # the producer sends it again, and then the rules fire
+            for rule, _ in {(effect.rule, source_id) for effect, source_id in effects}:
+                self._engine.record_failure(rule, acted=False)
+            raise
         if effects:
             self._run_effects(effects)
         return duplicates
@@ -303,6 +308,7 @@ class EnqueuePipeline:
         """Run effects and the effects of their envelopes, at most `cascade_max`. Count failures."""
         waiting = deque(effects)
         left = CASCADE_MAX
+        outcomes: dict[tuple[str, str], set[str]] = {}
         while waiting:
             effect, source_id = waiting.popleft()
             if left <= 0:
@@ -321,6 +327,10 @@ class EnqueuePipeline:
             if not envelope_at_fault:
                 self._engine.record_outcome(effect.rule, outcome == "done", self.now())
             metrics.triggers.labels(effect.action, outcome).inc()
+            outcomes.setdefault((effect.rule, source_id), set()).add(outcome)
+        for (rule, _), results in outcomes.items():
+            if "failed" in results:
+                self._engine.record_failure(rule, acted="done" in results)
 
     def _run_effect(self, effect: Effect, source_id: str) -> list[tuple[Effect, str]]:
         if effect.action == "emit":

@@ -9,6 +9,8 @@
 
 A rule fires at most once in its cooldown; matches during the cooldown are dropped. Envelopes from
 rules carry a hop count, and an envelope with `hops_max` hops fires no rule, so loops of rules end.
+A firing with an action that failed counts as failed, and begins a cooldown only if another action
+was done.
 A rule that fails FAILURES_MAX times in a row pauses for PAUSE_MS. Enqueuing never fails because of
 a trigger.
 """
@@ -102,11 +104,11 @@ class RuleState:
     FAILURES_MAX times again, where a breaker allows one call and opens with its first failure.
     """
 
-    __slots__ = ("failures", "fired", "fired_at", "paused_until", "suppressed")
+    __slots__ = ("failed", "failures", "fired", "fired_at", "paused_until", "suppressed")
 
     def __init__(self) -> None:
         self.fired_at: float | None = None
-        self.fired = self.suppressed = self.failures = 0
+        self.fired = self.suppressed = self.failures = self.failed = 0
         self.paused_until = 0.0
 
 
@@ -150,6 +152,12 @@ class TriggerEngine:
             if (effect := _effect(rule, index, action, stream, final)) is not None
         ]
         return changed, effects
+
+    def record_failure(self, rule_id: str, *, acted: bool) -> None:
+        """Count a firing as failed. Without an action that was done it begins no cooldown."""
+        state = self.states[rule_id]
+        state.fired, state.failed = state.fired - 1, state.failed + 1
+        state.fired_at = state.fired_at if acted else None
 
     def record_outcome(self, rule_id: str, succeeded: bool, now: float) -> None:
         """Count the outcome of an effect, and pause a rule that keeps failing."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from appliance.courier.enqueue import EnqueuePipeline
 from appliance.kernel.errors import Unavailable
 from tests.support.courier import (
     INBOX,
@@ -49,7 +50,8 @@ def test_triggers_notify_enrich_and_never_fail_the_enqueue():
     assert notices[0]["deliver"]["payload"]["ref"] == "a"
     enqueue(client, "b", to="loop")
     assert get(client, "/v1/stats", stream="loop2")["depth"] == 1
-    assert get(client, "/v1/rules")["rules"][0]["fired"] == 1
+    row = get(client, "/v1/rules")["rules"][0]
+    assert (row["fired"], row["failed"]) == (0, 1)  # without an outbox, its webhook fails
 
 
 def test_failing_webhook_pauses_the_rule_but_not_the_enqueue():
@@ -60,7 +62,46 @@ def test_failing_webhook_pauses_the_rule_but_not_the_enqueue():
     for number in range(7):
         enqueue(courier.client(), f"e{number}", type="order.paid")
     row = get(courier.client(), "/v1/rules")["rules"][0]
-    assert row["fired"] == 5, "the rule is paused after too many failures"
+    assert row["failed"] == 5, "the rule is paused after too many failures"
+    assert row["fired"] == 0
+
+
+def test_failed_firing_begins_no_cooldown():
+    """Or the next envelope would not reach a receiver that works again."""
+    broken, sent = [Unavailable("the outbox is full")], []
+
+    def send(*arguments):
+        if broken:
+            raise broken.pop()
+        sent.append(arguments)
+
+    courier = CourierFixture(
+        triggers=[{**WEBHOOK, "limits": {"cooldownMs": 60_000}}], webhooks=send
+    )
+    for number in range(3):
+        enqueue(courier.client(), f"e{number}", type="order.paid")
+    row = get(courier.client(), "/v1/rules")["rules"][0]
+    assert (row["failed"], row["fired"], row["suppressed"]) == (1, 1, 1)
+    assert len(sent) == 1
+
+
+def test_rule_has_not_fired_if_its_envelope_was_not_stored(monkeypatch):
+    sent = []
+    courier = CourierFixture(
+        triggers=[{**WEBHOOK, "limits": {"cooldownMs": 60_000}}],
+        webhooks=lambda *arguments: sent.append(arguments),
+    )
+
+    def refuse(*_):
+        raise Unavailable("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EnqueuePipeline, "_put", refuse)
+        with pytest.raises(AssertionError, match="the disk is full"):
+            enqueue(courier.client(), "e1", type="order.paid")
+    enqueue(courier.client(), "e1", type="order.paid")
+    row = get(courier.client(), "/v1/rules")["rules"][0]
+    assert (row["failed"], row["fired"], len(sent)) == (1, 1, 1)
 
 
 @pytest.mark.parametrize("name", ["", "a*b", "a\nb", "x" * 250, None])
