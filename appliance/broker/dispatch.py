@@ -51,6 +51,7 @@ class Dispatch:
         self._acks: list[DeliveryAck] = []
         self.numbers = count(1)  # of connections
         self.work = Wakeup()  # set on new acks, and on deliveries for connections
+        self.changed_webhooks: set[str] = set()  # their failed sends may work now
         self.webhook_work = Wakeup()  # set on deliveries for webhooks, and on changes of them
 
     def __len__(self) -> int:

@@ -192,6 +192,7 @@ class Registry:
         secret = requested_secret(command.secret, command.new_secret)
         self._store.write(admin_writes.change_webhook, mesh.id, webhook_id, command, secret)
         self._broker.reload()
+        self._broker.dispatch.changed_webhooks.add(webhook_id)
         self._broker.dispatch.webhook_work.set()
         return webhook_wire.MeshWebhookChanged(self.show_webhook(slug, webhook_id).webhook, secret)
 

@@ -44,6 +44,10 @@ class MeshWebhookOutbox(Protocol):
         """The number of undelivered messages of a webhook, counted up to `limit`."""
         ...
 
+    def retry(self, changed: set[str]) -> None:
+        """Try the undelivered messages of these webhooks now, and remove them from the set."""
+        ...
+
     def take(self, handed: Sequence[WebhookMessage]) -> int:
         """The number of accepted messages, from the first on. They are durable."""
         ...
@@ -60,6 +64,7 @@ class MeshWebhookFeeder(Loop):
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         broker = self._broker
+        self._outbox.retry(broker.dispatch.changed_webhooks)
         demands = self._demands()
         if not demands:
             return {"handed": 0}

@@ -60,6 +60,11 @@ class WebhookPost:
     def waiting(self, webhook_id: str, limit: int) -> int:
         return self._outbox.waiting(WEBHOOK, webhook_id, limit)
 
+    def retry(self, changed: set[str]) -> None:
+        for webhook_id in tuple(changed):
+            self._outbox.retry_now(WEBHOOK, webhook_id)
+            changed.discard(webhook_id)
+
     def take(self, events: Sequence[OutgoingEvent | WebhookMessage]) -> int:
         sends = [
             outbox_wire.Send(

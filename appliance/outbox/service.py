@@ -405,6 +405,13 @@ class Outbox:
         _, ref, route = self._resolve(target, self.settings.mesh, to, internal=True)
         return self.store.read(queries.waiting, route, ref, limit)
 
+    def retry_now(self, target: str, to: str) -> None:
+        """Make the waiting sends to a destination due now, because its owner changed it."""
+        _, ref, route = self._resolve(target, self.settings.mesh, to, internal=True)
+        self.store.write(writes.make_due, route, ref)
+        self.routes.state(route).breaker.note_success()
+        self.delivery_work.set()
+
     def filters(self, mesh: str | None, to: str | None) -> dict[str, Any]:
         filters: dict[str, Any] = {}
         if mesh is not None:

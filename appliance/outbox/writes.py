@@ -275,6 +275,15 @@ def cap_waits(tx: Tx, wait_ms_max: int) -> int:
     ).rowcount
 
 
+def make_due(tx: Tx, route: str, ref: str) -> int:
+    """Make the waiting sends of one destination due; how many."""
+    return tx.execute(
+        "UPDATE outbox SET next_attempt_at = ?1 WHERE status = 'pending' AND route = ?2 AND"
+        " destination_kind = 'queue' AND destination_ref = ?3 AND next_attempt_at > ?1",
+        (tx.steady_ms, route, ref),
+    ).rowcount
+
+
 def prune_payloads(tx: Tx, before_ms: int, limit: int) -> int:
     """Prune payloads of sends delivered before that time; id, fingerprint and receipt stay."""
     return _prune_payloads(tx, "status = 'done'", "delivered_at", before_ms, limit)

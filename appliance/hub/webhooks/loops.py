@@ -26,6 +26,10 @@ class WebhookOutbox(Protocol):
         """The number of undelivered events of a webhook, counted up to `limit`."""
         ...
 
+    def retry(self, changed: set[str]) -> None:
+        """Try the undelivered messages of these webhooks now, and remove them from the set."""
+        ...
+
     def take(self, handed: Sequence[OutgoingEvent]) -> int:
         """The number of accepted events, from the first on. They are durable."""
         ...
@@ -45,6 +49,7 @@ class WebhookFeeder(Loop):
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         self.interval_seconds = FEED_SECONDS
+        self._post.retry(self._webhooks.changed)
         store, head = self._webhooks.store, self._webhooks.head
         moves, handed, blocked = [], 0, 0
         for row in store.read(queries.behind, head, writes.WEBHOOKS_MAX):

@@ -49,6 +49,7 @@ class Webhooks:
         self._settings = settings
         self._clock = clock
         self._log = log
+        self.changed: set[str] = set()  # ids of webhooks whose failed sends may work now
         self.work = Wakeup()  # set on new events and changed webhooks
         hub.feed.on_publish(self.work.set)
 
@@ -82,7 +83,10 @@ class Webhooks:
         if command.events is not None:
             command = msgspec.structs.replace(command, events=self._resolve(command.events))
         secret = requested_secret(command.secret, command.new_secret)
-        return self._mutate(identity, writes.change, webhook_id, command, secret)
+        reply = self._mutate(identity, writes.change, webhook_id, command, secret)
+        self.changed.add(webhook_id)
+        self.work.set()
+        return reply
 
     def delete(self, webhook_id: str) -> Reply:
         return self._mutate(None, writes.delete, webhook_id)

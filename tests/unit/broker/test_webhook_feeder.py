@@ -17,6 +17,7 @@ class FakeWebhookOutbox:
 
     def __init__(self):
         self.taken = {}
+        self.retried = set()
         self.capacity = 1_000_000
 
     def check(self, url):
@@ -27,6 +28,10 @@ class FakeWebhookOutbox:
         return min(
             limit, len([each for each in self.taken.values() if each.webhook_id == webhook_id])
         )
+
+    def retry(self, changed):
+        self.retried.update(changed)
+        changed.clear()
 
     def take(self, handed):
         accepted = handed[: self.capacity]
@@ -152,3 +157,14 @@ def test_removed_webhook_gets_nothing_and_leaves_no_rows(broker, outbox):
     record(broker, webhook, "failed")
     with pytest.raises(webhook_wire.WebhookNotFound):
         state_of(broker, webhook)
+
+
+def test_changed_webhook_is_tried_again_at_once(broker, outbox):
+    made, other = subscribed_webhook(broker), subscribed_webhook(broker, "http://127.0.0.1:9/y")
+    run_round(broker)
+    assert not outbox.retried
+    command = webhook_wire.ChangeMeshWebhook(enabled=True)
+    broker.registry.change_webhook("lab", made.webhook.id, command)
+    run_round(broker)
+    assert outbox.retried == {made.webhook.id}
+    assert other.webhook.id not in outbox.retried

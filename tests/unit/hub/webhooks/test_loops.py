@@ -213,3 +213,36 @@ def _row(reader, webhook_id):
     from appliance.hub.webhooks import queries
 
     return queries.require(reader, webhook_id)
+
+
+def test_sends_of_a_webhook_are_tried_at_once_when_it_is_enabled_or_changed(fixture):
+    """They waited for the time that its failures had set, up to half a minute."""
+    webhook_id, _ = fixture.made()
+    fixture.patch(webhook_id, enabled=False)
+    fixture.post()
+    fixture.run_round()
+    fixture.run_round()
+    assert not fixture.receiver.got
+    fixture.patch(webhook_id, enabled=True)
+    fixture.run_round()
+    assert len(fixture.receiver.got) == 1
+    fixture.patch(webhook_id, url="http://127.0.0.1:1/")
+    fixture.post()
+    for _ in range(20):
+        fixture.run_round(1)
+    fixture.patch(webhook_id, url=fixture.receiver.url)
+    fixture.run_round()
+    assert len(fixture.receiver.got) == 2
+
+
+def test_unchanged_sends_keep_their_time(fixture):
+    webhook_id, _ = fixture.made(url="http://127.0.0.1:1/")
+    other, _ = fixture.made(url="http://127.0.0.1:2/")
+    fixture.post()
+    fixture.run_round()
+    due = "SELECT destination_ref, next_attempt_at FROM outbox"
+    before = dict(fixture.out.rows(due))
+    fixture.patch(other, description="another one")
+    fixture.feed()
+    after = dict(fixture.out.rows(due))
+    assert (after[webhook_id], after[other] < before[other]) == (before[webhook_id], True)
