@@ -15,6 +15,8 @@ app = plain_app(
 app.command("send")(send)
 
 PATH = "/v1/outbox"
+REQUEST_MAX = 1000  # sends that one request redrives
+REQUESTS_MAX = 1000  # for all lost sends: as many as an outbox can hold
 COLUMNS = [
     ("ID", "id"),
     ("STATUS", "status"),
@@ -126,7 +128,10 @@ def redrive(
         float | None,
         typer.Option("--older-than", min=0, help="Only sends older than this many seconds."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of sends.")] = 100,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", min=1, help="Maximum number of sends: 100, with --lost all."),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, change nothing.")
     ] = False,
@@ -151,11 +156,17 @@ def redrive(
         "to": to,
         "error_contains": error_contains,
         "older_than_seconds": older_than,
-        "limit": limit,
+        "limit": limit or (REQUEST_MAX if lost else 100),
         "dry_run": dry_run,
         "lost": lost,
     }
-    _show_redriven(session, session.hub().post(f"{PATH}/redrive", body, ""))
+    answer, rows = session.hub().post(f"{PATH}/redrive", body, ""), []
+    for _ in range(REQUESTS_MAX if lost and limit is None and not dry_run else 0):
+        if not answer["more"]:
+            break
+        rows += answer["requeued"]
+        answer = session.hub().post(f"{PATH}/redrive", body, "")
+    _show_redriven(session, {**answer, "requeued": [*rows, *answer["requeued"]]})
 
 
 app.command("requeue", hidden=True)(redrive)  # its name in the specification of the outbox

@@ -1,9 +1,12 @@
 """`agentlip outbox`, as processes."""
 
 import json
+import sqlite3
+from contextlib import closing
 
 import pytest
 
+from appliance.outbox.queries import LOST
 from tests.support.commands import agentlip
 from tests.support.fake_broker import serve_fake_broker
 from tests.support.servedhub import serve
@@ -91,3 +94,30 @@ def test_dead_letters_are_listed_redriven_inspected_dropped_and_exported(hub, br
     assert run("outbox", "prune", "--confirm", "--dead").out.startswith("dropped the payloads of")
     assert run("outbox", "list", "--failed").err.strip() == "no matching sends"
     assert run("outbox", "status").out.startswith("normal, ")
+
+
+def test_redrive_of_lost_sends_does_not_stop_at_a_limit(broker_server, tmp_path):
+    settings = SETTINGS.format(url=broker_server.url)
+    constants = {**CONSTANTS, "appliance.outbox.admin.REDRIVE_MAX": 3}
+    with serve(tmp_path, settings=settings, constants=constants) as hub:
+        keys = [f"l{number}" for number in range(8)]
+        for key in keys:
+            assert agentlip("outbox", "send", "#a", key, "--id", key, cwd=tmp_path).code == 0
+        for key in keys:
+            wait_for(hub, key, "done")
+        with closing(
+            sqlite3.connect(hub.datadir.database("outbox"), isolation_level=None)
+        ) as store:
+            store.execute(
+                "UPDATE outbox SET status = 'dead', delivered_at = NULL, died_at = 1,"
+                " last_error = ?", (LOST,)
+            )  # fmt: skip
+        words = ("outbox", "redrive", "--lost", "--json")
+        dry = agentlip(*words, "--dry-run", cwd=tmp_path).json
+        assert (len(dry["requeued"]), dry["more"]) == (3, True)
+        limited = agentlip(*words, "--limit", "2", cwd=tmp_path).json
+        assert (len(limited["requeued"]), limited["more"]) == (2, True)
+        answer = agentlip(*words, cwd=tmp_path).json
+        assert (len(answer["requeued"]), answer["more"]) == (6, False)
+        for key in keys:
+            wait_for(hub, key, "done")
