@@ -14,8 +14,8 @@ same Message-ID.
 import ipaddress
 import smtplib
 import ssl
-from collections.abc import Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from email.headerregistry import Address
 from typing import NamedTuple
 
@@ -63,9 +63,10 @@ SERVER_RULES = ServerRules()
 
 
 class MailTarget(DeliveryTarget):
-    """Delivers to `mailto:…`. Safe for many greenlets: each mail has its own connection."""
+    """Delivers to `mailto:…`. Safe for many greenlets: each run has its own connection."""
 
     name = MAIL
+    shares_connection = True
 
     def __init__(self, settings: MailSettings, origin: str) -> None:
         """`origin` identifies the workspace in Message-IDs. Raises BadSettings."""
@@ -102,7 +103,16 @@ class MailTarget(DeliveryTarget):
 
     # -- delivering ----------------------------------------------------------------------
 
+    @contextmanager
+    def run(self) -> Iterator[Callable[[Sequence[Outgoing]], list[Result]]]:
+        with closing(MailSession(self._settings, self._tls)) as session:
+            yield lambda sends: [self._deliver(session, send) for send in sends]
+
     def deliver(self, send: Outgoing) -> Result:
+        with self.run() as deliver:
+            return deliver([send])[0]
+
+    def _deliver(self, session: "MailSession", send: Outgoing) -> Result:
         recipients = destination.mail_addresses(send.destination_ref)
         try:
             self._check_allowed(recipients)
@@ -110,8 +120,7 @@ class MailTarget(DeliveryTarget):
             return RetryLater(error.message)
         message_id = self._message_id(send.client_message_id)
         text = self._message(send, recipients, message_id)
-        with closing(MailSession(self._settings, self._tls)) as session:
-            result = _submit(session, recipients, text)
+        result = _submit(session, recipients, text)
         return Delivered(broker_message_id=message_id) if isinstance(result, Delivered) else result
 
     def _message_id(self, client_message_id: str) -> str:
@@ -144,7 +153,7 @@ class CodeMailTarget(MailTarget):
 
 
 class MailSession:
-    """A session with the SMTP server, for one mail."""
+    """A session with the SMTP server, for mails one after another."""
 
     def __init__(self, settings: MailSettings, tls: ssl.SSLContext) -> None:
         self._settings = settings
@@ -156,8 +165,9 @@ class MailSession:
 
     def submit(self, recipients: Sequence[str], text: bytes) -> Result:
         """Raises what the connection raises."""
+        self._message_sent = False
         try:
-            server = self._log_in()
+            server = self._begin()
         except BadWebhookUrl as error:
             return RetryLater(f"the mail server: {error.message}")
         except BadSettings:
@@ -191,6 +201,15 @@ class MailSession:
                 with time_limit(QUIT_SECONDS):
                     server.quit()
         server.close()
+
+    def _begin(self) -> smtplib.SMTP:
+        """The connection of the mail before, or a new one if the server has ended that."""
+        if self._server is not None:
+            with suppress(smtplib.SMTPServerDisconnected):
+                if self._server.rset()[0] == 250:
+                    return self._server
+            self._server.close()
+        return self._log_in()
 
     def _log_in(self) -> smtplib.SMTP:
         """Connection, TLS and login. A refusal here is not about the send, so it is retried."""

@@ -32,7 +32,7 @@ from appliance.outbox.writes import DeliveryOutcome
 
 SLOW_SECONDS = 2.0
 DELIVER_MAX = 200  # sends in one request, which is the limit of a broker
-RUN_MAX = 20  # ordered sends that a target delivers one after another; a kill repeats as many
+RUN_MAX = 20  # sends that a target delivers one after another; a kill repeats as many
 RUN_SECONDS = 1.0  # after which such a run ends, so that a kill repeats no older delivery
 INTERRUPTED = "the delivery was interrupted"
 
@@ -106,7 +106,7 @@ class Sender:
         in_order = ordering.is_in_order(name)
         limit = PROBE_SENDS_MAX if probe else DELIVER_MAX
         if not target.takes_batches:
-            limit = RUN_MAX if in_order else 1
+            limit = RUN_MAX if in_order or target.shares_connection else 1
         oldest_ms = now_ms - self._max_age_ms(name)
         args = (name, now_ms, oldest_ms, limit, DELIVER_BYTES_MAX)
         try:
@@ -149,18 +149,24 @@ class Sender:
         """A result for each send that was tried. A run ends at a failure, and when its outcomes
         have to be recorded."""
         if target.takes_batches:
-            return self._attempt(target, sends)
+            return self._attempt(target, target.deliver_many, sends)
         ends = self._clock.monotonic() + RUN_SECONDS
         results: list[Result] = []
-        for send in sends:
-            results += self._attempt(target, [send])
-            if isinstance(results[-1], RetryLater) or self._clock.monotonic() > ends:
-                break
+        with target.run() as deliver:
+            for send in sends:
+                results += self._attempt(target, deliver, [send])
+                if isinstance(results[-1], RetryLater) or self._clock.monotonic() > ends:
+                    break
         return results
 
-    def _attempt(self, target: DeliveryTarget, sends: list[Outgoing]) -> list[Result]:
+    def _attempt(
+        self,
+        target: DeliveryTarget,
+        deliver: Callable[[list[Outgoing]], list[Result]],
+        sends: list[Outgoing],
+    ) -> list[Result]:
         try:
-            results = target.deliver_many(sends)
+            results = deliver(sends)
             if len(results) != len(sends):
                 raise ValueError("a wrong number of results")
             return results

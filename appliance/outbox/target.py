@@ -1,6 +1,7 @@
 """Delivery targets: their protocols, their results, and how a broker's reply becomes a result."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -68,11 +69,18 @@ class DeliveryTarget:
 
     name: str
     takes_batches = False  # `deliver_many` gets sends of one route, and keeps their order
+    shares_connection = False  # `run` delivers several sends sooner than as many calls
     waiting_max: int | None = None  # sends that may wait for one destination
     internal_only = False  # only this process may use it, because it signs what it delivers
 
     def deliver(self, send: Outgoing) -> Result:
         return self.deliver_many([send])[0]
+
+    @contextmanager
+    def run(self) -> Iterator[Callable[[Sequence[Outgoing]], list[Result]]]:
+        """What delivers sends of one route one after another: `deliver_many`, or the same with
+        something they share, for example a connection."""
+        yield self.deliver_many
 
     def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
         """No send is delivered behind one to the same destination that must be repeated."""

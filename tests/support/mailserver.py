@@ -4,7 +4,7 @@
         [--starttls|--tls CERTIFICATE KEY] [--login USER PASSWORD]
 
 Accepted mails are in FOLDER/mails.jsonl, received commands in FOLDER/commands.txt. The replies are
-read from FOLDER/rules.json at each step: `greet`, `mail` and `data` are replies, `rcpt` has one for
+read from FOLDER/rules.json at each step: `greet`, `mail`, `rset` and `data` are replies, `rcpt` has one for
 each address. A `data` of "cut" accepts the mail and closes the connection without a reply, "lose"
 closes it without accepting, "hang" waits until the rule is removed.
 """
@@ -126,6 +126,15 @@ class Handler:
     def note(self, command: str) -> None:
         with (self._folder / "commands.txt").open("a") as file:
             file.write(command + "\n")
+
+    async def handle_EHLO(self, _server, session, _envelope, hostname, responses):
+        self.note("EHLO")
+        session.host_name = hostname
+        return responses
+
+    async def handle_RSET(self, _server, _session, _envelope):
+        self.note("RSET")
+        return self.rules().get("rset", "250 OK")
 
     async def handle_MAIL(self, _server, _session, envelope, address, options):
         self.note(f"MAIL {address} {' '.join(options)}")

@@ -205,7 +205,7 @@ def test_missing_starttls_stops_before_the_login(server, tmp_path):
     result = target.deliver(send_of())
     assert isinstance(result, RetryLater)
     assert "STARTTLS" in result.reason
-    assert server.commands == []
+    assert server.commands == ["EHLO"]
 
 
 # -- in the outbox -----------------------------------------------------------------------------
@@ -273,3 +273,53 @@ def test_invalid_mail_settings_stop_the_start(settings):
     values = {"host": HOST, "sender": "agent@example.org", **settings}
     with pytest.raises(BadSettings, match=r"mail\."):
         MailTarget(msgspec.structs.replace(MailSettings(), **values), "ws-1")
+
+
+@pytest.fixture
+def mailing(outbox, server):
+    outbox.service.targets["mail"] = target_of(server)
+    return outbox
+
+
+def queue_mails(mailing, count, domain="example.com"):
+    for number in range(count):
+        mailing.send(to=f"mailto:u{number}@{domain}", key=f"{domain}-{number}", target="mail")
+
+
+def test_mails_of_one_destination_share_a_connection(mailing, server):
+    queue_mails(mailing, 10)
+    mailing.round()
+    assert set(mailing.statuses().values()) == {"done"}
+    assert len({mail.id for mail in server.mails}) == 10
+    assert server.commands.count("EHLO") == 1
+
+
+def test_refused_mail_stops_no_other_mail_of_its_connection(mailing, server):
+    server.rule(rcpt={"u1@example.com": "550 unknown", "u3@example.com": "451 later"})
+    queue_mails(mailing, 6)
+    for _ in range(3):
+        mailing.round()
+    ended = {f"example.com-{number}": "done" for number in range(6)}
+    assert mailing.statuses() == {**ended, "example.com-1": "dead", "example.com-3": "pending"}
+    assert len(server.mails) == 4
+
+
+@pytest.mark.parametrize("data", ["cut", "lose"])
+def test_connection_that_ends_during_a_mail_is_not_used_for_the_next(mailing, server, data):
+    queue_mails(mailing, 3)
+    server.rule(data=data)
+    mailing.round()
+    server.rule()
+    for _ in range(3):
+        mailing.clock.pass_seconds(60)
+        mailing.round()
+    assert set(mailing.statuses().values()) == {"done"}
+    assert len({mail.id for mail in server.mails}) == 3
+
+
+def test_server_that_ends_each_connection_after_a_mail_gets_all(mailing, server):
+    server.rule(rset="421 too many mails in this connection")
+    queue_mails(mailing, 3)
+    mailing.round()
+    assert set(mailing.statuses().values()) == {"done"}
+    assert server.commands.count("EHLO") == 3
