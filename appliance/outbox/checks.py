@@ -11,11 +11,13 @@ from appliance.kernel.steady_clock import steady_ms
 from appliance.mesh.fingerprint import matches
 from appliance.outbox.queries import LOST
 from appliance.outbox.settings import OutboxSettings
+from appliance.outbox.target import KEY_REFUSALS
 
 _PIECE_ROWS = 500
 WAITING_MS = HOUR_MS  # a broker may be away for less
 _NEAR = 0.8
 _REFUSED = 0.95  # new sends are refused from here
+_KEY_REFUSED = " OR ".join(f"last_error GLOB '*{code}*'" for code in sorted(KEY_REFUSALS))
 OPEN = (
     "SELECT (SELECT count(*) FROM outbox WHERE status = 'pending')"
     " + (SELECT count(*) FROM outbox WHERE status = 'inflight')"
@@ -99,6 +101,11 @@ def _room(context: Context) -> Iterator[Finding]:
 
 
 REFUSED = Problem("refused", hint="correct notify.to, then: agentlip notify test")
+NOT_A_MEMBER = Problem(
+    "not-a-member",
+    hint="agentlip identity show # where the broker runs:"
+    " agentlip mesh add-member MESH NAME --key KEY",
+)
 DEAD_LETTERS = Problem(
     "dead-letters",
     hint="agentlip outbox list --failed; agentlip outbox redrive --failed --auto --dry-run",
@@ -123,7 +130,7 @@ CHECKS = (
     ),
     Check(
         name="outbox.refused",
-        inspects="no destination refuses messages to the operator",
+        inspects="no destination refuses messages to the operator, and no mesh the member key",
         find=find_rows(
             "outbox",
             RowRule(
@@ -135,8 +142,16 @@ CHECKS = (
                 "messages to the operator do not arrive: {1}",
                 ("outbox",),
             ),
+            RowRule(
+                NOT_A_MEMBER,
+                "SELECT mesh, count(*), last_error FROM outbox WHERE status = 'pending'"
+                f" AND ({_KEY_REFUSED}) GROUP BY mesh, last_error ORDER BY mesh, last_error",
+                "mesh {0}",
+                "{1} sends wait because the mesh's broker refuses this appliance's key: {2}",
+                ("outbox",),
+            ),
         ),
-        problems=(REFUSED,),
+        problems=(REFUSED, NOT_A_MEMBER),
     ),
     Check(
         name="outbox.chain",

@@ -167,6 +167,16 @@ def test_a_mesh_that_revoked_the_key_is_found(workspace) -> None:
 # -- outbox ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("code", ["NOT_A_MEMBER", "MEMBER_REVOKED"])
+def test_sends_that_wait_because_of_the_key_are_found(workspace, code: str) -> None:
+    """They were found after an hour only, without the reason."""
+    for number in range(3):
+        send(workspace, f"s{number}", "pending")
+    assert problems(workspace, "outbox.refused") == []
+    workspace.execute("UPDATE outbox SET last_error = ?", f"403: no, {code}", store="outbox")
+    assert problems(workspace, "outbox.refused") == [("warning", "not-a-member")]
+
+
 def send(workspace: WorkspaceFixture, send_id: str, status: str) -> None:
     workspace.execute(
         "INSERT INTO outbox (id, client_message_id, request_fingerprint, payload, enqueued_at,"
