@@ -8,11 +8,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-import msgspec
-
 from appliance import __version__
 from appliance.ask.reviews import ReviewAsks
-from appliance.ask.settings import AskSettings
 from appliance.ask.subsystem import AskNeeds, AskSubsystem
 from appliance.audit.subsystem import AuditSubsystem
 from appliance.backup.subsystem import BackupNeeds, BackupSubsystem
@@ -38,9 +35,10 @@ from appliance.identity.mode import in_ci
 from appliance.identity.service import MemberIdentity
 from appliance.identity.settings import IdentitySettings
 from appliance.identity.subsystem import IdentityNeeds, IdentitySubsystem
+from appliance.inbox.brokers import brokers_of
 from appliance.inbox.service import Inbox
 from appliance.inbox.settings import InboxSettings
-from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, brokers_of, open_inbox
+from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, open_inbox
 from appliance.integrations.ask_bus import BusReviews
 from appliance.integrations.bus_export import last_in_segments
 from appliance.integrations.bus_hub import BusTopicPoster
@@ -56,6 +54,7 @@ from appliance.integrations.mailbox_outbox import NetworkTarget
 from appliance.integrations.notify_parts import notify_needs
 from appliance.integrations.outbox_broker import MeshSendPermission, OwnBroker
 from appliance.integrations.relay_ask import HubApprovalAsks
+from appliance.integrations.settings_rules import mail_of
 from appliance.integrations.webhooks_outbox import RegisteredWebhooks, WebhookPost
 from appliance.jobs.subsystem import JobsSubsystem
 from appliance.kernel.auth import Principal, TokenBook, hash_token
@@ -74,7 +73,6 @@ from appliance.mcp.tools import HubTools
 from appliance.mesh.broker_endpoint import BrokerEndpoint
 from appliance.monitoring.disks import forecast_of
 from appliance.monitoring.problems import list_findings
-from appliance.notify.settings import NotifySettings
 from appliance.notify.subsystem import NotifySubsystem
 from appliance.outbox.mail import CodeMailTarget, MailTarget
 from appliance.outbox.service import Outbox, features_of
@@ -258,12 +256,9 @@ class Composition:
 
     def _mail(self, host: Host) -> tuple[DeliveryTarget, ...]:
         """The target for mail. Message-IDs contain the hub's id, or without a hub the epoch."""
-        settings = host.section(MailSettings)
-        if not settings.host or not (host.runs("outbox") or host.section(NotifySettings).addresses):
+        settings = mail_of(host)
+        if settings is None:
             return ()
-        notified = host.section(NotifySettings).addresses
-        permitted = (*settings.allow, *host.section(AskSettings).mail_to, *notified)
-        settings = msgspec.structs.replace(settings, allow=permitted)
         origin = self.db_id or self.identity.epoch
         mail = MailTarget(settings, origin)
         return (mail, CodeMailTarget(settings, origin)) if host.runs("relay") else (mail,)

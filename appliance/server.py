@@ -30,6 +30,7 @@ import msgspec
 from appliance import __version__
 from appliance.app import Appliance
 from appliance.hub.wire import PROTOCOL_VERSION
+from appliance.integrations.settings_rules import check_settings
 from appliance.kernel import config
 from appliance.kernel.clock import Clock, SystemClock, iso
 from appliance.kernel.errors import ApplianceError, Invalid, OutOfMemory
@@ -203,6 +204,7 @@ def read_settings(options: ServerOptions, datadir: DataDir) -> Settings:
     if settings.store.read_only:
         roles = ReadOnlyRoles.of(settings.roles)
         settings = msgspec.structs.replace(settings, roles=roles)
+    check_settings(settings, datadir)
     if not is_loopback(settings.http.host) and not settings.http.unsafe_network:
         raise UnsafeBind(details={"host": settings.http.host})
     return settings

@@ -12,7 +12,6 @@ from appliance.ask.settings import AskSettings
 from appliance.ask.tools import tools
 from appliance.host import Host
 from appliance.hub.service import Hub
-from appliance.kernel.config import BadSettings
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
@@ -36,13 +35,10 @@ class AskSubsystem(Subsystem):
     scopes = wire.SCOPES
 
     def __init__(self, host: Host, needs: AskNeeds) -> None:
-        """Raises BadSettings."""
         settings, clock, log = host.section(AskSettings), host.clock, host.log
         self.asks = Asks(needs.hub, clock, log, settings)
         self.asks.steady.open()
         self.loops: tuple[Loop, ...] = (Deadlines(self.asks, clock, log),)
-        if settings.mail_to and (needs.mail is None or not settings.url):
-            raise BadSettings("settings: ask.mail_to needs ask.url, the role outbox, and mail.host")
         if needs.mail is not None and settings.mail_to:
             self.loops += (Mailer(self.asks, needs.mail, clock, log),)
 

@@ -16,10 +16,9 @@ from appliance.courier.service import Courier
 from appliance.courier.settings import CourierSettings
 from appliance.courier.sockets import ConsumerSocket, ProducerSocket
 from appliance.courier.tools import tools
-from appliance.courier.trigger import check
 from appliance.host import Host
 from appliance.kernel.auth import Principal, hash_token
-from appliance.kernel.config import BadSettings, secret
+from appliance.kernel.config import secret
 from appliance.kernel.log_retention import LogPruner
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route, SocketRoute
@@ -57,9 +56,6 @@ class CourierSubsystem(Subsystem):
         """A thread of this process writes the journal: waking another process twice costs a single
         durable envelope a third of its CPU time."""
         settings, clock, log = host.section(CourierSettings), host.clock, host.log
-        problems = check(settings.triggers, webhooks=needs.webhooks is not None)
-        if problems:
-            raise BadSettings(f"settings: courier.triggers: {problems[0]}")
         path = host.served.database("courier")
         self.store: Store | None = None
         durable = settings.any_durable or has_envelopes(path)

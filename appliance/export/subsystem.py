@@ -1,7 +1,6 @@
 """The subsystem that exports the logs and serves segments and reports."""
 
 from functools import partial
-from importlib.util import find_spec
 
 from appliance.export import source
 from appliance.export.loops import SegmentExporter
@@ -10,7 +9,6 @@ from appliance.export.service import Reports, Segments, Snapshots
 from appliance.export.settings import ExportSettings
 from appliance.export.wire import SCOPES
 from appliance.host import Host
-from appliance.kernel.config import BadSettings
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
@@ -28,12 +26,6 @@ class ExportSubsystem(Subsystem):
 
     def __init__(self, host: Host) -> None:
         datadir, settings = host.datadir, host.section(ExportSettings)
-        if settings.export and settings.export_format == "parquet" and find_spec("pyarrow") is None:
-            raise BadSettings(
-                "settings: export.export: parquet needs pyarrow, which is not installed",
-                hint="pip install 'agentlip[export]', or use the image agentlip-export, "
-                'or export_format = "jsonl"',
-            )
         child = CommandRunner(datadir, "export", settings, host.commands)
         out = datadir.workspace / settings.export_dir
         self._segments = Segments(out)

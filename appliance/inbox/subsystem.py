@@ -15,7 +15,6 @@ from appliance.inbox.service import STORE, BrokerClient, Inbox, MeshOutbox
 from appliance.inbox.settings import InboxSettings
 from appliance.inbox.tools import tools
 from appliance.kernel.auth import TokenBook
-from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
@@ -91,19 +90,3 @@ class InboxSubsystem(Subsystem):
 
     def _count(self, state: str) -> int:
         return sum(self.inbox.links[mesh].state == state for mesh in self.inbox.brokers)
-
-
-def brokers_of(
-    settings: InboxSettings, outbox_brokers: Sequence[BrokerEndpoint]
-) -> dict[str, BrokerEndpoint]:
-    """The broker of each mesh. Raises BadSettings if a mesh has two different ones."""
-    brokers: dict[str, BrokerEndpoint] = {}
-    for endpoint in (*outbox_brokers, *settings.brokers):
-        if endpoint.mesh == wire.NETWORK:
-            raise BadSettings("settings: inbox.brokers: the mesh 'network' is reserved")
-        other = brokers.setdefault(endpoint.mesh, endpoint)
-        if other != endpoint:
-            raise BadSettings(
-                f"settings: inbox.brokers: mesh {endpoint.mesh} has two different brokers"
-            )
-    return brokers

@@ -2,21 +2,19 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from zoneinfo import ZoneInfoNotFoundError
 
 import msgspec
 
 from appliance.host import Host
-from appliance.kernel.config import BadSettings
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
 from appliance.notify import wire
 from appliance.notify.loops import NotifyLoop, PingLoop
-from appliance.notify.problems import Observed, is_quiet
+from appliance.notify.problems import Observed
 from appliance.notify.resources import routes
 from appliance.notify.service import NoticeSender, Notifier
-from appliance.notify.settings import NotifySettings
+from appliance.notify.settings import NotifySettings, kind_of
 
 FILE = "notify.json"
 
@@ -36,13 +34,8 @@ class NotifySubsystem(Subsystem):
     scopes = wire.SCOPES
 
     def __init__(self, host: Host, needs: NotifyNeeds) -> None:
-        """Raises BadSettings."""
         settings, clock, log = host.section(NotifySettings), host.clock, host.log
-        try:
-            is_quiet(settings.quiet_hours, clock.now_ms())
-        except (ValueError, ZoneInfoNotFoundError) as error:
-            raise BadSettings(f"settings: notify.quiet_hours: {error}") from None
-        senders = {to: _sender(to, needs.senders) for to in settings.to}
+        senders = {to: needs.senders[kind_of(to)] for to in settings.to}
         self._notifier = Notifier(senders, host.datadir.workspace.name, clock, log)
         self.loops: tuple[Loop, ...] = ()
         if senders:
@@ -56,10 +49,3 @@ class NotifySubsystem(Subsystem):
 
     def routes(self) -> list[Route]:
         return routes(self._notifier)
-
-
-def _sender(to: str, senders: Mapping[str, NoticeSender]) -> NoticeSender:
-    kind = to.partition(":")[0].rpartition("+")[2]
-    if kind not in senders:
-        raise BadSettings(f"settings: notify.to: {to} needs mail.host, or the role hub for a topic")
-    return senders[kind]

@@ -25,6 +25,7 @@ from appliance.kernel.errors import Invalid
 from appliance.kernel.pool import time_limit
 from appliance.mesh.fingerprint import DestinationKind
 from appliance.outbox import destination, mime
+from appliance.outbox.mail_rules import ANYWHERE, allow_entry, check_mail, tls_context
 from appliance.outbox.settings import MailSettings
 from appliance.outbox.target import (
     CODE_MAIL,
@@ -43,7 +44,6 @@ from appliance.web.address import BadWebhookUrl, check_address
 REPLY_SECONDS = 30.0  # for the connection, and for each reply of the server
 DELIVERY_SECONDS = 120.0  # for the whole delivery of one mail
 RECIPIENTS_MAX = 10  # recipients of one mail
-ANYWHERE = "*"
 SENDER_NAME = "Agentlip"  # display name in From
 REPLY_CHARACTERS_MAX = 200
 QUIT_SECONDS = 1.0
@@ -70,12 +70,12 @@ class MailTarget(DeliveryTarget):
 
     def __init__(self, settings: MailSettings, origin: str) -> None:
         """`origin` identifies the workspace in Message-IDs. Raises BadSettings."""
-        _check(settings)
+        check_mail(settings)
         self._settings = settings
         self._origin = origin
-        self._allow = frozenset(_allow_entry(entry) for entry in settings.allow)
+        self._allow = frozenset(allow_entry(entry) for entry in settings.allow)
         self._sender = Address(SENDER_NAME, addr_spec=settings.sender)
-        self._tls = _tls_context(settings.ca_file)
+        self._tls = tls_context(settings.ca_file)
 
     # -- accepting -----------------------------------------------------------------------
 
@@ -305,37 +305,3 @@ def _error_text(error: Exception) -> str:
     if isinstance(error, ConnectionRefusedError):
         return "the mail server refused the connection"
     return f"the connection to the mail server failed: {type(error).__name__}"
-
-
-def _tls_context(ca_file: str | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except (OSError, ssl.SSLError) as error:
-        raise BadSettings(f"settings: mail.ca_file: {error}") from None
-
-
-def _allow_entry(entry: str) -> str:
-    """An entry of mail.allow in the form that is compared."""
-    if entry == ANYWHERE:
-        return entry
-    try:
-        address = destination.mail_address(f"x{entry}" if entry.startswith("@") else entry)
-    except destination.BadDestination:
-        raise BadSettings(
-            f"settings: mail.allow: '{entry}' is not an address, @DOMAIN or *"
-        ) from None
-    return address.lower().removeprefix("x") if entry.startswith("@") else address.lower()
-
-
-def _check(settings: MailSettings) -> None:
-    try:
-        destination.mail_address(settings.sender)
-    except destination.BadDestination:
-        raise BadSettings("settings: mail.sender must be a mail address") from None
-    if bool(settings.user) != bool(settings.password_file):
-        raise BadSettings("settings: set both mail.user and mail.password_file, or neither")
-    if settings.password_file:
-        try:
-            secret(settings.password_file)
-        except BadSettings as error:
-            raise BadSettings(f"{error.message} (mail.password_file)") from None

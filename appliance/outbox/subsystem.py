@@ -7,7 +7,6 @@ import msgspec
 
 from appliance.host import Host
 from appliance.kernel.clock import Clock
-from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log_retention import LogPruner
 from appliance.kernel.loop import Loop
@@ -113,8 +112,6 @@ def _remote_brokers(
 ) -> dict[str, HttpBrokerTarget]:
     remote: dict[str, HttpBrokerTarget] = {}
     for broker in settings.brokers:
-        if broker.mesh in remote:
-            raise BadSettings(f"settings: outbox.brokers: mesh {broker.mesh} has two brokers")
         remote[broker.mesh] = HttpBrokerTarget(
             broker.url,
             signer(broker.mesh),

@@ -15,11 +15,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 from appliance.kernel.auth import ANONYMOUS, OWNER, Principal, TokenBook, is_expired
 from appliance.kernel.clock import Clock
-from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import Forbidden, Unauthenticated
 from appliance.kernel.metrics import counter
 from appliance.kernel.route import READ_DOCS
-from appliance.web.address import Network, ip_of
+from appliance.web.address import ip_of
 from appliance.web.errors import HostRefused, OriginRefused, TokenInQuery
 from appliance.web.settings import HttpSettings
 from appliance.web.write_gate import WriteGate
@@ -81,7 +80,9 @@ class Guard:
         self.loopback = is_loopback(settings.host)
         self._named_hosts = named = {host_name(name) for name in settings.allowed_hosts}
         self._hosts = named | LOOPBACK_NAMES if self.loopback or named else None
-        self._proxies = [_network(text) for text in settings.trusted_proxies]
+        self._proxies = [
+            ipaddress.ip_network(text, strict=False) for text in settings.trusted_proxies
+        ]
 
     def authenticate(self, environ: Environ, *, socket: bool = False) -> Principal:
         """The caller, or ANONYMOUS without a token. A wrong token raises Unauthenticated.
@@ -333,12 +334,3 @@ def _subprotocol_token(header: str) -> str | None:
         if name.strip().startswith(SUBPROTOCOL_PREFIX):
             return name.strip()[len(SUBPROTOCOL_PREFIX) :]
     return None
-
-
-def _network(text: str) -> Network:
-    try:
-        return ipaddress.ip_network(text, strict=False)
-    except ValueError:
-        raise BadSettings(
-            f"settings: http.trusted_proxies: {text!r} is neither an address nor a network"
-        ) from None

@@ -1,5 +1,7 @@
 """Checks of agentlip.toml: every setting is known and valid, and its secret files exist."""
 
+import os
+import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,9 +9,15 @@ from typing import Any
 
 import msgspec
 
+from appliance.backup import keys
+from appliance.backup.settings import BackupSettings
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
+from appliance.hub.queries import topics_named
 from appliance.kernel import config
+from appliance.kernel.errors import ApplianceError
+from appliance.kernel.reader import Reader
+from appliance.workspace.datadir import DataDir
 
 # Programs that read agentlip.config.ts accept these as well.
 _UNREAD_SUFFIXES = (".ts", ".mts", ".cts", ".js", ".mjs", ".cjs", ".json")
@@ -28,6 +36,7 @@ RATES = ("per_connection", "global", "failures_per_address")
 RATE_MIN, RATE_MAX = 5, 100_000
 """The web UI needs a handful of requests at once; no client and no disk gets above the other."""
 
+TOPIC = "topic:"
 KEPT = ("keep_last", "keep_hourly", "keep_daily", "keep_weekly", "keep_monthly", "keep_yearly")
 
 
@@ -36,7 +45,9 @@ def _file(context: Context) -> Iterator[Finding]:
     if not path.exists():
         return
     try:
-        yield from _contradictions(context, config.load(_sections(), path, {}))
+        settings = _load(context.datadir)
+        yield from _contradictions(context, settings)
+        yield from _unusable(context, msgspec.to_builtins(settings))
     except config.BadSettings as error:
         yield INVALID.finding(
             path.name, f"the appliance can't start again with it: {error.message}", error.hint
@@ -80,14 +91,35 @@ def _absurd_limits(tree: dict[str, Any]) -> Iterator[Finding]:
             )
 
 
-def _sections() -> type[msgspec.Struct]:
-    """All sections of the settings; none, which accepts anything, where the server's libraries are
-    not installed, so that no appliance can be started."""
-    try:
-        from appliance.settings import Settings  # imports much, so only if there is a file
+def _load(datadir: DataDir) -> msgspec.Struct:
+    """The settings, checked as by a start. Where the server's libraries are not installed, so that
+    no appliance can be started, no section is known and anything is accepted."""
+    try:  # imports much, so only if there is a file
+        from appliance.integrations.settings_rules import check_settings
+        from appliance.settings import Settings
     except ImportError:
-        return msgspec.defstruct("Anything", ())
-    return Settings
+        return config.load(msgspec.defstruct("Anything", ()), datadir.settings_file, {})
+    settings = config.load(Settings, datadir.settings_file, os.environ)
+    check_settings(settings, datadir)
+    return settings
+
+
+def _unusable(context: Context, tree: dict[str, Any]) -> Iterator[Finding]:
+    """What a start accepts, and what fails later: keys of backups, and topics of messages."""
+    if "backup" in tree:
+        try:
+            keys.recipients(msgspec.convert(tree["backup"], BackupSettings))
+        except ApplianceError as error:
+            yield UNUSABLE.finding("backup.recipients", error.message, error.hint)
+    to = tree["notify"]["to"] if "notify" in tree else ()
+    topics = [name[len(TOPIC) :] for name in to if name.startswith(TOPIC)]
+    for connection in context.with_tables("hub", "topics", "channels"):
+        for name in sorted(
+            {*topics} - topics_named(Reader(connection, context.clock), topics).keys()
+        ):
+            channel, title = map(shlex.quote, name.split("/", 1))
+            hint = f"agentlip channel create {channel}; agentlip topic create {title} --channel {channel}"
+            yield UNUSABLE.finding("notify.to", f"the hub has no topic {name}", hint)
 
 
 def _secrets(context: Context) -> Iterator[Finding]:
@@ -134,6 +166,7 @@ def _unread(context: Context) -> Iterator[Finding]:
 
 
 INVALID = Problem("invalid", Severity.ERROR)
+UNUSABLE = Problem("unusable", Severity.ERROR)
 CONTRADICTORY = Problem(
     "contradictory", hint="correct one of them in agentlip.toml; then agentlipd restart"
 )
@@ -147,7 +180,7 @@ CHECKS = (
         name="settings.file",
         inspects="every setting in agentlip.toml is known and valid",
         find=_file,
-        problems=(INVALID, CONTRADICTORY, ABSURD, FILE_TOO_OPEN),
+        problems=(INVALID, UNUSABLE, CONTRADICTORY, ABSURD, FILE_TOO_OPEN),
     ),
     Check(
         name="settings.unread",

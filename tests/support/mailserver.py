@@ -4,9 +4,9 @@
         [--starttls|--tls CERTIFICATE KEY] [--login USER PASSWORD]
 
 Accepted mails are in FOLDER/mails.jsonl, received commands in FOLDER/commands.txt. The replies are
-read from FOLDER/rules.json at each step: `greet`, `mail`, `rset` and `data` are replies, `rcpt` has one for
-each address. A `data` of "cut" accepts the mail and closes the connection without a reply, "lose"
-closes it without accepting, "hang" waits until the rule is removed.
+read from FOLDER/rules.json at each step: `greet`, `mail`, `rset` and `data` are replies, `rcpt` has
+one for each address. A `data` of "cut" accepts the mail and closes the connection without a reply,
+"lose" closes it without accepting, "hang" waits until the rule is removed.
 """
 
 import argparse

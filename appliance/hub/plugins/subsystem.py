@@ -10,7 +10,6 @@ from appliance.hub.plugins.service import Plugins
 from appliance.hub.plugins.settings import PluginsSettings
 from appliance.hub.plugins.wire import STEPS
 from appliance.hub.service import Hub
-from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
@@ -33,10 +32,6 @@ class PluginsSubsystem(Subsystem):
 
     def __init__(self, host: Host, needs: PluginsNeeds) -> None:
         settings, hub, clock, log = host.section(PluginsSettings), needs.hub, host.clock, host.log
-        names = [own.name for own in settings.all]
-        twice = [name for name in names if names.count(name) > 1]
-        if twice:
-            raise BadSettings(f"settings: plugins.use: two plugins have the name {twice[0]}")
         self._log = log
         folder, data_dir = host.datadir.workspace, host.datadir.dir
         on = [own for own in settings.all if own.enabled]
