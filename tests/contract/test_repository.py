@@ -133,9 +133,12 @@ def test_compose_files_have_the_schema_of_compose():
 
 
 @pytest.mark.parametrize("file", COMPOSE_FILES)
-def test_volumes_of_compose_have_names_that_do_not_depend_on_the_folder(file):
+def test_project_names_the_volumes_of_compose_and_not_the_folder(file):
+    """Two projects on one machine must not share their data."""
     volumes = yaml.safe_load((ROOT / file).read_text()).get("volumes", {})
-    assert {each["name"] for each in volumes.values()} == {f"agentlip_{name}" for name in volumes}
+    assert not any(volumes.values()), "a volume has a fixed name"
+    if volumes:
+        assert (ROOT / file).with_name(".env").read_text() == "COMPOSE_PROJECT_NAME=agentlip\n"
 
 
 @pytest.mark.container
