@@ -20,7 +20,9 @@ from appliance.commands import COMMANDS
 LAZY_COMMANDS = {name: row for rows in COMMANDS.values() for name, row in rows.items()}
 OWN = "Workspace"  # the heading of the commands in this file
 # Suggestions for commands that users expect at the top level.
-SUGGESTIONS = {"send": ("outbox send", "msg send")}
+SUGGESTIONS = {"send": ("outbox send", "msg send"), "restore": ("agentlip backup restore",)}
+DAEMON = ("up", "down", "restart", "reset", "uninstall", "install-service")
+SUGGESTIONS |= {name: (f"agentlipd {name}",) for name in DAEMON}
 
 
 class Root(TyperGroup):
@@ -39,7 +41,9 @@ class Root(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            near = SUGGESTIONS.get(args[0]) or get_close_matches(args[0], self.list_commands(ctx))
+            names = get_close_matches(args[0], [*SUGGESTIONS, *self.list_commands(ctx)])
+            names = [args[0]] if args[0] in SUGGESTIONS else names
+            near = [text for name in names for text in SUGGESTIONS.get(name, (name,))]
             meant = f". Did you mean {', '.join(map(repr, near))}?" if near else ""
             ctx.fail(f"no such command {args[0]!r}{meant}")
         return super().resolve_command(ctx, args)

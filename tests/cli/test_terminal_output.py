@@ -101,6 +101,9 @@ def test_start_prints_a_link_to_a_person_and_to_nobody_else(tmp_path: Path) -> N
     [
         (["chanel", "list"], "no such command 'chanel'. Did you mean 'channel'?"),
         (["send", "#a", "x"], "no such command 'send'. Did you mean 'outbox send', 'msg send'?"),
+        (["up", "--port", "0"], "no such command 'up'. Did you mean 'agentlipd up'?"),
+        (["dwon"], "no such command 'dwon'. Did you mean 'agentlipd down'?"),
+        (["restore"], "no such command 'restore'. Did you mean 'agentlip backup restore'?"),
         (["channel", "lst"], "no such command 'lst'. Did you mean 'list'?"),
         (["channel", "list", "--limt", "3"], "no such option: --limt (Possible options: --limit)"),
         (["wholly-different"], "no such command 'wholly-different'\n"),
