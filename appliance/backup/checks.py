@@ -12,6 +12,7 @@ from appliance.backup.failures import read_failures
 from appliance.backup.first_data import has_data
 from appliance.backup.manifest import BackupManifest, Verification
 from appliance.backup.order import is_future
+from appliance.backup.schedule import interval_seconds
 from appliance.backup.settings import BackupSettings
 from appliance.backup.unpack import check_hashes
 from appliance.checks.check import Check, Cost, Finding, Problem, Severity
@@ -46,6 +47,11 @@ def _age(context: Context) -> Iterator[Finding]:
             sentence = f"its time is {hours:.1f} hours ahead of the clock, so its age is unknown"
             yield FUTURE.finding(listed.name, sentence)
     newest = newest_of(listed_backups, now_ms)
+    took = 0.0 if newest is None else newest.seconds
+    is_asked = settings.every_seconds != BackupSettings().every_seconds
+    if is_asked and (interval := interval_seconds(settings, took)) > settings.every_seconds:
+        sentence = f"a backup takes {took:.1f} s, so one is made every {interval / 3600:.1f} hours"
+        yield SLOWER.finding("backup.every_seconds", sentence)
     limit = settings.age_warning_seconds
     age = _workspace_age(context) if newest is None else (now_ms - newest.cut_ms) / 1000
     if age <= limit:
@@ -213,6 +219,7 @@ def _space(context: Context) -> Iterator[Finding]:
 
 OFF = Problem("off", Severity.INFO, hint=CREATE)
 NONE = Problem("none", hint=CREATE)
+SLOWER = Problem("slower", Severity.INFO, hint="agentlip jobs list")
 OLD = Problem("old", hint=CREATE)
 FUTURE = Problem("future", Severity.INFO, hint="date; agentlip backup create")
 BAD = Problem("bad", Severity.ERROR)
@@ -229,7 +236,7 @@ CHECKS = (
         name="backup.age",
         inspects="there is a backup that is young enough",
         find=_age,
-        problems=(OFF, NONE, OLD, FUTURE),
+        problems=(OFF, NONE, OLD, FUTURE, SLOWER),
     ),
     Check(
         name="backup.verified",

@@ -75,6 +75,10 @@ class BackupScheduler(Loop):
         self._created_at: float | None = None
         metrics.enabled.set(settings.enabled)
 
+    @property
+    def next_at_ms(self) -> int | None:
+        return self.next_ms
+
     def request(self) -> bool:
         """Makes a backup now, also with `backup.enabled = false`. False while one is made."""
         if self._is_running or self._is_requested:

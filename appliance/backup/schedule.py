@@ -30,6 +30,12 @@ class ScheduleFacts(NamedTuple):
     created_ago: float | None = None
 
 
+def interval_seconds(settings: BackupSettings, backup_seconds: float) -> float:
+    """From one scheduled backup to the next; longer than `every_seconds` if a backup takes long."""
+    pause = min(backup_seconds * PAUSE_FACTOR, PAUSE_SECONDS_MAX)
+    return max(settings.every_seconds, pause)
+
+
 def due_in_seconds(settings: BackupSettings, facts: ScheduleFacts) -> float | None:
     """Seconds until the next scheduled backup, 0 or less if it is due; None: not before there is
     something to back up.
@@ -38,8 +44,7 @@ def due_in_seconds(settings: BackupSettings, facts: ScheduleFacts) -> float | No
     `RETRY.max_seconds` between two of its backups, or `every_seconds` if that is less.
     """
     if facts.backup_age is not None:
-        pause = min(facts.backup_seconds * PAUSE_FACTOR, PAUSE_SECONDS_MAX)
-        due = max(settings.every_seconds, pause) - facts.backup_age
+        due = interval_seconds(settings, facts.backup_seconds) - facts.backup_age
     elif facts.data_age is not None:
         due = settings.first_seconds - facts.data_age
     else:

@@ -8,7 +8,7 @@ import msgspec
 from appliance.jobs import wire
 from appliance.jobs.runner import JobRunner
 from appliance.jobs.service import JobRuns
-from appliance.kernel.clock import Clock, iso
+from appliance.kernel.clock import iso
 from appliance.kernel.loop import Loop, failed_rounds, last_successes
 
 LOOPS = {
@@ -26,7 +26,7 @@ LOOPS = {
 
 
 def list_all(
-    runner: JobRunner, reported: JobRuns, loops: Callable[[], Iterable[Loop]], clock: Clock
+    runner: JobRunner, reported: JobRuns, loops: Callable[[], Iterable[Loop]]
 ) -> wire.JobList:
     """`loops` returns the loops of the appliance that have a next round."""
     listed = runner.list_jobs()
@@ -40,24 +40,24 @@ def list_all(
             )
         problem = job.problem or run.error
         jobs[run.job] = msgspec.structs.replace(job, reported=run, problem=problem)
-    built_in = _list_loops({loop.name: loop for loop in loops()}, clock)
+    built_in = _list_loops({loop.name: loop for loop in loops()})
     return msgspec.structs.replace(listed, jobs=[*jobs.values(), *built_in])
 
 
-def _list_loops(loops: Mapping[str, Loop], clock: Clock) -> list[wire.ListedJob]:
+def _list_loops(loops: Mapping[str, Loop]) -> list[wire.ListedJob]:
     """The loops of LOOPS that have run, or have a next round."""
     listed, successes, failures = [], last_successes(), failed_rounds()
     for name, description in LOOPS.items():
         ended, loop = successes.get(name), loops.get(name)
         if loop is None and ended is None:
             continue
-        left = 0.0 if loop is None else max(0.0, loop.due - clock.monotonic())
+        next_ms = None if loop is None else loop.next_at_ms
         listed.append(
             wire.ListedJob(
                 name=name,
                 source="built-in",
                 description=description,
-                next_at=None if loop is None else iso(clock.now_ms() + int(left * 1000)),
+                next_at=None if next_ms is None else iso(next_ms),
                 last_state=None if ended is None else "succeeded",
                 last_at=None if ended is None else iso(int(ended * 1000)),
                 failures=int(failures.get(name, 0)),

@@ -86,7 +86,7 @@ class JobsSubsystem(Subsystem):
             self.loops += (OutcomePoster(self.runner, needs.post, clock, log),)
 
     def routes(self) -> list[Route]:
-        listing = partial(list_all, self.runner, self._reported, self._all_loops, self._clock)
+        listing = partial(list_all, self.runner, self._reported, self._all_loops)
         return routes(self._reported, self.runner, listing, self._needs.book)
 
     def tools(self) -> Sequence[Tool]:

@@ -78,6 +78,11 @@ class Loop:
         """Run one bounded round; returns counts of what it did."""
         raise NotImplementedError
 
+    @property
+    def next_at_ms(self) -> int | None:
+        """When it next has something to do; None: nothing is planned."""
+        return self.clock.now_ms() + int(max(0.0, self.due - self.clock.monotonic()) * 1000)
+
     def nudge(self) -> None:
         """Start the next round now."""
         self._nudged.set()

@@ -4,12 +4,14 @@ was broken, and nothing in a workspace that is in order."""
 import msgspec
 import pytest
 
+from appliance.backup.backup_directory import ListedBackup
 from appliance.identity import keys
 from appliance.inbox.wire import NETWORK
 from appliance.kernel.auth import hash_token
 from appliance.kernel.clock import SystemClock, iso
 from appliance.network.keys import AgentKey
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
+from tests.support.commands import agentlip
 
 KEY = "a" * 64
 OTHER_KEY = "b" * 64
@@ -314,3 +316,20 @@ def test_a_key_of_another_workspace_is_found(workspace, created_ms: int, count: 
     assert problems(workspace, "identity.copied") == []
     receive(workspace, "c3", 5000, OTHER_KEY, own=1)
     assert problems(workspace, "identity.copied") == [("warning", "other-workspace")] * count
+
+
+# -- backup ------------------------------------------------------------------------------------
+
+
+def test_backup_interval_that_is_asked_for_and_not_kept_is_found(workspace, monkeypatch) -> None:
+    workspace.talk()
+    assert agentlip("backup", "create", cwd=workspace.data.workspace).code == 0
+    monkeypatch.setattr(ListedBackup, "seconds", 7.2)
+    assert problems(workspace, "backup.age") == [], "nobody asked for the default"
+    file = workspace.data.settings_file
+    file.write_text("[backup]\nevery_seconds = 600\n")
+    (finding,) = workspace.find("backup.age")
+    assert (finding.problem, finding.severity.value) == ("slower", "info")
+    assert finding.message == "a backup takes 7.2 s, so one is made every 2.0 hours"
+    file.write_text("[backup]\nevery_seconds = 7200\n")
+    assert problems(workspace, "backup.age") == []

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -369,7 +369,7 @@ def test_command_gets_the_event_that_started_it(hub):
 
 
 def test_list_has_the_loops_that_have_run(tmp_path):
-    hub = ServedHub(tmp_path)
+    hub = ServedHub(tmp_path, settings="[backup]\nevery_seconds = 86400\n")
     hub.constants = {"appliance.monitoring.loops.Checkup.interval_seconds": 0.1}
     with hub.running():
 
@@ -380,7 +380,12 @@ def test_list_has_the_loops_that_have_run(tmp_path):
         until(lambda: "doctor_checkup" in built_in(), 30, "a round has ended")
         checkup, backups = built_in()["doctor_checkup"], built_in()["backup_scheduler"]
         assert (checkup["last_state"], checkup["failures"]) == ("succeeded", 0)
-        assert backups["next_at"] is not None
+        assert backups["next_at"] is None, "there is nothing to back up yet"
+        hub.channel("general")
+        assert agentlip("backup", "create", cwd=tmp_path).code == 0
+        until(lambda: built_in()["backup_scheduler"]["next_at"], 30, "the backup is seen")
+        ahead = datetime.fromisoformat(built_in()["backup_scheduler"]["next_at"])
+        assert ahead - datetime.now(UTC) > timedelta(hours=23), "not the next look at the clock"
 
 
 def test_validate_refuses_names_of_jobs_and_channels_that_are_missing(tmp_path):
