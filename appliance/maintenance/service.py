@@ -8,18 +8,16 @@ import msgspec
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.log import Log
 from appliance.kernel.whole_file import write_whole
-from appliance.maintenance.wire import BadEndOfMaintenance, BeginMaintenance, MaintenanceState
+from appliance.maintenance.wire import (
+    BadEndOfMaintenance,
+    BeginMaintenance,
+    MaintenanceRecord,
+    MaintenanceState,
+    read_record,
+)
 from appliance.web.write_gate import WriteGate
 
 SECONDS_MAX = 7 * 86_400
-FILE_BYTES_MAX = 4096
-
-
-class MaintenanceRecord(msgspec.Struct, frozen=True):
-    """The content of `.agentlip/maintenance.json`."""
-
-    until_ms: int = 0
-    reason: str = ""
 
 
 class Maintenance:
@@ -52,12 +50,3 @@ class Maintenance:
         self.gate.close_until(record.until_ms)
         self._log.warning("maintenance mode", **msgspec.structs.asdict(record))
         return self.state()
-
-
-def read_record(file: Path) -> MaintenanceRecord:
-    """Off if the file is missing or can't be decoded."""
-    try:
-        with file.open("rb") as stream:
-            return msgspec.json.decode(stream.read(FILE_BYTES_MAX), type=MaintenanceRecord)
-    except (OSError, msgspec.DecodeError):
-        return MaintenanceRecord()

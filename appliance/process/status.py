@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from appliance.cli_support import EXIT_UNAVAILABLE
+from appliance.kernel.clock import SystemClock, iso
 from appliance.kernel.errors import ApplianceError
+from appliance.maintenance.wire import read_record
 from appliance.process.starting import phase_of
 from appliance.sdk.discovery import (
     Endpoint,
@@ -35,6 +37,8 @@ def hub_state(datadir: DataDir) -> State:
         endpoint, health = local(datadir, os.environ)
         state |= _running(datadir, endpoint, health)
         state |= _readiness(endpoint)
+        until_ms = read_record(datadir.dir / "maintenance.json").until_ms
+        state |= {"maintenance_until": iso(until_ms)} if until_ms > SystemClock().now_ms() else {}
     except StaleServerFile as error:
         state |= {"status": "stale", "reason": error.message, "hint": error.hint}
     except HubNotRunning as error:
@@ -106,6 +110,7 @@ def summary_line(state: State) -> str:
     if not state.get("ready", True):
         facts += [f"not-ready={','.join(state['failing']) or 'unknown'}"]
     facts += [state["url"]] if "url" in state else []
+    facts += ["writes-refused"] if "maintenance_until" in state else []
     facts += [f"events={state['last_event_id']}"] if "last_event_id" in state else []
     facts += [f"messages={state['messages']}"] if "messages" in state else []
     return " ".join([*facts, f"workspace={state['workspace']}"])
@@ -121,6 +126,8 @@ def describe(state: State) -> str:
     if not state["ready"]:
         lines = ["Status: running, not ready"]
         lines += [f"Reason: {state['reason']}", f"Hint: {state['hint']}"]
+    if "maintenance_until" in state:
+        lines += [f"Maintenance: writes are refused until {state['maintenance_until']}"]
     return "\n".join(
         [
             *lines,

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tests.support.commands import agentlip, agentlipd
 from tests.support.servedhub import ServedHub
 from tests.support.socketclient import Refused, SocketClient
 
@@ -91,3 +92,25 @@ def test_it_survives_a_restart_and_ends_at_its_time(tmp_path):
         record.write_text(json.dumps({"until_ms": 1, "reason": ""}))
     with made.running():
         assert made.http.post("/api/v1/channels", {"name": "x"}).status == 201
+
+
+def test_length_is_another_way_to_name_the_end_and_status_shows_it(hub):
+    begun = agentlip("maintenance", "on", "--for", "30m", "--json", cwd=hub.workspace).json
+    left = datetime.fromisoformat(begun["until"]) - datetime.now(UTC)
+    assert timedelta(minutes=20) < left <= timedelta(minutes=30)
+    shown = agentlipd("status", cwd=hub.workspace).out
+    assert f"Maintenance: writes are refused until {begun['until']}" in shown
+    assert " writes-refused " in agentlip("status", cwd=hub.workspace).out
+    assert agentlip("status", "--json", cwd=hub.workspace).json["maintenance_until"]
+    hub.http("DELETE", PATH)
+    assert "refused" not in agentlip("status", cwd=hub.workspace).out
+
+
+@pytest.mark.parametrize(
+    "flags", [(), ("--for", "soon"), ("--for", "30m", "--until", "2030-01-01"), ("--for", "9d")]
+)
+def test_wrong_length_is_refused_with_a_hint_that_works(hub, flags):
+    refused = agentlip("maintenance", "on", *flags, cwd=hub.workspace)
+    assert refused.code == 1
+    assert "Hint: agentlip maintenance on --for 30m" in refused.err
+    assert hub.http.get(PATH).body["on"] is False
