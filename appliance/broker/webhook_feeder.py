@@ -7,8 +7,7 @@ from the webhook and the message, so the outbox recognizes it. Rows that the out
 are handed over when their lease has expired.
 """
 
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -20,7 +19,7 @@ from appliance.broker.writes import Claim, Demand
 from appliance.kernel import webhook_signature
 from appliance.kernel.delivery import CallOutcome
 from appliance.kernel.loop import Loop
-from appliance.kernel.registered_webhook import note_outcome, secrets_of
+from appliance.kernel.registered_webhook import WebhookOutbox, note_outcome, secrets_of
 from appliance.kernel.webhook_signature import SignedRequest
 
 WAITING_MAX = 200  # sends of one webhook in the outbox, so that a failing receiver doesn't fill it
@@ -37,27 +36,11 @@ class WebhookMessage(msgspec.Struct, frozen=True):
     body: str
 
 
-class MeshWebhookOutbox(Protocol):
-    """The outbox, passed in by `composition.py`."""
-
-    def waiting(self, webhook_id: str, limit: int) -> int:
-        """The number of undelivered messages of a webhook, counted up to `limit`."""
-        ...
-
-    def retry(self, changed: set[str]) -> None:
-        """Try the undelivered messages of these webhooks now, and remove them from the set."""
-        ...
-
-    def take(self, handed: Sequence[WebhookMessage]) -> int:
-        """The number of accepted messages, from the first on. They are durable."""
-        ...
-
-
 class MeshWebhookFeeder(Loop):
     name = "broker_hooks"
     interval_seconds = 1.0
 
-    def __init__(self, broker: Broker, outbox: MeshWebhookOutbox) -> None:
+    def __init__(self, broker: Broker, outbox: WebhookOutbox[WebhookMessage]) -> None:
         super().__init__(broker.clock, broker.log, work=broker.dispatch.webhook_work)
         self._broker = broker
         self._outbox = outbox

@@ -3,7 +3,8 @@
 Times are milliseconds of the clock that the caller uses for them.
 """
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from appliance.kernel import webhook_signature
 from appliance.kernel.clock import DAY_MS
@@ -12,6 +13,7 @@ from appliance.kernel.errors import Invalid
 
 GRACE_MS = DAY_MS  # how long a replaced secret still signs too
 PATIENCE_MS = 5 * DAY_MS  # a webhook that fails for longer is disabled
+Message = TypeVar("Message", contravariant=True)
 Columns = dict[str, str | int | None]
 
 
@@ -28,6 +30,22 @@ class RegisteredWebhook(Protocol):
     def former_until_ms(self) -> int | None: ...
     @property
     def failing_since_ms(self) -> int | None: ...
+
+
+class WebhookOutbox(Protocol[Message]):
+    """The outbox, passed in by `composition.py` to what hands it the messages of webhooks."""
+
+    def waiting(self, webhook_id: str, limit: int) -> int:
+        """The number of undelivered messages of a webhook, counted up to `limit`."""
+        ...
+
+    def retry(self, changed: set[str]) -> None:
+        """Try the undelivered messages of these webhooks now, and remove them from the set."""
+        ...
+
+    def take(self, handed: Sequence[Message]) -> int:
+        """The number of accepted messages, from the first on. They are durable."""
+        ...
 
 
 def requested_secret(secret: str | None, new: bool) -> str | None:

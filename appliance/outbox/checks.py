@@ -101,11 +101,7 @@ def _room(context: Context) -> Iterator[Finding]:
 
 
 REFUSED = Problem("refused", hint="correct notify.to, then: agentlip notify test")
-NOT_A_MEMBER = Problem(
-    "not-a-member",
-    hint="agentlip identity show # where the broker runs:"
-    " agentlip mesh add-member MESH NAME --key KEY",
-)
+NOT_A_MEMBER = Problem("not-a-member", hint="agentlip identity show")
 DEAD_LETTERS = Problem(
     "dead-letters",
     hint="agentlip outbox list --failed; agentlip outbox redrive --failed --auto --dry-run",
@@ -147,7 +143,7 @@ CHECKS = (
                 "SELECT mesh, count(*), last_error FROM outbox WHERE status = 'pending'"
                 f" AND ({_KEY_REFUSED}) GROUP BY mesh, last_error ORDER BY mesh, last_error",
                 "mesh {0}",
-                "{1} sends wait because the mesh's broker refuses this appliance's key: {2}",
+                "{1} sends wait until the mesh's broker has this appliance's key: {2}",
                 ("outbox",),
             ),
         ),

@@ -14,7 +14,7 @@ same Message-ID.
 import ipaddress
 import smtplib
 import ssl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from email.headerregistry import Address
 from typing import NamedTuple
@@ -30,6 +30,7 @@ from appliance.outbox.settings import MailSettings
 from appliance.outbox.target import (
     CODE_MAIL,
     MAIL,
+    Deliver,
     Delivered,
     DeliveryTarget,
     Meta,
@@ -104,7 +105,7 @@ class MailTarget(DeliveryTarget):
     # -- delivering ----------------------------------------------------------------------
 
     @contextmanager
-    def run(self) -> Iterator[Callable[[Sequence[Outgoing]], list[Result]]]:
+    def run(self) -> Iterator[Deliver]:
         with closing(MailSession(self._settings, self._tls)) as session:
             yield lambda sends: [self._deliver(session, send) for send in sends]
 

@@ -21,6 +21,7 @@ from appliance.outbox.routes import ROUTES_MAX, RouteState
 from appliance.outbox.rows import SendRow
 from appliance.outbox.service import RETRY_AFTER_MAX_MS, Outbox
 from appliance.outbox.target import (
+    Deliver,
     Delivered,
     DeliveryTarget,
     Outgoing,
@@ -149,22 +150,17 @@ class Sender:
         """A result for each send that was tried. A run ends at a failure, and when its outcomes
         have to be recorded."""
         if target.takes_batches:
-            return self._attempt(target, target.deliver_many, sends)
+            return self._attempt(target.name, target.deliver_many, sends)
         ends = self._clock.monotonic() + RUN_SECONDS
         results: list[Result] = []
         with target.run() as deliver:
             for send in sends:
-                results += self._attempt(target, deliver, [send])
+                results += self._attempt(target.name, deliver, [send])
                 if isinstance(results[-1], RetryLater) or self._clock.monotonic() > ends:
                     break
         return results
 
-    def _attempt(
-        self,
-        target: DeliveryTarget,
-        deliver: Callable[[list[Outgoing]], list[Result]],
-        sends: list[Outgoing],
-    ) -> list[Result]:
+    def _attempt(self, name: str, deliver: Deliver, sends: list[Outgoing]) -> list[Result]:
         try:
             results = deliver(sends)
             if len(results) != len(sends):
@@ -173,7 +169,7 @@ class Sender:
         except ApplianceError as error:
             failure = RetryLater(error.code, error.retry_after)
         except Exception as error:
-            self._log.error("a target failed", error, target=target.name)
+            self._log.error("a target failed", error, target=name)
             failure = RetryLater(f"the target failed: {type(error).__name__}")
         return [failure] * len(sends)
 

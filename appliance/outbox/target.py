@@ -61,6 +61,7 @@ class RetryLater(msgspec.Struct, frozen=True):
 
 
 Result = Delivered | Undeliverable | RetryLater
+Deliver = Callable[[Sequence[Outgoing]], list[Result]]
 
 
 class DeliveryTarget:
@@ -77,7 +78,7 @@ class DeliveryTarget:
         return self.deliver_many([send])[0]
 
     @contextmanager
-    def run(self) -> Iterator[Callable[[Sequence[Outgoing]], list[Result]]]:
+    def run(self) -> Iterator[Deliver]:
         """What delivers sends of one route one after another: `deliver_many`, or the same with
         something they share, for example a connection."""
         yield self.deliver_many

@@ -143,13 +143,9 @@ def _already(datadir: DataDir, state: State, options: ServerOptions) -> State:
                 hint=f"agentlipd restart {flag} {wanted}",
             )
     lost = {str(error.details["store"]) for error in lost_stores(datadir)}
-    if accepted := " ".join(
-        f"--accept-loss {name}" for name in options.accept_loss if name in lost
-    ):
-        raise HubRunning(
-            "the appliance runs, so no loss is accepted now",
-            hint=f"agentlipd down; agentlipd up {accepted}",
-        )
+    if names := " --accept-loss ".join(sorted(lost & set(options.accept_loss))):
+        hint = f"agentlipd down; agentlipd up --accept-loss {names}"
+        raise HubRunning("the appliance runs, so no loss is accepted now", hint=hint)
     return {**state, "already_running": True}
 
 

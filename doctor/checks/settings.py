@@ -114,11 +114,10 @@ def _unusable(context: Context, tree: dict[str, Any]) -> Iterator[Finding]:
     to = tree["notify"]["to"] if "notify" in tree else ()
     topics = [name[len(TOPIC) :] for name in to if name.startswith(TOPIC)]
     for connection in context.with_tables("hub", "topics", "channels"):
-        for name in sorted(
-            {*topics} - topics_named(Reader(connection, context.clock), topics).keys()
-        ):
+        there = topics_named(Reader(connection, context.clock), topics)
+        for name in sorted({*topics} - there.keys()):
             channel, title = map(shlex.quote, name.split("/", 1))
-            hint = f"agentlip channel create {channel}; agentlip topic create {title} --channel {channel}"
+            hint = f"agentlip topic create {title} --channel {channel}"
             yield UNUSABLE.finding("notify.to", f"the hub has no topic {name}", hint)
 
 

@@ -4,35 +4,17 @@ After a crash between the two, the same events are handed over again; the outbox
 ids. Events that the outbox doesn't accept wait in the log.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
-
 from appliance.hub.rows import EventWebhookRow
 from appliance.hub.webhooks import metrics, queries, writes
 from appliance.hub.webhooks.service import OutgoingEvent, Webhooks
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
+from appliance.kernel.registered_webhook import WebhookOutbox
 
 FEED_MAX = 50  # events of one webhook handed to the outbox in a round
 WAITING_MAX = 1000  # events of one webhook in the outbox: a dead receiver must not fill it
 FEED_SECONDS = 0.25  # seconds between rounds that hand events to the outbox
-
-
-class WebhookOutbox(Protocol):
-    """The outbox, passed in by `composition.py`."""
-
-    def waiting(self, webhook_id: str, limit: int) -> int:
-        """The number of undelivered events of a webhook, counted up to `limit`."""
-        ...
-
-    def retry(self, changed: set[str]) -> None:
-        """Try the undelivered messages of these webhooks now, and remove them from the set."""
-        ...
-
-    def take(self, handed: Sequence[OutgoingEvent]) -> int:
-        """The number of accepted events, from the first on. They are durable."""
-        ...
 
 
 class WebhookFeeder(Loop):
@@ -42,7 +24,9 @@ class WebhookFeeder(Loop):
     shortest_seconds = 0.02
     idle_seconds = 30.0
 
-    def __init__(self, webhooks: Webhooks, post: WebhookOutbox, clock: Clock, log: Log) -> None:
+    def __init__(
+        self, webhooks: Webhooks, post: WebhookOutbox[OutgoingEvent], clock: Clock, log: Log
+    ) -> None:
         super().__init__(clock, log, work=webhooks.work)
         self._webhooks = webhooks
         self._post = post

@@ -3,10 +3,11 @@
 import msgspec
 
 from appliance.host import Host
-from appliance.hub.webhooks.loops import WebhookFeeder, WebhookOutbox
+from appliance.hub.webhooks.loops import WebhookFeeder
 from appliance.hub.webhooks.resources import routes
-from appliance.hub.webhooks.service import Webhooks
+from appliance.hub.webhooks.service import OutgoingEvent, Webhooks
 from appliance.hub.webhooks.settings import WebhookSettings
+from appliance.kernel.registered_webhook import WebhookOutbox
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
 
@@ -15,7 +16,7 @@ class WebhooksNeeds(msgspec.Struct, frozen=True):
     """`post` delivers events."""
 
     webhooks: Webhooks
-    post: WebhookOutbox
+    post: WebhookOutbox[OutgoingEvent]
 
 
 class WebhooksSubsystem(Subsystem):
