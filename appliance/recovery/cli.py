@@ -55,7 +55,10 @@ def lines_of(done: RecoveryReport) -> list[str]:
         return [f"{done.store} is not damaged; nothing was changed"]
     width = max(map(len, done.tables))
     lines = [f"{'Table':{width}}  {'read':>9}  {'rebuilt':>9}  lost"]
-    for name, table in done.tables.items():
+    tables, counts = list(done.tables.values()), ("read", "rebuilt", "lost")
+    read, rebuilt, lost = (sum(getattr(table, count) for table in tables) for count in counts)
+    total = TableRecovery(read, rebuilt, lost, all(table.counted for table in tables))
+    for name, table in (*done.tables.items(), ("total", total)):
         lines.append(f"{name:{width}}  {table.read:9}  {table.rebuilt:9}  {_lost(table)}")
     lines.append("")
     lines += [f"Note: {note}" for note in done.notes]

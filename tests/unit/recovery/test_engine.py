@@ -6,6 +6,7 @@ import shutil
 import pytest
 
 from appliance.outbox.recover import LOST
+from appliance.recovery.cli import lines_of
 from appliance.recovery.engine import NothingRecovered
 from appliance.workspace import swap
 from appliance.workspace.datadir import DataDir
@@ -180,3 +181,18 @@ def test_store_without_one_of_its_tables_is_not_intact(datadir, store, table):
     report = recovered(datadir, store)
     assert not report.intact
     assert report.tables[table].rebuilt + report.tables[table].lost == len(before[table])
+
+
+def test_table_ends_with_what_was_lost_in_all(datadir):
+    database = datadir.database("outbox")
+    for page in damage.leaves_of(database, "outbox")[:2]:
+        damage.overwrite(database, page)
+    report = recovered(datadir, "outbox")
+    lost = report.tables["outbox"].lost
+    assert lost > 0
+    (total,) = [line.split() for line in lines_of(report) if line.startswith("total")]
+    read = sum(table.read for table in report.tables.values())
+    assert total == ["total", str(read), "0", str(lost)]
+    report.tables["log"].counted = False
+    (total,) = [line for line in lines_of(report) if line.startswith("total")]
+    assert total.endswith(f"at least {lost}")
