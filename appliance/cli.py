@@ -21,8 +21,7 @@ LAZY_COMMANDS = {name: row for rows in COMMANDS.values() for name, row in rows.i
 OWN = "Workspace"  # the heading of the commands in this file
 # Suggestions for commands that users expect at the top level.
 SUGGESTIONS = {"send": ("outbox send", "msg send"), "restore": ("agentlip backup restore",)}
-DAEMON = ("up", "down", "restart", "reset", "uninstall", "install-service")
-SUGGESTIONS |= {name: (f"agentlipd {name}",) for name in DAEMON}
+SUGGESTIONS |= {name: (f"agentlipd {name}",) for name in ("up", "down", "restart", "reset")}
 
 
 class Root(TyperGroup):

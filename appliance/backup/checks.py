@@ -47,9 +47,9 @@ def _age(context: Context) -> Iterator[Finding]:
             sentence = f"its time is {hours:.1f} hours ahead of the clock, so its age is unknown"
             yield FUTURE.finding(listed.name, sentence)
     newest = newest_of(listed_backups, now_ms)
-    took = 0.0 if newest is None else newest.seconds
-    is_asked = settings.every_seconds != BackupSettings().every_seconds
-    if is_asked and (interval := interval_seconds(settings, took)) > settings.every_seconds:
+    took, asked = 0.0 if newest is None else newest.seconds, settings.every_seconds
+    interval = interval_seconds(settings, took)
+    if asked != BackupSettings().every_seconds and asked < interval:
         sentence = f"a backup takes {took:.1f} s, so one is made every {interval / 3600:.1f} hours"
         yield SLOWER.finding("backup.every_seconds", sentence)
     limit = settings.age_warning_seconds

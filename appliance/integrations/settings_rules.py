@@ -3,6 +3,7 @@
 The start and the doctor call `check_settings`; the subsystems rely on it.
 """
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 from ipaddress import ip_network
 from zoneinfo import ZoneInfoNotFoundError
@@ -22,6 +23,7 @@ from appliance.kernel.config import BadSettings
 from appliance.kernel.log import Log
 from appliance.notify.problems import is_quiet
 from appliance.notify.settings import NotifySettings, kind_of
+from appliance.outbox import ordering
 from appliance.outbox.expiry import max_age_hours
 from appliance.outbox.mail_rules import check_mail
 from appliance.outbox.settings import MailSettings, OutboxSettings
@@ -34,30 +36,16 @@ def check_settings(settings: Settings, datadir: DataDir) -> None:
     """Raises BadSettings."""
     off, clock, log = settings.roles.off, SystemClock(), Log()
     host = Host(settings, lambda: settings, off, datadir, datadir, clock, log)
-    mail, outbox, sends = mail_of(host), host.section(OutboxSettings), host.runs("outbox")
-    for text in host.section(HttpSettings).trusted_proxies:
-        try:
-            ip_network(text, strict=False)
-        except ValueError:
-            problem = f"{text!r} is neither an address nor a network"
-            raise BadSettings(f"settings: http.trusted_proxies: {problem}") from None
+    mail, outbox = mail_of(host), host.section(OutboxSettings)
     if mail is not None:
         check_mail(mail)
-    _check_notify(host, has_mail=mail is not None)
-    ask = host.section(AskSettings)
-    if host.runs("ask") and ask.mail_to and not (sends and mail and ask.url):
-        raise BadSettings("settings: ask.mail_to needs ask.url, the role outbox, and mail.host")
     if host.runs("identity"):
         brokers_of(host.section(InboxSettings), outbox.brokers)
-    if sends:
+    if host.runs("outbox"):
         max_age_hours(outbox.retention_days, outbox.max_age_hours)
-    if host.runs("courier"):
-        problems = trigger.check(host.section(CourierSettings).triggers, webhooks=sends)
-        if problems:
-            raise BadSettings(f"settings: courier.triggers: {problems[0]}")
-    names = [own.name for own in host.section(PluginsSettings).all]
-    if host.runs("plugins") and (twice := [name for name in names if names.count(name) > 1]):
-        raise BadSettings(f"settings: plugins.use: two plugins have the name {twice[0]}")
+        ordering.parse(outbox.in_order)
+    for problem in (*_problems(host, mail), *_problems_of_notify(host, mail)):
+        raise BadSettings(f"settings: {problem}")
     export = host.section(ExportSettings)
     writes_parquet = export.export and export.export_format == "parquet"
     if host.runs("export") and writes_parquet and find_spec("pyarrow") is None:
@@ -68,17 +56,33 @@ def check_settings(settings: Settings, datadir: DataDir) -> None:
         )
 
 
-def _check_notify(host: Host, *, has_mail: bool) -> None:
+def _problems(host: Host, mail: MailSettings | None) -> Iterator[str]:
+    ask, sends = host.section(AskSettings), host.runs("outbox")
+    if host.runs("ask") and ask.mail_to and not (sends and mail and ask.url):
+        yield "ask.mail_to needs ask.url, the role outbox, and mail.host"
+    if host.runs("courier"):
+        for problem in trigger.check(host.section(CourierSettings).triggers, webhooks=sends):
+            yield f"courier.triggers: {problem}"
+    names = [own.name for own in host.section(PluginsSettings).all]
+    if host.runs("plugins") and (twice := [name for name in names if names.count(name) > 1]):
+        yield f"plugins.use: two plugins have the name {twice[0]}"
+    for text in host.section(HttpSettings).trusted_proxies:
+        try:
+            ip_network(text, strict=False)
+        except ValueError:
+            yield f"http.trusted_proxies: {text!r} is neither an address nor a network"
+
+
+def _problems_of_notify(host: Host, mail: MailSettings | None) -> Iterator[str]:
     settings = host.section(NotifySettings)
     try:
         is_quiet(settings.quiet_hours, 0)
     except (ValueError, ZoneInfoNotFoundError) as error:
-        raise BadSettings(f"settings: notify.quiet_hours: {error}") from None
-    possible = {"http": True, "https": True, "mailto": has_mail, "topic": host.runs("hub")}
+        yield f"notify.quiet_hours: {error}"
+    possible = {"http": True, "https": True, "mailto": mail, "topic": host.runs("hub")}
     for to in settings.to:
         if not possible[kind_of(to)]:
-            needs = "needs mail.host, or the role hub for a topic"
-            raise BadSettings(f"settings: notify.to: {to} {needs}")
+            yield f"notify.to: {to} needs mail.host, or the role hub for a topic"
 
 
 def mail_of(host: Host) -> MailSettings | None:

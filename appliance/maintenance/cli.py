@@ -32,8 +32,8 @@ def begin(
     """Refuse writes until a time at most 7 days away. A restart does not end it."""
     if (until is None) == (length is None):
         raise Invalid("give either --until or --for", hint=BadEndOfMaintenance.default_hint)
-    until = until or _end_of(length or "")
-    _show(session, session.hub().post(PATH, {"until": until, "reason": reason}))
+    command = {"until": until or _end_of(length or ""), "reason": reason}
+    _show(session, session.hub().post(PATH, command))
 
 
 @app.command("off")

@@ -15,8 +15,7 @@ app = plain_app(
 app.command("send")(send)
 
 PATH = "/v1/outbox"
-REQUEST_MAX = 1000  # sends that one request redrives
-REQUESTS_MAX = 1000  # for all lost sends: as many as an outbox can hold
+REDRIVE_MAX = 1000  # sends that one request redrives; as many requests redrive a full outbox
 COLUMNS = [
     ("ID", "id"),
     ("STATUS", "status"),
@@ -156,12 +155,12 @@ def redrive(
         "to": to,
         "error_contains": error_contains,
         "older_than_seconds": older_than,
-        "limit": limit or (REQUEST_MAX if lost else 100),
+        "limit": limit or (REDRIVE_MAX if lost else 100),
         "dry_run": dry_run,
         "lost": lost,
     }
     answer, rows = session.hub().post(f"{PATH}/redrive", body, ""), []
-    for _ in range(REQUESTS_MAX if lost and limit is None and not dry_run else 0):
+    for _ in range(REDRIVE_MAX if lost and limit is None and not dry_run else 0):
         if not answer["more"]:
             break
         rows += answer["requeued"]

@@ -6,6 +6,7 @@ route of the mesh is claimed without checking for order.
 
 from collections.abc import Sequence
 
+from appliance.kernel.config import BadSettings
 from appliance.outbox import destination
 from appliance.outbox.settings import OrderedDestination
 
@@ -15,11 +16,14 @@ OrderedDestinations = frozenset[tuple[str | None, str | None, str | None]]
 
 
 def parse(wanted: Sequence[OrderedDestination]) -> OrderedDestinations:
-    """(mesh, kind, reference) of each rule; None matches any. Raises BadDestination."""
-    return frozenset(
-        (rule.mesh, *((None, None) if rule.to is None else destination.parse_stored(rule.to)))
-        for rule in wanted
-    )
+    """(mesh, kind, reference) of each rule; None matches any. Raises BadSettings."""
+    try:
+        return frozenset(
+            (rule.mesh, *((None, None) if rule.to is None else destination.parse_stored(rule.to)))
+            for rule in wanted
+        )
+    except destination.BadDestination as error:
+        raise BadSettings(f"settings: outbox.in_order: {error.message}", hint=error.hint) from None
 
 
 def contains(ordered: OrderedDestinations, mesh: str | None, kind: str, ref: str) -> bool:

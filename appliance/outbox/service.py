@@ -9,7 +9,6 @@ import msgspec
 
 from appliance.kernel import caller
 from appliance.kernel.clock import HOUR_MS, Clock
-from appliance.kernel.config import BadSettings
 from appliance.kernel.errors import ApplianceError, Exhausted, Invalid
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
@@ -115,7 +114,7 @@ class Outbox:
         self.broker_epochs: dict[str, str] = {}
         self.comparison_work = Wakeup()  # set on another epoch of a broker
         self._default_hours = max_age_hours(settings.retention_days, settings.max_age_hours)
-        self._in_order = _ordered_destinations(settings)
+        self._in_order = ordering.parse(settings.in_order)
 
     def open(self) -> None:
         """Call at the start: continue the steady clock, and end waits above their limit."""
@@ -151,7 +150,7 @@ class Outbox:
         max_age = {
             mesh: max_age_hours(days, override) for mesh, days in self._retention_days.items()
         }
-        in_order = _ordered_destinations(settings)
+        in_order = ordering.parse(settings.in_order)
         self.settings, self._default_hours, self._in_order = settings, default_hours, in_order
         self.mesh_max_age_hours = max_age
         self.gauge.set_limits(settings.sends_max, settings.bytes_max)
@@ -430,10 +429,3 @@ def target_of(to: str) -> str:
     if to.startswith(destination.NETWORK):
         return destination.NETWORK.rstrip(":")
     return MAIL if to.startswith(destination.MAILTO) else BROKER
-
-
-def _ordered_destinations(settings: OutboxSettings) -> ordering.OrderedDestinations:
-    try:
-        return ordering.parse(settings.in_order)
-    except destination.BadDestination as error:
-        raise BadSettings(f"settings: outbox.in_order: {error.message}", hint=error.hint) from None

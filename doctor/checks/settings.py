@@ -17,6 +17,7 @@ from appliance.hub.queries import topics_named
 from appliance.kernel import config
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.reader import Reader
+from appliance.notify.settings import kind_of
 from appliance.workspace.datadir import DataDir
 
 # Programs that read agentlip.config.ts accept these as well.
@@ -36,7 +37,6 @@ RATES = ("per_connection", "global", "failures_per_address")
 RATE_MIN, RATE_MAX = 5, 100_000
 """The web UI needs a handful of requests at once; no client and no disk gets above the other."""
 
-TOPIC = "topic:"
 KEPT = ("keep_last", "keep_hourly", "keep_daily", "keep_weekly", "keep_monthly", "keep_yearly")
 
 
@@ -45,9 +45,7 @@ def _file(context: Context) -> Iterator[Finding]:
     if not path.exists():
         return
     try:
-        settings = _load(context.datadir)
-        yield from _contradictions(context, settings)
-        yield from _unusable(context, msgspec.to_builtins(settings))
+        yield from _contradictions(context, _load(context.datadir))
     except config.BadSettings as error:
         yield INVALID.finding(
             path.name, f"the appliance can't start again with it: {error.message}", error.hint
@@ -75,6 +73,7 @@ def _contradictions(context: Context, settings: msgspec.Struct) -> Iterator[Find
             yield CONTRADICTORY.finding(name, problem)
 
     yield from _absurd_limits(tree)
+    yield from _unusable(context, tree)
 
 
 def _absurd_limits(tree: dict[str, Any]) -> Iterator[Finding]:
@@ -112,7 +111,7 @@ def _unusable(context: Context, tree: dict[str, Any]) -> Iterator[Finding]:
         except ApplianceError as error:
             yield UNUSABLE.finding("backup.recipients", error.message, error.hint)
     to = tree["notify"]["to"] if "notify" in tree else ()
-    topics = [name[len(TOPIC) :] for name in to if name.startswith(TOPIC)]
+    topics = [name.partition(":")[2] for name in to if kind_of(name) == "topic"]
     for connection in context.with_tables("hub", "topics", "channels"):
         there = topics_named(Reader(connection, context.clock), topics)
         for name in sorted({*topics} - there.keys()):

@@ -55,7 +55,7 @@ def pods(name):
 
 
 def test_every_manifest_is_checked_here():
-    files = [path.name for path in tracked("ops/spark/*") if path.parent.name != "jobs"]
+    files = [path.name for path in tracked("ops/spark/*.yaml") if path.parent.name != "jobs"]
     assert sorted(files) == sorted([*MANIFESTS, "compose.yaml", "compose-s3.yaml"])
 
 

@@ -45,6 +45,7 @@ REFUSED_AT_START = {
     "outbox.brokers: mesh": '[[outbox.brokers]]\nmesh = "m"\nurl = "https://a.example.com"\n' * 2,
     "inbox.brokers: mesh": '[[outbox.brokers]]\nmesh = "m"\nurl = "https://a.example.com"\n'
     '[[inbox.brokers]]\nmesh = "m"\nurl = "https://b.example.com"',
+    "outbox.in_order": '[[outbox.in_order]]\nto = "??"',
     "feature_param_below_floor": "[outbox]\ndedupe_retention_days = 2",
 }
 

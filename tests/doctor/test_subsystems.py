@@ -10,6 +10,7 @@ from appliance.inbox.wire import NETWORK
 from appliance.kernel.auth import hash_token
 from appliance.kernel.clock import SystemClock, iso
 from appliance.network.keys import AgentKey
+from appliance.outbox.target import KEY_REFUSALS
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
 from tests.support.commands import agentlip
 
@@ -169,13 +170,15 @@ def test_a_mesh_that_revoked_the_key_is_found(workspace) -> None:
 # -- outbox ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", ["NOT_A_MEMBER", "MEMBER_REVOKED"])
+@pytest.mark.parametrize("code", sorted(KEY_REFUSALS))
 def test_sends_that_wait_because_of_the_key_are_found(workspace, code: str) -> None:
     """They were found after an hour only, without the reason."""
     for number in range(3):
         send(workspace, f"s{number}", "pending")
     assert problems(workspace, "outbox.refused") == []
-    workspace.execute("UPDATE outbox SET last_error = ?", f"403: no, {code}", store="outbox")
+    workspace.execute(
+        "UPDATE outbox SET last_error = ?", f"403: this key is refused, {code}", store="outbox"
+    )
     assert problems(workspace, "outbox.refused") == [("warning", "not-a-member")]
 
 
@@ -321,7 +324,7 @@ def test_a_key_of_another_workspace_is_found(workspace, created_ms: int, count: 
 # -- backup ------------------------------------------------------------------------------------
 
 
-def test_backup_interval_that_is_asked_for_and_not_kept_is_found(workspace, monkeypatch) -> None:
+def test_backup_interval_that_is_set_and_not_kept_is_found(workspace, monkeypatch) -> None:
     workspace.talk()
     assert agentlip("backup", "create", cwd=workspace.data.workspace).code == 0
     monkeypatch.setattr(ListedBackup, "seconds", 7.2)
