@@ -54,7 +54,7 @@ FILES_MAX = 16  # more files of a partition are merged; each run adds one
 VACUUM_RUNS = 16  # from one deletion of old files to the next: it lists all files
 HISTORY_SPAN = timedelta(days=30)  # in which former versions can be read
 HISTORY = f"interval {HISTORY_SPAN.days} days"
-RETRIES = {"max_retries": str(RETRIES_MAX)}  # of requests that the storage refuses
+RETRIES = {"max_retries": str(RETRIES_MAX)}  # after the storage refused a request
 COMMIT_NAME = "spark.databricks.delta.commitInfo.userMetadata"  # setting of a session
 # Minimum and maximum of these are in the log. Those of texts would outlive an erasure.
 WITH_STATISTICS = {"bigint", "double", "timestamp"}

@@ -36,6 +36,11 @@ def waiting(reader: Reader, after: int, limit: int) -> list[WaitingRun]:
     ]
 
 
+def has_runs(reader: Reader, outcome: str) -> bool:
+    sql = "SELECT EXISTS (SELECT 1 FROM hook_runs WHERE outcome = ?)"
+    return bool(reader.execute(sql, (outcome,)).fetchone()[0])
+
+
 def _decode_meta(message: InboxMessage) -> InboxMessage:
     """Return the message with its meta as hooks read it."""
     if message.meta is None:

@@ -3,6 +3,7 @@
 import os
 
 from appliance.hooks.loops import AT_ONCE_MAX, HookRunner
+from appliance.hooks.queries import has_runs
 from appliance.hooks.resources import routes
 from appliance.hooks.service import HookService, HooksNeeds
 from appliance.hooks.settings import HookSettings
@@ -33,9 +34,10 @@ class HooksSubsystem(Subsystem):
             needs.listen(self.hooks.on_event)
             needs.inbox.hooks_of = self.hooks.hooks_of
             self.loops = [HookRunner(self.hooks, clock, log) for _ in range(AT_ONCE_MAX)]
-            needs.store.write(mark_lost, "running")
-        else:
-            needs.store.write(mark_lost, "waiting")
+        # Runs of the former process; without hooks nobody runs those that wait.
+        former = "running" if self.hooks.enabled else "waiting"
+        if needs.store.read(has_runs, former):  # a start must not write if the disk is full
+            needs.store.write(mark_lost, former)
 
     def routes(self) -> list[Route]:
         return routes(self.hooks, self._inbox.mesh_of)

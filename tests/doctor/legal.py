@@ -196,8 +196,8 @@ def no_role_but_the_courier_running(setup: Setup) -> Legal:
 
 def with_an_agent_of_the_network(setup: Setup) -> Legal:
     setup.used()
-    relay, endpoint = "https://relay.example.org", "https://anna.example.org/network/inbox"
-    command = ("network", "init", "anna", "--relay", relay, "--endpoint", endpoint)
+    relay, endpoint = "https://relay.example.org", "https://cleo.example.org/network/inbox"
+    command = ("network", "init", "cleo", "--relay", relay, "--endpoint", endpoint)
     succeed(*command, cwd=setup.workspace)
     yield setup.workspace
 
