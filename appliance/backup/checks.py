@@ -25,7 +25,12 @@ from appliance.workspace.datadir import SHARED_STORES, STORES
 CREATE = "agentlip backup create"
 VERIFY = "agentlip backup verify --latest"
 PRUNE = "agentlip backup prune"
-BY_PHASE = {"create": CREATE, "upload": "agentlip backup upload", "verify": VERIFY, "prune": PRUNE}
+REPEAT = {
+    "create": CREATE,
+    "verify": VERIFY,
+    "prune": f"{PRUNE} --yes",
+    "upload": "agentlip backup upload",
+}
 FILES_MAX = 10_000  # sizes of files that one check compares
 _MIB = 1024 * 1024
 
@@ -124,11 +129,11 @@ def _failures(context: Context) -> Iterator[Finding]:
     settings, _ = _backups(context)
     if not settings.enabled:
         return
-    for failure in read_failures(context.datadir.backups):
+    for failure in read_failures(context.datadir.backups, settings):
         if failure.phase == "verify" and failure.code == "BACKUP_VERIFICATION_FAILED":
             continue  # backup.verified reports the backup
         sentence = f"failed at {failure.failed_at}: {failure.error}"
-        yield FAILING.finding(failure.phase, sentence, BY_PHASE[failure.phase])
+        yield FAILING.finding(failure.phase, sentence, REPEAT[failure.phase])
 
 
 def _whole(context: Context) -> Iterator[Finding]:
@@ -224,7 +229,7 @@ OLD = Problem("old", hint=CREATE)
 FUTURE = Problem("future", Severity.INFO, hint="date; agentlip backup create")
 BAD = Problem("bad", Severity.ERROR)
 UNPROVEN = Problem("unproven", hint=VERIFY)
-FAILING = Problem("failing", hint=CREATE)
+FAILING = Problem("failing")
 BACKUP_UNREADABLE = Problem("unreadable", Severity.ERROR)
 INCOMPLETE = Problem("incomplete", Severity.ERROR)
 DAMAGED = Problem("damaged", Severity.ERROR)

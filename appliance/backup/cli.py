@@ -46,6 +46,7 @@ def create(session: Session) -> None:
     """
     from appliance.backup import keys
     from appliance.backup.create import create_backup
+    from appliance.backup.failures import end_failure
     from appliance.backup.store_copy import count_nouns
 
     work = open_workspace(session)
@@ -55,6 +56,7 @@ def create(session: Session) -> None:
         manifest = create_backup(work, reason="manual", progress=progress, also_for=own_key)
         if own_key is not None:
             cli_verify.verify_at_once(session, work, manifest.name, own_key)
+    end_failure(work, "create")
     counts = count_nouns(manifest.stores)
     counted = ", ".join(f"{count:,} {noun}{'s' * (count != 1)}" for noun, count in counts.items())
     for store, facts in manifest.stores.items():

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.backup.cli_opened import open_workspace
+from appliance.backup.failures import end_failure
 from appliance.backup.retention import RetentionDecision
 from appliance.cli_support import Session
 from appliance.kernel.errors import Invalid
@@ -30,6 +31,7 @@ def prune(
     if yes and not dry_run:
         with work.backups.only_writer():
             decisions = verbs.prune(work)
+        end_failure(work, "prune")
         _show(session, decisions, "removed")
         return
     _show(session, decisions, "remove")

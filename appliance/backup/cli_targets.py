@@ -10,6 +10,7 @@ from appliance.backup import fetch as fetching
 from appliance.backup import targets as configured
 from appliance.backup.backup_directory import BackupWorkspace
 from appliance.backup.cli_opened import open_workspace, show_progress
+from appliance.backup.failures import end_failure
 from appliance.backup.settings import TargetSettings
 from appliance.backup.targets import UploadReport
 from appliance.cli_support import Session
@@ -51,6 +52,8 @@ def upload(session: Session, target: TargetFlag = None) -> None:
     reports = copy_all(session, work, target)
     session.table(msgspec.to_builtins(reports), _REPORT_COLUMNS, "")
     configured.raise_failures(reports)
+    if target is None:
+        end_failure(work, "upload")
 
 
 def copy_all(

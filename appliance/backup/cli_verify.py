@@ -13,6 +13,7 @@ from appliance.backup.errors import (
     VerificationFailed,
     VerificationInconclusive,
 )
+from appliance.backup.failures import end_failure
 from appliance.backup.manifest import Verification
 from appliance.cli_support import Session, note, plain
 from appliance.kernel.errors import Invalid
@@ -53,6 +54,7 @@ def verify(
         rows = [{"name": name, **msgspec.to_builtins(each)} for name, each in checked.items()]
         session.table(rows, (), "")
     _raise_worst(checked)
+    end_failure(work, "verify")
 
 
 def verify_at_once(session: Session, work: BackupWorkspace, name: str, key: Any) -> None:

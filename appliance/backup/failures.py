@@ -10,9 +10,10 @@ from typing import Literal
 
 import msgspec
 
-from appliance.backup.backup_directory import writing
+from appliance.backup.backup_directory import BackupWorkspace, writing
 from appliance.backup.errors import BackupRunning
-from appliance.kernel.clock import Clock, iso
+from appliance.backup.settings import BackupSettings
+from appliance.kernel.clock import iso
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ownership import read_small
 from appliance.kernel.whole_file import write_whole
@@ -38,10 +39,10 @@ class Attempts:
     failed    the phases that failed in this attempt
     """
 
-    def __init__(self, root: Path, clock: Clock) -> None:
-        self._root = root
-        self._clock = clock
-        self.failures = {failure.phase: failure for failure in read_failures(root)}
+    def __init__(self, work: BackupWorkspace) -> None:
+        self._clock = work.clock
+        failures = read_failures(work.datadir.backups, work.settings)
+        self.failures = {failure.phase: failure for failure in failures}
         self.failed = set[Phase]()
 
     @contextmanager
@@ -71,8 +72,20 @@ def write_failures(root: Path, failures: list[BackupFailure]) -> None:
         write_whole(root / FILE, msgspec.json.encode(failures))
 
 
-def read_failures(root: Path) -> list[BackupFailure]:
-    """The last failures; none if the file is missing or can't be decoded."""
+def read_failures(root: Path, settings: BackupSettings) -> list[BackupFailure]:
+    """The last failures of the phases that the settings still have; none if the file is missing or
+    can't be decoded."""
+    omitted = {"verify": not settings.verify, "upload": not settings.targets}
     with suppress(msgspec.DecodeError):
-        return msgspec.json.decode(read_small(root / FILE) or b"", type=list[BackupFailure])
+        failures = msgspec.json.decode(read_small(root / FILE) or b"", type=list[BackupFailure])
+        return [failure for failure in failures if not omitted.get(failure.phase)]
     return []
+
+
+def end_failure(work: BackupWorkspace, phase: Phase) -> None:
+    """A command did what the schedule failed to do."""
+    root, settings = work.datadir.backups, work.settings
+    failures = read_failures(root, settings)
+    left = [failure for failure in failures if failure.phase != phase]
+    if left != failures:
+        write_failures(root, left)

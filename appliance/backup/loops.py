@@ -64,7 +64,9 @@ class BackupScheduler(Loop):
         self._failures_changed = failures_changed
         self._succeeded = succeeded
         self._failures_root = failures_root
-        self._failures = {failure.phase: failure for failure in read_failures(failures_root)}
+        self._failures = {
+            failure.phase: failure for failure in read_failures(failures_root, settings)
+        }
         self._listed: list[ListedBackup] = []
         self._signature: object = None
         self._is_first = self._is_left = True  # what an earlier process did not reach
@@ -147,6 +149,9 @@ class BackupScheduler(Loop):
             options = {"--create": create, "--recheck": recheck}
             failures = self._command("scheduled", *(name for name in options if options[name]))
         except BackupRunning:  # a command of somebody else was faster
+            self._is_left = True
+            if not create:  # it copies to a target, which can take long
+                self._not_before = uptime + delay_seconds(RETRY, 1)
             return
         finally:
             self._is_running = False

@@ -49,8 +49,8 @@ def run(
     A backup that is not proven good never pushes out another one, and a bad one is not uploaded.
     Raises BackupRunning.
     """
-    datadir, settings, backups, clock = work
-    attempts, own_key = Attempts(datadir.backups, clock), None
+    _, settings, backups, clock = work
+    attempts, own_key = Attempts(work), None
     with ExitStack() as writer:
         if create:
             with attempts.record("create"):

@@ -138,6 +138,8 @@ def upload(
                         problem = problem or error
             if target.prune and problem is None:
                 removed = remote_prune.prune(opened, work)
+    except BackupRunning as error:
+        return UploadReport(target=target.name, code=error.code, problem=error.message)
     except ApplianceError as error:
         problem = problem or error
     message = "" if problem is None else problem.message
@@ -154,10 +156,12 @@ def upload(
 
 
 def raise_failures(reports: Sequence[UploadReport]) -> None:
-    """Raises the first problem of the reports."""
-    for failed in (report for report in reports if report.problem):
-        kind = PlainRefused if failed.code == PlainRefused.code else TargetFailed
-        raise kind(
+    """Raises the first problem of the reports. Another process that copies to a target counts only
+    without others."""
+    problems = [report for report in reports if report.problem]
+    for failed in sorted(problems, key=lambda report: report.code == BackupRunning.code):
+        kinds = {kind.code: kind for kind in (PlainRefused, BackupRunning)}
+        raise kinds.get(failed.code, TargetFailed)(
             f"upload to {failed.target}: {failed.problem}",
             details={"targets": msgspec.to_builtins(list(reports))},
         )

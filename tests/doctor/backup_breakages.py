@@ -63,6 +63,10 @@ def old_workspace(workspace: WorkspaceFixture) -> None:
 
 
 def failed(workspace: WorkspaceFixture) -> None:
+    elsewhere = workspace.data.workspace / "elsewhere"
+    elsewhere.mkdir()
+    target = f'name = "disk"\nurl = "{elsewhere.as_uri()}"\nallow_plain = true\n'
+    write("agentlip.toml", f"[[backup.targets]]\n{target}")(workspace)
     failure = BackupFailure(
         phase="upload", failed_at="2026-11-01T00:00:00.000Z", code="BACKUP_TARGET_FAILED",
         error="the target disk refused it", hint="agentlip backup targets",

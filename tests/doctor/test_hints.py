@@ -26,7 +26,7 @@ ENDLESS = (
     "secret file is missing", "logs are large", "schema of a newer program",
     "migration was changed", "column was added", "clock was set", "clock is behind",
     "a rate limit that refuses normal use", "message was inserted", "send is a dead letter",
-    "successor of a send is missing", "copy of a member was refused", "upload failed",
+    "successor of a send is missing", "copy of a member was refused",
     "send waits for long",
 )  # fmt: skip
 """Breakages whose findings no command ends: people decide, or wait."""

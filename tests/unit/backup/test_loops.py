@@ -104,12 +104,12 @@ def test_bad_backup_pushes_nothing_out_and_is_not_uploaded(tmp_path):
     scheduler = Scheduler(tmp_path, targets=TARGETS)
     scheduler.command_line.result = "bad"
     assert scheduler.after(DAY / 2) == ["create", "verify"]
-    assert [failure.code for failure in read_failures(scheduler.backups.root)] == [
-        "BACKUP_VERIFICATION_FAILED"
-    ]
+    assert [
+        failure.code for failure in read_failures(scheduler.backups.root, scheduler.settings)
+    ] == ["BACKUP_VERIFICATION_FAILED"]
     scheduler.command_line.result = "good"
     assert scheduler.after(DAY / 2) == [*ROUND, "upload"]
-    assert read_failures(scheduler.backups.root) == []
+    assert read_failures(scheduler.backups.root, scheduler.settings) == []
 
 
 def failing(count=100):
@@ -123,11 +123,11 @@ def test_failures_are_tried_again_ever_later_and_logged_once(tmp_path):
     # 1, 2, 4 … 32 minutes, then every hour
     assert 25 <= len(scheduler.after(DAY)) <= 31
     assert len(scheduler.logged) == 1
-    (failure,) = read_failures(scheduler.backups.root)
+    (failure,) = read_failures(scheduler.backups.root, scheduler.settings)
     assert (failure.phase, failure.hint) == ("create", "df")
     scheduler.command_line.faults.clear()
     assert scheduler.after(7200) == ROUND
-    assert read_failures(scheduler.backups.root) == []
+    assert read_failures(scheduler.backups.root, scheduler.settings) == []
     assert "backups work again" in scheduler.log.getvalue().decode()
 
 
@@ -157,6 +157,14 @@ def test_backup_of_another_process_is_not_a_failure(tmp_path):
     scheduler = Scheduler(tmp_path)
     scheduler.command_line.faults["create"] = [BackupRunning()]
     assert scheduler.after(5, step=5.0) == ["create", *ROUND]
+    assert scheduler.logged == []
+
+
+def test_upload_of_another_process_is_not_a_failure_and_is_tried_again(tmp_path):
+    scheduler = Scheduler(tmp_path, targets=TARGETS)
+    scheduler.command_line.faults["upload"] = [BackupRunning(), BackupRunning()]
+    assert scheduler.after(5, step=5.0) == [*ROUND, "upload", "prune", "upload"]
+    assert scheduler.after(120, step=5.0) == ["prune", "upload"]
     assert scheduler.logged == []
 
 
@@ -210,6 +218,6 @@ def test_one_kept_backup_is_verified_again_each_day(tmp_path):
         scheduler.command_line.result = result
         assert scheduler.after(DAY) == ["verify"]
         checked.append(scheduler.command_line.verified[-1])
-        failures += read_failures(scheduler.datadir.backups)
+        failures += read_failures(scheduler.datadir.backups, scheduler.settings)
     assert checked == [third, second, first, third]
     assert [failure.error for failure in failures] == [f"{second}: it is bad"]

@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 from appliance.backup import targets
-from appliance.backup.errors import TargetFailed, TargetUnreachable
+from appliance.backup.errors import BackupRunning, TargetFailed, TargetUnreachable
 from appliance.backup.settings import TargetSettings
 from appliance.backup.target import BackupTarget
 from appliance.backup.targets import TargetReport
 from appliance.backup.upload import upload_backup
 from appliance.backup.upload_state import read_state
+from appliance.kernel.file_lock import file_lock
 from tests.support.backup_targets import PassedTarget, TargetBackups
 
 FILES = {"hub.sqlite3.zst.age": os.urandom(3500), "small": b"x", "empty": b""}
@@ -123,3 +124,20 @@ def test_plain_backups_are_copied_only_if_the_target_allows_it(
     assert local.upload().code == "BACKUP_PLAIN_REFUSED"
     local.with_targets(msgspec.structs.replace(target, allow_plain=True))
     assert local.upload().copied == (old, plain)
+
+
+def test_target_that_another_process_copies_to_is_no_failed_upload(local: TargetBackups) -> None:
+    local.add(FILES)
+    before = local.upload()
+    local.add(FILES, day=1)
+    folder = local.datadir.dir / "locks"
+    with file_lock(folder / "backup-offsite.lock", BackupRunning()):
+        busy = local.upload()
+    assert busy.code == "BACKUP_RUNNING"
+    state = read_state(local.datadir.backups, "offsite")
+    assert (state.newest, state.problem) == (before.copied[0], "")
+    with pytest.raises(BackupRunning):
+        targets.raise_failures([busy])
+    failed = msgspec.structs.replace(busy, code="BACKUP_TARGET_FAILED")
+    with pytest.raises(TargetFailed):
+        targets.raise_failures([busy, failed])
