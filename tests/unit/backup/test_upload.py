@@ -126,7 +126,7 @@ def test_plain_backups_are_copied_only_if_the_target_allows_it(
     assert local.upload().copied == (old, plain)
 
 
-def test_target_that_another_process_copies_to_does_not_fail_the_upload(local: TargetBackups) -> None:
+def test_busy_target_does_not_fail_the_upload(local: TargetBackups) -> None:
     local.add(FILES)
     before = local.upload()
     local.add(FILES, day=1)
