@@ -33,6 +33,7 @@ SPDX = {
     "3-Clause BSD License": "BSD-3-Clause",
     "ISC License": "ISC",
     "MIT License": "MIT",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
 }
 # Packages without a licence in their metadata: read from the licence file in the package.
 READ_IN_FILE = {"hdfs-native": "Apache-2.0", "peewee": "MIT", "pyrage": "MIT"}

@@ -50,7 +50,7 @@ def test_version_names_the_commit(engine, image):
 def test_archive_of_a_release_loads_the_image(engine, image, tmp_path):
     version = f"test-{CHECKOUT}-release"
     try:
-        release.save_image(ROOT, tmp_path, "agentlip", version)
+        release.save_image(ROOT, tmp_path, "agentlip", version, None)
         made = engine.images.get(f"agentlip:{version}").id
         engine.images.remove(f"agentlip:{version}", force=True)
         (archive,) = tmp_path.iterdir()
