@@ -1,6 +1,7 @@
 """Every file and folder of a workspace is in the list that backups, checks and `recover` use."""
 
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,12 +35,16 @@ def unknown(workspace: Path) -> list[str]:
     return strangers
 
 
-def test_every_file_of_a_used_workspace_is_in_the_list(used: UsedWorkspace, tmp_path: Path) -> None:
+def test_every_file_of_a_used_workspace_is_in_the_list(
+    copy_used: Callable[[Path], UsedWorkspace], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("c")  # the path of a socket has at most 107 bytes
+    used = copy_used(folder / "w")
     root = used.data.workspace
     (root / "server.log").unlink()
     settings = "[http]\nunix_socket = true\n[roles]\nrelay = true\n"
     hub = ServedHub(root, "--no-limits", settings=settings)
-    hub.log = tmp_path / "server.log"
+    hub.log = folder / "server.log"
     with hub.running():
         succeed("backup", "create", cwd=root)
         succeed("bus", "export", cwd=root)
