@@ -381,7 +381,11 @@ class Dataset:
         runs = _open(path)
         assert runs is not None
         begin = (datetime.now(UTC) - HISTORY_SPAN).isoformat()
-        rows = QueryBuilder().register(RUNS, runs).execute(
+        former = f"number <> {newest} AND (memory <> '{{}}' OR ended_at < TIMESTAMP '{begin}')"
+        query = QueryBuilder().register(RUNS, runs).execute
+        if not query(f"SELECT number FROM {RUNS} WHERE {former} LIMIT 1").read_all().num_rows:
+            return  # nothing to do, and a commit would be a change
+        rows = query(
             f"SELECT number, schema, versions, CASE WHEN number = {newest} THEN memory ELSE '{{}}'"
             f" END AS memory, ended_at FROM {RUNS} WHERE number = {newest}"
             f" OR ended_at >= TIMESTAMP '{begin}' ORDER BY number"
