@@ -159,16 +159,22 @@ def redrive(
         "dry_run": dry_run,
         "lost": lost,
     }
+    rounds = REDRIVE_MAX if lost and limit is None and not dry_run else 0
+    _show_redriven(session, _redrive(session, body, rounds))
+
+
+app.command("requeue", hidden=True)(redrive)  # its name in the specification of the outbox
+
+
+def _redrive(session: Session, body: dict[str, Any], rounds: int) -> dict[str, Any]:
+    """Redrive, and up to `rounds` times more while sends are left; the last answer with all."""
     answer, rows = session.hub().post(f"{PATH}/redrive", body, ""), []
-    for _ in range(REDRIVE_MAX if lost and limit is None and not dry_run else 0):
+    for _ in range(rounds):
         if not answer["more"]:
             break
         rows += answer["requeued"]
         answer = session.hub().post(f"{PATH}/redrive", body, "")
-    _show_redriven(session, {**answer, "requeued": [*rows, *answer["requeued"]]})
-
-
-app.command("requeue", hidden=True)(redrive)  # its name in the specification of the outbox
+    return {**answer, "requeued": [*rows, *answer["requeued"]]}
 
 
 def _show_redriven(session: Session, answer: dict[str, Any]) -> None:
