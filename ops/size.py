@@ -25,7 +25,7 @@ ROWS = {
     "courier": 4_290, "export": 2_800, "broker": 3_100, "sdk": 2_980, "outbox": 2_890,
     "web": 2_740, "workspace, recovery, upgrade": 2_130, "busfile, bus": 3_600,
     "ui, ask, rates": 1_260, "jobs": 2_400, "network, relay": 3_780, "monitoring": 1_720,
-    OTHER: 8_560, "tests": 55_700,
+    OTHER: 8_560, "tests": 56_000,
 }  # fmt: skip
 # Folders and files of the rows that are more than a package; checks and what connects them too.
 PARTS = {

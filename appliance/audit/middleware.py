@@ -66,10 +66,16 @@ class StateReader:
 
 
 def row_of(state: Any, named: Sequence[str]) -> Any:
-    """The row of the lists in `state` that has one of these values in a field; None: no row."""
+    """The row of the lists in `state` that has most of these values in its fields, the newest of
+    such rows; None: no row."""
     lists = [value for value in state.values() if isinstance(value, list)]
-    rows = [row for rows in lists for row in rows if isinstance(row, dict)]
-    return next((row for row in rows if any(value in named for value in row.values())), None)
+    rows = [row for rows in lists for row in reversed(rows) if isinstance(row, dict)]
+    best = max(rows, key=lambda row: _count_named(row, named), default={})
+    return best if _count_named(best, named) else None
+
+
+def _count_named(row: Mapping[str, Any], named: Sequence[str]) -> int:
+    return sum(value in named for value in row.values())
 
 
 class AuditMiddleware:

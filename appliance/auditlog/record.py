@@ -65,10 +65,11 @@ def detail_of(parts: Mapping[str, Any]) -> str:
 
 def redact(value: Any, name: str = "", depth: int = DEPTH_MAX) -> Any:
     """`value` with secrets hidden by the names of their fields, and with limits for texts, lists
-    and depth. A URL loses its credentials and its path."""
-    if value and (is_secret_name(name) or name in _HIDDEN_NAMES):
-        return HIDDEN
+    and depth. A URL loses its credentials and its path. An object `token` describes a token."""
     value = msgspec.to_builtins(value, enc_hook=str)
+    is_secret = is_secret_name(name) or name in _HIDDEN_NAMES
+    if value and is_secret and not (name == "token" and isinstance(value, dict)):
+        return HIDDEN
     if isinstance(value, dict | list) and not depth:
         return {"omitted_bytes": len(_encode(value))}
     if isinstance(value, dict):

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 from appliance.broker.orphans import find_orphans
+from appliance.broker.recover import FINGERPRINTED, TABLE
 from appliance.broker.retention import is_misconfigured
 from appliance.checks.check import COPY, FINDINGS_MAX, Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
+from appliance.checks.fingerprints import find_altered
 from appliance.checks.rows import RowRule, find_rows
 from appliance.kernel.clock import HOUR_MS
 from appliance.kernel.steady_clock import steady_ms
@@ -24,6 +26,11 @@ def _orphans(context: Context) -> Iterator[Finding]:
                 f"message {orphan.broker_message_id}",
                 f"{orphan.message} ({orphan.rule})",
             )
+
+
+def _fingerprints(context: Context) -> Iterator[Finding]:
+    for connection in context.with_tables("broker", TABLE, "topic_message", "message_queue"):
+        yield from find_altered(connection.execute(FINGERPRINTED), ALTERED, "message {0}")
 
 
 def _retention(context: Context) -> Iterator[Finding]:
@@ -72,6 +79,7 @@ FAILING = Problem("failing")
 DISABLED = Problem("disabled")
 TOO_SHORT = Problem("too-short")
 ORPHAN = Problem("orphan", Severity.ERROR, hint=COPY)
+ALTERED = Problem("altered", Severity.ERROR)
 UNKNOWN_RECIPIENT = Problem("unknown", Severity.ERROR, hint=COPY)
 CHECKS = (
     Check(
@@ -92,6 +100,13 @@ CHECKS = (
         cost=Cost.EXPENSIVE,
         find=_orphans,
         problems=(ORPHAN,),
+    ),
+    Check(
+        name="broker.fingerprints",
+        inspects="every stored message matches its fingerprint",
+        cost=Cost.EXPENSIVE,
+        find=_fingerprints,
+        problems=(ALTERED,),
     ),
     Check(
         name="broker.recipients",

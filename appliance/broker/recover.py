@@ -16,6 +16,12 @@ _MESSAGES = (
     " SELECT id, mesh_id, client_message_id, destination_kind, destination_ref, body, reply_to_id,"
     " priority, meta, sender_pubkey, created_ms, skew_ms FROM message_queue"
 )
+FINGERPRINTED = (
+    "SELECT m.id, d.request_fingerprint, d.destination_kind, d.destination_ref, m.body,"
+    f" m.reply_to_id, m.priority, m.meta FROM ({_MESSAGES}) AS m"
+    f" JOIN {TABLE} AS d ON d.broker_message_id = m.id"
+)
+"""Each message with its fingerprint, and what that is of."""
 _WITHOUT_ROW = (
     f"NOT EXISTS (SELECT 1 FROM {TABLE} AS d WHERE d.mesh_id = m.mesh_id"
     " AND d.client_message_id = m.client_message_id) AND m.client_message_id IS NOT NULL"
@@ -50,11 +56,7 @@ def finish(copying: Copying) -> None:
             )
         if not copying.result[TABLE].counted:
             copying.notes.append("more accepted ids may be lost; a repetition may arrive twice")
-    rows = copying.target.execute(
-        "SELECT m.id, d.request_fingerprint, d.destination_kind, d.destination_ref, m.body,"
-        f" m.reply_to_id, m.priority, m.meta FROM ({_MESSAGES}) AS m"
-        f" JOIN {TABLE} AS d ON d.broker_message_id = m.id"
-    )
+    rows = copying.target.execute(FINGERPRINTED)
     copying.report_changed(
         "messages", [message for message, digest, *stored in rows if not matches(digest, *stored)]
     )

@@ -4,15 +4,14 @@ from collections.abc import Iterator
 
 from appliance.checks.check import FINDINGS_MAX, Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
+from appliance.checks.fingerprints import find_altered
 from appliance.checks.rows import RowRule, find_rows
 from appliance.checks.sections import section
 from appliance.kernel.clock import HOUR_MS
 from appliance.kernel.steady_clock import steady_ms
-from appliance.mesh.fingerprint import matches
 from appliance.outbox.queries import LOST
 from appliance.outbox.settings import OutboxSettings
 
-_PIECE_ROWS = 500
 WAITING_MS = HOUR_MS  # a broker may be away for less
 _NEAR = 0.8
 _REFUSED = 0.95  # new sends are refused from here
@@ -59,22 +58,13 @@ def _waiting(context: Context) -> Iterator[Finding]:
 
 
 def _fingerprints(context: Context) -> Iterator[Finding]:
-    last = ""
     for connection in context.with_tables("outbox", "outbox"):
-        while rows := connection.execute(
+        rows = connection.execute(
             "SELECT id, request_fingerprint, destination_kind, destination_ref, payload,"
-            " reply_to_id, priority, meta FROM outbox WHERE id > ?"
-            " AND payload_dropped_at IS NULL ORDER BY id LIMIT ?",
-            (last, _PIECE_ROWS),
-        ).fetchall():
-            last = rows[-1][0]
-            for row in rows:
-                if not matches(*row[1:]):
-                    yield ALTERED.finding(
-                        f"send {row[0]}",
-                        "the send was changed after acceptance: its fingerprint doesn't match",
-                        f"agentlip outbox inspect {row[0]}; agentlip outbox drop {row[0]}",
-                    )
+            " reply_to_id, priority, meta FROM outbox WHERE payload_dropped_at IS NULL ORDER BY id"
+        )
+        hint = "agentlip outbox inspect {0}; agentlip outbox drop {0}"
+        yield from find_altered(rows, ALTERED, "send {0}", hint)
 
 
 def _room(context: Context) -> Iterator[Finding]:

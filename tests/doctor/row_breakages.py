@@ -203,6 +203,52 @@ ROWS = (
         LOST,
     ),
     Breakage(
+        "body of a message of a mesh was changed",
+        sql("broker", "UPDATE message_queue SET body = 'forged'"),
+        ("broker.fingerprints:altered",),
+        LOST,
+    ),
+    Breakage(
+        "body of a received message was changed",
+        sql("inbox", "UPDATE inbox SET body = 'forged'"),
+        ("inbox.fingerprints:altered",),
+        LOST,
+    ),
+    Breakage(
+        "scopes of a token were changed",
+        sql("auth", "UPDATE tokens SET scopes = '[\"admin\"]' WHERE name = 'reader'"),
+        ("audit.rows:differs",),
+        PEOPLE,
+    ),
+    Breakage(
+        "senders of a token were changed",
+        sql("auth", "UPDATE tokens SET senders = '[\"ada\"]' WHERE name = 'reader'"),
+        ("audit.rows:differs",),
+        PEOPLE,
+    ),
+    Breakage(
+        "revoked token is valid again",
+        sql("auth", "UPDATE tokens SET revoked_ms = NULL WHERE name = 'revoked'"),
+        ("audit.rows:differs",),
+        PEOPLE,
+    ),
+    Breakage(
+        "token was inserted",
+        sql(
+            "auth",
+            "INSERT INTO tokens (id, name, hash, scopes, created_ms)"
+            " VALUES ('tok_x', 'theirs', 'x', '[\"admin\"]', NOW)",
+        ),
+        ("audit.rows:differs",),
+        PEOPLE,
+    ),
+    Breakage(
+        "key of a member was changed",
+        sql("broker", "UPDATE member SET pubkey = '00' || substr(pubkey, 3) WHERE name = 'own'"),
+        ("audit.rows:differs",),
+        PEOPLE,
+    ),
+    Breakage(
         "envelope was changed",
         sql("courier", "UPDATE journal SET body = CAST('{}' AS BLOB) WHERE number = 2"),
         ("courier.journal:altered",),
@@ -211,7 +257,7 @@ ROWS = (
     Breakage(
         "token expires soon",
         sql("auth", f"UPDATE tokens SET expires_ms = NOW + {by.HOUR_MS} WHERE name = 'reader'"),
-        ("tokens.expiring:expiring",),
+        ("tokens.expiring:expiring", "audit.rows:differs"),
         PEOPLE,
     ),
     Breakage(

@@ -59,6 +59,9 @@ def use(workspace: Path) -> None:
         assert hub.http("PUT", "/api/v1/jobs/nightly", NIGHTLY).status == 200
         run = hub.made(hub.http.post("/api/v1/jobs/nightly/runs", {}))["run"]["id"]
         hub.made(hub.http.post("/api/v1/tokens", {"name": "reader", "scopes": ["hub:read"]}))
+        revoked = {"name": "revoked", "scopes": ["hub:read"]}
+        token = hub.made(hub.http.post("/api/v1/tokens", revoked))["token"]["id"]
+        assert hub.http("DELETE", f"/api/v1/tokens/{token}").status == 200
         succeed("export", "segments", "--format", "jsonl", cwd=workspace)
         until(lambda: _indexed(hub), what="all messages are indexed")
         until(lambda: _is_over(hub, run), what="the run has ended")

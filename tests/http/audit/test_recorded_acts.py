@@ -176,3 +176,12 @@ def test_killed_server_leaves_no_act_without_a_record(tmp_path):
     hub.kill()
     assert {name for name in names if "-" in name} <= recorded
     assert not file.verify(file.file_in(tmp_path)).broken
+
+
+def test_token_with_the_name_of_a_revoked_one_is_recorded_as_itself(hub):
+    former = made_token(hub, "again", "hub:read")["token"]["id"]
+    assert hub.http("DELETE", f"{TOKENS}/{former}").status == 200
+    made = made_token(hub, "again", "hub:read")["token"]["id"]
+    (record,) = acts(hub, limit=1)
+    assert record["ended"]["after"]["id"] == record["ended"]["reply"]["token"]["id"] == made
+    assert record["ended"]["reply"]["secret"] == "[hidden]"
