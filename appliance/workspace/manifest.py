@@ -197,11 +197,12 @@ def check(
 
 
 def remember(datadir: DataDir, stores: Collection[str] = STORES) -> None:
-    """Add existing files to the record. Call with the lock held and `stores` migrated."""
+    """Add existing files to the record. Call with the lock held and `stores` migrated. A chain that
+    began since then, because its file was removed, does not replace the recorded one."""
     manifest = read(datadir)
     for store in (*stores, *CHAINS):
         path = datadir.database(store)
-        if path.is_file():
+        if path.is_file() and not (store in CHAINS and manifest.stores.get(store)):
             # A file whose id can't be read may be damaged.
             manifest.stores[store] = _id_of(path, store, "rw") or manifest.stores.get(store, "")
     for name in (TOKEN, IDENTITY):
@@ -211,6 +212,14 @@ def remember(datadir: DataDir, stores: Collection[str] = STORES) -> None:
     for path in islice(files, FILES_MAX):
         manifest.stores[path.relative_to(datadir.dir).as_posix()] = ""
     _write(datadir, manifest)
+
+
+def begin_chains(datadir: DataDir) -> None:
+    """Make each shared store that has a chain, before its first record. Then it is recorded from
+    the first start on. Call after `check`."""
+    for store in CHAINS:
+        if not (path := datadir.database(store)).exists():
+            store_declaration.open_shared(store, path, "FULL").close()
 
 
 def _accept(datadir: DataDir, names: set[str], clock: Clock, log: Log) -> None:

@@ -120,6 +120,7 @@ def create_workspace(
             if datadir.read_token() is None:
                 token = datadir.foreign_token() or secret_token()  # hub spec: load or generate
                 datadir.write_private(datadir.token_file, token + "\n")
+            manifest.begin_chains(datadir)
             manifest.remember(datadir, stores)
     except HubRunning:
         if is_new:

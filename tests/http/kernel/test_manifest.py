@@ -14,7 +14,7 @@ from tests.support.servedhub import ServedHub
 
 pytestmark = pytest.mark.slow
 
-NAMES = (*RolesSettings().stores, "token", "identity")
+NAMES = (*RolesSettings().stores, "audit", "token", "identity")
 EXIT_CONFLICT = 2
 
 
@@ -156,3 +156,24 @@ def test_emptied_store_is_lost_too_and_every_way_out_works(workspace):
         assert "agentlipd down; agentlipd up --accept-loss outbox" in late.err
     finally:
         hub.stop()
+
+
+def test_audit_log_that_is_deleted_in_its_first_session_is_missed(tmp_path):
+    """Also after another act, which begins a new log; and its loss is accepted once."""
+    hub = ServedHub(tmp_path / "w", "--no-limits")
+    with hub.running():
+        token = {"name": "first", "scopes": ["hub:read"]}
+        hub.made(hub.http.post("/api/v1/tokens", token))
+        lose(hub.workspace, "audit")
+        assert [row["subject"] for row in findings(hub.workspace)] == ["audit"]
+        hub.made(hub.http.post("/api/v1/tokens", {**token, "name": "second"}))
+        problems = [(row["subject"], row["severity"]) for row in findings(hub.workspace)]
+        assert problems == [("audit", "error")]
+        assert hub.stop() == 0
+    assert [row["subject"] for row in findings(hub.workspace)] == ["audit"]
+    assert start_that_ends(hub.workspace).code == EXIT_CONFLICT
+    lose(hub.workspace, "audit")
+    for flags in (("--accept-loss", "audit"), ()):
+        later = served_with(hub.workspace, *flags)
+        assert later.stop() == 0
+    assert {row["severity"] for row in findings(hub.workspace)} == {"info"}
