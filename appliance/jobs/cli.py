@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 from urllib.parse import quote
 
+import msgspec
 import typer
 
 from appliance.cli_support import Session, note, plain, plain_app
@@ -18,6 +19,13 @@ PATH = "/api/v1/jobs"
 WAIT_SECONDS = 20.0  # that one request waits
 TAIL_LINES = 10
 EXIT_WRONG = 1
+
+
+class _OutboxMeshes(msgspec.Struct):
+    mesh: str = "default"
+    brokers: tuple[dict[str, Any], ...] = ()
+
+
 OptionalJob = Annotated[str | None, typer.Argument(metavar="[JOB]", help="Name of the job.")]
 WaitFlag = Annotated[
     bool, typer.Option("--wait", help="Wait for its end; exit with its exit code.")
@@ -188,12 +196,20 @@ def _sentence(run: dict[str, Any]) -> str:
 
 
 def _read_files(session: Session) -> list[Any]:
+    from appliance.checks.sections import section
     from appliance.jobs.spec_files import read_folder
     from appliance.sdk.discovery import find_workspace
     from appliance.sdk.reader import read_column
 
     datadir = find_workspace(session.workspace)
-    own = "SELECT name FROM jobs WHERE spec IS NOT NULL"
-    channels = read_column(datadir.database("hub"), "SELECT name FROM channels")
-    known = {"after": read_column(datadir.database("jobs"), own), "where": channels}
+    names = {
+        "after": ("jobs", "SELECT name FROM jobs WHERE spec IS NOT NULL"),
+        "hub": ("hub", "SELECT name FROM channels"),
+        "outbox": ("broker", "SELECT slug FROM mesh"),
+    }
+    known = {
+        kind: read_column(datadir.database(store), sql) for kind, (store, sql) in names.items()
+    }
+    if outbox := section(datadir.settings_file, "outbox", _OutboxMeshes):
+        known["outbox"] += [outbox.mesh, *(broker["mesh"] for broker in outbox.brokers)]
     return read_folder(datadir.workspace, known)

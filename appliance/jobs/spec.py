@@ -9,6 +9,7 @@ import msgspec
 from appliance.jobs import wire
 from appliance.jobs.schedule import check_cron
 from appliance.kernel.declared_scopes import declared_scopes
+from appliance.shared.exported_logs import LOGS
 
 RESERVED_NAMES = frozenset({"all", "runs"})  # parts of paths
 EVENTS = {
@@ -74,6 +75,8 @@ def check_rules(spec: wire.JobSpec) -> None:
             raise SpecProblem(field, str(error)) from None
     for number, trigger in enumerate(spec.on):
         check_known(f"on[{number}].event", [trigger.event], EVENTS[trigger.source].split())
+        if trigger.source == "export":
+            check_known(f"on[{number}].where", [trigger.where or "*"], LOGS)
     scopes = [text.partition("@")[0] for text in spec.scopes if not text.startswith(NAMING)]
     check_known("scopes", scopes, declared_scopes())
     if spec.ask is not None and spec.ask.default not in (None, *spec.ask.choices):

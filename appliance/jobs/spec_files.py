@@ -34,8 +34,8 @@ class SpecFile(msgspec.Struct, frozen=True):
 
 def read_folder(workspace: Path, known: Known | None = None) -> list[SpecFile]:
     """All files by name. Those after FILES_MAX are not read; the first has an error that says so.
-    With `known`, a file is refused that names another job or channel: the jobs that are not files
-    as `after`, and the channels as `where`."""
+    With `known`, a file is refused that names another job, channel or mesh: the jobs that are not
+    files as `after`, and the names for `where` by the source of a trigger."""
     paths = sorted(Path(workspace, FOLDER).glob("*.toml"))
     files = [read_file(path) for path in paths[:FILES_MAX]]
     specs = {file.name: file.spec for file in files if file.spec is not None}
@@ -74,9 +74,9 @@ def _check_names(workspace: Path, file: SpecFile, specs: Specs, known: Known | N
         check_cycle(file.name, specs)
         if file.spec is not None and known is not None:
             check_known("after", file.spec.after, known["after"])
-            for number, trigger in enumerate(file.spec.on if known["where"] else ()):
-                pattern = trigger.where if trigger.source == "hub" else None
-                check_known(f"on[{number}].where", [pattern or "*"], known["where"])
+            for number, trigger in enumerate(file.spec.on):
+                if names := known.get(trigger.source):
+                    check_known(f"on[{number}].where", [trigger.where or "*"], names)
     except SpecProblem as error:
         text = read_regular(workspace / file.path, FILE_BYTES_MAX).decode("utf-8-sig")
         problem = _problem(file.path, line_of(text, error.path), str(error))

@@ -388,7 +388,7 @@ def test_list_has_the_loops_that_have_run(tmp_path):
         assert ahead - datetime.now(UTC) > timedelta(hours=23), "not the next look at the clock"
 
 
-def test_validate_refuses_names_of_jobs_and_channels_that_are_missing(tmp_path):
+def test_validate_refuses_names_of_jobs_channels_and_meshes_that_are_missing(tmp_path):
     hub = ServedHub(tmp_path)
     file = hub.workspace / "jobs" / "naming.toml"
     file.parent.mkdir()
@@ -412,4 +412,9 @@ def test_validate_refuses_names_of_jobs_and_channels_that_are_missing(tmp_path):
         assert (code, expected in printed) == (1, True), printed
         hub.channel("ops")
         assert validate(listening)[0] == 0
+        hub.made(hub.http.post("/broker/v1/meshes", {"slug": "lab"}))
+        for mesh, code in (("lab", 0), ("default", 0), ("lba", 1)):
+            assert (
+                validate(f'[[on]]\nsource = "outbox"\nevent = "*"\nwhere = "{mesh}"\n')[0] == code
+            )
     assert validate(after + listening)[0] == 0, "it needs no appliance"

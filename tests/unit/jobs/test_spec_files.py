@@ -108,27 +108,32 @@ after = ["{after}"]
     [
         ("other", "hub", "ops", ""),
         ("over-http", "hub", "op*", ""),
-        ("wrong", "outbox", "any mesh", ""),
+        ("wrong", "outbox", "la*", ""),
+        ("other", "outbox", "lba", "line 6: on[0].where: 'lba' is none of default, lab"),
+        ("other", "courier", "any stream", ""),
+        ("other", "export", "events", ""),
+        ("other", "export", "event", "line 6: on[0].where: 'event' is none of audit, broker, "),
         ("nope", "hub", "ops", "line 2: after: 'nope' is none of naming, other, "),
         ("other", "hub", "no-such", "line 6: on[0].where: 'no-such' is none of ops"),
     ],
 )
-def test_names_of_jobs_and_channels_are_checked_if_they_are_known(
+def test_names_of_jobs_channels_and_meshes_are_checked_if_they_are_known(
     tmp_path, after, source, where, problem
 ):
     event = EVENTS[source].split()[0]
     text = NAMING.format(after=after, where=where, trigger=TRIGGER.format(source, event))
     folder = tmp_path / "jobs"
-    assert read(tmp_path, text, "naming").error is None
+    assert (read(tmp_path, text, "naming").error is None) == (where != "event")
     (folder / "other.toml").write_text('command = ["x"]')
     (folder / "wrong.toml").write_text("command = 1")
-    known = {"after": ["over-http"], "where": ["ops"]}
+    known = {"after": ["over-http"], "hub": ["ops"], "outbox": ["default", "lab"]}
     (file,) = [file for file in read_folder(tmp_path, known) if file.name == "naming"]
     message = "" if file.error is None else file.error.message
     assert message.startswith(f"jobs/naming.toml, {problem}" if problem else ""), message
     assert bool(message) == bool(problem)
-    (file, *_) = read_folder(tmp_path, {**known, "where": []})
-    assert (file.error is None) == (after != "nope"), "without a hub any channel is permitted"
+    (file, *_) = read_folder(tmp_path, {**known, "hub": [], "outbox": []})
+    is_fixed = after == "nope" or where == "event"
+    assert (file.error is None) == (not is_fixed), "without stores any channel is permitted"
 
 
 @pytest.mark.parametrize("name", ["Report", "all", "runs", "a" * 41])
