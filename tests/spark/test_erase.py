@@ -14,10 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from appliance.shared.exported_logs import LOGS
+from appliance.workspace.contents import CONTENTS
 from spark import segments, session, source
 from spark.errors import ChecksFailed, OutputBusy, Usage, WrongHash
 from spark.jobs.activity import job as activity
-from spark.jobs.erase import bronze, job, order, payload, rewrite, swap
+from spark.jobs.erase import bronze, certificate, job, order, payload, rewrite, swap
 from spark.jobs.erase import schema as erase
 from spark.jobs.erase import transforms as t
 from spark.jobs.ingest import job as ingest
@@ -214,6 +215,31 @@ def test_certificate_names_every_other_log_with_what_it_has(ask, tmp_path, lake)
     assert logs.keys() == set(LOGS) - {"events"}
     assert logs.pop("outbox").endswith("1 segments, 3 rows")
     assert {text.rpartition(": ")[2] for text in logs.values()} == {"0 segments, 0 rows"}
+
+
+WITHOUT_CONTENT = {
+    "agentlip.toml", "agentlip.config.ts", "jobs/*.toml", "plugins/**/*.py",
+    ".agentlip/.gitignore", ".agentlip/token", ".agentlip/auth.sqlite3", ".agentlip/identity/*",
+    ".agentlip/network/*/agent.json", ".agentlip/network/*/key", ".agentlip/network/*/key.next",
+    ".agentlip/network/*/key.former", ".agentlip/network/*/cache.json", ".agentlip/stores.json",
+    ".agentlip/epochs.json", ".agentlip/newest-event", ".agentlip/audit.reserve",
+    ".agentlip/*.suspect", ".agentlip/port", ".agentlip/server.json", ".agentlip/starting.json",
+    ".agentlip/sock", ".agentlip/suspended/", ".agentlip/locks/", ".agentlip/maintenance.json",
+    ".agentlip/growth.json", ".agentlip/relay-codes.txt", ".agentlip/restore.json",
+    ".worker-state/.gitignore", ".worker-state/last-file", ".worker-state/workers/",
+}  # fmt: skip
+"""Settings, secrets and records; no text and no sender of a message."""
+SEGMENTS = ".agentlip/export/"
+
+
+def test_certificate_names_every_file_of_a_workspace_that_can_have_content(ask, tmp_path, lake):
+    notes = {row.path for row in CONTENTS if "/commits/" in row.path}
+    listed = {row.path for row in CONTENTS} - notes - {SEGMENTS}
+    assert set(certificate.WORKSPACE.split(", ")) == listed - WITHOUT_CONTENT
+    assert listed >= WITHOUT_CONTENT
+    report = job.run(ask(options={"order": write_order(tmp_path, senders=["ann"])}))
+    named = json.loads(report.path.read_text())["not_reached"]
+    assert any(certificate.WORKSPACE in text for text in named)
 
 
 def test_record_of_an_erasure_outlives_looking_at_it(tmp_path, lake, spark, monkeypatch):

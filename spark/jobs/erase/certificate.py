@@ -23,6 +23,15 @@ from spark.segments import EVENTS
 
 BYTES_MAX = 64 * 1024 * 1024
 SELECTED = "selected.parquet"
+WORKSPACE = (
+    ".agentlip/*.lost-*, .agentlip/audit.sqlite3, .agentlip/backups/, "
+    ".agentlip/broker.sqlite3, .agentlip/courier.sqlite3, .agentlip/db.sqlite3, "
+    ".agentlip/gold/, .agentlip/inbox.sqlite3, .agentlip/jobs/, .agentlip/jobs.sqlite3, "
+    ".agentlip/logs/, .agentlip/network/*/state.sqlite3, .agentlip/notify.json, "
+    ".agentlip/outbox.sqlite3, .agentlip/relay.sqlite3, .agentlip/repairs/, "
+    ".agentlip/restore/, .worker-state/blobs/sha256-*, .worker-state/bus.db, "
+    ".worker-state/bus.jsonl, worktrees/"
+)
 NOT_REACHED = (
     "the hub's database: delete the messages there first; it keeps the text of earlier events",
     "archives: run the job archive again after the erasure, into a new directory",
@@ -30,6 +39,7 @@ NOT_REACHED = (
     "other texts that quote a message or name a sender; titles of topics and names of channels",
     "blocks that a file system, an SSD or a snapshot of a volume keeps after a file is removed",
     "files below the output and the segments that are of no job, such as files of changes",
+    f"files of the workspace that can quote a message or name a sender: {WORKSPACE}",
     "former versions of objects in a bucket with versioning: delete them, docs/how-to/erase.md",
 )
 # What the other logs have: an order selects nothing in them, because their ids are their own.
