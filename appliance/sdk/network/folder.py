@@ -28,7 +28,7 @@ from appliance.network.names import check_agent_name
 class NoNetworkAgent(Missing):
     code = "NO_NETWORK_AGENT"
     default_message = "there is no agent of the network in this folder"
-    default_hint = "agentlip network init NAME --relay URL --endpoint URL, or --folder DIR"
+    default_hint = "agentlip network init NAME --relay URL --endpoint URL # or --folder DIR"
 
 
 class AgentFolderExists(Conflict):
