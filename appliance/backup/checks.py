@@ -238,46 +238,31 @@ UNFINISHED_RESTORE_UNREADABLE = Problem("unreadable", Severity.ERROR)
 NO_SPACE = Problem("no-space", hint=PRUNE)
 CHECKS = (
     Check(
-        name="backup.age",
-        inspects="there is a backup that is young enough",
-        find=_age,
+        name="backup.age", inspects="there is a backup that is young enough", find=_age,
         problems=(OFF, NONE, OLD, FUTURE, SLOWER),
     ),
     Check(
-        name="backup.verified",
-        inspects="the newest verification succeeded, and is not old",
-        find=_verified,
-        problems=(BAD, UNPROVEN),
+        name="backup.verified", inspects="the newest verification succeeded, and is not old",
+        find=_verified, problems=(BAD, UNPROVEN),
     ),
     Check(
-        name="backup.failures",
-        inspects="the last attempt of each phase of a backup succeeded",
-        find=_failures,
-        problems=(FAILING,),
+        name="backup.failures", inspects="the last attempt of each phase of a backup succeeded",
+        find=_failures, problems=(FAILING,),
     ),
     Check(
-        name="backup.whole",
-        inspects="all backups are complete, as far as names and sizes show",
-        find=_whole,
-        problems=(BACKUP_UNREADABLE, INCOMPLETE),
+        name="backup.whole", inspects="all backups are complete, as far as names and sizes show",
+        find=_whole, problems=(BACKUP_UNREADABLE, INCOMPLETE),
     ),
     Check(
-        name="backup.content",
-        inspects="every kept backup has the bytes that were written",
-        find=_content,
-        cost=Cost.EXPENSIVE,
-        problems=(DAMAGED,),
+        name="backup.content", inspects="every kept backup has the bytes that were written",
+        find=_content, cost=Cost.EXPENSIVE, problems=(DAMAGED,),
     ),
     Check(
-        name="backup.unfinished-restore",
-        inspects="no restore was interrupted",
-        find=_unfinished_restore,
-        problems=(INTERRUPTED, UNFINISHED_RESTORE_UNREADABLE),
+        name="backup.unfinished-restore", inspects="no restore was interrupted",
+        find=_unfinished_restore, problems=(INTERRUPTED, UNFINISHED_RESTORE_UNREADABLE),
     ),
     Check(
-        name="backup.space",
-        inspects="the disk has space for the next backup",
-        find=_space,
+        name="backup.space", inspects="the disk has space for the next backup", find=_space,
         problems=(NO_SPACE,),
     ),
-)
+)  # fmt: skip

@@ -83,30 +83,20 @@ ALTERED = Problem("altered", Severity.ERROR)
 UNKNOWN_RECIPIENT = Problem("unknown", Severity.ERROR, hint=COPY)
 CHECKS = (
     Check(
-        name="broker.webhooks",
-        inspects="webhooks of meshes succeed",
-        find=_webhooks,
+        name="broker.webhooks", inspects="webhooks of meshes succeed", find=_webhooks,
         problems=(FAILING, DISABLED),
     ),
     Check(
-        name="broker.retention",
-        inspects="ids of sends are kept as long as their messages",
-        find=_retention,
-        problems=(TOO_SHORT,),
+        name="broker.retention", inspects="ids of sends are kept as long as their messages",
+        find=_retention, problems=(TOO_SHORT,),
     ),
     Check(
-        name="broker.orphans",
-        inspects="every accepted id has its message, history and deliveries",
-        cost=Cost.EXPENSIVE,
-        find=_orphans,
-        problems=(ORPHAN,),
+        name="broker.orphans", inspects="every accepted id has its message, history and deliveries",
+        cost=Cost.EXPENSIVE, find=_orphans, problems=(ORPHAN,),
     ),
     Check(
-        name="broker.fingerprints",
-        inspects="every stored message matches its fingerprint",
-        cost=Cost.EXPENSIVE,
-        find=_fingerprints,
-        problems=(ALTERED,),
+        name="broker.fingerprints", inspects="every stored message matches its fingerprint",
+        cost=Cost.EXPENSIVE, find=_fingerprints, problems=(ALTERED,),
     ),
     Check(
         name="broker.recipients",
@@ -134,4 +124,4 @@ CHECKS = (
         ),
         problems=(UNKNOWN_RECIPIENT,),
     ),
-)
+)  # fmt: skip

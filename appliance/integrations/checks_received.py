@@ -42,8 +42,6 @@ CHECKS = (
     Check(
         name="inbox.fingerprints",
         inspects="received messages are what this appliance's broker or outbox sent",
-        cost=Cost.EXPENSIVE,
-        find=_fingerprints,
-        problems=(ALTERED,),
+        cost=Cost.EXPENSIVE, find=_fingerprints, problems=(ALTERED,),
     ),
-)
+)  # fmt: skip

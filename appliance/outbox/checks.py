@@ -101,15 +101,11 @@ ALTERED = Problem("altered", Severity.ERROR)
 FULL = Problem("full", hint="agentlip outbox status")
 CHECKS = (
     Check(
-        name="outbox.dead",
-        inspects="there are no dead letters",
-        find=_dead,
+        name="outbox.dead", inspects="there are no dead letters", find=_dead,
         problems=(DEAD_LETTERS, LOST_SENDS),
     ),
     Check(
-        name="outbox.waiting",
-        inspects="no send is undelivered for hours",
-        find=_waiting,
+        name="outbox.waiting", inspects="no send is undelivered for hours", find=_waiting,
         problems=(WAITING,),
     ),
     Check(
@@ -154,11 +150,8 @@ CHECKS = (
         problems=(BROKEN_CHAIN,),
     ),
     Check(
-        name="outbox.fingerprints",
-        inspects="every stored send matches its fingerprint",
-        cost=Cost.EXPENSIVE,
-        find=_fingerprints,
-        problems=(ALTERED,),
+        name="outbox.fingerprints", inspects="every stored send matches its fingerprint",
+        cost=Cost.EXPENSIVE, find=_fingerprints, problems=(ALTERED,),
     ),
     Check(
         name="outbox.room",
@@ -166,4 +159,4 @@ CHECKS = (
         find=_room,
         problems=(FULL,),
     ),
-)
+)  # fmt: skip

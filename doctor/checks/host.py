@@ -178,43 +178,27 @@ UNREACHABLE = Problem("unreachable", hint="agentlipd restart")
 DELAYED = Problem("delayed", hint="check the load of the machine: uptime")
 CHECKS = (
     Check(
-        name="host.disk",
-        inspects="free space on the disk of the data directory",
-        ready=True,
-        find=_disk,
-        problems=(READ_ONLY, FULL, PAUSED, LOW),
+        name="host.disk", inspects="free space on the disk of the data directory", ready=True,
+        find=_disk, problems=(READ_ONLY, FULL, PAUSED, LOW),
     ),
     Check(
-        name="host.token",
-        inspects="the token file holds a token",
-        find=_token,
+        name="host.token", inspects="the token file holds a token", find=_token,
         problems=(EMPTY, TOKEN_MISSING),
     ),
     Check(
-        name="host.lock",
-        inspects="the writer lock is held by a running hub, or free",
-        ready=True,
-        find=_lock,
-        problems=(REMOVED, LOCK_LEFT_BEHIND),
+        name="host.lock", inspects="the writer lock is held by a running hub, or free", ready=True,
+        find=_lock, problems=(REMOVED, LOCK_LEFT_BEHIND),
     ),
     Check(
-        name="host.server-file",
-        inspects="server.json names the running hub",
-        find=_server_file,
+        name="host.server-file", inspects="server.json names the running hub", find=_server_file,
         problems=(SERVER_FILE_MISSING, INVALID, SERVER_FILE_LEFT_BEHIND, OTHER_INSTANCE),
     ),
     Check(
-        name="host.process",
-        inspects="the running appliance responds and is not stopping",
-        ready=True,
-        find=_process,
-        problems=(STOPPING, STARTING, UNREACHABLE),
+        name="host.process", inspects="the running appliance responds and is not stopping",
+        ready=True, find=_process, problems=(STOPPING, STARTING, UNREACHABLE),
     ),
     Check(
-        name="host.loop-delay",
-        inspects="the delay of the event loop",
-        ready=True,
-        find=_loop_delay,
-        problems=(DELAYED,),
+        name="host.loop-delay", inspects="the delay of the event loop", ready=True,
+        find=_loop_delay, problems=(DELAYED,),
     ),
-)
+)  # fmt: skip

@@ -397,9 +397,7 @@ CHECKS = (
     Check(
         name="host.private",
         inspects="only the owner can read and change the files in the data directory",
-        find=_private,
-        repair=_close,
-        problems=(TOO_OPEN, MANY_OPEN),
+        find=_private, repair=_close, problems=(TOO_OPEN, MANY_OPEN),
     ),
     Check(
         name="host.owner",
@@ -408,9 +406,7 @@ CHECKS = (
         problems=(FOREIGN, OTHER_OWNER, OTHER_USER),
     ),
     Check(
-        name="host.logs",
-        inspects="the directory of the logs can be written, and is not too large",
-        find=_logs,
-        problems=(NO_FOLDER, NOT_WRITABLE, TOO_LARGE),
+        name="host.logs", inspects="the directory of the logs can be written, and is not too large",
+        find=_logs, problems=(NO_FOLDER, NOT_WRITABLE, TOO_LARGE),
     ),
-)
+)  # fmt: skip

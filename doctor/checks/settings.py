@@ -175,10 +175,8 @@ MISSING = Problem("missing", Severity.ERROR)
 SECRETS_TOO_OPEN = Problem("too-open")
 CHECKS = (
     Check(
-        name="settings.file",
-        inspects="every setting in agentlip.toml is known and valid",
-        find=_file,
-        problems=(INVALID, UNUSABLE, CONTRADICTORY, ABSURD, FILE_TOO_OPEN),
+        name="settings.file", inspects="every setting in agentlip.toml is known and valid",
+        find=_file, problems=(INVALID, UNUSABLE, CONTRADICTORY, ABSURD, FILE_TOO_OPEN),
     ),
     Check(
         name="settings.unread",
@@ -187,9 +185,7 @@ CHECKS = (
         problems=(IGNORED,),
     ),
     Check(
-        name="settings.secrets",
-        inspects="the secret files in the settings exist",
-        find=_secrets,
+        name="settings.secrets", inspects="the secret files in the settings exist", find=_secrets,
         problems=(MISSING, SECRETS_TOO_OPEN),
     ),
-)
+)  # fmt: skip
