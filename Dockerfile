@@ -48,6 +48,8 @@ COPY pyproject.toml setup.py README.md /build/
 COPY appliance /build/appliance
 COPY doctor /build/doctor
 COPY migrations /build/migrations
+COPY docs/reference/checks.md /build/docs/reference/
+COPY docs/reference/checks /build/docs/reference/checks
 # The commit and its date, which `agentlip --version` prints.
 ARG COMMIT
 RUN AGENTLIP_COMMIT="$COMMIT" /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /build/code /build \

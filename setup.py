@@ -28,6 +28,8 @@ INSTALLED = {
     "doctor": "agentlip.doctor",
     "migrations": "agentlip.migrations",
 }
+PAGES = {"agentlip.doctor.pages": "docs/reference"}
+"""Pages of the documentation that `agentlip doctor explain` prints."""
 OLD = "|".join(INSTALLED)
 FROM = re.compile(rf"^(\s*from )({OLD})(?=[. ])", re.MULTILINE)
 IMPORT = re.compile(rf"^(\s*)import ({OLD})(?: as (\w+))?$", re.MULTILINE)
@@ -95,7 +97,7 @@ def installed(package: str) -> str:
 if __name__ == "__main__":
     setup(
         cmdclass={"build_py": BuildPackage},
-        package_dir={name: folder for folder, name in INSTALLED.items()},
+        package_dir={name: folder for folder, name in INSTALLED.items()} | PAGES,
         # Also folders that have only data, such as appliance/ui/static.
         packages=[
             installed(package)
@@ -103,5 +105,6 @@ if __name__ == "__main__":
                 include=[*INSTALLED, *(f"{name}.*" for name in INSTALLED)],
                 exclude=["*__pycache__*"],
             )
-        ],
+        ]
+        + list(PAGES),
     )

@@ -10,7 +10,7 @@ import typer
 from appliance.auditlog.offline import record_command
 from appliance.kernel.errors import Invalid
 from appliance.kernel.store_declaration import DECLARATIONS
-from doctor import cli_bundle, cli_check, cli_repair, report
+from doctor import cli_bundle, cli_check, cli_repair, explain, report
 from doctor.actions import fold_log
 from doctor.clear import clear_suspect
 from doctor.cli_options import (
@@ -88,6 +88,21 @@ def list_checks(
     """List the checks. They are the same in every workspace."""
     del workspace
     cli_check.print_list(is_json(ctx, as_json))
+
+
+@app.command("explain")
+@report_failure
+def explain_finding(
+    ctx: typer.Context,
+    finding: Annotated[str, typer.Argument(help="Check, or a finding of it: host.disk:full.")],
+    workspace: WorkspaceFlag = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Explain what findings mean and what to do. Needs neither a workspace nor a network."""
+    del workspace
+    explained = explain.explain(finding)
+    text = report.as_json(explained) if is_json(ctx, as_json) else explain.as_text(explained)
+    typer.echo(text)
 
 
 @app.command()

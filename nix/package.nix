@@ -69,6 +69,8 @@ let
         ../appliance
         ../doctor
         ../migrations
+        ../docs/reference/checks.md
+        ../docs/reference/checks
       ];
     };
 

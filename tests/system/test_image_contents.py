@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.container, pytest.mark.slow]
 SIZE_BYTES_MAX = 220_000_000
 CODE_BYTES_MAX = 12_000_000
 CONTEXT = ("Dockerfile", ".dockerignore", "README.md", "pyproject.toml", "setup.py", "appliance",
-           "doctor", "migrations", "requirements", "ops")  # fmt: skip
+           "doctor", "migrations", "requirements", "ops", "docs")  # fmt: skip
 CHANGED = f"agentlip:test-{CHECKOUT}-changed"
 VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "appliance/__init__.py").read_text())[1]
 

@@ -140,6 +140,7 @@ def test_light_install_reads_a_workspace_and_starts_no_server(
     light.shell(f"agentlip init {tmp_path / 'new'}")
     light.shell(f"{there} agentlip listen", expect=3)
     light.shell(f"{there} agentlip doctor --help")
+    assert "Free disk space." in light.shell("agentlip doctor explain host.disk:full")
     never_served = light.shell(f"{there} agentlip export segments --format jsonl", expect=3)
     assert "has no epoch yet" in never_served
     light.shell(f"{there} agentlip export segments", expect=18)

@@ -14,7 +14,7 @@ from tests.support.commands import ROOT
 
 pytestmark = pytest.mark.slow
 
-SOURCES = ("appliance", "doctor", "migrations", "pyproject.toml", "setup.py", "README.md")
+SOURCES = ("appliance", "doctor", "migrations", "docs", "pyproject.toml", "setup.py", "README.md")
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,8 @@ def test_wheel_holds_only_the_package_agentlip(wheel: Path) -> None:
         assert top - {info} == {"agentlip"}
         assert archive.read(f"{info}/top_level.txt") == b"agentlip\n"
     for file in (
-        "doctor/run.py", "export/schemas/events-1.json", "py.typed", "shared/theme.css",
+        "doctor/run.py", "doctor/pages/checks.md", "doctor/pages/checks/host.md",
+        "export/schemas/events-1.json", "py.typed", "shared/theme.css",
         "ui/static/index.html", "ui/static/icon.svg",
         "ui/static/vendor/VENDOR.toml", "ui/static/vendor/licences.txt",
     ):  # fmt: skip
