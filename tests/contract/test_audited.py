@@ -56,7 +56,7 @@ REQUESTS_AND_READS = {
 OTHERS = {
     "agentlip version", "agentlip init", "agentlip status", "agentlip ui", "agentlip listen",
     "agentlip search", "agentlip re-enrich",
-    "agentlip doctor bundle", "agentlip doctor list",
+    "agentlip doctor bundle", "agentlip doctor list", "agentlip doctor explain",
     "agentlip doctor repair rebuild",
     "agentlip mesh create", "agentlip mesh list", "agentlip mesh update", "agentlip mesh keygen",
     "agentlip mesh add-member", "agentlip mesh members", "agentlip mesh rename-member",

@@ -47,5 +47,5 @@ def test_command_needs_no_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert shown.exit_code == 0
     assert "Free disk space." in shown.stdout
     assert "read-only" not in shown.stdout
-    told = CliRunner().invoke(app, ["explain", "host.disk", "--json"], catch_exceptions=False)
-    assert json.loads(told.stdout) == explain("host.disk")
+    printed = CliRunner().invoke(app, ["explain", "host.disk", "--json"], catch_exceptions=False)
+    assert json.loads(printed.stdout) == explain("host.disk")

@@ -199,6 +199,7 @@ def _rest(run: Recorder) -> None:
     run("agentlip ui", "--print")
     run("agentlip config show", "http.port")
     run("agentlip doctor list")
+    run("agentlip doctor explain", "host.disk")
     run("agentlip doctor clear", "hub")
     run("agentlip doctor repair", "--dry-run")
     run("agentlip doctor repair rebuild", "indexes", "--dry-run")
