@@ -51,6 +51,9 @@ WorkspaceFlag = Annotated[
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonlFlag = Annotated[bool, typer.Option("--jsonl", help="Print one JSON value per line.")]
+WideFlag = Annotated[
+    bool, typer.Option("--wide", help="Don't cut lines at the width of the terminal.")
+]
 
 
 def _show_version(wanted: bool) -> None:
@@ -77,9 +80,10 @@ def global_flags(
     workspace: WorkspaceFlag = None,
     as_json: JsonFlag = False,
     as_jsonl: JsonlFlag = False,
+    wide: WideFlag = False,
 ) -> None:
     """The callback of both command lines; `common` reads the flags from the context."""
-    del version, workspace, as_json, as_jsonl
+    del version, workspace, as_json, as_jsonl, wide
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -88,6 +92,7 @@ class Session(msgspec.Struct, frozen=True):
     workspace: Path | None = None
     as_json: bool = False
     as_jsonl: bool = False
+    wide: bool = False
 
     @property
     def machine(self) -> bool:
@@ -132,7 +137,16 @@ class Session(msgspec.Struct, frozen=True):
             write_now(msgspec.json.encode(row))
             return
         text = "  ".join(plain(value_of(row, key)) for _, key in columns)
-        write_now(fitting(text).encode())
+        write_now(self.fitting(text).encode())
+
+    def fitting(self, text: str) -> str:
+        """`text`, cut to the width of the terminal if the output is one, without `--wide`."""
+        from rich.cells import cell_len, set_cell_size
+
+        width = shutil.get_terminal_size().columns
+        if self.wide or not sys.stdout.isatty() or cell_len(text) <= width:
+            return text
+        return set_cell_size(text, width - 1) + "…"
 
     def table(self, rows: Sequence[Row], columns: Columns, empty: str, answer: Any = None) -> None:
         """Print a list of results. `answer`: what `--json` prints instead of the rows."""
@@ -145,7 +159,7 @@ class Session(msgspec.Struct, frozen=True):
             note(empty)
         else:
             for line in _align(rows, columns):
-                write_line(line)
+                write_line(self.fitting(line))
 
 
 class CommandGroup(typer.Typer):
@@ -182,13 +196,19 @@ def common(
         return function
 
     def entry(
-        ctx: typer.Context, workspace: Path | None, as_json: bool, as_jsonl: bool, **given: Any
+        ctx: typer.Context,
+        workspace: Path | None,
+        as_json: bool,
+        as_jsonl: bool,
+        wide: bool,
+        **given: Any,
     ) -> None:
         above = ctx.find_root().params
         session = Session(
             workspace=workspace or above.get("workspace"),
             as_json=as_json or bool(above.get("as_json")),
             as_jsonl=as_jsonl or bool(above.get("as_jsonl")),
+            wide=wide or bool(above.get("wide")),
         )
         if not is_act(ctx.command_path, given):
             function(session, **given)
@@ -383,7 +403,7 @@ def _align(rows: Sequence[Row], columns: Columns) -> Iterator[str]:
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = [set_cell_size(text, width) for text, width in zip(line, widths, strict=True)]
-        yield fitting("  ".join(cells).rstrip())
+        yield "  ".join(cells).rstrip()
 
 
 def value_of(row: Row, key: str | Callable[[Row], Any]) -> Any:
@@ -414,13 +434,3 @@ def plain(value: Any) -> str:
         return "-"
     text = str(value).replace("\r\n", "\n").replace("\n", " ↵ ").replace("\t", " ")
     return printable(text)
-
-
-def fitting(text: str) -> str:
-    """`text`, cut to the width of the terminal if the output is one."""
-    from rich.cells import cell_len, set_cell_size
-
-    width = shutil.get_terminal_size().columns
-    if not sys.stdout.isatty() or cell_len(text) <= width:
-        return text
-    return set_cell_size(text, width - 1) + "…"

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from appliance.auditlog.offline import record_command
+from appliance.cli_support import WideFlag
 from appliance.kernel.errors import Invalid
 from appliance.kernel.store_declaration import DECLARATIONS
 from doctor import cli_bundle, cli_check, cli_repair, explain, report
@@ -83,11 +84,14 @@ def bare(
 @app.command("list")
 @report_failure
 def list_checks(
-    ctx: typer.Context, workspace: WorkspaceFlag = None, as_json: JsonFlag = False
+    ctx: typer.Context,
+    workspace: WorkspaceFlag = None,
+    as_json: JsonFlag = False,
+    wide: WideFlag = False,
 ) -> None:
     """List the checks. They are the same in every workspace."""
     del workspace
-    cli_check.print_list(is_json(ctx, as_json))
+    cli_check.print_list(is_json(ctx, as_json), wide or bool(option(ctx, "wide")))
 
 
 @app.command("explain")

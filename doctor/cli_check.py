@@ -5,7 +5,7 @@ from collections.abc import Callable
 import typer
 
 from appliance.checks.check import Check, Cost
-from appliance.cli_support import ProgressLine
+from appliance.cli_support import ProgressLine, Session
 from appliance.kernel.clock import SystemClock
 from doctor import report, run
 from doctor.checks import CHECKS
@@ -46,9 +46,9 @@ def progress_of(checks: tuple[Check, ...]) -> Callable[[Check], None]:
     return show
 
 
-def print_list(as_json: bool) -> None:
+def print_list(as_json: bool, wide: bool) -> None:
     if as_json:
         typer.echo(report.as_json([report.describe(check) for check in CHECKS]))
     else:
         for line in report.as_list(CHECKS):
-            typer.echo(line)
+            typer.echo(Session(wide=wide).fitting(line))

@@ -8,6 +8,7 @@ events but never misses one.
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,6 @@ import typer
 
 from appliance.cli_support import (
     Session,
-    fitting,
     note,
     plain,
     plain_app,
@@ -81,7 +81,7 @@ def listen(
     if format_ not in (None, "jsonl", "text"):
         raise Invalid("--format must be jsonl or text", hint="agentlip listen --help")
     as_text = format_ == "text" if format_ else sys.stdout.isatty()
-    put = _put_text if as_text and not session.machine else _put_json
+    put = partial(_put_text, session) if as_text and not session.machine else _put_json
     file = FileCursor(cursor_file)
     cursor = file.load() or Cursor(since)
     if until_event is not None and until_event <= cursor.event_id:
@@ -102,8 +102,8 @@ def _put_json(text: str) -> None:
     write_now(text.encode())
 
 
-def _put_text(text: str) -> None:
-    write_now(fitting(sentence(msgspec.json.decode(text))).encode())
+def _put_text(session: Session, text: str) -> None:
+    write_now(session.fitting(sentence(msgspec.json.decode(text))).encode())
 
 
 def sentence(event: dict[str, Any]) -> str:

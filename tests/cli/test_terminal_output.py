@@ -18,12 +18,12 @@ pytestmark = pytest.mark.slow
 SECONDS_MAX = 60
 
 
-def on_terminal(*arguments: str, cwd: Path, program: str = "agentlip") -> str:
+def on_terminal(*arguments: str, cwd: Path, program: str = "agentlip", columns: int = 200) -> str:
     """The output of `program` on a terminal."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         command(program, *arguments), stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd,
-        env=environment(TERM="xterm-256color", COLUMNS="200"),
+        env=environment(TERM="xterm-256color", COLUMNS=str(columns)),
     )  # fmt: skip
     os.close(theirs)
     output = b""
