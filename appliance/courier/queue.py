@@ -94,15 +94,20 @@ class Queue:
         if not consumer.inflight:
             self.consumers.pop(consumer.id, None)
 
-    def disconnect(self, consumer: Consumer, now: float) -> int:
-        """Remove a consumer and release its leases, in order. Returns how many."""
+    def disconnect(self, consumer: Consumer, now: float, is_lost: bool = False) -> int:
+        """Remove a consumer and release its leases, in order, or expire those of a lost one that
+        was sent them. Returns how many."""
         remove_subscriptions(consumer)
         self._pattern_consumers.discard(consumer)
         self.consumers.pop(consumer.id, None)
         items = sorted(consumer.inflight.values(), key=lambda item: (item.stream.name, item.order))
+        lost = set(items).difference(consumer.outgoing) if is_lost else ()
         touched: dict[str, Stream] = {}
         for item in items:
-            item.stream.release(item, now)
+            if item in lost:
+                item.stream.expire_lease(item, now)
+            else:
+                item.stream.release(item, now)
             touched[item.stream.name] = item.stream
         for stream in touched.values():
             dispatch(stream, now)

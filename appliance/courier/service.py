@@ -301,9 +301,10 @@ class Courier:
         if not consumer.inflight and not consumer.subscriptions:
             self.queue.consumers.pop(consumer.id, None)
 
-    def disconnect(self, consumer: Consumer) -> None:
-        """Remove a consumer whose connection ended, and release its leases."""
-        self.queue.disconnect(consumer, self.now())
+    def disconnect(self, consumer: Consumer, is_lost: bool = False) -> None:
+        """Remove a consumer whose connection ended, and release its leases. With `is_lost` they
+        count as attempts, because an envelope may have ended the consumer."""
+        self.queue.disconnect(consumer, self.now(), is_lost)
 
     # -- shutdown -----------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ _decode_control = msgspec.json.Decoder(wire.ConsumerFrame).decode
 _decode_publishes = msgspec.json.Decoder(wire.PublishFrame | list[wire.PublishFrame]).decode
 _decode_publish = msgspec.json.Decoder(wire.PublishFrame).decode
 _decode_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
+CONNECTION_LOST = 1006  # without a close frame: the client crashed, or its machine is gone
 _decode_sequence = msgspec.json.Decoder(wire.SequenceOnly).decode
 
 
@@ -72,10 +73,12 @@ class ConsumerSocket:
             courier.disconnect(consumer)
             raise
         with metrics.sessions.labels("subscribe").track_inprogress():
+            code = 0
             try:
-                return self._socket.run(self._on_messages, self._wakeup.set, self._write)
+                code = self._socket.run(self._on_messages, self._wakeup.set, self._write)
             finally:
-                courier.disconnect(consumer)
+                courier.disconnect(consumer, is_lost=code == CONNECTION_LOST)
+        return code
 
     # -- the writing greenlet -------------------------------------------------------------
 

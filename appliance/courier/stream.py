@@ -258,6 +258,12 @@ class Stream:
         self._timers.set(item, until)
         return until
 
+    def expire_lease(self, item: StreamItem, now: float) -> None:
+        """Redeliver what its consumer did not end. The attempt counts."""
+        self._record_attempt(item, now, "lease_expired", "")
+        self.stats.expired_leases += 1
+        self._retry(item, now, EXPIRE, "lease_expired", self.policy.bare_delay_ms)
+
     def _record_attempt(self, item: StreamItem, now: float, outcome: str, error: str) -> None:
         """Add a failed attempt to the history and the log."""
         limit, consumer = ATTEMPTS_KEPT_MAX, item.consumer
@@ -334,9 +340,7 @@ class Stream:
         """The lease or the delay of `item` is over. Returns what happened, or an empty string."""
         if item.state == LEASED:
             item.lease_bucket = None
-            self._record_attempt(item, now, "lease_expired", "")
-            self.stats.expired_leases += 1
-            self._retry(item, now, EXPIRE, "lease_expired", self.policy.bare_delay_ms)
+            self.expire_lease(item, now)
             return "lease_expired"
         if item.state == DELAYED:
             self.delayed -= 1

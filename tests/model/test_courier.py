@@ -146,10 +146,10 @@ class QueueMachine(RuleBasedStateMachine):
         for item in consumer.inflight.values():
             item.stream.extend(item, self.now, 900)
 
-    @rule(consumer=consumes(consumers))
-    def leave(self, consumer):
+    @rule(consumer=consumes(consumers), is_lost=st.booleans())
+    def leave(self, consumer, is_lost):
         attempts = {item: item.attempts for item in consumer.inflight.values()}
-        self.queue.disconnect(consumer, self.now)
+        self.queue.disconnect(consumer, self.now, is_lost)
         assert consumer.inflight == {}
         assert all(item.state != LEASED or item.consumer is not consumer for item in attempts)
         del self.granted[consumer], self.dealt[consumer]

@@ -1,12 +1,14 @@
 """Consumers on a served appliance: credit, leases, batches with redeliveries."""
 
 import json
+import socket
 
 import pytest
 
 from tests.support.courier import (
     enqueue,
     envelope,
+    opened,
     receive_frame,
     send,
     stats,
@@ -66,6 +68,19 @@ def test_disconnect_releases_leases_without_counting_attempts(hub):
         assert [frame["deliver"]["id"] for frame in got] == ["a", "b", "c"]
         until(lambda: stats(hub, stream)["ready"] == 3, 10, "all are back")
     assert stats(hub, stream)["dead"] == 0
+
+
+def test_consumer_that_crashes_counts_as_an_attempt_so_that_poison_ends(hub):
+    """Closed by the kernel as after kill -9: no close frame."""
+    stream = "crashing/poison"
+    enqueue(hub, stream, "a")
+    for attempt in range(1, 26):
+        with opened(hub, f"/v1/subscribe?stream={stream}&credit=1") as consumer:
+            frame = receive_frame(consumer)
+            assert frame.get("attempt", 1) == attempt
+            consumer.socket.shutdown(socket.SHUT_RDWR)
+        until(lambda: stats(hub, stream)["ready"] + stats(hub, stream)["dead"], 10, "it is back")
+    assert stats(hub, stream)["dead"] == 1
 
 
 def test_batch_with_a_redelivery_has_the_numbers_of_the_attempts(hub, stream):
