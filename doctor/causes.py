@@ -17,7 +17,12 @@ _DAMAGE_READ = (f"*:{DAMAGED_STORE}",)
 _HOST = (
     Cause(
         "host.disk:read-only",
-        ("host.disk:full", "*:not-writable", "*:unopenable", "store.writer:*", "*:unfinished"),
+        (
+            "host.disk:full", "*:not-writable", "*:unopenable", "store.writer:*", "*:unfinished",
+            "host.server-file:*", "host.lock:left-behind", "export.lag:behind",
+            "backup.age:none", "backup.age:old", "backup.verified:unproven", "backup.space:*",
+            "backup.failures:*",
+        ),
     ),
     Cause("host.disk:full", ("*:not-writable", "*:unopenable", "store.writer:*", "*:unfinished")),
     Cause("host.disk:paused", ("store.writer:*",)),

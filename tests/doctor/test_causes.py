@@ -18,6 +18,9 @@ def finding(
     [
         (("host.disk:full", "disk"), ("store.writer:paused", "hub"), True),
         (("host.disk:read-only", "disk"), ("host.logs:not-writable", "logs"), True),
+        (("host.disk:read-only", "disk"), ("backup.space:no-space", "backup"), True),
+        (("host.disk:read-only", "disk"), ("backup.content:damaged", "backup"), False),
+        (("host.disk:full", "disk"), ("backup.space:no-space", "backup"), False),
         (("host.disk:low", "disk"), ("store.writer:paused", "hub"), False),
         (("host.disk:full", "disk"), ("store.whole:damaged", "hub"), False),
         (("store.suspect:damaged", "hub"), ("store.writer:ended", "hub"), True),

@@ -1,5 +1,6 @@
 """On a full or read-only disk the doctor names the cause first and advises nothing else."""
 
+import os
 import shutil
 import subprocess
 
@@ -7,6 +8,8 @@ import pytest
 
 from appliance.checks.check import Severity
 from doctor import clear
+from tests.doctor.backup_breakages import backup
+from tests.doctor.breakages import UsedWorkspace, server_file
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture
 from tests.support.commands import agentlip
 from tests.support.servedhub import ServedHub
@@ -60,6 +63,28 @@ def test_read_only_disk_is_the_only_problem_of_a_workspace_with_everything(tmp_p
         before = checks_with_findings(workspace)
         remount(disk, "ro")
         assert checks_with_findings(workspace) - before == {"host.disk"}
+
+
+@pytest.mark.root
+def test_read_only_disk_explains_what_nobody_can_write(tmp_path, used_once):
+    """The appliance was killed, its backup is old, and the next one has no space."""
+    with small_disk(tmp_path, "tmpfs", 256) as disk:
+        workspace = UsedWorkspace(disk.root / "w")
+        shutil.copytree(used_once, workspace.data.workspace, symlinks=True, dirs_exist_ok=True)
+        server_file(pid=999_999_999)(workspace)
+        backup(hours_ago=400)(workspace)
+        filler = disk.root / "filler"
+        with filler.open("wb") as file:
+            file.truncate(0)
+            os.posix_fallocate(file.fileno(), 0, 150 * 1024 * 1024)
+        before = {each.check for each in workspace.find_all()}
+        assert {"host.server-file", "backup.age", "backup.space"} <= before
+        remount(disk, "ro")
+        findings = [each for each in workspace.find_all() if each.severity is not Severity.INFO]
+        assert {each.check for each in findings if not each.explained_by} == {"host.disk"}
+        causes = {each.check: each.explained_by for each in findings}
+        for check in ("host.server-file", "backup.age"):
+            assert causes[check] == "host.disk:read-only"
 
 
 def checks_with_findings(workspace):

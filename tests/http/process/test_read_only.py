@@ -1,13 +1,19 @@
 """A workspace served read-only: reads, sockets and search work, and no file of it changes."""
 
 import hashlib
+import os
+import re
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.support.commands import ROOT, agentlip, agentlipd, environment
 from tests.support.database_files import execute
 from tests.support.servedhub import ServedHub, serve
+from tests.support.smalldisk import small_disk
 from tests.support.socketclient import SocketClient
 
 pytestmark = pytest.mark.slow
@@ -96,3 +102,28 @@ def test_workspace_that_was_never_served_is_served_with_its_token(tmp_path):
         assert hub.http.get("/api/v1/channels").status == 200
         assert hub.http.get("/api/v1/tokens").status == 200
     assert checksums(tmp_path / "w") == before
+
+
+@pytest.mark.root
+def test_workspace_on_a_read_only_disk_is_read_there_and_served_from_a_copy(tmp_path):
+    """As the page prints it."""
+    page = (ROOT / "docs/how-to/run.md").read_text("utf-8")
+    (block,) = re.findall(r"```sh\n(cp -a /mnt/disk/.*?)```", page, re.DOTALL)
+    with small_disk(tmp_path, "tmpfs", 128) as disk:
+        original, copy = disk.root / "workspace", tmp_path / "served"
+        with serve(original) as hub:
+            hub.channel("general")
+        subprocess.run(["mount", "-o", "remount,ro", str(disk.root)], check=True)
+        refused = agentlipd("up", "--read-only", "--json", cwd=original)
+        assert (refused.code, '"DATA_DIR_NOT_WRITABLE"' in refused.err) == (3, True)
+        (channel,) = agentlip("channel", "list", "--json", cwd=original).json
+        assert channel["name"] == "general"
+        assert agentlip("doctor", cwd=original).out
+        block = block.replace("/mnt/disk/workspace", str(original))
+        block = block.replace("/tmp/served", str(copy))
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        try:
+            subprocess.run(["sh", "-ec", block], env=environment(PATH=path), check=True, timeout=60)
+            assert agentlipd("status", "--json", cwd=copy).code == 0
+        finally:
+            agentlipd("down", cwd=copy)
