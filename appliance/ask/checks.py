@@ -20,9 +20,7 @@ def _deadlines(context: Context) -> Iterator[Finding]:
 OVERDUE = Problem("overdue", hint="agentlipd up")
 CHECKS = (
     Check(
-        name="ask.deadlines",
-        inspects="no ask waits longer than its deadline",
-        find=_deadlines,
+        name="ask.deadlines", inspects="no ask waits longer than its deadline", find=_deadlines,
         problems=(OVERDUE,),
     ),
-)
+)  # fmt: skip

@@ -42,4 +42,4 @@ CHECKS = (
         find=_chain,
         problems=(BROKEN, UNREADABLE, REPLACED),
     ),
-)
+)  # fmt: skip

@@ -155,16 +155,11 @@ CHECKS = (
         problems=(BEHIND,),
     ),
     Check(
-        name="bus.worktrees",
-        inspects="workers and worktrees belong together",
-        find=_worktrees,
+        name="bus.worktrees", inspects="workers and worktrees belong together", find=_worktrees,
         problems=(NO_WORKTREE, NO_WORKER),
     ),
     Check(
-        name="bus.blobs",
-        inspects="every blob of the worker bus is there, and has a message",
-        find=_blobs,
-        cost=Cost.EXPENSIVE,
-        problems=(BLOB_MISSING, ORPHANS),
+        name="bus.blobs", inspects="every blob of the worker bus is there, and has a message",
+        find=_blobs, cost=Cost.EXPENSIVE, problems=(BLOB_MISSING, ORPHANS),
     ),
-)
+)  # fmt: skip

@@ -76,18 +76,13 @@ ALTERED = Problem("altered", Severity.ERROR, hint=COPY)
 OVER_LIMIT = Problem("over-limit", hint="agentlip courier stats")
 CHECKS = (
     Check(
-        name="courier.room",
-        inspects="streams are less than 90% full",
-        ready=True,
-        find=_capacity,
+        name="courier.room", inspects="streams are less than 90% full", ready=True, find=_capacity,
         problems=(FULL,),
     ),
     Check(
         name="courier.waiting",
-        inspects="envelopes are delivered in time; dead letters and paused streams",
-        ready=True,
-        find=_waiting,
-        problems=(WAITING, DEAD_LETTERS, PAUSED),
+        inspects="envelopes are delivered in time; dead letters and paused streams", ready=True,
+        find=_waiting, problems=(WAITING, DEAD_LETTERS, PAUSED),
     ),
     Check(
         name="courier.memory",
@@ -115,8 +110,6 @@ CHECKS = (
     Check(
         name="courier.limits",
         inspects="the journals of durable streams are within the streams' limits",
-        cost=Cost.EXPENSIVE,
-        find=_limits,
-        problems=(OVER_LIMIT,),
+        cost=Cost.EXPENSIVE, find=_limits, problems=(OVER_LIMIT,),
     ),
-)
+)  # fmt: skip

@@ -132,11 +132,8 @@ CHECKS = (
         problems=(_BROKEN, _BROKEN_CHAIN),
     ),
     Check(
-        name="export.content",
-        inspects="exported segments hold what their manifests say",
-        cost=Cost.EXPENSIVE,
-        includes="export.segments",
-        find=_content,
+        name="export.content", inspects="exported segments hold what their manifests say",
+        cost=Cost.EXPENSIVE, includes="export.segments", find=_content,
         problems=(_BROKEN, _BROKEN_CHAIN),
     ),
-)
+)  # fmt: skip

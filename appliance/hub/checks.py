@@ -107,25 +107,16 @@ _END = (
 _LEFT_OUT = "its cursor is {1}, but the log ends at {2}: events up to there will be left out"
 CHECKS = (
     Check(
-        name="hub.identity",
-        inspects="the running hub serves this database",
-        find=_identity,
+        name="hub.identity", inspects="the running hub serves this database", find=_identity,
         problems=(NO_ID, OTHER_DATABASE),
     ),
     Check(
-        name="hub.search",
-        inspects="the search index exists",
-        find=_search,
-        repair=_index_again,
+        name="hub.search", inspects="the search index exists", find=_search, repair=_index_again,
         problems=(NO_INDEX,),
     ),
     Check(
-        name="hub.search-in-step",
-        inspects="the full-text index matches the messages",
-        cost=Cost.EXPENSIVE,
-        find=_search_in_step,
-        repair=_index_again,
-        problems=(STALE,),
+        name="hub.search-in-step", inspects="the full-text index matches the messages",
+        cost=Cost.EXPENSIVE, find=_search_in_step, repair=_index_again, problems=(STALE,),
     ),
     Check(
         name="hub.cursors",
@@ -151,4 +142,4 @@ CHECKS = (
         ),
         problems=(AHEAD,),
     ),
-)
+)  # fmt: skip

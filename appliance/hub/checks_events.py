@@ -47,10 +47,7 @@ UNSCOPED = Problem("no-scope", hint="agentlip doctor repair rebuild event-scopes
 NO_EVENT = Problem("no-event", Severity.ERROR)
 CHECKS = (
     Check(
-        name="events.scope",
-        inspects="every event has a scope",
-        find=_scope,
-        repair=_fill_scopes,
+        name="events.scope", inspects="every event has a scope", find=_scope, repair=_fill_scopes,
         problems=(UNSCOPED,),
     ),
     Check(
@@ -68,4 +65,4 @@ CHECKS = (
         ),
         problems=(NO_EVENT,),
     ),
-)
+)  # fmt: skip

@@ -109,15 +109,11 @@ CAUSES = (Cause("host.owner:other-user", ("identity.keypair:*",)),)
 
 CHECKS = (
     Check(
-        name="identity.keypair",
-        inspects="the member key can be read",
-        find=_keypair,
+        name="identity.keypair", inspects="the member key can be read", find=_keypair,
         problems=(MISSING, INVALID, NOT_A_FILE, UNFINISHED_ROTATION),
     ),
     Check(
-        name="identity.machine",
-        inspects="the member key was made on this machine",
-        find=_machine,
+        name="identity.machine", inspects="the member key was made on this machine", find=_machine,
         problems=(OTHER_MACHINE,),
     ),
-)
+)  # fmt: skip

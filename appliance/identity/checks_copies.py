@@ -139,4 +139,4 @@ CHECKS = (
         find=_copied,
         problems=(SECOND_FILE, OTHER_WORKSPACE),
     ),
-)
+)  # fmt: skip

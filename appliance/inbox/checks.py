@@ -43,4 +43,4 @@ CHECKS = (
         ),
         problems=(REVOKED,),
     ),
-)
+)  # fmt: skip

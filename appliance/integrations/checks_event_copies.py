@@ -93,13 +93,9 @@ CHECKS = (
         problems=(_GAP,),
     ),
     Check(
-        name="events.sequence-all",
-        inspects="the event log has no gaps except those of a restore",
-        cost=Cost.EXPENSIVE,
-        includes="events.sequence",
-        find=_sequence,
-        problems=(_GAP,),
+        name="events.sequence-all", inspects="the event log has no gaps except those of a restore",
+        cost=Cost.EXPENSIVE, includes="events.sequence", find=_sequence, problems=(_GAP,),
     ),
-)
+)  # fmt: skip
 REPAIRS = dict.fromkeys(("events.rows", "events.rows-all"), _restore_messages)
 """By the name of a check of the hub."""

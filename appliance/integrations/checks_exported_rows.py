@@ -99,10 +99,7 @@ CAUSES = (
 )
 CHECKS = (
     Check(
-        name="export.agrees",
-        inspects="events and received messages are as they were exported",
-        cost=Cost.EXPENSIVE,
-        find=_agrees,
-        problems=(DIFFERS,),
+        name="export.agrees", inspects="events and received messages are as they were exported",
+        cost=Cost.EXPENSIVE, find=_agrees, problems=(DIFFERS,),
     ),
-)
+)  # fmt: skip

@@ -123,26 +123,18 @@ CHECKS = (
     Check(
         name="network.agents",
         inspects="every agent of the network has its files, which can be read, and a private key",
-        find=_agents,
-        always=True,
-        problems=(LOST, UNUSABLE),
+        find=_agents, always=True, problems=(LOST, UNUSABLE),
     ),
     Check(
-        name="network.keys",
-        inspects="no contact has a changed key, or was revoked",
-        find=_keys,
+        name="network.keys", inspects="no contact has a changed key, or was revoked", find=_keys,
         problems=(CHANGED, REVOKED),
     ),
     Check(
-        name="network.links",
-        inspects="the relay and the contacts of the agents can be reached",
-        find=_links,
-        problems=(NO_RELAY, UNREACHABLE),
+        name="network.links", inspects="the relay and the contacts of the agents can be reached",
+        find=_links, problems=(NO_RELAY, UNREACHABLE),
     ),
     Check(
-        name="network.clock",
-        inspects="the clock is that of the relay",
-        find=_clock,
+        name="network.clock", inspects="the clock is that of the relay", find=_clock,
         problems=(SKEW,),
     ),
-)
+)  # fmt: skip

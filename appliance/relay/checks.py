@@ -46,9 +46,7 @@ def _admins(context: Context) -> Iterator[Finding]:
 
 CHECKS = (
     Check(
-        name="relay.admins",
-        inspects="the relay has enough admins",
-        find=_admins,
+        name="relay.admins", inspects="the relay has enough admins", find=_admins,
         problems=(NO_ADMIN, TOO_FEW),
     ),
     Check(
@@ -101,4 +99,4 @@ CHECKS = (
         ),
         problems=(FUTURE,),
     ),
-)
+)  # fmt: skip

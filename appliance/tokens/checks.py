@@ -108,21 +108,15 @@ USED_AFTER_END = Problem("used-after-end", hint="agentlip token list")
 CAUSES = (Cause("host.clock:past", ("tokens.*:*",)),)
 CHECKS = (
     Check(
-        name="tokens.expiring",
-        inspects="no token expires within the next days",
-        find=_expiring,
+        name="tokens.expiring", inspects="no token expires within the next days", find=_expiring,
         problems=(EXPIRING,),
     ),
     Check(
-        name="tokens.file",
-        inspects="the token file holds the token of this workspace",
-        find=_file,
+        name="tokens.file", inspects="the token file holds the token of this workspace", find=_file,
         problems=(FOREIGN,),
     ),
     Check(
-        name="tokens.admin",
-        inspects="a token with the scope admin is left",
-        find=_admin,
+        name="tokens.admin", inspects="a token with the scope admin is left", find=_admin,
         problems=(NO_ADMIN,),
     ),
     Check(
@@ -144,4 +138,4 @@ CHECKS = (
         ),
         problems=(USED_AFTER_END,),
     ),
-)
+)  # fmt: skip

@@ -81,4 +81,4 @@ CHECKS = (
         find=_clock,
         problems=(PAST, JUMPED),
     ),
-)
+)  # fmt: skip

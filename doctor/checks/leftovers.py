@@ -76,10 +76,8 @@ INCOMPLETE = Problem("incomplete", Severity.INFO, hint=_REPAIR)
 UNUSED = Problem("unused", Severity.INFO, hint="agentlip doctor repair --run store.free-pages")
 CHECKS = (
     Check(
-        name="host.leftovers",
-        inspects="no files of interrupted programs are left",
-        problems=(INCOMPLETE,),
-        find=_leftovers,
+        name="host.leftovers", inspects="no files of interrupted programs are left",
+        problems=(INCOMPLETE,), find=_leftovers,
     ),
     Check(
         name="store.free-pages",
@@ -87,4 +85,4 @@ CHECKS = (
         problems=(UNUSED,),
         find=_free_pages,
     ),
-)
+)  # fmt: skip

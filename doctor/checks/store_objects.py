@@ -126,10 +126,8 @@ ALTERED = Problem("altered")
 OTHER_TRIGGER = Problem("foreign-trigger", hint=_REPAIR)
 CHECKS = (
     Check(
-        name="store.migratable",
-        inspects="the next start can migrate every store",
-        find=_migratable,
-        problems=(HALF_MIGRATED,),
+        name="store.migratable", inspects="the next start can migrate every store",
+        find=_migratable, problems=(HALF_MIGRATED,),
     ),
     Check(
         name="store.objects",
@@ -137,4 +135,4 @@ CHECKS = (
         find=_objects,
         problems=(MISSING, ALTERED, OTHER_TRIGGER),
     ),
-)
+)  # fmt: skip

@@ -78,4 +78,4 @@ CHECKS = (
         find=_unread,
         problems=(IGNORED_FRAMES,),
     ),
-)
+)  # fmt: skip

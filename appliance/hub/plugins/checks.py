@@ -95,23 +95,16 @@ ROOT = Problem("root", hint=OTHER_PYTHON)
 NOT_ISOLATED = Problem("not-isolated")
 CHECKS = (
     Check(
-        name="plugins.modules",
-        inspects="the modules of plugins exist and are readable",
-        find=_modules,
-        problems=(UNUSABLE,),
+        name="plugins.modules", inspects="the modules of plugins exist and are readable",
+        find=_modules, problems=(UNUSABLE,),
     ),
     Check(
-        name="plugins.working",
-        inspects="plugins in use can run and keep up with the log",
-        find=_working,
-        ready=True,
-        problems=(BROKEN, PAUSED, BEHIND),
+        name="plugins.working", inspects="plugins in use can run and keep up with the log",
+        find=_working, ready=True, problems=(BROKEN, PAUSED, BEHIND),
     ),
     Check(
         name="plugins.isolation",
-        inspects="plugin processes are isolated, as tested at their last start",
-        find=_shut_in,
-        ready=True,
-        problems=(ROOT, NOT_ISOLATED),
+        inspects="plugin processes are isolated, as tested at their last start", find=_shut_in,
+        ready=True, problems=(ROOT, NOT_ISOLATED),
     ),
-)
+)  # fmt: skip
