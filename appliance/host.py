@@ -23,8 +23,8 @@ Section = TypeVar("Section", bound=msgspec.Struct)
 class Host(msgspec.Struct, frozen=True):
     """`served` has empty files for damaged stores. `off`: the roles that don't run, with the
     setting that switches each off. `read_settings` reads the settings again, `settings_file` is
-    one of their sources. Setting `doctor_due` runs the cheap checks soon; `work_done` is set after
-    each backup, verification and job that succeeded."""
+    one of their sources. Setting `doctor_due` runs the cheap checks soon; each backup,
+    verification and job sets `work_done` or `work_failed` by `note_work`."""
 
     settings: msgspec.Struct
     read_settings: Callable[[], msgspec.Struct]
@@ -39,7 +39,14 @@ class Host(msgspec.Struct, frozen=True):
     settings_file: Path = Path("agentlip.toml")
     doctor_due: Wakeup = msgspec.field(default_factory=Wakeup)
     work_done: Wakeup = msgspec.field(default_factory=Wakeup)
+    work_failed: Wakeup = msgspec.field(default_factory=Wakeup)
     commands: Commands = msgspec.field(default_factory=lambda: Commands(SystemClock()))
+
+    def note_work(self, succeeded: bool) -> None:
+        """Note how a backup, verification or job ended. A failure is checked soon."""
+        (self.work_done if succeeded else self.work_failed).set()
+        if not succeeded:
+            self.doctor_due.set()
 
     def runs(self, role: str) -> bool:
         return role not in self.off

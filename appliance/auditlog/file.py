@@ -240,7 +240,8 @@ def _problem(
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A file that is missing, because nothing was recorded, reads as an empty one."""
     try:
-        mode = UNUSED if is_read_only(path.parent) else "rw"
+        # SQLite can make no log beside it there.
+        mode = UNUSED if is_read_only(path.parent) or _is_full(path) else "rw"
         there = open_database(path, mode) if path.exists() else sqlite3.connect(":memory:")
         with closing(there) as connection:
             if not path.exists():

@@ -36,8 +36,8 @@ TOO_SLOW = "raise backup.seconds_max in agentlip.toml"
 class BackupScheduler(Loop):
     """Checks every few seconds whether there is work. That reads manifests only after a change, and
     starts a process only for work. `next_ms`: when the next backup is due; None: not planned.
-    `failures_changed` is called after failures, and when they are over; `succeeded` after a run
-    without one."""
+    `failures_changed` is called after failures, and when they are over; `ended` after each
+    run, with whether it had none."""
 
     name = "backup_scheduler"
     interval_seconds = 5.0
@@ -52,7 +52,7 @@ class BackupScheduler(Loop):
         clock: Clock,
         log: Log,
         failures_changed: Callable[[], None] = lambda: None,
-        succeeded: Callable[[], None] = lambda: None,
+        ended: Callable[[bool], None] = lambda _succeeded: None,
     ) -> None:
         super().__init__(clock, log)
         self.next_ms: int | None = None
@@ -62,7 +62,7 @@ class BackupScheduler(Loop):
         self._has_data = has_data
         self._settings = settings
         self._failures_changed = failures_changed
-        self._succeeded = succeeded
+        self._ended = ended
         self._failures_root = failures_root
         self._failures = {
             failure.phase: failure for failure in read_failures(failures_root, settings)
@@ -163,8 +163,7 @@ class BackupScheduler(Loop):
         if create and "create" not in {failure.phase for failure in failed}:
             self._created_at = uptime
         self._is_left = bool(failed)
-        if not failures:
-            self._succeeded()
+        self._ended(not failures)
         self._failed_runs = self._failed_runs + 1 if failed else 0
         self._not_before = uptime + delay_seconds(RETRY, self._failed_runs) if failed else uptime
         self._report(before, failed)

@@ -43,7 +43,7 @@ class BackupSubsystem(Subsystem):
         self._scheduler = BackupScheduler(
             CommandRunner(datadir, "backup", settings, host.commands), backups, datadir.backups,
             partial(has_data, datadir, needs.stores), settings, clock, host.log,
-            host.doctor_due.set, host.work_done.set,
+            host.doctor_due.set, host.note_work,
         )  # fmt: skip
         self._backups = Backups(backups, self._scheduler.request)
         self.loops = [self._scheduler]

@@ -64,8 +64,7 @@ class JobRunner:
         url: Callable[[], str],
         start: Start,
         find: Find = lambda _: None,
-        failures: Wakeup | None = None,
-        successes: Wakeup | None = None,
+        ended: Callable[[bool], None] = lambda _succeeded: None,
         attempts_max: int = JobsSettings().attempts_max,
     ) -> None:
         self.store = store
@@ -73,8 +72,7 @@ class JobRunner:
         self.steady = SteadyClock(store, clock, log)
         self.work = Wakeup()
         self.outcomes = Wakeup()  # set when attempts have ended
-        self.failures = failures or Wakeup()  # set when an attempt has failed or was lost
-        self.successes = successes or Wakeup()  # set when an attempt has succeeded
+        self._run_ended = ended
         self.triggers = Wakeup()  # set when jobs have changed
         self.asks = Wakeup()  # set when a run may have to ask
         self.closed = False
@@ -270,8 +268,6 @@ class JobRunner:
             return 0
         former = self.store.read(queries.former, self._instance_id)
         gone = [attempt for attempt in former if self._settle(attempt)]
-        if gone:
-            self.failures.set()
         self._has_former = len(gone) < len(former)
         self._wake()
         return len(gone)
@@ -288,7 +284,7 @@ class JobRunner:
             return False
         if environment is None:
             lost = AttemptEnd(LOST, error="the appliance ended during the attempt")
-            self.store.write(writes.end_attempt, *key, lost, random.random())
+            self._note_end(self.store.write(writes.end_attempt, *key, lost, random.random()))
         else:
             claimed = self.store.write(writes.adopt, *key, self._instance_id)
             self._pool.spawn(self._run, claimed, environment)
@@ -307,15 +303,16 @@ class JobRunner:
             for attempt, end in ended
         ])  # fmt: skip
         for result, (_, end) in zip(results, ended, strict=True):
-            result.unwrap()
+            self._note_end(result.unwrap())
             metrics.attempts.labels(end.state).inc()
-            if end.state in (FAILED, LOST):
-                self.failures.set()
-            elif end.state == SUCCEEDED:
-                self.successes.set()
         del self._ended[: len(ended)]
         self._wake()
         return len(ended)
+
+    def _note_end(self, state: str | None) -> None:
+        """Report that a run has succeeded or failed; not an attempt that is repeated."""
+        if state in (SUCCEEDED, FAILED, LOST):
+            self._run_ended(state == SUCCEEDED)
 
     def _followers(self, attempt: ClaimedAttempt) -> tuple[writes.NewRun, ...]:
         return tuple(

@@ -67,8 +67,8 @@ class JobsSubsystem(Subsystem):
             store, JobCatalogue(workspace, log), needs.book, clock, log,
             workspace=workspace, kept=host.datadir.dir / "jobs", instance_id=host.instance_id,
             url=needs.url, start=partial(start, settings, self._template),
-            find=partial(find, settings.container_socket), failures=host.doctor_due,
-            successes=host.work_done, attempts_max=settings.attempts_max,
+            find=partial(find, settings.container_socket), ended=host.note_work,
+            attempts_max=settings.attempts_max,
         )  # fmt: skip
         if STORE not in host.damaged:
             self.runner.open()

@@ -1,5 +1,6 @@
 """Observes problems, and sends what the operator doesn't know yet."""
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,13 @@ from appliance.notify.service import Notifier
 from appliance.notify.settings import NotifySettings
 
 FILE_BYTES_MAX = 4 * 1024 * 1024
+_UUID = "[0-9a-f]{8}-[0-9a-f-]{27}"
+FAILURE_URLS = (
+    (rf"(https?://hc-ping\.com/[^?]+?|https?://[^/]+/ping/{_UUID})/?(\?.*)?", r"\1/fail\2"),
+    (r"(https?://[^/]+/api/push/\w+\?(?:.*&)?status=)up(.*)", r"\1down\2"),
+    (r"(https?://cronitor\.link/[^?]+\?(?:.*&)?state=)complete(.*)", r"\1fail\2"),
+)
+"""The forms that healthchecks.io, Uptime Kuma and Cronitor document for a failure."""
 INTERVAL_MS = 300_000  # between two messages at least; what happens meanwhile is one message
 
 
@@ -69,24 +77,36 @@ class NotifyLoop(Loop):
 
 
 class PingLoop(Loop):
-    """Requests a URL after work that succeeded. A request that fails is not repeated: silence is
-    what the service at the URL alerts about."""
+    """Requests a URL after work that succeeded, or the one for failures after work that failed. A
+    request that fails is not repeated: silence is what the service at the URL alerts about."""
 
     name = "notify_ping"
     interval_seconds = 10.0
 
-    def __init__(self, ping: Callable[[], str], work_done: Wakeup, clock: Clock, log: Log) -> None:
-        """`ping` returns why the request failed, or ""."""
+    def __init__(
+        self, url: str, ping: Callable[[str], str], done: Wakeup, failed: Wakeup, clock: Clock,
+        log: Log,
+    ) -> None:  # fmt: skip
+        """`ping` requests a URL, and returns why that failed, or ""."""
         super().__init__(clock, log)
-        self._ping, self._work_done = ping, work_done
+        self._ping, self._urls = ping, {failed: failure_url(url), done: url}
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        if not self._work_done.is_set():
-            return {"pings": 0}
-        self._work_done.clear()
-        if problem := self._ping():
+        ended = [work for work in self._urls if work.is_set()]
+        for work in ended:
+            work.clear()
+        url = next((self._urls[work] for work in ended if self._urls[work]), "")
+        if url and (problem := self._ping(url)):
             self.log.warning("a ping was not accepted", setting="notify.ping", reason=problem)
-        return {"pings": 1}
+        return {"pings": int(bool(url))}
+
+
+def failure_url(url: str) -> str:
+    """What the service at `url` wants to be requested after a failure; "" if it is not known."""
+    for pattern, failed in FAILURE_URLS:
+        if match := re.fullmatch(pattern, url):
+            return match.expand(failed)
+    return ""
 
 
 def read_record(file: Path) -> NotifyRecord:

@@ -1,7 +1,6 @@
 """Messages to the operator as a part of the appliance. Without destinations, nothing runs."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 
 import msgspec
 
@@ -44,7 +43,7 @@ class NotifySubsystem(Subsystem):
 
         if settings.ping and needs.ping is not None:
             self.loops += (
-                PingLoop(partial(needs.ping, settings.ping), host.work_done, clock, log),
+                PingLoop(settings.ping, needs.ping, host.work_done, host.work_failed, clock, log),
             )
 
     def routes(self) -> list[Route]:

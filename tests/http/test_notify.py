@@ -216,6 +216,29 @@ def test_ping_follows_backups_and_jobs_that_succeed_and_no_others(tmp_path):
             until(lambda: len(server.requests) == 2, SECONDS, "the ping of the backup")
 
 
+def test_failed_job_and_backup_request_the_url_for_failures(tmp_path):
+    path = "/ping/8f2c1c0e-4b5d-4c1e-9d53-0e6f3c2b7a11"
+    with http_server(lambda _request: (200, {}, b"OK")) as server:
+        blocked = tmp_path / "file"
+        blocked.write_text("")
+        settings = f'[notify]\nping = "http://127.0.0.1:{server.port}{path}"\n'
+        settings += f'[backup]\ndirectory = "{blocked}/backups"\n'
+        hub = ServedHub(tmp_path / "hub", settings=settings)
+        hub.constants = {
+            "appliance.notify.loops.PingLoop.interval_seconds": 0.1,
+            "appliance.backup.loops.BackupScheduler.interval_seconds": 0.2,
+        }
+        (hub.datadir.workspace / "jobs").mkdir()
+        (hub.datadir.workspace / "jobs" / "bad.toml").write_text(FAILING_JOB)
+        with hub.running():
+            hub.channel_with_topic("c")
+            assert run_to_end(hub, "bad") == "failed"
+            until(lambda: server.requests, SECONDS, "the ping of the job")
+            hub.http.post("/api/v1/backups", {})
+            until(lambda: len(server.requests) >= 2, SECONDS, "the ping of the backup")
+    assert {request[:2] for request in server.requests} == {("GET", f"{path}/fail")}
+
+
 def run_to_end(hub, job):
     run = hub.made(hub.http.post(f"/api/v1/jobs/{job}/runs", {}))["run"]
     path = f"/api/v1/jobs/runs/{run['id']}?wait=20"

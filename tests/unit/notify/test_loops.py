@@ -6,7 +6,8 @@ import pytest
 
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
-from appliance.notify.loops import NotifyLoop
+from appliance.kernel.wakeup import Wakeup
+from appliance.notify.loops import NotifyLoop, PingLoop, failure_url
 from appliance.notify.problems import CHANGES_MAX, OperatorProblem, is_quiet
 from appliance.notify.service import Notifier
 from appliance.notify.settings import NotifySettings
@@ -188,3 +189,57 @@ def test_a_long_list_is_cut_with_a_count(operator):
     assert text.count("new: ") == CHANGES_MAX
     subject = operator.sender.taken[-1][1].subject
     assert subject == f"agentlip w: new: error: host.disk 0, and {CHANGES_MAX + 6} more"
+
+
+# -- pings -----------------------------------------------------------------------------------
+
+UUID = "8f2c1c0e-4b5d-4c1e-9d53-0e6f3c2b7a11"
+
+
+@pytest.mark.parametrize(
+    ("url", "failed"),
+    [
+        (f"https://hc-ping.com/{UUID}", f"https://hc-ping.com/{UUID}/fail"),
+        (f"https://hc-ping.com/{UUID}/?rid=1", f"https://hc-ping.com/{UUID}/fail?rid=1"),
+        ("https://hc-ping.com/key/slug", "https://hc-ping.com/key/slug/fail"),
+        (f"https://checks.test/ping/{UUID}", f"https://checks.test/ping/{UUID}/fail"),
+        (
+            "http://kuma.test:3001/api/push/Tok3n?status=up&msg=OK&ping=",
+            "http://kuma.test:3001/api/push/Tok3n?status=down&msg=OK&ping=",
+        ),
+        (
+            "https://cronitor.link/p/key/job?state=complete",
+            "https://cronitor.link/p/key/job?state=fail",
+        ),
+        ("https://example.test/ping/abc", ""),
+        ("https://example.test/alive?status=up", ""),
+    ],
+)
+def test_failure_has_the_url_that_its_service_documents(url, failed):
+    assert failure_url(url) == failed
+
+
+@pytest.mark.parametrize(
+    ("url", "done", "failed", "requested"),
+    [
+        (f"https://hc-ping.com/{UUID}", True, False, [f"https://hc-ping.com/{UUID}"]),
+        (f"https://hc-ping.com/{UUID}", False, True, [f"https://hc-ping.com/{UUID}/fail"]),
+        (f"https://hc-ping.com/{UUID}", True, True, [f"https://hc-ping.com/{UUID}/fail"]),
+        ("https://example.test/alive", False, True, []),
+        ("https://example.test/alive", True, True, ["https://example.test/alive"]),
+    ],
+)
+def test_ping_says_whether_work_failed(url, done, failed, requested):
+    work_done, work_failed, requests, clock = Wakeup(), Wakeup(), [], FakeClock()
+
+    def ping(url):
+        requests.append(url)
+        return ""
+
+    loop = PingLoop(url, ping, work_done, work_failed, clock, Log(io.BytesIO()))
+    for wakeup, wanted in ((work_done, done), (work_failed, failed)):
+        if wanted:
+            wakeup.set()
+    for _ in range(2):
+        loop.run_once(clock.now_ms())
+    assert requests == requested
