@@ -1,11 +1,16 @@
 """Messages to the operator by mail and webhook: through the outbox, or without it."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Unavailable
+from appliance.kernel.log import Log
+from appliance.kernel.reader import Reader
 from appliance.notify.wire import Notice, Via
-from appliance.outbox import wire
+from appliance.outbox import destination, wire, writes
+from appliance.outbox.destination import MAILTO
 from appliance.outbox.service import Outbox
 from appliance.outbox.states import DONE
 from appliance.outbox.target import MAIL, Delivered, DeliveryTarget, Outgoing
@@ -13,6 +18,13 @@ from appliance.outbox.webhook import FORMAT
 from appliance.outbox.webhook_formats import split_destination
 
 PRINCIPAL = "appliance:notify"  # no token has this name
+FORMER_MAX = 1000  # messages that a start drops
+_FORMER = (
+    "SELECT id FROM outbox WHERE status = 'pending' AND principal = ?"
+    f" AND coalesce(iif(json_valid(meta), json_extract(meta, '$.{FORMAT}'), ''), '')"
+    " || ' ' || destination_ref"
+    " NOT IN (SELECT value FROM json_each(?)) ORDER BY id LIMIT ?"
+)
 
 
 class OutboxNotices:
@@ -54,3 +66,19 @@ class OutboxNotices:
         ))  # fmt: skip
         if not isinstance(result, Delivered):
             raise Unavailable(result.reason)
+
+
+def drop_former(outbox: Outbox, log: Log, destinations: Sequence[str]) -> None:
+    """Drop waiting messages for destinations that `notify.to` no longer names. They would be
+    refused, and reported, until they expire."""
+    current = [
+        f" {destination.mail(to)}" if to.startswith(MAILTO) else " ".join(split_destination(to))
+        for to in destinations
+    ]
+    for (send_id,) in outbox.store.read(_find_former, msgspec.json.encode(current).decode()):
+        outbox.store.write(writes.drop, send_id)
+        log.warning("a message for a former destination of notify.to is dropped", send=send_id)
+
+
+def _find_former(reader: Reader, refs: str) -> list[tuple[str]]:
+    return list(reader.rows(_FORMER, (PRINCIPAL, refs, FORMER_MAX), limit=FORMER_MAX))

@@ -9,7 +9,7 @@ from appliance.ask.wire import AsksQuery
 from appliance.host import Host
 from appliance.hub.subsystem import HubSubsystem
 from appliance.integrations.notify_hub import HubTopics, TopicNotices
-from appliance.integrations.notify_outbox import OutboxNotices
+from appliance.integrations.notify_outbox import OutboxNotices, drop_former
 from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.subsystem import Subsystem
@@ -44,7 +44,8 @@ def notify_needs(
     ask = next((part for part in parts if isinstance(part, AskSubsystem)), None)
     observe = partial(_observe, findings, None if ask is None else ask.asks)
     pings = (target.ping for target in targets if isinstance(target, WebhookTarget))
-    return NotifyNeeds(senders, observe, next(pings, None))
+    former = None if outbox is None else partial(drop_former, outbox, host.log)
+    return NotifyNeeds(senders, observe, next(pings, None), former)
 
 
 def _observe(findings: Callable[[], Observed], asks: Asks | None) -> Observed:
