@@ -49,15 +49,11 @@ class Stream:
     """`items` are the ready, delayed and leased envelopes, `dead` the dead letters."""
 
     def __init__(
-        self,
-        name: str,
-        policy: StreamPolicy,
-        timers: Timers,
+        self, name: str, policy: StreamPolicy, timers: Timers,
         deferred_streams: set["Stream"] | None = None,
         changes: list[change.JournalChange] | None = None,
-        outcomes: outcome_log.OutcomeLog | None = None,
-        label: str = "other",
-    ) -> None:
+        outcomes: outcome_log.OutcomeLog | None = None, label: str = "other",
+    ) -> None:  # fmt: skip
         """The stream adds itself to `deferred_streams` while dispatch waits for a quick consumer,
         and to `changes` what is written to the journal (change.py) if it is durable."""
         self.name = name
@@ -435,11 +431,9 @@ class Stream:
 
     def counts(self) -> dict[str, int]:
         return {
-            READY: self.ready_queue.ready_count,
-            DELAYED: self.delayed,
-            LEASED: self.leased,
+            READY: self.ready_queue.ready_count, DELAYED: self.delayed, LEASED: self.leased,
             DEAD: len(self.dead),
-        }
+        }  # fmt: skip
 
     def restore(self, item: StreamItem, delay_ms: float, now: float) -> None:
         """Add an envelope from the journal. Called in the order in which they were written."""
