@@ -177,8 +177,8 @@ class Merge:
         if straight:  # a broadcast: otherwise Spark might sort all events
             marks = f.broadcast(marks)
             marked = events.withColumn("id_hash", t.id_hash("entity_id"))
-            created = t.messages_of(marked.join(marks, "id_hash", "left_anti"))
-            frames.append(t.first_states(t.changes(created).where("sound")))
+            created = t.creations_of(marked).join(marks, "id_hash", "left_anti")
+            frames.append(t.first_states(t.changes(t.messages_of(created)).where("sound")))
             rest = marked.join(marks, "id_hash", "left_semi")
         changes = t.changes(t.messages_of(rest))
         rows = self._rows_of("messages", changed.selectExpr("entity_id AS message_id"))
@@ -269,7 +269,9 @@ class Merge:
         count = sum(seen[table] for table in t.SMALL)
         bad, rows, parsed = seen["bad_envelopes"], None, None
         if count:
-            parsed = t.others_of(events)
+            # Parquet skips what lies between the names of other events.
+            names = [name for table in t.SMALL if seen[table] for name in t.SMALL[table].names]
+            parsed = t.others_of(events, names)
             parsed = (parsed.coalesce(1) if count <= FEW_MAX else parsed).persist()
             sound = t.is_sound(schema.OTHERS)
             bad += parsed.where(f"NOT {sound}").count()

@@ -36,9 +36,14 @@ def messages_of(events: DataFrame) -> DataFrame:
     return rows.withColumn("created_at", parse_once("try_cast(created_text AS timestamp)"))
 
 
-def others_of(events: DataFrame) -> DataFrame:
+def creations_of(events: DataFrame) -> DataFrame:
+    """The creations. With a literal as their name, the optimizer removes what concerns others."""
+    return events.where("name = 'message.created'").withColumn("name", f.lit("message.created"))
+
+
+def others_of(events: DataFrame, names: Iterable[str] = schema.OTHERS) -> DataFrame:
     payload = f"from_json(data_json, '{schema.OTHER_PAYLOAD}')"
-    return events.where(named(*schema.OTHERS)).withColumn("p", parse_once(payload))
+    return events.where(named(*names)).withColumn("p", parse_once(payload))
 
 
 def parse_once(costly: str) -> Column:
