@@ -1,17 +1,16 @@
 """Reads settings: a TOML file, then the environment, then flags. The last one wins.
 
-Sections are frozen msgspec structs. Unknown keys are refused; withdrawn_settings.toml has those of
-earlier versions and what replaces them. An environment variable names a field as
-`AGENTLIP_<SECTION>__<FIELD>`. Its text is read as the field's type: a text as it is, a switch also
-as yes or off, a list as JSON or with commas. An empty one counts as not set. A field whose name
-ends in `_file` names a file that holds a secret, which `secret()` reads.
+Sections are frozen msgspec structs. Unknown keys are refused with the nearest known one. An
+environment variable names a field as `AGENTLIP_<SECTION>__<FIELD>`. Its text is read as the field's
+type: a text as it is, a switch also as yes or off, a list as JSON or with commas. An empty one
+counts as not set. A field whose name ends in `_file` names a file that holds a secret, which
+`secret()` reads.
 """
 
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
 
@@ -154,17 +153,12 @@ _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`(?: - at `\$\.?(?P<path>[
 
 
 def _suggestion(kind: Any, message: str) -> str:
-    """What to write instead, if the message is about a withdrawn key or a known one is similar."""
+    """What to write instead, if the message is about an unknown key and a known one is similar."""
     match = _UNKNOWN.search(message)
     if match is None:
         return ""
     name, path = match["name"], match["path"] or ""
     section = re.sub(r"\[[^]]*\]", "", path)
-    withdrawn = tomllib.loads((files(__package__) / "withdrawn_settings.toml").read_text())
-    if name in withdrawn["constants"].get(section, ()):
-        return "; now a constant: remove it"
-    if replacement := withdrawn["replaced"].get(f"{section}.{name}"):
-        return f"; now {replacement}"
     inner = _struct_at(kind, section.split(".") if section else [])
     similar = get_close_matches(name, _keys(inner), 1)
     if not similar and not path:
