@@ -165,7 +165,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("free_bytes", range(0, 400_000, 122_880))
+@pytest.mark.parametrize("free_bytes", range(0, 700_000, 122_880))
 def test_without_room_a_new_workspace_fails_with_a_sentence_and_succeeds_later(
     disk: SmallDisk, free_bytes: int
 ) -> None:
