@@ -1,9 +1,19 @@
--- What: meshes, their members, topics and subscriptions; messages, their history, deliveries and dedupe rows.
+-- What: meshes, their members, topics and subscriptions; messages, their history, deliveries and dedupe rows; webhooks with
+--   their secrets; nonces of signed requests; a log of what the broker did.
 -- Why: the receiver's promise (outbox spec v8, 4.6 and 4.7): a dedupe row exists exactly when the message was accepted.
 -- opens-with: 1
 --
 -- Types and queries are those that PostgreSQL has too, so that it can become a second store. No foreign key leads
 -- from the dedupe row to its message: the message may be gone long before.
+--
+-- A message's created_ms and an id's expires_ms are times of a clock that is never set: the wall clock minus the sum of its
+-- jumps (`total_ms` of the note `clock` in meta). created_ms + skew_ms is the time that is shown.
+--
+-- A signature is for one broker (`broker_id`) and good once, also after a restart. Nonces go when their timestamps are too
+-- old to be accepted; `NONCES_MAX` in `broker/access.py` bounds how many there are.
+--
+-- The log is exported as segments, and rows older than `broker.log_days` are deleted. `event_id` is never used again, not
+-- even after a restore. Bodies and secrets are not in it.
 
 CREATE TABLE meta (
   key TEXT PRIMARY KEY NOT NULL,
@@ -37,6 +47,12 @@ CREATE TABLE webhook (
   id TEXT NOT NULL,
   url TEXT NOT NULL,
   added_ms INTEGER NOT NULL,
+  secret TEXT NOT NULL DEFAULT '',
+  former_secret TEXT,
+  former_until_ms INTEGER,
+  enabled INTEGER NOT NULL DEFAULT 1 CHECK (enabled IN (0, 1)),
+  failing_since_ms INTEGER,
+  disabled_because TEXT,
   PRIMARY KEY (mesh_id, id)
 ) STRICT;
 
@@ -71,6 +87,7 @@ CREATE TABLE client_message_dedupe (
   first_seen_ms INTEGER NOT NULL,
   expires_ms INTEGER,                   -- NULL: permanent
   history_available INTEGER NOT NULL DEFAULT 1 CHECK (history_available IN (0, 1)),
+  sender_pubkey TEXT,
   PRIMARY KEY (mesh_id, client_message_id)
 ) STRICT, WITHOUT ROWID;
 
@@ -88,7 +105,8 @@ CREATE TABLE topic_message (
   meta TEXT,                            -- JSON
   body TEXT NOT NULL,
   reply_to_id TEXT,
-  created_ms INTEGER NOT NULL
+  created_ms INTEGER NOT NULL,
+  skew_ms INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE INDEX topic_message_age ON topic_message (mesh_id, created_ms);
@@ -105,7 +123,8 @@ CREATE TABLE message_queue (            -- what is sent to one member, or to a q
   meta TEXT,
   body TEXT NOT NULL,
   reply_to_id TEXT,
-  created_ms INTEGER NOT NULL
+  created_ms INTEGER NOT NULL,
+  skew_ms INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE INDEX message_queue_age ON message_queue (mesh_id, created_ms);
@@ -134,7 +153,8 @@ CREATE TABLE delivery_queue (           -- work outstanding: a row goes when its
   lease_owner TEXT,                     -- NULL: nobody has it
   lease_until_ms INTEGER,
   attempts INTEGER NOT NULL DEFAULT 0,
-  created_ms INTEGER NOT NULL
+  created_ms INTEGER NOT NULL,
+  last_error TEXT
 ) STRICT;
 
 CREATE INDEX delivery_ready ON delivery_queue (mesh_id, recipient, rank, id) WHERE lease_owner IS NULL;
@@ -155,3 +175,28 @@ CREATE TABLE message_tombstone (        -- a message that was removed while its 
   mesh_id TEXT NOT NULL,
   removed_ms INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+INSERT INTO meta (key, value) VALUES ('broker_id', lower(hex(randomblob(16))));
+
+CREATE TABLE used_nonce (
+  expires_ms INTEGER NOT NULL,
+  digest BLOB NOT NULL CHECK (length(digest) = 16),  -- of the member's key and the nonce
+  member TEXT NOT NULL,
+  PRIMARY KEY (expires_ms, digest)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE log (
+  event_id INTEGER PRIMARY KEY AUTOINCREMENT,
+  at_ms INTEGER NOT NULL,
+  name TEXT NOT NULL,           -- message.accepted, delivery.sent, .acked, .failed, .dead
+  mesh_id TEXT NOT NULL,
+  message_id TEXT NOT NULL,
+  client_message_id TEXT,
+  destination_kind TEXT NOT NULL,
+  destination_ref TEXT NOT NULL,
+  sender_pubkey TEXT NOT NULL,
+  recipient TEXT,               -- of a delivery
+  attempt INTEGER,              -- of a delivery, from 1
+  accepted_ms INTEGER NOT NULL, -- of the message
+  error TEXT
+) STRICT;

@@ -1,7 +1,23 @@
--- What: the answers given to requests that carried an Idempotency-Key.
--- Why: a retry must get the first answer again, also after a crash, so the answer is stored in
---   the same transaction as what it speaks of. Older programs pass an unknown x_ table by.
--- opens-with: 1
+-- What: what the hub stores beside the tables of its specification: replies to requests with an Idempotency-Key, webhooks,
+--   how far each plugin has followed the event log, the principal of each message, and questions that wait for a person.
+-- Why: the tables of the specification keep their columns, because other programs read and write them. Other programs pass an
+--   unknown x_ table by.
+-- opens-with: 2
+--
+-- x_webhooks: a registration and its cursor are in the file of the events that it counts. The secrets are readable here, for
+-- they sign: an HMAC can't be made with a hash. They are as safe as the file, which only its owner may read. Ids of deliveries
+-- carry the generation, so that replayed events get new ones. Since when a receiver fails has to outlive a restart, or a dead
+-- one would never be given up.
+--
+-- x_plugin_cursors, x_enrichment_sets: the table enrichments has no room for who found something in which text, which is needed
+-- to replace it and to know that it is old.
+--
+-- x_message_principals: `sender` is what the caller says; who it was stands beside it, written in the same transaction.
+-- Messages without a row are of another program.
+--
+-- x_asks: an answer is stored exactly once, in the transaction of the message that shows it. The message can be edited or
+-- moved; what a person is asked must not change, so the text is here too. `due_steady_ms` is a time of the steady clock (the
+-- note `clock` in meta).
 
 CREATE TABLE x_idempotency (
   principal TEXT NOT NULL,
@@ -16,3 +32,81 @@ CREATE TABLE x_idempotency (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX x_idempotency_created ON x_idempotency(created_ms);
+
+CREATE TABLE x_webhooks (
+  id TEXT PRIMARY KEY NOT NULL,
+  url TEXT NOT NULL,
+  description TEXT NOT NULL,
+  wanted_json TEXT NOT NULL,     -- {"names": […], "channels": [ids], "topics": [ids]}
+  format TEXT NOT NULL CHECK (format IN ('native', 'cloudevents')),
+  enabled INTEGER NOT NULL CHECK (enabled IN (0, 1)),
+  cursor INTEGER NOT NULL,       -- event_id up to which it has been served
+  secret TEXT NOT NULL,
+  former_secret TEXT,            -- signs too, until former_until_ms
+  former_until_ms INTEGER,
+  created_at TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  generation INTEGER NOT NULL DEFAULT 0,
+  failing_since_ms INTEGER,
+  disabled_because TEXT,
+  CHECK (cursor >= 0)
+) STRICT;
+
+CREATE TABLE x_plugin_cursors (
+  plugin TEXT PRIMARY KEY NOT NULL,
+  cursor INTEGER NOT NULL,       -- event_id up to which everything has been dealt with
+  redo_cursor INTEGER,           -- the same for what was asked for again, while there is some
+  redo_until INTEGER,
+  updated_at TEXT NOT NULL,
+  CHECK (cursor >= 0),
+  CHECK ((redo_cursor IS NULL) = (redo_until IS NULL))
+) STRICT;
+
+CREATE TABLE x_enrichment_sets (
+  message_id TEXT NOT NULL,
+  plugin TEXT NOT NULL,
+  version INTEGER NOT NULL,      -- of the message, when they were found
+  content_hash BLOB NOT NULL,    -- SHA-256 of the text they were found in
+  enrichment_ids TEXT NOT NULL,  -- a JSON list of ids in enrichments
+  PRIMARY KEY (message_id, plugin),
+  FOREIGN KEY (message_id) REFERENCES messages(id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE x_message_principals (
+  message_id TEXT PRIMARY KEY NOT NULL,
+  principal TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE x_asks (
+  id TEXT PRIMARY KEY NOT NULL,
+  message_id TEXT NOT NULL UNIQUE,       -- the question in `messages`
+  channel_id TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('waiting', 'answered', 'defaulted', 'expired', 'cancelled')),
+  asker TEXT NOT NULL,                   -- the sender of the question
+  principal TEXT,                        -- who created it, as in x_message_principals
+  principal_id TEXT NOT NULL,
+  key TEXT,                              -- the same key of the same principal is the same ask
+  fingerprint TEXT NOT NULL,             -- of the request with that key
+  text TEXT NOT NULL,
+  choices_json TEXT NOT NULL,            -- [texts]; empty: free text
+  default_answer TEXT,                   -- the answer at the deadline
+  may_answer_json TEXT NOT NULL,         -- [names of tokens]; empty: all with the scope
+  blocks_json TEXT NOT NULL,             -- [what waits for the answer]
+  mail_to_json TEXT NOT NULL,            -- [addresses] that get a link to answer by
+  mailed INTEGER NOT NULL CHECK (mailed IN (0, 1)),  -- whether the outbox has these mails
+  created_at TEXT NOT NULL,
+  due_steady_ms INTEGER,                 -- the deadline
+  answer TEXT,
+  settled_by TEXT,                       -- the sender of the reply
+  settled_principal TEXT,
+  settled_via TEXT CHECK (settled_via IN ('api', 'mail', 'webhook', 'deadline')),
+  settled_at TEXT,
+  reply_id TEXT,                         -- the reply in `messages`
+  CHECK ((state = 'waiting') = (settled_at IS NULL))
+) STRICT;
+
+CREATE INDEX x_asks_state ON x_asks (state, id);
+CREATE UNIQUE INDEX x_asks_key ON x_asks (principal_id, key) WHERE key IS NOT NULL;
+CREATE INDEX x_asks_open ON x_asks (principal_id) WHERE state = 'waiting';
+CREATE INDEX x_asks_due ON x_asks (due_steady_ms) WHERE state = 'waiting';
+CREATE INDEX x_asks_unmailed ON x_asks (id) WHERE mailed = 0;

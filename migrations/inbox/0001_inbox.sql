@@ -1,7 +1,8 @@
--- What: messages received from meshes, each once; what this appliance subscribed to and says of
---   itself there; the runs of hooks.
--- Why: a message is acked only when it is a row here, and a repetition finds the row. Ids are
---   unique within a mesh: one mesh must not be able to use up the ids of another.
+-- What: messages received from meshes, each once; what this appliance subscribed to and says of itself there; meshes whose
+--   broker has revoked its key; the runs of hooks.
+-- Why: a message is acked only when it is a row here, and a repetition finds the row. Ids are unique within a mesh: one mesh
+--   must not be able to use up the ids of another. Sends to a mesh that revoked the key are refused at once, also after a
+--   restart. Runs are stored with their message, so that a killed appliance runs them after its start.
 -- opens-with: 1
 
 CREATE TABLE meta (
@@ -62,6 +63,15 @@ CREATE TABLE hook_runs (
   duration_ms INTEGER NOT NULL,
   truncated INTEGER NOT NULL CHECK (truncated IN (0, 1)),
   said_bytes INTEGER NOT NULL,
-  acts TEXT NOT NULL                        -- JSON: what it did by its scopes, without contents
+  acts TEXT NOT NULL,                       -- JSON: what it did by its scopes, without contents
+  command INTEGER
 ) STRICT;
 CREATE INDEX hook_runs_at ON hook_runs (at);
+
+CREATE TABLE revoked (
+  mesh TEXT PRIMARY KEY NOT NULL,
+  pubkey TEXT NOT NULL,
+  since_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX hook_runs_waiting ON hook_runs (number) WHERE outcome = 'waiting';

@@ -1,7 +1,11 @@
--- What: jobs made over the API, the moment from which each schedule continues, runs, and each attempt of a run.
+-- What: jobs made over the API, the moment from which each schedule continues, runs, each attempt of a run, and a log of the
+--   ends of attempts.
 -- Why: an accepted run must survive the process, and an attempt is never overwritten by the next one. `due_steady_ms` and
 --   `lease_until_steady_ms` are times of a clock that is never set, so a jump of the wall clock starts nothing.
 -- opens-with: 1
+--
+-- The log has every attempt, also of runs that were deleted since. It is exported as segments, and its rows are deleted with
+-- the runs of their time. `event_id` is never used again, not even after a restore. Output and specs are not in it.
 
 CREATE TABLE meta (
   key TEXT PRIMARY KEY NOT NULL,
@@ -62,3 +66,18 @@ CREATE TABLE attempts (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX attempts_running ON attempts (run_id) WHERE state = 'running';
+
+CREATE TABLE log (
+  event_id INTEGER PRIMARY KEY AUTOINCREMENT,
+  ts TEXT NOT NULL,
+  name TEXT NOT NULL,          -- attempt.succeeded, .failed, .cancelled, .lost
+  run_id TEXT NOT NULL,
+  job TEXT NOT NULL,
+  attempt INTEGER NOT NULL,    -- from 1
+  cause TEXT NOT NULL,         -- of the run
+  run_state TEXT NOT NULL,     -- after the attempt; queued: it is repeated
+  accepted_at TEXT NOT NULL,   -- when the run was created
+  delivered_at TEXT NOT NULL,  -- when the attempt started
+  exit_code INTEGER,
+  error TEXT
+) STRICT;

@@ -1,8 +1,15 @@
--- What: sends, from acceptance until they are delivered, dead or retired, and their ids for ever.
+-- What: sends, from acceptance until they are delivered, dead or retired, and their ids for ever; the replies to requests
+--   with an Idempotency-Key; a log of each acceptance, each attempt and its end.
 -- Why: an answered send must survive the process, and an id that was written is never released:
 --   rows are not deleted, only payloads are. Columns beside those of the outbox specification say
 --   where a send goes (mesh, target, destination), so that a send needs nothing but its row.
 -- opens-with: 1
+--
+-- `next_attempt_at` and `accepted_steady_ms` are times of a clock that is never set (the note `clock` in meta), so rows need
+-- not be moved when the machine's clock is set. `enqueued_at` is what the wall clock showed.
+--
+-- The log is exported as segments, and rows older than `outbox.log_days` are deleted. `event_id` is never used again, not
+-- even after a restore. Payloads are not in it.
 
 CREATE TABLE meta (
   key TEXT PRIMARY KEY NOT NULL,
@@ -35,6 +42,9 @@ CREATE TABLE outbox (
   history_id TEXT,
   died_at INTEGER,
   payload_dropped_at INTEGER,
+  principal TEXT,  -- NULL: accepted before this column was there
+  accepted_steady_ms INTEGER NOT NULL DEFAULT 0,
+  traceparent TEXT,  -- NULL: it had none
   CHECK ((status = 'aborted') = (aborted_at IS NOT NULL)),
   CHECK ((status = 'done') = (delivered_at IS NOT NULL)),
   CHECK (superseded_by IS NULL OR status = 'aborted')
@@ -57,3 +67,38 @@ CREATE INDEX outbox_superseded ON outbox (superseded_by) WHERE superseded_by IS 
 -- Payloads of delivered sends, for the sweep that drops them.
 CREATE INDEX outbox_done ON outbox (delivered_at)
   WHERE status = 'done' AND payload_dropped_at IS NULL;
+
+CREATE INDEX outbox_destination ON outbox (destination_ref, destination_kind, id);
+
+CREATE TABLE x_idempotency (
+  principal TEXT NOT NULL,
+  method TEXT NOT NULL,
+  route TEXT NOT NULL,
+  key TEXT NOT NULL,
+  fingerprint TEXT NOT NULL,     -- of the request's body: another one under this key is refused
+  status INTEGER NOT NULL,
+  reply BLOB NOT NULL,
+  created_ms INTEGER NOT NULL,
+  PRIMARY KEY (principal, method, route, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX x_idempotency_created ON x_idempotency(created_ms);
+
+CREATE TABLE log (
+  event_id INTEGER PRIMARY KEY AUTOINCREMENT,
+  at_ms INTEGER NOT NULL,
+  name TEXT NOT NULL,           -- send.accepted, attempt.delivered, attempt.failed, send.dead, .aborted, .requeued
+  message_id TEXT NOT NULL,     -- the send's id
+  client_message_id TEXT NOT NULL,
+  mesh TEXT NOT NULL,
+  target TEXT NOT NULL,
+  route TEXT NOT NULL,
+  destination_kind TEXT NOT NULL,
+  destination_ref TEXT NOT NULL,
+  priority TEXT NOT NULL,
+  principal TEXT,
+  attempt INTEGER,              -- of an attempt, from 1
+  accepted_ms INTEGER NOT NULL, -- of the send
+  broker_message_id TEXT,
+  error TEXT
+) STRICT;

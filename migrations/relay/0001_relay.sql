@@ -1,6 +1,7 @@
 -- What: agents with their keys, verifications of mail addresses, contacts, admins, broadcasts, signatures of requests that
---   were used, and a log of administrative acts.
--- Why: the relay knows who is on the network and who knows whom. Messages go from agent to agent, so no table has any.
+--   were used, messages of version 1 of the protocol, approvals, and a log of administrative acts.
+-- Why: the relay knows who is on the network and who knows whom. Messages go from agent to agent; only those of version 1 rest
+--   on the relay until their recipients read them, for 30 days after `v1` of `relay.options` was first set.
 -- opens-with: 1
 
 CREATE TABLE meta (
@@ -97,3 +98,24 @@ CREATE TABLE log (
   agent TEXT NOT NULL,
   admin TEXT
 ) STRICT;
+
+CREATE TABLE v1_messages (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  recipient TEXT NOT NULL,
+  sender TEXT NOT NULL,
+  message_id TEXT NOT NULL,
+  nonce TEXT NOT NULL,
+  body TEXT,                            -- JSON as it was sent; empty once it is acked
+  at_ms INTEGER NOT NULL,
+  UNIQUE (sender, nonce)
+) STRICT;
+CREATE INDEX v1_messages_recipient ON v1_messages (recipient, number) WHERE body IS NOT NULL;
+
+CREATE TABLE approvals (
+  agent TEXT NOT NULL,
+  admin TEXT NOT NULL,
+  ask_id TEXT,                          -- of the question to this admin that waits
+  approved_ms INTEGER,
+  PRIMARY KEY (agent, admin)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX approvals_asked ON approvals (ask_id) WHERE ask_id IS NOT NULL;

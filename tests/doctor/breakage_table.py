@@ -133,7 +133,7 @@ STORE_FILES = (
     Breakage(
         "migration is half done",
         by.half_migrated,
-        ("store.migratable:half-migrated", "store.objects:altered"),
+        ("store.migratable:half-migrated",),
         LOST,
     ),
     Breakage("older file was put back", by.older_file, ("store.record:behind",), LOST),

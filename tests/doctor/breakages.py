@@ -304,9 +304,9 @@ def swapped(first: str, second: str) -> Break:
 
 def half_migrated(workspace: WorkspaceFixture) -> None:
     """The last step is applied, but not recorded."""
-    ((last,),) = workspace.execute("SELECT max(number) FROM x_migrations", store="outbox")
+    ((last,),) = workspace.execute("SELECT max(number) FROM x_migrations")
     sql(
-        "outbox",
+        "hub",
         f"DELETE FROM x_migrations WHERE number = {last}",
         f"UPDATE meta SET value = '{int(str(last)) - 1}' WHERE key = 'x_schema'",
     )(workspace)

@@ -18,6 +18,28 @@ from appliance.workspace.schema import SchemaState
 from tests.support.database_files import execute
 
 HEADER = "-- opens-with: {}\n"
+TWO_STEPS = (
+    read(
+        "0001_notes.sql",
+        HEADER.format(1)
+        + """
+        CREATE TABLE meta (key TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL) STRICT;
+        CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT;
+        """,
+    ),
+    read(
+        "0002_authors.sql",
+        HEADER.format(2)
+        + """
+        CREATE TABLE authors (name TEXT PRIMARY KEY NOT NULL) STRICT;
+        INSERT INTO authors VALUES ('unknown');
+        ALTER TABLE notes ADD COLUMN author TEXT REFERENCES authors (name);
+        UPDATE notes SET author = 'unknown';
+        CREATE INDEX notes_author ON notes (author);
+        """,
+    ),
+)
+"""The migrations of a store that only tests have: the real ones have one step each."""
 
 
 class StoreFixture:
@@ -64,6 +86,13 @@ def with_step(store: str, sql: str, opens_with: int = 1) -> tuple[Migration, ...
     released = load(store)
     number = newest(released) + 1
     return (*released, read(f"{number:04}_next.sql", HEADER.format(opens_with) + sql))
+
+
+def after_first_step(store_file: StoreFixture, count: int = 5) -> None:
+    """Rows of the program that had only the first of TWO_STEPS."""
+    store_file.migrate(TWO_STEPS[:1])
+    for number in range(count):
+        store_file.execute("INSERT INTO notes VALUES (?, 'hello')", number)
 
 
 def say_something(store_file: StoreFixture, count: int = 1) -> None:

@@ -18,7 +18,9 @@ from appliance.workspace.datadir import DataDir, DataDirNotWritable
 from appliance.workspace.migration import Migration, load, newest
 from appliance.workspace.schema import MigrationFailed
 from tests.migrations.store_file import (
+    TWO_STEPS,
     StoreFixture,
+    after_first_step,
     check_search,
     say_something,
     trace_statements,
@@ -49,42 +51,57 @@ def other_program(store_file: StoreFixture) -> None:
     say_something(store_file, 5)
 
 
-def migrate(store_file: StoreFixture, reach: Callable[[], None]) -> None:
+def migrate(
+    store_file: StoreFixture, steps: tuple[Migration, ...], reach: Callable[[], None]
+) -> None:
     trace_statements(reach)
-    store_file.migrate()
+    store_file.migrate(steps)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("before", [nothing, first_release, other_program])
+@pytest.mark.parametrize(
+    ("store", "steps", "table", "before"),
+    [
+        ("hub", load("hub"), "messages", nothing),
+        ("hub", load("hub"), "messages", first_release),
+        ("hub", load("hub"), "messages", other_program),
+        ("notes", TWO_STEPS, "notes", after_first_step),
+    ],
+    ids=["nothing", "first-release", "other-program", "two-steps"],
+)
 def test_killed_at_any_statement_the_next_start_completes(
-    tmp_path: Path, before: Callable[[StoreFixture], None]
+    tmp_path: Path,
+    store: str,
+    steps: tuple[Migration, ...],
+    table: str,
+    before: Callable[[StoreFixture], None],
 ) -> None:
     (tmp_path / "model").mkdir()
-    model = StoreFixture(tmp_path / "model")
+    model = StoreFixture(tmp_path / "model", store)
     before(model)
-    model.migrate()
+    model.migrate(steps)
     (tmp_path / "start").mkdir()
-    before(StoreFixture(tmp_path / "start"))
+    before(StoreFixture(tmp_path / "start", store))
     statement = 0
     killed = True
     while killed:
-        statement += 3
+        statement += 3 if store == "hub" else 1
         folder = tmp_path / str(statement)
         shutil.copytree(tmp_path / "start", folder)
-        store_file = StoreFixture(folder)
-        killed = killed_at(statement, partial(migrate, store_file))
-        state = store_file.migrate()
+        store_file = StoreFixture(folder, store)
+        killed = killed_at(statement, partial(migrate, store_file, steps))
+        state = store_file.migrate(steps)
         assert not state.pending
         assert not state.optional_missing
         assert store_file.shape() == model.shape()
-        assert store_file.execute("SELECT * FROM messages") == model.execute(
-            "SELECT * FROM messages"
-        )
-        with closing(sqlite3.connect(store_file.database, isolation_level=None)) as connection:
-            check_search(connection)
+        rows = f"SELECT * FROM {table}"
+        assert store_file.execute(rows) == model.execute(rows)
+        if store == "hub":
+            with closing(sqlite3.connect(store_file.database, isolation_level=None)) as connection:
+                check_search(connection)
         assert not [path for path in folder.iterdir() if path.name.startswith(".")]
         shutil.rmtree(folder)
-    assert statement > 20
+    assert statement > 10
 
 
 PROGRAM = """

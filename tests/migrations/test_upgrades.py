@@ -1,4 +1,4 @@
-"""Upgrades from every released schema to the newest, and files that must not be opened."""
+"""Upgrades from an older schema to the newest, and files that must not be opened."""
 
 import re
 import sqlite3
@@ -8,18 +8,32 @@ from pathlib import Path
 import pytest
 
 from appliance.kernel.store_files import suspect_marker
+from appliance.workspace import schema
 from appliance.workspace.migration import load, newest, read
 from appliance.workspace.schema import (
     MigrationEdited,
     MigrationFailed,
+    SchemaState,
     SchemaTooNew,
     StoreDamaged,
 )
-from tests.migrations.store_file import StoreFixture, say_something, with_step
+from tests.migrations.store_file import (
+    TWO_STEPS,
+    StoreFixture,
+    after_first_step,
+    say_something,
+    with_step,
+)
 from tests.support.database_files import damage_table
 
 STORES = ("hub", "auth", "outbox", "courier", "broker")
 NEWEST = newest(load("hub"))
+
+
+def state(store_file: StoreFixture) -> SchemaState:
+    """Read the state of a file whose store has TWO_STEPS."""
+    with closing(sqlite3.connect(store_file.database)) as connection:
+        return schema.state(connection, store_file.store, TWO_STEPS)
 
 
 @pytest.fixture
@@ -46,22 +60,19 @@ def test_the_hubs_tables_are_the_specifications_word_for_word(hub: StoreFixture)
     } == set()
 
 
-@pytest.mark.parametrize("store", STORES)
-def test_from_every_released_schema_to_the_newest(tmp_path: Path, store: str) -> None:
-    released = load(store)
+def test_older_store_gets_the_missing_step_and_keeps_its_rows(tmp_path: Path) -> None:
     (tmp_path / "fresh").mkdir()
-    fresh = StoreFixture(tmp_path / "fresh", store)
-    fresh.migrate()
-    for number in range(1, newest(released) + 1):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        store_file = StoreFixture(folder, store)
-        store_file.migrate(tuple(each for each in released if each.number <= number))
-        state = store_file.migrate()
-        assert state.schema == state.program == newest(released)
-        assert not state.pending
-        assert not state.optional_missing
-        assert store_file.shape() == fresh.shape()
+    fresh = StoreFixture(tmp_path / "fresh", "notes")
+    fresh.migrate(TWO_STEPS)
+    older = StoreFixture(tmp_path, "notes")
+    after_first_step(older)
+    before = state(older)
+    assert (before.schema, before.program, before.pending) == (1, 2, ("0002_authors.sql",))
+    after = older.migrate(TWO_STEPS)
+    assert (after.schema, after.program, after.compat, after.pending) == (2, 2, 2, ())
+    assert older.shape() == fresh.shape()
+    rows = older.execute("SELECT * FROM notes")
+    assert rows == [(number, "hello", "unknown") for number in range(5)]
 
 
 @pytest.mark.parametrize("store", STORES)

@@ -5,7 +5,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+
+from appliance.workspace import migration
 from appliance.workspace.migration import load, newest
 from tests.support.commands import ROOT, CommandOutput, environment, run
 
@@ -17,6 +21,26 @@ def next_step(store: str, sql: str, *, opens_with: int | None = None) -> dict[st
     return {f"{store}/{number:04}_next.sql": header + sql}
 
 
+STEPS = {
+    name: text
+    for store in ("auth", "broker", "courier", "hub", "outbox")
+    for name, text in next_step(store, "CREATE TABLE x_new AS SELECT * FROM meta;").items()
+}
+"""A further step of five stores."""
+
+
+def install_steps(patched: pytest.MonkeyPatch, folder: Path, steps: Mapping[str, str]) -> None:
+    """This process becomes the program that has `steps` too."""
+    copy_migrations(folder, steps)
+    patched.setattr(migration, "resources", SimpleNamespace(files=lambda _: folder))
+
+
+def copy_migrations(folder: Path, steps: Mapping[str, str]) -> None:
+    shutil.copytree(ROOT / "migrations", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, text in steps.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
 class OtherProgram:
     """`steps` are added to the migrations: file name relative to `migrations/`, and text. `patch`
     is run when a process of this program starts."""
@@ -26,10 +50,7 @@ class OtherProgram:
         folder.mkdir()
         for name in ("appliance", "doctor"):
             (folder / name).symlink_to(ROOT / name)
-        ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / "migrations", folder / "migrations", ignore=ignored)
-        for name, text in steps.items():
-            (folder / "migrations" / name).write_text(text, encoding="utf-8")
+        copy_migrations(folder / "migrations", steps)
         if patch:
             (folder / "sitecustomize.py").write_text(patch, encoding="utf-8")
 

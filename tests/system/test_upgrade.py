@@ -1,13 +1,11 @@
 """The image of the next version on the volume of the one before, and back.
 
-The next version is this image with one more migration of the hub. The version before is this image
-with the program in former/ instead of its own.
+The next version is this image with one more migration of the hub.
 """
 
 import io
 import json
 import tarfile
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +14,6 @@ from tests.system.box import Box, message, stop
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
 PACKAGES = "/opt/agentlip/lib/python3.11/site-packages/agentlip"
-FORMER = Path(__file__).parent / "former"
 
 
 def build(engine, tag, instructions, add):
@@ -41,25 +38,6 @@ def next_image(engine, image):
     lines = [f"FROM {image}", *(f"COPY {name} {PACKAGES}/migrations/{name}" for name in steps)]
     tag = f"{image}-next"
     build(engine, tag, lines, lambda to: [add_text(to, *each) for each in steps.items()])
-    yield tag
-    engine.images.remove(tag, force=True)
-
-
-@pytest.fixture(scope="module")
-def former_image(engine, image):
-    (program,) = FORMER.glob("*.tar.xz")
-
-    def add(archive):
-        with tarfile.open(program) as packed:
-            for member in packed:
-                archive.addfile(member, packed.extractfile(member) if member.isfile() else None)
-
-    lines = [
-        f"FROM {image}", "USER root", f"RUN rm -rf {PACKAGES}", f"COPY agentlip {PACKAGES}",
-        "USER 10001:10001",
-    ]  # fmt: skip
-    tag = f"{image}-former"
-    build(engine, tag, lines, add)
     yield tag
     engine.images.remove(tag, force=True)
 
@@ -100,17 +78,11 @@ def events(appliance):
     return reply["events"]
 
 
-@pytest.mark.parametrize(
-    "versions",
-    [("image", "next_image"), ("former_image", "image")],
-    ids=["next", "former"],
-)
 def test_newer_image_upgrades_a_filled_volume_and_the_older_one_takes_it_back(
-    request, volume, box_of, versions
+    image, next_image, volume, box_of
 ):
-    older, newer = (request.getfixturevalue(name) for name in versions)
     path = volume()
-    previous = box_of(older, path).start()
+    previous = box_of(image, path).start()
     topic = previous.topic()
     for number in range(50):
         posted = previous.request("POST", "/api/v1/messages", message(topic, f"text {number}"))
@@ -118,10 +90,10 @@ def test_newer_image_upgrades_a_filled_volume_and_the_older_one_takes_it_back(
     kept, log, before = texts(previous, topic), events(previous), schemas(previous)
     stop(previous)
 
-    code, output = box_of(newer, path, "agentlip", "migrate", "--plan", "--json").run()
+    code, output = box_of(next_image, path, "agentlip", "migrate", "--plan", "--json").run()
     assert code == 0, output
     assert answer(output)["steps"] > 0
-    upgraded = box_of(newer, path).start()
+    upgraded = box_of(next_image, path).start()
     assert (texts(upgraded, topic), events(upgraded)) == (kept, log)
     assert schemas(upgraded) != before
     upgraded.request("POST", "/api/v1/messages", message(topic, "after the upgrade"))
@@ -130,13 +102,13 @@ def test_newer_image_upgrades_a_filled_volume_and_the_older_one_takes_it_back(
     (made,) = [each for each in listed if each["reason"] == "before-migration"]
     stop(upgraded)
 
-    code, output = box_of(older, path).run()
+    code, output = box_of(image, path).run()
     assert code == 2, output
     assert "newer program" in output
     restore = ("agentlip", "backup", "restore", made["name"], "--yes")
-    code, output = box_of(older, path, *restore).run()
+    code, output = box_of(image, path, *restore).run()
     assert code == 0, output
-    again = box_of(older, path).start()
+    again = box_of(image, path).start()
     assert (texts(again, topic), events(again)) == (kept, log)
     assert again.request("POST", "/api/v1/messages", message(topic, "goes on"))[0] == 201
     assert schemas(again) == before

@@ -9,8 +9,9 @@ from appliance.upgrade.plan import pending_stores, plan
 from appliance.upgrade.sections import UpgradeSections, read_sections
 from appliance.workspace.migration import load, newest
 from appliance.workspace.upgrade import MigrationEdited, SchemaTooNew
-from tests.migrations.test_former import FORMER, workspace_of
+from tests.migrations.oldest import unpack_oldest
 from tests.support.database_files import execute
+from tests.support.other_versions import STEPS, install_steps
 from tests.support.workspaces import Filled
 
 STORES = UpgradeSections().roles.stores
@@ -25,8 +26,9 @@ def current(tmp_path):
     return Filled(tmp_path).datadir
 
 
-def test_steps_of_an_older_store_are_planned_and_nothing_is_written(tmp_path):
-    datadir = workspace_of(FORMER[11], tmp_path)
+def test_steps_of_an_older_store_are_planned_and_nothing_is_written(tmp_path, monkeypatch):
+    datadir = unpack_oldest(tmp_path / "ws")
+    install_steps(monkeypatch, tmp_path / "migrations", STEPS)
     before = {
         path: hashlib.sha256(path.read_bytes()).digest() for path in datadir.dir.glob("*.sqlite3")
     }

@@ -17,16 +17,18 @@ from appliance.upgrade.safety_backup import MigrationNotSaved
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.migration import load, newest
+from tests.migrations.oldest import unpack_oldest
 from tests.migrations.test_adoption import foreign, random_ids
-from tests.migrations.test_former import FORMER, workspace_of
 from tests.support.database_files import execute
+from tests.support.other_versions import STEPS, install_steps
 
 SETTINGS = BackupSettings(free_bytes_min=0)
 
 
 @pytest.fixture
-def older(tmp_path: Path) -> DataDir:
-    return workspace_of(FORMER[11], tmp_path / "ws")
+def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataDir:
+    install_steps(monkeypatch, tmp_path / "migrations", STEPS)
+    return unpack_oldest(tmp_path / "ws")
 
 
 def save(datadir: DataDir) -> str:
