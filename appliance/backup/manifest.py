@@ -71,7 +71,6 @@ class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     schema: int
     rows: dict[str, int]
     last_event_id: int = 0
-    pause_ms: float = 0.0  # only in older manifests
     held_by_other: bool | msgspec.UnsetType = msgspec.UNSET  # not in manifests of other stores
     missing_blobs: int | msgspec.UnsetType = msgspec.UNSET  # the same, without blobs
     head: str | msgspec.UnsetType = msgspec.UNSET  # the same, without a chain

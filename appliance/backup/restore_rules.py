@@ -45,7 +45,6 @@ def apply(
         context = RestoreContext(
             connection,
             store,
-            schema=int(meta.read(connection, "x_schema") or 0),
             now_ms=now_ms,
             cut_ms=job.manifest.cut_ms,
             revive=job.revive,
@@ -75,10 +74,7 @@ def _change(connection: sqlite3.Connection, store: str, context: RestoreContext,
     for index, table in enumerate(tables):
         number = max(given_out[index], 0 if index else known)
         highest = highest or number
-        if meta.exists(connection, table):
-            keep_sequence(connection, table, number + JUMP)
-        elif number:  # the migration that adds the table begins with this number
-            connection.execute(meta.SET, (f"sequence:{table}", str(number + JUMP)))
+        keep_sequence(connection, table, number + JUMP)
     connection.execute("COMMIT")
     return highest
 

@@ -14,7 +14,6 @@ from appliance.kernel.steady_clock import steady_ms
 
 FAILING_MS = HOUR_MS  # shorter failures of a webhook repair themselves
 FANOUT_MS = 300_000
-_HAS_STATE = "SELECT 1 FROM pragma_table_info('webhook') WHERE name = 'disabled_because'"
 
 
 def _orphans(context: Context) -> Iterator[Finding]:
@@ -52,8 +51,6 @@ def _retention(context: Context) -> Iterator[Finding]:
 def _webhooks(context: Context) -> Iterator[Finding]:
     for _, connection in context.opened("broker"):
         now_ms = steady_ms(connection, context.clock)
-        if not connection.execute(_HAS_STATE).fetchone():  # an older file that is not migrated yet
-            continue
         rows = connection.execute(
             "SELECT m.slug, w.id, w.enabled, w.disabled_because, w.failing_since_ms,"
             " (SELECT count(*) FROM delivery_queue AS v WHERE v.mesh_id = w.mesh_id"

@@ -8,7 +8,6 @@ from appliance.kernel import meta
 from appliance.kernel.ids import random_id
 from appliance.workspace.restoring import RestoreContext
 
-NONCES_SINCE = 3  # the migration that added them
 SIGNED_AFTER = "signed_after_ms"
 _BOTH = (
     "FROM member AS r JOIN present.member AS p ON p.mesh_id = r.mesh_id AND p.pubkey = r.pubkey"
@@ -38,9 +37,7 @@ def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> Non
         "UPDATE delivery_queue SET lease_owner = NULL, lease_until_ms = NULL"
         " WHERE lease_owner IS NOT NULL"
     )
-    if context.schema >= NONCES_SINCE and not context.carry(
-        "INSERT OR IGNORE INTO used_nonce SELECT * FROM present.used_nonce"
-    ):
+    if not context.carry("INSERT OR IGNORE INTO used_nonce SELECT * FROM present.used_nonce"):
         # A signed request that was accepted since the backup must not be accepted again.
         connection.execute(meta.SET, (SIGNED_AFTER, str(context.now_ms)))
     if not context.revive:

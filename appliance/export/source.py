@@ -164,7 +164,7 @@ def newest_numbers(datadir: DataDir) -> dict[str, int]:
 
 def newest_of(datadir: DataDir, log: ExportedLog) -> int | None:
     """The number of the newest row, 0 without rows; None if the store has no such log, because its
-    subsystem never ran, or only in a version that wrote none."""
+    subsystem never ran."""
     database = datadir.database(log.store)
     if not database.exists():
         return None

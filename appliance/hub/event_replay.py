@@ -169,7 +169,7 @@ def differences(state: State, row: State) -> list[str]:
 
 def _equal(name: str, expected: Any, stored: Any) -> bool:
     if name == "principal":
-        return stored is None or expected == stored  # older messages have no row for it
+        return stored is None or expected == stored  # other programs store none
     if name == "value_json":
         try:
             return bool(expected == _decode(stored))

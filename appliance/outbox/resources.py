@@ -101,7 +101,7 @@ def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
                               example={"id": "out_01K9Z7V0F5W3M2D8S6T4R1Q0P9", "auto": True},
                               summary="Retire stuck sends and replace them with new ones",
                               audited=True),
-        }) for name in ("redrive", "requeue")],  # requeue: the former name
+        }) for name in ("redrive", "requeue")],  # requeue: as in the outbox spec
         Route("/v1/outbox/drop", Responders(post=reply_with(admin.drop)), {
             "POST": Operation(wire.ADMIN, body=wire.Drop, reply=wire.DropResult,
                               errors=(wire.NoSuchSend, wire.WrongState), audited=True,

@@ -10,7 +10,6 @@ from appliance.checks.cause import Cause
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
-from appliance.kernel import meta
 from appliance.kernel.auth import ADMIN, SERVER_TOKEN_ID, hash_token
 from appliance.kernel.clock import DAY_MS, HOUR_MS
 
@@ -70,9 +69,7 @@ def _kind(connection: sqlite3.Connection, token: str) -> str:
     digest = hash_token(token)
     if connection.execute("SELECT 1 FROM tokens WHERE hash = ?", (digest,)).fetchone():
         return "another token of this workspace"
-    if meta.exists(connection, "retired") and (
-        connection.execute("SELECT 1 FROM retired WHERE hash = ?", (digest,)).fetchone()
-    ):
+    if connection.execute("SELECT 1 FROM retired WHERE hash = ?", (digest,)).fetchone():
         return "a token that was rotated"
     return "a token that this workspace has not issued"
 

@@ -29,8 +29,7 @@ def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> Non
         context.notice_revoked("token that is not known here", unknown)
     else:
         context.notice("valid-again", "token that is not known here", unknown)
-    if context.schema >= 4:
-        connection.execute("DELETE FROM sessions")  # one that was ended must not be valid again
+    connection.execute("DELETE FROM sessions")  # one that was ended must not be valid again
     if context.revive:
         return
     context.carry(
@@ -43,9 +42,8 @@ def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> Non
             " AND id NOT IN (SELECT id FROM present.tokens)",
             context.now_ms,
         )
-    if context.schema >= 2:
-        connection.execute("DELETE FROM retired")
-        context.carry(
-            "INSERT INTO retired SELECT p.hash, p.token_id, p.until_ms FROM present.retired AS p"
-            " JOIN tokens ON tokens.id = p.token_id AND tokens.revoked_ms IS NULL"
-        )
+    connection.execute("DELETE FROM retired")
+    context.carry(
+        "INSERT INTO retired SELECT p.hash, p.token_id, p.until_ms FROM present.retired AS p"
+        " JOIN tokens ON tokens.id = p.token_id AND tokens.revoked_ms IS NULL"
+    )

@@ -1,8 +1,8 @@
 """Records the stores and secrets of a workspace, so that a lost one is never recreated silently.
 
-The record is a JSON file, `.agentlip/stores.json`. A workspace without it (made by another program
-or an older version) gets one at its first start. Each store has a random id, by which a file of
-another workspace is detected.
+The record is a JSON file, `.agentlip/stores.json`. A workspace that another program made gets
+one at its first start. Each store has a random id, by which a file of another workspace is
+detected.
 """
 
 import sqlite3

@@ -41,7 +41,6 @@ class Noticed(msgspec.Struct, frozen=True):
 class RestoreContext(msgspec.Struct):
     """What `restored` knows and says.
 
-    schema   the newest migration of the new file
     cut_ms   the moment of the backup
     present  the store before the restore can be read
     settings_file  agentlip.toml before the restore; it may be missing
@@ -52,7 +51,6 @@ class RestoreContext(msgspec.Struct):
 
     connection: sqlite3.Connection
     store: str
-    schema: int
     now_ms: int
     cut_ms: int
     revive: bool

@@ -114,7 +114,7 @@ def test_restore_ends_what_was_not_over(tx, clock, tmp_path):
     running, queued = create(tx, "a", retries=3), create(tx, "b")
     claim(tx, 1)
     context = RestoreContext(
-        tx.execute("SELECT 1").connection, "jobs", schema=1, now_ms=clock.now_ms(), cut_ms=0,
+        tx.execute("SELECT 1").connection, "jobs", now_ms=clock.now_ms(), cut_ms=0,
         revive=False, present=False, settings_file=tmp_path / "none",
     )  # fmt: skip
     restored.adjust_store(tx.execute("SELECT 1").connection, context)

@@ -42,7 +42,7 @@ class RestoredRelay:
             if present:
                 connection.execute("ATTACH ? AS present", (str(before),))
             context = RestoreContext(
-                connection, "relay", schema=1, now_ms=self.relay.clock.now_ms() + 100_000,
+                connection, "relay", now_ms=self.relay.clock.now_ms() + 100_000,
                 cut_ms=0, revive=revive, present=present, settings_file=path,
             )  # fmt: skip
             adjust_store(connection, context)
