@@ -1,10 +1,12 @@
-"""Writes `model.py` and `rows.py` of each store's package from the migrations: every table as a
-peewee model, and its row as a tuple that needs no peewee. And the names of the exported logs for
-the Spark jobs, which have nothing else of the appliance.
+"""Writes `model.py` and `rows.py` of each store's package from the migrations: the tables that
+some listing composes with, as peewee models, and the rows that some module reads, as tuples that
+need no peewee. And the names of the exported logs for the Spark jobs, which have nothing else of
+the appliance.
 
 The files in `migrations/` are the truth; a test compares. Run it after a change: `just models`.
 """
 
+import ast
 import io
 import re
 import sqlite3
@@ -20,47 +22,34 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.workspace.schema import migrate
 from ops import generated
+from ops.generated import ROOT
 from ops.size import GENERATED
 
-KERNEL = {"meta", "x_migrations", "x_idempotency"}  # tables of every store, without models
-# The class of each table. Tokens have none: `agentlip token` runs without peewee.
+# The class of each table that has a model or a row. Classes that nobody imports are not written.
 CLASSES = {
     "broker": {
-        "client_message_dedupe": "Dedupe", "delivery_queue": "QueuedDelivery", "log": "BrokerLog",
-        "member": "Member", "mention_index": "Mention", "mesh": "Mesh",
-        "message_history": "History", "message_queue": "QueuedMessage",
-        "message_tombstone": "Tombstone", "place": "Destination",
-        "subscription": "DestinationSubscription", "topic_message": "TopicMessage",
-        "used_nonce": "UsedNonce", "webhook": "Webhook",
+        "client_message_dedupe": "Dedupe", "member": "Member", "mention_index": "Mention",
+        "mesh": "Mesh", "message_history": "History", "message_queue": "QueuedMessage",
+        "place": "Destination", "subscription": "DestinationSubscription",
+        "topic_message": "TopicMessage", "used_nonce": "UsedNonce", "webhook": "Webhook",
     },
     "courier": {
         "acked": "Acked", "attempts": "Attempt", "journal": "Envelope", "latest": "Latest",
-        "log": "CourierLog", "paused": "Paused",
+        "paused": "Paused",
     },
     "hub": {
-        "channels": "Channel", "enrichments": "Enrichment", "events": "Event",
-        "messages": "Message", "topic_attachments": "Attachment", "topics": "Topic",
-        "x_asks": "Ask", "x_cjk": "IndexedPairs",
-        "x_cjk_changed": "ChangedPairs",
-        "x_enrichment_sets": "EnrichmentSet", "x_fts": "Indexed",
-        "x_message_principals": "MessagePrincipal", "x_plugin_cursors": "PluginCursor",
+        "channels": "Channel", "enrichments": "Enrichment", "messages": "Message",
+        "topic_attachments": "Attachment", "topics": "Topic", "x_asks": "Ask",
+        "x_enrichment_sets": "EnrichmentSet", "x_plugin_cursors": "PluginCursor",
         "x_webhooks": "EventWebhook",
     },
-    "inbox": {
-        "hook_runs": "HookRun", "inbox": "ReceivedMessage", "profiles": "Profile",
-        "revoked": "Revoked", "topics": "SubscribedTopic",
-    },
-    "jobs": {
-        "attempts": "StoredAttempt", "jobs": "StoredJob", "log": "StoredRunEvent",
-        "runs": "StoredRun",
-    },
-    "outbox": {"log": "OutboxLog", "outbox": "Send"},
+    "inbox": {"hook_runs": "HookRun", "inbox": "ReceivedMessage", "profiles": "Profile"},
+    "jobs": {"attempts": "StoredAttempt", "jobs": "StoredJob", "runs": "StoredRun"},
+    "outbox": {"outbox": "Send"},
     "relay": {
         "admins": "RelayAdmin", "agents": "Agent", "approvals": "Approval",
-        "broadcasts": "Broadcast",
-        "contact_events": "ContactEvent", "contacts": "Contact", "log": "RelayLog",
-        "used_signature": "UsedSignature", "v1_messages": "V1StoredMessage",
-        "verifications": "EmailVerification",
+        "broadcasts": "Broadcast", "contact_events": "ContactEvent", "contacts": "Contact",
+        "used_signature": "UsedSignature",
     },
 }  # fmt: skip
 FIELDS = {"INTEGER": "Integer", "TEXT": "Text", "BLOB": "Blob", "REAL": "Double"}
@@ -94,20 +83,27 @@ def render() -> dict[str, str]:
             path = Path(folder) / store
             migrate(path, store, clock=SystemClock(), log=Log(io.BytesIO()))
             with closing(sqlite3.connect(path)) as connection:
-                tables = read_tables(connection)
-            if tables.keys() != classes.keys():
-                raise SystemExit(f"{store}: CLASSES differs from {sorted(tables)}")
-            named = {classes[table]: (table, columns) for table, columns in tables.items()}
-            files[f"appliance/{store}/model.py"] = models(store, named)
-            files[f"appliance/{store}/rows.py"] = rows(store, named)
+                named = {
+                    name: (table, list(_columns(connection, table)))
+                    for table, name in classes.items()
+                }
+            for module, suffix, write in (("model", "", models), ("rows", "Row", rows)):
+                used = imported(f"appliance.{store}.{module}")
+                written = {name: each for name, each in named.items() if name + suffix in used}
+                if written:
+                    files[f"appliance/{store}/{module}.py"] = write(store, written)
     return files
 
 
-def read_tables(connection: sqlite3.Connection) -> dict[str, list[Column]]:
-    """The columns of each table in the order of names, without those of search indexes."""
-    listed = connection.execute("PRAGMA main.table_list").fetchall()
-    names = {row[1] for row in listed if row[2] == "table" and not row[1].startswith("sqlite_")}
-    return {name: list(_columns(connection, name)) for name in sorted(names - KERNEL)}
+def imported(module: str) -> set[str]:
+    """What the modules of the appliance import from `module`."""
+    names: set[str] = set()
+    for file in (ROOT / "appliance").rglob("*.py"):
+        text = file.read_text("utf-8")
+        for node in ast.walk(ast.parse(text)) if f"from {module} import" in text else ():
+            if isinstance(node, ast.ImportFrom) and node.module == module:
+                names.update(alias.name for alias in node.names)
+    return names
 
 
 def _columns(connection: sqlite3.Connection, table: str) -> Iterator[Column]:

@@ -19,41 +19,6 @@ class DedupeRow(NamedTuple):
     sender_pubkey: str | None
 
 
-class QueuedDeliveryRow(NamedTuple):
-    """A row of `delivery_queue`."""
-
-    id: int
-    mesh_id: str
-    broker_message_id: str
-    recipient: str
-    kind: Literal["topic", "dm", "queue"]
-    rank: int
-    ready_ms: int
-    lease_owner: str | None
-    lease_until_ms: int | None
-    attempts: int
-    created_ms: int
-    last_error: str | None
-
-
-class BrokerLogRow(NamedTuple):
-    """A row of `log`."""
-
-    event_id: int
-    at_ms: int
-    name: str
-    mesh_id: str
-    message_id: str
-    client_message_id: str | None
-    destination_kind: str
-    destination_ref: str
-    sender_pubkey: str
-    recipient: str | None
-    attempt: int | None
-    accepted_ms: int
-    error: str | None
-
-
 class MemberRow(NamedTuple):
     """A row of `member`."""
 
@@ -113,14 +78,6 @@ class QueuedMessageRow(NamedTuple):
     reply_to_id: str | None
     created_ms: int
     skew_ms: int
-
-
-class TombstoneRow(NamedTuple):
-    """A row of `message_tombstone`."""
-
-    broker_message_id: str
-    mesh_id: str
-    removed_ms: int
 
 
 class DestinationRow(NamedTuple):

@@ -58,24 +58,6 @@ class Latest(Table):
         table_name = "latest"
 
 
-class CourierLog(Table):
-    event_id = peewee.IntegerField(primary_key=True)
-    at_ms = peewee.IntegerField()
-    name = peewee.TextField()
-    stream = peewee.TextField()
-    durability = peewee.TextField()
-    sample_rate = peewee.DoubleField()
-    message_id = peewee.TextField()
-    consumer = peewee.TextField(null=True)
-    attempt = peewee.IntegerField(null=True)
-    accepted_ms = peewee.IntegerField()
-    delivered_ms = peewee.IntegerField(null=True)
-    error = peewee.TextField(null=True)
-
-    class Meta:
-        table_name = "log"
-
-
 class Paused(Table):
     stream = peewee.TextField(primary_key=True)
     until_ms = peewee.IntegerField(null=True)

@@ -1,6 +1,6 @@
 """Generated from the migrations of the courier by `just models`: its rows as tuples."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 
 class AckedRow(NamedTuple):
@@ -48,23 +48,6 @@ class LatestRow(NamedTuple):
     stream: str
     body: bytes
     at_ms: int
-
-
-class CourierLogRow(NamedTuple):
-    """A row of `log`."""
-
-    event_id: int
-    at_ms: int
-    name: str
-    stream: str
-    durability: Literal["durable", "memory"]
-    sample_rate: float
-    message_id: str
-    consumer: str | None
-    attempt: int | None
-    accepted_ms: int
-    delivered_ms: int | None
-    error: str | None
 
 
 class PausedRow(NamedTuple):

@@ -28,21 +28,6 @@ class Enrichment(Table):
         table_name = "enrichments"
 
 
-class Event(Table):
-    event_id = peewee.IntegerField(primary_key=True)
-    ts = peewee.TextField()
-    name = peewee.TextField()
-    scope_channel_id = peewee.TextField(null=True)
-    scope_topic_id = peewee.TextField(null=True)
-    scope_topic_id2 = peewee.TextField(null=True)
-    entity_type = peewee.TextField()
-    entity_id = peewee.TextField()
-    data_json = peewee.TextField()
-
-    class Meta:
-        table_name = "events"
-
-
 class Message(Table):
     id = peewee.TextField(primary_key=True)
     topic_id = peewee.TextField()
@@ -114,22 +99,6 @@ class Ask(Table):
         table_name = "x_asks"
 
 
-class IndexedPairs(Table):
-    one = peewee.IntegerField(primary_key=True)
-    indexed = peewee.IntegerField()
-
-    class Meta:
-        table_name = "x_cjk"
-
-
-class ChangedPairs(Table):
-    message = peewee.IntegerField(primary_key=True)
-    old_content = peewee.TextField()
-
-    class Meta:
-        table_name = "x_cjk_changed"
-
-
 class EnrichmentSet(Table):
     message_id = peewee.TextField()
     plugin = peewee.TextField()
@@ -140,22 +109,6 @@ class EnrichmentSet(Table):
     class Meta:
         table_name = "x_enrichment_sets"
         primary_key = peewee.CompositeKey("message_id", "plugin")
-
-
-class Indexed(Table):
-    one = peewee.IntegerField(primary_key=True)
-    indexed = peewee.IntegerField()
-
-    class Meta:
-        table_name = "x_fts"
-
-
-class MessagePrincipal(Table):
-    message_id = peewee.TextField(primary_key=True)
-    principal = peewee.TextField()
-
-    class Meta:
-        table_name = "x_message_principals"
 
 
 class PluginCursor(Table):

@@ -3,79 +3,6 @@
 from typing import Literal, NamedTuple
 
 
-class ChannelRow(NamedTuple):
-    """A row of `channels`."""
-
-    id: str
-    name: str
-    description: str | None
-    created_at: str
-
-
-class EnrichmentRow(NamedTuple):
-    """A row of `enrichments`."""
-
-    id: str
-    message_id: str
-    kind: str
-    span_start: int
-    span_end: int
-    data_json: str
-    created_at: str
-
-
-class EventRow(NamedTuple):
-    """A row of `events`."""
-
-    event_id: int
-    ts: str
-    name: str
-    scope_channel_id: str | None
-    scope_topic_id: str | None
-    scope_topic_id2: str | None
-    entity_type: str
-    entity_id: str
-    data_json: str
-
-
-class MessageRow(NamedTuple):
-    """A row of `messages`."""
-
-    id: str
-    topic_id: str
-    channel_id: str
-    sender: str
-    content_raw: str
-    version: int
-    created_at: str
-    edited_at: str | None
-    deleted_at: str | None
-    deleted_by: str | None
-
-
-class AttachmentRow(NamedTuple):
-    """A row of `topic_attachments`."""
-
-    id: str
-    topic_id: str
-    kind: str
-    key: str | None
-    value_json: str
-    dedupe_key: str
-    source_message_id: str | None
-    created_at: str
-
-
-class TopicRow(NamedTuple):
-    """A row of `topics`."""
-
-    id: str
-    channel_id: str
-    title: str
-    created_at: str
-    updated_at: str
-
-
 class AskRow(NamedTuple):
     """A row of `x_asks`."""
 
@@ -103,44 +30,6 @@ class AskRow(NamedTuple):
     settled_via: Literal["api", "mail", "webhook", "deadline"] | None
     settled_at: str | None
     reply_id: str | None
-
-
-class IndexedPairsRow(NamedTuple):
-    """A row of `x_cjk`."""
-
-    one: int
-    indexed: int
-
-
-class ChangedPairsRow(NamedTuple):
-    """A row of `x_cjk_changed`."""
-
-    message: int
-    old_content: str
-
-
-class EnrichmentSetRow(NamedTuple):
-    """A row of `x_enrichment_sets`."""
-
-    message_id: str
-    plugin: str
-    version: int
-    content_hash: bytes
-    enrichment_ids: str
-
-
-class IndexedRow(NamedTuple):
-    """A row of `x_fts`."""
-
-    one: int
-    indexed: int
-
-
-class MessagePrincipalRow(NamedTuple):
-    """A row of `x_message_principals`."""
-
-    message_id: str
-    principal: str
 
 
 class PluginCursorRow(NamedTuple):

@@ -57,22 +57,3 @@ class Profile(Table):
 
     class Meta:
         table_name = "profiles"
-
-
-class Revoked(Table):
-    mesh = peewee.TextField(primary_key=True)
-    pubkey = peewee.TextField()
-    since_ms = peewee.IntegerField()
-
-    class Meta:
-        table_name = "revoked"
-
-
-class SubscribedTopic(Table):
-    mesh = peewee.TextField()
-    topic = peewee.TextField()
-    subscribed_at = peewee.IntegerField()
-
-    class Meta:
-        table_name = "topics"
-        primary_key = peewee.CompositeKey("mesh", "topic")

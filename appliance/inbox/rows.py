@@ -42,29 +42,3 @@ class ReceivedMessageRow(NamedTuple):
     priority: Literal["now", "next", "low"]
     created_at: str
     own: int
-
-
-class ProfileRow(NamedTuple):
-    """A row of `profiles`."""
-
-    mesh: str
-    summary: str
-    status: Literal["idle", "working", "dnd"]
-    visible: int
-    changed_at: int
-
-
-class RevokedRow(NamedTuple):
-    """A row of `revoked`."""
-
-    mesh: str
-    pubkey: str
-    since_ms: int
-
-
-class SubscribedTopicRow(NamedTuple):
-    """A row of `topics`."""
-
-    mesh: str
-    topic: str
-    subscribed_at: int

@@ -32,23 +32,6 @@ class StoredJobRow(NamedTuple):
     interval_from_steady_ms: int
 
 
-class StoredRunEventRow(NamedTuple):
-    """A row of `log`."""
-
-    event_id: int
-    ts: str
-    name: str
-    run_id: str
-    job: str
-    attempt: int
-    cause: str
-    run_state: str
-    accepted_at: str
-    delivered_at: str
-    exit_code: int | None
-    error: str | None
-
-
 class StoredRunRow(NamedTuple):
     """A row of `runs`."""
 

@@ -5,28 +5,6 @@ import peewee
 from appliance.kernel.model import Table
 
 
-class OutboxLog(Table):
-    event_id = peewee.IntegerField(primary_key=True)
-    at_ms = peewee.IntegerField()
-    name = peewee.TextField()
-    message_id = peewee.TextField()
-    client_message_id = peewee.TextField()
-    mesh = peewee.TextField()
-    target = peewee.TextField()
-    route = peewee.TextField()
-    destination_kind = peewee.TextField()
-    destination_ref = peewee.TextField()
-    priority = peewee.TextField()
-    principal = peewee.TextField(null=True)
-    attempt = peewee.IntegerField(null=True)
-    accepted_ms = peewee.IntegerField()
-    broker_message_id = peewee.TextField(null=True)
-    error = peewee.TextField(null=True)
-
-    class Meta:
-        table_name = "log"
-
-
 class Send(Table):
     id = peewee.TextField(primary_key=True)
     client_message_id = peewee.TextField()

@@ -3,27 +3,6 @@
 from typing import Literal, NamedTuple
 
 
-class OutboxLogRow(NamedTuple):
-    """A row of `log`."""
-
-    event_id: int
-    at_ms: int
-    name: str
-    message_id: str
-    client_message_id: str
-    mesh: str
-    target: str
-    route: str
-    destination_kind: str
-    destination_ref: str
-    priority: str
-    principal: str | None
-    attempt: int | None
-    accepted_ms: int
-    broker_message_id: str | None
-    error: str | None
-
-
 class SendRow(NamedTuple):
     """A row of `outbox`."""
 

@@ -75,43 +75,8 @@ class ContactRow(NamedTuple):
     accepted_ms: int | None
 
 
-class RelayLogRow(NamedTuple):
-    """A row of `log`."""
-
-    event_id: int
-    at_ms: int
-    name: str
-    agent: str
-    admin: str | None
-
-
 class UsedSignatureRow(NamedTuple):
     """A row of `used_signature`."""
 
     digest: bytes
     expires_ms: int
-
-
-class V1StoredMessageRow(NamedTuple):
-    """A row of `v1_messages`."""
-
-    number: int
-    recipient: str
-    sender: str
-    message_id: str
-    nonce: str
-    body: str | None
-    at_ms: int
-
-
-class EmailVerificationRow(NamedTuple):
-    """A row of `verifications`."""
-
-    id: int
-    agent: str
-    email: str
-    code: bytes
-    public_key: str | None
-    attempts: int
-    expires_ms: int
-    verified_ms: int | None
