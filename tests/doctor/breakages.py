@@ -286,8 +286,8 @@ def clock_set(workspace: WorkspaceFixture) -> None:
 
 
 OF_SWAPPED = dict.fromkeys(
-    ("store.schema:newer", "store.schema:edited", "store.migratable:half-migrated",
-     "store.objects:missing", "store.schema:old"),
+    ("store.schema:edited", "store.migratable:half-migrated", "store.objects:missing",
+     "store.schema:old"),
     "store.record:foreign",
 )  # fmt: skip
 
