@@ -19,7 +19,7 @@ from appliance.export.report_wire import ActivityReport, DeliveryReport
 app = plain_app(
     "Reports from the results of the Spark jobs.\n\n"
     "Exit codes: 0 success, 1 error, 10 missing, 11 torn, 13 unknown schema version,"
-    " 14 empty range, 15 output not writable, 18 a library is missing.",
+    " 14 empty range, 15 output not writable, 18 a library is missing, 20 report too large.",
     "Administration/report",
 )
 
@@ -84,9 +84,10 @@ def report_as_html(
     data = report_html.render(page)
     with writing():
         write_whole(out, data)
-    answer = {"path": str(out), "bytes": len(data), "period": page.level.period}
-    coarser = "" if page.is_exact else f", by {page.level.period}"
-    session.answer(answer, f"wrote {out}: {len(data):,} bytes{coarser}")
+    shown, days = page.shown_from, page.days_left_out
+    answer = {"path": str(out), "bytes": len(data), "from": shown, "days_left_out": days}
+    cut = f", from {shown}; {days} more days did not fit" if days else ""
+    session.answer(answer, f"wrote {out}: {len(data):,} bytes{cut}")
 
 
 def _show(session: Session, report: ActivityReport | DeliveryReport, by: str) -> None:

@@ -52,6 +52,13 @@ class EmptyRange(Missing, ExportError):
     exit_code = 14
 
 
+class ReportTooLarge(Invalid, ExportError):
+    code = "REPORT_TOO_LARGE"
+    default_message = "one day has more data than a report holds"
+    default_hint = "choose a channel: agentlip report html --out report.html --channel NAME"
+    exit_code = 20
+
+
 class OutputNotWritable(Unavailable, ExportError):
     code = "OUTPUT_NOT_WRITABLE"
     default_message = "the output cannot be written"

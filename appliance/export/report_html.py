@@ -12,6 +12,7 @@ from pathlib import Path
 from appliance import __version__, shared
 from appliance.export.report_page import ReportPage
 from appliance.export.report_text import display
+from appliance.shared.histogram import RELATIVE_ERROR
 
 BYTES_MAX = 1_000_000
 NAME_CHARACTERS_MAX = 80
@@ -30,16 +31,15 @@ DELIVERY = {
 
 
 def render(page: ReportPage) -> bytes:
-    """The file in UTF-8."""
+    """The file in UTF-8. Raises ReportTooLarge."""
     style, script = _THEME.read_text("utf-8") + _part("report.css"), _part("report.js")
-    days = page.first if page.first == page.last else f"{page.first} to {page.last}"
     channel = display(page.channel or "", NAME_CHARACTERS_MAX)
     slots = {
         "style": style,
         "style_hash": _hash(style),
         "script": script,
         "script_hash": _hash(script),
-        "days": escape(days),
+        "days": f"{page.first} to {page.last}",
         "where": f", channel <bdi>{escape(channel)}</bdi>" if channel else "",
         "activity": TOTALS + _sections(ACTIVITY) if page.activity else "",
         "delivery": _sections(DELIVERY) if page.delivery else "",
@@ -47,8 +47,10 @@ def render(page: ReportPage) -> bytes:
     }
     template = _part("report.html")
     room = BYTES_MAX - len(_fill(template, slots | {"precision": " " * 500, "data": ""}).encode())
-    data = page.encode(room)
-    slots |= {"precision": _precision(page), "data": data}
+    slots["data"] = page.encode(room)
+    first = page.shown_from
+    slots["days"] = first if first == page.last else f"{first} to {page.last}"
+    slots["precision"] = _precision(page)
     return _fill(template, slots).encode()
 
 
@@ -65,15 +67,12 @@ def _fill(template: str, slots: dict[str, str]) -> str:
 
 
 def _precision(page: ReportPage) -> str:
-    level = page.level
-    if page.is_exact:
-        return f"Medians and percentiles are within ±{level.error:.0%}."
-    return (
-        "To limit the size of this file, it is less detailed than the tables of the jobs. Days are"
-        f" added up by: {level.period}. At most {level.names_max} names of each kind are separate,"
-        f" {level.pairs_max} in replies between senders. Medians and percentiles of filters are"
-        f" within ±{level.error:.0%}. For more detail, choose fewer days."
-    )
+    text = f"Medians and percentiles are within ±{RELATIVE_ERROR:.0%}."
+    if days := page.days_left_out:
+        text += (
+            f" To limit the size of this file, {days} more days, from {page.first}, are left out."
+        )
+    return text
 
 
 def _sections(titles: dict[str, str]) -> str:

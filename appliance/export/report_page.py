@@ -1,24 +1,27 @@
-"""The data of the HTML report: cells by day, channel, topic and sender, as fine as the page allows.
+"""The data of the HTML report: sums by day, channel, topic and sender.
 
-Memory is limited by CELLS_MAX: if there are more, they are made coarser while the rows are read.
+If there are more than CELLS_MAX of them, or more bytes than a page holds, the oldest days are left
+out. Names below the first NAMES_MAX of their kind are added up as OTHERS.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from appliance.export import activity, delivery
-from appliance.export.cells import LEVELS, Cells, Level
-from appliance.export.errors import EmptyRange, ExportError, TablesMissing
+from appliance.export import activity, delivery, sums
+from appliance.export.errors import EmptyRange, ExportError, ReportTooLarge, TablesMissing
 from appliance.export.gold import ACTIVITY, GoldRows
 from appliance.export.report_text import display
 from appliance.export.report_wire import ActivityReport, DeliveryReport
+from appliance.shared.histogram import GAMMA
 
-CELLS_MAX = 40_000
-NAMES_MAX = LEVELS[0].names_max
-NAME_CHARACTERS_MAX = 200
+CELLS_MAX = 40_000  # more are more than 1 MB
+NAMES_MAX = 100  # channels, and as many topics and senders
+NAME_CHARACTERS_MAX = 100
+OTHERS = -1  # the rank of all names above NAMES_MAX
 NAMES = ("channels", "topics", "senders", "destinations", "causes")
 TABLES = ("rows", "pairs", "latency", "outcomes", "dead_letters")
 
@@ -35,24 +38,23 @@ class ReportPage(NamedTuple):
     names: dict[str, list[Any]]
 
     @property
-    def level(self) -> Level:
-        return self.cube.level
+    def shown_from(self) -> str:
+        return max(self.first, self.cube.first)
 
     @property
-    def is_exact(self) -> bool:
-        """Whether no days are added up and quantiles are as exact as the tables."""
-        return self.level == LEVELS[0]
+    def days_left_out(self) -> int:
+        return (date.fromisoformat(self.shown_from) - date.fromisoformat(self.first)).days
 
     def encode(self, bytes_max: int) -> str:
-        """The data as JSON for a script element, made coarser until it has at most `bytes_max`."""
+        """The data as JSON for a script element, without the oldest days if it had more than
+        `bytes_max`. Raises ReportTooLarge."""
+        fields = {name: self.names.get(name, []) for name in NAMES} | self.names
         while True:
-            level = self.level
-            fields = {"period": level.period, "gamma": level.gamma, "pairs_max": level.pairs_max}
-            cut = {name: self.names.get(name, [])[: level.names_max] for name in NAMES}
-            text = msgspec.json.encode(self.names | fields | cut | self.cube.rows()).decode()
+            text = msgspec.json.encode(fields | {"gamma": GAMMA} | self.cube.rows()).decode()
             text = text.replace("<", "\\u003c")  # no name ends the element
-            if len(text.encode()) <= bytes_max or not self.cube.coarsen():
+            if len(text.encode()) <= bytes_max:
                 return text
+            self.cube.drop_oldest()
 
 
 def build(gold: Path, first: str | None, last: str | None, channel: str | None) -> ReportPage:
@@ -80,13 +82,16 @@ def _read(missed: list[ExportError], report: Callable[..., Any], *selection: Any
         return None
 
 
+Cell = tuple[list[Any], sums.Buckets]
+
+
 class _Cube:
-    """Cells of all tables at one level."""
+    """Counts and a histogram by day and ranks of names, in each table. Days before `first` are left
+    out."""
 
     def __init__(self) -> None:
-        self._levels = iter(LEVELS)
-        self.level = next(self._levels)
-        self._tables = {name: Cells(self.level, pairs=name == "pairs") for name in TABLES}
+        self.first = ""
+        self._tables: dict[str, dict[tuple[Any, ...], Cell]] = {name: {} for name in TABLES}
 
     def add(
         self,
@@ -95,27 +100,39 @@ class _Cube:
         counts: Sequence[Any],
         buckets: Sequence[tuple[int, int]] = (),
     ) -> None:
-        self._tables[table].add(key, counts, buckets)
-        while sum(map(len, self._tables.values())) > CELLS_MAX and self.coarsen():
-            pass
+        if key[0] < self.first:
+            return
+        totals, histogram = self._tables[table].setdefault(key, ([0] * len(counts), {}))
+        for index, value in enumerate(counts):
+            totals[index] += value
+        sums.add(histogram, buckets)
+        if sum(map(len, self._tables.values())) > CELLS_MAX:
+            self.drop_oldest()
 
     def rows(self) -> dict[str, list[list[Any]]]:
-        return {name: cells.rows() for name, cells in self._tables.items()}
+        """[day, rank, …, count, …, [bucket, number, bucket, number, …]] in order."""
+        return {
+            name: [
+                [*key, *totals, [part for pair in sorted(histogram.items()) for part in pair]]
+                for key, (totals, histogram) in sorted(cells.items())
+            ]
+            for name, cells in self._tables.items()
+        }
 
-    def coarsen(self) -> bool:
-        """Change to the next level; False at the last one."""
-        level = next(self._levels, None)
-        if level is None:
-            return False
-        self.level = level
-        self._tables = {name: cells.coarsen(level) for name, cells in self._tables.items()}
-        return True
+    def drop_oldest(self) -> None:
+        """Leave out a quarter of the days, at least one. Raises ReportTooLarge if one is left."""
+        days = sorted({key[0] for cells in self._tables.values() for key in cells})
+        if len(days) < 2:
+            raise ReportTooLarge
+        self.first = days[max(1, len(days) // 4)]
+        for name, cells in self._tables.items():
+            self._tables[name] = {key: cell for key, cell in cells.items() if key[0] >= self.first}
 
 
 def _ranks(keys: Iterable[Any]) -> Callable[[Any], int]:
-    """The rank of each of the largest names; others get NAMES_MAX, which no level keeps."""
-    ranks = {key: rank for rank, key in enumerate(dict.fromkeys(keys))}
-    return lambda key: ranks.get(key, NAMES_MAX)
+    """The rank of each of the largest names."""
+    ranks = {key: rank for rank, key in enumerate([*dict.fromkeys(keys)][:NAMES_MAX])}
+    return lambda key: ranks.get(key, OTHERS)
 
 
 def _add_activity(cube: _Cube, selected: GoldRows, report: ActivityReport) -> dict[str, list[Any]]:
@@ -150,7 +167,7 @@ def _add_delivery(cube: _Cube, selected: GoldRows, report: DeliveryReport) -> di
     """Add the cells and return the destinations and causes by rank."""
     rows: list[Any] = [*report.outcomes, *report.latency, *report.dead_letters]
     listed = list(dict.fromkeys((row.log, row.destination) for row in rows))[:NAMES_MAX]
-    causes = list(dict.fromkeys(row.cause for row in report.dead_letters))
+    causes = list(dict.fromkeys(row.cause for row in report.dead_letters))[:NAMES_MAX]
     destinations, ranks = _ranks(listed), _ranks(causes)
     objectives: dict[tuple[str, str], float] = {}
     for row in selected.rows(

@@ -73,23 +73,21 @@
     return [...sums.values()];
   }
 
-  // -- periods ---------------------------------------------------------------------------------
+  // -- days ------------------------------------------------------------------------------------
 
-  function allPeriods() {
+  function allDays() {
     const seen = new Set();
     for (const table of ["rows", "pairs", "latency", "outcomes", "dead_letters"]) for (const row of data[table]) seen.add(row[0]);
     const sorted = [...seen].sort();
-    if (data.period !== "day" || sorted.length < 2) return sorted;
+    if (sorted.length < 2) return sorted;
     const days = [];
     const end = Date.parse(sorted[sorted.length - 1]);
     for (let at = Date.parse(sorted[0]); at <= end; at += DAY * 1000) days.push(new Date(at).toISOString().slice(0, 10));
     return days;
   }
 
-  const periods = allPeriods();
-  const indexOf = new Map(periods.map((period, index) => [period, index]));
-  const labels = periods.map((period) => ({ day: period, all: "all days" })[data.period] ?? `${data.period} from ${period}`);
-  const each = data.period === "all" ? "range" : data.period;
+  const labels = allDays();
+  const indexOf = new Map(labels.map((day, index) => [day, index]));
   const inDays = (row) => indexOf.get(row[0]) >= state.from && indexOf.get(row[0]) <= state.to;
   const inChannel = (row) => state.channel === ALL || row[1] === state.channel;
 
@@ -163,7 +161,7 @@
     return Array.from({ length: Math.floor(high / step) + 1 }, (_, i) => i * step);
   }
 
-  /* bars: numbers by period. lines: [{name, style, values}] with null for none, on a log scale. */
+  /* bars: numbers by day. lines: [{name, style, values}] with null for none, on a log scale. */
   function chart(width, label, from, { bars = null, lines = [], format }) {
     const height = 220, left = 56, right = 8, top = 10, bottom = 28;
     const values = bars || lines.flatMap((line) => line.values.filter((value) => value !== null));
@@ -183,7 +181,7 @@
       element("text", { x: left - 6, y: y(tick) + 4, "text-anchor": "end" }, format(tick)));
     const every = Math.ceil(count / Math.max(2, Math.floor((width - left) / 110)));
     for (let i = 0; i < count; i += every) picture.append(
-      element("text", { x: Math.min(Math.max(x(i), left + 30), width - 40), y: height - 8, "text-anchor": "middle" }, periods[from + i]));
+      element("text", { x: Math.min(Math.max(x(i), left + 30), width - 40), y: height - 8, "text-anchor": "middle" }, labels[from + i]));
     if (bars) bars.forEach((value, i) => value && picture.append(element("rect", {
       class: "bar", x: x(i) - Math.min(step * 0.4, 24), width: Math.min(step * 0.8, 48), y: y(value), height: Math.max(1, height - bottom - y(value)),
     }, element("title", {}, `${labels[from + i]}: ${format(value)}`))));
@@ -228,12 +226,12 @@
       element("summary", {}, "Show as table"), ...table(id, caption, columns, rows));
   }
 
-  function byPeriod(rows, start, columns) {
+  function byDay(rows, start, columns) {
     const sums = new Map(sumBy(rows, (row) => row[0], start, columns).map((sum) => [sum.key, sum]));
-    return periods.slice(state.from, state.to + 1).map((period) => sums.get(period) || { key: period, counts: Array(columns).fill(0), waits: new Map() });
+    return labels.slice(state.from, state.to + 1).map((day) => sums.get(day) || { key: day, counts: Array(columns).fill(0), waits: new Map() });
   }
 
-  const periodName = named(each[0].toUpperCase() + each.slice(1), (row) => labels[indexOf.get(row.key)]);
+  const dayName = named("Day", (row) => row.key);
 
   // -- sections --------------------------------------------------------------------------------
 
@@ -254,15 +252,15 @@
     fill("totals", card(number(messages), "messages"), card(number(edits + deletes + moves), "edits, deletes and moves"),
       card(share(replied, messages) || "-", "messages that another sender followed within a day"),
       card(duration(median) || "-", "median time until then"), card(duration(p95) || "-", "95th percentile"));
-    const days = byPeriod(rows, 4, 6);
+    const days = byDay(rows, 4, 6);
     const activity = [counted("Messages", 0), counted("Edits", 1), counted("Deletes", 2), counted("Moves", 3),
       counted("Replied", 4), waited("Reply p50", 0.5), waited("Reply p95", 0.95),
       { head: "Active", value: (row) => row.counts[5], cell: (row) => duration(row.counts[5] || null) }];
-    fill("messages", ...savable("messages", `Messages by ${each}`, { bars: days.map((day) => day.counts[0]), format: number }),
-      asTable("days", `Messages by ${each}`, [periodName, ...activity], days.filter((day) => day.counts.some(Boolean))));
+    fill("messages", ...savable("messages", "Messages by day", { bars: days.map((day) => day.counts[0]), format: number }),
+      asTable("days", "Messages by day", [dayName, ...activity], days.filter((day) => day.counts.some(Boolean))));
     const lines = [{ name: "median", style: "first", values: days.map((day) => quantile(day.waits, 0.5)) },
       { name: "95th percentile", style: "second", values: days.map((day) => quantile(day.waits, 0.95)) }];
-    fill("replies", key(lines), ...savable("replies", `Reply times by ${each}, log scale`, { lines, format: duration }));
+    fill("replies", key(lines), ...savable("replies", "Reply times by day, log scale", { lines, format: duration }));
     fill("senders", ...table("sender-rows", "Senders", [filtering("Sender", data.senders, "sender"), ...activity], sumBy(rows, (row) => row[3], 4, 6)));
     fill("channels", ...table("channel-rows", "Channels", [filtering("Channel", data.channels, "channel"), ...activity], sumBy(rows, (row) => row[1], 4, 6)));
     fill("topics", ...table("topic-rows", "Topics", [named("Topic", (row) => nameOf(data.topics, row.key)), ...activity], sumBy(rows, (row) => row[2], 4, 6)));
@@ -280,8 +278,7 @@
   }
 
   function matrix(pairs) {
-    const unlisted = state.sender >= data.pairs_max;
-    if (!pairs.length) return element("p", { class: "soft" }, unlisted ? "This file lists no replies by this sender." : "Nothing in this selection.");
+    if (!pairs.length) return element("p", { class: "soft" }, "Nothing in this selection.");
     const totals = new Map(), counts = new Map();
     for (const pair of pairs) {
       counts.set(pair.key, pair.counts[0]);
@@ -318,11 +315,11 @@
       waited("p50", 0.5), waited("p95", 0.95), waited("p99", 0.99),
       { head: "Objective", value: (row) => row.objective, cell: (row) => duration(row.objective) },
       { head: "Met", value: met, cell: (row) => share(row.counts[1], row.counts[0]), missed: (row) => met(row) < 0.95 }], stages));
-    const days = byPeriod(latency.filter((row) => data.stages[row[2]] === "accept_to_deliver"), 3, 2);
+    const days = byDay(latency.filter((row) => data.stages[row[2]] === "accept_to_deliver"), 3, 2);
     const lines = [{ name: "median", style: "first", values: days.map((day) => quantile(day.waits, 0.5)) },
       { name: "95th percentile", style: "second", values: days.map((day) => quantile(day.waits, 0.95)) }];
-    fill("delays", key(lines), ...savable("delays", `Time from accept to delivery by ${each}, log scale`, { lines, format: duration }),
-      asTable("delay-rows", "Time from accept to delivery", [periodName, counted("Count", 0), waited("p50", 0.5), waited("p95", 0.95)], days.filter((day) => day.counts[0])));
+    fill("delays", key(lines), ...savable("delays", "Time from accept to delivery by day, log scale", { lines, format: duration }),
+      asTable("delay-rows", "Time from accept to delivery", [dayName, counted("Count", 0), waited("p50", 0.5), waited("p95", 0.95)], days.filter((day) => day.counts[0])));
     const outcomes = sumBy(data.outcomes.filter(inDays), (row) => row[1], 2, 6);
     for (const sum of outcomes) sum.destination = sum.key;
     fill("outcomes", ...table("outcome-rows", "Outcomes", [...places, ...["Accepted", "Delivered", "Acked", "Attempts", "Failed", "Dead"].map(counted)], outcomes));
@@ -364,7 +361,7 @@
   }
 
   function reset() {
-    Object.assign(state, { channel: ALL, sender: ALL, from: 0, to: periods.length - 1 });
+    Object.assign(state, { channel: ALL, sender: ALL, from: 0, to: labels.length - 1 });
   }
 
   function setTheme() {

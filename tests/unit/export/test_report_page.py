@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 import pytest
 
 from appliance.export import report_html, report_page
+from appliance.export.errors import ReportTooLarge
 from appliance.export.report_html import render
 from tests.support.gold_tables import answered, did, died, ended, took, write, write_delivery
 
@@ -58,11 +59,11 @@ def gold(tmp_path):
 def test_page_has_all_sums_and_hostile_names_are_text(gold):
     page = report_page.build(gold, None, None, None)
     data, rest = parts(render(page))
-    assert page.is_exact
+    assert page.days_left_out == 0
     assert sum(row[4] for row in data["rows"]) == page.activity.total.messages == 41
     assert data["senders"][-1] == HOSTILE[0]
     assert data["dead_letters"] == [["2026-11-21", 0, 0, 1, []]]
-    assert max(len(name) for name in data["senders"]) == 200
+    assert max(len(name) for name in data["senders"]) == 100
     tags = Tags(render(page).decode())
     assert tags.tags.count("script") == 2
     assert tags.addresses == []
@@ -97,14 +98,35 @@ def busy(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("limit", [10**6, 300_000, 150_000, 50_000, 10_000])
-def test_data_become_coarser_until_they_fit_and_keep_all_sums(busy, limit):
+@pytest.mark.parametrize("limit", [10**6, 150_000, 100_000])
+def test_oldest_days_are_left_out_until_the_data_fit(busy, limit):
     page = report_page.build(busy, None, None, None)
     text = page.encode(limit)
-    data = json.loads(text)
+    data, shown = json.loads(text), 60 - page.days_left_out
     assert len(text.encode()) <= limit
-    assert data["period"] == page.level.period
-    assert sum(row[4] for row in data["rows"]) == 3600
-    assert sum(sum(row[10][1::2]) for row in data["rows"]) == 7200
-    assert page.is_exact == (limit == 10**6)
-    assert ("less detailed" in render(page).decode()) != page.is_exact
+    assert (shown == 60) == (limit == 10**6)
+    assert min(row[0] for row in data["rows"]) == page.shown_from
+    assert max(row[0] for row in data["rows"]) == page.last == "2026-03-01"
+    assert sum(row[4] for row in data["rows"]) == 60 * shown
+    assert sum(sum(row[10][1::2]) for row in data["rows"]) == 120 * shown
+    assert (
+        f"{page.days_left_out} more days, from 2026-01-01" in render(page).decode() or shown == 60
+    )
+
+
+def test_names_above_the_limit_are_one_row_and_a_day_that_does_not_fit_is_refused(
+    busy, monkeypatch
+):
+    page = report_page.build(busy, "2026-01-31", "2026-01-31", None)
+    assert max(row[3] for row in page.cube.rows()["rows"]) < len(page.names["senders"]) <= 100
+    monkeypatch.setattr(report_page, "NAMES_MAX", 10)
+    cut = report_page.build(busy, "2026-01-31", "2026-01-31", None)
+    rows = cut.cube.rows()["rows"]
+    assert {row[3] for row in rows} == {report_page.OTHERS, *range(10)}
+    assert sum(row[4] for row in rows) == 60
+    with pytest.raises(ReportTooLarge, match="one day"):
+        page.encode(5000)
+    monkeypatch.setattr(report_page, "CELLS_MAX", 100)
+    whole = report_page.build(busy, None, None, None)
+    assert sum(map(len, whole.cube.rows().values())) <= 100
+    assert whole.shown_from > "2026-02-20"
