@@ -26,8 +26,7 @@ _INSERT = (
 )
 _OF_MESSAGE = (
     "d.mesh_id, d.broker_message_id, d.client_message_id, d.destination_kind, d.destination_ref,"
-    " coalesce(d.sender_pubkey, (SELECT h.sender_pubkey FROM message_history AS h"
-    " WHERE h.broker_message_id = d.broker_message_id), '')"
+    " coalesce(d.sender_pubkey, '')"
 )
 _ACCEPTED = (
     f"{_INSERT} SELECT ?, ?, {_OF_MESSAGE}, NULL, NULL, d.first_seen_ms, NULL"

@@ -102,8 +102,7 @@ def noted_ms(reader: Executor, key: str) -> int | None:
 def dedupe_record(reader: Executor, mesh_id: str, client_message_id: str) -> DedupeRecord | None:
     row = reader.execute(
         "SELECT d.broker_message_id, d.history_id, d.request_fingerprint, d.history_available,"
-        " d.first_seen_ms, coalesce(d.sender_pubkey, (SELECT h.sender_pubkey"
-        " FROM message_history AS h WHERE h.broker_message_id = d.broker_message_id))"
+        " d.first_seen_ms, d.sender_pubkey"
         " FROM client_message_dedupe AS d WHERE d.mesh_id = ? AND d.client_message_id = ?",
         (mesh_id, client_message_id),
     ).fetchone()

@@ -151,9 +151,9 @@ def prune_all(connection: sqlite3.Connection, clock: Clock, older_than_ms: int) 
             return total
 
 
-def missing_blobs(connection: sqlite3.Connection, folder: Path, limit: int = 100) -> list[str]:
+def missing_blobs(connection: sqlite3.Connection, folder: Path) -> list[str]:
     """References of messages whose blob is missing."""
-    return sorted(_used_refs(connection) - set(blobs.names(folder)))[:limit]
+    return sorted(_used_refs(connection) - set(blobs.names(folder)))
 
 
 def orphan_blobs(connection: sqlite3.Connection, folder: Path, now_ms: int) -> list[Path]:

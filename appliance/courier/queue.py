@@ -243,10 +243,6 @@ class Queue:
             self.changes.append(StreamResumed(stream.name))
         dispatch(stream, now)
 
-    def leases(self) -> list[StreamItem]:
-        """All leased envelopes. Read from the consumers, because streams can be long."""
-        return [item for consumer in self.consumers.values() for item in consumer.inflight.values()]
-
 
 def has_named_consumer(stream: Stream) -> bool:
     """Whether a consumer subscribed to this stream by its name. A subscription to a pattern doesn't

@@ -197,9 +197,9 @@ def newest(connection: sqlite3.Connection, rows_max: int, bytes_max: int) -> lis
     return events[::-1]
 
 
-def all_events(connection: sqlite3.Connection, piece: int = 5000) -> Iterator[list[ReplayedEvent]]:
-    """Every event in order, in pieces."""
+def all_events(connection: sqlite3.Connection) -> Iterator[list[ReplayedEvent]]:
+    """Every event in order, in pieces of 5,000."""
     last = -1
-    while events := [ReplayedEvent._make(row) for row in connection.execute(AFTER, (last, piece))]:
+    while events := [ReplayedEvent._make(row) for row in connection.execute(AFTER, (last, 5000))]:
         yield events
         last = events[-1].event_id

@@ -113,8 +113,8 @@ class FeedSubscription:
 class Feed:
     """`head` is the number of the newest published item."""
 
-    def __init__(self, head: int = 0) -> None:
-        self.head = head
+    def __init__(self) -> None:
+        self.head = 0
         self._published = 0  # bytes, since the start
         self.closed = False
         self._subscriptions: set[FeedSubscription] = set()

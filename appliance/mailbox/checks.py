@@ -10,7 +10,6 @@ import msgspec
 
 from appliance.checks.check import FINDINGS_MAX, Check, Finding, Problem, Severity
 from appliance.checks.context import Context, open_read_only
-from appliance.kernel import meta
 from appliance.kernel.errors import ApplianceError
 from appliance.workspace import manifest
 
@@ -71,17 +70,12 @@ def _keys(context: Context) -> Iterator[Finding]:
 
 
 def _keys_of(path: Path, connection: sqlite3.Connection) -> Iterator[Finding]:
-    changed = (
-        connection.execute(_CHANGED, (FINDINGS_MAX,)) if meta.exists(connection, "pins") else ()
-    )
-    for (contact,) in changed:
+    for (contact,) in connection.execute(_CHANGED, (FINDINGS_MAX,)):
         yield CHANGED.finding(
             f"agent {path.name}: {contact}",
             "the relay shows another key than before, so nothing is sent to it",
             f"agentlip network verify {contact} --folder {path}",
         )
-    if not meta.exists(connection, "revoked"):
-        return
     try:
         cached = msgspec.json.decode((path / "cache.json").read_bytes(), type=_CachedNames)
     except (OSError, ValueError):  # the agent makes it again

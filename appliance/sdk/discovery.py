@@ -189,20 +189,20 @@ def _prove(datadir: DataDir, server: ServerFile, endpoint: Endpoint) -> Health:
     return health
 
 
-def ask_health(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> Health | None:
+def ask_health(endpoint: Endpoint) -> Health | None:
     """The response of `/health`, or None if no hub answers. Sends no token."""
-    status, text = probe(replace(endpoint, token=None), "/health", timeout)
+    status, text = probe(replace(endpoint, token=None), "/health")
     if status == 200:
         with suppress(msgspec.DecodeError):
             return msgspec.json.decode(text, type=Health)
     return None
 
 
-def ask_ready(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> ReadyResponse:
+def ask_ready(endpoint: Endpoint) -> ReadyResponse:
     """The response of `/-/ready`. Another implementation without this route counts as ready."""
-    status, text = probe(endpoint, "/-/ready", timeout)
+    status, text = probe(endpoint, "/-/ready")
     if status in (401, 403):  # without a token the response has fewer details
-        status, text = probe(replace(endpoint, token=None), "/-/ready", timeout)
+        status, text = probe(replace(endpoint, token=None), "/-/ready")
     if status == 404:
         return ReadyResponse(ready=True)
     if status in (200, 503):
@@ -211,7 +211,9 @@ def ask_ready(endpoint: Endpoint, timeout: float = HEALTH_TIMEOUT_SECONDS) -> Re
     return ReadyResponse()
 
 
-def probe(endpoint: Endpoint, path: str, timeout: float) -> tuple[int, bytes]:
+def probe(
+    endpoint: Endpoint, path: str, timeout: float = HEALTH_TIMEOUT_SECONDS
+) -> tuple[int, bytes]:
     """Status and body; status 0 if nothing answers."""
     try:
         return fetch(endpoint, path, timeout)

@@ -54,22 +54,10 @@ class RemoteReader(Closing):
         path = f"/api/v1/topics/{quote(topic_id_of(self._client, topic_id), safe='')}/attachments"
         return self._rows(path, "attachments", limit, "before_id", kind=kind, before_id=before_id)
 
-    def search(
-        self,
-        words: str,
-        *,
-        channel: str | None = None,
-        topic_id: str | None = None,
-        sender: str | None = None,
-        after: str | None = None,
-        before: str | None = None,
-        limit: int = 100,
-    ) -> Row:
+    def search(self, words: str, *, channel: str | None = None, **query: Any) -> Row:
+        """Search with the conditions of `WorkspaceReader.search`."""
         channel_id = None if channel is None else channel_id_of(self._client, channel)
-        return self._client.get(
-            "/api/v1/search", q=words, channel_id=channel_id, topic_id=topic_id,
-            sender=sender, after=after, before=before, limit=limit,
-        )  # fmt: skip
+        return self._client.get("/api/v1/search", q=words, channel_id=channel_id, **query)
 
     def _rows(
         self, path: str, name: str, limit: int, cursor: str, key: str = "id", **query: Any

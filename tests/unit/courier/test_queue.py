@@ -45,4 +45,4 @@ def test_pattern_consumer_does_not_keep_unused_streams(monkeypatch):
     recreated.put("b", b"x", 60_000.0)
     dispatch(recreated, 60_000.0)
     assert [item.id for item in consumer.outgoing] == ["b"]
-    assert queue.leases() == consumer.outgoing
+    assert list(consumer.inflight.values()) == consumer.outgoing
