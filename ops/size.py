@@ -1,8 +1,8 @@
 """Count lines of code by package and compare them with the limits: ops/size
 
 A line counts if it has code: no comment, docstring, import or blank line. Exit code 1 if the
-product has more lines than it may, or a package 5 % more than its row. Only Python is counted,
-without modules that a program writes.
+product or the tests have more lines than their total, or a package more than its row. Only Python
+is counted, without modules that a program writes.
 """
 
 import ast
@@ -16,17 +16,18 @@ ROOT = Path(__file__).parents[1]
 OTHER = "everything else"
 GENERATED = '"""Generated from'
 """How a module begins that a program writes from something else, which is what people read."""
-PRODUCT_MAX = 66_600
-"""Lines of code of everything but the tests. More is a decision, with its reason in the commit."""
-HEADROOM = 1.05
-"""A package may grow by 5 % at the cost of others; then its row is decided about again."""
+TOTALS = {"product": 66_600, "tests": 58_900}
+"""Lines of code of all packages, and of the tests. More is a decision, with its reason in the
+commit; lower them when code was removed."""
 ROWS = {
-    "doctor": 5_400, "hub": 5_890, "child": 460, "spark": 4_500, "kernel": 3_153, "backup": 3_360,
-    "courier": 4_290, "export": 2_800, "broker": 3_100, "sdk": 2_980, "outbox": 2_890,
-    "web": 2_740, "workspace, recovery, upgrade": 2_130, "busfile, bus": 3_600,
-    "ui, ask, rates": 1_260, "jobs": 2_410, "network, relay": 3_780, "monitoring": 1_760,
-    OTHER: 8_560, "tests": 56_150,
+    "doctor": 5_760, "hub": 6_170, "child": 510, "spark": 4_880, "kernel": 3_470, "backup": 3_600,
+    "courier": 4_530, "export": 2_880, "broker": 3_250, "sdk": 3_090, "outbox": 3_130,
+    "web": 2_970, "workspace, recovery, upgrade": 2_270, "busfile, bus": 3_910,
+    "ui, ask, rates": 1_370, "jobs": 2_640, "network, relay": 4_140, "monitoring": 1_880,
+    OTHER: 9_260,
 }  # fmt: skip
+"""How far each package may grow at the cost of others: 5 % above its lines when it was set."""
+LIMITS = ROWS | TOTALS
 # Folders and files of the rows that are more than a package; checks and what connects them too.
 PARTS = {
     "tests": ("tests/", "examples/"),  # users copy the examples; tests run them
@@ -80,28 +81,27 @@ def package_of(path: str) -> str:
 
 
 def sizes(root: Path = ROOT) -> Counter[str]:
-    """Lines of code of each row, of the files that git knows."""
+    """Lines of code of each row, of the files that git knows, and of the product."""
     listed = subprocess.check_output(["git", "ls-files", "-z", "*.py"], cwd=root, text=True)
     counted: Counter[str] = Counter()
     for path in filter(None, listed.split("\0")):
         text = (root / path).read_text("utf-8")
         if not text.startswith(GENERATED):
             counted[package_of(path)] += count(text)
+    counted["product"] = counted.total() - counted["tests"]
     return counted
 
 
 def above_limits(counted: Counter[str]) -> list[str]:
     """Name the rows above their limits."""
-    rows = [row for row, lines in ROWS.items() if counted[row] > lines * HEADROOM]
-    return rows + ["product"] * (counted.total() - counted["tests"] > PRODUCT_MAX)
+    return [row for row, limit in LIMITS.items() if counted[row] > limit]
 
 
 def main() -> int:
     counted = sizes()
     print(f"{'package':30} {'lines':>7} {'limit':>7}")
-    for row, lines in ROWS.items():
-        print(f"{row:30} {counted[row]:7,} {int(lines * HEADROOM):7,}")
-    print(f"{'product':30} {counted.total() - counted['tests']:7,} {PRODUCT_MAX:7,}")
+    for row, limit in LIMITS.items():
+        print(f"{row:30} {counted[row]:7,} {limit:7,}")
     above = above_limits(counted)
     for row in above:
         print(f"ops/size: {row} is above its limit: remove code, or decide about ops/size.py")

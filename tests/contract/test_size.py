@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from ops.size import HEADROOM, PRODUCT_MAX, ROWS, above_limits, count
+from ops.size import LIMITS, ROWS, TOTALS, above_limits, count
 
 
 @pytest.mark.parametrize(
@@ -22,14 +22,11 @@ def test_line_counts_if_it_has_code(text, lines):
     assert count(text) == lines
 
 
-@pytest.mark.parametrize(
-    ("counted", "above"),
-    [
-        ({"hub": int(ROWS["hub"] * HEADROOM)}, []),
-        ({"hub": int(ROWS["hub"] * HEADROOM) + 1}, ["hub"]),
-        ({"a new folder": PRODUCT_MAX, "tests": 1}, []),
-        ({"a new folder": PRODUCT_MAX + 1}, ["product"]),
-    ],
-)
-def test_package_may_grow_within_the_limit_of_the_product(counted, above):
-    assert above_limits(Counter(counted)) == above
+@pytest.mark.parametrize("row", LIMITS)
+def test_row_is_named_if_it_is_above_its_limit(row):
+    assert above_limits(Counter({row: LIMITS[row]})) == []
+    assert above_limits(Counter({row: LIMITS[row] + 1})) == [row]
+
+
+def test_packages_may_grow_at_the_cost_of_others_only():
+    assert sum(ROWS.values()) > TOTALS["product"]
