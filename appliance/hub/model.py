@@ -127,7 +127,6 @@ class EventWebhook(Table):
     url = peewee.TextField()
     description = peewee.TextField()
     wanted_json = peewee.TextField()
-    format = peewee.TextField()
     enabled = peewee.IntegerField()
     cursor = peewee.IntegerField()
     secret = peewee.TextField()

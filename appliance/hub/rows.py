@@ -49,7 +49,6 @@ class EventWebhookRow(NamedTuple):
     url: str
     description: str
     wanted_json: str
-    format: Literal["native", "cloudevents"]
     enabled: int
     cursor: int
     secret: str

@@ -38,7 +38,6 @@ CREATE TABLE x_webhooks (
   url TEXT NOT NULL,
   description TEXT NOT NULL,
   wanted_json TEXT NOT NULL,     -- {"names": […], "channels": [ids], "topics": [ids]}
-  format TEXT NOT NULL CHECK (format IN ('native', 'cloudevents')),
   enabled INTEGER NOT NULL CHECK (enabled IN (0, 1)),
   cursor INTEGER NOT NULL,       -- event_id up to which it has been served
   secret TEXT NOT NULL,

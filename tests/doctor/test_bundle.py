@@ -59,9 +59,9 @@ def plant(workspace: WorkspaceFixture) -> None:
     )
     url = f"https://user:{CANARY}@hooks.example/services/{CANARY}?key={CANARY}"
     workspace.execute(
-        "INSERT INTO x_webhooks (id, url, description, wanted_json, format, enabled, cursor,"
+        "INSERT INTO x_webhooks (id, url, description, wanted_json, enabled, cursor,"
         " secret, former_secret, created_at, updated_at, disabled_because) VALUES ('wh_1', ?, ?,"
-        " '{}', 'native', 0, 0, ?, ?, ?, ?, ?)",
+        " '{}', 0, 0, ?, ?, ?, ?, ?)",
         url, CANARY, secret, secret + "-former", NOW, NOW, f"{url} returned 500",
     )  # fmt: skip
     workspace.execute("UPDATE messages SET content_raw = ?, sender = ?", CANARY, CANARY)

@@ -272,8 +272,8 @@ def test_a_journal_above_the_limits_of_its_stream_is_found(workspace) -> None:
 def test_cursors_beyond_the_log_are_found(workspace, cursor: int, count: int) -> None:
     workspace.talk(3)
     workspace.execute(
-        "INSERT INTO x_webhooks (id, url, description, wanted_json, format, enabled, cursor,"
-        " secret, created_at, updated_at) VALUES ('w', 'u', '', '{}', 'native', 1, ?, 's', '', '')",
+        "INSERT INTO x_webhooks (id, url, description, wanted_json, enabled, cursor,"
+        " secret, created_at, updated_at) VALUES ('w', 'u', '', '{}', 1, ?, 's', '', '')",
         cursor,
     )
     workspace.execute("INSERT INTO x_plugin_cursors VALUES ('p', ?, NULL, NULL, '')", cursor)

@@ -22,7 +22,6 @@ def to_wire(row: EventWebhookRow, now_ms: int) -> wire.EventWebhook:
         url=row.url,
         description=row.description,
         events=selection_of(row),
-        format="native",
         enabled=bool(row.enabled),
         cursor=row.cursor,
         created_at=row.created_at,

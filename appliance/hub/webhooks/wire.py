@@ -1,6 +1,6 @@
 """The webhooks' wire format: requests, responses, errors."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -31,7 +31,6 @@ class EventWebhook(Struct, frozen=True):
     url: str
     description: str
     events: EventSelection
-    format: Literal["native"]
     enabled: bool
     cursor: int
     created_at: str
@@ -47,7 +46,6 @@ class CreateWebhook(Struct, frozen=True):
     url: Url
     description: Description = ""
     events: EventSelection = EventSelection()
-    format: Literal["native"] = "native"  # the envelope of sockets
     enabled: bool = True
     secret: Secret | None = None
     cursor: EventId | None = None

@@ -22,7 +22,6 @@ def create(tx: Tx, command: wire.CreateWebhook, secret: str, cursor: int) -> Rep
         url=command.url,
         description=command.description,
         wanted_json=encode(command.events).decode(),
-        format="native",
         enabled=int(command.enabled),
         cursor=cursor,
         secret=secret,

@@ -24,8 +24,8 @@ DELIVERY = (
     " created_ms) VALUES ('m', 'b', '{0}', 'topic', 1, 1, 1)"
 )
 WEBHOOK = (
-    "INSERT INTO x_webhooks (id, url, description, wanted_json, format, enabled, cursor, secret,"
-    " created_at, updated_at) VALUES ('{0}', 'u', '', '{{}}', 'native', 1, 0, 's', 't', 't')"
+    "INSERT INTO x_webhooks (id, url, description, wanted_json, enabled, cursor, secret,"
+    " created_at, updated_at) VALUES ('{0}', 'u', '', '{{}}', 1, 0, 's', 't', 't')"
 )
 
 

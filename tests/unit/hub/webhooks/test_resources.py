@@ -59,7 +59,6 @@ def test_registration_shows_its_secret_once(fixture):
     webhook = result.json["webhook"]
     assert webhook["url"] == URL
     assert webhook["enabled"] is True
-    assert webhook["format"] == "native"
     assert webhook["cursor"] == fixture.hub.feed.head
     assert webhook["events"] == {"names": [], "channels": [], "topics": []}
     secret = result.json["secret"]
@@ -79,7 +78,6 @@ def test_registration_shows_its_secret_once(fixture):
         ({"url": "https://10.0.0.1/"}, "INVALID_INPUT"),
         ({"url": "https://u:p@example.com/"}, "INVALID_INPUT"),
         ({"url": URL, "secret": "short"}, "INVALID_INPUT"),
-        ({"url": URL, "format": "xml"}, "INVALID_INPUT"),
         ({"url": URL, "cursor": -1}, "INVALID_INPUT"),
         ({"url": URL, "events": {"channels": ["nowhere"]}}, "NOT_FOUND"),
         ({"url": URL, "events": {"topics": ["nowhere"]}}, "NOT_FOUND"),
