@@ -39,7 +39,8 @@ class HubSchema:
     def missing_columns(
         self, connection: sqlite3.Connection, model: sqlite3.Connection
     ) -> list[str]:
-        """Columns that `model` has and `connection` lacks, as `table.column`."""
+        """Columns of the specification that `model` has and `connection` lacks, as
+        `table.column`."""
         return sorted(_columns(model) - _columns(connection))
 
     def more_objects(self, connection: sqlite3.Connection) -> Sequence[str]:
@@ -177,9 +178,11 @@ def _ids_increase(
 
 
 def _columns(connection: sqlite3.Connection) -> set[str]:
+    """Those of the specification's tables, which have no prefix."""
     rows = connection.execute(
         "SELECT t.name || '.' || c.name FROM sqlite_schema AS t, pragma_table_info(t.name) AS c"
         " WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
+        " AND t.name NOT LIKE 'x\\_%' ESCAPE '\\'"
     )
     return {name for (name,) in rows}
 

@@ -34,7 +34,7 @@ class SchemaAdapter(Protocol):
     def missing_columns(
         self, connection: sqlite3.Connection, model: sqlite3.Connection
     ) -> list[str]:
-        """Columns that `model`, the first migration, has and the file lacks."""
+        """Columns of shared tables that `model`, the first migration, has and the file lacks."""
 
     def more_objects(self, connection: sqlite3.Connection) -> Sequence[str]:
         """Statements of what `settle` made in this file, beyond the migrations."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from appliance.hub.foreign_schema import id_order
-from appliance.workspace.migration import load
 from tests.migrations.store_file import StoreFixture, check_search
+from tests.support.workspaces import FOREIGN_DDL
 
 # Printed in the specification, and wrong for an index that keeps no text of its own.
 PRINTED_SEARCH = """
@@ -45,7 +45,7 @@ def foreign(folder: Path, ids: list[str], search: bool = True) -> StoreFixture:
     store_file = StoreFixture(folder)
     with closing(sqlite3.connect(store_file.database)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.executescript(load("hub")[0].sql + (PRINTED_SEARCH if search else ""))
+        connection.executescript(FOREIGN_DDL + (PRINTED_SEARCH if search else ""))
         facts = {"db_id": "theirs", "schema_version": "1", "created_at": NOW, "theme": "dark"}
         connection.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
         connection.execute("INSERT INTO channels VALUES ('c', 'general', NULL, ?)", (NOW,))

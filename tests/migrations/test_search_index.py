@@ -117,7 +117,7 @@ def test_without_fts5_the_hub_opens_and_says_what_is_missing(
         for _ in range(2):
             state = store_file.migrate()
             assert not state.pending
-            assert state.optional_missing == ("0001_schema_v1_fts.sql",)
+            assert state.optional_missing == ("0001_hub_fts.sql",)
     assert b"optional migration not applied" in store_file.lines.getvalue()
     say_something(store_file, 3)
     assert not store_file.migrate().optional_missing

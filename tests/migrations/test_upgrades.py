@@ -140,8 +140,8 @@ def test_a_newer_number_is_refused(hub: StoreFixture, key: str, value: str) -> N
 def test_a_released_file_that_was_edited_is_refused(hub: StoreFixture) -> None:
     hub.migrate()
     released = load("hub")
-    edited = tuple(read(e.name, e.sql + "-- x\n") if e.number == 2 else e for e in released)
-    with pytest.raises(MigrationEdited, match="0002_appliance") as error:
+    edited = tuple(read(e.name, e.sql + "-- x\n") if e.number == 1 else e for e in released)
+    with pytest.raises(MigrationEdited, match="0001_hub") as error:
         hub.migrate(edited)
     assert "reinstall" in error.value.hint
     with pytest.raises(MigrationEdited):

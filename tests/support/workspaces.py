@@ -10,9 +10,11 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.ids import IdFactory
 from appliance.kernel.log import Log
 from appliance.workspace.datadir import DataDir
+from appliance.workspace.migration import load
 from appliance.workspace.schema import create_workspace
 
-FOREIGN_DDL = Path(__file__).parents[2] / "migrations" / "hub" / "0001_schema_v1.sql"
+FOREIGN_DDL, _, _OURS = load("hub")[0].sql.partition("-- The appliance's own tables.")
+"""The tables as the hub specification prints them."""
 AT = "2026-02-04T20:00:00.000Z"
 
 
@@ -75,7 +77,7 @@ class Filled:
         self.datadir.dir.mkdir(parents=True)
         with self.connect() as connection:
             connection.execute("PRAGMA journal_mode = WAL")
-            connection.executescript(FOREIGN_DDL.read_text(encoding="utf-8"))
+            connection.executescript(FOREIGN_DDL)
             connection.executemany(
                 "INSERT OR REPLACE INTO meta VALUES (?, ?)",
                 [("db_id", str(uuid.uuid4())), ("schema_version", "1"), ("created_at", AT)],
