@@ -117,8 +117,14 @@ def test_repair_on_an_unusable_disk_names_the_disk(tmp_path: Path, trouble: str)
         else:
             subprocess.run(["mount", "-o", "remount,ro", str(disk.root)], check=True)
         result = repair(workspace, "--yes")
-        assert result.exit_code == 3
-        assert f"the disk is {trouble}" in result.stderr
+        output = result.stdout + result.stderr
+        if trouble == "full":
+            assert result.exit_code == 3
+            assert "the disk is full" in output
+        else:  # which explains every finding that a repair could change
+            assert result.exit_code == 2
+            assert "Nothing to repair" in output
+            assert "the file system is read-only" in output
         with pytest.raises(DiskUnusable):
             apply(workspace)
         assert workspace.data.server_file.exists()
