@@ -1,7 +1,7 @@
 """The appliance: starts, serves, drains and closes all subsystems alike.
 
-`composition.py` builds the subsystems. This derives from their tuple what the process needs of
-them (stores, loops, routes, sockets, scopes, facts) and names no subsystem.
+`composition.py` builds the subsystems. The process's stores, loops, routes, sockets, scopes and
+facts are derived from their tuple.
 """
 
 from collections import deque
@@ -13,8 +13,9 @@ import msgspec
 
 from appliance.audit.middleware import AuditMiddleware
 from appliance.auditlog.trail import AuditTrail
+from appliance.builders import build_mcp
 from appliance.checks.context import Context
-from appliance.composition import Composition
+from appliance.composition import compose
 from appliance.host import Host
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError
@@ -93,17 +94,15 @@ class Appliance:
             settings, read_settings or (lambda: settings), settings.roles.off, datadir,
             served or datadir, clock, log, lock.instance_id, damaged, writers, file,
         )  # fmt: skip
-        composition = Composition(host)
-        self.identity = composition.identity
-        self.db_id = composition.db_id
-        self._doctor = composition.doctor
-        scopes = join(subsystem.scopes for subsystem in composition.subsystems)
-        book, gate = composition.tokens.book, composition.maintenance.gate
+        built = compose(host)
+        self.identity = built.process
+        self.db_id = built.db_id
+        self._verdicts, self._latest = built.doctor.verdicts, built.latest
+        scopes = join(subsystem.scopes for subsystem in built.subsystems)
+        book, gate = built.tokens.book, built.maintenance.gate
         self._guard = Guard(book, settings.http, clock, scopes.free, scopes.implied, gate)
-        self.subsystems: tuple[Subsystem, ...] = (
-            *composition.subsystems,
-            *composition.mcp(host, self._guard, self._readiness),
-        )
+        mcp = build_mcp(built, self._guard, self._readiness)
+        self.subsystems = (*built.subsystems, *([] if mcp is None else [mcp]))
         if host.off:
             log.info("subsystems are switched off", **host.off)
         self._stores = [store for subsystem in self.subsystems for store in subsystem.stores]
@@ -113,7 +112,7 @@ class Appliance:
         self._loop_delay = LoopDelay(clock, log)
         self.loops = self._loops()
         self.unsent = UnsentBudget(UNSENT_BYTES_MAX, clock)
-        self.entry = self._application(composition.audit.trail)
+        self.entry = self._application(built.audit.trail)
         watch_facts(self._facts)
 
     def start(self) -> None:
@@ -144,7 +143,7 @@ class Appliance:
     def _loops(self) -> list[Loop]:
         """All loops, except those of subsystems whose store is damaged, and while the stores are
         read-only those that write."""
-        doctor, host = self._doctor, self.host
+        host, latest = self.host, self._latest
         loops: list[Loop] = [
             self._loop_delay,
             *(store.checkpointer for store in self._stores),
@@ -154,10 +153,8 @@ class Appliance:
                 if self._damage_of(subsystem) is None
                 for loop in subsystem.loops
             ),
-            Checkup(self._checkup, doctor.latest, host.clock, host.log),
-            DoctorRuns(
-                doctor.verdicts.verdict, doctor.latest, host.clock, host.log, host.doctor_due
-            ),
+            Checkup(self._checkup, latest, host.clock, host.log),
+            DoctorRuns(self._verdicts.verdict, latest, host.clock, host.log, host.doctor_due),
         ]
         return [loop for loop in loops if loop.runs_read_only or host.writers is not None]
 

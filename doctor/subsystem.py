@@ -1,6 +1,8 @@
 """The doctor in the running appliance: its report, its repairs and the settings over HTTP. It runs
 whatever roles are enabled."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from appliance.checks.settings import DoctorSettings
@@ -15,8 +17,11 @@ from doctor.verdict import Verdicts
 
 
 class DoctorNeeds(msgspec.Struct, frozen=True):
+    """`latest`: the outcome of each check's last run, by check."""
+
     rebuilds: Rebuilds
     settings: SettingsView
+    latest: Mapping[str, CheckOutcome]
 
 
 class DoctorSubsystem(Subsystem):
@@ -26,7 +31,6 @@ class DoctorSubsystem(Subsystem):
 
     def __init__(self, host: Host, needs: DoctorNeeds) -> None:
         self.verdicts = Verdicts(host.datadir, host.clock, host.commands)
-        self.latest: dict[str, CheckOutcome] = {}
         self._rebuilds = needs.rebuilds
         self._settings = needs.settings
 

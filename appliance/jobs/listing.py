@@ -1,7 +1,7 @@
 """The list of jobs: those that run here, those that only report their runs, and the appliance's own
 loops that work on a schedule."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -25,10 +25,8 @@ LOOPS = {
 }
 
 
-def list_all(
-    runner: JobRunner, reported: JobRuns, loops: Callable[[], Iterable[Loop]]
-) -> wire.JobList:
-    """`loops` returns the loops of the appliance that have a next round."""
+def list_all(runner: JobRunner, reported: JobRuns, loops: Iterable[Loop]) -> wire.JobList:
+    """Return the jobs that run here, those that report their runs, and the loops in LOOPS."""
     listed = runner.list_jobs()
     jobs = {job.name: job for job in listed.jobs}
     for run in reported.list_all().runs:
@@ -40,7 +38,7 @@ def list_all(
             )
         problem = job.problem or run.error
         jobs[run.job] = msgspec.structs.replace(job, reported=run, problem=problem)
-    built_in = _list_loops({loop.name: loop for loop in loops()})
+    built_in = _list_loops({loop.name: loop for loop in loops})
     return msgspec.structs.replace(listed, jobs=[*jobs.values(), *built_in])
 
 

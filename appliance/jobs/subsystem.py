@@ -1,6 +1,6 @@
 """Jobs and their runs as a part of the appliance."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -37,15 +37,20 @@ STORE = "jobs"
 
 
 class JobsNeeds(msgspec.Struct, frozen=True):
-    """`url` returns the URL of this appliance. `asks` and `post`: None
-    without the roles `ask` and `hub`. `parts`: all subsystems, once they are built."""
+    """What the jobs use from other subsystems.
+
+    url    returns the URL of this appliance
+    asks   None without the role `ask`
+    post   None without the role `hub`
+    loops  the loops of the other subsystems, which are listed beside the jobs
+    """
 
     book: TokenBook
     url: Callable[[], str]
     asks: JobAsks | None
     post: PostOutcome | None
     events: Sequence[JobEvents]
-    parts: Sequence[Subsystem | None] = ()
+    loops: Sequence[Loop] = ()
 
 
 class JobsSubsystem(Subsystem):
@@ -86,15 +91,12 @@ class JobsSubsystem(Subsystem):
             self.loops += (OutcomePoster(self.runner, needs.post, clock, log),)
 
     def routes(self) -> list[Route]:
-        listing = partial(list_all, self.runner, self._reported, self._all_loops)
+        loops = (*self._needs.loops, *self.loops)
+        listing = partial(list_all, self.runner, self._reported, loops)
         return routes(self._reported, self.runner, listing, self._needs.book)
 
     def tools(self) -> Sequence[Tool]:
         return tools(self.runner)
-
-    def _all_loops(self) -> Iterator[Loop]:
-        for part in self._needs.parts:
-            yield from () if part is None else part.loops
 
     def drain(self) -> None:
         self.runner.drain()

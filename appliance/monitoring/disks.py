@@ -1,15 +1,17 @@
 """The folders of the appliance whose disks the forecast watches."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 from appliance.backup.settings import BackupSettings
 from appliance.export.settings import ExportSettings
-from appliance.forecast.subsystem import ForecastNeeds, ForecastSubsystem
 from appliance.host import Host
-from appliance.roles import RolesSettings
 
 
-def forecast_of(host: Host) -> ForecastSubsystem:
+def watched_folders(host: Host) -> Mapping[str, tuple[Path, str]]:
+    """Return each folder with the command that reduces its contents, by what it contains."""
     data, workspace = host.datadir.dir, host.datadir.workspace
-    folders = {
+    return {
         "workspace": (data, ""),
         "backups": (workspace / host.section(BackupSettings).directory,
                     "agentlip backup prune; keep fewer: keep_* of [backup]"),
@@ -19,4 +21,3 @@ def forecast_of(host: Host) -> ForecastSubsystem:
         "logs": (data / "logs", "lower log.rotate_bytes; log.level, log.access"),
         "saved files of repairs": (data / "repairs", "remove the oldest folders in it"),
     }  # fmt: skip
-    return ForecastSubsystem(host, ForecastNeeds(folders, host.section(RolesSettings).stores))

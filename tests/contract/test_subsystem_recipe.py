@@ -29,13 +29,13 @@ TOY = ROOT / "tests" / "support" / "toy"
 ELSEWHERE = [
     (
         "appliance/composition.py",
-        "from appliance.web.guard import Guard",
+        "from appliance.rates.subsystem import RatesSubsystem",
         "from appliance.toy.subsystem import ToySubsystem",
     ),
     (
         "appliance/composition.py",
-        "            hub or HealthSubsystem(host, hub_needs),",
-        '            ToySubsystem(host) if host.runs("toy") else None,',
+        '    Row("bus", builders.build_bus),',
+        '    Row("toy", lambda built: ToySubsystem(built.host)),',
     ),
 ]
 

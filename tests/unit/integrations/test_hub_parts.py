@@ -1,13 +1,11 @@
 """What the hub and its asks give to messages to the operator and to jobs."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from appliance.ask.subsystem import AskSubsystem
 from appliance.integrations.jobs_logs import LogJobEvents
-from appliance.integrations.notify_parts import notify_needs
+from appliance.integrations.notify_ask import observe
 from appliance.notify.problems import OperatorProblem
 from tests.unit.ask.conftest import AskEnvironment, new_file_in
 
@@ -22,18 +20,15 @@ def env(tmp_path):
 
 
 def test_questions_that_wait_are_observed_beside_the_findings(env):
-    part = AskSubsystem.__new__(AskSubsystem)
-    part.asks = env.asks
-    needs = notify_needs(SimpleNamespace(clock=env.clock), [part], None, [], lambda: DISK)
     answered, waiting = env.ask("Old?"), env.ask("Deploy?")
     env.answer(answered["id"], "yes")
-    observed = needs.observe()
+    observed = observe(lambda: DISK, env.asks)
     assert observed["host.disk"] == DISK["host.disk"]
     (problem,) = observed["ask"]
     assert (problem.subject, problem.severity) == (waiting["id"], "question")
     assert problem.hint == f"agentlip ask answer {waiting['id']} ANSWER"
     env.store.close()
-    assert needs.observe() == DISK, "the store of the hub fails"
+    assert observe(lambda: DISK, env.asks) == DISK, "the store of the hub fails"
 
 
 def test_job_events_are_each_event_once_with_its_channel(env):

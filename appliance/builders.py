@@ -1,0 +1,417 @@
+"""One function for each part of the appliance, with what the part needs from the parts before it.
+
+A subsystem declares what it needs from others as Protocols of its own; the classes that implement
+them are in `integrations/`.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from appliance import __version__
+from appliance.ask.reviews import ReviewAsks
+from appliance.ask.subsystem import AskNeeds, AskSubsystem
+from appliance.backup.subsystem import BackupNeeds, BackupSubsystem
+from appliance.broker.subsystem import BrokerNeeds, BrokerSubsystem
+from appliance.broker.webhook_feeder import MeshWebhookFeeder, MeshWebhooks
+from appliance.built import Built, required
+from appliance.bus.settings import BusSettings
+from appliance.bus.subsystem import BusNeeds, BusSubsystem
+from appliance.courier import subsystem as courier
+from appliance.courier import wire as courier_wire
+from appliance.courier.settings import CourierSettings
+from appliance.courier.subsystem import CourierNeeds, CourierSubsystem
+from appliance.forecast.subsystem import ForecastNeeds, ForecastSubsystem
+from appliance.hooks.service import HooksNeeds
+from appliance.hooks.subsystem import HooksSubsystem
+from appliance.host import Host
+from appliance.hub.plugins.subsystem import PluginsNeeds, PluginsSubsystem
+from appliance.hub.subsystem import HealthSubsystem, HubNeeds, HubSubsystem
+from appliance.hub.webhooks.service import Webhooks
+from appliance.hub.webhooks.settings import WebhookSettings
+from appliance.hub.webhooks.subsystem import WebhooksNeeds, WebhooksSubsystem
+from appliance.identity.mode import in_ci
+from appliance.identity.service import MemberIdentity
+from appliance.identity.settings import IdentitySettings
+from appliance.identity.subsystem import IdentityNeeds, IdentitySubsystem
+from appliance.inbox.brokers import brokers_of
+from appliance.inbox.service import Inbox
+from appliance.inbox.settings import InboxSettings
+from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, open_inbox
+from appliance.integrations.ask_bus import BusReviews
+from appliance.integrations.bus_export import last_in_segments
+from appliance.integrations.bus_hub import BusTopicPoster
+from appliance.integrations.courier_outbox import send_trigger_webhook
+from appliance.integrations.hooks_inbox import own_url
+from appliance.integrations.hooks_outbox import send_hook_message
+from appliance.integrations.inbox_broker import LocalMeshSubscriber
+from appliance.integrations.jobs_ask import HubJobAsks
+from appliance.integrations.jobs_courier import EnvelopeJobEvents
+from appliance.integrations.jobs_export import segment_events
+from appliance.integrations.jobs_logs import LogJobEvents
+from appliance.integrations.loop_between import LoopBetween
+from appliance.integrations.mail_outbox import OutboxMail
+from appliance.integrations.mailbox_inbox import NetworkInbox
+from appliance.integrations.mailbox_outbox import NetworkTarget
+from appliance.integrations.notify_ask import observe
+from appliance.integrations.notify_hub import HubTopics, TopicNotices
+from appliance.integrations.notify_outbox import OutboxNotices, drop_former
+from appliance.integrations.outbox_broker import MeshSendPermission, OwnBroker
+from appliance.integrations.relay_ask import HubApprovalAsks
+from appliance.integrations.settings_rules import mail_of
+from appliance.integrations.webhooks_outbox import RegisteredWebhooks, WebhookPost
+from appliance.jobs.loops import JobEvents
+from appliance.jobs.subsystem import JobsNeeds, JobsSubsystem
+from appliance.kernel.auth import Principal, hash_token
+from appliance.kernel.config import secret
+from appliance.kernel.process_identity import ProcessIdentity
+from appliance.kernel.store import Store
+from appliance.kernel.writer import StoreSettings
+from appliance.mailbox.service import Mailbox
+from appliance.mailbox.settings import NetworkSettings
+from appliance.mailbox.subsystem import MailboxNeeds, MailboxSubsystem
+from appliance.mcp.subsystem import McpNeeds, McpSubsystem
+from appliance.mcp.tools import HubTools
+from appliance.monitoring.disks import watched_folders
+from appliance.monitoring.loops import LatestOutcomes
+from appliance.monitoring.problems import list_findings
+from appliance.notify.service import NoticeSender
+from appliance.notify.subsystem import NotifyNeeds, NotifySubsystem
+from appliance.outbox.mail import CodeMailTarget, MailTarget
+from appliance.outbox.service import features_of
+from appliance.outbox.settings import MailSettings, OutboxSettings
+from appliance.outbox.subsystem import OutboxNeeds, OutboxSubsystem
+from appliance.outbox.target import CODE_MAIL, MAIL, DeliveryTarget
+from appliance.outbox.webhook import WebhookTarget
+from appliance.relay import wire as relay_wire
+from appliance.relay.subsystem import RelayNeeds, RelaySubsystem
+from appliance.roles import IDENTITY, RolesSettings
+from appliance.tokens.settings import AuthSettings
+from appliance.tokens.subsystem import TokensNeeds, TokensSubsystem
+from appliance.web.guard import Guard
+from appliance.web.health import Readiness
+from appliance.web.webhook_caller import WebhookCaller
+from appliance.workspace import epochs
+from appliance.workspace.command_runner import CommandRunner
+from doctor.rebuilds import Rebuilds
+from doctor.settings_view import view
+from doctor.subsystem import DoctorNeeds, DoctorSubsystem
+
+# -- the process, the hub and the bus -------------------------------------------------------
+
+
+def build_tokens(built: Built) -> TokensSubsystem:
+    return TokensSubsystem(built.host, TokensNeeds(fixed_tokens(built.host)))
+
+
+def fixed_tokens(host: Host) -> list[tuple[str, Principal]]:
+    """Return the tokens that the settings contain, by their hashes."""
+    fixed = courier.tokens(host.section(CourierSettings)) if host.runs("courier") else []
+    scrape_token_file = host.section(AuthSettings).scrape_token_file
+    if scrape_token_file is not None:
+        scraper = Principal("scraper", "scrape token", frozenset({"metrics:read"}))
+        fixed.append((hash_token(secret(scrape_token_file)), scraper))
+    return fixed
+
+
+def build_process(built: Built) -> ProcessIdentity:
+    host, epoch = built.host, built.tokens.epoch
+    features = features_of(mail=bool(host.section(MailSettings).host))
+    return ProcessIdentity(
+        instance_id=host.instance_id,
+        epoch=epoch,
+        started_ms=host.clock.now_ms(),
+        pid=os.getpid(),
+        version=__version__,
+        features=(
+            *(courier_wire.FEATURES if host.runs("courier") else ()),
+            *(features if host.runs("outbox") else ()),
+            *(relay_wire.FEATURES if host.runs("relay") else ()),
+        ),
+        epochs=epochs.first_ids(host.datadir, epoch),
+        read_only=host.section(StoreSettings).read_only,
+    )
+
+
+def build_hub(built: Built) -> HubSubsystem:
+    return HubSubsystem(built.host, HubNeeds(built.process, built.tokens.book))
+
+
+def build_health(built: Built) -> HealthSubsystem | None:
+    if built.hub is not None:
+        return None
+    return HealthSubsystem(built.host, HubNeeds(built.process, built.tokens.book))
+
+
+def build_bus(built: Built) -> BusSubsystem:
+    segments = partial(last_in_segments, built.host)
+    return BusSubsystem(built.host, BusNeeds(built.tokens.book, segments))
+
+
+def build_bus_topic(built: Built) -> LoopBetween | None:
+    """Post changes of worker states into a hub topic."""
+    host, topic = built.host, built.host.section(BusSettings).hub_topic
+    if built.hub is None or built.bus is None or not topic:
+        return None
+    poster = BusTopicPoster(built.hub.store, built.bus.stores[0], topic, host.clock, host.log)
+    return LoopBetween(poster, "hub")
+
+
+# -- webhooks and mail ----------------------------------------------------------------------
+
+
+def build_webhook_caller(built: Built) -> WebhookCaller:
+    return WebhookCaller(built.host.section(WebhookSettings))
+
+
+def build_registrations(built: Built) -> Webhooks | None:
+    host = built.host
+    if built.hub is None or not host.runs("webhooks"):
+        return None
+    return Webhooks(built.hub.hub, host.section(WebhookSettings), host.clock, host.log)
+
+
+def build_webhook_target(built: Built) -> WebhookTarget:
+    meshes = None
+    if built.broker is not None and "broker" not in built.host.damaged:
+        meshes = MeshWebhooks(built.broker.broker)
+    registered = RegisteredWebhooks(built.registrations, meshes)
+    return WebhookTarget(registered, required(built.webhook_caller), built.host.clock)
+
+
+def build_mail_targets(built: Built) -> tuple[DeliveryTarget, ...]:
+    """Build the mail targets. A Message-ID contains the hub's id, or without a hub the epoch."""
+    settings = mail_of(built.host)
+    if settings is None:
+        return ()
+    origin = built.db_id or built.process.epoch
+    mail = MailTarget(settings, origin)
+    return (mail, CodeMailTarget(settings, origin)) if built.host.runs("relay") else (mail,)
+
+
+def build_webhooks(built: Built) -> WebhooksSubsystem:
+    post = WebhookPost(required(built.outbox).outbox)
+    return WebhooksSubsystem(built.host, WebhooksNeeds(required(built.registrations), post))
+
+
+def build_mesh_webhooks(built: Built) -> LoopBetween | None:
+    """Send messages of the own broker's meshes to webhooks."""
+    if built.broker is None or built.outbox is None or not calls_webhooks(built.host):
+        return None
+    feeder = MeshWebhookFeeder(built.broker.broker, WebhookPost(built.outbox.outbox))
+    return LoopBetween(feeder, "broker", "outbox")
+
+
+def calls_webhooks(host: Host) -> bool:
+    return host.runs("outbox") and "outbox" not in host.damaged
+
+
+# -- meshes: the broker, and this appliance as a member -------------------------------------
+
+
+def build_broker(built: Built) -> BrokerSubsystem:
+    caller = required(built.webhook_caller)
+    check = caller.check if calls_webhooks(built.host) else None
+    return BrokerSubsystem(built.host, BrokerNeeds(check))
+
+
+def build_keys(built: Built) -> MemberIdentity | None:
+    host = built.host
+    if not host.runs(IDENTITY):
+        return None
+    brokers = brokers_of(host.section(InboxSettings), host.section(OutboxSettings).brokers)
+    return MemberIdentity(
+        host.served, host.section(IdentitySettings), host.clock, host.log, os.environ,
+        has_remote_brokers=bool(brokers),
+    )  # fmt: skip
+
+
+def build_inbox_service(built: Built) -> Inbox | None:
+    host = built.host
+    if not host.runs("inbox"):
+        return None
+    brokers = brokers_of(host.section(InboxSettings), host.section(OutboxSettings).brokers)
+    return open_inbox(host, required(built.keys), brokers)
+
+
+def build_mailbox(built: Built) -> Mailbox | None:
+    """Build the agents of the network, which receive into the inbox."""
+    host = built.host
+    if built.inbox_service is None or not host.runs("network"):
+        return None
+    take = NetworkInbox(built.inbox_service).take
+    folder, settings = host.datadir.dir / "network", host.section(NetworkSettings)
+    return Mailbox(folder, settings, take, host.clock, host.log)
+
+
+def build_outbox(built: Built) -> OutboxSubsystem:
+    host, keys = built.host, required(built.keys)
+    brokers = brokers_of(host.section(InboxSettings), host.section(OutboxSettings).brokers)
+    here = None if built.broker is None else built.broker.broker
+    local = None if here is None else OwnBroker(here, keys, host.damaged.get("broker"))
+    membership = MeshSendPermission(built.inbox_service, here, keys, brokers)
+    targets: tuple[DeliveryTarget, ...] = (built.webhook_target, *built.mail_targets)
+    if built.mailbox is not None:
+        targets = (*targets, NetworkTarget(built.mailbox, host.clock))
+    subsystem = OutboxSubsystem(host, OutboxNeeds(local, keys.in_mesh, membership, targets))
+    if here is not None:
+        for mesh in here.directory.by_slug.keys() - brokers.keys():
+            subsystem.outbox.set_epoch(mesh, here.epoch)
+    return subsystem
+
+
+def build_inbox(built: Built) -> InboxSubsystem:
+    outbox = None if built.outbox is None else built.outbox.outbox
+    needs = InboxNeeds(required(built.inbox_service), built.tokens.book, outbox)
+    return InboxSubsystem(built.host, needs)
+
+
+def build_hooks(built: Built) -> HooksSubsystem:
+    inbox = required(built.inbox_service)
+    outbox = None if built.outbox is None else built.outbox.outbox
+    needs = HooksNeeds(
+        inbox, inbox.add_listener, inbox.store, built.tokens.book, in_ci(os.environ),
+        inbox.own_names, partial(own_url, built.host),
+        None if outbox is None else partial(send_hook_message, outbox),
+    )  # fmt: skip
+    return HooksSubsystem(built.host, needs)
+
+
+def build_mesh_subscriber(built: Built) -> LoopBetween | None:
+    """Receive messages from the own broker's meshes."""
+    if built.broker is None or built.inbox_service is None:
+        return None
+    subscriber = LocalMeshSubscriber(built.broker, built.inbox_service, built.host.log)
+    return LoopBetween(subscriber, "inbox", "broker")
+
+
+def build_network(built: Built) -> MailboxSubsystem:
+    return MailboxSubsystem(built.host, MailboxNeeds(required(built.mailbox)))
+
+
+def build_identity(built: Built) -> IdentitySubsystem:
+    publish_key = None if built.inbox is None else built.inbox.offer_new_key
+    return IdentitySubsystem(built.host, IdentityNeeds(required(built.keys), publish_key))
+
+
+# -- work and people ------------------------------------------------------------------------
+
+
+def build_courier(built: Built) -> CourierSubsystem:
+    outbox = built.outbox
+    sink = None if outbox is None else partial(send_trigger_webhook, outbox.outbox)
+    return CourierSubsystem(built.host, CourierNeeds(sink))
+
+
+def build_plugins(built: Built) -> PluginsSubsystem:
+    return PluginsSubsystem(built.host, PluginsNeeds(required(built.hub).hub))
+
+
+def build_ask(built: Built) -> AskSubsystem:
+    mail = None
+    if built.outbox is not None and built.host.section(MailSettings).host:
+        mail = OutboxMail(built.outbox.outbox, MAIL, "appliance:ask")
+    return AskSubsystem(built.host, AskNeeds(required(built.hub).hub, mail))
+
+
+def build_review_asks(built: Built) -> LoopBetween | None:
+    """Ask people to decide the reviews on the worker bus."""
+    host, settings = built.host, built.host.section(BusSettings)
+    if built.ask is None or built.bus is None or not settings.ask_reviews:
+        return None
+    runner = CommandRunner(host.datadir, "bus", settings, host.commands)
+    reviews = BusReviews(built.bus.stores[0], runner)
+    return LoopBetween(ReviewAsks(built.ask.asks, reviews, host.clock, host.log), "hub", "bus")
+
+
+def build_relay(built: Built) -> RelaySubsystem:
+    codes = built.outbox if built.host.section(MailSettings).host else None
+    needs = RelayNeeds(
+        None if codes is None else OutboxMail(codes.outbox, CODE_MAIL, "appliance:relay"),
+        None if built.ask is None else HubApprovalAsks(built.ask.asks, built.host.clock),
+    )
+    return RelaySubsystem(built.host, needs)
+
+
+def build_jobs(built: Built) -> JobsSubsystem:
+    post = None if built.hub is None else HubTopics(built.hub.hub, "jobs").post
+    needs = JobsNeeds(
+        built.tokens.book,
+        partial(own_url, built.host),
+        None if built.ask is None else HubJobAsks(built.ask.asks),
+        post,
+        job_events(built),
+        [loop for subsystem in built.subsystems for loop in subsystem.loops],
+    )
+    return JobsSubsystem(built.host, needs)
+
+
+def job_events(built: Built) -> Sequence[JobEvents]:
+    """Return the logs and folders whose changes can start jobs."""
+    events: list[JobEvents] = []
+    if built.hub is not None:
+        events.append(LogJobEvents(built.hub.store, built.hub.feed.on_publish))
+    if built.outbox is not None:
+        events.append(LogJobEvents(built.outbox.store))
+    if built.courier is not None:
+        events.append(EnvelopeJobEvents(built.courier.courier, built.host.clock))
+        events += [LogJobEvents(store) for store in built.courier.stores]
+    return [*events, *segment_events(built.host)]
+
+
+# -- operation ------------------------------------------------------------------------------
+
+
+def build_backup(built: Built) -> BackupSubsystem:
+    return BackupSubsystem(built.host, BackupNeeds(built.host.section(RolesSettings).stores))
+
+
+def build_forecast(built: Built) -> ForecastSubsystem:
+    stores = built.host.section(RolesSettings).stores
+    return ForecastSubsystem(built.host, ForecastNeeds(watched_folders(built.host), stores))
+
+
+def build_latest(_built: Built) -> LatestOutcomes:
+    """Build the doctor's latest outcomes, which its loops write."""
+    return {}
+
+
+def build_notify(built: Built) -> NotifySubsystem:
+    outbox, clock = None if built.outbox is None else built.outbox.outbox, built.host.clock
+    webhook = OutboxNotices(outbox, built.webhook_target, clock)
+    senders: dict[str, NoticeSender] = {"http": webhook, "https": webhook}
+    for target in built.mail_targets[:1]:
+        senders["mailto"] = OutboxNotices(outbox, target, clock)
+    if built.hub is not None:
+        senders["topic"] = TopicNotices(HubTopics(built.hub.hub, "notify"))
+    asks = None if built.ask is None else built.ask.asks
+    problems = partial(observe, partial(list_findings, built.latest), asks)
+    former = None if outbox is None else partial(drop_former, outbox, built.host.log)
+    needs = NotifyNeeds(senders, problems, built.webhook_target.ping, former)
+    return NotifySubsystem(built.host, needs)
+
+
+def build_doctor(built: Built) -> DoctorSubsystem:
+    """Build the doctor, which repairs the stores of the others. It is closed before them."""
+    host = built.host
+    opened = {store.name: store for part in built.subsystems for store in part.stores}
+    enabled = frozenset(host.section(RolesSettings).stores)
+
+    def open_store(name: str) -> Store:
+        settings, path = host.section(StoreSettings), host.datadir.database(name)
+        return Store(name, path, settings, host.clock, host.log)
+
+    rebuilds = Rebuilds(opened, enabled, open_store, host.clock, host.log)
+    settings = view(host.settings_file, os.environ, host.settings)
+    return DoctorSubsystem(host, DoctorNeeds(rebuilds, settings, built.latest))
+
+
+def build_mcp(
+    built: Built, guard: Guard, readiness: Callable[[], Readiness]
+) -> McpSubsystem | None:
+    """Build the tools for agents, which need the guard of the whole appliance."""
+    if built.hub is None or not built.host.runs("mcp"):
+        return None
+    hub_tools = HubTools(built.hub.hub, readiness, built.doctor.verdicts.of_names)
+    tools = [tool for subsystem in built.subsystems for tool in subsystem.tools()]
+    return McpSubsystem(built.host, McpNeeds(hub_tools, guard, tools))

@@ -1,0 +1,78 @@
+"""The parts of the appliance that are built so far, by their names."""
+
+from typing import Any, Never, TypeVar
+
+from appliance.ask.subsystem import AskSubsystem
+from appliance.audit.subsystem import AuditSubsystem
+from appliance.broker.subsystem import BrokerSubsystem
+from appliance.bus.subsystem import BusSubsystem
+from appliance.courier.subsystem import CourierSubsystem
+from appliance.host import Host
+from appliance.hub.subsystem import HubSubsystem
+from appliance.hub.webhooks.service import Webhooks
+from appliance.identity.service import MemberIdentity
+from appliance.inbox.service import Inbox
+from appliance.inbox.subsystem import InboxSubsystem
+from appliance.kernel.process_identity import ProcessIdentity
+from appliance.kernel.subsystem import Subsystem
+from appliance.mailbox.service import Mailbox
+from appliance.maintenance.subsystem import MaintenanceSubsystem
+from appliance.monitoring.loops import LatestOutcomes
+from appliance.outbox.subsystem import OutboxSubsystem
+from appliance.outbox.target import DeliveryTarget
+from appliance.outbox.webhook import WebhookTarget
+from appliance.tokens.subsystem import TokensSubsystem
+from appliance.web.webhook_caller import WebhookCaller
+from doctor.subsystem import DoctorSubsystem
+
+Part = TypeVar("Part")
+
+
+class Built:
+    """The parts that the rows so far have built, by the rows' names.
+
+    None: the role is off, or the settings don't ask for the part. A part of a later row raises
+    AttributeError. Nothing changes a Built: each row gets another one.
+
+    subsystems  in the order in which they start; they close in reverse order
+    """
+
+    host: Host
+    subsystems: tuple[Subsystem, ...]
+    tokens: TokensSubsystem
+    process: ProcessIdentity
+    hub: HubSubsystem | None
+    bus: BusSubsystem | None
+    webhook_caller: WebhookCaller | None
+    broker: BrokerSubsystem | None
+    registrations: Webhooks | None
+    webhook_target: WebhookTarget
+    mail_targets: tuple[DeliveryTarget, ...]
+    keys: MemberIdentity | None
+    inbox_service: Inbox | None
+    mailbox: Mailbox | None
+    outbox: OutboxSubsystem | None
+    inbox: InboxSubsystem | None
+    ask: AskSubsystem | None
+    courier: CourierSubsystem | None
+    audit: AuditSubsystem
+    maintenance: MaintenanceSubsystem
+    latest: LatestOutcomes
+    doctor: DoctorSubsystem
+
+    def __init__(self, **parts: Any) -> None:
+        self.__dict__.update(parts)
+
+    def __setattr__(self, name: str, value: object) -> Never:
+        raise AttributeError(f"{name} can't be replaced: a row gets another Built")
+
+    @property
+    def db_id(self) -> str:
+        """The id of the hub's database; "" without a hub."""
+        return "" if self.hub is None else self.hub.hub.db_id
+
+
+def required(part: Part | None) -> Part:
+    """Return a part that the row's role requires."""
+    assert part is not None
+    return part

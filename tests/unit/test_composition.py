@@ -1,0 +1,28 @@
+"""The rows from which the appliance is built."""
+
+import pytest
+
+from appliance.built import Built
+from appliance.composition import ROWS
+from appliance.kernel.subsystem import Subsystem
+
+
+def test_part_that_builders_read_has_a_row():
+    names = {row.name for row in ROWS}
+    assert set(Built.__annotations__) - names == {"host", "subsystems"}
+    assert len(names) == len(ROWS)
+
+
+def test_row_of_a_subsystem_has_the_name_of_its_role():
+    names = {row.name for row in ROWS if row.serves}
+    roles = {kind.name for kind in Subsystem.__subclasses__() if kind.role is not None}
+    assert roles - names == {"mcp"}, "needs the guard, so it is built after all others"
+
+
+def test_part_of_a_later_row_can_not_be_read():
+    built = Built(tokens=None)
+    assert built.tokens is None
+    with pytest.raises(AttributeError, match="hub"):
+        _ = built.hub
+    with pytest.raises(AttributeError, match="another Built"):
+        built.hub = None
