@@ -25,7 +25,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.route import OPEN, SIGNATURE, Absent, Operation, Route, check_routes
 from appliance.web import errors
 from appliance.web.body import BodyPlan, QueryPlan, check_params, idempotency_key
-from appliance.web.guard import Guard, is_of_agent, session_cookie
+from appliance.web.guard import Guard, has_signature_scheme, session_cookie
 from appliance.web.limits import (
     GLOBAL,
     OPEN_CHANGE_COST,
@@ -106,7 +106,7 @@ class AccessMiddleware:
             except RateLimited as error:
                 # The signature is verified after routing, and may still identify the caller.
                 if error.which != UNAUTHENTICATED or not (
-                    SIGNATURE in environ or is_of_agent(environ)
+                    SIGNATURE in environ or has_signature_scheme(environ)
                 ):
                     raise
                 context.refused = error
@@ -124,8 +124,8 @@ class AccessMiddleware:
         principal: Principal = req.context.principal
         if operation.signer is not None and principal is ANONYMOUS:
             principal = req.context.principal = self._verify_signature(req, mounted)
-        elif scope is not None and is_of_agent(req.env):
-            raise Unauthenticated("signatures of agents are only for routes of the relay")
+        elif scope is not None and has_signature_scheme(req.env):
+            raise Unauthenticated("this route does not accept signed requests")
         elif req.context.refused is not None:
             raise req.context.refused
         req.context.ids["principal_id"] = principal.id

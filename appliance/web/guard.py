@@ -91,7 +91,7 @@ class Guard:
         `agentlip.token.<TOKEN>`, because browsers can't set headers on a WebSocket.
         """
         header = environ.get("HTTP_AUTHORIZATION")
-        token = None if header is None or is_of_agent(environ) else bearer(header)
+        token = None if header is None or has_signature_scheme(environ) else bearer(header)
         if environ.get("QUERY_STRING"):
             in_query = query_token(environ["QUERY_STRING"])
             if in_query is not None and not socket:
@@ -270,8 +270,8 @@ def _check_site(scope: str, environ: Environ) -> None:
     )
 
 
-def is_of_agent(environ: Environ) -> bool:
-    """Whether an agent of the network signed the request, which is verified after routing."""
+def has_signature_scheme(environ: Environ) -> bool:
+    """Return whether the Authorization header contains a signature, which the route verifies."""
     return str(environ.get("HTTP_AUTHORIZATION", "")).startswith("Signature ")
 
 
