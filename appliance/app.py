@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 import msgspec
 
+from appliance.audit.log.trail import AuditTrail
 from appliance.audit.middleware import AuditMiddleware
-from appliance.auditlog.trail import AuditTrail
 from appliance.builders import build_mcp
 from appliance.checks.context import Context
 from appliance.composition import compose

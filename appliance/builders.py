@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from appliance import __version__
-from appliance.ask.reviews import ReviewAsks
-from appliance.ask.subsystem import AskNeeds, AskSubsystem
 from appliance.backup.subsystem import BackupNeeds, BackupSubsystem
 from appliance.broker.subsystem import BrokerNeeds, BrokerSubsystem
 from appliance.broker.webhook_feeder import MeshWebhookFeeder, MeshWebhooks
@@ -21,10 +19,9 @@ from appliance.courier import subsystem as courier
 from appliance.courier import wire as courier_wire
 from appliance.courier.settings import CourierSettings
 from appliance.courier.subsystem import CourierNeeds, CourierSubsystem
-from appliance.forecast.subsystem import ForecastNeeds, ForecastSubsystem
-from appliance.hooks.service import HooksNeeds
-from appliance.hooks.subsystem import HooksSubsystem
 from appliance.host import Host
+from appliance.hub.ask.reviews import ReviewAsks
+from appliance.hub.ask.subsystem import AskNeeds, AskSubsystem
 from appliance.hub.plugins.subsystem import PluginsNeeds, PluginsSubsystem
 from appliance.hub.subsystem import HealthSubsystem, HubNeeds, HubSubsystem
 from appliance.hub.webhooks.service import Webhooks
@@ -35,6 +32,8 @@ from appliance.identity.service import MemberIdentity
 from appliance.identity.settings import IdentitySettings
 from appliance.identity.subsystem import IdentityNeeds, IdentitySubsystem
 from appliance.inbox.brokers import brokers_of
+from appliance.inbox.hooks.service import HooksNeeds
+from appliance.inbox.hooks.subsystem import HooksSubsystem
 from appliance.inbox.service import Inbox
 from appliance.inbox.settings import InboxSettings
 from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, open_inbox
@@ -75,8 +74,8 @@ from appliance.mcp.tools import HubTools
 from appliance.monitoring.disks import watched_folders
 from appliance.monitoring.loops import LatestOutcomes
 from appliance.monitoring.problems import list_findings
-from appliance.notify.service import NoticeSender
-from appliance.notify.subsystem import NotifyNeeds, NotifySubsystem
+from appliance.operations.forecast import ForecastNeeds, ForecastSubsystem
+from appliance.operations.notify import NoticeSender, NotifyNeeds, NotifySubsystem
 from appliance.outbox.mail import CodeMailTarget, MailTarget
 from appliance.outbox.service import features_of
 from appliance.outbox.settings import MailSettings, OutboxSettings

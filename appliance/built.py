@@ -2,12 +2,12 @@
 
 from typing import Any, Never, TypeVar
 
-from appliance.ask.subsystem import AskSubsystem
 from appliance.audit.subsystem import AuditSubsystem
 from appliance.broker.subsystem import BrokerSubsystem
 from appliance.bus.subsystem import BusSubsystem
 from appliance.courier.subsystem import CourierSubsystem
 from appliance.host import Host
+from appliance.hub.ask.subsystem import AskSubsystem
 from appliance.hub.subsystem import HubSubsystem
 from appliance.hub.webhooks.service import Webhooks
 from appliance.identity.service import MemberIdentity
@@ -16,8 +16,8 @@ from appliance.inbox.subsystem import InboxSubsystem
 from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.subsystem import Subsystem
 from appliance.mailbox.service import Mailbox
-from appliance.maintenance.subsystem import MaintenanceSubsystem
 from appliance.monitoring.loops import LatestOutcomes
+from appliance.operations.maintenance import MaintenanceSubsystem
 from appliance.outbox.subsystem import OutboxSubsystem
 from appliance.outbox.target import DeliveryTarget
 from appliance.outbox.webhook import WebhookTarget

@@ -20,7 +20,7 @@ import msgspec
 import typer
 from typer.main import get_command
 
-from appliance.auditlog.commands import CURRENT, is_act
+from appliance.audit.log.commands import CURRENT, is_act
 from appliance.kernel.blank import printable
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
@@ -213,7 +213,7 @@ def common(
         if not is_act(ctx.command_path, given):
             function(session, **given)
             return
-        from appliance.auditlog.offline import record_command
+        from appliance.audit.log.offline import record_command
 
         with record_command(ctx.command_path, session.workspace, given):
             function(session, **given)

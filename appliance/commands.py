@@ -20,7 +20,10 @@ COMMANDS = {
         "search": ("appliance.hub.cli_search:app", "Search messages, best match first."),
     },
     "People": {
-        "ask": ("appliance.ask.cli:app", "Questions to people, which are answered exactly once.")
+        "ask": (
+            "appliance.hub.ask.cli:app",
+            "Questions to people, which are answered exactly once.",
+        )
     },
     "Work for consumers": {
         "courier": (
@@ -102,22 +105,22 @@ COMMANDS = {
             "appliance.jobs.cli:app",
             "Jobs: scheduled and requested work, and the latest runs that jobs reported.",
         ),
-        "log": ("appliance.logs.cli:app", "The log level of the running appliance."),
+        "forecast": (
+            "appliance.operations.cli_forecast:app",
+            "Show in how many days each disk is full, which stores grow, and what can be reduced.",
+        ),
+        "log": ("appliance.operations.cli_log:app", "The log level of the running appliance."),
         "maintenance": (
-            "appliance.maintenance.cli:app",
+            "appliance.operations.cli_maintenance:app",
             "Maintenance mode: clients can read, and their writes get 503 with Retry-After.",
         ),
         "notify": (
-            "appliance.notify.cli:app",
+            "appliance.operations.cli_notify:app",
             "Messages to the operator, whose destinations are in [notify] of the settings.",
         ),
         "top": (
-            "appliance.rates.cli:top_app",
+            "appliance.operations.cli_top:app",
             "Show rates, queues, lags, connections and the delay of the event loop, until Ctrl-C.",
-        ),
-        "forecast": (
-            "appliance.rates.cli:forecast_app",
-            "Show in how many days each disk is full, which stores grow, and what can be reduced.",
         ),
         "recover": (
             "appliance.recovery.cli:app",

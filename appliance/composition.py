@@ -13,9 +13,9 @@ from appliance.built import Built
 from appliance.export.subsystem import ExportSubsystem
 from appliance.host import Host
 from appliance.kernel.subsystem import Subsystem
-from appliance.logs.subsystem import LogsSubsystem
-from appliance.maintenance.subsystem import MaintenanceSubsystem
-from appliance.rates.subsystem import RatesSubsystem
+from appliance.operations.logs import LogsSubsystem
+from appliance.operations.maintenance import MaintenanceSubsystem
+from appliance.operations.rates import RatesSubsystem
 from appliance.ui.subsystem import UiSubsystem
 
 

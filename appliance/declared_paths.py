@@ -15,7 +15,6 @@ PATHS = {
     ),
     "bus": ("/bus",),
     "broker": ("/broker",),
-    "identity": ("/v1/identity",),
     "outbox": ("/v1/outbox", "/v1/send", "/v1/topic/post"),
     "inbox": (
         "/v1/compat",
@@ -32,6 +31,7 @@ PATHS = {
     ),
     "hooks": ("/v1/hooks",),
     "network": ("/network",),
+    "identity": ("/v1/identity",),
     "webhooks": ("/api/v1/webhooks", "/api/v1/webhooks/{webhook_id}"),
     "courier": (
         "/v1/ack",
@@ -54,7 +54,6 @@ PATHS = {
     "export": ("/api/v1/reports", "/api/v1/segments", "/api/v1/snapshots"),
     "plugins": ("/api/v1/messages/{message_id}/enrichments", "/api/v1/plugins"),
     "ask": ("/api/v1/asks", "/api/v1/webhooks/{webhook_id}/answer-secret", "/ask"),
-    "jobs": ("/api/v1/jobs",),
     "relay": ("/admin", "/contacts", "/presence", "/registry", "/relay", "/verify"),
     "backup": ("/api/v1/backups",),
     "rates": ("/api/v1/rates",),
@@ -63,7 +62,8 @@ PATHS = {
     "maintenance": ("/api/v1/maintenance",),
     "forecast": ("/api/v1/forecast",),
     "logs": ("/api/v1/log",),
-    "doctor": ("/api/v1/doctor", "/api/v1/settings"),
     "notify": ("/api/v1/notify",),
+    "jobs": ("/api/v1/jobs",),
+    "doctor": ("/api/v1/doctor", "/api/v1/settings"),
     "mcp": ("/mcp",),
 }

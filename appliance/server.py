@@ -38,8 +38,8 @@ from appliance.kernel.ids import random_id
 from appliance.kernel.log import Log
 from appliance.kernel.ownership import refuse_other_owner
 from appliance.kernel.store_errors import StoreSuspended
-from appliance.maintenance.wire import refuse_older
 from appliance.monitoring import watchdog
+from appliance.operations.wire import refuse_older
 from appliance.process.library_logs import ErrorStream, StandardLibraryHandler
 from appliance.process.listeners import bind, listen_on_file
 from appliance.process.server_file import ServerFileKeeper, refuse_second_hub

@@ -2,24 +2,23 @@
 
 import msgspec
 
-from appliance.ask.settings import AskSettings
 from appliance.backup.settings import BackupSettings
 from appliance.broker.settings import BrokerSettings
 from appliance.bus.settings import BusSettings
 from appliance.checks.settings import DoctorSettings
 from appliance.courier.settings import CourierSettings
 from appliance.export.settings import ExportSettings
-from appliance.hooks.settings import HookSettings
+from appliance.hub.ask.settings import AskSettings
 from appliance.hub.plugins.settings import PluginsSettings
 from appliance.hub.settings import HubSettings
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.identity.settings import IdentitySettings
+from appliance.inbox.hooks.settings import HookSettings
 from appliance.inbox.settings import InboxSettings
 from appliance.jobs.settings import JobsSettings
 from appliance.kernel.writer import StoreSettings
-from appliance.logs.settings import LogSettings
 from appliance.mailbox.settings import NetworkSettings
-from appliance.notify.settings import NotifySettings
+from appliance.operations.settings import LogSettings, NotifySettings
 from appliance.outbox.settings import MailSettings, OutboxSettings
 from appliance.relay.settings import RelaySettings
 from appliance.roles import RolesSettings

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from appliance.auditlog.offline import record_command
+from appliance.audit.log.offline import record_command
 from appliance.cli_support import WideFlag
 from appliance.kernel.errors import Invalid
 from appliance.kernel.store_declaration import DECLARATIONS

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.auditlog.commands import CURRENT
-from appliance.auditlog.offline import record_command
+from appliance.audit.log.commands import CURRENT
+from appliance.audit.log.offline import record_command
 from appliance.checks.check import Check
 from appliance.checks.settings import DoctorSettings
 from appliance.kernel.clock import Clock, SystemClock

@@ -16,14 +16,14 @@ ROOT = Path(__file__).parents[1]
 OTHER = "everything else"
 GENERATED = '"""Generated from'
 """How a module begins that a program writes from something else, which is what people read."""
-TOTALS = {"product": 66_600, "tests": 58_900}
+TOTALS = {"product": 66_600, "tests": 59_000}
 """Lines of code of all packages, and of the tests. More is a decision, with its reason in the
 commit; lower them when code was removed."""
 ROWS = {
-    "doctor": 5_760, "hub": 6_170, "child": 510, "spark": 4_880, "kernel": 3_470, "backup": 3_600,
+    "doctor": 5_760, "hub": 7_280, "child": 510, "spark": 4_880, "kernel": 3_470, "backup": 3_600,
     "courier": 4_530, "export": 2_880, "broker": 3_250, "sdk": 3_090, "outbox": 3_130,
     "web": 2_970, "workspace, recovery, upgrade": 2_270, "busfile, bus": 3_910,
-    "ui, ask, rates": 1_370, "jobs": 2_640, "network, relay": 4_140, "monitoring": 1_880,
+    "jobs": 2_640, "network, relay": 4_140, "monitoring": 2_190,
     OTHER: 9_260,
 }  # fmt: skip
 """How far each package may grow at the cost of others: 5 % above its lines when it was set."""
@@ -37,9 +37,9 @@ PARTS = {
         "appliance/integrations/relay_",
     ),
     "monitoring": (
-        "appliance/monitoring/", "appliance/notify/", "appliance/integrations/notify_",
-        "appliance/maintenance/", "appliance/web/write_gate.py", "appliance/forecast/",
-        "appliance/rates/cli.py", "appliance/audit/", "appliance/auditlog/", "ops/monitoring/",
+        "appliance/monitoring/", "appliance/operations/", "appliance/integrations/notify_",
+        "appliance/web/write_gate.py",
+        "appliance/audit/", "ops/monitoring/",
     ),
 }  # fmt: skip
 NO_CODE = re.compile(r"\s*(#|$)")

@@ -15,7 +15,7 @@ from tests.support.until import until
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 BYTES_MAX = 120_000
-FAST = {"appliance.rates.loops.Sampler.interval_seconds": 0.1}
+FAST = {"appliance.operations.rates.Sampler.interval_seconds": 0.1}
 SAMPLES_MIN = 60
 TALK = (
     ("planner", "The release needs three checks: migrations, the upgrade test, the images."),

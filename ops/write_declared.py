@@ -18,7 +18,7 @@ import appliance
 import doctor
 from appliance.composition import Subsystem
 from appliance.kernel.writer import StoreSettings
-from appliance.logs.settings import LogSettings
+from appliance.operations.settings import LogSettings
 from appliance.roles import RolesSettings
 from appliance.web.settings import HttpSettings, LimitSettings
 from appliance.web.socket import SocketSettings

@@ -61,7 +61,7 @@ AT_START = (
     "appliance.workspace.upgrade",
 )
 ON_TERMINAL = re.compile(
-    r"doctor|.*\.cli|appliance\.(auditlog|busfile|export\.(?!wire)|process|recovery|reset"
+    r"doctor|.*\.cli|appliance\.(audit\.log|busfile|export\.(?!wire)|process|recovery|reset"
     r"|sdk\.(?!network)|upgrade)"
 )
 FREE = FREE_ON_LOOPBACK | hub_scopes.free | free_scopes(CourierSettings())

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from appliance.audit.heads import noted_heads
-from appliance.auditlog import file
+from appliance.audit.log import file
 from appliance.checks.cause import Cause
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context

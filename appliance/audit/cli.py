@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from appliance.audit.heads import noted_heads
-from appliance.auditlog import file
+from appliance.audit.log import file
 from appliance.cli_support import Session, plain_app, write_now
 from appliance.sdk.discovery import find_workspace
 

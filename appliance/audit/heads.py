@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from appliance.auditlog.file import STORE, ChainHead
+from appliance.audit.log.file import STORE, ChainHead
 from appliance.checks.sections import section
 from appliance.kernel.ownership import read_regular
 from appliance.workspace.datadir import DataDir

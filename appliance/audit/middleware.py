@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from appliance.auditlog.record import Phase
-from appliance.auditlog.trail import AuditTrail
+from appliance.audit.log.record import Phase
+from appliance.audit.log.trail import AuditTrail
 from appliance.kernel.auth import ADMIN, ANONYMOUS, Principal
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.log import Log

@@ -1,8 +1,8 @@
 """The HTTP route of the audit log."""
 
 from appliance.audit import wire
-from appliance.auditlog.file import acts
-from appliance.auditlog.trail import AuditTrail
+from appliance.audit.log.file import acts
+from appliance.audit.log.trail import AuditTrail
 from appliance.kernel.route import Operation, Route
 from appliance.kernel.threads import in_thread
 from appliance.web.responders import Responders, reply_with

@@ -1,9 +1,9 @@
 """The audit log as a part of the appliance. It is kept whichever roles are on."""
 
 from appliance.audit import wire
+from appliance.audit.log.file import file_in
+from appliance.audit.log.trail import AuditTrail
 from appliance.audit.resources import routes
-from appliance.auditlog.file import file_in
-from appliance.auditlog.trail import AuditTrail
 from appliance.host import Host
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem

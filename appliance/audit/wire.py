@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from appliance.auditlog.file import AuditedAct
+from appliance.audit.log.file import AuditedAct
 from appliance.kernel.scopes import Scopes
 
 READ = "audit:read"

@@ -1,6 +1,6 @@
 """Revokes a member on the file of a stopped broker."""
 
-from appliance.auditlog.commands import CURRENT
+from appliance.audit.log.commands import CURRENT
 from appliance.broker import admin_writes, queries, wire
 from appliance.broker.views import member_to_wire
 from appliance.kernel.clock import SystemClock

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 
-from appliance.ask.reviews import PendingReview
+from appliance.hub.ask.reviews import PendingReview
 from appliance.kernel.reader import Reader
 from appliance.kernel.store import Store
 from appliance.kernel.store_errors import StoreAbsent

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from appliance.auditlog import file
-from appliance.auditlog.record import redact
+from appliance.audit.log import file
+from appliance.audit.log.record import redact
 from appliance.checks.check import Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from appliance.hooks.service import HookMessage
+from appliance.inbox.hooks.service import HookMessage
 from appliance.outbox import wire
 from appliance.outbox.service import Outbox
 

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from appliance.ask import wire
-from appliance.ask.service import Asks
 from appliance.hub.access import POST, READ
+from appliance.hub.ask import wire
+from appliance.hub.ask.service import Asks
 from appliance.jobs.loops import principal_of
 from appliance.jobs.wire import AskBefore
 from appliance.kernel.auth import Principal

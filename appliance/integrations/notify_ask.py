@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from appliance.ask.service import Asks
-from appliance.ask.wire import AsksQuery
+from appliance.hub.ask.service import Asks
+from appliance.hub.ask.wire import AsksQuery
 from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.errors import ApplianceError
-from appliance.notify.problems import Observed, OperatorProblem
+from appliance.operations.problems import Observed, OperatorProblem
 
 ASKS_MAX = 50
 PRINCIPAL = Principal("appliance:notify", "appliance:notify", frozenset({ADMIN}))

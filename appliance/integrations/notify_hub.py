@@ -6,8 +6,8 @@ from appliance.hub import wire
 from appliance.hub.access import POST
 from appliance.hub.service import Hub
 from appliance.kernel.auth import Principal
-from appliance.notify.service import NoticeSender
-from appliance.notify.wire import Notice, Via
+from appliance.operations.notify import NoticeSender
+from appliance.operations.wire import Notice, Via
 
 
 class HubTopics:

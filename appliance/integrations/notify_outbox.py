@@ -8,7 +8,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.reader import Reader
-from appliance.notify.wire import Notice, Via
+from appliance.operations.wire import Notice, Via
 from appliance.outbox import destination, wire, writes
 from appliance.outbox.destination import MAILTO
 from appliance.outbox.service import Outbox

@@ -5,9 +5,9 @@ from contextlib import suppress
 
 import msgspec
 
-from appliance.ask import wire
-from appliance.ask.service import Asks
 from appliance.hub.access import POST, READ
+from appliance.hub.ask import wire
+from appliance.hub.ask.service import Asks
 from appliance.kernel.auth import Principal
 from appliance.kernel.clock import DAY_MS, Clock
 from appliance.relay.loops import APPROVE, REVOKE

@@ -10,19 +10,19 @@ from zoneinfo import ZoneInfoNotFoundError
 
 import msgspec
 
-from appliance.ask.settings import AskSettings
 from appliance.courier import trigger
 from appliance.courier.settings import CourierSettings
 from appliance.export.settings import ExportSettings
 from appliance.host import Host
+from appliance.hub.ask.settings import AskSettings
 from appliance.hub.plugins.settings import PluginsSettings
 from appliance.inbox.brokers import brokers_of
 from appliance.inbox.settings import InboxSettings
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.config import BadSettings
 from appliance.kernel.log import Log
-from appliance.notify.problems import is_quiet
-from appliance.notify.settings import NotifySettings, kind_of
+from appliance.operations.problems import is_quiet
+from appliance.operations.settings import NotifySettings, kind_of
 from appliance.outbox import ordering
 from appliance.outbox.expiry import max_age_hours
 from appliance.outbox.mail_rules import check_mail

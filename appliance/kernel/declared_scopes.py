@@ -5,16 +5,14 @@ appliance is stopped, and without the server's libraries.
 """
 
 from importlib import import_module
-from importlib.util import find_spec
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 import appliance
 from appliance.kernel.scopes import Scopes, join
 
 
 def declared_scopes() -> frozenset[str]:
-    """The union of `SCOPES.grantable` of all wire modules."""
-    packages = iter_modules(appliance.__path__, f"{appliance.__name__}.")
-    names = [f"{package.name}.wire" for package in packages if package.ispkg]
-    modules = [import_module(name) for name in names if find_spec(name) is not None]
+    """Return the union of `SCOPES.grantable` in all wire modules."""
+    walked = walk_packages(appliance.__path__, f"{appliance.__name__}.")
+    modules = [import_module(name) for _, name, _ in walked if name.endswith(".wire")]
     return join(getattr(module, "SCOPES", Scopes()) for module in modules).grantable

@@ -30,7 +30,7 @@ class Role(NamedTuple):
 class Subsystem(Protocol):
     """Built from `(host, needs)`: the process, and a struct of what it gets from other subsystems.
 
-    name   the name of its package and of its role
+    name   the name of its role, which is that of its package or of its file in `operations`
 
     role, sections  what it has in [roles], and its sections of the settings, by their names. `just
            settings` lists both, so that they can be read without the server, and the paths of its

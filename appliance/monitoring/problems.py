@@ -5,7 +5,7 @@ from itertools import chain
 
 from appliance.checks.check import Severity
 from appliance.monitoring.loops import LatestOutcomes
-from appliance.notify.problems import Observed, OperatorProblem, OperatorSeverity
+from appliance.operations.problems import Observed, OperatorProblem, OperatorSeverity
 from doctor.causes import explain
 
 SEVERITIES: Mapping[Severity, OperatorSeverity] = {

@@ -19,7 +19,7 @@ from appliance.kernel.file_lock import file_lock
 from appliance.kernel.log import Log
 from appliance.kernel.ownership import open_own, refuse_other_owner
 from appliance.kernel.store_errors import DISK_FULL_BYTES, free_bytes
-from appliance.logs.files import log_file, rotate
+from appliance.operations.log_files import log_file, rotate
 from appliance.process.logfile import fields_of
 from appliance.process.server_options import ServerOptions
 from appliance.process.starting import START_SECONDS_MAX, StartDeadline

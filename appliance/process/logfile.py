@@ -15,7 +15,7 @@ import msgspec
 
 from appliance.cli_support import plain
 from appliance.kernel.errors import Missing
-from appliance.logs.files import FORMER_MAX, former_log_file, log_file
+from appliance.operations.log_files import FORMER_MAX, former_log_file, log_file
 from appliance.workspace.datadir import DataDir
 
 PIECE_BYTES = 64 * 1024

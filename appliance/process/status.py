@@ -9,7 +9,7 @@ from typing import Any
 from appliance.cli_support import EXIT_UNAVAILABLE
 from appliance.kernel.clock import SystemClock, iso
 from appliance.kernel.errors import ApplianceError
-from appliance.maintenance.wire import read_record
+from appliance.operations.wire import read_record
 from appliance.process.starting import phase_of
 from appliance.sdk.discovery import (
     Endpoint,

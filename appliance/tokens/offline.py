@@ -6,7 +6,7 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from appliance.auditlog.commands import CURRENT
+from appliance.audit.log.commands import CURRENT
 from appliance.kernel.auth import OWNER, TokenBook
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid

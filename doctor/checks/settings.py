@@ -17,7 +17,7 @@ from appliance.hub.queries import topics_named
 from appliance.kernel import config
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.reader import Reader
-from appliance.notify.settings import kind_of
+from appliance.operations.settings import kind_of
 from appliance.workspace.datadir import DataDir
 
 # Programs that read agentlip.config.ts accept these as well.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from appliance.auditlog.file import file_in
+from appliance.audit.log.file import file_in
 from tests.support.commands import agentlip, succeed
 from tests.support.servedhub import serve
 

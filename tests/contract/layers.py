@@ -1,11 +1,8 @@
 """Which module may import which, by the role of its file. A new subsystem needs no line here.
 
-    __main__ → cli → process, upgrade → app → composition → doctor → integrations, wsgi → settings
-    → subsystems (every package with a subsystem.py) → cli_support → sdk → web, checks
-    → mesh, network → workspace → child → kernel, shared
-
-Subsystems don't import each other: where two meet is a file in `integrations/`. EXCEPTIONS has the
-few imports that are allowed in addition, with their reasons.
+A package with a `subsystem.py` is a subsystem. CONTRIBUTING shows the layers as `drawn` returns
+them. Subsystems don't import each other: where two meet is a file in `integrations/`. EXCEPTIONS
+has the few imports that are allowed in addition, with their reasons.
 
 Inside a subsystem: subsystem, cli → resources, loops → service, checks → writes, listings →
 queries → model, rows → wire, metrics → settings. Files named after a noun have no role; they must
@@ -25,10 +22,11 @@ OF_PACKAGE = {
     "network": 1,
     "child": 1,
     "busfile": 1,
-    "auditlog": 1,
+    "audit.log": 1,
     "web": 2,
     "sdk": 3,
     "checks": 2,
+    "operations": 5,
     "recovery": 4,
     "process": 12,
     "upgrade": 12,
@@ -75,14 +73,7 @@ EXCEPTIONS = (
     ("appliance.sdk.*", "appliance.*.wire"),  # clients speak the wire
     ("appliance.sdk.bridge", "appliance.mcp.protocol"),  # names and codes of MCP
     ("appliance.sdk.reader", "appliance.hub.*"),  # reads a hub's database as the hub does
-    ("appliance.hooks.*", "appliance.inbox.event"),  # hooks are called with events of the inbox
-    ("appliance.hooks.*", "appliance.inbox.wire"),
-    ("appliance.hooks.*", "appliance.inbox.model"),  # their runs are in the inbox's database
-    ("appliance.hooks.*", "appliance.inbox.rows"),
-    ("appliance.hooks.queries", "appliance.inbox.queries"),
     ("appliance.mcp.*", "appliance.hub.*"),  # its tools are the hub's verbs
-    ("appliance.ask.*", "appliance.hub.*"),  # an ask is a row beside a message of the hub
-    ("appliance.backup.cli*", "appliance.export.settings"),  # where the exports are
     ("appliance.export.cli_target", "appliance.backup.*"),  # segments go where backups can go
     ("appliance.*.cli*", "doctor.*"),  # commands that say what the doctor finds
     ("appliance.*", "appliance"),  # the version
@@ -91,9 +82,10 @@ EXCEPTIONS = (
 
 
 def top(module: str) -> str:
-    """`appliance.hub.wire` is in `hub`, all of the doctor in `doctor`."""
-    root, _, rest = module.partition(".")
-    return root if root == "doctor" else rest.partition(".")[0]
+    """Return the package that has a layer: `hub` for `appliance.hub.wire`, or `audit.log`."""
+    root, *rest = module.split(".")
+    inner = ".".join(rest[:2])
+    return root if root == "doctor" else inner if inner in OF_PACKAGE else "".join(rest[:1])
 
 
 def subsystems(modules: frozenset[str] | set[str]) -> set[str]:
@@ -120,17 +112,40 @@ def role(module: str) -> int | None:
 
 def offences(graph: grimp.ImportGraph) -> Iterator[str]:
     """Every module without a layer, and every direct import that goes up or aside."""
+    for module, imported, reason in _wrong_imports(graph):
+        if not any(fnmatch(module, a) and fnmatch(imported, b) for a, b in EXCEPTIONS):
+            yield f"{module} imports {imported}: {reason}"
+
+
+def unused_exceptions(graph: grimp.ImportGraph) -> list[tuple[str, str]]:
+    wrong = [(module, imported) for module, imported, _ in _wrong_imports(graph)]
+    return [
+        (above, below)
+        for above, below in EXCEPTIONS
+        if not any(
+            fnmatch(module, above) and fnmatch(imported, below) for module, imported in wrong
+        )
+    ]
+
+
+def drawn() -> str:
+    """Return the layers from top to bottom, with the packages and modules of each."""
+    levels: dict[int, list[str]] = {SUBSYSTEM: ["subsystems"]}
+    for name, level in (OF_PACKAGE | OF_MODULE).items():
+        levels.setdefault(level, []).append(name)
+    return "\n→ ".join(", ".join(sorted(levels[level])) for level in sorted(levels, reverse=True))
+
+
+def _wrong_imports(graph: grimp.ImportGraph) -> Iterator[tuple[str, str, str]]:
     own = {name for name in graph.modules if name.split(".")[0] in ("appliance", "doctor")}
     parts = subsystems(own)
     for module in sorted(own - {"appliance"}):
         if layer(module, parts) is None:
-            yield f"{module} has no layer"
+            yield module, "nothing", "it has no layer"
             continue
         for imported in sorted(graph.find_modules_directly_imported_by(module) & own):
-            if any(fnmatch(module, a) and fnmatch(imported, b) for a, b in EXCEPTIONS):
-                continue
             if reason := _wrong(module, imported, parts):
-                yield f"{module} imports {imported}: {reason}"
+                yield module, imported, reason
 
 
 def _wrong(module: str, imported: str, parts: set[str]) -> str | None:

@@ -20,6 +20,7 @@ WITHOUT = {
     "web": "its metrics are those of `http`",
     "mailbox": "its metrics are those of `network`",
     "monitoring": "its metrics are those of `doctor`",
+    "operations": "its metrics are those of `notify`",
 }
 MORE = ("appliance.kernel.store", "appliance.kernel.loop", "appliance.kernel.log_retention",
         "appliance.kernel.feed", "appliance.web.observe", "appliance.web.guard",

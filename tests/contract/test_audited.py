@@ -6,7 +6,7 @@ A new one fails here until somebody has decided: the flag `audited`, or a line b
 import pytest
 from typer.main import get_command
 
-from appliance.auditlog.commands import ALWAYS, WHILE_STOPPED
+from appliance.audit.log.commands import ALWAYS, WHILE_STOPPED
 from appliance.cli import app
 from appliance.cli_daemon import app as daemon_app
 from appliance.hub.requests import OPERATIONS

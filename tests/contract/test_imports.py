@@ -35,7 +35,7 @@ IMPORTERS = {
         "appliance.checks.*",
         "appliance.*.checks*",  # read the rows of a store
         "appliance.busfile.*",  # works without a server
-        "appliance.auditlog.file",  # the same
+        "appliance.audit.log.file",  # the same
         "appliance.recovery.*",  # fills a whole file
         "appliance.backup.*",  # copies and compares whole files
         "appliance.*.restored",  # changes a whole file in a restore
@@ -90,6 +90,14 @@ def test_library_is_imported_only_by_listed_modules(graph, library):
 
 def test_imports_go_down_by_the_role_of_each_file(graph):
     assert list(layers.offences(graph)) == []
+
+
+def test_each_exception_allows_an_import(graph):
+    assert layers.unused_exceptions(graph) == []
+
+
+def test_layers_are_drawn_as_they_are_enforced():
+    assert layers.drawn() in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
 IMPURE = {

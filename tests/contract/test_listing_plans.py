@@ -30,7 +30,7 @@ FORMS = {
     "appliance.hub.listings": {
         "_channels": [FLAGS, FLAGS], "_topics": [FLAGS], "_attachments": [FLAGS, FLAGS],
     },
-    "appliance.ask.listings": {"_asks": [ASKS]},
+    "appliance.hub.ask.listings": {"_asks": [ASKS]},
     "appliance.broker.listings": {"_history": [FLAGS]},
     "appliance.outbox.listings": {"_statement": [STATES, FILTERS, BOUNDS, FLAGS]},
 }  # fmt: skip

@@ -8,6 +8,7 @@ PREFIXES = {
     "kernel": ("feed", "log", "loop", "store"),
     "mailbox": ("network",),
     "monitoring": ("build", "doctor"),
+    "operations": ("notify",),
     "web": ("http", "socket", "unsent"),
 }
 """What a package counts that has no subject of its own; the others use their own names."""

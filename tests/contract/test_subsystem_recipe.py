@@ -29,7 +29,7 @@ TOY = ROOT / "tests" / "support" / "toy"
 ELSEWHERE = [
     (
         "appliance/composition.py",
-        "from appliance.rates.subsystem import RatesSubsystem",
+        "from appliance.operations.rates import RatesSubsystem",
         "from appliance.toy.subsystem import ToySubsystem",
     ),
     (

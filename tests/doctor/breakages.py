@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from appliance.auditlog import file as audit_file
-from appliance.auditlog.record import AuditRecord
+from appliance.audit.log import file as audit_file
+from appliance.audit.log.record import AuditRecord
 from appliance.checks.context import Context
 from appliance.kernel import commit_count, event_ids
 from appliance.kernel.clock import HOUR_MS, SystemClock, iso

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
     made = ServedHub(tmp_path_factory.mktemp("hub"))
-    made.constants = {"appliance.rates.loops.Sampler.interval_seconds": 0.5}
+    made.constants = {"appliance.operations.rates.Sampler.interval_seconds": 0.5}
     with made.running():
         yield made
 

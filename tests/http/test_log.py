@@ -6,7 +6,7 @@ from threading import Thread
 
 import pytest
 
-from appliance.logs.files import FORMER_MAX, former_log_file, log_file
+from appliance.operations.log_files import FORMER_MAX, former_log_file, log_file
 from tests.support.commands import agentlip, command, environment
 from tests.support.servedhub import ServedHub
 from tests.support.until import until
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.slow
 PATH = "/api/v1/log/level"
 REQUESTS = 1_200
 CONSTANTS = {
-    "appliance.logs.loops.LogRotation.interval_seconds": 0.05,
-    "appliance.logs.service.MINUTE_MS": 200,
+    "appliance.operations.logs.LogRotation.interval_seconds": 0.05,
+    "appliance.operations.logs.MINUTE_MS": 200,
 }
 
 

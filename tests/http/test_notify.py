@@ -26,7 +26,7 @@ security = "none"
 sender = "agentlip@example.com"
 """
 QUICK = {
-    "appliance.notify.loops.NotifyLoop.interval_seconds": 0.2,
+    "appliance.operations.notify.NotifyLoop.interval_seconds": 0.2,
     "appliance.monitoring.loops.DoctorRuns.shortest_seconds": 0.2,
 }
 FAILING_JOB = 'command = ["false"]\n'
@@ -86,8 +86,8 @@ def test_full_disk_is_one_message(tmp_path, receivers):
         hub.constants = QUICK | {
             "appliance.monitoring.loops.Checkup.interval_seconds": 0.2,
             "appliance.monitoring.loops.DoctorRuns.interval_seconds": 2.0,
-            "appliance.notify.loops.INTERVAL_MS": 0,
-            "appliance.notify.problems.SOLVED_MS": 0,
+            "appliance.operations.notify.INTERVAL_MS": 0,
+            "appliance.operations.problems.SOLVED_MS": 0,
         }
         with hub.running():
             topic = hub.channel_with_topic("c")[1]
@@ -184,7 +184,7 @@ def refusals(hub):
 
 
 def test_test_ends_if_the_destination_does_not_respond(refusing):
-    refusing.constants = {"appliance.notify.service.ATTEMPT_SECONDS": 1.0}
+    refusing.constants = {"appliance.operations.notify.ATTEMPT_SECONDS": 1.0}
     responds = threading.Event()
     refusing.service.reply_after = responds
     with refusing.running():
@@ -199,7 +199,7 @@ def test_ping_follows_backups_and_jobs_that_succeed_and_no_others(tmp_path):
         settings = f'[notify]\nping = "http://127.0.0.1:{server.port}/ping/abc?status=up"\n'
         hub = ServedHub(tmp_path / "hub", settings=settings)
         hub.constants = {
-            "appliance.notify.loops.PingLoop.interval_seconds": 0.1,
+            "appliance.operations.notify.PingLoop.interval_seconds": 0.1,
             "appliance.backup.loops.BackupScheduler.interval_seconds": 0.2,
         }
         folder = hub.datadir.workspace / "jobs"
@@ -225,7 +225,7 @@ def test_failed_job_and_backup_request_the_url_for_failures(tmp_path):
         settings += f'[backup]\ndirectory = "{blocked}/backups"\n'
         hub = ServedHub(tmp_path / "hub", settings=settings)
         hub.constants = {
-            "appliance.notify.loops.PingLoop.interval_seconds": 0.1,
+            "appliance.operations.notify.PingLoop.interval_seconds": 0.1,
             "appliance.backup.loops.BackupScheduler.interval_seconds": 0.2,
         }
         (hub.datadir.workspace / "jobs").mkdir()
@@ -253,7 +253,7 @@ def test_refused_ping_is_logged_and_not_repeated(tmp_path):
     with http_server(lambda _request: (404, {}, b"no such check")) as server:
         settings = f'[notify]\nping = "http://127.0.0.1:{server.port}/secret"\n'
         hub = ServedHub(tmp_path / "hub", settings=settings)
-        hub.constants = {"appliance.notify.loops.PingLoop.interval_seconds": 0.1}
+        hub.constants = {"appliance.operations.notify.PingLoop.interval_seconds": 0.1}
         (hub.datadir.workspace / "jobs").mkdir()
         (hub.datadir.workspace / "jobs" / "good.toml").write_text('command = ["true"]\n')
         with hub.running():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from appliance.auditlog.record import redact
+from appliance.audit.log.record import redact
 from appliance.export.logs import LOGS
 from appliance.export.source import open_log
 from appliance.kernel.log import without_path

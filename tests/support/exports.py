@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.parquet as parquet
 
-from appliance.auditlog.file import open_store as open_audit_log
+from appliance.audit.log.file import open_store as open_audit_log
 from appliance.busfile.file import BusPaths, connect
 from appliance.export import segment
 from appliance.export.logs import LOGS

@@ -47,7 +47,7 @@ def test_review_is_decided_by_the_answer_or_its_ask_is_cancelled(tmp_path, monke
     for name, value in IDENTITY.items():
         monkeypatch.setenv(name, value)
     repository = new_repository(tmp_path / "repository")
-    constants = {"appliance.ask.reviews.POLL_SECONDS": 0.3}
+    constants = {"appliance.hub.ask.reviews.POLL_SECONDS": 0.3}
     settings = "[bus]\nask_reviews = true\n"
     with serve(repository, settings=settings, constants=constants) as hub:
         folder = begin(repository, "t")

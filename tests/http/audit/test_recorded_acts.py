@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from appliance.auditlog import file
+from appliance.audit.log import file
 from tests.support.courier import envelope
 from tests.support.servedhub import ServedHub, serve
 from tests.support.until import until

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.auditlog import file as audit_file
-from appliance.auditlog.record import AuditRecord
+from appliance.audit.log import file as audit_file
+from appliance.audit.log.record import AuditRecord
 from appliance.kernel import commit_count
 from appliance.kernel.store_declaration import DECLARATIONS
 from appliance.workspace import manifest

@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from appliance.ask.settings import AskSettings
-from appliance.ask.wire import CancelAsk, MayNotAnswer
+from appliance.hub.ask.settings import AskSettings
+from appliance.hub.ask.wire import CancelAsk, MayNotAnswer
 from appliance.integrations.relay_ask import PRINCIPAL, HubApprovalAsks
 from appliance.kernel.auth import Principal
 from appliance.relay import writes
 from appliance.relay.loops import ApprovalAsker
 from tests.support.relay import RelayFixture
-from tests.unit.ask.conftest import AskEnvironment, new_file_in
+from tests.unit.hub.ask.conftest import AskEnvironment, new_file_in
 
 PEOPLE = {
     name: Principal(f"tok_{name}", name, frozenset({"hub:read", "ask:answer"}))

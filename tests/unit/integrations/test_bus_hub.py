@@ -12,7 +12,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from tests.support.bus import BusFixture
-from tests.unit.ask.conftest import new_file_in
+from tests.unit.hub.ask.conftest import new_file_in
 from tests.unit.hub.conftest import FaultyRunner, HubEnvironment
 
 

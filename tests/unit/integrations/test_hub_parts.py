@@ -6,8 +6,8 @@ import pytest
 
 from appliance.integrations.jobs_logs import LogJobEvents
 from appliance.integrations.notify_ask import observe
-from appliance.notify.problems import OperatorProblem
-from tests.unit.ask.conftest import AskEnvironment, new_file_in
+from appliance.operations.problems import OperatorProblem
+from tests.unit.hub.ask.conftest import AskEnvironment, new_file_in
 
 DISK = {"host.disk": [OperatorProblem("0", "error", "the disk is full")]}
 

@@ -8,11 +8,11 @@ from appliance.integrations.webhooks_outbox import (
     WebhookPost,
 )
 from appliance.kernel.errors import Unavailable
-from appliance.notify.wire import Notice
+from appliance.operations.wire import Notice
 from appliance.outbox.target import Delivered, DeliveryTarget, RetryLater
 from appliance.workspace.datadir import DataDir
 from tests.support.outbox import OutboxFixture
-from tests.unit.ask.conftest import new_file_in
+from tests.unit.hub.ask.conftest import new_file_in
 
 NOTICE = Notice("n1", "ws", "now", "new: error", "the disk is full")
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.integrations.notify_outbox import OutboxNotices
 from appliance.kernel.errors import Unavailable
-from appliance.notify.settings import NotifySettings
-from appliance.notify.wire import Notice
+from appliance.operations.settings import NotifySettings
+from appliance.operations.wire import Notice
 from appliance.outbox.webhook import WebhookTarget
 from appliance.outbox.webhook_formats import FORMATS, JSON, cut, split_destination
 from appliance.web.webhook_caller import WebhookCaller

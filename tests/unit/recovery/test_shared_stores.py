@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.auditlog import file as audit_file
-from appliance.auditlog.record import AuditRecord
+from appliance.audit.log import file as audit_file
+from appliance.audit.log.record import AuditRecord
 from appliance.busfile import claims
 from appliance.busfile.file import BusPaths, connect
 from appliance.kernel.store_declaration import DECLARATIONS

@@ -1,1 +1,0 @@
-"""The log of the appliance: its files, their rotation, and its level while it runs."""

@@ -1,1 +1,0 @@
-"""Maintenance mode: begins, ends and shows it."""

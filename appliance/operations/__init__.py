@@ -1,0 +1,1 @@
+"""The subsystems that operate the appliance. They run whatever roles are on."""

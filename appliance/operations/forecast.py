@@ -1,0 +1,200 @@
+"""When disks will be full: one sample an hour for two weeks, and the trend in them."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from appliance.host import Host
+from appliance.kernel.clock import DAY_MS, HOUR_MS, Clock
+from appliance.kernel.log import Log
+from appliance.kernel.loop import Loop
+from appliance.kernel.route import Operation, Route
+from appliance.kernel.subsystem import Subsystem
+from appliance.kernel.threads import in_thread
+from appliance.kernel.whole_file import write_whole
+from appliance.kernel.writer import file_bytes
+from appliance.operations.wire import READ, DiskForecast, Forecast, Reducible, StoreForecast
+from appliance.web.responders import Responders, reply_with
+
+SAMPLES_MAX = 14 * 24  # one an hour for two weeks; together below 200 KB
+SPAN_MS_MIN = HOUR_MS  # a trend of less time would be noise
+FILE_BYTES_MAX = 1024 * 1024
+ENTRIES_MAX = 200_000  # files of a folder that are counted
+GROWTH_MIN = 1024.0  # bytes a day that count as growth
+
+
+class GrowthSample(msgspec.Struct, frozen=True):
+    """Used bytes of disks and sizes of stores, by name."""
+
+    at_ms: int
+    values: dict[str, int]
+
+
+class Disk(msgspec.Struct, frozen=True):
+    """`name`: `disk:` and the first of `of`."""
+
+    of: tuple[str, ...]
+    free_bytes: int
+    size_bytes: int
+
+    @property
+    def name(self) -> str:
+        return f"disk:{self.of[0]}"
+
+
+class GrowthSamples:
+    """`folders`: by what they contain. `stores` returns the size of each."""
+
+    def __init__(
+        self,
+        file: Path,
+        folders: Mapping[str, Path],
+        stores: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self._file = file
+        self._folders = folders
+        self._stores = stores
+        self._samples = read_samples(file)
+
+    def sample(self, now_ms: int) -> None:
+        """Add a sample. One of a time to come, by a clock that was set, is dropped."""
+        values = {disk.name: disk.size_bytes - disk.free_bytes for disk in self._disks()}
+        values |= self._stores()
+        kept = [sample for sample in self._samples if sample.at_ms < now_ms]
+        self._samples = [*kept, GrowthSample(now_ms, values)][-SAMPLES_MAX:]
+        write_whole(self._file, msgspec.json.encode(self._samples))
+
+    def forecast(self, reducible: Mapping[str, tuple[Path, str]]) -> Forecast:
+        """`reducible`: folders, and the commands that free their space."""
+        samples = self._samples
+        disks = [
+            DiskForecast(list(disk.of), disk.free_bytes, disk.size_bytes,
+                         *self._trend(disk.name, disk.free_bytes))
+            for disk in self._disks()
+        ]  # fmt: skip
+        free = disks[0].free_bytes if disks else 0
+        stores = [
+            StoreForecast(name, size, *self._trend(name, free))
+            for name, size in self._stores().items()
+        ]
+        rows = [
+            Reducible(what, size, command)
+            for what, (folder, command) in reducible.items()
+            if (size := folder_bytes(folder))
+        ]
+        days = (samples[-1].at_ms - samples[0].at_ms) / DAY_MS if samples else 0.0
+        rows.sort(key=lambda row: -row.bytes)
+        return Forecast(round(days, 2), disks, stores, rows)
+
+    def _trend(self, name: str, free_bytes: int) -> tuple[float | None, float | None]:
+        """Growth in bytes a day, and days until `free_bytes` are used."""
+        points = [(row.at_ms, row.values[name]) for row in self._samples if name in row.values]
+        growth = slope(points)
+        if growth is None or growth < GROWTH_MIN:
+            return growth, None
+        return growth, round(free_bytes / growth, 1)
+
+    def _disks(self) -> Iterator[Disk]:
+        """One for each file system."""
+        of: dict[int, list[str]] = {}
+        for name, folder in self._folders.items():
+            if folder.is_dir():
+                of.setdefault(folder.stat().st_dev, []).append(name)
+        for names in of.values():
+            volume = os.statvfs(self._folders[names[0]])
+            unit = volume.f_frsize
+            yield Disk(tuple(names), volume.f_bavail * unit, volume.f_blocks * unit)
+
+
+def slope(points: list[tuple[int, int]]) -> float | None:
+    """By least squares, for each day; None if they cover too little time."""
+    if len(points) < 2 or points[-1][0] - points[0][0] < SPAN_MS_MIN:
+        return None
+    count = len(points)
+    mean_x, mean_y = sum(x for x, _ in points) / count, sum(y for _, y in points) / count
+    along = sum((x - mean_x) * (y - mean_y) for x, y in points)
+    return round(along / sum((x - mean_x) ** 2 for x, _ in points) * DAY_MS, 1)
+
+
+def folder_bytes(folder: Path) -> int:
+    """The size of its files, without those beyond ENTRIES_MAX."""
+    total = 0
+    for parent, _, names in islice(os.walk(folder), ENTRIES_MAX):
+        for name in names:
+            try:
+                total += os.lstat(Path(parent, name)).st_size
+            except OSError:
+                continue  # removed meanwhile
+    return total
+
+
+def read_samples(file: Path) -> list[GrowthSample]:
+    """Those of earlier processes; none if the file is missing or can't be decoded."""
+    try:
+        with file.open("rb") as stream:
+            return msgspec.json.decode(stream.read(FILE_BYTES_MAX), type=list[GrowthSample])
+    except (OSError, msgspec.DecodeError):
+        return []
+
+
+class GrowthSampler(Loop):
+    name = "growth_sampler"
+    interval_seconds = HOUR_MS / 1000
+
+    def __init__(self, samples: GrowthSamples, clock: Clock, log: Log) -> None:
+        super().__init__(clock, log)
+        self._samples = samples
+        self.nudge()  # the first sample is at the start
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        try:
+            in_thread(self._samples.sample, now_ms)
+        except OSError as error:  # a full disk: the sample is kept in memory
+            self.log.debug("growth.json was not written", reason=error.strerror)
+        return {"samples": 1}
+
+
+def routes(forecast: Callable[[], Forecast]) -> list[Route]:
+    return [
+        Route("/api/v1/forecast", Responders(get=reply_with(forecast)), {
+            "GET": Operation(READ, reply=Forecast,
+                             summary="When disks will be full, and what can be reduced"),
+        }),
+    ]  # fmt: skip
+
+
+FILE = "growth.json"
+
+
+class ForecastNeeds(msgspec.Struct, frozen=True):
+    """`folders`: by what they contain, with the command that reduces it; "": none does."""
+
+    folders: Mapping[str, tuple[Path, str]]
+    stores: tuple[str, ...]
+
+
+class ForecastSubsystem(Subsystem):
+    name = "forecast"
+
+    def __init__(self, host: Host, needs: ForecastNeeds) -> None:
+        self._datadir = host.datadir
+        self._needs = needs
+        folders = {what: folder for what, (folder, _) in needs.folders.items()}
+        self._samples = GrowthSamples(host.datadir.dir / FILE, folders, self._store_bytes)
+        self.loops = (GrowthSampler(self._samples, host.clock, host.log),)
+
+    def routes(self) -> list[Route]:
+        return routes(self._forecast)
+
+    def _forecast(self) -> Forecast:
+        reducible = {what: row for what, row in self._needs.folders.items() if row[1]}
+        forecast: Forecast = in_thread(self._samples.forecast, reducible)
+        return forecast
+
+    def _store_bytes(self) -> dict[str, int]:
+        """The size of each store with its write-ahead log."""
+        files = {name: self._datadir.database(name) for name in self._needs.stores}
+        return {name: file_bytes(path) + file_bytes(path, "-wal") for name, path in files.items()}

@@ -1,0 +1,35 @@
+"""The metrics of messages to the operator, and the totals from which rates are made."""
+
+from collections.abc import Collection
+from itertools import chain
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+
+from appliance.kernel.metrics import counter
+from appliance.kernel.threads import yield_to_loop
+
+messages = counter(
+    "notify_messages_total",
+    "Messages to the operator, by what took them: outbox, hub, direct; none: they are lost",
+    ("via",),
+)
+for _via in ("outbox", "direct", "hub", "none"):
+    messages.labels(_via)  # so that the first message is an increase
+
+
+Key = tuple[str, str | None]
+"""The name of a sample, and its `status`; None: the sum over all labels."""
+_process = ProcessCollector(registry=None)  # the registry knows no names of its metrics
+
+
+def totals(registry: CollectorRegistry, keys: Collection[Key]) -> dict[Key, float]:
+    """The value of each key; 0 without a sample."""
+    values = dict.fromkeys(keys, 0.0)
+    wanted = registry.restricted_registry({name for name, _ in keys})
+    for metric in chain(wanted.collect(), _process.collect()):
+        yield_to_loop()  # a metric comes in parts
+        for sample in metric.samples:
+            for key in {(sample.name, sample.labels.get("status")), (sample.name, None)}:
+                if key in values:
+                    values[key] += sample.value
+    return values

@@ -1,0 +1,198 @@
+"""Structs and errors of the operations."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from appliance.kernel.errors import Conflict, Invalid
+from appliance.kernel.scopes import Scopes
+from appliance.operations.settings import Level
+
+READ = "metrics:read"
+MAINTENANCE, LOG, NOTIFY = "maintenance:write", "log:write", "notify:test"
+SCOPES = Scopes(frozenset({MAINTENANCE, LOG, NOTIFY}))
+"""The subsystem `maintenance` declares the scopes of all operations."""
+FILE_BYTES_MAX = 4096
+
+
+class BeginMaintenance(Struct, frozen=True):
+    """`until`: within the next 7 days; without a zone, UTC."""
+
+    until: Annotated[datetime, Meta(examples=["2026-12-24T18:00:00Z"])]
+    reason: Annotated[str, Meta(max_length=200)] = ""
+
+
+class MaintenanceState(Struct, frozen=True):
+    """`until`: None if it is off."""
+
+    on: bool
+    until: str | None = None
+    reason: str = ""
+
+
+class MaintenanceRecord(msgspec.Struct, frozen=True):
+    """The content of `.agentlip/maintenance.json`."""
+
+    until_ms: int = 0
+    reason: str = ""
+
+
+class BadEndOfMaintenance(Invalid):
+    code = "BAD_END_OF_MAINTENANCE"
+    default_message = "until: must be within the next 7 days"
+    default_hint = "agentlip maintenance on --for 30m"
+
+
+class MigrationForbidden(Conflict):
+    code = "MIGRATION_FORBIDDEN"
+    default_message = "the stores are older than this program, and a start may not migrate them"
+    default_hint = "agentlip migrate --plan; agentlip migrate --apply; then agentlipd up"
+
+
+def refuse_older(migrates: bool, find: Callable[[], Sequence[str]]) -> None:
+    """`find` returns the older stores. Raises MigrationForbidden if a start may not migrate."""
+    if not migrates and (stores := find()):
+        raise MigrationForbidden(
+            f"{', '.join(stores)}: older than this program, and store.migrate_at_start is false",
+            details={"stores": list(stores)},
+        )
+
+
+def read_record(file: Path) -> MaintenanceRecord:
+    """Off if the file is missing or can't be decoded."""
+    try:
+        with file.open("rb") as stream:
+            return msgspec.json.decode(stream.read(FILE_BYTES_MAX), type=MaintenanceRecord)
+    except (OSError, msgspec.DecodeError):
+        return MaintenanceRecord()
+
+
+class SetLogLevel(Struct, frozen=True):
+    """`minutes`: after them, or after a restart, the level is that of the settings again."""
+
+    level: Level
+    minutes: Annotated[int, Meta(ge=1, le=1440)] = 60
+
+
+class LogLevel(Struct, frozen=True):
+    """`configured`: the level of the settings. `until`: None while that one holds."""
+
+    level: str
+    configured: str
+    until: str | None = None
+
+
+Unit = Literal["per second", "seconds", "bytes", "count"]
+
+
+class RatesQuery(Struct, frozen=True):
+    """`after`: the last of `at_ms` that the client has. If the process no longer has that sample,
+    or is another process, the reply has all."""
+
+    after: Annotated[int, Meta(ge=0, le=2**62)] | None = None
+
+
+class RateSeries(Struct, frozen=True):
+    """`metric`: what was sampled. `per second`: how much it rose since the sample before."""
+
+    name: str
+    title: str
+    unit: Unit
+    metric: str
+    values: list[float]
+
+
+class Rates(Struct, frozen=True):
+    """Each of `values` belongs to the time at the same place in `at_ms`."""
+
+    interval_seconds: float
+    at_ms: list[int]
+    series: list[RateSeries]
+
+
+class DiskForecast(Struct, frozen=True):
+    """`days_to_full`: None if its use does not rise, or is not known for an hour yet. `of`: what is
+    on it: workspace, backups, exports."""
+
+    of: list[str]
+    free_bytes: int
+    size_bytes: int
+    growth_bytes_per_day: float | None
+    days_to_full: float | None
+
+
+class StoreForecast(Struct, frozen=True):
+    """`bytes`: with its write-ahead log. `days_to_full`: if only this store grew."""
+
+    store: str
+    bytes: int
+    growth_bytes_per_day: float | None
+    days_to_full: float | None
+
+
+class Reducible(Struct, frozen=True):
+    """What takes space that a command can free, or that can be archived elsewhere."""
+
+    what: str
+    bytes: int
+    command: str
+
+
+class Forecast(Struct, frozen=True):
+    """`observed_days`: the time between the first and the last sample. The list of what can be
+    reduced begins with the largest."""
+
+    observed_days: float
+    disks: list[DiskForecast]
+    stores: list[StoreForecast]
+    reducible: list[Reducible]
+
+
+Via = Literal["outbox", "direct", "hub"]
+
+
+class NotifyTest(Struct, frozen=True):
+    """`direct`: without the outbox, as when the outbox itself fails."""
+
+    direct: bool = False
+
+
+class NotifyResult(Struct, frozen=True):
+    """`via`: what took the message; `direct` and `hub` have delivered it, `outbox` too, unless
+    its first attempt had a `problem`; it tries again. None: nothing took the message."""
+
+    to: str
+    via: Via | None
+    problem: str | None = None
+
+
+class NotifyTested(Struct, frozen=True):
+    """`id`: the sends of this message have ids that begin with it."""
+
+    id: str
+    results: list[NotifyResult]
+
+
+class Notice(Struct, frozen=True):
+    """A message, as webhooks get it. `workspace`: its folder's name."""
+
+    id: str
+    workspace: str
+    at: str
+    subject: str
+    text: str
+
+    def id_for(self, to: str) -> str:
+        """Each destination has an id of its own, which stays the same when it is tried again."""
+        return f"{self.id}_{hashlib.sha256(to.encode()).hexdigest()[:8]}"
+
+
+class NothingToNotify(Conflict):
+    code = "NOTIFY_OFF"
+    default_message = "no destination is set for messages to the operator"
+    default_hint = "set notify.to in agentlip.toml, then: agentlipd restart"

@@ -1,0 +1,82 @@
+"""Rates and lags: what one hour of samples says, within its limits."""
+
+from functools import partial
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from appliance.kernel.metrics import REGISTRY
+from appliance.operations.metrics import totals
+from appliance.operations.rates import INTERVAL_SECONDS, SAMPLES_MAX, SERIES, RecentRates
+from tests.support.clock import FakeClock
+
+
+class Watched:
+    def __init__(self):
+        self.clock = FakeClock()
+        self.registry = CollectorRegistry()
+        labels = ("verb", "outcome")
+        self.changes = Counter("agentlip_hub_mutations", "-", labels, registry=self.registry)
+        self.depth = Gauge("agentlip_outbox_depth_sends", "-", ("status",), registry=self.registry)
+        self.rates = RecentRates(partial(totals, self.registry), self.clock.monotonic)
+        self.rates.sample(self.clock.now_ms())
+
+    def pass_interval(self, changes=0):
+        self.changes.labels("post", "ok").inc(changes)
+        self.changes.labels("edit", "ok").inc(changes)
+        self.clock.pass_seconds(INTERVAL_SECONDS)
+        self.rates.sample(self.clock.now_ms())
+
+    def values(self, name, after=None):
+        series = {each.name: each.values for each in self.rates.rates(after).series}
+        return series[name]
+
+
+@pytest.fixture
+def watched():
+    return Watched()
+
+
+def test_counter_is_shown_as_its_rate_over_all_labels(watched):
+    watched.pass_interval(5)
+    watched.pass_interval()
+    assert watched.values("changes") == [1.0, 0.0]
+
+
+def test_samples_are_those_of_one_hour(watched):
+    for _ in range(SAMPLES_MAX + 10):
+        watched.pass_interval(1)
+    rates = watched.rates.rates()
+    assert len(rates.at_ms) == SAMPLES_MAX - 1 == 3600 / INTERVAL_SECONDS
+    assert {len(each.values) for each in rates.series} == {len(rates.at_ms)}
+
+
+def test_client_gets_what_it_does_not_have(watched):
+    for changes in (10, 20, 30):
+        watched.pass_interval(changes)
+    known = watched.rates.rates().at_ms[1]
+    assert watched.values("changes", known) == [6.0]
+    assert watched.values("changes", known + 1) == [2.0, 4.0, 6.0]
+
+
+def test_clock_that_goes_back_changes_no_rate(watched):
+    watched.clock.ms -= 3_600_000
+    watched.pass_interval(5)
+    assert watched.values("changes") == [1.0]
+
+
+def test_every_metric_exists():
+    from appliance.app import Appliance  # noqa: F401 - its imports register all metrics
+    from appliance.courier.metrics import CourierCollector
+
+    # labelled metrics are collected only with a series
+    known = {
+        metric.name
+        for collector in REGISTRY._collector_to_names
+        for metric in getattr(collector, "describe", collector.collect)()
+    }
+    known |= {metric.name for metric in CourierCollector().describe()}
+    for each in SERIES:
+        name = each.metric.removesuffix("_total").removesuffix("_count")
+        assert name in known, each.metric
+    assert len({each.name for each in SERIES}) == len(SERIES)
