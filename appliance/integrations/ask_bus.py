@@ -1,4 +1,4 @@
-"""Reviews of the worker bus, for asks. The command line decides them, as a person would."""
+"""Gives asks the worker bus reviews. The command line decides a review, as it does for a person."""
 
 from collections.abc import Sequence
 from contextlib import suppress

@@ -1,6 +1,6 @@
-"""The hub's store in backups: its messages, their authors, and its log.
+"""Compares the hub's store in a backup: messages, authors and log.
 
-A server on a restored copy must give out the log as the copy has it.
+A server on a restored copy must serve the log exactly as the copy stores it.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class ServedPage(msgspec.Struct, frozen=True):
 
 
 def compare_log(get: ServedGet, connection: Executor) -> Iterator[str]:
-    """The first event in which log and file differ. Raises ServerFailed."""
+    """Yield a text for the first event in which log and file differ. Raises ServerFailed."""
     rows = connection.execute(f"SELECT {EVENT} FROM events ORDER BY event_id")
     stored = ((*row[:5], row[5].encode().strip()) for row in rows)
     for served, row in zip_longest(_list_served(get), stored):

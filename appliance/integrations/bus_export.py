@@ -1,4 +1,4 @@
-"""The bus keeps messages until they are in the segments that the appliance writes."""
+"""Finds the bus messages in exported segments, so that only exported ones are pruned."""
 
 from appliance.export.logs import LOGS
 from appliance.export.manifests import SegmentDirectory
@@ -7,7 +7,7 @@ from appliance.host import Host
 
 
 def last_in_segments(host: Host) -> int | None:
-    """The last message of the bus in a segment; None if `export.export` is off."""
+    """Return the number of the last bus message in a segment; None if `export.export` is off."""
     settings = host.section(ExportSettings)
     if not (host.runs("export") and settings.export):
         return None

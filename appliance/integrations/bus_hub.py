@@ -1,7 +1,7 @@
-"""Posts changes of the states of workers into a topic of the hub (`bus.hub_topic`).
+"""Posts worker state changes into a hub topic (`bus.hub_topic`).
 
-Messages and the position on the bus are written in one transaction of the hub: after a crash at
-any moment, the next change that is posted is the one behind the last that was.
+One hub transaction writes the messages and the bus position, so after a crash at any moment the
+loop continues behind the last posted change.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ CHANGES = f"""SELECT {COLUMNS} FROM messages WHERE seq > ? AND +type = 'state_ch
 
 
 class BusTopicPoster(Loop):
-    """Starts at the newest message of the bus when it runs for the first time."""
+    """Posts each change once. The first run starts at the newest bus message."""
 
     name = "bus_topic"
     interval_seconds = 2.0
@@ -69,8 +69,8 @@ class BusTopicPoster(Loop):
 
 
 def next_changes(reader: Any, position: int) -> tuple[int, list[BusMessage]]:
-    """The number of the newest message, and the next changes. A new file has lower
-    numbers, and is read from its beginning."""
+    """Return the newest message's number, and the next changes. A new bus file has lower numbers,
+    and is read from the beginning."""
     with snapshot(reader.connection):
         head = messages.head(reader)
         rows = reader.execute(CHANGES, (position if position <= head else 0, BATCH_MAX))
@@ -78,7 +78,7 @@ def next_changes(reader: Any, position: int) -> tuple[int, list[BusMessage]]:
 
 
 def describe(message: BusMessage) -> str | None:
-    """None if another program has published a payload that says nothing."""
+    """Return a line for a change; None if another program published a payload without a state."""
     change = None
     with suppress(Invalid):
         change = payloads.typed_payload(message.type, message.payload)
@@ -94,7 +94,7 @@ def _plain(name: str) -> str:
 
 
 def begin(tx: Any, head: int) -> int:
-    """The position; that of the first run is `head`."""
+    """Return the stored position, and store `head` as the first one."""
     if meta.value(tx, POSITION) is None:
         tx.execute(meta.SET, (POSITION, str(head)))
     return int(meta.value(tx, POSITION) or 0)

@@ -1,4 +1,4 @@
-"""Tokens and members of meshes that are in force, compared with the audit log."""
+"""Compares valid tokens and mesh members with the audit log."""
 
 import re
 import shlex
@@ -33,8 +33,8 @@ _decode = msgspec.json.Decoder().decode
 
 
 class _Log:
-    """What the audit log has: the first state of each row, which are revoked, and what all requests
-    named. `since_ms`: from when on it has every request."""
+    """The audit log's contents: each row's first state, the revoked rows, and the requests' names.
+    `since_ms`: the time from which the log has every request."""
 
     def __init__(self, context: Context) -> None:
         self.added: dict[tuple[str, str], dict[str, Any]] = {}
@@ -63,7 +63,7 @@ class _Log:
                     self.revoked.add(key)
 
     def find_problem(self, key: tuple[str, str], given: str, added_ms: int, kept: str) -> str:
-        """What another program did to a row; "" if nothing."""
+        """Return how another program changed a row; "" if it did not."""
         if key in self.revoked:
             return "it was revoked, and is valid again"
         if (added := self.added.get(key)) is None:

@@ -1,5 +1,5 @@
-"""Gaps in the hub's event log, and the copies that contain what is missing: exported segments and
-verified backups. And repairs of messages, which depend on segments too."""
+"""Finds gaps in the hub's event log, and the segments and verified backups that contain the missing
+events. Repairs messages, which depend on segments too."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -44,7 +44,7 @@ def _sequence(context: Context) -> Iterator[Finding]:
 
 
 def _gaps(context: Context, newest: int) -> Iterator[Finding]:
-    """`newest`: how many ids are compared; -1 compares all."""
+    """Yield a finding for each gap among the `newest` ids; -1 compares all ids."""
     for _, connection in context.opened("hub"):
         rows = connection.execute(GAPS, {"newest": newest, "jump": EPOCH_JUMP}).fetchmany(
             FINDINGS_MAX + 1
@@ -60,7 +60,8 @@ def _gaps(context: Context, newest: int) -> Iterator[Finding]:
 
 
 def _find_copy(context: Context, event_id: int) -> str:
-    """Which copy contains the event: a segment without a gap, or the newest verified backup."""
+    """Return the copy that contains the event: a segment without a gap, or the newest verified
+    backup."""
     for manifest in segments(context, EVENTS):
         whole = manifest.rows == manifest.last_event_id - manifest.first_event_id + 1
         if whole and manifest.first_event_id <= event_id <= manifest.last_event_id:
@@ -70,8 +71,8 @@ def _find_copy(context: Context, event_id: int) -> str:
 
 
 def _restore_messages(context: Context, findings: Sequence[Finding]) -> Iterable[Step]:
-    """Nothing while events differ from their segments: then a row may be the only trace of what
-    was written."""
+    """Return the repair steps; none while events differ from their segments, because a row may then
+    be the only trace of the original text."""
     if any(find_forged(context, EVENTS, manifest) for manifest in segments(context, EVENTS)):
         return ()
     return _RESTORE(context, findings)
@@ -98,4 +99,4 @@ CHECKS = (
     ),
 )  # fmt: skip
 REPAIRS = dict.fromkeys(("events.rows", "events.rows-all"), _restore_messages)
-"""By the name of a check of the hub."""
+"""The repairs, keyed by hub check."""

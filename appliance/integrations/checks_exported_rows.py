@@ -1,4 +1,4 @@
-"""Rows in stores and in exported segments: what was exported did not change."""
+"""Checks that stored rows still equal their exported copies."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
@@ -22,7 +22,7 @@ from appliance.workspace import manifest as workspace_manifest
 
 
 def _agrees(context: Context) -> Iterator[Finding]:
-    """Compares segments of the current epoch: a restore may discard what older ones have."""
+    """Compare the current epoch's segments. A restore may have discarded older rows."""
     epoch = next((meta.read(auth, "epoch") for _, auth in context.opened("auth")), None)
     for log in (EVENTS, INBOX):
         for manifest in segments(context, log) if epoch else ():
@@ -39,9 +39,8 @@ def _agrees(context: Context) -> Iterator[Finding]:
 
 
 def find_forged(context: Context, log: ExportedLog, manifest: SegmentManifest) -> list[int]:
-    """The numbers of the rows that the store has changed since they were exported; and of the
-    inbox, those that it deleted after its oldest row, or before they were old. Empty if the segment
-    itself is not whole: another check reports that."""
+    """Return the numbers of rows that changed after their export. Inbox rows that were deleted too
+    early count as changed. Empty if the segment is damaged, which another check reports."""
     path = catalogue_of(context, log).data(manifest)
     first, last = manifest.first_event_id, manifest.last_event_id
     table, column = log.table, log.key
@@ -69,8 +68,8 @@ def find_forged(context: Context, log: ExportedLog, manifest: SegmentManifest) -
 
 
 def _is_kept(context: Context, log: ExportedLog, manifest: SegmentManifest) -> bool:
-    """Whether no row of the segment is so old that the inbox has removed it, nor was its loss
-    accepted."""
+    """Return whether every row in the segment should still exist: the inbox has not pruned any by
+    age, and nobody accepted a loss."""
     if log.store in workspace_manifest.read(context.datadir).lost:
         return False
     today = date.fromisoformat(iso(context.clock.now_ms())[:10])
@@ -85,8 +84,8 @@ def _differs(
     names: Iterable[str],
     oldest: int | None,
 ) -> bool:
-    """`oldest`: a row that is missing before it was removed for its age. None: other checks report
-    missing rows."""
+    """Return whether a stored row differs from the exported one. Rows below `oldest` may be pruned;
+    None: other checks report missing rows."""
     if there is None:
         return oldest is not None and row["event_id"] > oldest
     return any(row[name] != there[name] for name in names)

@@ -1,4 +1,4 @@
-"""Messages in the inbox, and what the own broker and outbox know about them."""
+"""Compares inbox messages with the records in the own broker and outbox."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Delivers webhooks of the courier's triggers through the outbox."""
+"""Delivers courier trigger webhooks through the outbox."""
 
 import hashlib
 from contextlib import suppress
@@ -14,7 +14,7 @@ PRINCIPAL = "appliance:courier"  # no token can have this name
 
 
 def send_trigger_webhook(outbox: Outbox, url: str, key: str, payload: dict[str, Any]) -> None:
-    """Accepts an unsigned webhook of a trigger. Raises the errors of the outbox."""
+    """Queue an unsigned trigger webhook in the outbox. Raises the outbox errors."""
     body = msgspec.json.encode(payload, order="deterministic")
     digest = hashlib.sha256(b"\0".join((key.encode(), url.encode(), body))).hexdigest()
     send = wire.Send(

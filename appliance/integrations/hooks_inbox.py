@@ -8,7 +8,7 @@ from appliance.workspace.datadir import ServerFile
 
 
 def own_url(host: Host) -> str:
-    """The URL of this process on its own machine, once it listens."""
+    """Return this process's URL on its own machine. The port is known once the process listens."""
     text = (read_small(host.served.dir / "port") or b"").strip()
     port = int(text) if text.isdigit() else 0
     return endpoint_of(ServerFile(host=host.section(HttpSettings).host, port=port)).url

@@ -1,4 +1,4 @@
-"""Sends messages of hooks through the outbox."""
+"""Sends hook messages through the outbox."""
 
 import msgspec
 
@@ -10,5 +10,5 @@ PRINCIPAL = "appliance:hooks"  # no token has this name
 
 
 def send_hook_message(outbox: Outbox, message: HookMessage) -> None:
-    """Raises what the outbox raises."""
+    """Queue a hook's message in the outbox. Raises the outbox errors."""
     outbox.send(wire.Send(**msgspec.structs.asdict(message)), principal=PRINCIPAL)

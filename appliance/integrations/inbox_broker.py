@@ -1,4 +1,4 @@
-"""Connects the inbox to the broker of the same appliance."""
+"""Connects the inbox to the broker in the same appliance."""
 
 from functools import partial
 
@@ -17,7 +17,7 @@ from appliance.mesh.signing import Signer
 
 
 class LocalBrokerClient:
-    """The BrokerClient for meshes of this appliance's own broker."""
+    """The BrokerClient for meshes whose broker is this appliance."""
 
     def __init__(self, broker: BrokerSubsystem, mesh: str, signer: Signer) -> None:
         self._broker = broker.broker
@@ -58,7 +58,7 @@ class LocalBrokerClient:
 
 
 def name_of(broker: Broker, mesh: str, signer: Signer) -> str | None:
-    """The name of the member with this key; None if the mesh has none."""
+    """Return the name of the mesh member with this key; None without such a member."""
     directory = broker.directory
     try:
         return directory.member(directory.mesh(mesh).id, signer.public_hex).name
@@ -67,7 +67,7 @@ def name_of(broker: Broker, mesh: str, signer: Signer) -> str | None:
 
 
 class LocalMeshSubscriber(Loop):
-    """Receives from the meshes of this appliance's broker that our key is a member of.
+    """Receives from the own broker's meshes that have this appliance's key as a member.
 
     Each round compares the meshes again, because meshes and members change at any time.
     """

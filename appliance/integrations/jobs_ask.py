@@ -1,4 +1,4 @@
-"""Asks of jobs: a question before a run starts."""
+"""Asks a person before a job starts."""
 
 import msgspec
 

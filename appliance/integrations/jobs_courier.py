@@ -1,4 +1,4 @@
-"""Envelopes in streams of the courier, which start jobs."""
+"""Starts jobs on courier envelopes."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,8 +8,8 @@ from appliance.kernel.clock import Clock
 
 
 class EnvelopeJobEvents:
-    """The latest envelope of each stream, in memory or durable. Its number is the time when it was
-    accepted, so positions in the store stay comparable after a restart."""
+    """The latest envelope in each stream, in memory or durable. An event's number is the time in ms
+    when the envelope was accepted, so stored positions stay comparable after a restart."""
 
     source, key = "courier", "envelopes"
 
@@ -21,7 +21,7 @@ class EnvelopeJobEvents:
         return self._clock.now_ms() - 1
 
     def after(self, number: int, _limit: int) -> Sequence[JobEvent]:
-        """Not yet those of this millisecond: more may follow."""
+        """Return the newer envelopes, without those in the current millisecond: more may follow."""
         now_ms = self._clock.now_ms()
         after_ms = 0 if number > now_ms else number  # the clock was set back
         latest = [(fit.last_ms, name) for name, fit in self._courier.pipeline.contexts.items()]
@@ -32,4 +32,5 @@ class EnvelopeJobEvents:
         ]
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Polled: the courier has no time for it while envelopes come."""
+        """Do nothing: the events are polled, because a callback per envelope would slow the courier
+        down."""

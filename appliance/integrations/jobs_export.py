@@ -1,4 +1,4 @@
-"""New segments of the exports, which start jobs."""
+"""Starts jobs on new export segments."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ from appliance.kernel.threads import in_thread
 
 
 class SegmentJobEvents:
-    """The segments of one log, whoever writes them."""
+    """One log's segments, from any writer."""
 
     source = "export"
 
@@ -29,7 +29,7 @@ class SegmentJobEvents:
         return [JobEvent(newest, "segment.written", self._kind)] if newest > number else []
 
     def listen(self, wake: Callable[[], None]) -> None:
-        """Polled: another process writes the segments."""
+        """Do nothing: the folder is polled, because another process writes the segments."""
 
 
 def segment_events(host: Host) -> list[SegmentJobEvents]:

@@ -1,4 +1,4 @@
-"""Rows of logs that start jobs: events of the hub, and dead letters of outbox and courier."""
+"""Starts jobs on log rows: hub events, and dead letters in the outbox and the courier."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,7 +18,7 @@ AFTER = {
 
 
 class LogJobEvents:
-    """The log of a store, which is polled if nothing is published."""
+    """One store's log, which is polled if the store publishes nothing."""
 
     def __init__(
         self, store: Store, on_publish: Callable[[Callable[[], None]], None] | None = None

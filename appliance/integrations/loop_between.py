@@ -1,11 +1,11 @@
-"""A loop that works between two subsystems, as a subsystem of its own."""
+"""Makes a subsystem from a loop that works between two others."""
 
 from appliance.kernel.loop import Loop
 from appliance.kernel.subsystem import Subsystem
 
 
 class LoopBetween(Subsystem):
-    """Suspended while one of the stores that the loop uses is damaged."""
+    """One loop, suspended while a store that it uses is damaged."""
 
     name = "loop"
 

@@ -1,4 +1,4 @@
-"""Sends the mails of other subsystems through the outbox."""
+"""Sends other subsystems' mails through the outbox."""
 
 from contextlib import suppress
 
@@ -8,10 +8,10 @@ from appliance.outbox.service import Outbox
 
 
 class OutboxMail:
-    """Accepts mails. Raises the errors of the outbox."""
+    """Accepts mails. Raises the outbox errors."""
 
     def __init__(self, outbox: Outbox, target: str, principal: str) -> None:
-        """`principal`: recorded with each mail. No token has this name."""
+        """Record `principal` with each mail. No token has this name."""
         self._outbox = outbox
         self._target = target
         self._principal = principal

@@ -1,4 +1,4 @@
-"""Messages of the agent network in the inbox, as messages of a reserved mesh."""
+"""Stores agent network messages in the inbox, as messages in a reserved mesh."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from appliance.network.envelope import OpenedMessage
 
 
 class NetworkInbox:
-    """Stores messages. A recipient, a sender and an id make one message: names have no colons."""
+    """Stores messages. Recipient, sender and id identify a message; names contain no colons."""
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox

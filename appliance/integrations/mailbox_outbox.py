@@ -1,6 +1,6 @@
-"""The outbox's destination `network:NAME`: another agent, from an agent of this appliance.
+"""Delivers to the outbox destination `network:NAME`: from an own agent to another agent.
 
-`network:OWN/NAME` names the sender too, for an appliance with several agents. A send expires after
+`network:OWN/NAME` also names the sender, for an appliance with several agents. A send expires after
 one hour, and 100 may wait for each recipient.
 """
 
@@ -65,6 +65,6 @@ def _names(to: str) -> tuple[str | None, str]:
 
 
 def _message_id(send: Outgoing) -> str:
-    """The same for each attempt, so that the recipient drops repetitions."""
+    """Return an id that stays the same for each attempt, so the recipient drops repetitions."""
     text = f"{send.destination_ref} {send.client_message_id}"
     return str(uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=4))

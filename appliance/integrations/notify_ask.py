@@ -1,4 +1,4 @@
-"""Adds the questions that wait to the problems that the operator is notified about."""
+"""Adds waiting questions to the problems that the operator is notified about."""
 
 from collections.abc import Callable
 

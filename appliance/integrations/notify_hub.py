@@ -1,4 +1,4 @@
-"""Messages to the operator, and outcomes of jobs, that are posted to topics of the hub."""
+"""Posts operator messages and job outcomes into hub topics."""
 
 import msgspec
 
@@ -27,7 +27,7 @@ class HubTopics:
 
 
 class TopicNotices(NoticeSender):
-    """Posts are durable and visible at once."""
+    """Posts notices into a topic. A post is durable and visible at once."""
 
     def __init__(self, topics: HubTopics) -> None:
         self._topics = topics

@@ -1,4 +1,4 @@
-"""Messages to the operator by mail and webhook: through the outbox, or without it."""
+"""Sends operator messages by mail and webhook: through the outbox, or without it."""
 
 from collections.abc import Sequence
 
@@ -28,11 +28,11 @@ _FORMER = (
 
 
 class OutboxNotices:
-    """Directly means by the target of the outbox without its queue: the same addresses are refused,
-    and receivers get the same id."""
+    """Sends notices through the outbox, or directly through its target when the queue fails. Both
+    ways refuse the same addresses and send the same id."""
 
     def __init__(self, outbox: Outbox | None, target: DeliveryTarget, clock: Clock) -> None:
-        """`outbox`: None if it does not run."""
+        """Use the outbox if it runs; None: send directly."""
         self._outbox = outbox
         self._target = target
         self._clock = clock
@@ -69,8 +69,8 @@ class OutboxNotices:
 
 
 def drop_former(outbox: Outbox, log: Log, destinations: Sequence[str]) -> None:
-    """Drop waiting messages for destinations that `notify.to` no longer names. They would be
-    refused, and reported, until they expire."""
+    """Drop waiting messages for destinations that `notify.to` no longer names. The destinations
+    would refuse them until they expire."""
     current = [
         f" {destination.mail(to)}" if to.startswith(MAILTO) else " ".join(split_destination(to))
         for to in destinations

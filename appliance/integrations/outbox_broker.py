@@ -1,4 +1,4 @@
-"""Connects the outbox to the broker of the same appliance, and checks our membership."""
+"""Connects the outbox to the broker in the same appliance, and checks the own membership."""
 
 from collections.abc import Collection, Sequence
 
@@ -13,8 +13,8 @@ from appliance.outbox.target import DeliveryTarget, Outgoing, Result, item_of, r
 
 
 class OwnBroker(DeliveryTarget):
-    """The broker of this appliance, to which we send as our member of each mesh. While it is
-    suspended, its meshes are not known and sends wait."""
+    """The own broker as a target, with this appliance as a member in each mesh. While the broker is
+    suspended, its meshes are unknown and sends wait."""
 
     name = BROKER
     takes_batches = True
@@ -30,7 +30,7 @@ class OwnBroker(DeliveryTarget):
         return self._suspended is not None or mesh in self._broker.directory.by_slug
 
     def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
-        """All sends of one call are in the same mesh."""
+        """Deliver sends that are all for one mesh."""
         if self._suspended is not None:
             raise self._suspended
         member = self._keys.in_mesh(sends[0].mesh).public_hex
@@ -51,9 +51,9 @@ class OwnBroker(DeliveryTarget):
 
 
 class MeshSendPermission(Membership):
-    """Whether our key may send to a mesh. For meshes of brokers elsewhere (`remote`) the inbox has
-    stored it, for others the broker of this appliance is checked. Either subsystem may be disabled
-    (None): then the first refused send shows it."""
+    """Decides whether the own key may send to a mesh. The inbox stores the answer for remote
+    brokers' meshes (`remote`); the own broker decides about the others. Either subsystem may be
+    disabled (None): then the first refused send shows the state."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class MeshSendPermission(Membership):
         self._remote = frozenset(remote)
 
     def refusal(self, mesh: str) -> ApplianceError | None:
-        """The error to refuse sends to that mesh with, if its broker revoked our key."""
+        """Return the error for sends to a mesh whose broker revoked the own key."""
         if mesh in self._remote:
             revoked = None if self._inbox is None else self._inbox.revoked.get(mesh)
         else:

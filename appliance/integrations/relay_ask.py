@@ -1,4 +1,4 @@
-"""Questions of the relay to its admins: whether an agent is approved."""
+"""Asks the relay's admins whether to approve an agent."""
 
 import hashlib
 from contextlib import suppress
@@ -17,7 +17,7 @@ ANSWER_SECONDS = 7 * 86_400  # then another question follows
 
 
 class HubApprovalAsks:
-    """An admin answers with its token, which has its name, or by mail."""
+    """Questions in the hub. An admin answers with a token that has the admin's name, or by mail."""
 
     def __init__(self, asks: Asks, clock: Clock) -> None:
         self._asks = asks

@@ -1,4 +1,4 @@
-"""Rules for settings that are valid alone: the appliance does not start if one is broken.
+"""Checks settings against each other: the appliance does not start if a rule is broken.
 
 The start and the doctor call `check_settings`; the subsystems rely on it.
 """
@@ -33,7 +33,7 @@ from appliance.workspace.datadir import DataDir
 
 
 def check_settings(settings: Settings, datadir: DataDir) -> None:
-    """Raises BadSettings."""
+    """Check every rule. Raises BadSettings."""
     off, clock, log = settings.roles.off, SystemClock(), Log()
     host = Host(settings, lambda: settings, off, datadir, datadir, clock, log)
     mail, outbox = mail_of(host), host.section(OutboxSettings)
@@ -86,7 +86,7 @@ def _problems_of_notify(host: Host, mail: MailSettings | None) -> Iterator[str]:
 
 
 def mail_of(host: Host) -> MailSettings | None:
-    """The settings of mail, which allow the operator's addresses too; None: no mail is sent."""
+    """Return the mail settings, extended by the operator's addresses; None: no mail is sent."""
     settings, notified = host.section(MailSettings), host.section(NotifySettings).addresses
     if not settings.host or not (host.runs("outbox") or notified):
         return None

@@ -1,4 +1,4 @@
-"""Delivers webhooks of the hub and of meshes through the outbox."""
+"""Delivers hub and mesh webhooks through the outbox."""
 
 from collections.abc import Sequence
 
@@ -18,8 +18,8 @@ DISABLED_RETRY_SECONDS = 30.0
 
 
 class RegisteredWebhooks:
-    """Gives the outbox the URL and headers of a webhook for each attempt. Webhooks of meshes have
-    ids with a prefix. None: these webhooks are switched off, and their sends wait."""
+    """Gives the outbox a webhook's URL and headers for each attempt. Mesh webhooks have ids with a
+    prefix. None: the webhooks are switched off, and their sends wait."""
 
     def __init__(self, hub: Webhooks | None, meshes: MeshWebhooks | None = None) -> None:
         self._hub = hub

@@ -1,1 +1,1 @@
-"""Gets data out of damaged files: one page reader and one engine for every `agentlip recover`."""
+"""Reads data from damaged files: one page reader and one engine for every `agentlip recover`."""

@@ -50,7 +50,7 @@ def recover(
 
 
 def lines_of(done: RecoveryReport) -> list[str]:
-    """The report for people."""
+    """Return the report's lines for people."""
     if done.intact:
         return [f"{done.store} is not damaged; nothing was changed"]
     width = max(map(len, done.tables))
@@ -72,7 +72,7 @@ def lines_of(done: RecoveryReport) -> list[str]:
 
 
 def _lost(table: TableRecovery) -> str:
-    """How many rows are lost; `unknown` if nothing shows it."""
+    """Return the number of lost rows; `unknown` if nothing shows it."""
     text = str(table.lost)
     if not table.counted:
         text = f"at least {text}" if table.lost else "unknown"

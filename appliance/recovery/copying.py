@@ -1,4 +1,4 @@
-"""Copies what can be read of a damaged file into a new one, table by table, and counts the rest.
+"""Copies the readable rows from a damaged file into a new one, table by table, and counts the rest.
 
 Rows on pages that no tree reaches are assigned to a table only if they fit no other table or index.
 Others are counted as ambiguous.
@@ -32,8 +32,8 @@ class TableRecovery(msgspec.Struct):
     read       rows that were copied
     rebuilt    rows that were made from other tables
     lost       rows that are known to be lost
-    counted    `lost` is exact; if false, it may be more
-    ambiguous  rows on pages that may be of this table, but also of another one; not copied
+    counted    whether `lost` is exact; otherwise the number is a minimum
+    ambiguous  rows on pages that may belong to this table or to another; not copied
     """
 
     read: int = 0
@@ -44,12 +44,12 @@ class TableRecovery(msgspec.Struct):
 
     @property
     def complete(self) -> bool:
-        """Whether every row was read or rebuilt."""
+        """Return whether every row was read or rebuilt."""
         return self.counted and not self.lost and not self.ambiguous
 
 
 class Copying:
-    """Fills `target`, a new file with the schema of this program."""
+    """Fills `target`, a new file with this program's schema."""
 
     def __init__(
         self,
@@ -80,27 +80,27 @@ class Copying:
             self._count(table)
 
     def lacks(self, name: str) -> bool:
-        """Whether rows of a table may be missing."""
+        """Return whether rows may be missing from a table."""
         return not self.result[name].counted or bool(self.result[name].lost)
 
     def add_rebuilt(self, name: str, rows: int) -> None:
-        """Count rows that were made from other tables, which are no longer lost."""
+        """Count rows that were made from other tables, so they are no longer lost."""
         self.result[name].rebuilt += rows
         self._count(self._tables[name])
 
     def doubt(self, note: str) -> None:
-        """Notes what is missing or may be other than it was."""
+        """Note data that is missing or may have changed."""
         self.notes.append(note)
         self.is_certain = False
 
     def report_changed(self, noun: str, ids: Sequence[str]) -> None:
-        """Report rows that were read, but whose content is not what it was."""
+        """Report rows that were read with changed content."""
         if ids:
             first = ", ".join(ids[:NAMED_MAX])
             self.doubt(f"{len(ids)} {noun} do not match their fingerprint: {first}")
 
     def _copy(self, table: Shape, cell: Cell) -> bool:
-        """Whether the row was added. A row that the schema refuses is damaged."""
+        """Add the row and return whether that worked. A row that the schema refuses is damaged."""
         names = [column.name for column in table.stored[: len(cell.values)]]
         values = list(cell.values)
         if len(values) > len(names):
@@ -120,7 +120,7 @@ class Copying:
         return added
 
     def _assign_orphans(self) -> None:
-        """Copies the rows of pages that no tree reaches, if they can be of one table only."""
+        """Copy rows from pages that no tree reaches, if the rows fit exactly one table."""
         candidates = [shape for shape in self._shapes if not self.damaged.is_whole(shape.name)]
         for page in self.damaged.orphans:
             kind, cells = self.damaged.file.kind(page), list(self.damaged.file.cells(page))
@@ -137,7 +137,7 @@ class Copying:
                         self._copy(self._tables[name], cell)
 
     def _count(self, table: Shape) -> None:
-        """Counts lost rows by the entries of indexes, or by the numbers that were given."""
+        """Count lost rows by the index entries, or by the numbers that were given."""
         done = self.result[table.name]
         done.lost = 0
         for index in self._shapes:
@@ -153,7 +153,7 @@ class Copying:
                 done.lost = max(done.lost, gaps)
 
     def _count_missing(self, index: Shape, numbered: bool) -> int:
-        """How many entries of an index have no row. Their numbers are not given out again."""
+        """Return how many index entries have no row. Their numbers are not given out again."""
         named = [number for number, column in enumerate(index.stored) if column.name]
         where = " AND ".join(f'"{index.stored[number].name}" IS ?' for number in named)
         query = f'SELECT 1 FROM "{index.table}" WHERE {where}'

@@ -1,7 +1,7 @@
-"""A damaged file: which page is of which table.
+"""Maps a damaged file's pages to their tables.
 
-The first pages of tables are taken from the file's own schema, wherever its rows are; else, if
-what is there fits, from the schema of this program.
+The file's own schema names the first pages of its tables, if its rows can be found; otherwise this
+program's schema does, if the content fits.
 """
 
 from collections import Counter
@@ -42,15 +42,14 @@ class DamagedFile:
         ]
 
     def _roots_on(self, numbers: Iterable[int]) -> list[tuple[str, int]]:
-        """Tables and indexes, and their first pages, from the schema's rows on these pages."""
+        """Return tables and indexes with their first pages, from the schema rows on these pages."""
         rows = [c.values for n in numbers for c in self.file.cells(n) if is_schema_row(c)]
         roots = {str(row[1]): (row[0], row[3]) for row in rows if isinstance(row[3], int)}
         self._named = roots | self._named
         return [(name, root) for name, (_, root) in roots.items() if root > 1]
 
     def _add_trees(self, roots: Iterable[tuple[str, int]]) -> None:
-        """Adds trees that are not known yet, and whose records fit. Where a tree is only assumed to
-        begin, no other tree may have its pages."""
+        """Add new trees whose records fit. An assumed tree must not share its pages."""
         for name, root in roots:
             if name in self._trees:
                 continue
@@ -66,7 +65,7 @@ class DamagedFile:
                 self._whole.add(name)
 
     def _fits(self, shape: Shape, pages: list[int]) -> bool:
-        """Whether the first records of a tree are of this shape, and there are none of others."""
+        """Return whether a tree's first records all have this shape."""
         for number in pages:
             if self.file.kind(number) in LEAF_KINDS:
                 cells = list(self.file.cells(number))
@@ -77,7 +76,7 @@ class DamagedFile:
         return True
 
     def _release_shared(self) -> None:
-        """Takes pages out of trees if several trees reach them, because a page above is damaged."""
+        """Remove pages from trees if several trees reach them, because a page above is damaged."""
         uses = Counter(number for pages in self._trees.values() for number in pages)
         shared = {number for number, count in uses.items() if count > 1}
         for name, pages in self._trees.items():
@@ -87,20 +86,21 @@ class DamagedFile:
         self._owned -= shared
 
     def is_whole(self, name: str) -> bool:
-        """Whether every page of a table or index, and every row on them, can be read."""
+        """Return whether every page in a table or index, and every row on it, can be read."""
         if name not in self._whole or (name in self._assumed and self.orphans):
             return False
         return all(map(self.file.is_whole, self._trees[name]))
 
     def records(self, name: str) -> Iterator[Cell]:
-        """The records of a table or index that its tree reaches."""
+        """Yield the records that a table's or index's tree reaches."""
         kinds = self._shapes[name].leaf_kinds if name in self._shapes else LEAF_KINDS
         for number in self._trees.get(name, ()):
             if self.file.kind(number) in kinds:
                 yield from self.file.cells(number)
 
     def entries(self, index: str) -> Iterator[list[Any]]:
-        """The entries of an index; last, those of unreachable pages that may be of another one."""
+        """Yield an index's entries; last, the entries on unreachable pages, which may belong to
+        another."""
         shape = self._shapes[index]
         yield from (cell.values for cell in self.records(index))
         for number in () if self.is_whole(index) else self.orphans:
@@ -108,12 +108,13 @@ class DamagedFile:
                 yield from (c.values for c in self.file.cells(number) if shape.fits(c))
 
     def sequences(self) -> dict[str, int]:
-        """The highest number that AUTOINCREMENT gave, by table."""
+        """Return the highest number that AUTOINCREMENT gave, by table."""
         rows = [cell.values for cell in self.records(SEQUENCE) if len(cell.values) == 2]
         return {str(name): number for name, number in rows if isinstance(number, int)}
 
     def unknown_tables(self, derived: tuple[str, ...]) -> list[str]:
-        """Tables that the new file has not, whose names do not begin like those of derived data."""
+        """Return tables that the new file lacks, except derived ones, by the beginnings of their
+        names."""
         tables = {name for name, (kind, root) in self._named.items() if kind == "table" and root}
         hidden = ("sqlite_", *derived)
         return sorted(n for n in tables - self._shapes.keys() if not n.startswith(hidden))

@@ -1,7 +1,7 @@
-"""Recovers a damaged store: what can be read of it, in a new file with the schema of this program.
+"""Recovers a damaged store: copies its readable rows into a new file with this program's schema.
 
-The damaged file is never changed, and never opened by SQLite. A store declares in its `store.toml`
-what its rows refer to, and a function that completes the new file from the rows of other tables.
+The damaged file is never changed, and never opened by SQLite. A store's `store.toml` declares which
+rows refer to others, and a function that completes the new file from other tables.
 """
 
 import re
@@ -49,12 +49,12 @@ class NothingRecovered(Missing):
 
 
 class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON of `agentlip recover --json`; keys are only ever added.
+    """The JSON from `agentlip recover --json`; keys are only ever added.
 
     intact    the file is not damaged, and nothing was done
-    complete  every row of every table is in the new file, as it was
-    kept_as   the folder that has the damaged file, if the new one has replaced it
-    notes     other things to know
+    complete  the new file has every row unchanged
+    kept_as   the folder with the damaged file, if the new one has replaced it
+    notes     other facts for the operator
     """
 
     store: str
@@ -68,11 +68,11 @@ class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
 def recover(
     datadir: DataDir, store: str, clock: Clock, log: Log, *, replace: bool
 ) -> RecoveryReport:
-    """Copies what can be read of a store into a new file. Call with the lock held.
+    """Copy a store's readable rows into a new file. Call with the lock held.
 
-    `replace`: the new file takes the place of the damaged one, which is kept in another folder.
+    `replace`: put the new file in the damaged one's place, and keep the damaged one in a folder.
 
-    Raises NothingRecovered without a row to save, and errors of the disk. Then nothing has changed.
+    Raises NothingRecovered without a row to save, and disk errors. Then nothing has changed.
     """
     database = datadir.database(store)
     if not database.is_file() or not database.stat().st_size:
@@ -124,8 +124,7 @@ def _read_times(database: Path) -> list[int]:
 
 
 def _is_whole(database: Path, store: str, made: Path, clock: Clock, log: Log) -> bool:
-    """Whether it has every table of a new file, once its pending migrations are applied to a
-    copy."""
+    """Return whether the file has every table, after applying pending migrations to a copy."""
     tried = database
     if not declaration_of(store).shared:
         tried = Path(shutil.copyfile(database, made.with_name("tried.sqlite3")))
@@ -144,7 +143,7 @@ def _log_of(database: Path) -> Path:
 
 @contextmanager
 def _open_both(damaged: Path, made: Path) -> Iterator[tuple[PageFile, sqlite3.Connection]]:
-    """Opens both files. At the end the changes to `made` are on the disk, without a log."""
+    """Open both files. At the end the changes to `made` are on the disk, without a log."""
     with closing(sqlite3.connect(made, isolation_level=None)) as target, damaged.open("rb") as file:
 
         def read(offset: int, length: int) -> bytes:
@@ -193,8 +192,8 @@ def _fill(
 
 
 def _clear(target: sqlite3.Connection) -> list[str]:
-    """Removes the rows that a new shared store has, and its triggers, which would add others while
-    rows are copied. Returns the statements of the triggers."""
+    """Remove a new shared store's rows and triggers, which would add rows during the copy. Return
+    the triggers' statements."""
     objects = target.execute(
         "SELECT type, name, sql FROM sqlite_schema WHERE type = 'trigger' OR type = 'table'"
         " AND name NOT LIKE 'sqlite~_%' ESCAPE '~' AND name <> 'meta'"
@@ -206,13 +205,13 @@ def _clear(target: sqlite3.Connection) -> list[str]:
 
 
 def _derived_tables(store: str) -> list[str]:
-    """The tables of optional migrations: the appliance fills them again from other tables."""
+    """Return the optional tables, which the appliance fills from other tables."""
     sql = "\n".join(migration.sql for migration in load(store) if migration.optional)
     return _CREATE_TABLE.findall(sql)
 
 
 def _keep_facts(database: Path, store: str, copying: Copying) -> None:
-    """Keeps the id of the store and other facts of `meta`."""
+    """Keep the store's id and other facts from `meta`."""
     rows = [cell.values for cell in copying.damaged.records("meta")]
     facts = {row[0]: row[1] for row in rows if len(row) == 2 and {type(v) for v in row} == {str}}
     key, recorded = declaration_of(store).id_key, manifest.remembered_at(database).get(store)
@@ -226,7 +225,7 @@ def _keep_facts(database: Path, store: str, copying: Copying) -> None:
 
 
 def _keep_event_ids(database: Path, copying: Copying) -> None:
-    """No id that was given out is given out again."""
+    """Keep the highest id, so that no id is given out twice."""
     noted, newest = event_ids.read(database.parent), event_ids.newest(copying.target)
     if noted is not None and noted.number > newest:
         event_ids.keep_sequence(copying.target, "events", noted.number)

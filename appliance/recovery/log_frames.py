@@ -1,4 +1,4 @@
-"""Frames of a write-ahead log, also those that SQLite ignores because one before them is damaged.
+"""Reads write-ahead log frames, including frames that SQLite ignores after a damaged one.
 
 Source: https://sqlite.org/fileformat2.html#the_write_ahead_log. SQLite reads up to the first frame
 that fails its checksum, and overwrites the rest with the next commit.
@@ -18,15 +18,15 @@ _MASK = 0xFFFFFFFF
 
 
 class IgnoredFrames(NamedTuple):
-    """How many whole frames there are from the first damaged one on, and with how many commits."""
+    """The number of whole frames from the first damaged one on, and of their commits."""
 
     frames: int
     commits: int
 
 
 def find_ignored(log: Path) -> IgnoredFrames | None:
-    """The ignored frames of a log that no process uses, if they have synced commits: after a power
-    failure the last one may be half written. None if the log can't be read."""
+    """Return the ignored frames in a log that no process uses, if they have synced commits: a power
+    failure may leave the last one half written. None if the log can't be read."""
     content = b""
     with suppress(OSError), log.open("rb") as file:
         content = file.read(_BYTES_MAX)
@@ -35,8 +35,8 @@ def find_ignored(log: Path) -> IgnoredFrames | None:
 
 
 def own_frames(log: bytes, page_bytes: int) -> Iterator[int]:
-    """Where the frames of the log's present use begin. Those that are left of a former use have
-    other salts."""
+    """Yield the offsets where the log's current frames begin. Frames from a former use have other
+    salts."""
     salts_at = 16 if _is_header_right(log) else WAL_HEADER_BYTES + 8
     salts, step = log[salts_at : salts_at + 8], FRAME_HEADER_BYTES + page_bytes
     for at in range(WAL_HEADER_BYTES, len(log) - step + 1, step):
@@ -46,7 +46,7 @@ def own_frames(log: bytes, page_bytes: int) -> Iterator[int]:
 
 
 def _check_each(log: bytes) -> Iterator[tuple[bool, bool]]:
-    """Each frame: whether all checksums up to its own are right, and whether it ends a commit."""
+    """Yield for each frame whether all checksums so far are right, and whether it ends a commit."""
     right, before, page_bytes = _is_header_right(log), log[24:32], int.from_bytes(log[8:12])
     if not 512 <= page_bytes <= 65_536:
         return
@@ -68,7 +68,7 @@ def _order(log: bytes) -> str:
 
 
 def _checksum(content: bytes, before: bytes, order: str) -> bytes:
-    """The sums of the log's format, which continue those of the frame before."""
+    """Continue the log format's sums from the previous frame."""
     first, second = struct.unpack(">2I", before)
     words = struct.unpack(f"{order}{len(content) // 4}I", content)
     for even, odd in zip(words[::2], words[1::2], strict=True):

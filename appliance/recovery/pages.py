@@ -1,8 +1,8 @@
-"""Reads the pages of an SQLite file without SQLite, so that one damaged page hides no other.
+"""Reads SQLite pages without SQLite, so that one damaged page hides no other.
 
 Source: https://sqlite.org/fileformat2.html. Pure: bytes in, records out. The file may contain
-anything, so every number is checked before it is used, and a cell that does not parse is
-skipped. Committed pages of a write-ahead log override those of the file.
+anything, so every number is checked before use, and a cell that does not parse is skipped.
+Committed pages in a write-ahead log override the file's pages.
 """
 
 import struct
@@ -18,7 +18,7 @@ OWN_SIZES = (4096, 4096)  # bytes of a page, and how many hold content, in files
 INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF = 2, 5, 10, 13
 _TABLES, _INDEXES = (TABLE_INTERIOR, TABLE_LEAF), (INDEX_INTERIOR, INDEX_LEAF)
 _FAMILIES = {kind: family for family in (_TABLES, _INDEXES) for kind in family}
-"""The kinds of pages of a tree, by the kind of its root."""
+"""The page kinds in a tree, by the kind of its root."""
 
 _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
 _FLOAT = struct.Struct(">d")
@@ -58,7 +58,7 @@ class PageFile:
         self.count = max([-(-self._file_bytes // self.page_bytes), *self._frames])
 
     def page(self, number: int) -> bytes:
-        """The newest committed content of a page; raises Unreadable beyond the end."""
+        """Return a page's newest committed content. Raises Unreadable beyond the end."""
         frame = self._frames.get(number)
         if frame is not None:
             return self._wal[frame : frame + self.page_bytes]
@@ -70,7 +70,7 @@ class PageFile:
         return content
 
     def kind(self, number: int) -> int:
-        """The kind of a tree page, one of four, or 0 for any other page."""
+        """Return a tree page's kind, one of four, or 0 for any other page."""
         try:
             kind = self.page(number)[_start(number)]
         except Unreadable:
@@ -78,7 +78,7 @@ class PageFile:
         return kind if kind in (INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF) else 0
 
     def tree(self, root: int) -> tuple[list[int], bool]:
-        """Pages of the tree below `root` in key order, and whether all of it could be followed."""
+        """Return the pages below `root` in key order, and whether the tree is complete."""
         pages: list[int] = []
         seen: set[int] = set()
         whole = True
@@ -99,7 +99,8 @@ class PageFile:
         return pages, whole
 
     def free_pages(self) -> set[int]:
-        """Pages that the file lists as unused: their content is old. None if the list is bad."""
+        """Return the pages that the file lists as unused: their content is old. None if the list is
+        bad."""
         free: set[int] = set()
         try:
             header = self.page(1)
@@ -115,7 +116,7 @@ class PageFile:
         return free if len(free) == int.from_bytes(header[36:40]) else set()
 
     def cells(self, number: int) -> Iterator[Cell]:
-        """The valid records on a page. Interior pages of tables have none."""
+        """Yield the valid records on a page. A table's interior pages have none."""
         kind = self.kind(number)
         if kind not in (TABLE_LEAF, INDEX_LEAF, INDEX_INTERIOR):
             return
@@ -125,7 +126,7 @@ class PageFile:
                 yield self._cell(kind, content, offset)
 
     def is_whole(self, number: int) -> bool:
-        """Whether this is a page of a tree, and every record on it can be read to its end."""
+        """Return whether this is a tree page, and every record on it can be read to its end."""
         kind = self.kind(number)
         if kind == TABLE_INTERIOR:
             return self._children(number)[1]
@@ -177,7 +178,8 @@ class PageFile:
 
 
 def _sizes(header: bytes) -> tuple[int, int]:
-    """Bytes of a page, and how many of them hold content. Without a valid header: our own."""
+    """Return the page size, and how many bytes hold content. Without a valid header: our own
+    values."""
     size = int.from_bytes(header[16:18])
     size = 65_536 if size == 1 else size
     if not header.startswith(MAGIC) or size < 512 or size & (size - 1):
@@ -214,7 +216,7 @@ def _varint(content: bytes, offset: int) -> tuple[int, int]:
 
 
 def _record(payload: bytes) -> list[Any]:
-    """The values of the columns."""
+    """Return the column values."""
     head_bytes, offset = _varint(payload, 0)
     if not offset <= head_bytes <= len(payload):
         raise Unreadable
@@ -253,7 +255,7 @@ def _value(kind: int, content: bytes) -> Any:
 
 
 def _read_committed(wal: bytes, page_bytes: int) -> Iterator[tuple[int, int]]:
-    """Pages of the log up to its last commit, oldest first, and where they begin (format §4.1)."""
+    """Yield log pages up to the last commit, oldest first, with their offsets (format §4.1)."""
     waiting: list[tuple[int, int]] = []
     for at in own_frames(wal, page_bytes):
         waiting.append((int.from_bytes(wal[at : at + 4]), at + FRAME_HEADER_BYTES))

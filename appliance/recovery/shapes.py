@@ -1,7 +1,7 @@
-"""What tables and indexes look like in a file: which values their records have.
+"""Describes how tables and indexes look in a file: the values that their records may have.
 
-Learned from a new file with the schema of this program, so that they are known although the schema
-of a damaged file can't be read.
+The shapes come from a new file with this program's schema, so they are known even if a damaged
+file's schema can't be read.
 """
 
 import sqlite3
@@ -16,7 +16,7 @@ _TYPES = {"TEXT": str, "INTEGER": int, "BLOB": bytes}
 
 
 class StoredColumn(msgspec.Struct, frozen=True):
-    """A column of a record. `name`: empty for an expression; `type`: None if it may be any."""
+    """A column in a record. `name`: empty for an expression; `type`: None if any type fits."""
 
     name: str
     type: type | None
@@ -24,11 +24,11 @@ class StoredColumn(msgspec.Struct, frozen=True):
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """A table or an index of the new file.
+    """A table or an index in the new file.
 
-    table         the table; for an index, the one that it is of
-    stored        the columns in the order of a record; an index ends with the key of its table
-    rowid_column  a name of the rowid of a table; None: it has none
+    table         the table; for an index, the table that it covers
+    stored        the columns in record order; an index ends with its table's key
+    rowid_column  a table's name for the rowid; None: it has none
     whole_table   for an index: every row is in it
     root          the first page in the new file
     """
@@ -47,12 +47,12 @@ class Shape(msgspec.Struct, frozen=True):
 
     @property
     def leaf_kinds(self) -> tuple[int, ...]:
-        """The kinds of the pages that have its records."""
+        """Return the page kinds that have the records."""
         in_index = self.is_index or self.rowid_column is None
         return (INDEX_LEAF, INDEX_INTERIOR) if in_index else (TABLE_LEAF,)
 
     def fits(self, cell: Cell) -> bool:
-        """Whether a record can be one of these. Newer columns of a table may be missing."""
+        """Return whether a record can have this shape. Newer table columns may be missing."""
         values = cell.values
         if not 1 <= len(values) <= len(self.stored) or is_schema_row(cell):
             return False
@@ -71,7 +71,7 @@ def is_schema_row(cell: Cell) -> bool:
 
 
 def shapes_of(connection: sqlite3.Connection) -> list[Shape]:
-    """The tables of a file, then their indexes; of SQLite's internal tables only the sequences."""
+    """Return a file's tables and its sequences, then the indexes."""
     tables = connection.execute(
         "SELECT l.name, l.wr, s.rootpage, s.sql FROM pragma_table_list AS l"
         " JOIN sqlite_schema AS s ON s.name = l.name AND s.type = 'table'"
