@@ -1,4 +1,4 @@
-"""The appliance: starts, serves, drains and closes all subsystems alike.
+"""Runs the appliance: starts, serves, drains and closes all subsystems alike.
 
 `composition.py` builds the subsystems. The process's stores, loops, routes, sockets, scopes and
 facts are derived from their tuple.
@@ -65,7 +65,7 @@ class LoopDelay(Loop):
 
 
 class Appliance:
-    """All subsystems of one process. The writer lock must be held."""
+    """The subsystems in one process. The caller holds the writer lock."""
 
     def __init__(
         self,
@@ -78,9 +78,11 @@ class Appliance:
         served: DataDir | None = None,
         damaged: Mapping[str, StoreSuspended] = MappingProxyType({}),
     ) -> None:
-        """`read_settings` reads the settings again from their sources; `settings_file` is one of
-        them, if it is not the one of the workspace. `damaged` stores are suspended; `served` has
-        empty files in their place."""
+        """Build the subsystems.
+
+        read_settings  reads the settings again from their sources
+        settings_file  a source, if it is not the workspace's own file
+        damaged        stores to suspend; `served` has empty files in their place"""
         self.settings = settings
         self.lock = lock
         self._stopping = False
@@ -141,8 +143,8 @@ class Appliance:
             self.host.log.error("the writer process did not stop in time", pid=writers.pid)
 
     def _loops(self) -> list[Loop]:
-        """All loops, except those of subsystems whose store is damaged, and while the stores are
-        read-only those that write."""
+        """Return the loops to run: without the loops on a damaged store, and without loops that
+        write while the stores are read-only."""
         host, latest = self.host, self._latest
         loops: list[Loop] = [
             self._loop_delay,
@@ -159,7 +161,8 @@ class Appliance:
         return [loop for loop in loops if loop.runs_read_only or host.writers is not None]
 
     def _damage_of(self, subsystem: Subsystem) -> StoreSuspended | None:
-        """Why this subsystem answers with an error, and its loops don't run; None: it is served."""
+        """Return why the subsystem's loops and routes are suspended; None: the subsystem is
+        served."""
         damaged = self.host.damaged
         return next((damaged[name] for name in subsystem.needed_stores if name in damaged), None)
 
@@ -181,7 +184,7 @@ class Appliance:
         return mounted
 
     def _application(self, trail: AuditTrail) -> WsgiApplication:
-        """Everything that is served."""
+        """Build the WSGI application with all routes and sockets."""
         settings, clock, log = self.settings, self.host.clock, self.host.log
         limiter = RateLimiter(settings.limits, clock)
         routes, sockets = self.routes(), self._sockets()
@@ -207,7 +210,7 @@ class Appliance:
         )  # fmt: skip
 
     def _checkup(self) -> Context:
-        """The context of the doctor's checks, with the facts of this process."""
+        """Return the context for the doctor's checks, with this process's facts."""
         return Context(
             self.host.datadir,
             self._doctor_settings.get(),
@@ -217,7 +220,7 @@ class Appliance:
         )
 
     def _facts(self) -> dict[str, float]:
-        """What the checks and the metrics read of this process."""
+        """Return the facts that checks and metrics read from this process."""
         facts = live.facts(
             {store.name: store.facts() for store in self._stores},
             loop_delay_seconds=max(self._loop_delay.recent_seconds),

@@ -1,4 +1,5 @@
-"""Which build this is: the commit, and its date. A checkout asks git; a build writes it here."""
+"""Identifies the build by commit and date. A checkout reads them from Git; a build writes them
+here."""
 
 import subprocess
 from pathlib import Path
@@ -10,14 +11,14 @@ _WRITTEN = "$Format:%H %cs$"  # by `git archive`, or by setup.py
 
 
 def commit() -> tuple[str, str]:
-    """The commit in 12 digits, and its date; empty texts if they are not known."""
+    """Return the commit in 12 digits, and its date; empty texts if unknown."""
     text = _ask_git() if _WRITTEN.startswith("$") else _WRITTEN
     revision, _, date = text.partition(" ")
     return revision[:12], date
 
 
 def version_line() -> str:
-    """`agentlip VERSION (commit 0123456789ab, 2026-02-04)`, as far as it is known."""
+    """Return `agentlip VERSION (commit 0123456789ab, 2026-02-04)`, without unknown parts."""
     revision, date = commit()
     return f"agentlip {__version__}" + (f" (commit {revision}, {date})" if revision else "")
 

@@ -1,7 +1,7 @@
-"""One function for each part of the appliance, with what the part needs from the parts before it.
+"""Builds each part of the appliance from the parts before it, with one function per part.
 
-A subsystem declares what it needs from others as Protocols of its own; the classes that implement
-them are in `integrations/`.
+A subsystem declares its needs as Protocols; the classes that implement them for other subsystems
+are in `integrations/`.
 """
 
 import os
@@ -104,7 +104,7 @@ def build_tokens(built: Built) -> TokensSubsystem:
 
 
 def fixed_tokens(host: Host) -> list[tuple[str, Principal]]:
-    """Return the tokens that the settings contain, by their hashes."""
+    """Return the tokens in the settings, by their hashes."""
     fixed = courier.tokens(host.section(CourierSettings)) if host.runs("courier") else []
     scrape_token_file = host.section(AuthSettings).scrape_token_file
     if scrape_token_file is not None:
@@ -148,7 +148,7 @@ def build_bus(built: Built) -> BusSubsystem:
 
 
 def build_bus_topic(built: Built) -> LoopBetween | None:
-    """Post changes of worker states into a hub topic."""
+    """Post worker state changes into a hub topic."""
     host, topic = built.host, built.host.section(BusSettings).hub_topic
     if built.hub is None or built.bus is None or not topic:
         return None
@@ -194,7 +194,7 @@ def build_webhooks(built: Built) -> WebhooksSubsystem:
 
 
 def build_mesh_webhooks(built: Built) -> LoopBetween | None:
-    """Send messages of the own broker's meshes to webhooks."""
+    """Send messages from the own broker's meshes to webhooks."""
     if built.broker is None or built.outbox is None or not calls_webhooks(built.host):
         return None
     feeder = MeshWebhookFeeder(built.broker.broker, WebhookPost(built.outbox.outbox))
@@ -234,7 +234,7 @@ def build_inbox_service(built: Built) -> Inbox | None:
 
 
 def build_mailbox(built: Built) -> Mailbox | None:
-    """Build the agents of the network, which receive into the inbox."""
+    """Build the network agents, which receive into the inbox."""
     host = built.host
     if built.inbox_service is None or not host.runs("network"):
         return None
@@ -391,7 +391,7 @@ def build_notify(built: Built) -> NotifySubsystem:
 
 
 def build_doctor(built: Built) -> DoctorSubsystem:
-    """Build the doctor, which repairs the stores of the others. It is closed before them."""
+    """Build the doctor, which repairs all stores before it. They are closed after the doctor."""
     host = built.host
     opened = {store.name: store for part in built.subsystems for store in part.stores}
     enabled = frozenset(host.section(RolesSettings).stores)
@@ -408,7 +408,7 @@ def build_doctor(built: Built) -> DoctorSubsystem:
 def build_mcp(
     built: Built, guard: Guard, readiness: Callable[[], Readiness]
 ) -> McpSubsystem | None:
-    """Build the tools for agents, which need the guard of the whole appliance."""
+    """Build the tools for agents, which need the whole appliance's guard."""
     if built.hub is None or not built.host.runs("mcp"):
         return None
     hub_tools = HubTools(built.hub.hub, readiness, built.doctor.verdicts.of_names)

@@ -1,4 +1,4 @@
-"""The parts of the appliance that are built so far, by their names."""
+"""Holds the parts that are built so far."""
 
 from typing import Any, Never, TypeVar
 
@@ -29,12 +29,12 @@ Part = TypeVar("Part")
 
 
 class Built:
-    """The parts that the rows so far have built, by the rows' names.
+    """The parts from the rows so far, by row name.
 
-    None: the role is off, or the settings don't ask for the part. A part of a later row raises
-    AttributeError. Nothing changes a Built: each row gets another one.
+    None: the role is off, or the settings don't need the part. Reading a later row's part raises
+    AttributeError. A Built never changes: each row gets a new one.
 
-    subsystems  in the order in which they start; they close in reverse order
+    subsystems  in start order; they close in reverse order
     """
 
     host: Host
@@ -68,7 +68,7 @@ class Built:
 
     @property
     def db_id(self) -> str:
-        """The id of the hub's database; "" without a hub."""
+        """Return the hub database's id; "" without a hub."""
         return "" if self.hub is None else self.hub.hub.db_id
 
 

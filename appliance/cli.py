@@ -1,6 +1,6 @@
-"""The two command lines: `agentlip` for people and agents, `agentlipd` for the daemon.
+"""Defines the two command lines: `agentlip` for people and agents, `agentlipd` for the daemon.
 
-The module of a command is imported only when the command runs, to keep `agentlip` fast.
+A command's module is imported only when the command runs, to keep `agentlip` fast.
 """
 
 import sys

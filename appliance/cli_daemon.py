@@ -254,7 +254,7 @@ app.command("uninstall")(uninstall)
 
 
 def _server_options(flags: dict[str, Any]) -> Any:
-    """The ServerOptions with these values."""
+    """Return the ServerOptions with these values."""
     from appliance.process.server_options import ServerOptions
     from appliance.workspace.manifest import check_names
 
@@ -270,7 +270,7 @@ def _tell_start(session: Session, state: dict[str, object]) -> None:
 
 
 def _sign_in_link(session: Session, state: dict[str, object]) -> str:
-    """A one-time link, if a person sees it: a file or a pipe would keep it."""
+    """Return a one-time link, if a person sees the output: a file or a pipe would keep the link."""
     from appliance.sdk.http import Retry
 
     if session.machine or not sys.stdout.isatty():

@@ -1,7 +1,7 @@
 """Shared by all command lines: global flags, output, errors, exit codes.
 
-Exit codes (hub spec §0.9): 0 success, 1 general error, 2 conflict, 3 hub not running
-or connection failed, 4 authentication failed.
+Exit codes (hub spec §0.9): 0 success, 1 general error, 2 conflict, 3 hub not running or connection
+failed, 4 authentication failed.
 """
 
 import errno
@@ -27,7 +27,7 @@ from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
 
 Row = Mapping[str, Any]
 Columns = Sequence[tuple[str, str | Callable[[Row], Any]]]
-"""Headings, each with the key of its values, or with a function of the row."""
+"""Headings, each with a row key or with a function that gets the row."""
 
 EXIT_BY_KIND = {"conflict": 2, "lost": 2, "unavailable": 3, "unauthenticated": 4, "forbidden": 4}
 EXIT_BY_STATUS = {401: 4, 403: 4, 409: 2, 502: 3, 503: 3, 504: 3}
@@ -82,12 +82,12 @@ def global_flags(
     as_jsonl: JsonlFlag = False,
     wide: WideFlag = False,
 ) -> None:
-    """The callback of both command lines; `common` reads the flags from the context."""
+    """Declare the global flags for both command lines; `common` reads them from the context."""
     del version, workspace, as_json, as_jsonl, wide
 
 
 class Session(msgspec.Struct, frozen=True):
-    """The global flags of one invocation, and its output for people and machines."""
+    """One invocation: its global flags, and its output for people and machines."""
 
     workspace: Path | None = None
     as_json: bool = False
@@ -100,21 +100,23 @@ class Session(msgspec.Struct, frozen=True):
 
     @property
     def datadir(self) -> Any:
-        """The folder of the given workspace, or of the one around the current folder. Raises
+        """Return the given workspace's folder, or the one around the current folder. Raises
         WorkspaceNotFound."""
         from appliance.workspace.datadir import DataDir, discover
 
         return discover(Path.cwd()) if self.workspace is None else DataDir(self.workspace)
 
     def hub(self, retry: Any = None) -> Any:
-        """A HubClient of the running appliance. `retry`: its Retry, or None for the usual one."""
+        """Return a HubClient for the running appliance. `retry`: its Retry, or None for the
+        usual one."""
         from appliance.sdk.discovery import find_hub
         from appliance.sdk.http import HubClient
 
         return HubClient(lambda: find_hub(self.workspace), retry)
 
     def sign_in_link(self, retry: Any = None, **command: Any) -> dict[str, str]:
-        """A `link` that signs a browser in, once; `command` has the fields of CreateInvitation."""
+        """Return a `link` that signs a browser in, once; `command` has the CreateInvitation
+        fields."""
         from appliance.sdk.discovery import find_hub
 
         made = self.hub(retry).post("/api/v1/invitations", command, "")
@@ -132,7 +134,7 @@ class Session(msgspec.Struct, frozen=True):
             note(text)
 
     def line(self, row: Row, columns: Columns) -> None:
-        """Print one result of a list that continues, at once."""
+        """Print one row in an endless list, at once."""
         if self.machine:
             write_now(msgspec.json.encode(row))
             return
@@ -140,7 +142,7 @@ class Session(msgspec.Struct, frozen=True):
         write_now(self.fitting(text).encode())
 
     def fitting(self, text: str) -> str:
-        """`text`, cut to the width of the terminal if the output is one, without `--wide`."""
+        """Cut `text` to the terminal's width; not for a file or pipe, nor with `--wide`."""
         from rich.cells import cell_len, set_cell_size
 
         width = shutil.get_terminal_size().columns
@@ -149,7 +151,7 @@ class Session(msgspec.Struct, frozen=True):
         return set_cell_size(text, width - 1) + "…"
 
     def table(self, rows: Sequence[Row], columns: Columns, empty: str, answer: Any = None) -> None:
-        """Print a list of results. `answer`: what `--json` prints instead of the rows."""
+        """Print a list. `answer`: the value that `--json` prints instead of the rows."""
         if self.as_jsonl:
             for row in rows:
                 write_line(_json(row))
@@ -163,20 +165,22 @@ class Session(msgspec.Struct, frozen=True):
 
 
 class CommandGroup(typer.Typer):
-    """Its commands get the global flags as their first argument, a Session."""
+    """A Typer app whose commands get the global flags as their first argument, a Session."""
 
     def command(  # type: ignore[override]
         self, name: str | None = None, flags: type[msgspec.Struct] | None = None, **options: Any
     ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-        """`flags` declares options, which the command gets as further keyword arguments."""
+        """Add a command. `flags` declares options, which the command gets as further keyword
+        arguments."""
         register = super().command(name, **options)
         return lambda function: register(common(function, flags))
 
 
 def plain_app(text: str | None = None, listed: str | None = None) -> CommandGroup:
-    """A group of commands with plain text help, which is fast and fits pipes and small terminals.
+    """Make a command group with plain text help, which is fast and fits pipes and small
+    terminals.
 
-    `listed`: HEADING/NAME of a command of `agentlip`.
+    `listed`: the command's HEADING/NAME in `agentlip --help`.
     """
     heading, name = listed.split("/") if listed else (None, None)
     return CommandGroup(
@@ -188,7 +192,7 @@ def plain_app(text: str | None = None, listed: str | None = None) -> CommandGrou
 def common(
     function: Callable[..., None], flags: type[msgspec.Struct] | None = None
 ) -> Callable[..., None]:
-    """Gives a command the global flags; it gets them as its first argument, a Session.
+    """Give a command the global flags as its first argument, a Session.
 
     A flag counts wherever it stands: before the subcommand or after it.
     """
@@ -274,7 +278,7 @@ def run(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
 
 
 def _unusable(error: OSError) -> ApplianceError:
-    """The error for a file or folder that the system refuses."""
+    """Return the error for a file or folder that the system refuses."""
     reason = (error.strerror or type(error).__name__).lower()
     if error.filename is not None:
         path = os.fsdecode(error.filename)
@@ -285,7 +289,7 @@ def _unusable(error: OSError) -> ApplianceError:
 
 
 def report_error(error: ApplianceError, machine: bool) -> int:
-    """Write `error` to standard error. Returns the exit code of its kind."""
+    """Write `error` to standard error and return the exit code for its kind."""
     if machine:
         note(_json(getattr(error, "body", None) or error.to_body()))
     else:
@@ -304,7 +308,7 @@ def report_error(error: ApplianceError, machine: bool) -> int:
 
 
 def _tell_usage(error: Any, machine: bool) -> int:
-    """Write a usage error of typer in the form of our own errors."""
+    """Write a typer usage error in our own error format."""
     text = str(error.format_message()) or "incomplete command"
     message = text[:1].lower() + text[1:].removesuffix(".")
     if type(error).__name__ == "NoArgsIsHelpError":
@@ -317,7 +321,7 @@ def _tell_usage(error: Any, machine: bool) -> int:
 
 @contextmanager
 def until_signalled() -> Iterator[None]:
-    """For commands without an end: Ctrl-C and SIGTERM end them normally."""
+    """End an endless command normally on Ctrl-C and SIGTERM."""
 
     def end(*_: object) -> None:
         for number in numbers:  # a second signal is ignored
@@ -348,7 +352,7 @@ def write_now(line: bytes) -> None:
 
 
 class ProgressLine:
-    """Shows on standard error how far long work is: a line that the next output overwrites.
+    """The progress of long work on standard error: one line that the next output overwrites.
 
     Only on a terminal. Without `wanted` it shows nothing.
     """
@@ -372,7 +376,7 @@ class ProgressLine:
 
     @classmethod
     def clear(cls) -> None:
-        """Every output calls it first."""
+        """Remove the line. Every output does so first."""
         if cls.drawn:
             cls.drawn = False
             sys.stderr.write(CLEAR_LINE)
@@ -414,7 +418,7 @@ TEXT_BYTES_MAX = 65_536  # a message or an answer
 
 
 def text_of(value: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
-    """Return the text of an argument: `-` stands for standard input, up to a limit, as UTF-8."""
+    """Return an argument's text: `-` stands for standard input, up to a limit, as UTF-8."""
     if value != "-":
         return value
     raw = sys.stdin.buffer.read(bytes_max + 2).removesuffix(b"\n")
@@ -429,7 +433,7 @@ def text_of(value: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
 
 
 def plain(value: Any) -> str:
-    """`value` on one line, with control characters replaced."""
+    """Return `value` on one line, with control characters replaced."""
     if value is None:
         return "-"
     text = str(value).replace("\r\n", "\n").replace("\n", " ↵ ").replace("\t", " ")

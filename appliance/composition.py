@@ -1,7 +1,7 @@
-"""The order in which the parts of the appliance are built.
+"""Builds the appliance's parts in order.
 
-Each row of ROWS builds one part from those of the rows above. A part is a subsystem, or an object
-that several subsystems share. The row of a role that is off ([roles]) builds nothing.
+Each row in ROWS builds one part from the parts in the rows above. A part is a subsystem, or an
+object that several subsystems share. A row builds nothing if its role is off ([roles]).
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from appliance.ui.subsystem import UiSubsystem
 
 
 class Row(NamedTuple):
-    """`serves`: whether the part is a subsystem."""
+    """One part. `serves`: whether the part is a subsystem."""
 
     name: str
     build: Callable[[Built], Any]
@@ -28,7 +28,7 @@ class Row(NamedTuple):
 
 
 def compose(host: Host) -> Built:
-    """Build the parts of all rows in order."""
+    """Build the parts from all rows in order."""
     parts: dict[str, Any] = {}
     subsystems: tuple[Subsystem, ...] = ()
     for name, build, serves in ROWS:

@@ -1,4 +1,4 @@
-"""Server-sent events of a subsystem with a feed: stored events after a cursor, then new ones."""
+"""Streams a feed as server-sent events: stored events after a cursor, then new ones."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ BATCH_MAX = 500  # events joined into one write
 
 
 class FeedSource(ABC):
-    """The `EventSource` of one response. The gauge `sessions` counts it."""
+    """One response's `EventSource`. The gauge `sessions` counts it."""
 
     def __init__(self, feed: Feed, subscription: FeedSubscription, sessions: Any) -> None:
         self._feed, self._subscription, self._sessions = feed, subscription, sessions
@@ -19,11 +19,11 @@ class FeedSource(ABC):
 
     @abstractmethod
     def read_stored(self) -> Iterator[bytes]:
-        """The events between the cursor and the head of the feed."""
+        """Yield the events between the cursor and the feed's head."""
 
     @abstractmethod
     def to_events(self, items: list[Any]) -> Iterable[bytes]:
-        """The events of new items, some of which may be before the cursor."""
+        """Return the events for new items, some of which may be before the cursor."""
 
     @property
     def closed(self) -> bool:
@@ -50,9 +50,9 @@ class FeedSource(ABC):
         self._feed.unsubscribe(self._subscription)
 
     def catch_up(self) -> Iterator[bytes]:
-        """Events are missing in the subscription: continue with the stored ones.
+        """Continue with the stored events, because the subscription lacks some.
 
-        New items are queued meanwhile; those that were also read are behind the cursor.
+        New items are queued meanwhile; items that were also read are behind the cursor.
         """
         self._subscription.recover()
         yield from self.read_stored()

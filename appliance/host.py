@@ -1,4 +1,4 @@
-"""What every subsystem gets from the process."""
+"""Defines what every subsystem gets from the process."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,10 +21,15 @@ Section = TypeVar("Section", bound=msgspec.Struct)
 
 
 class Host(msgspec.Struct, frozen=True):
-    """`served` has empty files for damaged stores. `off`: the roles that don't run, with the
-    setting that switches each off. `read_settings` reads the settings again, `settings_file` is
-    one of their sources. Setting `doctor_due` runs the cheap checks soon; each backup,
-    verification and job sets `work_done` or `work_failed` by `note_work`."""
+    """The process, as every subsystem gets it.
+
+    served         the data folder, with empty files for damaged stores
+    off            roles that don't run, with the setting that switches each off
+    read_settings  reads the settings again
+    settings_file  one of their sources
+    doctor_due     set: the cheap checks run soon
+    work_done      set by `note_work` after a backup, verification or job succeeded
+    work_failed    set by `note_work` after one failed"""
 
     settings: msgspec.Struct
     read_settings: Callable[[], msgspec.Struct]
@@ -52,15 +57,15 @@ class Host(msgspec.Struct, frozen=True):
         return role not in self.off
 
     def section(self, kind: type[Section]) -> Section:
-        """The section of the settings that this struct describes."""
+        """Return the settings section that this struct describes."""
         return _section(self.settings, kind)
 
     def read_section(self, kind: type[Section]) -> Section:
-        """The same section, as it is written now."""
+        """Return the section as it is written now."""
         return _section(self.read_settings(), kind)
 
     def open_store(self, name: str, changed: Mapping[str, Any] | None = None, **more: Any) -> Store:
-        """`changed`: settings for this store alone; `more`: arguments of Store."""
+        """Open a store. `changed`: settings for this store alone; `more`: Store arguments."""
         settings = msgspec.structs.replace(self.section(StoreSettings), **(changed or {}))
         arguments = {"writers": self.writers, **more}
         path = self.served.database(name)

@@ -1,4 +1,4 @@
-"""`/-/ready` by the doctor's table of checks, so that the probe and the doctor agree."""
+"""Answers `/-/ready` from the doctor's checks, so that the probe and the doctor agree."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ _DAMAGED = (".suspended", ".suspect")  # facts of a store: found at the start, o
 
 
 def readiness_of(context: Context, instance_id: str) -> Readiness:
-    """By the facts of the running appliance in `context`, which is closed."""
+    """Return the readiness by the running appliance's facts in `context`, and close the context."""
     with context:
         findings = readiness(context)
     facts = dict(context.live or {})

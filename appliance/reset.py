@@ -1,4 +1,4 @@
-"""Removes the data of a workspace, for `agentlipd reset` and `uninstall`.
+"""Removes a workspace's data, for `agentlipd reset` and `uninstall`.
 
 The folder `.agentlip` is renamed with the writer lock held, and then removed. So an interrupted
 command leaves no partial workspace; the next one removes the rest.
@@ -31,7 +31,7 @@ class ResetFailed(ApplianceError):
 
 
 class BrokerMembership(msgspec.Struct, frozen=True):
-    """A mesh that knows the key of this workspace, and the command that revokes it."""
+    """A mesh that knows this workspace's key, and the command that revokes the key."""
 
     mesh: str
     url: str
@@ -39,7 +39,8 @@ class BrokerMembership(msgspec.Struct, frozen=True):
 
 
 class ResetPlan(msgspec.Struct, frozen=True):
-    """What a reset removes and keeps. `meshes`: meshes whose brokers still know the key."""
+    """The files that a reset removes and keeps. `meshes`: meshes whose brokers still know the
+    key."""
 
     workspace: str
     removed: list[str]
@@ -49,7 +50,7 @@ class ResetPlan(msgspec.Struct, frozen=True):
 
 
 def plan(datadir: DataDir, environment: Mapping[str, str]) -> ResetPlan:
-    """Returns what `wipe` would remove."""
+    """Return what `wipe` would remove."""
     folders = [path for path in (datadir.dir, *_find_left_over(datadir)) if path.exists()]
     names = [f"{path.name}/{inner.name}" for path in folders for inner in sorted(path.iterdir())]
     files = (datadir.settings_file, datadir.unread_settings_file)
@@ -68,7 +69,7 @@ def plan(datadir: DataDir, environment: Mapping[str, str]) -> ResetPlan:
 
 
 def wipe(datadir: DataDir) -> None:
-    """Removes `.agentlip`. Call within `hold_locks`."""
+    """Remove `.agentlip`. Call within `hold_locks`."""
     if datadir.dir.is_symlink():
         raise ResetFailed(f"{datadir.dir} is a symbolic link: remove its target by hand")
     try:

@@ -1,4 +1,4 @@
-"""[roles]: which subsystems this appliance runs.
+"""Decides which subsystems this appliance runs ([roles]).
 
 `tokens` always runs. `identity` runs when `outbox` or `inbox` does.
 """
@@ -31,7 +31,7 @@ class RolesSettings(Roles, frozen=True):
 
     @property
     def off(self) -> dict[str, str]:
-        """Each subsystem that does not run, with the setting that switches it off."""
+        """Return each subsystem that does not run, with the setting that switches it off."""
         off: dict[str, str] = {}
         for role in self.__struct_fields__:
             for needed_role in (role, *NEEDS.get(role, ())):
@@ -43,12 +43,12 @@ class RolesSettings(Roles, frozen=True):
 
     @property
     def stores(self) -> tuple[str, ...]:
-        """The stores of the subsystems that run."""
+        """Return the running subsystems' stores."""
         off = self.off
         return tuple(store for store in STORES if store not in off)
 
     def check_given(self, given: Mapping[str, Any]) -> None:
-        """Raises BadSettings if a role is set to true and a role that it needs is off."""
+        """Raise BadSettings if a role is set to true and a role that it needs is off."""
         for role, needed in NEEDS.items():
             missing = [needed_role for needed_role in needed if not getattr(self, needed_role)]
             if given.get(role) is True and missing:
@@ -60,8 +60,8 @@ class RolesSettings(Roles, frozen=True):
 
 
 class ReadOnlyRoles(RolesSettings, frozen=True):
-    """What runs with `store.read_only`: the hub and its tools for agents, if they are on. All other
-    subsystems would deliver, relay or process something, which they record."""
+    """The roles with `store.read_only`: the hub and its tools for agents, if they are on. All
+    other subsystems would deliver, relay or process something, and record that."""
 
     @classmethod
     def of(cls, roles: RolesSettings) -> "ReadOnlyRoles":
@@ -77,8 +77,8 @@ class ReadOnlyRoles(RolesSettings, frozen=True):
 
 
 def role_of(path: str) -> str | None:
-    """Which subsystem serves a path, whether it is on or off. One of PATHS covers all paths below
-    it, `{…}` stands for one segment, and the longest one that matches decides."""
+    """Return the subsystem that serves a path, whether it is on or off. A pattern in PATHS
+    covers all paths below it, `{…}` stands for one segment, and the longest match decides."""
     segments = path.split("/")
     matches = [
         (pattern.count("/"), role)
@@ -90,7 +90,7 @@ def role_of(path: str) -> str | None:
 
 
 def role_off(off: Mapping[str, str], path: str) -> RoleOff | None:
-    """The error for a path of a subsystem that is switched off; None for any other path."""
+    """Return the error for a switched-off subsystem's path; None for any other path."""
     role = role_of(path)
     setting = None if role is None else off.get(role)
     if setting is None:

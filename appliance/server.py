@@ -1,6 +1,6 @@
-"""The server process: `python -m appliance.server`.
+"""Runs the server process: `python -m appliance.server`.
 
-Takes the lock, migrates, binds, serves, and stops in reverse order. The worker of `web/worker.py`
+Takes the lock, migrates, binds, serves, and stops in reverse order. The worker from `web/worker.py`
 runs in this process, without an arbiter.
 """
 
@@ -84,7 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def report_error(error: ApplianceError, log: Log) -> int:
-    """Writes why the server ends, and returns its exit code."""
+    """Write why the server ends, and return its exit code."""
     log.error(error.message, code=error.code, hint=error.hint, **error.details)
     print(f"Error: {error.message}", file=sys.stderr)
     if error.hint:
@@ -93,7 +93,7 @@ def report_error(error: ApplianceError, log: Log) -> int:
 
 
 def serve(datadir: DataDir, options: ServerOptions, log: Log) -> int:
-    """Runs the server; returns the exit code."""
+    """Run the server and return the exit code."""
     clock = SystemClock()
     start = StartWatchdog(datadir, clock)
     manifest.check_names(options.accept_loss)
@@ -162,8 +162,8 @@ def prepare(
     clock: Clock,
     log: Log,
 ) -> DataDir:
-    """Recovers, creates and migrates the stores, after a backup if they are older; returns the
-    workspace to serve. `damaged` collects the stores that are suspended."""
+    """Recover, create and migrate the stores, after a backup if they are older. Return the
+    workspace to serve; `damaged` collects the suspended stores."""
     for name in datadir.tighten():
         log.warning(
             "a file with a token was readable by other users; its mode was corrected", file=name
@@ -277,11 +277,11 @@ def run(
 
 
 def tune_collector() -> None:
-    """Exempts loaded objects from garbage collection, and collects new ones less often.
+    """Exempt loaded objects from garbage collection, and collect new ones less often.
 
     Queues hold many small objects for a short time. With the defaults, the collector scans them
-    repeatedly and finds nothing, which takes a fifth of the time of a busy stream. To look
-    for garbage first takes 70 ms, and a start leaves none.
+    repeatedly and finds nothing, which takes a fifth of a busy stream's time. A collection first
+    would take 70 ms, and a start leaves no garbage.
     """
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)

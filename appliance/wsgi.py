@@ -1,8 +1,8 @@
-"""The WSGI application: serves WebSocket upgrades, and passes other requests to Falcon.
+"""Serves WebSocket upgrades, and passes other requests to Falcon.
 
-Falcon has no WebSockets under WSGI, and after a responder that took over the socket it would
-write HTTP headers. So upgrades are checked here, by the guard's functions, and the raw socket is
-served until it ends.
+Falcon has no WebSockets under WSGI, and after a responder that took over the socket it would write
+HTTP headers. So the guard's functions check upgrades here, and the raw socket is served until it
+ends.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ UNAUTHENTICATED_MAX = 16  # broker links before their hello; above it the oldest
 OVER = "the token is revoked or expired"
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 Caller = Principal | ApplianceError
-"""The error is sent after the upgrade, where browsers can read it."""
+"""The caller, or an error that is sent after the upgrade, where browsers can read it."""
 
 
 class TooManySockets(Unavailable):
@@ -53,7 +53,7 @@ class NoSuchSocket(Missing):
 
 
 class WsgiApplication:
-    """The WSGI application of the appliance."""
+    """The appliance's WSGI application."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class WsgiApplication:
         unsent: UnsentBudget,
         absent: Absent = lambda _path: None,
     ) -> None:
-        """`absent` explains why there is no socket at a path."""
+        """Prepare the upgrades. `absent` explains why there is no socket at a path."""
         self._falcon_app = falcon_app
         self._sockets = {route.path: route for route in sockets}
         self._queries = {
@@ -154,7 +154,7 @@ class WsgiApplication:
         return principal
 
     def _admit(self, environ: dict[str, Any], route: SocketRoute, caller: Caller) -> None:
-        """Count the upgrade against the limits that hold for such a caller."""
+        """Count the upgrade against the limits for such a caller."""
         address, limit = self._guard.address(environ), self._settings.connections_max
         if isinstance(caller, Unauthenticated):
             self._limiter.fail(address)
@@ -224,14 +224,15 @@ class WsgiApplication:
 
 
 def caller_id(caller: Caller) -> str | None:
-    """The caller's id for rate limits; None without a valid token."""
+    """Return the caller's id for rate limits; None without a valid token."""
     if isinstance(caller, ApplianceError) or caller is ANONYMOUS:
         return None
     return caller.id
 
 
 def is_anonymous(caller: Caller, route: SocketRoute) -> bool:
-    """Whether the caller needs no token here. A broker link authenticates in its first frame."""
+    """Return whether the caller needs no token here. A broker link authenticates in its first
+    frame."""
     return caller is ANONYMOUS and route.scope is not None
 
 
@@ -240,7 +241,7 @@ def connection_of(environ: dict[str, Any]) -> str:
 
 
 def chosen_subprotocol(environ: dict[str, Any]) -> str | None:
-    """The first offered subprotocol that does not contain a token, if any."""
+    """Return the first offered subprotocol that contains no token, if any."""
     offered = environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", "")
     for name in (part.strip() for part in offered.split(",")):
         if name and not name.startswith(SUBPROTOCOL_PREFIX):
