@@ -20,7 +20,7 @@ PIN = re.compile(r"(?m)^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;\\]+)")
 
 
 def pinned(folder: Path) -> set[tuple[str, str]]:
-    """Name and version of each dependency in the lock files."""
+    """Return each dependency's name and version from the lock files."""
     return {
         (canonicalize_name(name), version)
         for file in folder.glob("*.txt")
@@ -29,7 +29,7 @@ def pinned(folder: Path) -> set[tuple[str, str]]:
 
 
 def records(folder: Path) -> Iterator[dict[str, Any]]:
-    """Those that are not withdrawn. Raises ValueError for a file that is not JSON."""
+    """Yield the records that are not withdrawn. Raises ValueError for a file that is not JSON."""
     for file in sorted(folder.rglob("*.json")):
         record = json.loads(file.read_text("utf-8"))
         if isinstance(record, dict) and "affected" in record and not record.get("withdrawn"):
@@ -37,7 +37,8 @@ def records(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def is_affected(record: dict[str, Any], name: str, version: str) -> bool:
-    """Also if a version of the record can't be compared: then a person has to."""
+    """Return whether a record affects a version. A version that can't be compared counts as
+    affected, because a person has to decide."""
     for affected in record["affected"]:
         package = affected.get("package", {})
         if package.get("ecosystem") != "PyPI" or canonicalize_name(package["name"]) != name:

@@ -1,4 +1,4 @@
-"""Collects the notes of changelog/ into a section of CHANGELOG.md."""
+"""Collects the notes in changelog/ into a CHANGELOG.md section."""
 
 import re
 from pathlib import Path
@@ -7,19 +7,19 @@ KINDS = ("Added", "Changed", "Deprecated", "Fixed", "Removed", "Security")
 
 
 def notes(root: Path) -> list[Path]:
-    """The files of changelog/ that the next release collects, by name."""
+    """Return the changelog/ files that the next release collects, by name."""
     return sorted(path for path in (root / "changelog").glob("*.md") if path.name != "README.md")
 
 
 def section_of(root: Path, version: str) -> str:
-    """The section of a version, with its heading; empty if there is none."""
+    """Return a version's section with its heading; empty if there is none."""
     text = (root / "CHANGELOG.md").read_text("utf-8")
     match = re.search(rf"^## {re.escape(version)}(?= ).*?(?=^## |\Z)", text, re.M | re.S)
     return match[0].strip() + "\n" if match else ""
 
 
 def collect(root: Path, version: str, date: str) -> int:
-    """Writes the section of `version` and deletes the notes; returns their number."""
+    """Write the section for `version`, delete the notes, and return their number."""
     if section_of(root, version):
         raise SystemExit(f"CHANGELOG.md has a section for {version} already: raise __version__")
     paths = notes(root)
@@ -35,7 +35,8 @@ def collect(root: Path, version: str, date: str) -> int:
 
 
 def render(version: str, date: str, texts: list[str]) -> str:
-    """The section: one list for each kind of change. A note begins with its kind and a colon."""
+    """Return the section: one list for each kind of change. A note begins with its kind and a
+    colon."""
     parts = [f"## {version} ({date})\n"]
     for kind in KINDS:
         items = [_item(text, kind) for text in texts if text.startswith(f"{kind}: ")]

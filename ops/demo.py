@@ -1,7 +1,8 @@
-"""Agents post a repository's history through the SDK while two listeners follow, and counts agree.
+"""Posts a repository's history through the SDK while two listeners follow, and compares the
+counts.
 
 One listener starts before the first message, another when the first agent is done. In the end both
-have every event of the channel once, and the log has as many messages as were acknowledged. Exit
+have every event in the channel once, and the log has as many messages as were acknowledged. Exit
 code 1 if not.
 """
 
@@ -56,7 +57,7 @@ def parse() -> argparse.Namespace:
 
 
 def read_history(repository: Path, limit: int, agents: int) -> list[list[list[str]]]:
-    """The newest commits, oldest first: [author, text] of those of each agent."""
+    """Return each agent's share of the newest commits, oldest first, as [author, text]."""
     command = ["git", "-C", str(repository), "log", "-z", f"-{limit}", "--reverse"]
     try:
         text = subprocess.check_output(
@@ -72,7 +73,7 @@ def read_history(repository: Path, limit: int, agents: int) -> list[list[list[st
 
 @contextmanager
 def open_appliance(workspace: Path | None) -> Iterator[Path]:
-    """The workspace of a running appliance: the one that is named, or a temporary one."""
+    """Yield a running appliance's workspace: the given one, or a temporary one."""
     if workspace is not None:
         yield workspace
         return
@@ -115,7 +116,7 @@ def post_and_compare(workspace: Path, shares: list[list[list[str]]]) -> dict[str
 
 
 def list_until_end(events: Iterable[Envelope]) -> list[int]:
-    """The ids of events up to the topic END, or until the client is closed."""
+    """Return the event ids up to the topic END, or until the client is closed."""
     ids = []
     for event in events:
         ids.append(event.event_id)
@@ -125,7 +126,7 @@ def list_until_end(events: Iterable[Envelope]) -> list[int]:
 
 
 def post_share(workspace: Path, channel: str, title: str, share: list[list[str]]) -> int:
-    """Posts to a topic of its own; returns how many messages the hub acknowledged."""
+    """Post to a topic and return how many messages the hub acknowledged."""
     with Client(workspace) as client:
         topic = client.create_topic(channel, title).topic.id
         sent = [
@@ -138,7 +139,7 @@ def post_share(workspace: Path, channel: str, title: str, share: list[list[str]]
 
 
 def read_log(workspace: Path, channel: str) -> dict[int, str]:
-    """The events of the channel so far: name by id."""
+    """Return the channel's events so far: name by id."""
     hub = HubClient(lambda: find_hub(workspace))
     rows, _ = hub.page("/api/v1/events", "events", key="event_id", channel_id=channel)
     return {event["event_id"]: event["name"] for event in rows}

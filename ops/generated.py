@@ -1,4 +1,4 @@
-"""Writes generated files, which a writer has rendered."""
+"""Writes generated files after a writer has rendered them."""
 
 import sys
 from collections.abc import Mapping
@@ -8,8 +8,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def write(texts: Mapping[str, str]) -> int:
-    """Writes the files whose text has changed, by their paths from the root of the tree, and names
-    them. With `--check` it only names them; then the exit code is 1 if there are some."""
+    """Write the files whose text has changed, by their paths from the root folder, and name
+    them. With `--check`, only name them and return exit code 1 if there are any."""
     check = "--check" in sys.argv
     stale = [name for name, text in texts.items() if _read(ROOT / name) != text]
     for name in stale:

@@ -49,27 +49,27 @@ print(json.dumps([
 
 
 def packages(image: str) -> dict[str, str | None]:
-    """The Python packages that `image` imports, and their licences (None: unknown)."""
+    """Return the Python packages that `image` imports, with their licences (None: unknown)."""
     command = ["docker", "run", "--rm", "--network", "none", "--entrypoint", "python3", image]
     installed = json.loads(subprocess.check_output([*command, "-c", LIST_PACKAGES], text=True))
     return {name: licence(name, *terms) for name, *terms in installed}
 
 
 def licence(package: str, expression: str | None, *names: str | None) -> str | None:
-    """An SPDX expression from the metadata of a package, or from READ_IN_FILE."""
+    """Return an SPDX expression from a package's metadata, or from READ_IN_FILE."""
     known = [SPDX.get(name or "", name if name in ALLOWED else None) for name in names]
     in_file = READ_IN_FILE.get(canonicalize_name(package))
     return next(filter(None, [expression, *known, in_file]), None)
 
 
 def allowed(expression: str | None) -> bool:
-    """Whether every licence of one of the alternatives is in ALLOWED."""
+    """Return whether at least one alternative has only licences from ALLOWED."""
     alternatives = re.sub(r"[()]", "", expression or "").split(" OR ")
     return any(ALLOWED.issuperset(alternative.split(" AND ")) for alternative in alternatives)
 
 
 def render() -> dict[str, str]:
-    """The page, whose text before the table is written by hand."""
+    """Render the page. People write the text before the table."""
     images_of: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, image in IMAGES.items():
         for package, terms in packages(image).items():
@@ -81,7 +81,7 @@ def render() -> dict[str, str]:
 
 
 def list_packages(image: str) -> set[tuple[str, str]]:
-    """(package, licence) of each row of the written page for an image: a name of IMAGES."""
+    """Return (package, licence) for each row on the written page, for an image name from IMAGES."""
     page = (generated.ROOT / PAGE).read_text("utf-8")
     rows = re.findall(r"(?m)^\| (\S+) \| (.+) \| (.+) \|$", page)
     return {(package, terms) for package, terms, images in rows if image in images.split(", ")}

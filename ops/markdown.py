@@ -1,4 +1,4 @@
-"""Pieces of generated pages."""
+"""Renders parts of generated pages."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +6,7 @@ MADE = "<!-- Below this line: made by ops/write_docs.py from the code: `just doc
 
 
 def page(sections: Iterable[str]) -> str:
-    """The generated part of a page. The text before it is written by hand."""
+    """Return a page's generated part. People write the text before it."""
     return "\n\n".join([MADE, *filter(None, sections)]) + "\n"
 
 

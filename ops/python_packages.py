@@ -15,7 +15,7 @@ BUILD_SECONDS_MAX = 300
 
 
 def version_of(root: Path) -> str:
-    """The version of everything in this repository."""
+    """Return the version that everything in this repository has."""
     text = (root / "appliance" / "__init__.py").read_text("utf-8")
     match = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
     assert match is not None, "appliance/__init__.py has no __version__"
@@ -23,9 +23,9 @@ def version_of(root: Path) -> str:
 
 
 def build(tree: Path, target: Path, epoch: int) -> list[Path]:
-    """The source distribution, and the wheel that is built from it; needs no network.
+    """Build the source distribution, and the wheel from it, without network.
 
-    `tree` is the source without generated files. `epoch`: the time of all members, in seconds.
+    `tree`: the source without generated files. `epoch`: the time for all members, in seconds.
     """
     sdist = _run_backend("build_sdist", tree, target, epoch)
     normalize(sdist, epoch)
@@ -53,7 +53,7 @@ def _run_backend(step: str, source: Path, target: Path, epoch: int) -> Path:
 
 
 def normalize(sdist: Path, epoch: int) -> None:
-    """Sorts the members and removes times, owners and modes of the machine that built it."""
+    """Sort the members and remove the build machine's times, owners and modes."""
     packed = io.BytesIO()
     with (
         tarfile.open(sdist) as old,

@@ -21,7 +21,7 @@ GIT_SECONDS_MAX = 60
 IMAGE_SECONDS_MAX = 3600
 VARIANTS = ("export", "spark", "spark-s3")
 IMAGES = {"agentlip": [], **{f"agentlip-{name}": [f"--{name}"] for name in VARIANTS}}
-"""Each image's name, and what selects it in ops/image."""
+"""Each image's name, with the ops/image flags that select it."""
 SUMS = "SHA256SUMS"
 NAMESPACE = "agentlip-release"
 """Signatures for other purposes with the same key are not valid for a release."""
@@ -64,7 +64,7 @@ def collect_notes(flags: argparse.Namespace, root: Path) -> str:
 
 
 def build_release(flags: argparse.Namespace, root: Path) -> Path:
-    """Returns the folder of the release."""
+    """Build the release and return its folder."""
     if flags.key is not None and not flags.key.is_file():
         raise SystemExit(f"there is no key at {flags.key}: ssh-keygen -t ed25519 -f FILE")
     version = python_packages.version_of(root)
@@ -88,7 +88,8 @@ def build_release(flags: argparse.Namespace, root: Path) -> Path:
 
 
 def require_releasable(root: Path, version: str, revision: str) -> None:
-    """The tree is that of the commit, its version is not released, and its notes are collected."""
+    """Require that the tree equals the commit, that its version is not released, and that its
+    notes are collected."""
     if changed := git(root, "status", "--porcelain").splitlines():
         raise SystemExit(f"{len(changed)} files differ from the commit: {changed[0]}")
     tagged = git(root, "tag", "--list", f"v{version}", "--format", "%(objectname) %(*objectname)")
@@ -114,7 +115,7 @@ def make_files(
 
 
 def save_image(root: Path, folder: Path, name: str, version: str, advisories: Path | None) -> None:
-    """Builds an image, and writes it as an archive for `docker load`."""
+    """Build an image and write an archive for `docker load`."""
     tag = f"{name}:{version}"
     archive = folder / f"{name}-{version}-image-{platform.machine()}.tar"
     steps = (
@@ -129,7 +130,7 @@ def save_image(root: Path, folder: Path, name: str, version: str, advisories: Pa
 
 
 def list_jars(root: Path, tag: str, target: Path, advisories: Path | None) -> None:
-    """Write the Java libraries of an image, their licences and the advisories about them."""
+    """Write an image's Java libraries with their licences and known advisories."""
     records = ["-v", f"{advisories.resolve()}:/advisories:ro"] if advisories else []
     run = ["docker", "run", "--rm", "-i", "--user", "0", "--network", "none", *records]
     command = [*run, "--entrypoint", "python3", tag, "-", *(["/advisories"] if advisories else [])]
@@ -138,13 +139,13 @@ def list_jars(root: Path, tag: str, target: Path, advisories: Path | None) -> No
 
 
 def sign(file: Path, key: Path) -> None:
-    """Signs a file with an SSH key. A key with a passphrase asks on the terminal."""
+    """Sign a file with an SSH key. `ssh-keygen` reads a passphrase from the terminal."""
     command = ["ssh-keygen", "-Y", "sign", "-n", NAMESPACE, "-f", str(key), str(file)]
     subprocess.run(command, stdout=sys.stderr, check=True)
 
 
 def export(root: Path, revision: str, folder: Path) -> None:
-    """The files of a commit, without anything that git does not know."""
+    """Write a commit's files, without files that Git does not know."""
     with tempfile.NamedTemporaryFile(suffix=".tar") as file:
         git(root, "archive", "--format=tar", "--output", file.name, revision)
         with tarfile.open(file.name) as archive:

@@ -15,10 +15,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 OTHER = "everything else"
 GENERATED = '"""Generated from'
-"""How a module begins that a program writes from something else, which is what people read."""
+"""The beginning that marks a generated module. People read the source that it was generated
+from."""
 TOTALS = {"product": 66_600, "tests": 59_000}
-"""Lines of code of all packages, and of the tests. More is a decision, with its reason in the
-commit; lower them when code was removed."""
+"""Code lines in all packages, and in the tests. A higher total is a decision, with its reason in
+the commit; lower the totals when code was removed."""
 ROWS = {
     "doctor": 5_760, "hub": 7_280, "child": 510, "spark": 4_880, "kernel": 3_470, "backup": 3_600,
     "courier": 4_530, "export": 2_880, "broker": 3_250, "sdk": 3_090, "outbox": 3_130,
@@ -26,7 +27,7 @@ ROWS = {
     "jobs": 2_640, "network, relay": 4_140, "monitoring": 2_190,
     OTHER: 9_260,
 }  # fmt: skip
-"""How far each package may grow at the cost of others: 5 % above its lines when it was set."""
+"""How far each package may grow at the others' cost: 5 % above its lines when the row was set."""
 LIMITS = ROWS | TOTALS
 # Folders and files of the rows that are more than a package; checks and what connects them too.
 PARTS = {
@@ -47,7 +48,7 @@ LONG_STRING = re.compile(rb"[rbfuRBFU]*(\"{3}|'{3})")
 
 
 def count(text: str) -> int:
-    """Lines of code of a module. Raises SyntaxError."""
+    """Return a module's code lines. Raises SyntaxError."""
     lines = text.split("\n")
     counted = {number for number, line in enumerate(lines, 1) if NO_CODE.match(line) is None}
     passed_over: set[int] = set()
@@ -68,8 +69,8 @@ def count(text: str) -> int:
 
 
 def package_of(path: str) -> str:
-    """The row of a file, by its path from the root of the tree. Checks are the doctor's, also in
-    the folder of a subsystem, except those of PARTS."""
+    """Return a file's row, by its path from the root folder. Checks count for the doctor, also
+    in a subsystem's folder, except those in PARTS."""
     for row, prefixes in PARTS.items():
         if path.startswith(prefixes):
             return row
@@ -81,7 +82,7 @@ def package_of(path: str) -> str:
 
 
 def sizes(root: Path = ROOT) -> Counter[str]:
-    """Lines of code of each row, of the files that git knows, and of the product."""
+    """Return the code lines per row and for the product, in files that Git knows."""
     listed = subprocess.check_output(["git", "ls-files", "-z", "*.py"], cwd=root, text=True)
     counted: Counter[str] = Counter()
     for path in filter(None, listed.split("\0")):

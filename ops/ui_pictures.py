@@ -41,7 +41,7 @@ QUESTIONS = (
 
 
 def fill(hub: ServedHub) -> tuple[str, str]:
-    """Channels with topics, and a talk in one of them."""
+    """Post channels with topics, and a talk in one of them."""
     for name, titles in {"deploys": ("staging",), "research": ("vector index", "prices")}.items():
         channel_id = hub.channel(name)
         for title in titles:
@@ -64,7 +64,7 @@ def save(page: UiPage, name: str) -> None:
 
 
 def save_operated(hub: ServedHub, page: UiPage) -> None:
-    """The operator's views, after some work."""
+    """Save the operator's views after some work."""
     fill_all(hub)
     page.tab.resize(980, 760)
     page.go("#/operate?view=findings")

@@ -1,5 +1,5 @@
-"""Writes the modules that list what the subsystems declare: the settings, the roles, and the
-commands of `agentlip`. So they are read without the server: `just settings`.
+"""Writes the modules that list the subsystems' declarations: settings, roles, and `agentlip`
+commands. The command line reads them without the server: `just settings`.
 
 A test compares.
 """
@@ -57,7 +57,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def render() -> dict[str, str]:
-    """The text of each file, by its path from the root of the tree."""
+    """Render each file's text, by its path from the root folder."""
     subsystems = sorted(Subsystem.__subclasses__(), key=lambda subsystem: subsystem.name)
     texts = {
         "appliance/commands.py": render_commands(),
@@ -71,7 +71,7 @@ def render() -> dict[str, str]:
 
 
 def render_commands() -> str:
-    """Heading of `--help`: name of a command: module and Typer app, and what `--help` says."""
+    """Render a table: `--help` heading → command name → module, Typer app and help text."""
     table: dict[str, dict[str, tuple[str, str]]] = {heading: {} for heading in HEADINGS}
     for where, app in _apps():
         text = get_command(app).get_short_help_str(200)
@@ -101,7 +101,7 @@ def render_settings(subsystems: list[type[Subsystem]]) -> str:
 
 
 def _apps() -> Iterator[tuple[str, typer.Typer]]:
-    """All Typer apps that are commands of `agentlip`, and where they are."""
+    """Yield the Typer apps that are `agentlip` commands, with their modules."""
     for package in (appliance, doctor):
         for module in walk_packages(package.__path__, f"{package.__name__}."):
             if module.name.rpartition(".")[2].startswith("cli"):

@@ -1,12 +1,11 @@
-"""Writes the generated part of pages of docs/ (settings, errors, metrics, routes, scopes, events,
-checks, worker commands, the list of decisions), which is below the line MADE.
+"""Writes the generated part of pages in docs/ (settings, errors, metrics, routes, scopes,
+events, checks, worker commands, the list of decisions), which is below the line MADE.
 
     python -m ops.write_docs            writes what has changed, and names it
     python -m ops.write_docs --check    writes nothing; names what is stale, and exits with 1
 
-A process of its own, because it imports the server, which patches the standard library.
-The routes are those of an appliance that is really put together in a temporary workspace,
-and the examples of events are what its verbs really wrote.
+A separate process, because it imports the server, which patches the standard library. The routes
+come from a real appliance in a temporary workspace, and the event examples from its verbs.
 """
 
 import appliance.server  # first: it patches what everything below imports
@@ -83,7 +82,7 @@ WRITER = Principal("docs", "ci", frozenset({ADMIN}))
 
 
 def render() -> dict[str, str]:
-    """The text of each page, by its path from the root of the tree."""
+    """Render each page's text, by its path from the root folder."""
     import_everything()
     routes, events = sample_appliance()
     pages = {
@@ -105,7 +104,7 @@ def render() -> dict[str, str]:
 
 
 def import_everything() -> None:
-    """Errors and metrics are known once their modules are."""
+    """Import all modules, which registers their errors and metrics."""
     for package in (appliance, doctor):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):
@@ -113,7 +112,7 @@ def import_everything() -> None:
 
 
 def sample_appliance() -> tuple[list[Route], list[dict[str, Any]]]:
-    """The routes of a whole appliance, and one event of every verb of its hub."""
+    """Return a whole appliance's routes, and one event from every hub verb."""
     with whole_appliance() as whole:
         (hub,) = (part.hub for part in whole.subsystems if isinstance(part, HubSubsystem))
         exercise(hub)
@@ -122,7 +121,7 @@ def sample_appliance() -> tuple[list[Route], list[dict[str, Any]]]:
 
 
 def exercise(hub: Hub) -> None:
-    """Every verb that writes an event, once, in the order a story has."""
+    """Call every verb that writes an event once, in a plausible order."""
     who = WRITER
 
     def made(reply: Any, noun: str) -> str:
@@ -228,14 +227,15 @@ def routes_page(routes: Sequence[Route]) -> str:
 
 
 def shown_scope(scope: str) -> str:
-    """What a caller needs for it: a scope that a token can have, or something else."""
+    """Return what a caller needs for a scope: the scope itself if tokens can have it, or a
+    credential."""
     if scope in declared_scopes():
         return code(scope)
     return NO_TOKEN_HAS.get(scope, code(ADMIN))
 
 
 def tokens_page(routes: Sequence[Route]) -> str:
-    """Each scope that a token can have, with what it permits beside the scopes that it includes."""
+    """Render each scope that a token can have, with its permissions beside the included scopes."""
     permits: dict[str, list[str]] = {scope: [] for scope in sorted(declared_scopes() - {ADMIN})}
     for route in routes:
         for operation in route.operations.values():
@@ -257,7 +257,7 @@ def tokens_page(routes: Sequence[Route]) -> str:
 
 
 def field_names(kind: Any) -> str:
-    """The fields of a request; those that may be omitted have a question mark."""
+    """Return a request's field names; optional ones have a question mark."""
     return " or ".join(
         " ".join(
             code(field.encode_name + ("" if field.required else "?"))
@@ -283,13 +283,13 @@ def events_page(events: Sequence[dict[str, Any]]) -> str:
 
 
 def anonymous(text: str) -> str:
-    """The same at every run: one instant, and ids by their prefix."""
+    """Replace times by one instant and ids by their prefix, so that every run gives one text."""
     text = re.sub(r"\b(ch|topic|msg|att)_[0-9A-Z]{26}\b", r"\1_…", text)
     return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "2026-02-04T20:00:00.000Z", text)
 
 
 def command_page() -> str:
-    """The commands of the worker bus, as `typer utils docs` describes them."""
+    """Render the worker bus commands as `typer utils docs` describes them."""
     apps = (("agentlip worker", cli_worker.app), ("agentlip bus", cli.app))
     return page(
         get_docs_for_click(obj=group, ctx=typer.Context(group), indent=1, name=name).strip()
@@ -298,7 +298,7 @@ def command_page() -> str:
 
 
 def checks_page() -> str:
-    """The index. The page of a group is written by hand, because it is all prose."""
+    """Render the index. People write each group's page, because it is all prose."""
     rows = [
         (
             f"[{code(check.name)}](checks/{check.group}.md#{check.name.replace('.', '')})",

@@ -1,6 +1,6 @@
-"""Writes `model.py` and `rows.py` of each store's package from the migrations: the tables that
-some listing composes with, as peewee models, and the rows that some module reads, as tuples that
-need no peewee. And the names of the exported logs for the Spark jobs, which have nothing else of
+"""Writes `model.py` and `rows.py` in each store's package from the migrations: peewee models for
+the tables that a listing composes with, and tuples for the rows that a module reads without
+peewee. Also writes the exported logs' names for the Spark jobs, which share nothing else with
 the appliance.
 
 The files in `migrations/` are the truth; a test compares. Run it after a change: `just models`.
@@ -65,7 +65,7 @@ _ONE_OF = re.compile(r"(\w+) TEXT [^,]*?CHECK \(\1 IN \(([^)]*)\)\)")
 
 
 class Column(NamedTuple):
-    """`values`: the texts that its CHECK permits, as they are in the SQL; "" for any."""
+    """One column. `values`: the texts that its CHECK permits, as the SQL has them; "" for any."""
 
     name: str
     type: str
@@ -75,7 +75,7 @@ class Column(NamedTuple):
 
 
 def render() -> dict[str, str]:
-    """The text of each file, by its path from the root of the tree."""
+    """Render each file's text, by its path from the root folder."""
     kinds = ", ".join(f'"{kind}"' for kind in LOGS)
     files = {"appliance/shared/exported_logs.py": LOGS_FILE.format(kinds)}
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +96,7 @@ def render() -> dict[str, str]:
 
 
 def imported(module: str) -> set[str]:
-    """What the modules of the appliance import from `module`."""
+    """Return the names that the appliance's modules import from `module`."""
     names: set[str] = set()
     for file in (ROOT / "appliance").rglob("*.py"):
         text = file.read_text("utf-8")

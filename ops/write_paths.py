@@ -1,6 +1,6 @@
-"""Writes appliance/declared_paths.py: where the routes and sockets of each subsystem begin, so that
-requests are refused with the reason while its role is off. They are those of an appliance with all
-roles, built in a temporary workspace. Run it after `ops.write_declared`: `just settings`.
+"""Writes appliance/declared_paths.py: the beginnings of each subsystem's routes and sockets, so
+that requests are refused with the reason while a role is off. The paths come from an appliance
+with all roles in a temporary workspace. Run it after `ops.write_declared`: `just settings`.
 
 A test compares.
 """
@@ -29,7 +29,7 @@ ALL_ROLES = RolesSettings(**dict.fromkeys(RolesSettings.__struct_fields__, True)
 
 
 def render() -> dict[str, str]:
-    """The text of the file, by its path from the root of the tree."""
+    """Render the file's text, by its path from the root folder."""
     with whole_appliance() as whole:
         mounted = {
             part.name: [route.path for route in (*part.routes(), *part.sockets())]
@@ -41,7 +41,7 @@ def render() -> dict[str, str]:
 
 @contextmanager
 def whole_appliance() -> Iterator[Appliance]:
-    """An appliance with all roles, in a temporary workspace."""
+    """Yield an appliance with all roles, in a temporary workspace."""
     clock, log = SystemClock(), Log(sys.stderr.buffer, level="error")
     with tempfile.TemporaryDirectory() as folder:
         datadir = DataDir(Path(folder))
@@ -53,7 +53,7 @@ def whole_appliance() -> Iterator[Appliance]:
 
 
 def beginnings(mounted: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
-    """By name, the beginnings of its paths: each is the shortest that no other name has."""
+    """Return the beginnings of each name's paths: each is the shortest that no other name has."""
     counted = Counter(
         start
         for paths in mounted.values()

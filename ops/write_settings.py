@@ -31,7 +31,7 @@ HEAD = """\
 
 
 def render() -> dict[str, str]:
-    """The text of each file, by its path from the root of the tree."""
+    """Render each file's text, by its path from the root folder."""
     sections = [
         render_section(field.encode_name, field.type) for field in msgspec.structs.fields(Settings)
     ]
@@ -59,13 +59,13 @@ def render_section(name: str, kind: type[msgspec.Struct]) -> str:
 
 
 def summary(kind: type[msgspec.Struct]) -> str:
-    """The struct's docstring without the section's name before it."""
+    """Return the struct's docstring without the section name before it."""
     text = inspect.cleandoc(kind.__doc__ or "")
     return text.split("]", 1)[-1].lstrip("`:. ") if text.startswith(("[", "`[")) else text
 
 
 def notes(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """What stands beside each field: a comment on its line, or a string below it."""
+    """Return each field's note: a comment on its line, or a string below it."""
     above = kind.__base__
     comments = {} if above is msgspec.Struct else notes(above)
     source = textwrap.dedent(inspect.getsource(kind))
@@ -88,7 +88,7 @@ def comment(text: str) -> list[str]:
 
 
 def toml(value: Any) -> str:
-    """Booleans, numbers, strings and lists are written in TOML as in JSON."""
+    """Write booleans, numbers, strings and lists, which look alike in TOML and JSON."""
     if isinstance(value, msgspec.Struct):
         entries = msgspec.structs.asdict(value).items()
         return f"{{ {', '.join(f'{name} = {toml(entry)}' for name, entry in entries)} }}"

@@ -1,4 +1,4 @@
-"""Dashboards for Grafana, from dashboards.toml: one of the whole, and one of each subsystem."""
+"""Renders the Grafana dashboards from dashboards.toml: an overview, and one per subsystem."""
 
 import json
 import tomllib
@@ -40,7 +40,7 @@ DATA_SOURCES = {
 
 
 def dashboards() -> dict[str, str]:
-    """File name → JSON, with a panel in each line."""
+    """Return JSON by file name, with one line per panel."""
     return {f"{name}.json": _text(_dashboard(name, row)) for name, row in CONTENT.items()}
 
 

@@ -1,4 +1,4 @@
-"""Rules, scrape configuration and tests for Prometheus, from slo.toml."""
+"""Renders the Prometheus rules, scrape configuration and tests from slo.toml."""
 
 import re
 import tomllib
@@ -19,7 +19,7 @@ MINUTES = {"s": 1 / 60, "m": 1, "h": 60}
 
 
 class Alert(NamedTuple):
-    """One rule. `fires`: the series of its test."""
+    """One rule. `fires`: the series in its test."""
 
     name: str
     group: str
@@ -45,7 +45,7 @@ class Alert(NamedTuple):
 
 
 def alerts() -> list[Alert]:
-    """All alerts of slo.toml, one for each severity, without those of objectives."""
+    """Return the alerts in slo.toml, one per severity, without the objectives' alerts."""
     rows = []
     for row in CONTENT["alert"]:
         limits = row.get("limits", {row.get("severity"): ""})
@@ -68,8 +68,8 @@ def alert_rules() -> Row:
 
 
 def slo_rules() -> Row:
-    """For each objective the ratio of errors in each window, and alerts about how fast the error
-    budget is used up, each in a long and a short window."""
+    """Return each objective's error ratio per window, and alerts about how fast the error budget
+    is used up, each in a long and a short window."""
     windows = CONTENT["burn"]["windows"]
     spans = dict.fromkeys(window[kind] for window in windows for kind in ("short", "long"))
     records, burning = [], []
@@ -153,7 +153,7 @@ def scrape_configuration() -> Row:
 
 
 def rule_tests() -> Row:
-    """Each alert fires with its example, and the one of a higher severity doesn't."""
+    """Return tests: each alert fires with its example, and a higher severity does not."""
     return {
         "rule_files": ["alerts.yaml", "slo.yaml"],
         "evaluation_interval": "5m",  # the longest test is of 73 hours
@@ -180,7 +180,7 @@ def _time_of_test(wait: str) -> str:
 
 
 def _burn_tests() -> Iterator[Row]:
-    """A quarter of all events fails: an alert fires within minutes."""
+    """Yield tests in which a quarter of all events fails: an alert fires within minutes."""
     for objective in CONTENT["objective"]:
         total, part = objective["total"], objective.get("bad") or objective["good"]
         rates = {total: 400, part: 300 if "good" in objective else 100}
@@ -197,7 +197,7 @@ def _burn_tests() -> Iterator[Row]:
 
 
 def _exact(selector: str) -> str:
-    """A series that the selector matches."""
+    """Return a series that the selector matches."""
     for pattern, value in ((r'=~"(\w+)\.\."', r'="\g<1>03"'), (r'!~"[^"]*"', '="/mcp"')):
         selector = re.sub(pattern, value, selector)
     return selector.replace("!=", "=").replace("sse", "http")

@@ -1,4 +1,4 @@
-"""The runbook: a section for each alert of slo.toml."""
+"""Renders the runbook: a section for each alert in slo.toml."""
 
 from collections.abc import Iterator
 

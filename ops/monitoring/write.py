@@ -1,4 +1,4 @@
-"""Writes what ops/ ships for monitoring from slo.toml and dashboards.toml: `just monitoring`."""
+"""Writes the monitoring files in ops/ from slo.toml and dashboards.toml: `just monitoring`."""
 
 import sys
 
@@ -13,7 +13,7 @@ HEAD = "# Written by `just monitoring` from ops/monitoring. Not edited by hand.\
 
 
 def files() -> dict[str, str]:
-    """Path from the root of the tree → text."""
+    """Return the text by path from the root folder."""
     contents = {
         f"{RULES}/prometheus.yaml": rules.scrape_configuration(),
         f"{RULES}/alerts.yaml": rules.alert_rules(),
