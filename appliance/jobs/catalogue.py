@@ -1,5 +1,5 @@
-"""The jobs that are known now: those of files, which are read again when the folder changes, and
-those that were made over the API. A file hides a job of the same name."""
+"""Keeps the current jobs: jobs in files, which are read again when the folder changes, and jobs
+that were made over the API. A file hides an API job with its name."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from appliance.kernel.threads import in_thread
 
 
 class JobCatalogue:
-    """A file that is wrong leaves the job as it was before, and is logged."""
+    """The current jobs. A wrong file leaves its job unchanged, and is logged."""
 
     def __init__(self, workspace: Path, log: Log) -> None:
         self._workspace = workspace
@@ -24,14 +24,14 @@ class JobCatalogue:
         self.files: list[SpecFile] = []
 
     def put(self, name: str, spec: wire.JobSpec | None) -> None:
-        """A job that was made over the API, or removed (None)."""
+        """Put a job that was made over the API, or remove it (None)."""
         self._given.pop(name, None)
         if spec is not None:
             self._given[name] = spec
         self.version += 1
 
     def find(self, name: str) -> wire.JobSpec:
-        """Raises NoSuchJob."""
+        """Return a job. Raises NoSuchJob."""
         if name not in self.specs:
             raise wire.NoSuchJob(details={"job": name})
         return self.specs[name]
@@ -61,7 +61,7 @@ class JobCatalogue:
 
 
 def _signature(workspace: Path) -> object:
-    """Changes with every file of the folder."""
+    """Return a value that changes with every file in the folder."""
     try:
         stats = [(path.name, path.stat()) for path in Path(workspace, FOLDER).glob("*.toml")]
     except OSError:

@@ -1,4 +1,4 @@
-"""Checks of jobs: files that are read, runs that go on, schedules that are kept."""
+"""Checks jobs: unreadable files, runs that never end, missed schedules."""
 
 import json
 import sqlite3
@@ -47,7 +47,7 @@ def _files(context: Context) -> Iterator[Finding]:
 
 
 def _outcomes(context: Context) -> Iterator[Finding]:
-    """Without jobs that were removed: what their last runs did is over."""
+    """Check each job's last outcome, without removed jobs."""
     names = json.dumps([file.name for file in read_folder(context.datadir.workspace)])
     for connection in context.with_tables("jobs", "runs"):
         for job, state, run_id in connection.execute(_LATEST, (names, FINDINGS_MAX)):
@@ -76,7 +76,8 @@ def _attempts(context: Context) -> Iterator[Finding]:
 
 
 def _containers(context: Context, connection: sqlite3.Connection) -> Iterator[Finding]:
-    """Young ones may be of attempts that have ended meanwhile. Raises OSError without an engine."""
+    """Find leftover containers, except young ones, whose attempts may just have ended. Raises
+    OSError without an engine."""
     settings = section(context.datadir.settings_file, "jobs", JobsSettings)
     if settings is None or settings.container_socket is None:
         return

@@ -1,4 +1,4 @@
-"""`agentlip jobs`: the jobs of this workspace, and what ran."""
+"""`agentlip jobs`: this workspace's jobs and their runs."""
 
 from typing import Annotated, Any
 from urllib.parse import quote

@@ -1,5 +1,5 @@
-"""The executor of containers. A container survives the appliance, and the next process adopts it by
-its name; it is removed when its attempt has ended."""
+"""Runs attempts in containers. A container survives the appliance, the next process adopts it by
+name, and it is removed when its attempt has ended."""
 
 import os
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ ARTEFACTS = "/artefacts"
 
 
 def start(settings: JobsSettings, template: ForkTemplate, order: AttemptOrder) -> ProcessExecution:
-    """As a process or a container. Raises NotStarted."""
+    """Start an attempt as a process or a container. Raises NotStarted."""
     spec = order.spec
     if spec.spark:
         if not settings.spark:
@@ -33,7 +33,8 @@ def start(settings: JobsSettings, template: ForkTemplate, order: AttemptOrder) -
 
 
 class ContainerExecution(ProcessExecution):
-    """The launcher's process follows the container instead of running a command."""
+    """One attempt in a container. The launcher's process follows the container instead of
+    running a command."""
 
     survives = True
 
@@ -48,8 +49,8 @@ class ContainerExecution(ProcessExecution):
 
 
 def find(path: str | None, handle: str) -> Mapping[str, str] | None:
-    """The environment of the container that an attempt of an earlier process has left, or None.
-    Raises OSError if the engine does not respond."""
+    """Return the environment in the container that an earlier process's attempt left; None
+    without one. Raises OSError if the engine does not respond."""
     if path is None or not handle.startswith(PREFIX):
         return None
     status, shown = engine.request(path, "GET", f"/containers/{handle}/json")
@@ -59,8 +60,8 @@ def find(path: str | None, handle: str) -> Mapping[str, str] | None:
 
 
 def _body(order: AttemptOrder) -> dict[str, Any]:
-    """The container runs as the appliance's user without any capability, so what it may do with
-    mounted folders is what a process of the appliance may do."""
+    """Describe the container. It runs as the appliance's user without any capability, so mounted
+    folders give it no more access than the appliance has."""
     spec, inside = order.spec, {"AGENTLIP_ARTEFACTS": ARTEFACTS}
     folders = [f"{order.artefacts}:{ARTEFACTS}"]
     if EVENT in order.environment:

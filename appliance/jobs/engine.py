@@ -1,8 +1,8 @@
-"""A container engine on its socket: the API that Docker and Podman have in common, as far as jobs
-need it. Standard library only, because the launcher of an attempt uses it too.
+"""Calls a container engine on its socket: the API that Docker and Podman share, as far as jobs
+need it. Standard library only, because an attempt's launcher uses it too.
 
-`follow` runs in the launcher, in the place of a command: it writes what the container writes, and
-ends as the container does. The container itself survives the launcher and the appliance.
+`follow` runs in the launcher, in place of a command: it writes the container's output and ends with
+the container's exit code. The container itself survives the launcher and the appliance.
 """
 
 import http.client
@@ -41,7 +41,8 @@ class EngineConnection(http.client.HTTPConnection):
 def request(
     path: str, method: str, target: str, body: Any = None, seconds: float | None = REQUEST_SECONDS
 ) -> tuple[int, Any]:
-    """Status and content of the response of the engine at the socket `path`. Raises OSError."""
+    """Return the status and content of the engine's response at the socket `path`. Raises
+    OSError."""
     connection = EngineConnection(path, seconds)
     try:
         response = connection.send_request(method, target, body)
@@ -54,7 +55,7 @@ def request(
 
 
 def follow(path: str, name: str, body: Any) -> int:
-    """Create the container, or adopt it (no body), and write its output; returns its exit code.
+    """Create the container, or adopt it (no body), write its output and return its exit code.
     Raises OSError if it can't be created."""
     signal.signal(signal.SIGTERM, lambda *_: _stop(path, name))
     if body is not None:
@@ -79,8 +80,8 @@ def follow(path: str, name: str, body: Any) -> int:
 
 
 def _write_output(path: str, name: str, written: int) -> int:
-    """Everything that the container writes, but not the first `written` bytes; returns how many
-    there are."""
+    """Write the container's output without the first `written` bytes, and return how many there
+    are."""
     connection, position = EngineConnection(path, None), 0
     try:
         response = connection.send_request(

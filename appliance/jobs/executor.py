@@ -1,4 +1,4 @@
-"""What an executor does with an attempt."""
+"""Defines what an executor gets and returns for an attempt."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,8 +17,8 @@ class ClaimedAttempt(msgspec.Struct, frozen=True):
 
 
 class AttemptOrder(ClaimedAttempt, frozen=True):
-    """`folder`: where the command runs. `kept`: the folder of its output and artefacts.
-    `is_adopted`: an earlier process has started it."""
+    """An attempt to run. `folder`: where the command runs. `kept`: the folder for output and
+    artefacts. `is_adopted`: an earlier process has started it."""
 
     environment: Mapping[str, str]
     folder: Path
@@ -31,7 +31,7 @@ class AttemptOrder(ClaimedAttempt, frozen=True):
 
 
 class AttemptEnd(msgspec.Struct, frozen=True):
-    """`state`: succeeded, failed, cancelled or lost."""
+    """An attempt's result. `state`: succeeded, failed, cancelled or lost."""
 
     state: str
     exit_code: int | None = None

@@ -1,10 +1,10 @@
-"""The processes around one attempt of a job. Standard library only.
+"""Runs one job attempt in processes around its command. Standard library only.
 
     appliance ── sockets of attempts ──▶ template ── fork ──▶ supervisor
     appliance ── socket ── supervisor ── fork ──▶ launcher ── pipe ── the job's command
 
-The first line on the socket of an attempt is an order; the answer has the pids. The second line
-asks for the end. Until then the launcher keeps the command's output, up to a limit, and its time
+The first line on an attempt's socket is an order; the answer has the pids. The second line requests
+the end. Until then the launcher keeps the command's output up to a limit, and enforces the time
 limit. SIGTERM cancels the attempt: the command's group gets SIGTERM, and SIGKILL after
 GRACE_SECONDS.
 """
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def launch(raw: socket.socket, ended: int) -> None:
-    """One attempt. It ends when the appliance or the template does: both descriptors hang up."""
+    """Run one attempt. It ends with the appliance or the template: both descriptors hang up."""
     lines = raw.makefile("rb")
     order = json.loads(lines.readline(LINE_BYTES_MAX) or b"null")
     if order is None:
@@ -57,8 +57,8 @@ def launch(raw: socket.socket, ended: int) -> None:
 
 
 def show_own_processes() -> None:
-    """Have /proc list the processes of this PID namespace, under their numbers in it. Java, for
-    one, looks for the processes that it has started there."""
+    """Make /proc list this PID namespace's processes under their numbers in the namespace. Java,
+    for example, looks there for its child processes."""
     if syscalls.unshare(syscalls.CLONE_NEWNS) and syscalls.mount("/", syscalls.MS_PRIVATE):
         syscalls.mount("/proc", 0, "proc")
 
@@ -103,7 +103,7 @@ class LaunchedCommand:
         }
 
     def _follow(self, file: Any, output: int) -> int:
-        """Keep the output until the command has ended; returns its exit code."""
+        """Keep the output until the command has ended, and return its exit code."""
         poll, code, is_open, last = select.poll(), None, True, float("inf")
         codes: dict[int, int | None] = {self._pid: None}
         poll.register(output, select.POLLIN)
@@ -131,7 +131,7 @@ class LaunchedCommand:
             file.write(data[:room])
 
     def _end(self, number: int, _frame: Any) -> None:
-        """Handles SIGTERM, and SIGALRM at the time limit and then after the grace."""
+        """Handle SIGTERM, and SIGALRM at the time limit and again after the grace period."""
         if not self._reason:
             self._reason = "cancelled" if number == signal.SIGTERM else "timed out"
             signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS, REPEAT_SECONDS)
@@ -176,8 +176,8 @@ def _open_own(path: str, flags: int) -> int:
 def list_artefacts(folder: Path, bytes_max: int) -> list[dict[str, Any]]:
     """List the regular files in the folder, by name.
 
-    A file is deleted if it does not fit into what is left of `bytes_max`, or if ARTEFACTS_MAX
-    files before it are kept. The list has up to ARTEFACTS_MAX of those too, as `dropped`.
+    A file is deleted if it exceeds the rest of `bytes_max`, or if ARTEFACTS_MAX files before it are
+    kept. The list contains up to ARTEFACTS_MAX deleted files too, as `dropped`.
     """
     listed: list[dict[str, Any]] = []
     dropped: list[dict[str, Any]] = []
@@ -209,7 +209,7 @@ def warning_of(artefacts: list[dict[str, Any]], order: dict[str, Any]) -> bytes:
 
 
 def enter_cgroup(order: dict[str, Any]) -> str:
-    """`cgroup` if this process is in the order's cgroup, with the limits; "" if it can't be."""
+    """Enter the order's cgroup and return `cgroup` if its limits apply; "" otherwise."""
     if not order["cgroup"]:
         return ""
     folder = Path(order["cgroup"])

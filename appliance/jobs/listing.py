@@ -1,5 +1,5 @@
-"""The list of jobs: those that run here, those that only report their runs, and the appliance's own
-loops that work on a schedule."""
+"""Lists the jobs that run here, the jobs that only report their runs, and the appliance's own
+scheduled loops."""
 
 from collections.abc import Iterable, Mapping
 
@@ -43,7 +43,7 @@ def list_all(runner: JobRunner, reported: JobRuns, loops: Iterable[Loop]) -> wir
 
 
 def _list_loops(loops: Mapping[str, Loop]) -> list[wire.ListedJob]:
-    """The loops of LOOPS that have run, or have a next round."""
+    """Return the loops in LOOPS that have run, or have a next round."""
     listed, successes, failures = [], last_successes(), failed_rounds()
     for name, description in LOOPS.items():
         ended, loop = successes.get(name), loops.get(name)

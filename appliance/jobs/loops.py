@@ -1,4 +1,5 @@
-"""The loops: attempts start and end, questions before runs, and events that start jobs."""
+"""Runs the jobs' loops: starts and ends attempts, asks before runs, and starts jobs after
+events."""
 
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
@@ -24,7 +25,7 @@ ANSWER_SECONDS = 2.0  # between two looks for answers
 
 
 class RunnerLoop(Loop):
-    """Its first round comes at once: something may have happened before."""
+    """A loop whose first round comes at once, because something may have happened before."""
 
     def __init__(self, runner: JobRunner, work: Wakeup, clock: Clock, log: Log) -> None:
         super().__init__(clock, log, work=work)
@@ -33,7 +34,7 @@ class RunnerLoop(Loop):
 
 
 class JobLoop(RunnerLoop):
-    """Woken by new runs and ended attempts. Waits are times of the steady clock."""
+    """Starts and ends attempts. New runs and ended attempts wake it. Waits use the steady clock."""
 
     name = "jobs"
     shortest_seconds = 0.02
@@ -66,13 +67,14 @@ class JobLoop(RunnerLoop):
 
 
 class JobAsks(Protocol):
-    """Asks, passed in by `composition.py`."""
+    """Asks, as `builders.py` passes them."""
 
     def ask(self, run_id: str, job: str, ask: wire.AskBefore) -> str:
-        """The id of the ask; the same run has the same one."""
+        """Return the ask's id, which is stable for a run."""
 
     def answer(self, ask_id: str) -> str | None:
-        """None while nobody has answered; "" if it ended without an answer."""
+        """Return the answer; None while nobody has answered; "" if the ask ended without an
+        answer."""
 
 
 class JobAsker(RunnerLoop):
@@ -107,8 +109,8 @@ class JobAsker(RunnerLoop):
 
 
 class JobEvent(NamedTuple):
-    """`number` rises within its source. `where`: channel, mesh, stream or log. `principal`: the
-    caller behind an event of the hub."""
+    """An event that may start jobs. `number` rises within its source. `where`: channel, mesh,
+    stream or log. `principal`: the caller behind a hub event."""
 
     number: int
     name: str
@@ -117,7 +119,7 @@ class JobEvent(NamedTuple):
 
 
 class JobEvents(Protocol):
-    """A source of events, passed in by `composition.py`."""
+    """An event source, as `builders.py` passes it."""
 
     source: str
     key: str  # names its position in the store
@@ -125,12 +127,12 @@ class JobEvents(Protocol):
     def newest(self) -> int: ...
     def after(self, number: int, limit: int) -> Sequence[JobEvent]: ...
     def listen(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called after new events, if the source can; otherwise they are polled."""
+        """Call `wake` after new events, if the source can; otherwise the events are polled."""
 
 
 class TriggerLoop(RunnerLoop):
-    """Starts jobs after events. A position and the runs behind it are stored together, so a crash
-    neither loses an event nor repeats one."""
+    """Starts jobs after events. A position and the runs behind it are stored together, so a
+    crash neither loses an event nor repeats one."""
 
     name = "jobs_triggers"
     shortest_seconds = 0.02
@@ -184,7 +186,7 @@ class TriggerLoop(RunnerLoop):
 
 
 def _run_of(job: str, spec: wire.JobSpec, key: str, event: JobEvent) -> writes.NewRun:
-    """The run that an event starts, with the event in its environment."""
+    """Return the run that an event starts, with the event in its environment."""
     content = msgspec.json.encode({"source": key.partition(" ")[0], **event._asdict()}).decode()
     spec = msgspec.structs.replace(spec, environment={**spec.environment, EVENT: content})
     detail = f"{key} {event.name} {event.where or ''} {event.number}"
@@ -192,7 +194,7 @@ def _run_of(job: str, spec: wire.JobSpec, key: str, event: JobEvent) -> writes.N
 
 
 def principal_of(job: str) -> str:
-    """Return the name under which the runs of a job act, and their outcomes are posted."""
+    """Return the name under which a job's runs act, and their outcomes are posted."""
     return f"job:{job}"
 
 
@@ -202,12 +204,12 @@ def _matches(trigger: wire.Trigger, event: JobEvent) -> bool:
 
 
 PostOutcome = Callable[[str, str, str, str], None]
-"""Posts to the hub, passed in by `composition.py`: id of the run, topic, text and principal. The
-same run is posted once. Raises the errors of the hub."""
+"""Posts to the hub: run id, topic, text and principal. Posts once per run. Raises the hub's
+errors."""
 
 
 class OutcomePoster(RunnerLoop):
-    """Posts outcomes to topics. After a crash they are posted with the same keys."""
+    """Posts outcomes to topics. A post after a crash has the first one's key."""
 
     name = "jobs_poster"
     interval_seconds = IDLE_SECONDS

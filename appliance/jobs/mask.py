@@ -1,15 +1,15 @@
-"""Replaces secrets in the output of a job before it is stored. Standard library only."""
+"""Replaces secrets in a job's output before it is stored. Standard library only."""
 
 import re
 from collections.abc import Iterable
 
 MASK = b"***"
 BYTES_MIN = 6
-"""A shorter value is left as it is: it would be found in ordinary text, which would reveal it."""
+"""Shorter values are left unchanged: ordinary text contains them, and masking would reveal them."""
 
 
 class OutputMask:
-    """Replaces each value in a stream of bytes, also where one read ends inside of it."""
+    """Replaces each value in a byte stream, also where a read ends inside a value."""
 
     def __init__(self, values: Iterable[str]) -> None:
         encoded = {value.strip().encode() for value in values}
@@ -18,7 +18,7 @@ class OutputMask:
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """Return what can be stored. The beginning of a value at the end is held back."""
+        """Return the part that can be stored. A value's beginning at the end is held back."""
         data, self._held = self._find.sub(MASK, self._held + data), b""
         held = max((_overlap(data, value) for value in self._values), default=0)
         if held:

@@ -1,4 +1,4 @@
-"""The output of an attempt, which its launcher writes to a file."""
+"""Reads an attempt's output, which its launcher writes to a file."""
 
 import codecs
 from contextlib import suppress
@@ -10,7 +10,7 @@ POLL_SECONDS = 0.5  # between two looks at a file that grows
 
 
 def read(file: Path, after: int) -> tuple[str, int]:
-    """Text from the byte `after`, up to a limit, and where it ends."""
+    """Return text from the byte `after`, up to a limit, and where it ends."""
     try:
         with file.open("rb") as opened:
             opened.seek(after)
@@ -25,7 +25,7 @@ def read(file: Path, after: int) -> tuple[str, int]:
 
 
 def tail(file: Path) -> str:
-    """The end of what was written so far."""
+    """Return the end of the output so far."""
     with suppress(OSError):
         return read(file, max(0, file.stat().st_size - TAIL_BYTES))[0]
     return ""

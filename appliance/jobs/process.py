@@ -1,4 +1,4 @@
-"""The executor of processes: one supervisor for each attempt, which ends with the appliance."""
+"""Runs attempts as processes: one supervisor for each attempt, which ends with the appliance."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ LAUNCHER = f"{__package__}.launcher"
 
 
 class ForkedProcess(LineProcess):
-    """A child of the template."""
+    """A child process that the template forks."""
 
     handle = ""
 
@@ -34,9 +34,11 @@ class ForkedProcess(LineProcess):
 
 
 class ProcessExecution:
-    """One attempt. `wait` is called once, and never raises. `handle`: how it is known again.
-    `limits`: how they are enforced. `survives`: the end of the appliance, in which the next process
-    adopts it."""
+    """One attempt. `wait` is called once, and never raises.
+
+    handle    identifies the attempt to a later process
+    limits    how the limits are enforced
+    survives  whether it outlives the appliance, so that the next process adopts it"""
 
     survives = False
 
@@ -79,39 +81,39 @@ class ProcessExecution:
         return AttemptEnd(state, last["code"], error, last["bytes"], last["tail"], artefacts)
 
     def cancel(self) -> None:
-        """End it soon; `wait` returns then."""
+        """End the attempt soon; `wait` returns then."""
         if self._process.alive:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(self._launcher, signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once. A container goes on, for the next process."""
+        """End the attempt at once. A container goes on, for the next process."""
         self._process.kill()
 
     def remove(self) -> None:
-        """After `wait`: leave nothing of a container. Raises OSError."""
+        """Remove the container. Call after `wait`. Raises OSError."""
 
     def _request(self, line: bytes, seconds: float) -> Any:
         return msgspec.json.decode(self._process.ask(line, seconds, ANSWER_BYTES_MAX))
 
 
 Start = Callable[[AttemptOrder], ProcessExecution]
-"""Raises NotStarted."""
+"""Starts an attempt. Raises NotStarted."""
 
 Find = Callable[[str], Mapping[str, str] | None]
-"""The environment of what an attempt of an earlier process left running, by its handle. Raises
-OSError if that can't be known now."""
+"""Returns the environment that an earlier process's attempt left running, by its handle. Raises
+OSError if that can't be determined now."""
 
 
 def inherited_environment() -> dict[str, str]:
-    """The variables that every process of a job inherits. `agentlip` is on its path."""
+    """Return the variables that every job process inherits. `agentlip` is on its path."""
     variables = {name: os.environ[name] for name in INHERITED_VARIABLES & os.environ.keys()}
     programs = variables.get("PATH", os.defpath)
     return variables | {"PATH": f"{programs}:{Path(sys.executable).parent}"}
 
 
 def _outcome(reason: str, code: int, spec: wire.JobSpec) -> tuple[str, str | None]:
-    """State and error of a command. `reason`: why the launcher ended it, or empty."""
+    """Return a command's state and error. `reason`: why the launcher ended it, or empty."""
     if reason == "cancelled":
         return CANCELLED, None
     if reason:
@@ -122,8 +124,8 @@ def _outcome(reason: str, code: int, spec: wire.JobSpec) -> tuple[str, str | Non
 
 
 def _cgroup_for(order: AttemptOrder) -> Path | None:
-    """Where the attempt's cgroup belongs, if this process may make one there: beside its own, in a
-    part that was delegated to it (`Delegate=yes` and `DelegateSubgroup=` of systemd)."""
+    """Return the attempt's cgroup folder, if this process may make one: beside its own, in a
+    subtree that systemd delegated (`Delegate=yes` and `DelegateSubgroup=`)."""
     try:
         own = Path("/proc/self/cgroup").read_text(encoding="ascii").partition("::")[2].strip()
         above = (CGROUPS / own.lstrip("/")).parent

@@ -1,4 +1,4 @@
-"""Reads of runs and attempts."""
+"""Reads runs and attempts."""
 
 import msgspec
 
@@ -42,7 +42,7 @@ _artefacts = msgspec.json.Decoder(list[wire.Artefact]).decode
 
 
 def find(reader: Executor, run_id: str) -> StoredRunRow:
-    """Raises NoSuchRun."""
+    """Return a stored run. Raises NoSuchRun."""
     sql = f"SELECT {RUN_COLUMNS} FROM runs WHERE id = ?"
     row = reader.execute(sql, (run_id,)).fetchone()
     if row is None:
@@ -51,7 +51,7 @@ def find(reader: Executor, run_id: str) -> StoredRunRow:
 
 
 def show(reader: Reader, run_id: str) -> wire.ShownRun:
-    """A run with its attempts. Raises NoSuchRun."""
+    """Return a run with its attempts. Raises NoSuchRun."""
     with snapshot(reader.connection):
         run = find(reader, run_id)
         sql = f"SELECT {_ATTEMPT_COLUMNS} FROM attempts WHERE run_id = ? ORDER BY number"
@@ -60,13 +60,13 @@ def show(reader: Reader, run_id: str) -> wire.ShownRun:
 
 
 def waits_for(reader: Reader, run_id: str, steady_ms: int) -> str | None:
-    """Why a run that has not started does not start; None for one that has."""
+    """Return why a run does not start yet; None for a run that has started."""
     row = reader.row(_WAITS_FOR, (steady_ms, run_id))
     return None if row is None else str(row[0])
 
 
 def history(reader: Reader, job: str, after: str, limit: int) -> tuple[list[wire.ShownRun], bool]:
-    """Runs of a job, newest first, without their attempts."""
+    """Return a job's runs, newest first, without their attempts."""
     return reader.page(
         f"SELECT {RUN_COLUMNS} FROM runs WHERE job = ? AND id < ? ORDER BY id DESC LIMIT ?",
         (job, after or LAST, limit + 1),
@@ -82,31 +82,31 @@ def last_id(reader: Reader) -> str | None:
 
 
 def former(reader: Reader, runner: str) -> list[StoredAttemptRow]:
-    """Attempts of other runners, which have ended, that have no end."""
+    """Return attempts without an end whose runner has ended."""
     sql = f"SELECT {_ATTEMPT_COLUMNS} FROM attempts WHERE state = 'running' AND runner <> ? LIMIT ?"
     return [StoredAttemptRow._make(row) for row in reader.rows(sql, (runner, 1000), limit=1000)]
 
 
 def stored_jobs(reader: Reader) -> list[StoredJobRow]:
-    """The jobs that were made over the API, or are paused, or have a schedule."""
+    """Return the jobs that were made over the API, are paused, or have a schedule."""
     sql = f"SELECT {_JOB_COLUMNS} FROM jobs"
     return [StoredJobRow._make(row) for row in reader.rows(sql, limit=JOBS_MAX)]
 
 
 def latest_runs(reader: Reader) -> dict[str, wire.ShownRun]:
-    """The latest run of each job."""
+    """Return each job's latest run."""
     sql = f"SELECT {RUN_COLUMNS} FROM runs WHERE id IN (SELECT max(id) FROM runs GROUP BY job)"
     rows = [StoredRunRow._make(row) for row in reader.rows(sql, limit=JOBS_MAX)]
     return {row.job: to_wire(row, []) for row in rows}
 
 
 def waiting(reader: Reader) -> list[StoredRunRow]:
-    """Runs that wait for the answer of an ask."""
+    """Return the runs that wait for a person's answer."""
     return _list(reader, "state = 'waiting'")
 
 
 def unposted_runs(reader: Reader) -> list[StoredRunRow]:
-    """Runs whose outcome has to be posted."""
+    """Return the runs whose outcome has to be posted."""
     return _list(reader, "posted = 0")
 
 
@@ -116,26 +116,26 @@ def _list(reader: Reader, condition: str) -> list[StoredRunRow]:
 
 
 def to_cancel(reader: Reader) -> list[str]:
-    """Runs that run and have to end."""
+    """Return the running runs that have to end."""
     sql = "SELECT id FROM runs WHERE state = 'running' AND cancel_requested = 1"
     return [row[0] for row in reader.rows(sql, limit=JOBS_MAX)]
 
 
 def reported_runs(reader: Executor) -> dict[str, wire.LatestRun]:
-    """The latest run that each job reported."""
+    """Return the latest run that each job reported."""
     runs: dict[str, wire.LatestRun] = _reported(meta.value(reader, REPORTED) or "{}")
     return runs
 
 
 def position(reader: Reader, key: str) -> int | None:
-    """Up to which event a source was read; None: not yet."""
+    """Return the last event that was read from a source; None: not read yet."""
     value = meta.value(reader, key)
     return None if value is None else int(value)
 
 
 def next_due(reader: Reader, after_ms: int) -> int | None:
-    """When the next queued run is due after a moment, by the steady clock. Those before it wait for
-    something else."""
+    """Return when the next queued run is due after a moment, by the steady clock. Runs due
+    before wait for something else."""
     sql = "SELECT min(due_steady_ms) FROM runs WHERE state = 'queued' AND due_steady_ms > ?"
     row = reader.row(sql, (after_ms,))
     return None if row is None else row[0]

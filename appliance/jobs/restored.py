@@ -1,4 +1,4 @@
-"""What a restore does to jobs: runs that were running are lost, and schedules continue from now."""
+"""Adapts jobs to a restore: running runs are lost, and schedules continue from now."""
 
 import sqlite3
 

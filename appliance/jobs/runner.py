@@ -1,4 +1,4 @@
-"""JobRunner: the verbs of jobs and runs, and the attempts that run now."""
+"""Implements the verbs for jobs and runs, and the attempts that run now."""
 
 import random
 import shutil
@@ -47,8 +47,8 @@ T = TypeVar("T")
 
 
 class JobRunner:
-    """One per process. `kept`: the folder of output and artefacts. `url` returns the URL of this
-    appliance."""
+    """The process's job runner. `kept`: the folder for output and artefacts. `url` returns this
+    appliance's URL."""
 
     def __init__(
         self,
@@ -105,16 +105,16 @@ class JobRunner:
     # -- verbs --------------------------------------------------------------------
 
     def request_once(self, job: str, who: Principal, key: str | None) -> Reply:
-        """Reply with a new run, or with that of an earlier request with the same key, as it is now.
-        Raises NoSuchJob, JobBusy and TooManyRuns."""
+        """Reply with a new run, or with the current state of the run that an earlier request
+        with this key started. Raises NoSuchJob, JobBusy and TooManyRuns."""
         run, existed = self.request(job, who, key)
         return Reply(201, msgspec.json.encode(run), existed)
 
     def request(
         self, job: str, who: Principal, key: str | None = None
     ) -> tuple[wire.RunShown, bool]:
-        """Return the run, and whether a request with the same key has created it. Raises NoSuchJob,
-        JobBusy and TooManyRuns."""
+        """Return the run, and whether an earlier request with this key has created it. Raises
+        NoSuchJob, JobBusy and TooManyRuns."""
         self.catalogue.refresh()
         spec = self.catalogue.find(job)
         if (trace := caller.traceparent()) is not None:
@@ -143,7 +143,7 @@ class JobRunner:
         return None if spec is None else self.show_job(name)
 
     def pause(self, name: str, *, is_paused: bool) -> None:
-        """`name`: a job, or `all`. Times that pass meanwhile start one run at most."""
+        """Pause or resume a job, or `all`. Times that pass meanwhile start one run at most."""
         self.catalogue.refresh()
         if name != writes.ALL:
             self.catalogue.find(name)
@@ -151,7 +151,7 @@ class JobRunner:
         self.work.set()
 
     def list_jobs(self) -> wire.JobList:
-        """All jobs by name, except those that only reported runs."""
+        """Return all jobs by name, except jobs that only reported runs."""
         self.catalogue.refresh()
         latest = self.store.read(queries.latest_runs)
         paused = {row.name: row.paused_at for row in self.store.read(queries.stored_jobs)}
@@ -186,7 +186,7 @@ class JobRunner:
         raise wire.NoSuchJob(details={"job": name})
 
     def note_created(self) -> None:
-        """Runs may have been created, and may have to ask."""
+        """Wake the loops: runs may have been created, and may have to ask."""
         self.work.set()
         self.asks.set()
 
@@ -197,7 +197,7 @@ class JobRunner:
         return self.show(run_id)
 
     def show(self, run_id: str, query: wire.RunQuery | None = None) -> wire.RunShown:
-        """Waits while the run is not over, at most the seconds of the query."""
+        """Return a run. Wait until it is over, at most the query's seconds."""
         read = partial(self.store.read, queries.show, run_id)
         run = self._await(read, lambda run: run.ended_at is not None, query.wait if query else 0)
         for attempt in [attempt for attempt in run.attempts if attempt.ended_at is None]:
@@ -207,7 +207,7 @@ class JobRunner:
         return wire.RunShown(msgspec.structs.replace(run, waits_for=reason))
 
     def history(self, job: str, query: wire.JobHistoryQuery) -> wire.RunList:
-        """Also of a job that was removed. Raises NoSuchJob."""
+        """Return a job's runs, also a removed job's. Raises NoSuchJob."""
         limit = min(query.limit, PAGE_MAX)
         runs, more = self.store.read(queries.history, job, query.after, limit)
         if not runs and not query.after:
@@ -216,7 +216,7 @@ class JobRunner:
         return wire.RunList(runs, more, runs[-1].id if more else "")
 
     def read_output(self, run_id: str, query: wire.RunOutputQuery) -> wire.RunOutput:
-        """Waits for more output while the attempt runs, at most `wait` seconds."""
+        """Return output. Wait for more while the attempt runs, at most `wait` seconds."""
 
         def read() -> wire.RunOutput:
             run = self.store.read(queries.show, run_id)
@@ -244,7 +244,7 @@ class JobRunner:
 
     @contextmanager
     def waiting(self) -> Iterator[Wakeup]:
-        """Within it, the wakeup is set when a run changes, or the caller is gone. Raises
+        """Yield a wakeup that is set when a run changes or the caller is gone. Raises
         TooManyRunWaits."""
         wakeup = Wakeup()
         leave = self._limit.enter(wakeup.set)
@@ -262,8 +262,8 @@ class JobRunner:
         return bool(self._running or self._ended or self._has_former)
 
     def lose_former(self) -> int:
-        """End the attempts of earlier processes as lost, once their processes are gone. Containers
-        that go on are adopted."""
+        """End earlier processes' attempts as lost, once their processes are gone. Adopt
+        containers that go on."""
         if not self._has_former:
             return 0
         former = self.store.read(queries.former, self._instance_id)
@@ -273,7 +273,7 @@ class JobRunner:
         return len(gone)
 
     def _settle(self, attempt: StoredAttemptRow) -> bool:
-        """Whether an attempt of an earlier process has ended, or is one of this process now."""
+        """Return whether an earlier process's attempt has ended, or was adopted by this process."""
         key = attempt.run_id, attempt.number
         if is_running(attempt.handle):
             return False
@@ -291,7 +291,8 @@ class JobRunner:
         return True
 
     def store_ends(self) -> int:
-        """Store how attempts have ended. Raises Unavailable, and keeps them for the next round."""
+        """Store how attempts have ended. Raises Unavailable, and keeps the results for the next
+        round."""
         ended = list(self._ended)
         if not ended:
             return 0
@@ -322,7 +323,7 @@ class JobRunner:
         )
 
     def end_cancelled(self) -> None:
-        """End the attempts of runs that were cancelled or replaced."""
+        """End the attempts whose runs were cancelled or replaced."""
         for run_id in self.store.read(queries.to_cancel) if self._running else ():
             if run_id in self._running:
                 self._running[run_id].cancel()
@@ -332,7 +333,7 @@ class JobRunner:
             self.store.write(writes.renew, self._instance_id, LEASE_MS)
 
     def schedule(self, now_ms: int, *, clock_was_set: bool) -> int:
-        """Create the runs that are due by their schedule; how many."""
+        """Create the runs that are due by their schedule, and return how many."""
         self.catalogue.refresh()
         if clock_was_set or self.catalogue.version != self._scheduled_version:
             self._scheduled_version = self.catalogue.version
@@ -357,15 +358,15 @@ class JobRunner:
         return len(ids)
 
     def drain(self) -> None:
-        """Start no more attempts, and send SIGTERM to those that run. Containers go on."""
+        """Start no more attempts, and send SIGTERM to the running ones. Containers go on."""
         self.closed = True
         self._wake()
         for execution in self._running.values():
             _stop(execution)
 
     def close(self, timeout_seconds: float) -> None:
-        """Wait for the attempts, which have GRACE_SECONDS after `drain`, and store how they ended.
-        The next process counts those that can't be stored as lost."""
+        """Wait for the attempts, which have GRACE_SECONDS after `drain`, and store how they
+        ended. The next process counts the others as lost."""
         self.drain()
         if not self._pool.join(GRACE_SECONDS + timeout_seconds):
             for execution in self._running.values():
@@ -377,7 +378,8 @@ class JobRunner:
     # -- one attempt ------------------------------------------------------------------
 
     def _run(self, attempt: ClaimedAttempt, adopted: Mapping[str, str] | None = None) -> None:
-        """`adopted`: the environment with which an earlier process has started it."""
+        """Run an attempt to its end. `adopted`: the environment with which an earlier process
+        started it."""
         environment: Mapping[str, str] = {}
         try:
             environment = adopted or self._environment(attempt)
@@ -430,7 +432,7 @@ class JobRunner:
         return end
 
     def _environment(self, attempt: ClaimedAttempt) -> dict[str, str]:
-        """Raises BadSettings for a secret that can't be read."""
+        """Return the attempt's environment. Raises BadSettings for a secret that can't be read."""
         spec, folder = attempt.spec, self._workspace
         secrets = {name: secret(str(folder / path)) for name, path in spec.secrets.items()}
         number = str(attempt.number)
@@ -444,7 +446,7 @@ class JobRunner:
         return {**spec.environment, **secrets, **named}
 
     def _wake(self) -> None:
-        """Runs may have changed, or ended."""
+        """Wake the waiting callers: runs may have changed, or ended."""
         self.outcomes.set()
         for wakeup in self._waits:
             wakeup.set()
@@ -458,8 +460,8 @@ def _stop(execution: ProcessExecution) -> None:
 
 
 def _end_of_stopped(attempt: ClaimedAttempt, end: AttemptEnd) -> AttemptEnd:
-    """The end of an attempt that got SIGTERM because the appliance stops: a success if it says so,
-    else it is lost, and may be repeated."""
+    """Return the end for an attempt that got SIGTERM because the appliance stops: a success if
+    the attempt succeeded; otherwise it is lost, and may be repeated."""
     if end.exit_code in attempt.spec.success_codes:
         return msgspec.structs.replace(end, state=SUCCEEDED)
     return msgspec.structs.replace(end, state=LOST, error="the appliance stopped")

@@ -1,8 +1,8 @@
-"""When a job is due: cron expressions in a time zone, and what was missed. Pure.
+"""Computes when a job is due: cron expressions in a time zone, and missed times. Pure.
 
 A cron expression is read as Debian's cron does. When clocks go forward, a time in the missing hour
-is due right after it. When they go back, a fixed time of the repeated hour is due once, while `*`
-and steps in the field of hours stay regular.
+is due right after it. When clocks go back, a fixed time in the repeated hour is due once, while `*`
+and steps in the hour field stay regular.
 """
 
 import re
@@ -32,11 +32,11 @@ HINTS = {
     r"(.* )?H\b": "`H` is of Jenkins: choose a minute, as in '17 * * * *'",
     r"(\S+ +){5}\S+$": "use five fields; `interval_seconds` is for times below a minute",
 }
-"""What helps with what other programs accept, by the beginning of the expression."""
+"""Hints for expressions that other programs accept, by their beginning."""
 
 
 def check_cron(expression: str, zone: str) -> None:
-    """Raises ValueError with the reason."""
+    """Raise ValueError with the reason if the expression is wrong."""
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -51,24 +51,24 @@ def check_cron(expression: str, zone: str) -> None:
 
 
 def next_ms(expression: str, zone: str, after_ms: int, count: int) -> list[int]:
-    """The next instants after `after_ms`, in milliseconds of Unix time."""
+    """Return the next instants after `after_ms`, in milliseconds of Unix time."""
     return list(islice(_instants(expression, zone, after_ms), count))
 
 
 def continue_from(from_ms: int, now_ms: int) -> int:
-    """Times before `from_ms` were handled, unless the clock was set back by too much."""
+    """Return the time to continue from: earlier times were handled, unless the clock was set
+    back too far."""
     return now_ms if from_ms - now_ms > SET_BACK_MS_MAX else from_ms
 
 
 def due_cron(
     expression: str, zone: str, from_ms: int, now_ms: int, catch_up: str
 ) -> tuple[int | None, int]:
-    """The instant for which to start a run now, or None; and the moment from which to look the
-    next time.
+    """Return the instant for which to start a run now, or None, and the time to continue from.
 
     However many instants have passed since `from_ms`, at most one run starts: for the latest
-    instant, if it is on time or `catch_up` is `once`. If the clock was set back, instants that
-    were handled already are not repeated.
+    instant, if it is on time or `catch_up` is `once`. If the clock was set back, handled instants
+    are not repeated.
     """
     from_ms = continue_from(from_ms, now_ms)
     # A week is enough to see the latest instant of most expressions without a walk through years.

@@ -1,4 +1,4 @@
-"""Scheduler: creates runs of jobs that are due by their schedule."""
+"""Creates the runs that are due by their schedule."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ from appliance.kernel.store import Store
 
 
 class DueTime(msgspec.Struct, frozen=True):
-    """When a job is due next: by the wall clock (cron), or by the steady clock (interval)."""
+    """A job's next due time: by the wall clock (cron), or by the steady clock (interval)."""
 
     ms: int
     is_steady: bool
@@ -22,8 +22,8 @@ class DueTime(msgspec.Struct, frozen=True):
 
 
 class Scheduler:
-    """The moments from which schedules continue are in the store, so a restart neither repeats a
-    time nor loses one. In memory is only when each job is due next."""
+    """Creates due runs. The store has the moments from which schedules continue, so a restart
+    neither repeats a time nor loses one. Only the next due times are in memory."""
 
     def __init__(self, store: Store, catalogue: JobCatalogue, steady: SteadyClock) -> None:
         self._store = store
@@ -33,7 +33,7 @@ class Scheduler:
         self._due: dict[str, DueTime] = {}
 
     def refresh(self, now_ms: int) -> None:
-        """Plan again; call at the start, and after a change of jobs or of the clock."""
+        """Plan again; call at the start, and after jobs or the clock changed."""
         self._due.clear()
         self._marks = {row.name: row for row in self._store.read(queries.stored_jobs)}
         for name, spec in self._catalogue.specs.items():
@@ -47,14 +47,14 @@ class Scheduler:
             self._due[name] = _next(spec, mark, now_ms)
 
     def next_at(self, name: str) -> str | None:
-        """When the job is due next."""
+        """Return when the job is due next."""
         due = self._due.get(name)
         if due is None:
             return None
         return self._steady.wall_iso(due.ms) if due.is_steady else iso(due.ms)
 
     def create_due(self, now_ms: int) -> int:
-        """Create the runs that are due now, at most one for each job; returns how many."""
+        """Create the runs that are due now, at most one for each job, and return how many."""
         steady_ms, created = self._steady.now_ms(), 0
         for name, due in list(self._due.items()):
             if due.left_ms(now_ms, steady_ms) <= 0:
@@ -64,7 +64,7 @@ class Scheduler:
         return created
 
     def seconds_left(self, now_ms: int) -> float:
-        """Until the next job is due."""
+        """Return the seconds until the next job is due."""
         steady_ms = self._steady.now_ms()
         left = [due.left_ms(now_ms, steady_ms) for due in self._due.values()]
         return max(0, min(left, default=DAY_MS)) / 1000

@@ -1,4 +1,4 @@
-"""JobRuns: keeps the latest run that each job reported."""
+"""Keeps the latest run that each job reported."""
 
 from datetime import datetime
 

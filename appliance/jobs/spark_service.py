@@ -1,12 +1,11 @@
-"""Spark in a container beside the appliance: it runs the Spark jobs that the appliance requests
-over a socket in a folder that both share. Standard library only, because the image of Spark has no
-other library of the appliance.
+"""Runs Spark jobs in a container beside the appliance, on requests over a socket in a folder
+that both share. Standard library only, because the Spark image has no other appliance library.
 
     python3 -m appliance.jobs.spark_service serve SOCKET PROGRAM...    beside Spark
     python3 -m appliance.jobs.spark_service request SOCKET             `spark` of [jobs]
 
-The requesting process is an attempt of a job. Its output is passed to the program, so nothing is
-copied. When it ends, for example because the attempt was cancelled, the program is killed.
+The requesting process is a job attempt. Its output is passed to the program, so nothing is copied.
+When it ends, for example because the attempt was cancelled, the program is killed.
 """
 
 import json
@@ -27,7 +26,7 @@ OWN_VARIABLES = {"PATH", "HOME", "USER", "TMPDIR"}  # those of the other contain
 
 
 class SparkServer(socketserver.ForkingMixIn, socketserver.UnixStreamServer):
-    """Has a process for each request."""
+    """A server with a process for each request."""
 
     socket_type = socket.SOCK_SEQPACKET
 
@@ -39,7 +38,7 @@ def serve(path: str, program: list[str]) -> None:
 
 
 def _run(connection: Any, program: list[str]) -> None:
-    """One request. The program ends with the connection."""
+    """Serve one request. The program ends with the connection."""
     data, outputs, _, _ = socket.recv_fds(connection, ORDER_BYTES_MAX, 2)
     folder, arguments, environment = json.loads(data)
     process = subprocess.Popen(
@@ -53,7 +52,7 @@ def _run(connection: Any, program: list[str]) -> None:
 
 
 def request(path: str, arguments: list[str]) -> int:
-    """Run a job with the output of this process. Returns its exit code."""
+    """Run a job with this process's output, and return its exit code."""
     environment = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
     order = json.dumps([str(Path.cwd()), arguments, environment]).encode()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:

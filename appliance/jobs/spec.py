@@ -1,4 +1,4 @@
-"""The rules of a job that its types can't express, and how its values are read. Pure."""
+"""Checks the job rules that types can't express, and reads a job's values. Pure."""
 
 import fnmatch
 from collections.abc import Collection, Iterable, Mapping
@@ -20,13 +20,13 @@ EVENTS = {
                " envelope.expired envelope.dead",
     "export": "segment.written",
 }  # fmt: skip
-"""The events of each source; a test compares them with those that are written."""
+"""Each source's events; a test compares them with the written ones."""
 NAMING = ("streams:", "views:")  # how scopes begin that have a pattern
 NAME = "a name has at most 40 small letters, digits, - and _, and is not `all` or `runs`"
 
 
 class SpecProblem(ValueError):
-    """`path`: the wrong field, such as `backoff.factor`; empty: no single one."""
+    """A wrong job. `path`: the wrong field, such as `backoff.factor`; empty: not a single field."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(reason)
@@ -34,7 +34,7 @@ class SpecProblem(ValueError):
 
 
 def check_name(name: str) -> None:
-    """Raises SpecProblem."""
+    """Check a job's name. Raises SpecProblem."""
     try:
         msgspec.convert(name, wire.JobName)
     except msgspec.ValidationError:
@@ -44,7 +44,7 @@ def check_name(name: str) -> None:
 
 
 def read_spec(values: Any) -> wire.JobSpec:
-    """Raises SpecProblem."""
+    """Decode a job. Raises SpecProblem."""
     try:
         spec = msgspec.convert(values, wire.JobSpec)
     except msgspec.ValidationError as error:
@@ -58,7 +58,7 @@ def read_spec(values: Any) -> wire.JobSpec:
 
 
 def check_rules(spec: wire.JobSpec) -> None:
-    """Raises SpecProblem."""
+    """Check the rules between fields. Raises SpecProblem."""
     if not spec.command and spec.image is None:
         raise SpecProblem("command", "only a job with an `image` needs no program")
     if spec.spark and spec.image is not None:
@@ -86,14 +86,14 @@ def check_rules(spec: wire.JobSpec) -> None:
 
 
 def check_known(field: str, patterns: Iterable[str], names: Collection[str]) -> None:
-    """Raises SpecProblem if a pattern matches none of the names."""
+    """Raise SpecProblem if a pattern matches no name."""
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
             raise SpecProblem(field, f"{field}: {pattern!r} is none of {', '.join(sorted(names))}")
 
 
 def check_cycle(name: str, specs: Mapping[str, wire.JobSpec]) -> None:
-    """Raises SpecProblem if there is a way along `after` from a job to itself: `a, b, a`."""
+    """Raise SpecProblem if `after` leads from a job back to itself: `a, b, a`."""
     waiting: list[tuple[str, ...]] = [(name,)]
     seen: set[str] = set()
     while waiting:
@@ -108,7 +108,7 @@ def check_cycle(name: str, specs: Mapping[str, wire.JobSpec]) -> None:
 
 
 def check_given(name: str, spec: wire.JobSpec, others: Mapping[str, wire.JobSpec]) -> None:
-    """Raises BadJobSpec, for a job that is not a file."""
+    """Raise BadJobSpec for a wrong job that is not a file."""
     try:
         check_cycle(name, {**others, name: spec})
         check_name(name)
@@ -119,7 +119,7 @@ def check_given(name: str, spec: wire.JobSpec, others: Mapping[str, wire.JobSpec
 
 
 def describe(spec: wire.JobSpec) -> str | None:
-    """Its schedule in a few words."""
+    """Return the job's schedule in a few words."""
     if spec.cron is not None:
         return spec.cron if spec.time_zone == "UTC" else f"{spec.cron} {spec.time_zone}"
     return None if spec.interval_seconds is None else f"every {spec.interval_seconds:g} s"

@@ -1,4 +1,4 @@
-"""The jobs in `jobs/NAME.toml` of the workspace. A wrong file is refused with line and reason."""
+"""Reads the jobs in `jobs/NAME.toml`. A wrong file is refused with line and reason."""
 
 import re
 import tomllib
@@ -20,7 +20,7 @@ _TOML_LINE = re.compile(r" \(at line (\d+), column \d+\)| \(at end of document\)
 
 
 class SpecFile(msgspec.Struct, frozen=True):
-    """A file as it was read: `spec`, or the `error` that it has."""
+    """A file as it was read: its `spec`, or its `error`."""
 
     name: str
     path: str  # below the workspace
@@ -33,9 +33,11 @@ class SpecFile(msgspec.Struct, frozen=True):
 
 
 def read_folder(workspace: Path, known: Known | None = None) -> list[SpecFile]:
-    """All files by name. Those after FILES_MAX are not read; the first has an error that says so.
-    With `known`, a file is refused that names another job, channel or mesh: the jobs that are not
-    files as `after`, and the names for `where` by the source of a trigger."""
+    """Return all files by name. Files after FILES_MAX are not read; the first of them has an
+    error.
+
+    With `known`, a file that names an unknown job, channel or mesh is refused: the API jobs are
+    known for `after`, and the names for `where` by trigger source."""
     paths = sorted(Path(workspace, FOLDER).glob("*.toml"))
     files = [read_file(path) for path in paths[:FILES_MAX]]
     specs = {file.name: file.spec for file in files if file.spec is not None}
@@ -96,7 +98,7 @@ def _read(name: str, data: bytes) -> wire.JobSpec:
 
 
 def line_of(text: str, path: str) -> int:
-    """The line of a field such as `backoff.factor` or `on[1].hub`; 1 if it is not there."""
+    """Return the line with a field such as `backoff.factor` or `on[1].hub`; 1 if it is missing."""
     position = 0
     for name, index in re.findall(r"(\w+)(?:\[(\d+)\])?", path):
         key = rf"(?m)^[ \t]*(?:\[\[?[ \t]*)?(?:[\w.]+\.)?{name}\b|\b{name}[ \t]*="

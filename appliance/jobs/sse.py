@@ -1,4 +1,4 @@
-"""The events of a run as a stream: its state when it changes, and its output."""
+"""Streams a run's events: its state when it changes, and its output."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,7 +15,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def event_stream(runner: JobRunner, book: TokenBook, who: Principal, run_id: str) -> SseStream:
-    """Ends when the run is over. Raises NoSuchRun."""
+    """Return a stream that ends when the run is over. Raises NoSuchRun."""
     runner.show(run_id)
     return SseStream(RunEventSource(runner, run_id), partial(book.watch, who))
 
@@ -56,7 +56,7 @@ class RunEventSource:
         return iter(events) if events else None
 
     def wait(self, seconds: float) -> bool:
-        """False after `seconds` without an event; until then, the output is read now and then."""
+        """Wait for an event; False after `seconds` without one. The output is read now and then."""
         self._quiet_seconds += output.POLL_SECONDS
         if self._wakeup.wait(output.POLL_SECONDS) or self._quiet_seconds < seconds:
             return True

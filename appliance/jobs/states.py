@@ -1,4 +1,4 @@
-"""States and transitions of a run. Pure."""
+"""Defines a run's states and transitions. Pure."""
 
 from appliance.kernel.state_machine import StateMachine
 
@@ -12,4 +12,4 @@ FOLLOWING = {
     LOST: (QUEUED,),
 }
 RUN = StateMachine({(old, new): new for old, states in FOLLOWING.items() for new in states})
-"""Each event has the name of the state that it leads to."""
+"""Each event has the name of the state after it."""

@@ -1,4 +1,4 @@
-"""Jobs and their runs as a part of the appliance."""
+"""Jobs and their runs as a subsystem."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -37,12 +37,12 @@ STORE = "jobs"
 
 
 class JobsNeeds(msgspec.Struct, frozen=True):
-    """What the jobs use from other subsystems.
+    """The jobs' needs from other subsystems.
 
-    url    returns the URL of this appliance
+    url    returns this appliance's URL
     asks   None without the role `ask`
     post   None without the role `hub`
-    loops  the loops of the other subsystems, which are listed beside the jobs
+    loops  the other subsystems' loops, which are listed beside the jobs
     """
 
     book: TokenBook

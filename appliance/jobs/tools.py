@@ -1,4 +1,4 @@
-"""The tools for agents: run a job, and wait for its end."""
+"""Offers tools for agents: run a job, and wait for its end."""
 
 from collections.abc import Sequence
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Changes of runs and attempts, inside their transactions."""
+"""Changes runs and attempts, inside a transaction."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -55,7 +55,7 @@ class NewRun(msgspec.Struct, frozen=True):
 
 
 def create(tx: Tx, new: NewRun, due_steady_ms: int | None = None) -> str | None:
-    """The run's id; None if it was skipped. Raises TooManyRuns."""
+    """Create a run and return its id; None if it was skipped. Raises TooManyRuns."""
     rows = tx.execute(
         "SELECT id, state FROM runs WHERE concurrency_key = ?"
         " AND state IN ('queued', 'waiting', 'running')",
@@ -88,8 +88,8 @@ def create(tx: Tx, new: NewRun, due_steady_ms: int | None = None) -> str | None:
 
 
 def create_once(tx: Tx, new: NewRun) -> tuple[str | None, bool]:
-    """Create the run unless this principal has requested it with the same `detail`, a key.
-    Returns the run's id, None if it was skipped, and whether it existed. Raises TooManyRuns."""
+    """Create the run unless this principal has requested it with the `detail`, a key. Return the
+    run's id, None if it was skipped, and whether it existed. Raises TooManyRuns."""
     before = tx.execute(
         "SELECT id FROM runs WHERE job = ? AND cause = ? AND principal IS ? AND detail = ?"
         " AND created_at >= ?",
@@ -99,8 +99,8 @@ def create_once(tx: Tx, new: NewRun) -> tuple[str | None, bool]:
 
 
 def note_events(tx: Tx, source: str, position: int, runs: Sequence[tuple[NewRun, float]]) -> int:
-    """Move the position in a source of events, and create the runs of jobs that they start, each
-    with its debounce in seconds; how many were created."""
+    """Move an event source's position, and create the runs that its events start, each with its
+    debounce in seconds. Return how many were created."""
     tx.execute(meta.SET, (POSITION + source, str(position)))
     created = 0
     for new, debounce_seconds in runs:
@@ -115,7 +115,7 @@ def note_events(tx: Tx, source: str, position: int, runs: Sequence[tuple[NewRun,
 
 
 def note_schedule(tx: Tx, mark: StoredJobRow, new: NewRun | None) -> str | None:
-    """Move the mark of a job and create its run, if one is due; None if that was skipped."""
+    """Move a job's mark and create its run, if one is due; None if that was skipped."""
     tx.execute(
         "INSERT INTO jobs (name, cron_from_ms, interval_from_steady_ms) VALUES (?, ?, ?)"
         " ON CONFLICT (name) DO UPDATE SET cron_from_ms = excluded.cron_from_ms,"
@@ -158,7 +158,7 @@ def forget_report(tx: Tx, job: str) -> bool:
 
 
 def pause(tx: Tx, name: str, is_paused: bool) -> None:
-    """`name`: a job, or ALL. Runs that run go on."""
+    """Pause or resume a job, or ALL. Started runs go on."""
     if name == ALL:
         tx.execute("DELETE FROM meta WHERE key = 'paused'")
         if is_paused:
@@ -198,7 +198,7 @@ def claim(tx: Tx, runner: str, count: int, lease_ms: int) -> list[ClaimedAttempt
 
 
 def adopt(tx: Tx, run_id: str, number: int, runner: str) -> ClaimedAttempt:
-    """Go on with an attempt of an earlier process; `renew` extends its lease."""
+    """Go on with an earlier process's attempt; `renew` extends its lease."""
     sql = "UPDATE attempts SET runner = ? WHERE run_id = ? AND number = ?"
     tx.execute(sql, (runner, run_id, number))
     run = queries.find(tx, run_id)
@@ -206,7 +206,8 @@ def adopt(tx: Tx, run_id: str, number: int, runner: str) -> ClaimedAttempt:
 
 
 def note_start(tx: Tx, run_id: str, number: int, handle: str, limits: str) -> None:
-    """`handle`: how the attempt is known again. `limits`: how they are enforced."""
+    """Note that an attempt has started. `handle` identifies it later; `limits`: how they are
+    enforced."""
     sql = "UPDATE attempts SET handle = ?, limits = ? WHERE run_id = ? AND number = ?"
     tx.execute(sql, (handle, limits, run_id, number))
 
@@ -226,8 +227,8 @@ def end_attempt(
     random_unit: float = 0.5,
     followers: Sequence[NewRun] = (),
 ) -> str | None:
-    """The run's new state; None if the attempt has ended before, so nothing changes. `followers`:
-    runs of jobs that follow its success."""
+    """End an attempt and return the run's new state; None if the attempt has ended before, so
+    nothing changes. `followers`: runs that follow its success."""
     artefacts = msgspec.json.encode(end.artefacts).decode()
     fields = (end.state, tx.now, end.exit_code, end.error, end.output_bytes, end.tail, artefacts)
     changed = tx.execute(
@@ -262,7 +263,7 @@ def end_attempt(
 
 
 def _is_next(tx: Tx, new: NewRun) -> bool:
-    """Whether all jobs before it have succeeded since its own last run was created."""
+    """Return whether all jobs before it have succeeded since its own last run was created."""
     sql = "SELECT ifnull(max(created_at), '') FROM runs WHERE job = ?"
     (last,) = tx.execute(sql, (new.job,)).fetchone()
     sql = "SELECT 1 FROM runs WHERE job = ? AND state = 'succeeded' AND ended_at >= ? LIMIT 1"
@@ -270,7 +271,7 @@ def _is_next(tx: Tx, new: NewRun) -> bool:
 
 
 def settle_ask(tx: Tx, run_id: str, is_granted: bool, reason: str) -> None:
-    """The run's ask was answered: it may start, or is cancelled for the reason."""
+    """Note the answer to a run's ask: the run may start, or is cancelled for the reason."""
     if queries.find(tx, run_id).state != WAITING:
         return
     if is_granted:
@@ -282,7 +283,7 @@ def settle_ask(tx: Tx, run_id: str, is_granted: bool, reason: str) -> None:
 
 
 def cancel(tx: Tx, run_id: str) -> None:
-    """Cancel a run that waits, or request it of one that runs. Raises RunOver."""
+    """Cancel a waiting run, or request that a running one ends. Raises RunOver."""
     run = queries.find(tx, run_id)
     if run.state == RUNNING:
         update(tx, run_id, {"cancel_requested": 1})
@@ -299,8 +300,8 @@ def update(tx: Tx, run_id: str, values: Mapping[str, Any]) -> None:
 
 
 def prune(tx: Tx, before: str, kept: int) -> list[str]:
-    """Delete runs that ended before the moment, except the latest `kept` of each job; their ids.
-    The log loses all rows from before the moment."""
+    """Delete runs that ended before the moment, except each job's latest `kept`, and return
+    their ids. The log loses all earlier rows."""
     tx.execute("DELETE FROM log WHERE ts < ?", (before,))
     rows = tx.execute(
         "SELECT id FROM runs AS r WHERE ended_at < ? AND (SELECT count(*) FROM runs"
