@@ -1,5 +1,6 @@
-"""The mesh protocol as both ends share it: signed texts, frames, negotiation, fingerprints. Pure.
+"""Implements the mesh protocol for both ends: signed texts, frames, negotiation, fingerprints.
+Pure.
 
-Sender, broker and receiver compute these independently and compare bytes, so a change here is a
-change of the protocol (docs/reference/broker.md).
+Sender, broker and receiver compute these independently and compare bytes, so a change here changes
+the protocol (docs/reference/broker.md).
 """

@@ -1,4 +1,4 @@
-"""A broker elsewhere, as the settings of the inbox and of the outbox declare it. Pure."""
+"""Describes a broker elsewhere, as the inbox and outbox settings declare one. Pure."""
 
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -11,7 +11,7 @@ BrokerId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]{1,64}$")]
 
 
 class BrokerEndpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[[inbox.brokers]] and [[outbox.brokers]]: the broker of one mesh, elsewhere."""
+    """[[inbox.brokers]] and [[outbox.brokers]]: one mesh's broker, elsewhere."""
 
     mesh: Mesh
     url: Annotated[str, Meta(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", max_length=500)]
@@ -19,7 +19,7 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     broker_id: BrokerId | None = None  # only broker to sign requests for; unset: its id is learned
 
     def __post_init__(self) -> None:
-        """Raises ValueError, which names the setting when settings are read."""
+        """Raise ValueError if a field is wrong. The settings reader adds the setting's name."""
         try:
             parts = urlsplit(self.url)
             valid = bool(parts.hostname) and parts.port != 0

@@ -1,4 +1,4 @@
-"""The canonical bytes of a JSON value, for hashing and signing: RFC 8785 (JCS)."""
+"""Encodes a JSON value in canonical bytes, for hashing and signing: RFC 8785 (JCS)."""
 
 from typing import Any
 
@@ -14,7 +14,8 @@ class NotCanonical(Invalid):
 
 
 def canonical(value: Any) -> bytes:
-    """UTF-8 JSON by RFC 8785: keys by UTF-16 code units, ECMAScript numbers, shortest escapes.
+    """Return UTF-8 JSON by RFC 8785: keys by UTF-16 code units, ECMAScript numbers, shortest
+    escapes.
 
     Integers beyond 53 bits are written as doubles, which is how other readers parse them. Raises
     NotCanonical for values without a JSON form, and for more than DEPTH_MAX nested levels: the

@@ -1,8 +1,7 @@
-"""The request fingerprint: 32 bytes over everything the receiver sees of a send.
+"""Computes the request fingerprint: 32 bytes over everything that the receiver sees in a send.
 
-Two sends with the same fingerprint are the same request. Sender and broker compute it
-independently, so it never changes within an envelope version (outbox spec v8; daemon design v6,
-section 4.4).
+Two sends with one fingerprint are one request. Sender and broker compute it independently, so it
+never changes within an envelope version (outbox spec v8; daemon design v6, section 4.4).
 """
 
 import hashlib
@@ -28,7 +27,7 @@ def fingerprint(
     priority: Priority = "next",
     meta: dict[str, Any] | None = None,
 ) -> bytes:
-    """SHA-256 over seven fields joined by NUL. No meta and an empty one are equal.
+    """Return the SHA-256 over seven fields joined by NUL. No meta equals an empty one.
 
     Raises NotCanonical when `meta` has no canonical form.
     """
@@ -52,7 +51,7 @@ def of_stored(
     priority: Priority,
     meta: str | None,
 ) -> bytes:
-    """The fingerprint of what a database holds: `meta` is JSON. Raises Invalid if it has none."""
+    """Return the fingerprint for a stored send: `meta` is JSON. Raises Invalid if there is none."""
     stored = body.encode() if isinstance(body, str) else body
     try:
         decoded = msgspec.json.decode(meta) if meta else None
@@ -62,7 +61,7 @@ def of_stored(
 
 
 def matches(digest: bytes, *stored: Any) -> bool:
-    """Whether what a database holds is what was accepted under this fingerprint."""
+    """Return whether stored values are what was accepted under this fingerprint."""
     try:
         return of_stored(*stored) == digest
     except Invalid:
@@ -70,5 +69,5 @@ def matches(digest: bytes, *stored: Any) -> bool:
 
 
 def prefix(digest: bytes) -> str:
-    """The first 8 bytes in hexadecimal, for error messages."""
+    """Return the first 8 bytes in hexadecimal, for error messages."""
     return digest[:8].hex()

@@ -1,4 +1,4 @@
-"""Frames that members and brokers exchange (docs/reference/broker.md). Pure."""
+"""Defines the frames that members and brokers exchange (docs/reference/broker.md). Pure."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,9 +8,9 @@ Pubkey = Annotated[str, Meta(min_length=64, max_length=64, description="ed25519,
 
 
 class Hello(Struct, frozen=True, forbid_unknown_fields=True, tag="hello", tag_field="type"):
-    """Sent twice: first without a signature, then with the `nonce` of the broker's challenge and a
-    signature of `signing.hello_text`. `timestamp` is ignored:
-    it belongs to version 1 of the signature."""
+    """Sent twice: first without a signature, then with the `nonce` from the broker's challenge
+    and a signature over `signing.hello_text`. `timestamp` is ignored: it belongs to signature
+    version 1."""
 
     mesh: str
     member: Pubkey

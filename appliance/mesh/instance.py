@@ -1,6 +1,7 @@
-"""Where a member runs. It is sent with `negotiate`, so brokers refuse copies of running members.
+"""Describes where a member runs. `negotiate` contains it, so brokers refuse copies of running
+members.
 
-{"name": "concurrent_connection_policy", "params": {"version": 1, "instance": {…}}}
+    {"name": "concurrent_connection_policy", "params": {"version": 1, "instance": {…}}}
 """
 
 import socket
@@ -22,7 +23,7 @@ Text = Annotated[str, Meta(max_length=4096)]  # a path has at most as many chara
 
 
 class MemberInstance(Struct, frozen=True):
-    """`machine` is the id of its boot, because copies of a machine have the same host name."""
+    """One running copy. `machine` is the boot id, because a machine's copies have one host name."""
 
     host: Text
     workspace: Text
@@ -38,8 +39,8 @@ class MemberInstance(Struct, frozen=True):
 
 
 class CopyNote(Struct, frozen=True):
-    """Stored where a member runs on `running_on` and a copy of it on `refused` was refused: by the
-    broker, the member and the copy."""
+    """The record of a refused copy: the member runs on `running_on`, and its copy on `refused`
+    was refused. The broker, the member and the refused copy each store this record."""
 
     pubkey: str
     running_on: str
@@ -57,7 +58,8 @@ def instance_here(workspace: Path) -> MemberInstance:
 
 
 def instance_in(features: Sequence[str | frames.Feature]) -> MemberInstance | None:
-    """None: the member does not say where it runs. Raises msgspec.ValidationError."""
+    """Return where the member runs; None if the features don't show it. Raises
+    msgspec.ValidationError."""
     for feature in features:
         if isinstance(feature, frames.Feature) and feature.name == POLICY:
             return msgspec.convert(feature.params.get("instance"), MemberInstance | None)

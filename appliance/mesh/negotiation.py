@@ -42,7 +42,8 @@ MINIMA = {
 
 
 class NegotiationProblem(NamedTuple):
-    """Why a link is not opened or a feature is not used: close code, feature, parameter."""
+    """A reason why a link is not opened or a feature is not used: close code, feature,
+    parameter."""
 
     code: int
     feature: str
@@ -55,7 +56,7 @@ class NegotiationProblem(NamedTuple):
 
 
 def check_offer(name: str, params: Mapping[str, Any]) -> NegotiationProblem | None:
-    """The first problem of this feature's offer, according to the table above."""
+    """Return the first problem in a feature's offer, by the table above."""
     if not is_number(params.get("version")) or params["version"] != VERSIONS[name]:
         return NegotiationProblem(PARAM_INVALID, name, "version")
     for param, allowed in ALLOWED.get(name, {}).items():

@@ -1,4 +1,4 @@
-"""A message as a broker pushes it to members (docs/reference/broker.md). Pure."""
+"""Defines a message as a broker pushes it to members (docs/reference/broker.md). Pure."""
 
 from typing import Any
 

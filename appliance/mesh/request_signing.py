@@ -18,7 +18,8 @@ _BROKER_ID = re.compile("[A-Za-z0-9]{1,64}")
 
 
 class RequestSigner:
-    """`broker_id` is empty until it is known. An id from the settings is never replaced."""
+    """Signs for one broker. `broker_id` is empty until it is known. An id from the settings
+    stays."""
 
     def __init__(self, clock: Clock, broker_id: str | None = None) -> None:
         self._clock = clock
@@ -28,7 +29,7 @@ class RequestSigner:
     def headers(
         self, signer: Signer, method: str, path: str, query: str, body: bytes
     ) -> dict[str, str]:
-        """The headers of one attempt, with a new nonce. `path` has no proxy prefix."""
+        """Return one attempt's headers, with a new nonce. `path` has no proxy prefix."""
         stamp, nonce = str(self._clock.now_ms()), secrets.token_hex(16)
         text = request_text(
             method, self.broker_id, unquote_to_bytes(path), query, stamp, nonce, body

@@ -26,7 +26,7 @@ _NONCE = re.compile("[A-Za-z0-9_-]{16,64}")
 
 
 RotationOutcome = Literal["taken", "refused", "unknown"]
-"""Whether a broker accepted a new key; unknown: it may have."""
+"""A broker's answer to a new key; unknown: the broker may have accepted it."""
 
 
 class Signer(Protocol):
@@ -36,11 +36,11 @@ class Signer(Protocol):
     def public_hex(self) -> str: ...
 
     def sign(self, text: bytes) -> bytes:
-        """64 bytes."""
+        """Return the signature, 64 bytes."""
 
 
 class MemberKeys(Protocol):
-    """The keys of this appliance: one per mesh, and recent former ones."""
+    """This appliance's keys: one per mesh, and recent former ones."""
 
     def in_mesh(self, mesh: str) -> Signer: ...
 
@@ -60,12 +60,12 @@ def hello_text(broker: str, mesh: str, member: str, nonce: str) -> bytes:
 
 
 def rotation_text(mesh: str, old: str, new: str) -> bytes:
-    """The text that the new key signs when a member replaces its key."""
+    """Return the text that the new key signs when a member replaces its key."""
     return f"agentlip-broker-rotate-v1\n{mesh}\n{old}\n{new}".encode()
 
 
 def sign(seed_hex: str, text: bytes) -> str:
-    """The signature by the key of this seed, in hexadecimal."""
+    """Return the signature by this seed's key, in hexadecimal."""
     return SigningKey(bytes.fromhex(seed_hex)).sign(text).signature.hex()
 
 
@@ -84,16 +84,17 @@ def is_good(member: str, text: bytes, signature: str) -> bool:
 
 
 def is_nonce(text: str) -> bool:
-    """16 to 64 letters, digits, `_` or `-`."""
+    """Return whether the text has 16 to 64 letters, digits, `_` or `-`."""
     return _NONCE.fullmatch(text) is not None
 
 
 def is_hex_key(text: str) -> bool:
-    """64 lowercase hexadecimal digits."""
+    """Return whether the text has 64 lowercase hexadecimal digits."""
     return _KEY.fullmatch(text) is not None
 
 
 def is_key(text: str) -> bool:
-    """64 lowercase hexadecimal digits that are a point of the curve's main group."""
+    """Return whether the text has 64 lowercase hexadecimal digits that are a point in the
+    curve's main group."""
     # Keys of small order would accept signatures that they did not make.
     return is_hex_key(text) and bool(crypto_core_ed25519_is_valid_point(bytes.fromhex(text)))
