@@ -1,4 +1,4 @@
-"""The inbox: messages received from meshes, each stored once, and ways to read and follow them.
+"""Receives messages from meshes, stores each once, and lets callers read and follow them.
 
     mesh       a closed group of members around one broker
     member     this appliance, identified by its key

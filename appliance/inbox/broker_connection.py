@@ -37,7 +37,7 @@ from appliance.sdk.websocket import SocketBroken, SocketRefused, WebSocket
 PATH = "/broker/v1/link"
 ELSEWHERE = "MEMBER_RUNS_ELSEWHERE"
 COPIES = {4003: "replaced_by_newer_connection", 4004: "member_already_connected", ELSEWHERE: ""}
-"""Codes of a connection that another one with the same key has ended, and their reasons."""
+"""Close codes that another connection with the same key causes, and their reasons."""
 
 SLOW_FAILURES = 100  # count as so many failures: the longest backoff
 TEXT_BYTES_MAX = 256 * 1024  # one message with its meta
@@ -58,7 +58,7 @@ class ConnectionStopped(Exception):
 
 
 class BrokerConnection(Loop):
-    """The connection for one mesh. The outbox gets what the broker promises about its sends."""
+    """The connection for one mesh. The outbox gets the broker's promises about sends."""
 
     name = "inbox_link"
     interval_seconds = 0.005
@@ -156,7 +156,7 @@ class BrokerConnection(Loop):
         self._inbox.open_link(self.mesh, "connected", self._send_status, agreed.features)
 
     def _authenticate(self) -> dict[str, Any]:
-        """Returns the broker's hello_ack, after signing its id and challenge if required."""
+        """Return the broker's hello_ack, after signing its id and challenge if required."""
         member = self._member = self._signer.public_hex
         self._send(type="hello", mesh=self.mesh, member=member)
         answer = self._expect("challenge", "hello_ack")
@@ -171,7 +171,7 @@ class BrokerConnection(Loop):
         return self._expect("hello_ack")
 
     def _expect(self, *kinds: str) -> dict[str, Any]:
-        """The next frame of one of these types. Frames behind it stay buffered."""
+        """Return the next frame with one of these types. Frames behind it stay buffered."""
         deadline = self.clock.monotonic() + HELLO_SECONDS
         assert self._link is not None
         for _ in range(SKIPPED_FRAMES_MAX):
@@ -230,7 +230,7 @@ class BrokerConnection(Loop):
         return None
 
     def _check(self, frame: dict[str, Any]) -> Push | None:
-        """A valid push, or None. An invalid push is not acked, so the broker keeps it."""
+        """Return a valid push, or None. An invalid push is not acked, so the broker keeps it."""
         try:
             push = msgspec.convert(frame, wire.ReceivedPush)
             # The frame is not measured: it may take six bytes for one, and a text that the broker

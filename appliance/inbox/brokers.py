@@ -1,4 +1,4 @@
-"""The broker of each mesh, by the settings of the inbox and the outbox."""
+"""Joins the brokers that the inbox and outbox settings declare."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from appliance.mesh.broker_endpoint import BrokerEndpoint
 def brokers_of(
     settings: InboxSettings, outbox_brokers: Sequence[BrokerEndpoint]
 ) -> dict[str, BrokerEndpoint]:
-    """The broker of each mesh. Raises BadSettings if a mesh has two different ones."""
+    """Return each mesh's broker. Raises BadSettings if a mesh has two different ones."""
     brokers: dict[str, BrokerEndpoint] = {}
     meshes = [endpoint.mesh for endpoint in outbox_brokers]
     if twice := [mesh for mesh in meshes if meshes.count(mesh) > 1]:

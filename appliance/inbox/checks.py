@@ -1,4 +1,4 @@
-"""Checks of the inbox: ids of messages, and meshes that revoked the member key."""
+"""Checks the inbox: message ids, and meshes that revoked the member key."""
 
 from appliance.checks.check import Check, Problem, Severity
 from appliance.checks.rows import RowRule, find_rows

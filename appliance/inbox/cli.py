@@ -1,4 +1,4 @@
-"""`agentlip inbox`: messages received from meshes, and subscriptions to topics."""
+"""`agentlip inbox`: messages received from meshes, and topic subscriptions."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -195,7 +195,7 @@ def _filters(
 
 
 def _follow(session: Session, since: str | None, filters: dict[str, Any]) -> Iterator[Any]:
-    """Long polls with a cursor, so that no message is repeated or left out."""
+    """Poll with a cursor, so that no message is repeated or left out."""
     from appliance.sdk.http import PATIENT
 
     hub = session.hub(PATIENT)

@@ -1,4 +1,4 @@
-"""Events for the readers of /v1/events, encoded once for all of them. Pure."""
+"""Encodes events for /v1/events once for all readers. Pure."""
 
 from typing import Any
 
@@ -10,8 +10,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 class InboxEvent(msgspec.Struct, frozen=True):
-    """`number` is the cursor of the message, or of the newest message before another event. Other
-    events are not stored: only current readers receive them. `message` is set for messages."""
+    """An event. `number`: the message's cursor, or the newest message's cursor before another
+    event. Other events are not stored: only current readers receive them. `message` is set for
+    messages."""
 
     number: int
     name: str

@@ -1,4 +1,4 @@
-"""A broker elsewhere: signed HTTP requests of a member, each limited in time and size."""
+"""Requests a remote broker over signed HTTP, with limited time and size."""
 
 import ssl
 from typing import Any, TypeVar
@@ -22,7 +22,7 @@ Page = TypeVar("Page", bound=wire.BrokerPage)
 
 
 class HttpBrokerClient:
-    """The BrokerClient of one mesh."""
+    """One mesh's BrokerClient."""
 
     def __init__(self, endpoint: BrokerEndpoint, signer: Signer, clock: Clock) -> None:
         limits = HttpLimits(ASK_SECONDS, ASK_SECONDS, ANSWER_BYTES_MAX)
@@ -50,13 +50,13 @@ class HttpBrokerClient:
         self._request("PATCH", path, {"name": name})
 
     def rotate(self, pubkey: str, proof: str) -> None:
-        """Signed with the key in force. Requested again after an answer was lost, the old key is
-        unknown and the new one a member."""
+        """Replace the key with a request that the current key signs. If a reply was lost, the
+        old key is unknown the second time, and the new one is a member."""
         path = f"{self._base}/members/{self._signer.public_hex}/rotate"
         self._request("POST", path, {"pubkey": pubkey, "proof": proof})
 
     def accepts_key(self, signer: Signer) -> bool:
-        """Whether the broker accepts this key as a member's."""
+        """Return whether the broker accepts this key as a member's."""
         try:
             self._request("GET", self._base, signer=signer)
         except (wire.BrokerRefused, wire.BrokerNotReached):
@@ -74,7 +74,8 @@ class HttpBrokerClient:
     def _request(
         self, method: str, target: str, content: Any = None, signer: Signer | None = None
     ) -> dict[str, Any]:
-        """The body of a successful reply. Repeats the request if the broker's id was learned."""
+        """Return a successful reply's body. Repeats the request once the broker's id was
+        learned."""
         body = b"" if content is None else msgspec.json.encode(content)
         signer = signer or self._signer
         status, reply = self._exchange(method, target, body, signer)

@@ -9,5 +9,5 @@ _MESHES = statement(ReceivedMessage.select(ReceivedMessage.mesh) | Profile.selec
 
 
 def meshes(reader: Reader) -> list[str]:
-    """The meshes that rows are stored of."""
+    """Return the meshes that have stored rows."""
     return [row[0] for row in reader.rows(_MESHES, limit=MESHES_MAX)]

@@ -1,4 +1,4 @@
-"""The inbox's background loop: prunes rows and returns free space to the disk."""
+"""Prunes inbox rows and returns free space to the disk."""
 
 from appliance.inbox import metrics, writes
 from appliance.inbox.service import Inbox

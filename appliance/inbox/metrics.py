@@ -1,4 +1,4 @@
-"""The inbox's metrics. Meshes are named by users, so they are not labels."""
+"""Defines the inbox's metrics. Users name meshes, so meshes are not labels."""
 
 from appliance.kernel.metrics import counter, gauge, histogram
 

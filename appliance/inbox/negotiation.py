@@ -1,4 +1,4 @@
-"""The features that a link requires, and the result of a broker's offer. Pure.
+"""Evaluates a broker's offer against the features that a link requires. Pure.
 
 If a required feature is missing or invalid, there is no link. An invalid optional feature is not
 used (`mesh/negotiation.py` has the table).
@@ -21,7 +21,7 @@ OPTIONAL = tuple(name for name in VERSIONS if name not in REQUIRED)
 
 
 class Agreed(NamedTuple):
-    """The features of a link, or why there is none. `dropped`: invalid optional features."""
+    """A link's features, or why there is none. `dropped`: invalid optional features."""
 
     features: dict[str, dict[str, Any]]
     problem: NegotiationProblem | None
@@ -29,7 +29,7 @@ class Agreed(NamedTuple):
 
     @property
     def retention_days(self) -> int | None:
-        """For how many days the broker keeps ids; None: forever."""
+        """Return for how many days the broker keeps ids; None: forever."""
         params = self.features.get(DEDUPE, {})
         return None if params.get("mode") == "permanent" else params.get("dedupe_retention_days")
 

@@ -1,4 +1,4 @@
-"""The inbox's reads. Each has a row limit and reads one mesh."""
+"""Reads the inbox. Each query has a row limit and reads one mesh."""
 
 from datetime import datetime
 from typing import Any
@@ -21,14 +21,14 @@ PAGE_MAX = 1000  # messages in one reply; a larger limit is clamped
 
 
 def head(reader: Executor) -> int:
-    """The number of the newest row that was ever stored in this file."""
+    """Return the newest row's number, also after the row was pruned."""
     row = reader.execute("SELECT seq FROM sqlite_sequence WHERE name = 'inbox'").fetchone()
     return 0 if row is None else int(row[0])
 
 
 def messages(reader: Reader, mesh: str, query: wire.InboxQuery) -> wire.InboxPage:
-    """In the order of arrival; without `since` the newest. A cursor beyond the head begins with the
-    oldest message. Raises BadCursor."""
+    """Return messages in arrival order; without `since` the newest. A cursor beyond the head
+    begins with the oldest message. Raises BadCursor."""
     newest, limit = head(reader), min(query.limit, PAGE_MAX)
     terms = ["mesh = :mesh"]
     terms += [term for name, term in FILTERS.items() if getattr(query, name) is not None]
@@ -64,7 +64,7 @@ def last_id(reader: Reader) -> str | None:
 
 
 def revoked(reader: Executor) -> dict[str, str]:
-    """The revoked key by mesh, for meshes that have one."""
+    """Return the revoked key by mesh, for meshes that have one."""
     return dict(reader.execute("SELECT mesh, pubkey FROM revoked").fetchall())
 
 
@@ -78,7 +78,7 @@ def profile(reader: Executor, mesh: str) -> wire.ProfileReply:
 
 
 def message_of(row: Any) -> wire.InboxMessage:
-    """The message of a row with COLUMNS."""
+    """Make the message from a row with COLUMNS."""
     message = wire.InboxMessage(*row)
     return msgspec.structs.replace(
         message,

@@ -1,5 +1,5 @@
-"""The inbox's HTTP resources. Every route requires a token, and web pages of another origin may not
-even read."""
+"""Serves the inbox over HTTP. Every route requires a token, and web pages from another origin
+may not even read."""
 
 from functools import partial
 from typing import Any
@@ -43,7 +43,7 @@ class InboxResource:
 
 
 class About:
-    """Health, versions and compatibility."""
+    """Answers health, version and compatibility requests."""
 
     def __init__(self, inbox: Inbox, outbox: MeshOutbox | None) -> None:
         self._inbox = inbox
@@ -52,7 +52,7 @@ class About:
 
     @property
     def _features(self) -> list[str]:
-        """The features of the inbox and, if it is enabled, of the outbox."""
+        """Return the features of the inbox and, if enabled, the outbox."""
         return [*FEATURES, *([] if self._outbox is None else self._outbox.features)]
 
     def health(self, query: wire.MeshQuery, who: Principal) -> wire.MeshHealth:

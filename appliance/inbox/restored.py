@@ -1,4 +1,4 @@
-"""What a restore of the inbox loses."""
+"""Reports what an inbox restore loses."""
 
 import sqlite3
 

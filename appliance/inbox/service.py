@@ -1,4 +1,5 @@
-"""The inbox's operations: receive, read, wait; topics, profile, peers. Each is about one mesh."""
+"""Implements the inbox verbs for one mesh at a time: receive, read, wait; topics, profile,
+peers."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -38,12 +39,13 @@ NOT_FOUND = 404
 
 
 class BrokerClient(Protocol):
-    """What a member requests of a mesh's broker, elsewhere (`http_broker_client.py`) or in this
-    appliance (`integrations/inbox_broker.py`). Methods raise ApplianceErrors that callers may see.
+    """A member's requests to a mesh's broker, elsewhere (`http_broker_client.py`) or in this
+    appliance (`integrations/inbox_broker.py`). Methods raise ApplianceErrors that callers may
+    see.
     """
 
     def subscribe(self, topic: str, wanted: bool) -> bool:
-        """Subscribe, or if not `wanted` unsubscribe. Whether something changed."""
+        """Subscribe, or if not `wanted` unsubscribe. Return whether something changed."""
 
     def topics(self, after: str, limit: int) -> wire.BrokerTopics: ...
     def members(self, after: str, limit: int) -> wire.BrokerMembers: ...
@@ -52,16 +54,16 @@ class BrokerClient(Protocol):
         """Replace our key by `pubkey`, which has signed the proof."""
 
     def accepts_key(self, signer: Signer) -> bool:
-        """Whether the broker accepts this key as a member's; never raises."""
+        """Return whether the broker accepts this key as a member's; never raises."""
 
 
 class MeshOutbox(Protocol):
-    """What the inbox needs of the outbox."""
+    """The outbox as the inbox needs it."""
 
     @property
     def features(self) -> list[str]: ...
     def state(self) -> Any:
-        """Its `depth` has the number of sends by status."""
+        """Return the outbox state, whose `depth` counts sends by status."""
 
     def set_retention(self, mesh: str, retention_days: int | None) -> None:
         """Set for how many days the mesh's broker keeps ids; None: forever."""
@@ -71,13 +73,14 @@ class MeshOutbox(Protocol):
 
 
 class Inbox:
-    """Commits of `store` are published to readers of `feed`, then to listeners.
+    """The received messages. `store` commits are published to readers of `feed`, then to
+    listeners.
 
-    brokers          by mesh, the brokers elsewhere
+    brokers          by mesh, the remote brokers
     broker_clients   by mesh; a mesh without one only receives
-    broker_versions  by mesh, of the brokers elsewhere
-    hooks_of         the hooks of a push, and whether it is our own
-    links            by mesh, the state of the connection to its broker
+    broker_versions  by mesh, for remote brokers
+    hooks_of         a push's hooks, and whether the push is our own
+    links            by mesh, the broker connection's state
     member_names     by mesh, our name there
     revoked          by mesh, the key that its broker revoked, until it accepts another
     """
@@ -91,7 +94,7 @@ class Inbox:
         keys: MemberKeys,
         brokers: Mapping[str, BrokerEndpoint],
     ) -> None:
-        """`open_store` takes the name of the store and more arguments of Store."""
+        """Open the inbox. `open_store` takes the store's name and more Store arguments."""
         self.settings = settings
         self.clock = clock
         self.keys = keys
@@ -129,12 +132,12 @@ class Inbox:
         self._listeners.append(listener)
 
     def own_names(self, mesh: str) -> list[str]:
-        """What others can mention this member by in a mesh: its key and its name there."""
+        """Return the key and name by which others can mention this member in a mesh."""
         name = self.member_names.get(mesh)
         return [self.keys.in_mesh(mesh).public_hex, *([name] if name else [])]
 
     def _publish(self, events: list[InboxEvent]) -> None:
-        """Called after a commit."""
+        """Pass committed events to readers and listeners."""
         self.feed.publish(events)
         for event in events:
             for listener in self._listeners:
@@ -150,7 +153,7 @@ class Inbox:
         return self.receive_many([push], way)[0]
 
     def receive_many(self, pushes: Sequence[Push], way: str) -> list[bool]:
-        """Store several pushes in one transaction; for each, whether it is new."""
+        """Store several pushes in one transaction. Return for each whether it is new."""
         owned = [(push, self.keys.is_own(push.sender_pubkey)) for push in pushes]
         outcomes = self.store.write_many(
             [(writes.receive, (push, own, self.hooks_of(push, own))) for push, own in owned]
@@ -164,7 +167,7 @@ class Inbox:
         return done
 
     def find_unpublished(self) -> None:
-        """After a restart of the writer, let readers read what it stored but did not publish."""
+        """Let readers read what a restarted writer stored but did not publish."""
         self.feed.jump(self.store.read(queries.head))
 
     def announce(self, name: str, mesh: str, **facts: Any) -> None:
@@ -176,7 +179,7 @@ class Inbox:
     def set_link(
         self, mesh: str, state: str, reason: str = "", features: Iterable[str] = ()
     ) -> None:
-        """Note the state of the connection to the mesh's broker."""
+        """Note the broker connection's state."""
         link = self.links.get(mesh)
         since = iso(self.clock.now_ms()) if link is None or link.state != state else link.since
         self.links[mesh] = wire.LinkState(mesh, state, reason, since, sorted(features))
@@ -184,20 +187,20 @@ class Inbox:
     def open_link(
         self, mesh: str, state: str, send_status: SendStatus, features: Iterable[str] = ()
     ) -> None:
-        """The mesh's broker is connected. `send_status` sends it our status: now, and on each
-        change."""
+        """Note that the mesh's broker is connected. `send_status` sends our status now, and on
+        each change."""
         self.set_link(mesh, state, features=features)
         self._send_status[mesh] = send_status
         self.announce("daemon_reconnect", mesh)
         send_status(self.store.read(queries.profile, mesh).status)
 
     def close_link(self, mesh: str, reason: str) -> None:
-        """The mesh's broker is not connected any more, if it was."""
+        """Note that the mesh's broker is no longer connected."""
         if self._send_status.pop(mesh, None) is not None:
             self.announce("daemon_disconnect", mesh, reason=reason)
 
     def on_broker_event(self, mesh: str, event: Mapping[str, Any]) -> None:
-        """An event of the mesh's broker, which may have any shape."""
+        """Handle a broker's event, which may have any shape."""
         name, member = event.get("event"), event.get("member")
         if name in ("peer_join", "peer_leave") and isinstance(member, str):
             self.announce(name, mesh, pubkey=member[:64])
@@ -205,8 +208,8 @@ class Inbox:
             self.member_names[mesh] = str(event.get("name"))
 
     def note_revoked(self, mesh: str, pubkey: str) -> None:
-        """Remember across restarts that the broker revoked our key. If the disk is full, the broker
-        repeats it."""
+        """Remember across restarts that the broker revoked our key. On a full disk nothing is
+        stored, and the broker repeats the event."""
         if self.revoked.get(mesh) == pubkey:
             return
         self.revoked[mesh] = pubkey
@@ -215,8 +218,8 @@ class Inbox:
             self.store.write(writes.note_revoked, mesh, pubkey)
 
     def note_copy(self, mesh: str, named: Mapping[str, Any]) -> None:
-        """Our key is used on two machines or workspaces, which the broker has named. Stored for the
-        doctor, once a minute."""
+        """Store for the doctor that the broker named another machine or workspace with our key,
+        at most once a minute."""
         now_ms = self.clock.now_ms()
         if now_ms < self._next_copy_note_ms:
             return
@@ -229,7 +232,7 @@ class Inbox:
             self.store.write(note_copy, mesh, own, running_on, refused)
 
     def note_accepted(self, mesh: str) -> None:
-        """The broker has accepted our current key."""
+        """Note that the broker has accepted our current key."""
         if self.revoked.pop(mesh, None) is not None:
             with suppress(Unavailable):
                 self.store.write(writes.note_accepted, mesh)
@@ -247,7 +250,7 @@ class Inbox:
     # -- reading -----------------------------------------------------------------------------
 
     def mesh_of(self, mesh: str | None, who: Principal, scope: str) -> str:
-        """The mesh of a request, if the caller may access it."""
+        """Return the request's mesh, if the caller may access it."""
         allowed = who.channels_for(scope)
         if mesh is None:
             only = next(iter(allowed)) if allowed is not None and len(allowed) == 1 else None
@@ -259,7 +262,7 @@ class Inbox:
         return mesh
 
     def page(self, query: wire.InboxQuery, who: Principal) -> wire.InboxPage:
-        """Messages after a cursor; waits for the first one if `query.wait` is set."""
+        """Return messages after a cursor; wait for the first one if `query.wait` is set."""
         mesh = self.mesh_of(query.mesh, who, wire.READ)
         page = self.store.read(queries.messages, mesh, query)
         if page.messages or not query.wait:

@@ -1,4 +1,4 @@
-"""GET /v1/events: stored messages after a cursor, then new events."""
+"""Serves GET /v1/events: stored messages after a cursor, then new events."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -18,7 +18,7 @@ def event_stream(
     query: wire.InboxEventsQuery,
     last_event_id_header: str | None,
 ) -> SseStream:
-    """The response body. It ends with the token of `who`."""
+    """Return the response body, which ends when the caller's token does."""
     mesh = inbox.mesh_of(query.mesh, who, wire.READ)
     # The header of a reconnecting client wins over `since`; without both it begins with new events.
     cursor = last_event_id(last_event_id_header)
@@ -29,7 +29,8 @@ def event_stream(
 
 
 class InboxEventSource(FeedSource):
-    """Events of one mesh. With a cursor beyond the head, of another store, all messages follow."""
+    """One mesh's events. A cursor beyond the head belongs to another store, so all messages
+    follow."""
 
     def __init__(self, inbox: Inbox, mesh: str, cursor: int) -> None:
         self._inbox = inbox

@@ -1,4 +1,4 @@
-"""The inbox as a subsystem of the appliance."""
+"""The inbox as a subsystem."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -26,8 +26,8 @@ from appliance.mesh.signing import MemberKeys, RotationOutcome, Signer, rotation
 
 
 class InboxNeeds(msgspec.Struct, frozen=True):
-    """The outbox asks the inbox for revoked keys, and the inbox asks the outbox for its state: so
-    the inbox is open before both subsystems are built. `outbox`: None if it is disabled."""
+    """The inbox's needs. The inbox is open before both subsystems are built, because the outbox
+    reads revoked keys from it and it reads the outbox's state. `outbox`: None if it is disabled."""
 
     inbox: Inbox
     book: TokenBook
@@ -67,7 +67,7 @@ class InboxSubsystem(Subsystem):
         return tools(self.inbox)
 
     def offer_new_key(self, new: Signer) -> dict[str, RotationOutcome]:
-        """Ask every broker to replace our key; the outcome by mesh."""
+        """Request every broker to replace our key, and return the outcome by mesh."""
         return {
             mesh: self._offer_new_key(mesh, broker_client, new)
             for mesh, broker_client in self.inbox.broker_clients.items()

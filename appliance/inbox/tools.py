@@ -1,4 +1,4 @@
-"""The inbox's tools for agents."""
+"""Offers the inbox as tools for agents."""
 
 from collections.abc import Sequence
 

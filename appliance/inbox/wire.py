@@ -1,4 +1,4 @@
-"""Requests, replies and errors of the inbox."""
+"""Defines the inbox's requests, replies and errors."""
 
 from typing import Annotated, Any, Literal
 
@@ -12,7 +12,7 @@ from appliance.mesh.push import Push
 READ, WRITE, ADMIN = "inbox:read", "inbox:write", "inbox:admin"
 SCOPES = Scopes(frozenset({READ, WRITE, ADMIN}))
 NETWORK = "network"
-"""The reserved mesh of messages from the agent network. No broker may have a mesh of this name."""
+"""The reserved mesh for agent network messages. No broker may have a mesh with this name."""
 
 Status = Literal["idle", "working", "dnd"]
 MeshName = Annotated[str, Meta(max_length=63, pattern=r"^[a-z0-9][a-z0-9_-]*$")]
@@ -130,7 +130,7 @@ class BrokerPage(Struct, frozen=True, kw_only=True):
     next: RowsAfter = ""
 
     def following(self, after: str) -> str | None:
-        """The cursor of the next page; None at the end, and if the broker repeats the cursor."""
+        """Return the next page's cursor; None at the end, and if the broker repeats the cursor."""
         return self.next if self.has_more and self.next != after else None
 
 

@@ -1,4 +1,4 @@
-"""The inbox's changes, each inside one transaction."""
+"""Changes the inbox, each time inside one transaction."""
 
 from collections.abc import Sequence
 
@@ -19,8 +19,8 @@ INSERT = (
 
 
 def receive(tx: Tx, push: Push, own: bool, hooks: Sequence[Hook] = ()) -> bool:
-    """Store a message with its waiting hook runs and publish its event; False, without an event, if
-    it is stored already."""
+    """Store a message with its waiting hook runs and publish its event. Return False, without an
+    event, if the message is stored already."""
     written = {
         **msgspec.structs.asdict(push),
         "id": tx.new_id("in_"),
@@ -60,7 +60,7 @@ def note_accepted(tx: Tx, mesh: str) -> None:
 
 
 def change_profile(tx: Tx, mesh: str, command: wire.ChangeProfile) -> wire.ProfileReply:
-    """Omitted fields stay as they are."""
+    """Change the profile. Omitted fields stay unchanged."""
     changed = {
         name: value
         for name in ("summary", "status", "visible")

@@ -1,4 +1,4 @@
-"""Hooks: configured commands that run on events of the inbox.
+"""Runs hooks: configured commands that run on inbox events.
 
 Terms: a run is one hook for one event. A grant is a short-lived token with which a run can send: a
 reply, a message to the sender, or a post to the event's topic.
@@ -9,6 +9,6 @@ reply, a message to the sender, or a post to the event's topic.
 
 Invariants:
 - The event loop, the broker connection and senders never wait for a hook.
-- A hook gets no token of the workspace; its grant is bound to one event.
+- A hook gets no workspace token; its grant is bound to one event.
 - Every run is recorded, with everything it sent.
 """

@@ -1,4 +1,4 @@
-"""The listing of hook runs."""
+"""Lists hook runs."""
 
 import msgspec
 
@@ -21,7 +21,7 @@ _RUNS = statement(
 def runs(
     reader: Reader, mesh: str, before: int | None, limit: int
 ) -> tuple[list[wire.HookRun], bool]:
-    """Newest first, before the number `before`; and whether there are more."""
+    """Return runs before the number `before`, newest first, and whether there are more."""
     page, more = reader.page(
         _RUNS,
         {"mesh": mesh, "before": 2**62 if before is None else before, "rows": limit + 1},

@@ -1,4 +1,4 @@
-"""Runners of hooks."""
+"""Runs hooks in loops."""
 
 from appliance.inbox.hooks.service import HookService
 from appliance.kernel.clock import Clock
@@ -10,7 +10,7 @@ AT_ONCE_MAX = 8  # concurrent runs: each is a process
 
 
 class HookRunner(Loop):
-    """Runs one hook at a time; there are AT_ONCE_MAX of these."""
+    """Runs one hook at a time; the appliance has AT_ONCE_MAX runners."""
 
     name = "hook_runner"
 

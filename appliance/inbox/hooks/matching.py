@@ -51,7 +51,7 @@ def message_names(message: Push, own: Collection[str]) -> list[str]:
 
 
 def grant_scopes(command: HookCommand, message: InboxMessage | None) -> tuple[str, ...]:
-    """The scopes of the settings, bound to this event; none for an event without a message."""
+    """Return the settings' scopes, bound to this event; none for an event without a message."""
     if message is None:
         return ()
     topic = f"topic:{message.topic or ''}:post"  # without a topic no scope is the same
@@ -60,13 +60,13 @@ def grant_scopes(command: HookCommand, message: InboxMessage | None) -> tuple[st
 
 
 def hops(meta: Any) -> int:
-    """How many hooks in a row caused this message."""
+    """Return how many hooks in a row caused this message."""
     count = meta.get(HOPS) if isinstance(meta, dict) else None
     return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else 0
 
 
 def label(name: str) -> str:
-    """The metric label of a hook: all topics share one, because users name them."""
+    """Return a hook's metric label: all topics share one, because users name them."""
     return f"{TOPIC}*" if name.startswith(TOPIC) else name
 
 

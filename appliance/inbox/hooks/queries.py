@@ -1,4 +1,4 @@
-"""Reads of the hook runs that wait."""
+"""Reads the waiting hook runs."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from appliance.kernel.reader import Reader
 
 
 class WaitingRun(NamedTuple):
-    """A run of a message's hook. `command` is its position in the settings."""
+    """A waiting run for a message. `command` is its position in the settings."""
 
     number: int
     id: str
@@ -28,7 +28,7 @@ _WAITING = (
 
 
 def waiting(reader: Reader, after: int, limit: int) -> list[WaitingRun]:
-    """Return at most `limit` runs of messages, oldest first, after the number `after`."""
+    """Return at most `limit` message runs, oldest first, after the number `after`."""
     rows = reader.execute(_WAITING, (after, limit)).fetchall()
     return [
         WaitingRun(number, id_, hook, command, _decode_meta(queries.message_of(message)))

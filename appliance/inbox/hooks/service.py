@@ -49,7 +49,7 @@ class HookMessage(msgspec.Struct, frozen=True):
 
 
 SendHookMessage = Callable[[HookMessage], None]
-"""Sends it through the outbox; raises ApplianceError if it is refused."""
+"""Queues the message in the outbox; raises ApplianceError if it is refused."""
 
 
 class HookJob(NamedTuple):
@@ -59,7 +59,7 @@ class HookJob(NamedTuple):
 
 
 class HookGrant(Principal, frozen=True, kw_only=True):
-    """The caller that a run is, with what it can send. `requests` counts its requests to send,
+    """A run as a caller, with what it can send. `requests` counts its requests to send,
     including refused ones."""
 
     until_ms: int
@@ -70,7 +70,7 @@ class HookGrant(Principal, frozen=True, kw_only=True):
 
 
 class HookedInbox(Protocol):
-    """What hooks need of the inbox."""
+    """The inbox as hooks need it."""
 
     hooks_of: Callable[[Push, bool], Sequence[tuple[int, str]]]
 
@@ -81,8 +81,9 @@ class HookedInbox(Protocol):
 
 
 class HooksNeeds(msgspec.Struct, frozen=True):
-    """`listen` takes a function that is called with each event. `own` returns this member's key and
-    names in a mesh, `url` the URL of this appliance. Without `send` hooks can't send."""
+    """The hooks' needs. `listen` takes a function that is called with each event. `own` returns
+    this member's key and names in a mesh, `url` this appliance's URL. Without `send` hooks can't
+    send."""
 
     inbox: HookedInbox
     listen: Callable[[Callable[[InboxEvent], None]], None]
@@ -124,7 +125,8 @@ class HookService:
         metrics.waiting.set_function(lambda: self._stored + len(self._queue))
 
     def on_event(self, event: InboxEvent) -> None:
-        """Called for every event, on the event loop, after its commit. Must not block."""
+        """Queue the hooks for an event. Called on the event loop after each commit; must not
+        block."""
         if event.message is not None:  # its runs are stored with it
             self._may_wait = True
             self.wakeup.set()
@@ -164,7 +166,7 @@ class HookService:
         return self._queue.popleft() if self._queue else None
 
     def _read_waiting(self) -> None:
-        """Queue stored runs. One whose command is no longer in the settings is lost."""
+        """Queue stored runs. A run whose command is no longer in the settings is lost."""
         runs = self._store.read(queries.waiting, self._read_number, READ_MAX)
         self._may_wait = len(runs) == READ_MAX
         for run in runs:
@@ -223,7 +225,8 @@ class HookService:
         return outcome
 
     def _input(self, job: HookJob, grant: HookGrant) -> tuple[bytes, bool]:
-        """The hook's standard input, and whether it was truncated: body shortened, meta removed."""
+        """Return the hook's standard input, and whether it was truncated: body shortened, meta
+        removed."""
         event = job.event
         fields = {
             "run": job.id, "hook": job.command.on, "event": event.name, "mesh": event.mesh,
@@ -240,7 +243,7 @@ class HookService:
         return msgspec.json.encode({**fields, "data": short, "_truncated": True}), True
 
     def _environment_for(self, job: HookJob, grant: HookGrant) -> dict[str, str]:
-        """The environment of a run: inherited basics, and the token of its grant."""
+        """Return a run's environment: inherited basics, and its grant's token."""
         environment = {**self._environment, "AGENTLIP_HOOK": job.command.on, "AGENTLIP_RUN": job.id}
         if grant.granted:
             secret = secret_token()
@@ -312,7 +315,7 @@ def outcome_of(ran: CommandResult) -> str:
 
 
 def reply_in(output: bytes) -> str | None:
-    """The reply that a hook printed; None for any other output."""
+    """Return the reply that a hook printed; None for any other output."""
     reply = json_object(output).get("reply")
     return reply if isinstance(reply, str) and reply else None
 
@@ -320,7 +323,8 @@ def reply_in(output: bytes) -> str | None:
 def message_for(
     grant: HookGrant, scope: str, message: str, meta: dict[str, Any] | None
 ) -> HookMessage:
-    """The message to send. Its destination depends only on scope and event, not on the hook."""
+    """Return the message to send. Its destination depends only on scope and event, not on the
+    hook."""
     event = grant.message
     assert event is not None, "without a message nothing is granted"
     kind, _, rest = scope.partition(":")

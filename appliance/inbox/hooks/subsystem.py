@@ -1,4 +1,4 @@
-"""The hooks subsystem."""
+"""Hooks as a subsystem."""
 
 import os
 
@@ -16,7 +16,7 @@ from appliance.kernel.subsystem import Role, Subsystem
 
 
 class HooksSubsystem(Subsystem):
-    """Runs are stored in the inbox's database."""
+    """The hooks. Their runs are stored in the inbox's database."""
 
     name = "hooks"
     role = Role("commands that run on events of the inbox", ("inbox",))
@@ -43,6 +43,6 @@ class HooksSubsystem(Subsystem):
         return routes(self.hooks, self._inbox.mesh_of)
 
     def start(self) -> None:
-        """Run the on-startup hooks of each mesh."""
+        """Run each mesh's on-startup hooks."""
         for mesh in self._inbox.meshes if self.hooks.enabled else ():
             self.hooks.on_event(of_fact("startup", mesh, 0))

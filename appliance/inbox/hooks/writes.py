@@ -1,4 +1,4 @@
-"""Changes of hook runs, in the inbox's database."""
+"""Changes hook runs in the inbox's database."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from appliance.kernel.batch import Tx
 
 
 def begin(tx: Tx, id_: str, hook: str, event: str, mesh: str, truncated: bool) -> None:
-    """Mark a run as running. Those of messages are stored already, with their message."""
+    """Mark a run as running. Message runs are stored already, with their message."""
     tx.execute(
         "INSERT INTO hook_runs (id, at, hook, event, mesh, inbox_id, outcome, exit_code,"
         " duration_ms, truncated, said_bytes, acts)"
@@ -36,7 +36,7 @@ def note_act(tx: Tx, id_: str, scope: str, outcome: str, client_message_id: str 
 
 
 def mark_lost(tx: Tx, outcome: str) -> int:
-    """At the start: runs still marked as running ended with the previous process."""
+    """Mark runs as lost that the previous process had started."""
     return tx.execute(
         "UPDATE hook_runs SET outcome = 'lost' WHERE outcome = ?", (outcome,)
     ).rowcount
