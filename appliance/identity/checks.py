@@ -1,4 +1,4 @@
-"""Checks of the member key: a readable key, the same machine."""
+"""Checks the member key: whether it is readable, and made on this machine."""
 
 import os
 import shlex
@@ -60,7 +60,7 @@ def _keypair(context: Context) -> Iterator[Finding]:
 
 
 def _is_needed(context: Context) -> bool:
-    """Whether the next start refuses to make another key."""
+    """Return whether the next start refuses to make another key."""
     settings = section(context.datadir.settings_file, "identity", IdentitySettings)
     if settings is None:
         return False

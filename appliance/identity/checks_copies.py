@@ -50,7 +50,7 @@ def _copied(context: Context) -> Iterator[Finding]:
 
 
 def _elsewhere(context: Context) -> Iterator[Finding]:
-    """Notes of the last minutes, because a refused copy tries again all the time."""
+    """Report the last minutes' notes, because a refused copy tries again all the time."""
     keys = _decode(context.datadir.dir / DIRECTORY / KEYPAIR, StoredKeyPair)
     for store in ("broker", "inbox"):
         for _, connection in context.opened(store):
@@ -70,7 +70,7 @@ def _elsewhere(context: Context) -> Iterator[Finding]:
 
 
 def _second_files(context: Context, keys: StoredKeyPair) -> Iterator[Finding]:
-    """Copies that somebody made in the data directory, for example by hand before a change."""
+    """Find copies that somebody made in the data directory, for example by hand before a change."""
     seed = keys.ed25519_seed.encode()
     folders = (context.datadir.dir, context.datadir.dir / DIRECTORY, context.datadir.backups)
     for folder in folders:
@@ -88,7 +88,7 @@ def _second_files(context: Context, keys: StoredKeyPair) -> Iterator[Finding]:
 def _other_workspace(
     connection: sqlite3.Connection, folder: Path, keys: StoredKeyPair
 ) -> Iterator[Finding]:
-    """The newest of our own messages was signed with another key, though this one existed."""
+    """Report that another key signed our newest message, although this key existed."""
     row = connection.execute(OWN, {"newest": NEWEST_IDS_MAX}).fetchone()
     archive = _decode(folder / ARCHIVE, StoredKeyArchive) or StoredKeyArchive()
     known = {keys.ed25519_pubkey, *(key.ed25519_pubkey for key in archive.keys)}
@@ -114,7 +114,7 @@ def _decode(path: Path, kind: type[T]) -> T | None:
 
 
 def _text(path: Path) -> bytes:
-    """The content of a small file; nothing of a large one, or one that can't be read."""
+    """Return a small file's content; empty for a large or unreadable file."""
     try:
         if not path.is_file() or path.stat().st_size > _FILE_BYTES_MAX:
             return b""

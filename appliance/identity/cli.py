@@ -1,4 +1,4 @@
-"""`agentlip identity`: show and manage the member key of this workspace."""
+"""`agentlip identity`: show and manage this workspace's member key."""
 
 from typing import Annotated, Any
 
@@ -80,7 +80,7 @@ def rotate(session: Session) -> None:
 
 
 def _files(session: Session) -> tuple[Any, Any]:
-    """The workspace and its [identity] settings."""
+    """Return the workspace and its [identity] settings."""
     import os
 
     from appliance.identity.settings import IdentitySettings

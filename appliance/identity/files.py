@@ -1,4 +1,4 @@
-"""The files of `.agentlip/identity/`, and the operations on them while the appliance is stopped."""
+"""Reads and changes the files in `.agentlip/identity/` while the appliance is stopped."""
 
 import os
 import shlex
@@ -25,14 +25,15 @@ _FILE_BYTES_MAX = 256 * 1024
 
 
 class IdentityFiles:
-    """Reads the files of `.agentlip/identity/`, and writes them atomically."""
+    """The folder `.agentlip/identity/`. Files are written atomically."""
 
     def __init__(self, datadir: DataDir) -> None:
         self._datadir = datadir
         self.folder = datadir.dir / DIRECTORY
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None if there is none. Raises KeysDamaged if it can't be read."""
+        """Return a file's content; None without the file. Raises KeysDamaged if it can't be
+        read."""
         path = self.folder / name
         try:
             return read_regular(path, _FILE_BYTES_MAX)
@@ -46,8 +47,8 @@ class IdentityFiles:
             ) from None
 
     def read_keys(self, mode: str) -> KeyPair | None:
-        """The member key; None if there is none yet. Raises StoreLost if the one that `mode` needs
-        was lost."""
+        """Return the member key; None before the first start. Raises StoreLost if the key that
+        `mode` needs was lost."""
         text = self.read(KEYPAIR)
         if text is not None:
             return keys.read_keys(text)
@@ -56,7 +57,7 @@ class IdentityFiles:
         return None
 
     def read_host(self) -> HostFingerprint | None:
-        """The machine of the key; None if it is not known."""
+        """Return the machine that the key belongs to; None if unknown."""
         return meta.decode(self.read(HOST), HostFingerprint)
 
     def write(self, name: str, value: Any) -> None:
@@ -73,8 +74,8 @@ class IdentityFiles:
 
 
 def read_view(datadir: DataDir, settings: IdentitySettings) -> wire.IdentityView:
-    """The identity as stored. Raises NoKeys, or StoreLost if the next start refuses to make a new
-    key."""
+    """Return the identity as stored. Raises NoKeys, or StoreLost if the next start refuses to
+    make a new key."""
     files = IdentityFiles(datadir)
     key_pair = files.read_keys(choose(settings.mode, os.environ).mode)
     if key_pair is None:
@@ -88,7 +89,7 @@ def view_of(
     current_host: HostFingerprint,
     files: IdentityFiles | None,
 ) -> wire.IdentityView:
-    """`files`: None for an ephemeral key."""
+    """Describe a key pair. `files`: None for an ephemeral key."""
     stored = current_host if files is None else files.read_host()
     return wire.IdentityView(
         pubkey=key_pair.ed25519_pubkey,

@@ -1,8 +1,8 @@
-"""The fingerprint of a machine: its machine id, or else the address of its network card.
+"""Fingerprints a machine by its machine id, or else by its network card's address.
 
 The fingerprint is sha256 over id and card, joined by NUL. If both sides have an id, only the id is
-compared, because network cards change (a dock, a random address) while the machine stays the same.
-In containers the card is ignored, because its address is random at each start.
+compared, because network cards change (a dock, a random address) while the machine stays. In
+containers the card is ignored, because its address is random at each start.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ class HostFingerprint(msgspec.Struct, frozen=True):
 
 
 def measure(environment: Mapping[str, str], root: Path = Path("/")) -> HostFingerprint:
-    """The fingerprint of this machine; `root` is the root of its file system."""
+    """Return this machine's fingerprint; `root` is its file system's root."""
     machine_id = host_id(root)
     card = None if in_container(environment, root) else stable_card(root)
     if machine_id is None and card is None:
@@ -59,7 +59,8 @@ def measure(environment: Mapping[str, str], root: Path = Path("/")) -> HostFinge
 
 
 def compare(stored: HostFingerprint | None, current: HostFingerprint) -> HostMatch:
-    """`unknown`: one side has nothing to compare, which is not a sign of a copy."""
+    """Compare two fingerprints. `unknown`: one side has nothing to compare, which does not mean
+    a copy."""
     if stored is None:
         return "unknown"
     if stored.host_id_sha256 and current.host_id_sha256:
@@ -79,7 +80,7 @@ def host_id(root: Path) -> str | None:
 
 
 def stable_card(root: Path) -> str | None:
-    """The address of the first physical network card, by name; None without one."""
+    """Return the first physical network card's address, by name; None without a card."""
     try:
         names = sorted(entry.name for entry in (root / "sys/class/net").iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""Member keys and their archive: creating, encoding and validating. No file access.
+"""Creates, encodes and validates member keys and their archive. No file access.
 
 The ed25519 key signs; the x25519 pair derived from it decrypts data sealed for the member. Only the
 x25519 pair is archived, because an old signing key has no legitimate use.
@@ -22,7 +22,7 @@ DUPLICATE = "keypair_archive_duplicate_key_id"
 
 
 class ReadingKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is kept of a key in the archive. `key_id` is a prefix of the public key."""
+    """The part of a key that the archive keeps. `key_id`: a prefix of the public key."""
 
     ed25519_pubkey: str
     x25519_pubkey: str
@@ -49,7 +49,7 @@ class KeyPair(ReadingKey, frozen=True, kw_only=True):
         return self.ed25519_pubkey
 
     def sign(self, text: bytes) -> bytes:
-        """64 bytes, ed25519."""
+        """Return the ed25519 signature, 64 bytes."""
         return self.signing.sign(text).signature
 
 
@@ -78,19 +78,19 @@ def make(created_at: str) -> KeyPair:
 
 
 def read_keys(text: bytes) -> KeyPair:
-    """Raises KeysDamaged for an invalid key, or if its parts don't match."""
+    """Decode a key pair. Raises KeysDamaged for an invalid key, or if its parts don't match."""
     return _check(_decode(text, KeyPair, "keypair_malformed"))
 
 
 def read_rotation(text: bytes) -> KeyRotation:
-    """Raises KeysDamaged."""
+    """Decode an unfinished rotation. Raises KeysDamaged."""
     rotation = _decode(text, KeyRotation, "keypair_malformed")
     _check(rotation.keys)
     return rotation
 
 
 def read_archive(text: bytes) -> KeyArchive:
-    """Raises KeysDamaged with the code of the contract."""
+    """Decode the archive. Raises KeysDamaged with the contract's code."""
     archive = _decode(text, KeyArchive, MALFORMED)
     try:
         public = [PrivateKey(bytes.fromhex(k.x25519_privkey)).public_key for k in archive.keys]
@@ -109,7 +109,8 @@ def archived(keys: KeyPair, rotated_out_at: str, expires_at: str) -> ArchivedKey
 
 
 def add(archive: KeyArchive, key: ArchivedKeyPair, now: str) -> tuple[KeyArchive, int]:
-    """The archive with `key` and without expired keys, and how many others the limit removed."""
+    """Return the archive with `key` and without expired keys, and how many others the limit
+    removed."""
     others = [entry for entry in archive.keys if entry.key_id != key.key_id]
     kept = [entry for entry in (*others, key) if entry.expires_at > now]
     return KeyArchive(tuple(kept[-ARCHIVED_KEYS_MAX:])), max(0, len(kept) - ARCHIVED_KEYS_MAX)
@@ -127,7 +128,7 @@ def _decode(text: bytes, kind: type[T], problem: str) -> T:
 
 
 def _damage_error(problem: str) -> KeysDamaged:
-    """`problem`: a code, also for the log."""
+    """Return the error for damaged keys. `problem`: a code, also for the log."""
     return KeysDamaged(details={"problem": problem})
 
 

@@ -24,14 +24,14 @@ SHORT_LIVED_VARIABLES = (
     "JENKINS_URL",
     "KUBERNETES_SERVICE_HOST",
 )
-"""Each of these variables means that the machine is short-lived, unless its value is in _NO."""
+"""Each variable marks a short-lived machine, unless its value is in _NO."""
 
 _RUNPOD = "RUNPOD_POD_ID"
 _NO = ("", "0", "false", "no", "off")
 
 
 class KeyMode(NamedTuple):
-    """`notice` is a code for the log, or empty; `warns`: log it as a warning."""
+    """The key's mode. `notice`: a code for the log, or empty; `warns`: log it as a warning."""
 
     mode: Literal["persistent", "ephemeral"]
     notice: str = ""
@@ -39,7 +39,7 @@ class KeyMode(NamedTuple):
 
 
 def short_lived_variable(environment: Mapping[str, str]) -> str | None:
-    """The variable that marks this as a CI job or a pod; None elsewhere."""
+    """Return the variable that marks a CI job or a pod; None elsewhere."""
     for name in SHORT_LIVED_VARIABLES:
         if environment.get(name, "").lower() not in _NO:
             return name
@@ -47,7 +47,7 @@ def short_lived_variable(environment: Mapping[str, str]) -> str | None:
 
 
 def in_ci(environment: Mapping[str, str]) -> bool:
-    """Whether this is a CI job, where hooks are off. A pod alone is not one."""
+    """Return whether this is a CI job, where hooks are off. A pod alone does not count."""
     variable = short_lived_variable(environment)
     return variable is not None and variable != "KUBERNETES_SERVICE_HOST"
 

@@ -1,4 +1,4 @@
-"""The member key in use: loading, signing and rotation."""
+"""Loads and rotates the member key, and signs with it."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,11 +18,11 @@ from appliance.workspace.datadir import DataDir
 T = TypeVar("T")
 
 PublishKey = Callable[[Signer], Mapping[str, RotationOutcome]]
-"""The new key → for each mesh whether its broker accepted the new key; unknown: it may have."""
+"""Sends the new key to all brokers; returns by mesh whether the broker accepted it."""
 
 
 class MeshSigner:
-    """Signs for one mesh: during a rotation the key differs between meshes."""
+    """One mesh's signer: during a rotation the key differs between meshes."""
 
     def __init__(self, identity: "MemberIdentity", mesh: str) -> None:
         self._identity = identity
@@ -50,10 +50,11 @@ class MemberIdentity:
         has_remote_brokers: bool = True,
         root: Path = Path("/"),
     ) -> None:
-        """Load the key of this workspace, or make one. Called under the writer lock.
+        """Load this workspace's key, or make one. Called under the writer lock.
 
-        `has_remote_brokers`: remote brokers know the key, so a copy of it would do harm.
-        Raises HostChanged if the policy refuses a key of another machine.
+        `has_remote_brokers`: remote brokers know the key, so a copy would do harm.
+
+        Raises HostChanged if the policy refuses another machine's key.
         """
         self._settings = settings
         self._files = IdentityFiles(datadir)
@@ -79,16 +80,16 @@ class MemberIdentity:
         self.prune_archive(clock.now_ms())
 
     def in_mesh(self, mesh: str) -> MeshSigner:
-        """A signer for that mesh, valid across rotations."""
+        """Return a signer for that mesh, valid across rotations."""
         return MeshSigner(self, mesh)
 
     def keys_in(self, mesh: str) -> KeyPair:
-        """The key that the broker of a mesh knows."""
+        """Return the key that a mesh's broker knows."""
         rotation = self._rotation
         return rotation.keys if rotation is not None and mesh in rotation.taken else self._keys
 
     def is_own(self, pubkey: str) -> bool:
-        """Whether it is this member's key: the current, next or an archived one."""
+        """Return whether this member has the key: as the current, next or an archived one."""
         coming = () if self._rotation is None else (self._rotation.keys,)
         own = (self._keys, *coming, *self._archive.keys)
         return any(pubkey == key.ed25519_pubkey for key in own)
@@ -100,8 +101,8 @@ class MemberIdentity:
     def rotate(self, publish_key: PublishKey | None) -> wire.Rotated:
         """Replace the key once every broker accepted the new one.
 
-        The new key is stored before it is sent to any broker, so that an interrupted rotation
-        continues with the same key. Until the end the old key stays in use.
+        The new key is stored before any broker receives it, so an interrupted rotation continues
+        with the stored key. Until the end the old key stays in use.
         """
         if publish_key is None:
             raise wire.RotationNeedsInbox
@@ -142,8 +143,8 @@ class MemberIdentity:
         return key_pair
 
     def _check_host(self, has_remote_brokers: bool) -> None:
-        """Apply the policy if the key was made on another machine. Otherwise store what is known of
-        this one by now."""
+        """Apply the policy if the key was made on another machine. Otherwise store this
+        machine's current fingerprint."""
         stored, current = self._files.read_host(), self._current_host
         match = host.compare(stored, current)
         if match != "other":
@@ -162,7 +163,7 @@ class MemberIdentity:
             )
 
     def prune_archive(self, now_ms: int) -> int:
-        """Remove archived keys past their grace period; returns how many."""
+        """Remove archived keys past their grace period, and return how many."""
         before = self._archive.keys
         kept = tuple(key for key in before if key.expires_at > iso(now_ms))
         if kept != before:
@@ -190,7 +191,7 @@ class MemberIdentity:
         self._archive = archive
 
     def _decode(self, name: str, read: Callable[[bytes], T]) -> T | None:
-        """The content of a file; None without one. A malformed one is put aside."""
+        """Return a file's decoded content; None without the file. A malformed file is put aside."""
         text = self._files.read(name)
         try:
             return None if text is None else read(text)

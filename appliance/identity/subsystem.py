@@ -1,4 +1,4 @@
-"""The identity subsystem."""
+"""The identity as a subsystem."""
 
 import msgspec
 
@@ -12,7 +12,8 @@ from appliance.kernel.subsystem import Subsystem
 
 
 class IdentityNeeds(msgspec.Struct, frozen=True):
-    """`publish_key` sends a new key to every broker; without it the key can't be rotated."""
+    """The identity's needs. `publish_key` sends a new key to every broker; without it the key
+    can't be rotated."""
 
     identity: MemberIdentity
     publish_key: PublishKey | None
