@@ -1,4 +1,4 @@
-"""The output of `tools/list`: tools with JSON schemas reduced to what a model needs."""
+"""Renders `tools/list`: tools with JSON schemas reduced to what a model needs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +29,7 @@ def describe(tools: Sequence[Tool]) -> list[dict[str, Any]]:
 
 
 def schema_of(kind: type) -> dict[str, Any]:
-    """The schema with its root inlined, as MCP requires; inner structs are under `$defs`."""
+    """Return a schema with its root inlined, as MCP requires; inner structs are under `$defs`."""
     (_root,), parts = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     parts = {name: _thin(part) for name, part in parts.items()}
     root: dict[str, Any] = parts.pop(kind.__name__)
@@ -39,7 +39,7 @@ def schema_of(kind: type) -> dict[str, Any]:
 
 
 def _thin(part: dict[str, Any]) -> dict[str, Any]:
-    """Without titles, which repeat the name, and without null, which may be omitted."""
+    """Remove titles, which repeat the name, and null, which may be omitted."""
     fields = {name: _field(field) for name, field in part["properties"].items()}
     return {
         **{name: value for name, value in part.items() if name != "title" and value != []},

@@ -55,7 +55,7 @@ def show_config(
 
 
 def _program() -> Sequence[str]:
-    """The command that starts `agentlip` from any directory and environment."""
+    """Return the command that starts `agentlip` from any directory and environment."""
     program = shutil.which("agentlip")
     started = Path(sys.argv[0])
     if started.name == "agentlip" and started.is_file() and os.access(started, os.X_OK):
@@ -66,7 +66,7 @@ def _program() -> Sequence[str]:
 
 
 def _workspace(session: Session) -> Sequence[str]:
-    """The workspace by its absolute path; none for a remote hub."""
+    """Return the workspace flag with an absolute path; nothing for a remote hub."""
     if session.workspace is None and os.environ.get("AGENTLIP_URL"):
         return []
     from appliance.sdk.discovery import find_workspace

@@ -1,4 +1,4 @@
-"""Configuration snippets that connect MCP clients to the hub. Pure."""
+"""Renders configuration snippets that connect MCP clients to the hub. Pure."""
 
 import json
 import shlex
@@ -11,7 +11,8 @@ NAME = "agentlip"
 
 
 class ClientSetup(Struct, frozen=True):
-    """`location`: the file for the snippet. `command`: a shell command with the same effect."""
+    """One client's set-up. `location`: the file for the snippet. `command`: a shell command with
+    the same effect."""
 
     location: str
     snippet: Callable[[Sequence[str]], str]
@@ -19,7 +20,7 @@ class ClientSetup(Struct, frozen=True):
 
 
 def _json(*path: str, **more: Any) -> Callable[[Sequence[str]], str]:
-    """A snippet whose entry stands under `path`."""
+    """Return a renderer whose entry stands under `path`."""
 
     def snippet(words: Sequence[str]) -> str:
         value: Any = {NAME: {**more, "command": words[0], "args": list(words[1:])}}

@@ -1,8 +1,9 @@
-"""MCP over JSON-RPC in single POSTs, both eras. Pure: bytes and header values in, bytes out.
+"""Reads and writes MCP over JSON-RPC in single POSTs, both eras. Pure: bytes and header values
+in, bytes out.
 
     modern  2026-07-28: every request carries its version and capabilities in `params._meta`,
             and headers that repeat them
-    legacy  2025-11-25 and before: `initialize` first; the server keeps no state of it
+    legacy  2025-11-25 and before: `initialize` first; the server keeps no state from it
 
 Source: modelcontextprotocol.io, specification of these dates, "Streamable HTTP".
 """
@@ -40,7 +41,7 @@ RequestId = str | int
 
 
 class Headers(Struct, frozen=True):
-    """The three headers that repeat values of the body."""
+    """The three headers that repeat body values."""
 
     version: str | None = None
     method: str | None = None
@@ -98,7 +99,7 @@ class Refusal(Exception):
 
 
 def read(raw: bytes, headers: Headers) -> RpcRequest | None:
-    """The request in a POST; None for a notification. Raises Refusal."""
+    """Return the request in a POST; None for a notification. Raises Refusal."""
     try:
         message = _message(raw)
     except msgspec.ValidationError as error:
@@ -121,18 +122,19 @@ def read(raw: bytes, headers: Headers) -> RpcRequest | None:
 
 
 def parameter(params: Fields, name: str, kind: Any) -> Any:
-    """The parameter with this name; None if it is missing. Raises Refusal for another type."""
+    """Return the parameter with this name; None if it is missing. Raises Refusal for another
+    type."""
     return _decode(params[name], kind, f"params.{name}") if name in params else None
 
 
 def has_extension(request: RpcRequest, name: str) -> bool:
-    """Whether the client of a modern request supports the extension."""
+    """Return whether a modern request's client supports the extension."""
     capabilities = request.meta.capabilities if request.modern else None
     return capabilities is not None and name in capabilities.extensions
 
 
 def answer(request: RpcRequest, result: dict[str, Any], server: dict[str, Any]) -> bytes:
-    """The bytes of a successful response. In the modern era each result names the server."""
+    """Return a successful response's bytes. In the modern era each result names the server."""
     if request.modern:
         result = {"resultType": "complete", **result, "_meta": {SERVER_KEY: server}}
     return _encode({"jsonrpc": "2.0", "id": request.id, "result": result})
@@ -146,7 +148,7 @@ def refuse(refusal: Refusal) -> bytes:
 
 
 def negotiate(request: RpcRequest) -> str:
-    """The version in the response to `initialize`: the requested one, or else the newest."""
+    """Return the version for the `initialize` response: the requested one, or else the newest."""
     requested: str | None = parameter(request.params, "protocolVersion", str | None)
     return requested if requested in LEGACY else LEGACY[0]
 
@@ -162,7 +164,7 @@ def _decode(raw: Raw, kind: Any, what: str) -> Any:
 
 
 def _version(method: str, params: Fields, meta: RequestMeta, headers: Headers) -> str:
-    """The protocol version. Errors are checked in the order of the specification."""
+    """Return the protocol version. Errors are checked in the specification's order."""
     if meta.version is None and headers.version not in MODERN:
         return _legacy_version(method, headers.version)
     if meta.version is None or meta.capabilities is None:
@@ -197,7 +199,7 @@ def _version_refusal(version: str) -> Refusal:
 
 
 def _decode_name(header: str | None) -> str | None:
-    """A header's value; values that headers can't carry arrive as `=?base64?…?=`."""
+    """Return a header's value; values that headers can't carry arrive as `=?base64?…?=`."""
     if header is None or not (header.startswith("=?base64?") and header.endswith("?=")):
         return header
     try:

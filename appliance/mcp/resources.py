@@ -1,7 +1,7 @@
-"""`POST /mcp`: reads one message, checks scopes, calls one tool, responds in JSON.
+"""Serves `POST /mcp`: reads one message, checks scopes, calls one tool, responds in JSON.
 
-The route needs a scope of any tool; `hub:read` is granted without a token on a loopback bind.
-A caller sees the tools that its scopes allow.
+The route needs any tool's scope; `hub:read` is granted without a token on a loopback bind. A caller
+sees the tools that its scopes allow.
 """
 
 from collections.abc import Callable, Sequence
@@ -109,7 +109,7 @@ class McpResource:
         return {tool["name"]: tool for tool in describe(list(self._tools.values()))}
 
     def _list_tools(self, request: RpcRequest, req: Any) -> dict[str, Any]:
-        """Those that the caller's scopes allow; the modern era has hints for caches."""
+        """List the tools that the caller's scopes allow; the modern era has hints for caches."""
         allowed = [
             self._descriptions[tool.name]
             for tool in self._tools.values()
@@ -134,7 +134,7 @@ class McpResource:
         return render(self._attempt(tool, decode, req))
 
     def _attempt(self, tool: Tool, arguments: Callable[[], Any], req: Any) -> Outcome:
-        """The tool's result, or the error that refuses the call."""
+        """Return the tool's result, or the error that refuses the call."""
         label = "failed"
         try:
             self._guard.admit(req.context.principal, tool.scope, req.env)
@@ -152,7 +152,7 @@ class McpResource:
 
 
 def routes(guard: Guard, tools: Sequence[Tool], tasks: Tasks) -> list[Route]:
-    """Any scope of a tool admits a caller; each call checks its own."""
+    """Admit a caller with any tool's scope; each call checks its own."""
     operation = Operation(
         READ,
         "Send one JSON-RPC message of the Model Context Protocol (docs/how-to/mcp.md)",

@@ -1,4 +1,4 @@
-"""Results of tool calls, for the model: the value, or a refusal with a hint in terms of tools."""
+"""Renders tool results for the model: the value, or a refusal with a hint that names tools."""
 
 from typing import Any
 
@@ -27,11 +27,11 @@ HINTS: dict[type[ApplianceError], str] = {
     Forbidden: "status shows your scopes, and the sender names you may use",
     Invalid: "tools/list has the schema of the arguments",
 }
-"""What helps a model, which has tools and no shell. The first kind that fits counts."""
+"""Hints for a model, which has tools and no shell. The first kind that fits counts."""
 
 
 def hint_for_model(error: ApplianceError) -> str:
-    """The hint of an error in terms of tools; what only an operator can do is said so."""
+    """Return an error's hint for a model. The hint says when only an operator can help."""
     for kind, hint in HINTS.items():
         if isinstance(error, kind) and (_is_command(error.hint) or error.hint == kind.default_hint):
             return hint
@@ -43,7 +43,7 @@ def _is_command(hint: str) -> bool:
 
 
 def render(outcome: Outcome) -> dict[str, Any]:
-    """The result of a call, as the client gets it."""
+    """Return a call's result as the client gets it."""
     if isinstance(outcome, ApplianceError):
         body = outcome.to_item_body() | {"hint": hint_for_model(outcome)}
         return {"content": [{"type": "text", "text": _encode(body).decode()}], "isError": True}

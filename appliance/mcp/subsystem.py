@@ -1,4 +1,4 @@
-"""The subsystem of the Model Context Protocol."""
+"""MCP as a subsystem."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from appliance.web.guard import Guard
 
 
 class McpNeeds(msgspec.Struct, frozen=True):
-    """`tools`: those of other subsystems."""
+    """The tools' needs. `tools`: other subsystems' tools."""
 
     hub_tools: HubTools
     guard: Guard

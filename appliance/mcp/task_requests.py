@@ -1,4 +1,4 @@
-"""The requests of both eras about tasks (`tasks.py`), and calls that become one."""
+"""Answers both eras' requests about tasks (`tasks.py`), and calls that become one."""
 
 from collections.abc import Callable
 from typing import Annotated, Any
@@ -23,14 +23,14 @@ Decode = Callable[[], Any]  # returns the arguments of a call; raises Invalid
 
 
 class TaskOptions(msgspec.Struct, frozen=True):
-    """`task` of a call. `ttl`: milliseconds until it may be forgotten."""
+    """A call's `task`. `ttl`: milliseconds until it may be forgotten."""
 
     ttl: Annotated[int, Meta(ge=0, le=2**53)] | None = None
 
 
 class TaskRequests:
     def __init__(self, tasks: Tasks, attempt: Callable[[Tool, Decode, Any], Outcome]) -> None:
-        """`attempt(tool, decode, req)` calls a tool."""
+        """Keep the tasks, and `attempt(tool, decode, req)`, which calls a tool."""
         self._tasks = tasks
         self._attempt = attempt
         both: dict[str, Answer] = {"tasks/get": self._get, "tasks/cancel": self._cancel}
@@ -40,7 +40,7 @@ class TaskRequests:
     # -- calls -----------------------------------------------------------------------------
 
     def begin(self, request: RpcRequest, tool: Tool, decode: Decode, req: Any) -> dict[str, Any]:
-        """2025-11-25: the client has asked for a task."""
+        """Begin a task that a 2025-11-25 client requested."""
         if tool.unfinished is None:
             raise Refusal(protocol.METHOD_NOT_FOUND, f"{tool.name} can't be called as a task")
         options: TaskOptions = parameter(request.params, "task", TaskOptions)
@@ -52,7 +52,7 @@ class TaskRequests:
         return {"task": describe(task)}
 
     def call(self, tool: Tool, decode: Decode, req: Any) -> dict[str, Any]:
-        """2026-07-28: the result, or a task if the call has to wait."""
+        """Return a 2026-07-28 call's result, or a task if the call has to wait."""
         outcome = self._attempt(tool, lambda: with_wait(decode(), 0.0), req)
         if not has_to_wait(tool, outcome) or (arguments := decode()).wait <= 0:
             return render(outcome)
@@ -77,7 +77,7 @@ class TaskRequests:
         return self._state(request, task)
 
     def _await(self, request: RpcRequest, req: Any) -> dict[str, Any]:
-        """The result of the call, once there is one."""
+        """Return the call's result, once there is one."""
         task = self._find(request, req)
         while task.status == "working":
             self._try(task, TRY_SECONDS, req)
@@ -94,7 +94,7 @@ class TaskRequests:
         return {"tasks": [self._state(request, task) for task in owned]}
 
     def _update(self, request: RpcRequest, req: Any) -> dict[str, Any]:
-        """No tool asks for input, so there is nothing to do."""
+        """Do nothing, because no tool asks for input."""
         self._find(request, req)
         return {}
 

@@ -55,7 +55,7 @@ class Tasks:
         self._tasks: dict[str, ToolTask] = {}
 
     def create(self, owner: str, tool: Tool, arguments: Any, ttl_ms: int | None) -> ToolTask:
-        """A task for a call with a `wait`. Raises Refusal if there are too many."""
+        """Create a task for a call with a `wait`. Raises Refusal if there are too many."""
         self._prune()
         if len(self.tasks_of(owner)) >= OWNED_MAX or len(self._tasks) >= TASKS_MAX:
             raise Refusal(INVALID_REQUEST, "too many tasks: call without a task, or try later")
@@ -67,7 +67,7 @@ class Tasks:
         return [task for task in self._tasks.values() if task.owner == owner]
 
     def find(self, owner: str, task_id: str) -> ToolTask:
-        """Raises Refusal."""
+        """Return the owner's task. Raises Refusal."""
         self._prune()
         task = self._tasks.get(task_id)
         if task is None or task.owner != owner:
@@ -75,7 +75,7 @@ class Tasks:
         return task
 
     def cancel(self, task: ToolTask) -> bool:
-        """False if it has ended before."""
+        """Cancel the task; False if it has ended before."""
         if task.status != "working":
             return False
         self._end(task, "cancelled", None)
@@ -115,7 +115,7 @@ def with_wait(arguments: Any, seconds: float) -> Any:
 
 
 def describe(task: ToolTask, unit: str = "") -> dict[str, Any]:
-    """The fields of a task. `unit` ends the names of durations, in the modern era."""
+    """Return a task's fields. `unit` ends the duration names in the modern era."""
     return {
         "taskId": task.id,
         "status": task.status,

@@ -1,6 +1,6 @@
-"""The hub's tools: one row each. Other subsystems offer theirs by `tools()`.
+"""Defines the hub's tools: one row each. Other subsystems offer theirs by `tools()`.
 
-A new tool is a row of TOOLS, the two structs of `wire.py` that it names, and a short function.
+A new tool is a row in TOOLS, the two structs in `wire.py` that it names, and a short function.
 """
 
 from collections.abc import Callable
@@ -48,12 +48,12 @@ from appliance.web.health import READ_DOCTOR, Readiness
 
 
 class HubTools:
-    """What tools do with the hub, the readiness of the appliance, and its doctor."""
+    """The hub, the appliance's readiness and its doctor, as tools use them."""
 
     def __init__(
         self, hub: Hub, readiness: Callable[[], Readiness], doctor: Callable[[str], Any]
     ) -> None:
-        """`doctor` returns the report of the checks with these names; "": all checks."""
+        """Keep the three. `doctor` returns the report for the named checks; "": all checks."""
         self._hub = hub
         self._readiness = readiness
         self._doctor = doctor

@@ -1,1 +1,1 @@
-"""How the process is started, found, watched and stopped."""
+"""Starts, finds, watches and stops the process."""

@@ -76,7 +76,7 @@ def workspace_for_up(
     accepted: tuple[str, ...] = (),
     as_root: bool = False,
 ) -> DataDir:
-    """The workspace. Without one it is created in `explicit` or in the current directory."""
+    """Return the workspace. Without one, create it in `explicit` or in the current directory."""
     try:
         return find_workspace(explicit)
     except WorkspaceNotFound:
@@ -90,7 +90,7 @@ def workspace_for_up(
 def init_workspace(
     directory: Path, accepted: tuple[str, ...] = (), *, as_root: bool = False
 ) -> tuple[DataDir, bool]:
-    """The workspace in `directory`, and whether it was created."""
+    """Return the workspace in `directory`, and whether it was created."""
     from appliance.workspace.schema import create_workspace
 
     datadir = DataDir(directory.expanduser().resolve())
@@ -100,7 +100,7 @@ def init_workspace(
 
 
 def become_server(datadir: DataDir, options: ServerOptions) -> NoReturn:
-    """Replaces this process by the server, so that it gets a supervisor's signals."""
+    """Replace this process by the server, so that it gets a supervisor's signals."""
     _require_server()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -109,7 +109,7 @@ def become_server(datadir: DataDir, options: ServerOptions) -> NoReturn:
 
 
 def start(datadir: DataDir, options: ServerOptions, deadline: StartDeadline | None = None) -> State:
-    """Starts a server in the background, waits until it serves, and returns its state.
+    """Start a server in the background, wait until it serves, and return its state.
 
     If several starts run at once, the first starts the server and the others wait for it. Raises
     StartFailed, also if it does not serve before `deadline`, and StartBusy.
@@ -127,8 +127,8 @@ def start(datadir: DataDir, options: ServerOptions, deadline: StartDeadline | No
 
 
 def _already(datadir: DataDir, state: State, options: ServerOptions) -> State:
-    """The state of a running hub. Raises RunsElsewhere if its address is not the requested one,
-    and ForeignHub if it is not an appliance, which writes its version and holds the lock."""
+    """Return a running hub's state. Raises RunsElsewhere if its address is not the requested
+    one, and ForeignHub if it is not an appliance, which writes its version and holds the lock."""
     server = datadir.read_server()
     if server is not None and not server.app_version and not read_lock(datadir).held:
         raise foreign(state)
@@ -171,7 +171,7 @@ def _start(datadir: DataDir, options: ServerOptions, deadline: StartDeadline) ->
 def start_lock(
     datadir: DataDir, deadline: StartDeadline, *, as_root: bool = False
 ) -> Iterator[None]:
-    """Held while a process creates this workspace or starts its server, which it may use.
+    """Hold the lock while a process creates this workspace or starts its server.
 
     The started server does not keep the lock.
     """
@@ -191,8 +191,8 @@ def start_lock(
 
 @contextmanager
 def hold_locks(datadir: DataDir) -> Iterator[Clock]:
-    """Held by a command that changes a stopped workspace: nothing runs or starts meanwhile. An
-    interrupted restore is undone or completed first. Raises HubRunning."""
+    """Hold both locks for a command that changes a stopped workspace: nothing runs or starts
+    meanwhile. An interrupted restore is undone or completed first. Raises HubRunning."""
     from appliance.workspace import swap
 
     clock = SystemClock()
@@ -201,7 +201,7 @@ def hold_locks(datadir: DataDir) -> Iterator[Clock]:
 
 
 def check_settings(datadir: DataDir, options: ServerOptions, deadline: StartDeadline) -> None:
-    """Raises StartFailed if the settings are invalid. Call before stopping a running server."""
+    """Raise StartFailed if the settings are invalid. Call before stopping a running server."""
     _require_server()
     try:
         done = subprocess.run(
@@ -259,7 +259,8 @@ def _await_ready(
 
 
 def _serves(datadir: DataDir, pid: int) -> bool:
-    """Whether it serves requests. It may not be ready, as on a full disk: reads work then."""
+    """Return whether the process serves requests. It may not be ready, as on a full disk: reads
+    work then."""
     server = datadir.read_server()
     if server is None or server.pid != pid or not server.port:
         return False
@@ -279,7 +280,7 @@ def server_command(workspace: Path, arguments: Sequence[str]) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """The caller's environment, extended so that the child finds the modules of a checkout."""
+    """Return the caller's environment, extended so that the child finds a checkout's modules."""
     environment = dict(os.environ)
     root = checkout()
     if root is not None:
@@ -289,7 +290,7 @@ def _environment() -> dict[str, str]:
 
 
 def checkout() -> Path | None:
-    """The folder of the modules if they are not installed."""
+    """Return the modules' folder if they are not installed."""
     root = Path(appliance.__file__).parent.parent
     return None if "site-packages" in root.parts else root
 
@@ -309,7 +310,7 @@ def _open_log(datadir: DataDir) -> int:
 
 
 def _start_failed(datadir: DataDir, began_at: int, why: str) -> StartFailed:
-    """The error with `why` and the last lines of the server's log."""
+    """Return the error with `why` and the last lines from the server's log."""
     path = log_file(datadir)
     try:
         with path.open("rb") as file:
@@ -329,7 +330,7 @@ def _start_failed(datadir: DataDir, began_at: int, why: str) -> StartFailed:
 
 
 def _last_words(text: str) -> tuple[str, str | None]:
-    """The last error in a server's output, or else its last line; and the last hint."""
+    """Return the last error in a server's output, or else its last line; and the last hint."""
     lines = [
         str((fields_of(line.encode()) or {}).get("msg") or line.strip())
         for line in text.splitlines()

@@ -1,4 +1,4 @@
-"""What libraries write: records of `logging`, and text on standard error."""
+"""Collects what libraries write: `logging` records, and text on standard error."""
 
 import logging
 from contextlib import suppress
@@ -8,7 +8,7 @@ from appliance.kernel.log import Log
 
 
 class ErrorStream:
-    """Standard error for the tracebacks of libraries. Text that can't be written is dropped."""
+    """Standard error for library tracebacks. Text that can't be written is dropped."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -27,7 +27,7 @@ class ErrorStream:
 
 
 class StandardLibraryHandler(logging.Handler):
-    """Writes what libraries log with `logging` to the same log."""
+    """A handler that writes `logging` records from libraries to our log."""
 
     def __init__(self, log: Log) -> None:
         super().__init__()

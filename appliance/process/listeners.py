@@ -27,7 +27,7 @@ class PortTaken(Conflict):
 
 
 def candidates(wanted: int | None, remembered: int, default: int = DEFAULT_PORT) -> list[int]:
-    """The ports to try, in order; 0 is any free one. `wanted`: the port in the settings."""
+    """Return the ports to try, in order; 0 is any free one. `wanted`: the port in the settings."""
     if wanted:
         return [wanted]
     if wanted == 0:
@@ -40,7 +40,7 @@ def candidates(wanted: int | None, remembered: int, default: int = DEFAULT_PORT)
 def bind(
     host: str, wanted: int | None, datadir: DataDir, log: Log, default: int = DEFAULT_PORT
 ) -> socket.socket:
-    """Opens the listening socket and stores its port for the next start."""
+    """Open the listening socket and store its port for the next start."""
     ports = candidates(wanted, remembered_port(datadir), default)
     for port in ports:
         try:
@@ -66,7 +66,7 @@ def bind(
 
 
 def remembered_port(datadir: DataDir) -> int:
-    """The stored port; 0 if there is none."""
+    """Return the stored port; 0 without one."""
     try:
         port = int(read_small(datadir.dir / "port") or b"")
     except ValueError:
@@ -89,7 +89,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def listen_on_file(datadir: DataDir) -> socket.socket:
-    """Opens `.agentlip/sock`, for this user only. Call with the writer lock held."""
+    """Open `.agentlip/sock`, for this user only. Call with the writer lock held."""
     path = datadir.socket_file
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)

@@ -1,4 +1,4 @@
-"""Reads the log of a background server: its last lines, and then new lines.
+"""Reads a background server's log: its last lines, and then new lines.
 
 The log is read from its files, so no server is needed.
 """
@@ -36,7 +36,7 @@ class LogReader:
         self._file: BinaryIO | None = None  # the newest that was read
 
     def last(self, limit: int) -> list[bytes]:
-        """At most `limit` lines, oldest first. Raises LogMissing without a log."""
+        """Return at most `limit` lines, oldest first. Raises LogMissing without a log."""
         lines: list[bytes] = []
         for path in self._paths():
             with suppress(FileNotFoundError):
@@ -53,7 +53,7 @@ class LogReader:
         return [line.rstrip(b"\n") for line in lines]
 
     def follow(self) -> Iterator[bytes]:
-        """Yields new lines forever, also after rotations. A former file is read on for a while,
+        """Yield new lines forever, also after rotations. A former file is read on for a while,
         because a process that has it open may still write there."""
         rest = b""
         has_ended = False
@@ -72,7 +72,7 @@ class LogReader:
             select.select([], [], [], POLL_SECONDS)
 
     def _newer(self) -> Path | None:
-        """The file that continues the one that is read. None: there is none."""
+        """Return the file that continues the current one; None without one."""
         if self._file is None:
             return self._path
         state = os.fstat(self._file.fileno())
@@ -87,18 +87,18 @@ class LogReader:
         return self._path
 
     def _paths(self) -> list[Path]:
-        """The log, and the former files, newest first."""
+        """Return the log and the former files, newest first."""
         former = (former_log_file(self._path, number) for number in range(1, FORMER_MAX + 1))
         return [self._path, *former]
 
 
 def as_json(line: bytes) -> bytes:
-    """The line, or for other output an object with only `msg`."""
+    """Return the line, or for other output an object with only `msg`."""
     return line if fields_of(line) is not None else msgspec.json.encode({"msg": _text(line)})
 
 
 def as_text(line: bytes) -> str:
-    """The line as text: time, level, message, other fields."""
+    """Return the line as text: time, level, message, other fields."""
     fields = fields_of(line)
     if fields is None:
         return plain(_text(line))
@@ -108,7 +108,7 @@ def as_text(line: bytes) -> str:
 
 
 def fields_of(line: bytes) -> dict[str, Any] | None:
-    """The fields of a line of the log; None for other output."""
+    """Return a log line's fields; None for other output."""
     try:
         return msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.DecodeError, RecursionError):

@@ -10,7 +10,7 @@ LISTENING = "0A"
 
 
 def describe_port_owner(port: int) -> str:
-    """`pid 71 (python3 -m http.server)`, `a process of alice`, or `another program`."""
+    """Return `pid 71 (python3 -m http.server)`, `a process of alice`, or `another program`."""
     for table in ("tcp", "tcp6"):
         lines: list[str] = []
         with suppress(OSError):

@@ -17,10 +17,10 @@ from appliance.workspace.datadir import DataDir, HubRunning, ServerFile, WriterL
 
 
 def refuse_second_hub(datadir: DataDir) -> None:
-    """Raises HubRunning while a hub of another implementation serves this database.
+    """Raise HubRunning while another implementation's hub serves this database.
 
-    Such a hub doesn't hold the writer lock. `server.json` has its address, and its response at
-    `/health` shows whether it serves this workspace's database.
+    Such a hub doesn't hold the writer lock. `server.json` has its address, and its `/health`
+    response shows whether it serves this workspace's database.
     """
     server = datadir.read_server()
     try:
@@ -39,13 +39,13 @@ def refuse_second_hub(datadir: DataDir) -> None:
 
 
 class ServerFileKeeper(Loop):
-    """Writes `server.json`, and writes it again if it is removed or emptied."""
+    """Keeps `server.json`: writes it again if it is removed or emptied."""
 
     name = "server_file"
     interval_seconds = 1.0
 
     def __init__(self, lock: WriterLock, server: ServerFile, log: Log) -> None:
-        """`server`: the content, without the token."""
+        """Keep the content, `server`, without the token."""
         super().__init__(lock.clock, log)
         self._datadir = lock.datadir
         self._lock = lock
@@ -84,6 +84,6 @@ class ServerFileKeeper(Loop):
                 self._datadir.server_file.unlink(missing_ok=True)
 
     def _read_owner(self) -> str:
-        """The instance that wrote the file; "" if it is not there or not readable."""
+        """Return the instance that wrote the file; "" if it is missing or not readable."""
         server = self._datadir.read_server()
         return server.instance_id if server else ""

@@ -1,4 +1,4 @@
-"""The flags of the server process: `agentlipd` writes them, the server parses them."""
+"""Defines the server process's flags: `agentlipd` writes them, the server parses them."""
 
 import argparse
 from pathlib import Path
@@ -8,7 +8,7 @@ import msgspec
 
 
 class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """A field of another name is a flag of that name, for example `--as-root`."""
+    """The options. Each field is a flag with its name, for example `--as-root`."""
 
     host: str | None = None
     port: int | None = None
@@ -32,7 +32,7 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(arguments: list[str] | None) -> tuple[Path, ServerOptions]:
-    """The workspace and the options. Exits with a message if they are wrong."""
+    """Return the workspace and the options. Exits with a message if they are wrong."""
     parser = argparse.ArgumentParser(
         prog="appliance.server", allow_abbrev=False, argument_default=argparse.SUPPRESS
     )

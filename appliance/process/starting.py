@@ -1,9 +1,9 @@
-"""How long a start may take, and what a starting server does, for the process that waits for it.
+"""Limits how long a start may take, and shows the waiting process what a starting server does.
 
 A start ends within START_SECONDS_MAX. Work that may take longer is announced in a file: a
 migration, its backup, reading a large write-ahead log. As long as the announced work goes on, the
-limit counts from the work that was seen last. The file names the process of the server. A killed
-server leaves it behind; it is ignored then, because no other process waits for a server with that
+limit counts from the work that was seen last. The file names the server's process. A killed server
+leaves the file behind, which is then ignored, because no other process waits for a server with that
 number.
 """
 
@@ -27,14 +27,14 @@ _FILE = "starting.json"
 
 
 class StartPhase(msgspec.Struct, frozen=True):
-    """`phase` completes the sentence "the appliance is …"."""
+    """Announced work. `phase` completes the sentence "the appliance is …"."""
 
     pid: int
     phase: str
 
 
 class StartDeadline:
-    """When a start has to end."""
+    """The time by which a start has to end."""
 
     def __init__(self, clock: Clock, seconds_max: float = START_SECONDS_MAX) -> None:
         self._clock = clock
@@ -43,11 +43,11 @@ class StartDeadline:
         self._seen = (0.0, 0)
 
     def left(self) -> float:
-        """Seconds until a start without announced work has to end, 0 after that."""
+        """Return the seconds until a start without announced work has to end, 0 after that."""
         return max(0.0, self._since + self._seconds_max - self._clock.monotonic())
 
     def has_passed(self, datadir: DataDir, pid: int) -> bool:
-        """Whether the start that process `pid` performs has to end now."""
+        """Return whether the start in process `pid` has to end now."""
         now = self._clock.monotonic()
         if now - self._began < ANNOUNCED_SECONDS_MAX and phase_of(datadir, pid):
             seconds, size = work_of(pid)
@@ -58,7 +58,7 @@ class StartDeadline:
 
 @contextmanager
 def announce_phase(datadir: DataDir, phase: str) -> Iterator[None]:
-    """Records what this process does while the block runs. If it can't, the block runs anyway."""
+    """Record what this process does while the block runs. If that fails, the block runs anyway."""
     path = _path(datadir)
     outer = phase_of(datadir, os.getpid())
     _record(datadir, phase)
@@ -79,7 +79,7 @@ def _record(datadir: DataDir, phase: str) -> None:
 
 
 def phase_of(datadir: DataDir, pid: int) -> str:
-    """What the process recorded last; "" if it announced no long work."""
+    """Return what the process recorded last; "" if it announced no long work."""
     try:
         noted = msgspec.json.decode(read_small(_path(datadir)) or b"", type=StartPhase)
     except msgspec.DecodeError:
@@ -88,7 +88,7 @@ def phase_of(datadir: DataDir, pid: int) -> str:
 
 
 def work_of(pid: int) -> tuple[float, int]:
-    """Processor seconds, and bytes read and written, of a process and its children so far."""
+    """Return a process's and its children's processor seconds, and bytes read and written."""
     seconds, size = 0.0, 0
     for child in (pid, *_children(pid)):
         with suppress(OSError, ValueError, IndexError):

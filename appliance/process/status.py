@@ -1,4 +1,4 @@
-"""The state of a workspace's hub, for machines and for people."""
+"""Reports the state of a workspace's hub, for machines and for people."""
 
 import os
 import shlex
@@ -27,7 +27,7 @@ State = dict[str, Any]
 
 
 def workspace_state(workspace: Path | None) -> State:
-    """The state of the hub of a workspace. Does not fail if no hub runs."""
+    """Return the state of a workspace's hub. Does not fail if no hub runs."""
     return hub_state(find_workspace(workspace))
 
 
@@ -78,7 +78,7 @@ def _running(datadir: DataDir, endpoint: Endpoint, health: Health) -> State:
 
 
 def _readiness(endpoint: Endpoint) -> State:
-    """The result of `/-/ready`: whether the hub serves requests, and if not, why."""
+    """Return what `/-/ready` reports: whether the hub serves requests, and if not, why."""
     readiness = ask_ready(endpoint)
     state: State = {"ready": readiness.ready, "failing": readiness.failing}
     state |= {"suspended": readiness.suspended} if readiness.suspended else {}
@@ -92,7 +92,7 @@ def _readiness(endpoint: Endpoint) -> State:
 
 
 def exit_code(state: State) -> int:
-    """0 if the hub runs and is ready, otherwise 3."""
+    """Return 0 if the hub runs and is ready, otherwise 3."""
     return 0 if state["status"] == "running" and state["ready"] else EXIT_UNAVAILABLE
 
 
@@ -105,7 +105,8 @@ def _log_facts(datadir: DataDir) -> State:
 
 
 def summary_line(state: State) -> str:
-    """One line, for a prompt or a log: `running http://127.0.0.1:7464 events=42 messages=17`."""
+    """Return one line, for a prompt or a log: `running http://127.0.0.1:7464 events=42
+    messages=17`."""
     facts = [state["status"]]
     if not state.get("ready", True):
         facts += [f"not-ready={','.join(state['failing']) or 'unknown'}"]
@@ -145,7 +146,7 @@ def describe(state: State) -> str:
 
 
 def welcome(state: State, link: str = "") -> str:
-    """The text after a start: addresses, token file and three commands. `link` signs in."""
+    """Return the text after a start: addresses, token file and three commands. `link` signs in."""
     there = f" --workspace {shlex.quote(state['workspace'])}"
     began = "already running" if state.get("already_running") else "running"
     not_ready = [] if state["ready"] else [f"  It is not ready: {state['reason']}"]

@@ -1,4 +1,4 @@
-"""Stops the appliance of a workspace.
+"""Stops a workspace's appliance.
 
 The writer lock shows whether one runs. A process is signalled only if it has the locked file open.
 """
@@ -52,7 +52,7 @@ class Stopped(msgspec.Struct, frozen=True):
 
 
 def stop(datadir: DataDir, say: Callable[[str], None]) -> Stopped | None:
-    """Stops the hub of this workspace and removes its files. None if no hub was running."""
+    """Stop this workspace's hub and remove its files. Return None if no hub was running."""
     view = read_lock(datadir)
     if not view.held:
         state = hub_state(datadir)
@@ -80,7 +80,7 @@ def foreign(state: State) -> ForeignHub:
 
 
 def end(pid: int, number: int, seconds_max: float) -> bool:
-    """Signals `pid` and waits for its end; False if it still runs after `seconds_max`."""
+    """Signal `pid` and wait for its end; False if it still runs after `seconds_max`."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -100,7 +100,7 @@ def end(pid: int, number: int, seconds_max: float) -> bool:
 
 
 def _has_open(pid: int, path: Path) -> bool:
-    """Whether process `pid` has `path` open, so that the content of the lock file is right."""
+    """Return whether process `pid` has `path` open, so that the lock file's content is right."""
     for descriptor, _ in open_files(Path(f"/proc/{pid}")):
         with suppress(OSError):  # closed meanwhile
             if descriptor.samefile(path):
@@ -109,8 +109,8 @@ def _has_open(pid: int, path: Path) -> bool:
 
 
 def _clear_stale(datadir: DataDir) -> None:
-    """Removes server.json and the lock file, with the lock held. On a read-only disk they stay, and
-    the next start replaces them."""
+    """Remove server.json and the lock file, with the lock held. On a read-only disk they stay,
+    and the next start replaces them."""
     if not datadir.server_file.exists() and not datadir.lock_file.exists():
         return
     with suppress(HubRunning, DataDirNotWritable), WriterLock(datadir, random_id()):

@@ -132,7 +132,7 @@ class Unit(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> Path:
-        """The path of the unit file."""
+        """Return the unit file's path."""
         if self.system:
             return Path("/etc/systemd/system") / f"{self.name}.service"
         config = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
@@ -140,7 +140,7 @@ class Unit(msgspec.Struct, frozen=True):
 
     @property
     def control(self) -> str:
-        """The program that starts and stops it."""
+        """Return the `systemctl` command that starts and stops the unit."""
         return "systemctl" if self.system else "systemctl --user"
 
     def text(self) -> str:
@@ -170,7 +170,7 @@ def render(
     system: bool,
     used: list[Path],
 ) -> str:
-    """The text of a unit. `used`: paths that the service must read, beside the workspace."""
+    """Return a unit's text. `used`: paths that the service must read, beside the workspace."""
     text = str(workspace).replace("%", "%%")
     hardening = HARDENING
     if system:
@@ -197,13 +197,13 @@ def _is_below(path: Path, folders: tuple[str, ...]) -> bool:
 
 
 def quote(part: str) -> str:
-    """An argument of ExecStart, quoted for systemd."""
+    """Quote an ExecStart argument for systemd."""
     text = part.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return text if re.fullmatch(r"[A-Za-z0-9_./:@,+=%-]+", text) else f'"{text}"'
 
 
 def install(unit: Unit) -> dict[str, Any]:
-    """Writes the unit; returns its path and the commands that start it."""
+    """Write the unit, and return its path and the commands that start it."""
     path = unit.path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -226,7 +226,7 @@ def install(unit: Unit) -> dict[str, Any]:
 
 
 def is_installed(unit: Unit) -> bool:
-    """Whether the service exists and belongs to this workspace."""
+    """Return whether the service exists and belongs to this workspace."""
     try:
         return workspace_of(unit) == unit.workspace
     except OtherService:
@@ -234,7 +234,7 @@ def is_installed(unit: Unit) -> bool:
 
 
 def workspace_of(unit: Unit) -> Path | None:
-    """The workspace of the installed service with this name; None if there is none."""
+    """Return the installed service's workspace, by the service's name; None without one."""
     with removing(unit):
         try:
             lines = unit.path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -250,10 +250,10 @@ def workspace_of(unit: Unit) -> Path | None:
 
 
 def uninstall(unit: Unit) -> dict[str, Any]:
-    """Removes the unit; returns what was removed, and the commands that stop the service. Safe to
-    repeat.
+    """Remove the unit, and return what was removed and the commands that stop the service. Safe
+    to repeat.
 
-    Raises OtherService for a unit of another program or workspace.
+    Raises OtherService for another program's or workspace's unit.
     """
     path, serves = unit.path, workspace_of(unit)
     if serves is None:
@@ -286,7 +286,7 @@ def uninstall(unit: Unit) -> dict[str, Any]:
 
 @contextmanager
 def removing(unit: Unit) -> Iterator[None]:
-    """Reports an OSError as UninstallFailed."""
+    """Report an OSError as UninstallFailed."""
     try:
         yield
     except OSError as error:

@@ -17,7 +17,8 @@ POLL_SECONDS = 1.0
 
 
 class StartWatchdog:
-    """Ends this process with the reason if it does not serve in time. Until `stop`."""
+    """A watchdog that ends this process with the reason if it does not serve in time, until
+    `stop`."""
 
     def __init__(self, datadir: DataDir, clock: Clock) -> None:
         self.waits_for = "its settings"
@@ -38,7 +39,7 @@ class StartWatchdog:
                     self._end()
 
     def _end(self) -> NoReturn:
-        """Takes no lock, which the thread that hangs may hold."""
+        """End the process without any lock, which the hanging thread may hold."""
         workspace = shlex.quote(str(self._datadir.workspace))
         text = (
             f"Error: the appliance was not ready after {SERVER_SECONDS_MAX:.0f} s;"

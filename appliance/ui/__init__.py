@@ -1,1 +1,2 @@
-"""The web UI: a page whose scripts use the same HTTP API and WebSocket as every other client."""
+"""Serves the web UI: a page whose scripts use the HTTP API and WebSocket like every other
+client."""

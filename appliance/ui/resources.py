@@ -1,4 +1,4 @@
-"""The files of the web UI, served from memory at `/ui/`.
+"""Serves the web UI's files from memory at `/ui/`.
 
 They contain no data and no secrets, so they need no token. The policy allows scripts and styles
 from this address only, none of them inline, and refuses to turn text into markup.
@@ -55,7 +55,7 @@ class UiFile(NamedTuple):
 
 
 class UiFiles:
-    """All files, by their path below `/ui/`."""
+    """The files, by their path below `/ui/`."""
 
     def __init__(self) -> None:
         folder = Path(__file__).with_name("static")

@@ -1,4 +1,4 @@
-"""The web UI as a subsystem of the appliance. It is served whichever roles are on."""
+"""The web UI as a subsystem, which is served whichever roles are on."""
 
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem

@@ -1,4 +1,4 @@
-"""Errors of the routes of the web UI."""
+"""Defines the errors on the web UI's routes."""
 
 from appliance.kernel.errors import Missing
 
