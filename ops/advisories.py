@@ -1,4 +1,4 @@
-"""Compares the pinned dependencies with known advisories: python -m ops.advisories FOLDER
+"""Compares the pinned dependencies with known advisories: `python -m ops.advisories FOLDER`.
 
 FOLDER has records in the OSV format as JSON files, as the databases of Python advisories publish
 them (`PYSEC-*.json`, `GHSA-*.json`). Nothing is downloaded, so the result is as old as the folder;

@@ -1,4 +1,4 @@
-"""Writes docs/reference/licences.md, the licences of the Python packages in the local images:
+"""Writes docs/reference/licences.md, which lists the licences in the local images.
 
 python -m ops.licences
 """

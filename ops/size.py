@@ -1,4 +1,4 @@
-"""Count lines of code by package and compare them with the limits: ops/size
+"""Count lines of code by package and compare them with the limits: `ops/size`.
 
 A line counts if it has code: no comment, docstring, import or blank line. Exit code 1 if the
 product or the tests have more lines than their total, or a package more than its row. Only Python

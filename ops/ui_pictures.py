@@ -1,4 +1,4 @@
-"""Makes the pictures of the web UI in the documentation: just pictures
+"""Makes the pictures of the web UI in the documentation: `just pictures`.
 
 They show a workspace that is filled here, in a window of the same size each time.
 """

@@ -1,5 +1,7 @@
-"""Metrics of runs, and of the latest reported run of each job. `job_name` is the name of a job that
-has reported a run; there are at most JOBS_MAX. (Prometheus uses `job` for its targets.)"""
+"""Defines the metrics for runs and for each job's latest reported run.
+
+`job_name` is the name of a job that has reported a run; there are at most JOBS_MAX. (Prometheus
+uses `job` for its targets.)"""
 
 from appliance.kernel.metrics import counter, gauge, histogram
 
