@@ -72,20 +72,20 @@ LISTED = [
 
 @contextmanager
 def open_bus(session: Session, *, create: bool = True) -> Iterator[tuple[BusPaths, Any]]:
-    """The bus of the session's workspace. Commands that only read don't create it."""
+    """Open the workspace's bus. Commands that only read don't create it."""
     paths = find_paths(session.workspace)
     with closing(connect(paths, create=create)) as connection:
         yield paths, connection
 
 
 def write(session: Session, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
-    """Calls `function(connection, …)` in a transaction that writes."""
+    """Call `function(connection, …)` in a transaction that writes."""
     with open_bus(session) as (_, connection), transaction(connection):
         return function(connection, *arguments, **options)
 
 
 def read(session: Session, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
-    """Calls `function(connection, …)` in a transaction that reads."""
+    """Call `function(connection, …)` in a transaction that reads."""
     with open_bus(session, create=False) as (_, connection), snapshot(connection):
         return function(connection, *arguments, **options)
 

@@ -357,7 +357,7 @@ def check_guard(
 
 @contextmanager
 def _team(session: Session, *, recover: bool = True) -> Iterator[Team]:
-    """The team of this workspace, after what killed commands have begun was recovered."""
+    """Open this workspace's team, after recovering what killed commands had begun."""
     paths = _paths(session)
     with closing(file.connect(paths)) as connection:
         team = commands.open_team(paths, connection, SystemClock(), _actor(), note)
@@ -367,8 +367,8 @@ def _team(session: Session, *, recover: bool = True) -> Iterator[Team]:
 
 
 def _paths(session: Session) -> file.BusPaths:
-    """The workspace of this worktree, or the nearest one above; in a repository without one, the
-    repository."""
+    """Return this worktree's workspace, or the nearest one above; in a repository without one,
+    the repository."""
     if session.workspace is None and (context := read_context(Path.cwd())):
         return file.BusPaths(Path(context.workspace))
     try:
@@ -378,13 +378,14 @@ def _paths(session: Session) -> file.BusPaths:
 
 
 def _actor() -> str:
-    """In a worktree, the agent of its task, so that it can't decide as somebody else."""
+    """Return the acting name: in a worktree the task's agent, so nobody decides under another
+    name."""
     context = read_context(Path.cwd())
     return context.task if context else os.environ.get(AGENT) or commands.ORCHESTRATOR
 
 
 def _task(named: str | None) -> str:
-    """Raises NotInWorktree."""
+    """Return the named task, or the worktree's task. Raises NotInWorktree."""
     if named is not None:
         return named
     context = read_context(Path.cwd())
@@ -400,7 +401,7 @@ def _perform(
     recover: bool = True,
     **options: Any,
 ) -> None:
-    """Calls `command(team, …)` and prints its outcome."""
+    """Call `command(team, …)` and print its outcome."""
     with _team(session, recover=recover) as team:
         outcome = command(team, *arguments, **options)
     session.answer(msgspec.to_builtins(outcome), outcome.message)

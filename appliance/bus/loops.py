@@ -1,4 +1,4 @@
-"""Background loops of the worker bus: they notice other programs, export, and prune."""
+"""Runs the worker bus in the background: notices other programs, exports, and prunes."""
 
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -21,7 +21,7 @@ IDLE_SECONDS = 3600.0  # `Bus.awaited` ends the pause
 
 
 class BusWatcher(Loop):
-    """While somebody waits, reads a number that SQLite changes with each commit of any program."""
+    """Reads, while somebody waits, a number that SQLite changes with any program's commit."""
 
     name = "bus_watcher"
 
@@ -44,7 +44,7 @@ class BusWatcher(Loop):
 
 
 class BusExporter(Loop):
-    """Appends new messages to bus.jsonl. Another program may do it too; then that one is enough."""
+    """Appends new messages to bus.jsonl. Another program may do so too; one of them is enough."""
 
     name = "bus_exporter"
     interval_seconds = 10.0
@@ -67,7 +67,7 @@ class BusExporter(Loop):
 
 
 class BusMeter(Loop):
-    """Counts what metrics show of the file."""
+    """Counts what the metrics show about the file."""
 
     name = "bus_meter"
     interval_seconds = 15.0
@@ -89,9 +89,9 @@ class BusMeter(Loop):
 
 class BusPruner(Loop):
     """Prunes messages older than `bus.retention_days` that every live agent has acked, and that
-    are in a segment if the appliance writes those. Then it returns free space to the disk.
+    are in a segment if the appliance writes segments. Then returns free space to the disk.
 
-    It has a connection of its own in a thread, so that it delays no write of the appliance.
+    The loop has its own connection in a thread, so that it delays no write in the appliance.
     """
 
     name = "bus_pruner"

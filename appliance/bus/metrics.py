@@ -1,4 +1,4 @@
-"""Metrics of the worker bus. Agents are named by users, so only some of them are labels."""
+"""Defines the worker bus metrics. Users name agents, so only some agents are labels."""
 
 from collections.abc import Sequence
 
@@ -23,7 +23,7 @@ workers = gauge("bus_workers", "Workers by state, as of the last count", ("state
 
 
 def show_lags(lags: Sequence[tuple[int, str]]) -> None:
-    """`lags`: most first."""
+    """Show the agents' lags, largest first."""
     lag.clear()
     for count, agent in lags[:AGENTS_MAX]:
         lag.labels(agent).set(count)

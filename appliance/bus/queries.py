@@ -1,4 +1,4 @@
-"""Read functions of the worker bus: `appliance/busfile` on a connection of the store's readers."""
+"""Reads the worker bus: `appliance/busfile` on a connection from the store's readers."""
 
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,21 @@ REPLY_BYTES_MAX = 1024 * 1024  # payloads in one reply; further messages are in 
 def poll(
     reader: Any, blobs: Path, agent: str | None, after: int | None, limit: int
 ) -> tuple[list[BusMessage], int]:
-    """The next messages for the agent, or of all, and the number of the newest one."""
+    """Return the next messages for the agent or for all, and the newest message's number."""
     with snapshot(reader.connection):
         rows = messages.poll(reader, blobs, agent, limit, REPLY_BYTES_MAX, after)
         return rows, messages.head(reader)
 
 
 def version(reader: Any) -> tuple[int, int]:
-    """A number that changes with each commit of another connection, and the newest message."""
+    """Return a number that changes with each commit on another connection, and the newest
+    message."""
     (number,) = reader.execute("PRAGMA data_version").fetchone()
     return int(number), messages.head(reader)
 
 
 def measure(reader: Any, now_ms: int) -> tuple[int, list[tuple[int, str]], int, dict[str, int]]:
-    """Stored messages, the lags of agents, expired claims, and workers by state."""
+    """Return stored messages, agents' lags, expired claims, and workers by state."""
     with snapshot(reader.connection):
         (stored,) = reader.execute("SELECT count(*) FROM messages").fetchone()
         query = "SELECT count(*) FROM task_claims WHERE lease_until_ms <= ?"

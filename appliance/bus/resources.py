@@ -1,4 +1,4 @@
-"""The worker bus over HTTP: what a program without access to the file uses, such as a container."""
+"""Serves the worker bus over HTTP, for programs without access to the file, such as containers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,7 +36,7 @@ class BusStreamResource:
 
 
 def _reply_to_repeatable(change: Callable[..., Any]) -> Responder:
-    """Replies with what `change` returns for the body and the Idempotency-Key."""
+    """Reply with what `change` returns for the body and the Idempotency-Key."""
 
     def respond(req: Any, resp: falcon.Response, command: Any) -> None:
         made = change(check_agent(req.context.principal, command), req.context.idempotency_key)

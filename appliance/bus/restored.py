@@ -1,4 +1,4 @@
-"""What a restore does to the worker bus: claims end, and fences stay above those given out."""
+"""Adapts the worker bus to a restore: claims end, and fences stay above those given out."""
 
 import sqlite3
 

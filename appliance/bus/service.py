@@ -1,6 +1,6 @@
-"""The worker bus as the appliance offers it: publish, poll and wait, claims, heartbeats, workers.
+"""Implements the worker bus verbs: publish, poll and wait, claims, heartbeats, workers.
 
-Programs beside the appliance write the same file. While somebody waits, the watcher (`loops.py`)
+Programs beside the appliance write the file too. While somebody waits, the watcher (`loops.py`)
 notices their commits, so that a wait ends for both kinds of writers.
 """
 
@@ -33,8 +33,8 @@ STREAMS_MAX = 100
 
 
 def check_agent(who: Principal, command: Any) -> Any:
-    """`command`, if the caller may act as the agent that it names. A token without sender names
-    acts under its own name, and one with `admin` under any. Raises SenderNotAllowed."""
+    """Return `command` if the caller may act as the agent that it names. A token without sender
+    names acts under its own name, and one with `admin` under any. Raises SenderNotAllowed."""
     names = who.senders or (None if who.allows(ADMIN) else frozenset({who.name}))
     named = [getattr(command, field, None) for field in ("from_agent", "agent", "actor")]
     check_sender(next(filter(None, named)), names)
@@ -42,13 +42,13 @@ def check_agent(who: Principal, command: Any) -> Any:
 
 
 def as_agent(verb: Callable[[Any], Any]) -> Callable[[Any, Principal], Any]:
-    """The verb, for callers that may act as the agent that their request names."""
+    """Return the verb for callers that may act as the agent that their request names."""
     return lambda command, who: verb(check_agent(who, command))
 
 
 class BusFeed(Feed):
-    """Messages of this appliance, in the order of their numbers. Between two of them other programs
-    may have published: then everybody who listens reads the table."""
+    """This appliance's messages, in number order. Other programs may have published between two
+    of them: then every listener reads the table."""
 
     @property
     def has_readers(self) -> bool:
@@ -74,11 +74,11 @@ class Bus:
 
     @property
     def waiting(self) -> bool:
-        """Whether a commit of another program must be noticed soon."""
+        """Return whether another program's commit must be noticed soon."""
         return self.feed.has_readers or self.commits.has_readers
 
     def note_commit(self, head: int) -> None:
-        """A connection has committed; `head` is the number of the newest message."""
+        """Note a commit on any connection; `head` is the newest message's number."""
         if head > self.feed.head:
             self.feed.jump(head)
         self.commits.jump(head)
@@ -91,7 +91,7 @@ class Bus:
     # -- messages ----------------------------------------------------------------------------
 
     def publish(self, command: wire.PublishBusMessage, key: str | None = None) -> Published:
-        """`key`: the id, if the message has none."""
+        """Publish a message. `key`: the id, if the message has none."""
         fields = {**msgspec.structs.asdict(command), "id": command.id or key}
         message = NewMessage(**{name: value for name, value in fields.items() if value is not None})
         published: Published = self._store.write(writes.publish, self._with_blob(message))
@@ -99,14 +99,15 @@ class Bus:
         return published
 
     def _with_blob(self, message: NewMessage) -> NewMessage:
-        """The message to publish. A blob is written in a thread, because it waits for the disk."""
+        """Return the message to publish. A blob is written in a thread, because the write waits
+        for the disk."""
         message = msgspec.structs.replace(message, traceparent=caller.traceparent())
         if len(msgspec.json.encode(message.payload)) > INLINE_BYTES_MAX:
             return in_thread(messages.with_blob, self.paths.blobs, message)
         return messages.with_blob(self.paths.blobs, message)
 
     def poll(self, query: wire.BusPollQuery) -> wire.BusMessages:
-        """The next messages for an agent; waits for the first one if `query.wait` is set."""
+        """Return an agent's next messages; wait for the first one if `query.wait` is set."""
         page = self._page(query)
         check_cursor(query.after or 0, page.head)
         seconds = min(query.wait, wire.WAIT_SECONDS_MAX)
@@ -138,24 +139,25 @@ class Bus:
             yield subscription
 
     def listen(self, feed: Feed, agent: str | None = None) -> FeedSubscription:
-        """Subscribe to one of both feeds, for an agent or all. It wakes a reader of the table."""
+        """Subscribe to one of both feeds, for an agent or all. A subscription wakes a table
+        reader."""
         self.awaited.set()
         return feed.subscribe(1, lambda item: item.concerns(agent))
 
     def read_after(
         self, agent: str | None, after: int | None, limit: int = messages.POLL_MAX
     ) -> wire.BusMessages:
-        """Stored messages, for the agent or all."""
+        """Return stored messages, for the agent or all."""
         page = (self.paths.blobs, agent, after, limit)
         return wire.BusMessages(*self._read_or(([], 0), queries.poll, *page))
 
     def head(self) -> int:
-        """The number of the newest message; 0 without a file."""
+        """Return the newest message's number; 0 without a file."""
         number: int = self._read_or(0, messages.head)
         return number
 
     def search(self, query: wire.BusSearchQuery) -> wire.BusMessages:
-        """Messages with all words, newest first."""
+        """Return messages with all words, newest first."""
         search.index_new(self._store.write)
         rows = self._store.read_slow(search.find, query.q, query.limit)
         return wire.BusMessages(rows, self.head())
@@ -167,8 +169,8 @@ class Bus:
     # -- claims ------------------------------------------------------------------------------
 
     def claim(self, command: wire.ClaimTask, key: str | None = None) -> BusClaim:
-        """Takes a claim; waits for it if `command.wait` is set. Repeated with the same `key`, it
-        returns the claim that it has taken. Raises ClaimHeld."""
+        """Take a claim; wait for it if `command.wait` is set. A repetition with a known `key`
+        returns the first claim. Raises ClaimHeld."""
         deadline = self._clock.monotonic() + min(command.wait, wire.WAIT_SECONDS_MAX)
         try:
             return self._try_claim(command, key)
@@ -212,7 +214,7 @@ class Bus:
         return wire.Released(released)
 
     def complete(self, command: wire.CompleteTask) -> Published:
-        """Publishes task_done and releases the claim, in one commit. Raises ClaimLost."""
+        """Publish task_done and release the claim, in one commit. Raises ClaimLost."""
         message = NewMessage(
             from_agent=command.agent, type="task_done", correlation_id=command.task,
             payload=command.payload,
@@ -235,7 +237,7 @@ class Bus:
         return wire.Workers(self._rows(None, query.state))
 
     def worker(self, task: str) -> WorkerStatus:
-        """Raises UnknownTask."""
+        """Return a task's worker. Raises UnknownTask."""
         if rows := self._rows(task):
             return rows[0]
         raise UnknownTask(f"there is no worker for the task {task}")
@@ -247,7 +249,7 @@ class Bus:
         return rows
 
     def change_state(self, task: str, command: wire.ChangeState, who: Principal) -> WorkerStatus:
-        """Repeating a change that has been made is harmless. Raises StateNotAllowed."""
+        """Change a worker's state. Repeating a change is harmless. Raises StateNotAllowed."""
         check_agent(who, command)
         change = (command.from_state, command.to, command.actor, who.allows(wire.APPROVE))
         try:
@@ -258,7 +260,7 @@ class Bus:
         return self.worker(task)
 
     def _read_or(self, empty: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What `function` reads; `empty` as long as there is no file."""
+        """Return what `function` reads; `empty` as long as there is no file."""
         try:
             return self._store.read(function, *arguments)
         except StoreAbsent:

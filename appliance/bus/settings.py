@@ -1,4 +1,4 @@
-"""The settings of section [bus]."""
+"""Defines the settings in [bus]."""
 
 from typing import Annotated
 

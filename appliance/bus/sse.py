@@ -1,4 +1,4 @@
-"""GET /bus/v1/stream: stored messages after a cursor, then new ones. It acks nothing."""
+"""Serves GET /bus/v1/stream: stored messages after a cursor, then new ones. Acks nothing."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -16,7 +16,8 @@ from appliance.web.sse_stream import SseStream, last_event_id
 def event_stream(
     bus: Bus, book: TokenBook, who: Principal, query: wire.BusStreamQuery, header: str | None
 ) -> SseStream:
-    """The response body. It ends with the token of `who`. `header`: Last-Event-ID."""
+    """Return the response body, which ends when the caller's token does. `header`:
+    Last-Event-ID."""
     cursor = last_event_id(header)
     if cursor is None:
         cursor = bus.head() if query.after is None else query.after
@@ -26,7 +27,7 @@ def event_stream(
 
 
 class BusEventSource(FeedSource):
-    """Messages for one agent, or all. An item of the feed only says that there is one."""
+    """Messages for one agent, or all. A feed item only shows that there is a message."""
 
     def __init__(self, bus: Bus, agent: str | None, cursor: int) -> None:
         self._bus = bus

@@ -1,4 +1,4 @@
-"""The worker bus as a subsystem of the appliance."""
+"""The worker bus as a subsystem."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,7 +22,8 @@ STORE = "bus"
 
 
 class BusNeeds(msgspec.Struct, frozen=True):
-    """`segments`: the last message in the segments; None if the appliance writes none."""
+    """The bus's needs. `segments`: the last message in the segments; None if the appliance
+    writes none."""
 
     book: TokenBook
     segments: Callable[[], int | None]

@@ -1,4 +1,4 @@
-"""The bus's tools for agents."""
+"""Offers the bus as tools for agents."""
 
 from collections.abc import Sequence
 

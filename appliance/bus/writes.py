@@ -1,6 +1,6 @@
-"""Write functions of the worker bus: `appliance/busfile` on the connection of the writer.
+"""Writes the worker bus: `appliance/busfile` on the writer's connection.
 
-Clients of the file run the same functions on connections of their own.
+File clients run the same functions on their own connections.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ DECIDED = ("APPROVED", "COMPLETED")
 
 
 def now(tx: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls `function(tx, now_ms, …)`."""
+    """Call `function(tx, now_ms, …)`."""
     return function(tx, tx.now_ms, *arguments)
 
 
@@ -27,7 +27,7 @@ def publish(tx: Any, message: NewMessage) -> Published:
 
 
 def complete(tx: Any, message: NewMessage, fence: int) -> Published:
-    """task_done of a claimed task, and the end of its claim."""
+    """Publish task_done for a claimed task, and end its claim."""
     task = message.correlation_id or ""
     claims.require(tx, task, message.from_agent, fence, tx.now_ms)
     published = publish(tx, message)
@@ -38,7 +38,7 @@ def complete(tx: Any, message: NewMessage, fence: int) -> Published:
 def change_state(
     tx: Any, task: str, before: State, after: State, actor: str, may_decide: bool
 ) -> None:
-    """`may_decide`: the caller may decide about the work of others."""
+    """Change a worker's state. `may_decide`: the caller may decide about others' work."""
     may_change = may_decide or (after not in DECIDED and reviews.is_agent(tx, task, actor))
     if not may_change and workers.require_worker(tx, task).state == before:
         raise StateNotAllowed
