@@ -1,6 +1,6 @@
-"""Sums of the activity tables by day, channel, topic and sender, and replies between senders.
+"""Sums the activity tables by day, channel, topic and sender, and the replies between senders.
 
-The rows are read twice: first the counts, then the histograms of the rows that are listed.
+The rows are read twice: first the counts, then the histograms for the listed rows.
 """
 
 from pathlib import Path
@@ -29,7 +29,8 @@ _LIMITED = (CHANNELS, TOPICS, SENDERS)
 
 
 def select(folder: Path, first: str | None, last: str | None, channel: str | None) -> GoldRows:
-    """The rows of some days, and of all channels or those with one name or id."""
+    """Return the rows of the selected days, for all channels or for the channels with one name
+    or id."""
     tables = Gold(folder, ACTIVITY, first, last)
     ids: set[str] = set()
     if channel is not None:
@@ -111,7 +112,7 @@ def pair_of(row: Any) -> tuple[str, str]:
 
 
 def _pairs(selected: GoldRows, top: int) -> tuple[list[Pair], int]:
-    """The pairs with most replies, and the number of other pairs."""
+    """Return the pairs with most replies, and the number of omitted pairs."""
     columns = ["sender", "answers"]
     rows = selected.rows("pairs", [*columns, "replies"])
     (counts,) = sums.columns_by(rows, [pair_of], ["replies"])

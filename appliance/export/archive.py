@@ -1,7 +1,7 @@
-"""An archive of old segments, which the Spark job `archive` writes: its catalogue, and its files.
+"""Reads an archive of old segments, which the Spark job `archive` writes: the catalogue and the
+files.
 
-<dir>/catalogue.json
-<dir>/<log>/year=2026/month=02/<day>-<first>-<last>-<hash>.parquet
+<dir>/catalogue.json <dir>/<log>/year=2026/month=02/<day>-<first>-<last>-<hash>.parquet
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ EventId = Annotated[int, Meta(ge=1)]
 
 
 class ArchivedSegment(Struct, frozen=True):
-    """A segment whose rows are in the archive, as its manifest described it."""
+    """A segment with archived rows, as the segment's manifest described it."""
 
     epoch: str
     date: Date
@@ -35,7 +35,7 @@ class ArchivedSegment(Struct, frozen=True):
 
 
 class ArchivedFile(Struct, frozen=True):
-    """A file of one day and one epoch, in the order of ids."""
+    """A file with one day and one epoch, sorted by id."""
 
     file: ArchivePath
     date: Date
@@ -48,7 +48,8 @@ class ArchivedFile(Struct, frozen=True):
 
 
 class ArchivedLog(Struct, frozen=True):
-    """`cuts`: (epoch, last id) of epochs that a restore ended: what follows was discarded."""
+    """A log's archived segments and files. `cuts`: (epoch, last id) of each epoch that a restore
+    ended; later events were discarded."""
 
     segments: tuple[ArchivedSegment, ...]
     files: tuple[ArchivedFile, ...]
@@ -71,7 +72,7 @@ class ArchiveVerification(Struct):
 
 
 class Archive:
-    """An archive directory. Verified files are remembered for the life of the object."""
+    """An archive directory. Verified files are remembered for the object's lifetime."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -85,7 +86,7 @@ class Archive:
         return self.logs.get(kind, ArchivedLog((), ()))
 
     def verify(self, file: ArchivedFile) -> None:
-        """Compare the bytes and the rows of a file with the catalogue."""
+        """Compare a file's bytes and rows with the catalogue."""
         path = self.folder / file.file
         manifests.check(path, file.bytes, file.sha256)
         with table_writer.open_parquet(path) as opened:
@@ -95,7 +96,7 @@ class Archive:
         self._verified.add(file.file)
 
     def has(self, manifest: SegmentManifest) -> bool:
-        """Whether the archive has exactly this segment, in files that are whole."""
+        """Return whether the archive has exactly this segment, in undamaged files."""
         fields = {name: getattr(manifest, name) for name in ArchivedSegment.__struct_fields__}
         if ArchivedSegment(**fields) not in self._segments.get(manifest.kind, ()):
             return False
@@ -116,8 +117,8 @@ class Archive:
 
 
 def removable_before(folder: Path, alive: Sequence[SegmentManifest], dates_before: str) -> str:
-    """The day before which the archive has every segment, at most `dates_before`. Without a
-    catalogue nothing is archived yet. Files are verified only for segments that are removed."""
+    """Return the day before which the archive has every segment, at most `dates_before`. Without
+    a catalogue nothing is archived yet. Only files for removable segments are verified."""
     archive = Archive(folder) if (folder / CATALOGUE).exists() else None
     for manifest in sorted(alive, key=lambda manifest: manifest.date):
         if manifest.date >= dates_before:

@@ -1,5 +1,5 @@
-"""Finds messages in an archive. Reads row groups one after the other, so memory is limited; files
-of other days, and row groups of other channels, are skipped."""
+"""Finds messages in an archive. Reads one row group at a time, so memory is limited. Files from
+other days and row groups without the channel are skipped."""
 
 import json
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ BYTES_MAX = 8 * 1024 * 1024  # the content of all hits together
 
 
 class ArchiveQuery(msgspec.Struct, frozen=True):
-    """What to find. `first` and `last` are days in UTC, inclusive; the text is found in any case.
+    """A search. `first` and `last` are days in UTC, inclusive; the text is matched in any case.
 
-    sender  of created messages only: the log does not record the sender of an edit
+    sender  matches created messages only: the log does not record who edited a message
     """
 
     text: str | None = None
@@ -33,7 +33,7 @@ class ArchiveQuery(msgspec.Struct, frozen=True):
 
 
 class ArchiveHit(msgspec.Struct, frozen=True):
-    """A state of a message: what was posted, or what it was edited to."""
+    """A message's state: the posted text, or the edited text."""
 
     event_id: int
     epoch: str
@@ -54,7 +54,7 @@ class ArchiveHits(msgspec.Struct):
 
 
 class _Created(msgspec.Struct, frozen=True):
-    """The message or the channel of an event, as far as it is searched."""
+    """The searched part of an event's message or channel."""
 
     id: str = ""
     name: str = ""
@@ -95,7 +95,7 @@ def _has_day(file: ArchivedFile, query: ArchiveQuery) -> bool:
 
 
 def _channel_ids(archive: Archive, channel: str) -> list[str]:
-    """The id itself, and the ids of channels that had this name."""
+    """Return the id itself, and the ids of channels that had this name."""
     ids = {channel}
     for file in archive.log(EVENTS).files:
         for row in _rows(archive, file, ("channel.created",), None, None):
@@ -112,7 +112,7 @@ def _rows(
     channels: list[str] | None,
     text: str | None,
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a file that may match. The statistics of row groups decide what is read."""
+    """Yield the file's rows that may match. Row group statistics decide which groups are read."""
     dataset = table_writer.library("pyarrow.dataset")
     path = archive.folder / file.file
     manifests.check(path, file.bytes, None)
@@ -133,7 +133,7 @@ def _rows(
 
 
 def _hit(row: dict[str, Any]) -> ArchiveHit | None:
-    """None for a row that no hub writes."""
+    """Return the row's match; None for a row that no hub writes."""
     data = _data(row)
     content = data.message.content_raw if row["name"] == CREATED else data.new_content
     if content is None:

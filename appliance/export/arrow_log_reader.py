@@ -1,8 +1,8 @@
 """Reads the log into Arrow columns with the ADBC driver, without Python objects for values.
 
-The driver has its own copy of SQLite. Two copies in one process must not open the same file,
-because one of them releases the locks of the other when it closes the file. So a process reads
-a log with only one of them.
+The driver has a separate copy of SQLite. Two SQLite copies in one process must not open one file,
+because closing the file in one copy releases the locks that the second copy holds. So a process
+reads a log through only one copy.
 """
 
 import importlib
@@ -39,8 +39,8 @@ class ArrowLog(StoredLog):
     """A StoredLog whose `read` returns batches of Arrow arrays."""
 
     def batches(self, after: int) -> Generator[tuple[int, Batch], None, None]:
-        """Read each batch in a thread while the one before is written: without it, an export takes
-        1.15 to 1.4 times as long. No other query may run meanwhile."""
+        """Read each batch in a thread while the previous batch is written. Without the thread,
+        an export takes 1.15 to 1.4 times as long. No other query may run meanwhile."""
         batches = super().batches(after)
         with ThreadPoolExecutor(1) as reader:
             following = reader.submit(next, batches, None)
@@ -61,7 +61,8 @@ class ArrowLog(StoredLog):
 
     @contextmanager
     def _cursor(self, rows: int) -> Iterator[Any]:
-        """The driver infers types from the first `rows` rows, so pass the number of all rows."""
+        """Open a cursor. The driver infers types from the first `rows` rows, so pass the total
+        row count."""
         try:
             with self._connection.cursor() as cursor:
                 cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(rows)})
@@ -71,7 +72,7 @@ class ArrowLog(StoredLog):
 
 
 def _batch(table: Any, log: ExportedLog) -> Batch:
-    """Raises BadEvent for a row without a valid time."""
+    """Return the batch. Raises BadEvent for a row without a valid time."""
     compute = importlib.import_module("pyarrow.compute")
     ids, texts = table.column("event_id").to_pylist(), table.column("ts")
     try:
@@ -90,13 +91,14 @@ def _batch(table: Any, log: ExportedLog) -> Batch:
 
 
 def _integers(array: Any) -> Sequence[int]:
-    """An array without nulls, without a Python object for each number."""
+    """Return an array without nulls, without a Python object for each number."""
     whole = array.cast("int64").combine_chunks()
     return memoryview(whole.buffers()[1]).cast("q")[whole.offset :][: len(whole)]
 
 
 def _connect(datadir: DataDir, store: str) -> Any:
-    """None without the driver, or if it can't read the file, as on a read-only medium."""
+    """Connect to the store; return None without the driver, or if the driver can't read the
+    file, as on a read-only medium."""
     try:
         driver = importlib.import_module("adbc_driver_sqlite.dbapi")
     except ImportError:

@@ -1,4 +1,4 @@
-"""Parses the supported form of the `Range` header: a single range of bytes. Pure."""
+"""Parses the supported form of the `Range` header: a single byte range. Pure."""
 
 import re
 from typing import NamedTuple
@@ -14,8 +14,9 @@ class ByteRange(NamedTuple):
 
 
 def parse_range(header: str | None, size: int) -> ByteRange | None:
-    """The requested range, or None to send the whole file: the header is missing or has another
-    form (RFC 9110: ignore it). Raises RangeNotSatisfiable for a range outside the file."""
+    """Return the requested range, or None to send the whole file: the header is missing or has
+    another form (RFC 9110: ignore the header). Raises RangeNotSatisfiable for a range outside
+    the file."""
     match = _BYTES_RANGE.fullmatch(header) if header else None
     if match is None or match.group(1, 2) == ("", ""):
         return None

@@ -1,4 +1,4 @@
-"""Exported segments: whole, and not too far behind the logs."""
+"""Checks that exported segments are undamaged and not too far behind the logs."""
 
 import shlex
 import sqlite3
@@ -26,12 +26,12 @@ def _settings(context: Context) -> ExportSettings:
 
 
 def catalogue_of(context: Context, log: ExportedLog) -> SegmentDirectory:
-    """The segments of a log."""
+    """Return the log's segment directory."""
     return SegmentDirectory(context.datadir.workspace / _settings(context).export_dir, log.kind)
 
 
 def segments(context: Context, log: ExportedLog) -> list[SegmentManifest]:
-    """The manifests of the segments to read, as far as they can be read."""
+    """Return the manifests of the segments to read. Unreadable ones are left out."""
     catalogue = catalogue_of(context, log)
     manifests = []
     for path in catalogue.paths():
@@ -41,7 +41,8 @@ def segments(context: Context, log: ExportedLog) -> list[SegmentManifest]:
 
 
 def _lag(context: Context) -> Iterator[Finding]:
-    """Checks the lag only if the appliance exports by itself, not if an operator starts exports."""
+    """Check the lag, but only if the appliance exports automatically rather than on an
+    operator's command."""
     settings = _settings(context)
     if not settings.export:
         return
@@ -62,7 +63,7 @@ def _lag(context: Context) -> Iterator[Finding]:
 def _waited_seconds(
     context: Context, connection: sqlite3.Connection, log: ExportedLog, last: int
 ) -> float:
-    """The age of the first row after row `last`; 0 without rows or without a log."""
+    """Return the age of the first row after row `last`; 0 without rows or without a log."""
     if not meta.exists(connection, log.table):
         return 0.0
     row = connection.execute(log.first_after, (last,)).fetchone()
@@ -78,7 +79,7 @@ def _age_seconds(context: Context, text: str) -> float:
 
 
 def _segments(context: Context) -> Iterator[Finding]:
-    """What can be seen without reading the segments through."""
+    """Yield the findings that do not require reading whole segments."""
     yield from _look(context, thorough=False)
 
 

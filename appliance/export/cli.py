@@ -147,7 +147,7 @@ def verify_export(
 def workspace_of(
     session: Session, format_name: str | None = None
 ) -> tuple[DataDir, ExportSettings]:
-    """`format_name`: instead of the format of the settings."""
+    """Return the directory and settings. `format_name` overrides the configured format."""
     datadir = session.datadir
     if not datadir.database("hub").exists():
         raise Invalid(f"{datadir.workspace} is not a workspace", hint="agentlip init")
@@ -158,7 +158,7 @@ def workspace_of(
 
 
 def day_of(text: str | None) -> str | None:
-    """The day of --from or --to. Raises Invalid."""
+    """Return the day given with --from or --to. Raises Invalid."""
     try:
         return None if text is None else date.fromisoformat(text).isoformat()
     except ValueError:

@@ -1,6 +1,7 @@
-"""`agentlip archive`: verifies and searches an archive that the Spark job `archive` wrote.
+"""Implements `agentlip archive`: verifies and searches an archive that the Spark job `archive`
+wrote.
 
-Exit codes are those of `agentlip export`.
+The exit codes equal the `agentlip export` exit codes.
 """
 
 from pathlib import Path

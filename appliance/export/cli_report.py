@@ -1,6 +1,7 @@
-"""`agentlip report`: prints results of the Spark jobs and writes them as one HTML page.
+"""Implements `agentlip report`: prints Spark job results and writes one HTML page with all
+results.
 
-Exit codes are those of `agentlip export`.
+The exit codes equal the `agentlip export` exit codes.
 """
 
 from enum import StrEnum

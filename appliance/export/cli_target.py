@@ -1,4 +1,4 @@
-"""Opens the bucket in which segments are published, with the code and the keys of backups."""
+"""Opens the bucket for published segments, with the backup code and backup keys."""
 
 import os
 from urllib.parse import urlsplit
@@ -20,8 +20,8 @@ class _BackupSection(msgspec.Struct, frozen=True):
 
 
 def open_target(url: str, datadir: DataDir) -> S3Target:
-    """The target of a URL; nothing is sent yet. Its endpoint and keys are those of the target of
-    backups in the same bucket, or of the environment. Raises Invalid."""
+    """Return the target for a URL; nothing is sent yet. Endpoint and keys come from the backup
+    target in the same bucket, or from the environment. Raises Invalid."""
     bucket = urlsplit(url)
     if bucket.scheme != "s3" or not bucket.netloc or bucket.username is not None:
         raise Invalid(f"{url} is not s3://BUCKET/PREFIX", hint='target = "s3://bucket/prefix"')

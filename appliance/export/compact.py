@@ -1,8 +1,8 @@
 """Merges small segments and removes segments past their retention.
 
-The new segment is complete before its manifest lists the segments it replaces. These remain for
-a day, for readers that listed them before. Then first their manifests are removed, then the
-files.
+The new segment is complete before the new manifest lists the replaced segments. Replaced segments
+remain for a day, for readers that listed them before. Then the manifests are removed first, and the
+files second.
 """
 
 from pathlib import Path
@@ -36,11 +36,11 @@ def tidy(
     kept_from: str | None = None,
     archive_dir: Path | None = None,
 ) -> Tidied:
-    """Run compaction, then retention, which keeps the days from `kept_from` on, and what the
-    archive lacks. The caller must have locked the directory.
+    """Run compaction, then retention, which keeps the days from `kept_from` on, and everything
+    the archive lacks. The caller must have locked the directory.
 
-    Where the log begins then is noted before, so a reader can tell removed days from missing
-    segments, also after a crash.
+    The log's new beginning is noted first, so that a reader can distinguish removed days from
+    missing segments, also after a crash.
     """
     done = Tidied(directory.kind)
     alive = segment.live(directory.manifests())
@@ -64,7 +64,8 @@ def tidy(
 
 
 def compact(directory: SegmentDirectory, group: list[SegmentManifest], clock: Clock) -> None:
-    """Write the rows of adjacent segments into one. Each source is verified as it is read."""
+    """Merge the rows of adjacent segments into one segment. Each source is verified while
+    reading."""
     first, last = group[0], group[-1]
     path = directory.temporary(first.date)
     file = table_writer.create(path, first.format, LOGS[directory.kind].columns)
@@ -94,7 +95,7 @@ def compact(directory: SegmentDirectory, group: list[SegmentManifest], clock: Cl
 
 
 def _still_there(directory: SegmentDirectory, group: list[SegmentManifest]) -> tuple[str, ...]:
-    """The names of `group`, and of segments that they replaced and that still exist."""
+    """Return the names of `group`, and the names of replaced segments that still exist."""
     names = {segment.stem_of(path.name) for path in directory.paths()}
     former = (name for manifest in group for name in manifest.replaces if name in names)
     return (*map(segment.name_of, group), *former)

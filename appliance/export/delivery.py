@@ -1,6 +1,6 @@
-"""Sums of the delivery tables: durations of stages, outcomes, and causes of dead letters.
+"""Sums the delivery tables: stage durations, outcomes, and dead letter causes.
 
-A route, a subscription or a stream is a destination of one of the logs.
+A route, a subscription or a stream is a destination in one of the logs.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ Stage = tuple[str, str, str]
 
 
 def select(folder: Path, first: str | None, last: str | None, log: str | None) -> GoldRows:
-    """The rows of some days, and of all logs or one."""
+    """Return the rows of the selected days, for all logs or one."""
     tables = Gold(folder, DELIVERY, first, last)
     return GoldRows(tables, ("log", "destination"), lambda row: log in (None, row["log"]))
 

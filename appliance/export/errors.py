@@ -1,4 +1,4 @@
-"""The errors of exports and reports. Each has its own exit code."""
+"""Defines the export and report errors. Each has a separate exit code."""
 
 from typing import ClassVar
 
@@ -6,7 +6,7 @@ from appliance.kernel.errors import ApplianceError, Conflict, Invalid, Missing, 
 
 
 class ExportError(ApplianceError):
-    """An error of an export or a report, with the exit code for scripts."""
+    """An export or report error, with the exit code for scripts."""
 
     exit_code: ClassVar[int]
 

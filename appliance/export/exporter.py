@@ -32,11 +32,11 @@ class MissingRows(msgspec.Struct, frozen=True):
 
 
 class ExportRound(msgspec.Struct):
-    """The result of one round for one log.
+    """One round's result for one log.
 
-    waiting  events of a segment that is not due yet
-    missing  events that the store lost before they were exported
-    gaps     their numbers, the first GAPS_MAX of them
+    waiting  events in a segment that is not due yet
+    missing  events that the store lost before the export
+    gaps     the missing events' numbers: the first GAPS_MAX gaps
     """
 
     log: str
@@ -167,7 +167,8 @@ class Exporter:
         self._newest = manifest
 
     def _start(self) -> int:
-        """The newest exported event. Raises OtherHistory for a directory of another history."""
+        """Return the newest exported event. Raises OtherHistory for a directory with another
+        history."""
         newest = self._newest = segment.newest(self._catalogue.manifests())
         if newest is None:
             return 0
@@ -177,8 +178,9 @@ class Exporter:
         return newest.last_event_id
 
     def _check_end(self, newest: SegmentManifest) -> None:
-        """Refuse a log whose numbers began again, because rows would be skipped until they reach
-        the exported ones. A store may remove the newest rows of a log that it does not keep."""
+        """Refuse a log with restarted numbers, because rows would be skipped until the numbers
+        reach the exported ones. A store may remove the newest rows of a log with limited
+        retention."""
         kept = self._log.log.kept
         if kept and newest.epoch != self._epoch:
             return
@@ -190,11 +192,12 @@ class Exporter:
             )
 
     def _previous(self, first: int, before: int) -> int:
-        """The event before event `first`, given the newest one before it that the store still has.
+        """Return the event before event `first`, given the newest earlier event that the store
+        still has.
 
-        In the same epoch it is the last exported one, although the store may have removed it; after
-        a restore, which undoes events, it is the one in the store. A log that is kept and does not
-        begin with event 1 has lost its beginning.
+        In the same epoch, return the last exported event, although the store may have removed the
+        row. After a restore, which undoes events, return the event in the store. A kept log that
+        does not begin with event 1 has lost the beginning.
         """
         newest, log = self._newest, self._log.log
         if newest is None:
@@ -219,7 +222,7 @@ class Exporter:
 
 
 class _Open(Piece, kw_only=True):
-    """The segment in progress and its file."""
+    """The segment in progress, and the file."""
 
     file: TableFile
     path: Path

@@ -1,6 +1,6 @@
-"""Reads the tables of a job: Delta Lake in `<gold>/<job>/`, at the versions of its newest run.
+"""Reads a job's tables: Delta Lake in `<gold>/<job>/`, at the newest run's versions.
 
-A version of a table never changes, so a job that publishes the next one does not disturb a reader.
+A table version never changes, so a job that publishes the next version does not disturb a reader.
 """
 
 import json
@@ -20,11 +20,11 @@ NEWEST = "SELECT number, schema, versions FROM runs ORDER BY number DESC LIMIT 1
 
 
 class Gold:
-    """Some days of the tables of one job, as its newest run left them."""
+    """Some days of one job's tables, as the newest run left them."""
 
     def __init__(self, gold: Path, job: str, first: str | None, last: str | None) -> None:
-        """`gold` may also be the output directory of the job. Without `first` or `last`, such as
-        2026-11-21: from the oldest day, or to the newest."""
+        """Find the newest run's versions. `gold` may also be the job's output directory. Without
+        `first` or `last`, such as 2026-11-21: from the oldest day, or to the newest."""
         roots = (gold / job, gold / "gold" / job)
         root = next((root for root in roots if (root / "runs").exists()), None)
         if root is None:
@@ -38,7 +38,7 @@ class Gold:
         self.first, self.last = first or days[0], last or days[-1]
 
     def rows(self, table: str, columns: list[str]) -> Iterator[Any]:
-        """Rows as dictionaries, of a table with days with their `day`. A histogram is a list of
+        """Yield rows as dictionaries; a table with days adds `day`. A histogram is a list of
         pairs."""
         for path, day in self._files.get(table, ()):
             if day and not self.first <= day <= self.last:
@@ -51,12 +51,12 @@ class Gold:
                     yield from ({**row, "day": day} for row in batch.to_pylist())
 
     def names(self, table: str, key: str, name: str) -> dict[str, str]:
-        """The column `name` of a table without days by its `key`."""
+        """Return the column `name` of a table without days, keyed by `key`."""
         return {row[key]: row[name] for row in self.rows(table, [key, name])}
 
 
 class GoldRows(NamedTuple):
-    """The rows that `keep` keeps, with the columns `always` beside those asked for."""
+    """The rows that `keep` selects, with the columns `always` and the requested columns."""
 
     tables: Gold
     always: tuple[str, ...]
@@ -67,7 +67,7 @@ class GoldRows(NamedTuple):
 
 
 def _newest_versions(root: Path, job: str) -> dict[str, int]:
-    """The versions of the tables."""
+    """Return the table versions."""
     with _readable(root / "runs") as delta:
         row = delta.QueryBuilder().register("runs", _open(root / "runs")).execute(NEWEST).read_all()
         schema, versions = (row[name][0].as_py() for name in ("schema", "versions"))
@@ -80,7 +80,7 @@ def _newest_versions(root: Path, job: str) -> dict[str, int]:
 
 
 def _files(folder: Path, version: int) -> list[tuple[Path, str]]:
-    """The files of a table with their days, in the order of days; "" without days."""
+    """Return a table's files and days, sorted by day; "" without days."""
     paths = _open(folder, version).get_add_actions(flatten=True).column("path").to_pylist()
     return sorted(
         (folder / unquote(path), path.rpartition("/")[0].removeprefix("day=")) for path in paths
@@ -94,7 +94,7 @@ def _open(folder: Path, version: int | None = None) -> Any:
 
 @contextmanager
 def _readable(folder: Path) -> Iterator[Any]:
-    """The library; its errors become SegmentTorn."""
+    """Yield the library, and convert library errors to SegmentTorn."""
     delta = table_writer.library("deltalake")
     try:
         yield delta

@@ -1,6 +1,6 @@
-"""The logs that are exported, as `migrations/<store>/store.toml` declares them.
+"""Lists the exported logs, as `migrations/<store>/store.toml` declares them.
 
-The columns of the files are in schemas/<kind>-1.json. A column is read from the column of the same
+The file columns are in schemas/<kind>-1.json. A column is read from the stored column with the same
 name, or with an expression.
 """
 
@@ -12,20 +12,20 @@ from appliance.kernel.store_declaration import DECLARATIONS, LogDeclaration
 
 
 def _time(column: str) -> str:
-    """Milliseconds since 1970 as ISO 8601."""
+    """Return SQL for milliseconds since 1970 as ISO 8601."""
     return f"strftime('%Y-%m-%dT%H:%M:%fZ', {column} / 1000.0, 'unixepoch')"
 
 
 def _time_of_others(column: str) -> str:
-    """A time that another program wrote, in UTC; NULL if it isn't ISO 8601."""
+    """Return SQL for a time that another program wrote, in UTC; NULL if the text isn't ISO 8601."""
     dated = "'[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T*'"
     return f"CASE WHEN {column} GLOB {dated} THEN strftime('%Y-%m-%dT%H:%M:%fZ', {column}) END"
 
 
 class ExportedLog(NamedTuple):
-    """A log and where its rows are; the fields are those of its declaration.
+    """A log and the place where its rows are stored; the fields are the declaration's fields.
 
-    expressions  what is selected for a column, if not the column of the same name
+    expressions  the SQL to select for a column, if not the stored column with the same name
     """
 
     kind: str
@@ -43,7 +43,7 @@ class ExportedLog(NamedTuple):
 
     @property
     def stored_columns(self) -> list[schema.ExportColumn]:
-        """The columns that are read: all but the epoch."""
+        """Return the columns to read: all but the epoch."""
         return [column for column in self.columns if column.name != "epoch"]
 
     @property
@@ -52,7 +52,7 @@ class ExportedLog(NamedTuple):
 
     @property
     def rows_after(self) -> str:
-        """The statement for the next rows. Parameters: the last number, and the limit."""
+        """Return the statement for the next rows. Parameters: the last number, and the limit."""
         selection = ", ".join(f"{self._column(name)} AS {name}" for name in self.stored)
         return (
             f"SELECT {selection} FROM {self.table} WHERE {self.key} > ? ORDER BY {self.key} LIMIT ?"
@@ -60,7 +60,7 @@ class ExportedLog(NamedTuple):
 
     @property
     def first_after(self) -> str:
-        """The statement for number and time of the next row. Parameter: the last number."""
+        """Return the statement for the next row's number and time. Parameter: the last number."""
         return (
             f"SELECT {self.key}, {self._column('ts')} FROM {self.table} WHERE {self.key} > ?"
             f" ORDER BY {self.key} LIMIT 1"
@@ -87,5 +87,5 @@ def _exported(store: str, log: LogDeclaration) -> ExportedLog:
 
 _DECLARED = [_exported(name, store.log) for name, store in DECLARATIONS.items() if store.log]
 LOGS = {log.kind: log for log in sorted(_DECLARED, key=lambda log: (not log.kept, log.kind))}
-"""The logs that stores declare, those first whose rows are kept."""
+"""The logs that stores declare; logs with kept rows come first."""
 EVENTS, INBOX = LOGS["events"], LOGS["inbox"]

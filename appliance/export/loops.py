@@ -1,4 +1,4 @@
-"""SegmentExporter: runs child processes that export due segments and merge small ones."""
+"""Runs child processes that export due segments and merge small ones."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -54,7 +54,8 @@ class SegmentExporter(Loop):
         return {"segments": segments, "removed": removed}
 
     def _is_anything_new(self) -> bool:
-        """Without new rows there is no need to start a process. An empty log has nothing new."""
+        """Return whether new rows exist; without new rows no process is started. An empty log
+        has nothing new."""
         numbers = self._newest().items()
         return not self._exported or any(
             number and number != self._exported.get(kind) for kind, number in numbers

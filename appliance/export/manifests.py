@@ -1,10 +1,11 @@
-"""A directory of segments: listing, locking and atomic writes.
+"""Lists, locks and writes a segment directory atomically.
 
     <out>/events/date=2026-11-21/segment-<first>-<last>.parquet
     <out>/events/date=2026-11-21/segment-<first>-<last>.manifest.json
 
-A file gets its name after it is complete and synced, and its manifest after that. The next writer
-removes what a crash leaves behind: temporary files and segments without a manifest.
+A file is renamed after the content is complete and synced, and the manifest is renamed after the
+file. The next writer removes temporary files and segments without a manifest, which a crash leaves
+behind.
 """
 
 import hashlib
@@ -59,11 +60,11 @@ class SegmentDirectory:
         self.kind = kind
 
     def manifests(self) -> list[SegmentManifest]:
-        """All manifests. Raises an error for the first invalid one."""
+        """Return all manifests. Raises an error for the first invalid one."""
         return [self.read(path) for path in self.paths()]
 
     def paths(self) -> list[Path]:
-        """The paths of all manifests. Other processes may remove some of them meanwhile."""
+        """Return all manifest paths. Other processes may remove some files meanwhile."""
         paths = []
         for day in self._days():
             paths += [
@@ -74,7 +75,7 @@ class SegmentDirectory:
         return sorted(paths, key=lambda path: path.name)
 
     def last_event_id(self) -> int:
-        """The last event of the newest segment, from its name; 0 without segments."""
+        """Return the newest segment's last event, from the file name; 0 without segments."""
         return max((segment.last_of(path.name) for path in self.paths()), default=0)
 
     def read(self, path: Path) -> SegmentManifest:
@@ -89,7 +90,7 @@ class SegmentDirectory:
         return manifest
 
     def begins_after(self) -> int:
-        """The newest event that retention removed; 0 if retention never ran."""
+        """Return the newest event that retention removed; 0 if retention never ran."""
         path = self.folder / RETENTION
         try:
             with reading(RETENTION), path.open("rb") as file:
@@ -118,7 +119,7 @@ class SegmentDirectory:
             write_manifest(target.with_name(segment.name_of(manifest) + segment.MANIFEST), manifest)
 
     def temporary(self, date: str) -> Path:
-        """A path for a new segment of that day. Creates its folder."""
+        """Return a path for a new segment on that day. Creates the folder."""
         day = self.folder / segment.folder(date)
         with writing():
             if not day.exists():
@@ -161,7 +162,7 @@ class SegmentDirectory:
 
 
 def snapshots(out: Path) -> list[Path]:
-    """The manifests of all snapshots under `out`, sorted by name."""
+    """Return all snapshot manifests under `out`, sorted by name."""
     return sorted((out / SNAPSHOT).glob(f"[!.]*/{SNAPSHOT_MANIFEST}"))
 
 
@@ -222,8 +223,8 @@ def reading(name: str, gone: str = "does not exist") -> Iterator[None]:
 
 @contextmanager
 def writing(folder: Path | None = None) -> Iterator[None]:
-    """Convert OSError to OutputNotWritable. `folder`: named by errors without a file, such as that
-    of a full disk."""
+    """Convert OSError to OutputNotWritable. `folder`: the name in errors without a file, such as
+    a full disk error."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Metrics of exports, downloads and reports."""
+"""Defines the metrics for exports, downloads and reports."""
 
 from appliance.kernel.metrics import counter, gauge
 

@@ -3,8 +3,8 @@
     PREFIX/events/date=2026-11-21/segment-<first>-<last>.parquet
     PREFIX/events/date=2026-11-21/segment-<first>-<last>.manifest.json   written last
 
-The names are those of the directory. A killed round is continued: a segment without its manifest is
-not published yet, and is sent again unless all of it is there.
+The names are the directory's names. A killed round is continued: a segment without a manifest is
+not published yet, and is sent again unless the target has the complete file.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ PIECE_BYTES = 1024 * 1024
 
 
 class SegmentTarget(Protocol):
-    """What publishing needs of a target, as backups have it."""
+    """The target operations that publishing needs; backup targets have them."""
 
     def list(self, below: str = "") -> dict[str, int]: ...
 
@@ -33,8 +33,8 @@ class SegmentTarget(Protocol):
 
 
 def publish(directory: SegmentDirectory, target: SegmentTarget) -> int:
-    """Send the segments that the target does not have, in their order; returns their number. Raises
-    OtherHistory if the target has another segment of the same name."""
+    """Send the segments that the target lacks, in order, and return the number sent. Raises
+    OtherHistory if the target has a different segment with an equal name."""
     count = 0
     for manifest, there in _find_missing(directory, target):
         data, note = names(manifest)
@@ -50,27 +50,28 @@ def publish(directory: SegmentDirectory, target: SegmentTarget) -> int:
 
 
 def first_missing(directory: SegmentDirectory, target: SegmentTarget) -> str | None:
-    """The first day with a segment that is not published: older ones may be removed here."""
+    """Return the first day with an unpublished segment: older segments may be removed here."""
     return min((manifest.date for manifest, _ in _find_missing(directory, target)), default=None)
 
 
 def _find_missing(
     directory: SegmentDirectory, target: SegmentTarget
 ) -> Iterator[tuple[SegmentManifest, dict[str, int]]]:
-    """Segments whose manifest is not at the target, with the sizes of what is."""
+    """Yield segments without a manifest at the target, with the sizes of the files already
+    there."""
     alive = segment.live(directory.manifests())
     there = target.list(directory.kind) if alive else {}
     return ((manifest, there) for manifest in alive if names(manifest)[1] not in there)
 
 
 def names(manifest: SegmentManifest) -> tuple[str, str]:
-    """The names of a segment and its manifest at a target."""
+    """Return the names of a segment and the manifest at a target."""
     day = f"{manifest.kind}/{segment.folder(manifest.date)}"
     return f"{day}/{manifest.file}", f"{day}/{segment.name_of(manifest)}{segment.MANIFEST}"
 
 
 class PublishedSegments(SegmentDirectory):
-    """Segments at a target: all manifests are in `out`, and a segment while it is read."""
+    """Segments at a target: all manifests are in `out`, and a segment only while it is read."""
 
     def __init__(self, out: Path, kind: str, target: SegmentTarget) -> None:
         super().__init__(out, kind)

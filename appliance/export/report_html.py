@@ -1,4 +1,4 @@
-"""Renders the HTML report: one file of at most BYTES_MAX with its data, script and styles.
+"""Renders the HTML report: one file with at most BYTES_MAX bytes, with data, script and styles.
 
 The script draws the tables and charts, with filters.
 """
@@ -31,7 +31,7 @@ DELIVERY = {
 
 
 def render(page: ReportPage) -> bytes:
-    """The file in UTF-8. Raises ReportTooLarge."""
+    """Return the file in UTF-8. Raises ReportTooLarge."""
     style, script = _THEME.read_text("utf-8") + _part("report.css"), _part("report.js")
     channel = display(page.channel or "", NAME_CHARACTERS_MAX)
     slots = {
@@ -76,7 +76,7 @@ def _precision(page: ReportPage) -> str:
 
 
 def _sections(titles: dict[str, str]) -> str:
-    """Empty sections, which the script fills."""
+    """Return empty sections, which the script fills."""
     return "\n".join(
         f'<section><h2>{title}</h2><div id="{name}"></div></section>'
         for name, title in titles.items()

@@ -1,7 +1,7 @@
-"""The data of the HTML report: sums by day, channel, topic and sender.
+"""Computes the HTML report's data: sums by day, channel, topic and sender.
 
-If there are more than CELLS_MAX of them, or more bytes than a page holds, the oldest days are left
-out. Names below the first NAMES_MAX of their kind are added up as OTHERS.
+Above CELLS_MAX cells, or above the page's byte limit, the oldest days are left out. Names below the
+first NAMES_MAX of their kind are added up as OTHERS.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -27,7 +27,7 @@ TABLES = ("rows", "pairs", "latency", "outcomes", "dead_letters")
 
 
 class ReportPage(NamedTuple):
-    """The reports and the data for filters; None instead of a report that has no tables."""
+    """The reports and the data for filters; None for a report without tables."""
 
     first: str
     last: str
@@ -46,8 +46,8 @@ class ReportPage(NamedTuple):
         return (date.fromisoformat(self.shown_from) - date.fromisoformat(self.first)).days
 
     def encode(self, bytes_max: int) -> str:
-        """The data as JSON for a script element, without the oldest days if it had more than
-        `bytes_max`. Raises ReportTooLarge."""
+        """Return the data as JSON for a script element. Beyond `bytes_max`, the oldest days are
+        left out. Raises ReportTooLarge."""
         fields = {name: self.names.get(name, []) for name in NAMES} | self.names
         while True:
             text = msgspec.json.encode(fields | {"gamma": GAMMA} | self.cube.rows()).decode()
@@ -110,7 +110,7 @@ class _Cube:
             self.drop_oldest()
 
     def rows(self) -> dict[str, list[list[Any]]]:
-        """[day, rank, …, count, …, [bucket, number, bucket, number, …]] in order."""
+        """Return [day, rank, …, count, …, [bucket, number, bucket, number, …]] in order."""
         return {
             name: [
                 [*key, *totals, [part for pair in sorted(histogram.items()) for part in pair]]
@@ -130,7 +130,7 @@ class _Cube:
 
 
 def _ranks(keys: Iterable[Any]) -> Callable[[Any], int]:
-    """The rank of each of the largest names."""
+    """Return a function that ranks the largest names."""
     ranks = {key: rank for rank, key in enumerate([*dict.fromkeys(keys)][:NAMES_MAX])}
     return lambda key: ranks.get(key, OTHERS)
 

@@ -14,7 +14,7 @@ UNITS = (("ms", 0.001, 1), ("s", 1, MINUTE), ("min", MINUTE, HOUR), ("h", HOUR, 
 
 
 def duration(seconds: float | None) -> str | None:
-    """Three digits with a unit, from milliseconds to days."""
+    """Return three digits with a unit, from milliseconds to days."""
     if seconds is None:
         return None
     unit, size = next((unit, size) for unit, size, limit in UNITS if seconds < limit)
@@ -22,7 +22,7 @@ def duration(seconds: float | None) -> str | None:
 
 
 def share(value: float) -> str:
-    """A percentage; 100 % only if nothing is missing."""
+    """Return a percentage; 100 % only if nothing is missing."""
     text = f"{value * 100:.1f} %"
     return "99.9 %" if text == "100.0 %" and value < 1 else text
 
@@ -80,7 +80,7 @@ VIEWS = {
 
 
 def show(session: Session, report: ActivityReport | DeliveryReport, by: str) -> None:
-    """Print one list of a report, one of VIEWS."""
+    """Print one list from a report, one of VIEWS."""
     name, columns, means = VIEWS[by]
     write_line(f"{report.first} to {report.last} (UTC)")
     rows = [asdict(row) for row in getattr(report, name)]

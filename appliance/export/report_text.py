@@ -1,4 +1,4 @@
-"""Names as charts and pages display them: one line, limited, without control characters."""
+"""Formats names for charts and pages: one line, limited, without control characters."""
 
 from appliance.kernel.blank import printable
 
@@ -6,6 +6,7 @@ ELLIPSIS = "…"
 
 
 def display(text: str, limit: int) -> str:
-    """`text` with control characters and direction marks replaced, cut to `limit` characters."""
+    """Return `text` with control characters and direction marks replaced, cut to `limit`
+    characters."""
     visible = printable(text)
     return visible if len(visible) <= limit else visible[: limit - 1] + ELLIPSIS

@@ -1,4 +1,4 @@
-"""Structs of reports, over HTTP and with `--json`."""
+"""Defines the report structs, for HTTP and `--json`."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ LogKind = Literal["outbox", "broker", "courier", "runs"]
 
 
 class ActivityQuery(Struct, frozen=True, rename={"first": "from", "last": "to"}):
-    """Days in UTC, inclusive; without them all days."""
+    """Selects days in UTC, inclusive; without limits all days."""
 
     first: Date | None = None
     last: Date | None = None
@@ -19,11 +19,11 @@ class ActivityQuery(Struct, frozen=True, rename={"first": "from", "last": "to"})
 
 
 class Activity(Struct, frozen=True):
-    """The activity of one sender, topic, channel or day.
+    """One sender's, topic's, channel's or day's activity.
 
-    replied: messages that another sender followed in the topic within a day.
-    reply_seconds, reply_p95_seconds: time until another sender followed, as the median and the
-    95th percentile of the `replied` messages, within `quantile_error`; None if there are none.
+    replied: messages that another sender followed in the topic within a day. reply_seconds,
+    reply_p95_seconds: time until another sender followed, as the median and the 95th percentile
+    over the `replied` messages, within `quantile_error`; None if `replied` is 0.
     """
 
     key: str
@@ -39,7 +39,7 @@ class Activity(Struct, frozen=True):
 
 
 class Pair(Struct, frozen=True):
-    """Messages of `sender` that followed a message of `answers` in the topic within a day."""
+    """Messages from `sender` that followed an `answers` message in the topic within a day."""
 
     sender: str
     answers: str
@@ -49,9 +49,10 @@ class Pair(Struct, frozen=True):
 
 
 class ActivityReport(Struct, frozen=True):
-    """`days` are complete; other lists have the `top` busiest. `left_out` counts the rest.
+    """`days` are complete; the remaining lists have the `top` busiest. `left_out` counts the
+    rest.
 
-    quantile_error: the relative error of medians and percentiles, such as 0.01 for 1 %.
+    quantile_error: the relative error for medians and percentiles, such as 0.01 for 1 %.
     """
 
     first: str
@@ -68,7 +69,8 @@ class ActivityReport(Struct, frozen=True):
 
 
 class DeliveryQuery(Struct, frozen=True, rename={"first": "from", "last": "to"}):
-    """Days in UTC, inclusive; without them all days. `log` limits the report to one log."""
+    """Selects days in UTC, inclusive; without limits all days. `log` limits the report to one
+    log."""
 
     first: Date | None = None
     last: Date | None = None
@@ -77,11 +79,10 @@ class DeliveryQuery(Struct, frozen=True, rename={"first": "from", "last": "to"})
 
 
 class StageLatency(Struct, frozen=True):
-    """How long a stage took. Percentiles are within `quantile_error`.
+    """One stage's durations. Percentiles are within `quantile_error`.
 
-    stage: accept_to_deliver, deliver_to_ack or accept_to_ack.
-    objective_seconds: the objective of the newest day.
-    attainment: the share of `count` that met the objective of its day, 0 to 1.
+    stage: accept_to_deliver, deliver_to_ack or accept_to_ack. objective_seconds: the newest day's
+    objective. attainment: the share of `count` that met the day's objective, 0 to 1.
     """
 
     log: str
@@ -97,7 +98,7 @@ class StageLatency(Struct, frozen=True):
 
 
 class DestinationOutcome(Struct, frozen=True):
-    """What happened to the messages of a destination; estimated if its stream is sampled.
+    """The outcomes for one destination's messages; estimated if the stream is sampled.
 
     delivered: first deliveries. attempts: all deliveries and attempts. `dead`: given up.
     """
@@ -123,9 +124,10 @@ class DeadLetterCause(Struct, frozen=True):
 
 
 class DeliveryReport(Struct, frozen=True):
-    """Each list has at most `top` rows, those with the highest counts; `left_out` counts the rest.
+    """Each list has at most `top` rows, the ones with the highest counts; `left_out` counts the
+    rest.
 
-    quantile_error: the relative error of percentiles, such as 0.01 for 1 %.
+    quantile_error: the relative error for percentiles, such as 0.01 for 1 %.
     """
 
     first: str

@@ -1,4 +1,4 @@
-"""HTTP routes for segments, snapshots and reports."""
+"""Serves the HTTP routes for segments, snapshots and reports."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Exports and compacts all logs of a workspace, one after the other."""
+"""Exports and compacts all logs in a workspace, one after the other."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +17,7 @@ from appliance.workspace.datadir import DataDir
 
 
 class Exports:
-    """The exports of all logs into one directory, which `only_writer` locks."""
+    """The exports for all logs into one directory, which `only_writer` locks."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Exports:
         out: Path | None = None,
         target: SegmentTarget | None = None,
     ) -> None:
-        """`out`: if not `export.export_dir`."""
+        """Open the directory. `out` overrides `export.export_dir`."""
         self.out = out or datadir.workspace / settings.export_dir
         self._datadir = datadir
         self._settings = settings
@@ -45,8 +45,8 @@ class Exports:
     def export(
         self, *, due_only: bool = False, progress: ProgressCallback | None = None
     ) -> list[ExportRound]:
-        """Export each log that exists to its end. If a log can't be exported, the others are, and
-        then its error is raised."""
+        """Export each existing log to the end. If a log fails, the remaining logs are still
+        exported, and then the error is raised."""
         results: list[ExportRound] = []
         failure: ExportError | LogUnreadable | None = None
         kind, limits = self._settings.export_format, limits_of(self._settings)
@@ -72,8 +72,8 @@ class Exports:
                 publish(directory, self._target)
 
     def tidy(self) -> list[compact.Tidied]:
-        """Compact the segments of each log and remove those past their retention. With a target,
-        only published ones are removed."""
+        """Compact each log's segments and remove segments past retention. With a target, only
+        published ones are removed."""
         done, named = [], self._settings.archive_dir
         archive_dir = self._datadir.workspace / named if named else None
         for directory in self._directories.values():

@@ -1,4 +1,4 @@
-"""The columns of exported files, read from the JSON files in schemas/."""
+"""Reads the exported files' columns from the JSON files in schemas/."""
 
 from functools import cache
 from importlib.resources import files
@@ -24,7 +24,7 @@ class ExportTable(msgspec.Struct, frozen=True):
 
 @cache
 def columns(kind: str) -> tuple[ExportColumn, ...]:
-    """The columns of a log's segments."""
+    """Return a log's segment columns."""
     return tuple(_load(f"{kind}-1.json", "columns", list[ExportColumn]))
 
 

@@ -1,11 +1,11 @@
-"""The rules for segments: when to close one, its name, and which ones to read. Pure.
+"""Decides when to close a segment, how to name segments, and which ones to read. Pure.
 
     open ──full, due, another day, a jump──▶ closed ──compacted──▶ replaced ──later──▶ removed
 
-A segment is immutable. Its manifest is written last and removed first. Compaction writes a new
-segment whose manifest lists all existing segments that it replaces. These remain for a while, for
-readers that have started. A reader that lists the manifests at any time and ignores replaced
-segments gets every event once.
+A segment is immutable. The manifest is written last and removed first. Compaction writes a new
+segment with a manifest that lists all existing segments it replaces. Replaced segments remain for a
+while, for readers that have started. A reader that lists the manifests at any time and ignores
+replaced segments gets every event once.
 """
 
 import re
@@ -26,7 +26,7 @@ _STEM = re.compile(r"segment-(\d{20})-(\d{20})")
 
 
 class SegmentLimits(NamedTuple):
-    """The limits of one segment."""
+    """The limits for one segment."""
 
     rows_max: int
     bytes_max: int
@@ -38,7 +38,7 @@ def stem(first_event_id: int, last_event_id: int) -> str:
 
 
 def stem_of(name: str) -> str | None:
-    """The stem of a segment's file or manifest; None for any other name."""
+    """Return the stem of a segment's file or manifest; None for any other name."""
     match = _STEM.match(name)
     if match is None or name[match.end() :] not in (MANIFEST, ".parquet", ".jsonl"):
         return None
@@ -46,7 +46,7 @@ def stem_of(name: str) -> str | None:
 
 
 def last_of(name: str) -> int:
-    """The last event id, from a segment's name."""
+    """Return the last event id in a segment's name."""
     return int(name.split("-")[2].partition(".")[0])
 
 
@@ -55,7 +55,7 @@ def folder(date: str) -> str:
 
 
 class Run(NamedTuple):
-    """Rows `start` to `stop` of a batch that may be in one segment."""
+    """The batch rows `start` to `stop`, which may be in one segment."""
 
     start: int
     stop: int
@@ -82,7 +82,7 @@ class Piece(msgspec.Struct):
 
 
 def takes(piece: Piece, date: str, event_id: int) -> bool:
-    """Whether the next event may be in the same segment."""
+    """Return whether the next event may be in the same segment."""
     return piece.date == date and event_id - piece.last_event_id < JUMP
 
 
@@ -91,12 +91,12 @@ def is_full(piece: Piece, limits: SegmentLimits) -> bool:
 
 
 def is_due(first_ms: int, limits: SegmentLimits, now_ms: int) -> bool:
-    """Whether a segment that is not full is closed: it is old enough, or its day is over."""
+    """Return whether to close a segment that is not full: old enough, or the day is over."""
     return now_ms - first_ms >= limits.open_ms or now_ms // DAY_MS > first_ms // DAY_MS
 
 
 def live(manifests: Iterable[SegmentManifest]) -> list[SegmentManifest]:
-    """The segments to read: those that no other one replaces, in the order of events."""
+    """Return the segments to read: no other segment replaces them, and they are sorted by event."""
     segments = list(manifests)
     replaced = {name for manifest in segments for name in manifest.replaces}
     return sorted(
@@ -114,7 +114,7 @@ def newest(manifests: Iterable[SegmentManifest]) -> SegmentManifest | None:
 
 
 def problems_of_chain(alive: Sequence[SegmentManifest], begins_after: int = 0) -> list[str]:
-    """A message for each gap and each overlap; see `segment_chain.gaps`."""
+    """Return a message for each gap and each overlap; see `segment_chain.gaps`."""
     problems = [
         f"{name_of(before)} and {name_of(after)} contain the same events"
         for before, after in pairwise(alive)
@@ -128,8 +128,8 @@ def problems_of_chain(alive: Sequence[SegmentManifest], begins_after: int = 0) -
 def compactable(
     alive: Sequence[SegmentManifest], limits: SegmentLimits, count_min: int
 ) -> list[list[SegmentManifest]]:
-    """Groups of adjacent segments to merge. A result has at least twice the rows of its largest
-    part, so the number of times an event is rewritten grows only with the logarithm."""
+    """Return groups of adjacent segments to merge. A merged segment has at least twice the rows
+    of the largest part, so the number of rewrites per event grows only with the logarithm."""
     groups: list[list[SegmentManifest]] = []
     group: list[SegmentManifest] = []
     for manifest in alive:
@@ -163,10 +163,11 @@ def _is_worth(group: Sequence[SegmentManifest], count_min: int) -> bool:
 def removable(
     manifests: Sequence[SegmentManifest], replaced_before: str, dates_before: str
 ) -> list[SegmentManifest]:
-    """The segments to remove, in order: replaced ones before their replacements, old ones first.
+    """Return the segments to remove, in order: replaced ones before their replacements, old ones
+    first.
 
-    `replaced_before`: segments replaced before that time are no longer needed.
-    `dates_before`: older days are past their retention. The newest segment stays as the cursor.
+    `replaced_before`: segments replaced before that time are no longer needed. `dates_before`:
+    older days are past their retention. The newest segment stays as the cursor.
     """
     alive = live(manifests)
     old = past_retention(alive, dates_before)
@@ -181,15 +182,15 @@ def removable(
 
 
 def past_retention(alive: Sequence[SegmentManifest], dates_before: str) -> list[SegmentManifest]:
-    """The oldest segments, all before that day. One that is later ends the list, because only the
-    beginning of a log may be missing."""
+    """Return the oldest segments, all before that day. A later segment ends the list, because
+    only a log's beginning may be missing."""
     return list(takewhile(lambda manifest: manifest.date < dates_before, alive[:-1]))
 
 
 def page(
     manifests: Iterable[SegmentManifest], after: int, limit: int
 ) -> tuple[list[SegmentManifest], bool]:
-    """Segments with events above `after`, and whether there are more. If segments were compacted,
-    the first one may also contain events that a client has."""
+    """Return segments with events above `after`, and whether more segments follow. After a
+    compaction, the first segment may also contain events that a client has."""
     alive = [manifest for manifest in live(manifests) if manifest.last_event_id > after]
     return alive[:limit], len(alive) > limit

@@ -45,7 +45,7 @@ class FileDownload(NamedTuple):
     format: str
 
     def chunks(self, start: int, stop: int) -> Iterator[bytes]:
-        """The bytes of a range. Raises SegmentsDamaged at once if the file is not whole."""
+        """Return the bytes in a range. Raises SegmentsDamaged at once if the file is damaged."""
         with _damage_errors():
             in_thread(manifests.check, self.path, self.size, None)
         return self._read(start, stop)
@@ -117,7 +117,7 @@ class Snapshots:
         return wire.SnapshotList(page, more, last)
 
     def find(self, name: str, file: str, _caller: Principal) -> FileDownload:
-        """A file from the list of snapshots. Names are never used as paths before this check."""
+        """Return a file from the snapshot list. Names are never used as paths before this check."""
         manifest = in_thread(self._read_all).get(name)
         for entry in manifest.files.values() if manifest else ():
             if manifest and entry.file == file:
@@ -142,8 +142,8 @@ class Reports:
         self._running = 0
 
     def run(self, name: str, query: ActivityQuery | DeliveryQuery) -> bytes:
-        """The report as JSON, from the output of the command, whose options are the fields of the
-        query."""
+        """Return the report as JSON from the command's output. The command's options are the
+        query's fields."""
         if self._running >= REPORTS_MAX:
             raise wire.ReportUnavailable("too many reports are running", retry_after=2.0)
         query = msgspec.structs.replace(query, top=min(query.top, REPORT_ROWS_MAX))
@@ -166,7 +166,8 @@ class Reports:
 
 
 def _check_scope(log: str, principal: Principal) -> None:
-    """Each log needs its own scope; the routes admit callers with any of them."""
+    """Check the log's scope. Each log needs a separate scope, but the routes admit callers with
+    any."""
     scope = LOGS[log].scope
     if not principal.allows(scope):
         raise Forbidden(details={"scope": scope})
@@ -174,7 +175,7 @@ def _check_scope(log: str, principal: Principal) -> None:
 
 @lru_cache(maxsize=MANIFESTS_MAX)
 def _read_manifest(directory: SegmentDirectory, path: Path, _changed_ns: int) -> SegmentManifest:
-    """Manifests rarely change, so each is parsed once."""
+    """Return the cached manifest. Manifests rarely change, so each is parsed once."""
     return directory.read(path)
 
 

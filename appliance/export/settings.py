@@ -1,4 +1,4 @@
-"""The settings of section [export]: segments, snapshots and reports."""
+"""Defines the [export] settings for segments, snapshots and reports."""
 
 from typing import Annotated, Literal
 
@@ -27,5 +27,5 @@ class ExportSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def round_seconds(settings: ExportSettings) -> float:
-    """Seconds between two rounds. A round can only close a segment that is due."""
+    """Return the seconds between two rounds. A round can only close a segment that is due."""
     return min(ROUND_SECONDS_MAX, settings.segment_open_seconds)

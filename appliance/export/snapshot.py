@@ -2,8 +2,8 @@
 
     <out>/snapshot/<epoch>-<newest event>/{messages,topics,…}.parquet + manifest.json
 
-All tables are read in one transaction. The folder gets its name after everything in it is synced,
-so readers never see an incomplete snapshot.
+All tables are read in one transaction. The folder is renamed after all content is synced, so
+readers never see an incomplete snapshot.
 """
 
 import secrets
@@ -76,7 +76,7 @@ def _table(
 
 
 def _prune(parent: Path, kept: int) -> None:
-    """Rename all but the newest `kept` snapshots, so readers ignore them."""
+    """Rename all but the newest `kept` snapshots, so readers ignore the old ones."""
     manifests = sorted(
         parent.glob(f"[!.]*/{SNAPSHOT_MANIFEST}"), key=lambda path: path.stat().st_mtime_ns
     )
@@ -85,7 +85,7 @@ def _prune(parent: Path, kept: int) -> None:
 
 
 def _prune_temporary(parent: Path) -> None:
-    """Remove temporary files, also of killed snapshots. Only one process at a time writes
+    """Remove temporary files, also from killed snapshots. Only one process at a time writes
     snapshots."""
     for left in parent.glob(f"{TEMPORARY}*"):
         shutil.rmtree(left, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Reads a log from the database of its store, with or without a running hub. Never writes."""
+"""Reads a log from the store's database, with or without a running hub. Never writes."""
 
 import sqlite3
 from collections.abc import Generator, Iterator, Sequence
@@ -29,11 +29,11 @@ class LogUnreadable(Unavailable):
 
 
 class Batch(NamedTuple):
-    """Rows of a log in order.
+    """Rows from a log, in order.
 
-    times_ms  the time of each row, in milliseconds
-    sizes     the length of the payload of each row
-    columns   those of the schema without the epoch, as sequences or as Arrow arrays
+    times_ms  each row's time, in milliseconds
+    sizes     each row's payload length
+    columns   the schema's columns without the epoch, as sequences or as Arrow arrays
     """
 
     ids: Sequence[int]
@@ -42,14 +42,15 @@ class Batch(NamedTuple):
     columns: Sequence[Any]
 
     def runs(self) -> list[Run]:
-        """Parts that may each be in one segment; see `segment.runs`."""
+        """Return the parts that may each be in one segment; see `segment.runs`."""
         days = [ms // DAY_MS for ms in self.times_ms]
         dates = {day: str((EPOCH + timedelta(days=day)).date()) for day in set(days)}
         return segment.runs(self.ids, [dates[day] for day in days])
 
 
 class StoredLog:
-    """One connection to a log. The epoch is read every time: a restore may change it."""
+    """One connection to a log. The epoch is read every time, because a restore may change the
+    epoch."""
 
     def __init__(self, datadir: DataDir, connection: Any, log: ExportedLog = EVENTS) -> None:
         self.log = log
@@ -64,7 +65,7 @@ class StoredLog:
         self.workspace_id: str | None = notes.get("db_id")
 
     def _notes(self) -> dict[str, str]:
-        """The notes of the workspace, which are in the hub's database."""
+        """Return the workspace notes, which are in the hub's database."""
         if self.log.store == EVENTS.store:
             return dict(self._query(META))
         hub = self._datadir.database(EVENTS.store)
@@ -81,16 +82,16 @@ class StoredLog:
         return epoch
 
     def newest(self) -> int:
-        """The number of the newest event, or 0."""
+        """Return the newest event's number, or 0."""
         return int(self._query(self.log.newest)[0][0] or 0)
 
     def highest(self) -> int:
-        """The highest number that was given to an event, perhaps to one that was removed."""
+        """Return the highest number ever given to an event, even if the event was removed."""
         rows = self._query("SELECT seq FROM sqlite_sequence WHERE name = ?", self.log.table)
         return int(rows[0][0]) if rows else 0
 
     def before(self, event_id: int) -> int:
-        """The newest event before that one, or 0."""
+        """Return the newest event before that one, or 0."""
         return int(self._query(f"{self.log.newest} WHERE {self.log.key} < ?", event_id)[0][0] or 0)
 
     def count(self, after: int) -> int:
@@ -98,12 +99,12 @@ class StoredLog:
         return int(self._query(query, after)[0][0])
 
     def first_after(self, event_id: int) -> int | None:
-        """The time of the next event in milliseconds, or None."""
+        """Return the next event's time in milliseconds, or None."""
         rows = self._query(self.log.first_after, event_id)
         return instant_ms(*rows[0]) if rows else None
 
     def read(self, after: int) -> Batch | None:
-        """The next events; None at the end of the log."""
+        """Return the next events; None at the end of the log."""
         rows = self._query(self.log.rows_after, after, ROWS)
         if not rows:
             return None
@@ -114,7 +115,7 @@ class StoredLog:
         return Batch(ids, times_ms, sizes, list(columns.values()))
 
     def batches(self, after: int) -> Generator[tuple[int, Batch], None, None]:
-        """All events above that one, each batch with the id of the event before it."""
+        """Yield all events above that one, each batch with the id of the event before the batch."""
         previous: int | None = None
         while (batch := self.read(after)) is not None:
             if previous is None:
@@ -125,7 +126,7 @@ class StoredLog:
 
     @contextmanager
     def moment(self) -> Iterator[None]:
-        """All reads in the block see the same snapshot."""
+        """Read one snapshot for the whole block."""
         with sqlite_errors(self.log.store):
             self._connection.execute("BEGIN")
         try:
@@ -135,7 +136,7 @@ class StoredLog:
                 self._connection.execute("ROLLBACK")
 
     def rows(self, table: str, columns: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
-        """All rows of a table in chunks, in the order of row ids."""
+        """Yield all rows from a table in chunks, sorted by row id."""
         with sqlite_errors(self.log.store):
             cursor = self._connection.execute(
                 f"SELECT {', '.join(columns)} FROM {table} ORDER BY rowid"
@@ -157,14 +158,14 @@ def open_log(datadir: DataDir, log: ExportedLog = EVENTS) -> Iterator[StoredLog]
 
 
 def newest_numbers(datadir: DataDir) -> dict[str, int]:
-    """The newest number of each log that exists."""
+    """Return the newest number for each log that exists."""
     numbers = {kind: newest_of(datadir, log) for kind, log in LOGS.items()}
     return {kind: number for kind, number in numbers.items() if number is not None}
 
 
 def newest_of(datadir: DataDir, log: ExportedLog) -> int | None:
-    """The number of the newest row, 0 without rows; None if the store has no such log, because its
-    subsystem never ran."""
+    """Return the newest row's number, 0 without rows; None if the store has no such log, because
+    the subsystem never ran."""
     database = datadir.database(log.store)
     if not database.exists():
         return None
@@ -176,7 +177,7 @@ def newest_of(datadir: DataDir, log: ExportedLog) -> int | None:
 
 
 def instant_ms(event_id: int, text: str | None) -> int:
-    """Raises BadEvent."""
+    """Parse a time into milliseconds. Raises BadEvent."""
     try:
         return (datetime.fromisoformat(utc(text or "")) - EPOCH) // timedelta(milliseconds=1)
     except ValueError:

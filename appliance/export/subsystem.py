@@ -1,4 +1,4 @@
-"""The subsystem that exports the logs and serves segments and reports."""
+"""Builds the subsystem that exports the logs and serves segments and reports."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Sums of columns and of histograms by a key, over rows that are read once. Pure."""
+"""Sums columns and histograms by a key, over rows that are read once. Pure."""
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ DECIMALS = 3
 def columns_by(
     rows: Iterable[Row], keys: Collection[Callable[[Row], Key]], columns: Collection[str]
 ) -> list[dict[Key, list[Any]]]:
-    """For each function of `keys`, the sums of the columns by its result."""
+    """Return the column sums for each function in `keys`, by the function's result."""
     sums: list[dict[Key, list[Any]]] = [{} for _ in keys]
     for row in rows:
         values = [row[name] for name in columns]
@@ -31,7 +31,8 @@ def histograms_by(
     column: str,
     wanted: Collection[Collection[Key]],
 ) -> list[dict[Key, Buckets]]:
-    """For each function of `keys`, the sum of the histograms by its result, if it is wanted."""
+    """Return the histogram sums for each function in `keys`, by the function's result, if
+    wanted."""
     sums: list[dict[Key, Buckets]] = [{} for _ in keys]
     for row in rows:
         buckets = row[column]
@@ -48,6 +49,6 @@ def add(total: Buckets, buckets: Iterable[tuple[int, int]]) -> None:
 
 
 def quantile(buckets: Buckets | None, share: float) -> float | None:
-    """Seconds with DECIMALS; None without durations."""
+    """Return seconds with DECIMALS; None without durations."""
     seconds = histogram.quantile(buckets or {}, share)
     return None if seconds is None else round(seconds, DECIMALS)

@@ -1,4 +1,4 @@
-"""Writes rows as Parquet or JSON Lines, and reads them.
+"""Writes rows as Parquet or JSON Lines, and reads both formats.
 
 Parquet needs pyarrow, which is imported only when a Parquet file is opened.
 """
@@ -33,7 +33,7 @@ class Written(NamedTuple):
 
 
 def require(format_name: str) -> None:
-    """Raises LibraryMissing if files of this format can't be written."""
+    """Check that files in this format can be written. Raises LibraryMissing."""
     if format_name == "parquet":
         library()
 
@@ -67,14 +67,14 @@ class TableFile(ABC):
 
     @abstractmethod
     def add(self, columns: Sequence[Sequence[Any]]) -> None:
-        """Add rows, given as columns in the order of the schema."""
+        """Add rows, given as columns in schema order."""
 
     @abstractmethod
     def copy(self, path: Path) -> None:
-        """Add all rows of another file with the same columns."""
+        """Add all rows from another file with the same columns."""
 
     def finish(self) -> Written:
-        """Complete and sync the file, and hash it."""
+        """Complete, sync and hash the file."""
         with writing(self._path.parent):
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -205,8 +205,9 @@ _Events = tuple[Sequence[int], set[str]]  # ids in the order of the file, and th
 def extent(
     path: Path, format_name: str, columns: Sequence[ExportColumn]
 ) -> tuple[int, int, int, set[str]]:
-    """Read all values of a segment: its first and last id, its rows and epochs. Raises SegmentTorn
-    if the ids do not ascend: then the number of rows does not show which are missing."""
+    """Read all values in a segment: the first and last id, the row count and the epochs. Raises
+    SegmentTorn if the ids do not ascend, because the row count then does not show which are
+    missing."""
     read = _events_of_lines if format_name == "jsonl" else partial(_events_of_parquet, columns)
     first = last = rows = 0
     epochs: set[str] = set()
@@ -220,7 +221,7 @@ def extent(
 
 
 def rows(path: Path, format_name: str) -> Iterator[dict[str, Any]]:
-    """The rows of a file, by column. Raises SegmentTorn, and LibraryMissing for Parquet without
+    """Yield a file's rows, by column. Raises SegmentTorn, and LibraryMissing for Parquet without
     pyarrow."""
     if format_name == "jsonl":
         yield from _lines(path, dict[str, Any])
@@ -232,7 +233,7 @@ def rows(path: Path, format_name: str) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def open_parquet(path: Path, name: str | None = None) -> Iterator[Any]:
-    """A Parquet file, which errors call `name`."""
+    """Open a Parquet file, which errors call `name`."""
     parquet = library()
     with parquet_errors(name or path.name), parquet.ParquetFile(path) as file:
         yield file
@@ -240,7 +241,7 @@ def open_parquet(path: Path, name: str | None = None) -> Iterator[Any]:
 
 @contextmanager
 def parquet_errors(name: str) -> Iterator[None]:
-    """Convert errors of pyarrow to SegmentMissing or SegmentTorn."""
+    """Convert pyarrow errors to SegmentMissing or SegmentTorn."""
     arrow = library("pyarrow")
     try:
         with reading(name):
@@ -251,7 +252,7 @@ def parquet_errors(name: str) -> Iterator[None]:
 
 
 def _events_of_parquet(columns: Sequence[ExportColumn], path: Path) -> Iterator[_Events]:
-    """Every page is read: a hash does not show that one was damaged before it was written."""
+    """Read every page: a hash does not show damage that occurred before writing."""
     with open_parquet(path) as file:
         if not file.schema_arrow.equals(arrow_schema(columns)):
             raise SegmentTorn(f"{path.name} has other columns than its schema version")
@@ -261,7 +262,7 @@ def _events_of_parquet(columns: Sequence[ExportColumn], path: Path) -> Iterator[
 
 
 def id_range(file: Any) -> tuple[int, int]:
-    """The first and last event of an open Parquet file."""
+    """Return the first and last event in an open Parquet file."""
     metadata, index = file.metadata, file.schema_arrow.names.index("event_id")
     groups = (0, metadata.num_row_groups - 1)
     first, last = (metadata.row_group(group).column(index).statistics for group in groups)

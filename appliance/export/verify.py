@@ -32,7 +32,7 @@ class VerificationResult(msgspec.Struct):
 def verify(
     out: Path, open_segments: Callable[[Path, str], SegmentDirectory] = SegmentDirectory
 ) -> VerificationResult:
-    """Verify all segments and snapshots under `out`, and the chain of each log's segments."""
+    """Verify all segments and snapshots under `out`, and each log's segment chain."""
     if not out.is_dir():
         raise Invalid(f"{out} is not a directory", hint="agentlip export segments --out DIR")
     result = VerificationResult()
@@ -65,7 +65,7 @@ def _log(segments: SegmentDirectory, log: ExportedLog, result: VerificationResul
 
 
 def raise_first(problems: Sequence[VerificationProblem]) -> None:
-    """Raise the first problem, with the number of others."""
+    """Raise the first problem, with the number of further problems."""
     if problems:
         first, more = problems[0], len(problems) - 1
         sentence = first.message + (f" (and {more} more)" if more else "")
@@ -103,7 +103,8 @@ def _verify_snapshot(path: Path, result: VerificationResult) -> None:
 
 @contextmanager
 def note_errors(problems: list[VerificationProblem], name: str) -> Iterator[None]:
-    """Records export errors as problems. A missing library is raised: it is not a problem."""
+    """Record export errors as problems. A missing library is not a problem, so that error is
+    raised."""
     try:
         yield
     except LibraryMissing:

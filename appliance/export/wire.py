@@ -1,4 +1,4 @@
-"""Structs and errors of the HTTP API and the manifests."""
+"""Defines the structs and errors for the HTTP API and the manifests."""
 
 from typing import Annotated, Literal
 
@@ -10,7 +10,7 @@ from appliance.shared.exported_logs import LogKind
 
 READ = "export:read"
 DELIVERY = "export:delivery"
-"""The logs of deliveries: senders, recipients, times and results, without bodies."""
+"""The delivery logs: senders, recipients, times and results, without bodies."""
 SCOPES = Scopes(frozenset({READ, DELIVERY}))
 SCHEMA_VERSION = 1
 Count = Annotated[int, Meta(ge=0)]
@@ -20,11 +20,11 @@ Date = Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 
 
 class SegmentManifest(Struct, frozen=True, kw_only=True):
-    """The manifest of a segment. Readers ignore segments without one.
+    """A segment's manifest. Readers ignore segments without a manifest.
 
-    previous_event_id  the newest event before the first of this segment, or 0. Segments form a
+    previous_event_id  the newest event before the segment's first event, or 0. Segments form a
                        chain, so a missing segment is detected
-    replaces           stems of segments with the same events, which readers ignore
+    replaces           stems of older segments with identical events, which readers ignore
     """
 
     schema_version: int
@@ -64,7 +64,7 @@ class SnapshotFile(Struct, frozen=True):
 
 
 class SnapshotManifest(Struct, frozen=True, kw_only=True):
-    """The manifest of a snapshot: the tables as of event `as_of_event_id`."""
+    """A snapshot's manifest: the tables as of event `as_of_event_id`."""
 
     schema_version: int
     kind: str
@@ -77,7 +77,7 @@ class SnapshotManifest(Struct, frozen=True, kw_only=True):
 
 
 class Segment(SegmentManifest, frozen=True, kw_only=True):
-    """A segment in a list: its manifest with all fields, and `name` for the download."""
+    """A segment in a list: the manifest with all fields, and `name` for the download."""
 
     name: str
     previous_event_id: int
@@ -86,8 +86,8 @@ class Segment(SegmentManifest, frozen=True, kw_only=True):
 
 
 class SegmentList(Struct, frozen=True):
-    """`next` is the value for `after`. Ignore events that are not above your cursor. Retention
-    removed the events up to `begins_after`."""
+    """A list of segments. `next` is the value for `after`. Ignore events that are not above your
+    cursor. Retention removed the events up to `begins_after`."""
 
     segments: list[Segment]
     next: int
@@ -121,7 +121,7 @@ class SnapshotList(Struct, frozen=True):
 
 
 class SnapshotsQuery(Struct, frozen=True):
-    """`after` is `next` of the previous page."""
+    """Selects a page. `after` is the previous page's `next`."""
 
     limit: Annotated[int, Meta(ge=1)] = 10
     after: Annotated[str, Meta(pattern=r"^[0-9]{1,19}:[^/]{1,255}$")] | None = None
