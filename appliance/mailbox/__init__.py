@@ -1,5 +1,5 @@
-"""Agents of the network that this appliance keeps, and their command line.
+"""Runs network agents that live on this appliance, and provides the agents' command line.
 
-Each has a folder below `.agentlip/network`. They receive into the inbox, as messages of the
-reserved mesh `network`, and the outbox sends for them to `network:NAME`.
+Each agent has a folder below `.agentlip/network`. Agents receive into the inbox, as messages in the
+reserved mesh `network`, and the outbox sends each agent's messages to `network:NAME`.
 """

@@ -1,4 +1,4 @@
-"""Checks of the agents of the network: their folders, keys of contacts, endpoints, and clocks."""
+"""Checks the network agents: folders, contact keys, endpoints, and clocks."""
 
 import shlex
 import sqlite3

@@ -1,4 +1,4 @@
-"""`agentlip network`: an agent of the network, in a folder of its own."""
+"""Implements `agentlip network`: a network agent in a separate folder."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -124,7 +124,7 @@ def request_contact(
 
 @app.command("accept")
 def accept_contact(session: Session, name: NameArgument, folder: FolderFlag = None) -> None:
-    """Accept a request. Both agents can send to each other then."""
+    """Accept a request. Afterwards both agents can send messages."""
     with _agent(session, folder) as agent:
         agent.accept_contact(name)
     session.answer({"agent": name}, f"{name} is a contact")
@@ -140,7 +140,7 @@ def deny_contact(session: Session, name: NameArgument, folder: FolderFlag = None
 
 @app.command("remove")
 def remove_contact(session: Session, name: NameArgument, folder: FolderFlag = None) -> None:
-    """End a contact, and delete its key from this machine."""
+    """End a contact, and delete the contact's key from this machine."""
     with _agent(session, folder) as agent:
         agent.remove_contact(name)
     session.answer({"agent": name}, f"{name} is not a contact any more")
@@ -153,7 +153,7 @@ def send(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The message.")],
     folder: FolderFlag = None,
 ) -> None:
-    """Send a text. If the recipient can't be reached, it waits for up to one hour.
+    """Send a text. For an unreachable recipient, the message waits for up to one hour.
 
     Messages that wait are sent by the program that runs the agent, or by `inbox --serve`.
     """
@@ -203,7 +203,7 @@ def verify(
     ] = None,
     folder: FolderFlag = None,
 ) -> None:
-    """Show the safety number of a contact. Its owner must see the same one."""
+    """Show a contact's safety number. The contact's owner must see an identical number."""
     from appliance.network.keys import AgentPublicKey
     from appliance.network.safety import fingerprint
 

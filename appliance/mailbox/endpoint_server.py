@@ -1,4 +1,4 @@
-"""The HTTP server of `agentlip network inbox --serve`: a thread for each connection."""
+"""Serves `agentlip network inbox --serve` over HTTP, with a thread for each connection."""
 
 import socket
 from contextlib import suppress
@@ -36,4 +36,4 @@ class EndpointServer(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that ends its connection is not an error."""
+        """Ignore a client that ends the connection early, which is not an error."""

@@ -1,4 +1,4 @@
-"""The mailbox's loop: heartbeats, contacts, broadcasts, and messages of the command line."""
+"""Runs the mailbox's loop: heartbeats, contacts, broadcasts, and command line messages."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class NetworkLoop(Loop):
         self._rounds: dict[str, Any] = {}
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        """Run a round of each agent that has ended its last one, all at the same time."""
+        """Run a round for each agent whose last round has ended, all in parallel."""
         self._mailbox.refresh()
         for name, agent in self._mailbox.agents.items():
             if name not in self._rounds:

@@ -1,5 +1,4 @@
-"""What is counted of the agents of this appliance. Agents are named by users, so they are not
-labels."""
+"""Defines the agents' metrics. Users name the agents, so names are not used as labels."""
 
 from appliance.kernel.metrics import counter
 

@@ -1,4 +1,4 @@
-"""`POST /network/inbox`: receives envelopes for the agents of this appliance."""
+"""Serves `POST /network/inbox`, which receives envelopes for the appliance's agents."""
 
 from typing import Any
 

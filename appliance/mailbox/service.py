@@ -1,4 +1,4 @@
-"""The agents of the network that this appliance keeps: one for each folder."""
+"""Opens the appliance's network agents: one for each folder."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,11 +21,12 @@ from appliance.web.webhook_caller import WebhookCaller, seconds_of
 AGENTS_MAX = 100
 WARNINGS = frozenset({"key-changed", "admin-changed", "broadcast-refused", "heartbeat-failed"})
 Take = Callable[[str, OpenedMessage], None]
-"""Stores a message of this recipient."""
+"""Stores a message for the named recipient."""
 
 
 class Mailbox:
-    """`agents` by name. `problems`: why an agent can't be used, by the name of its folder."""
+    """The open agents. `agents` is keyed by name. `problems`: why an agent can't be used, keyed
+    by folder name."""
 
     def __init__(
         self, folder: Path, settings: NetworkSettings, take: Take, clock: Clock, log: Log
@@ -37,14 +38,14 @@ class Mailbox:
         self.refresh()  # before the first request: a refusal would be final for its sender
 
     def refresh(self) -> None:
-        """Open the agents of new folders."""
+        """Open the agents in new folders."""
         opened = {agent.folder.path for agent in self.agents.values()}
         for file in sorted(self._folder.glob("*/agent.json"))[:AGENTS_MAX]:
             if file.parent not in opened:
                 self._open(file.parent)
 
     def receive(self, recipient: Any, envelope: bytes) -> bool:
-        """Whether the message of an envelope is new. Raises EnvelopeRefused."""
+        """Receive an envelope and return whether the message is new. Raises EnvelopeRefused."""
         name = recipient if isinstance(recipient, str) else ""
         try:
             if name in self.problems:
@@ -72,7 +73,7 @@ class Mailbox:
         }
 
     def sender(self, name: str | None) -> NetworkAgent:
-        """The agent of this name, or the only one. Raises NoNetworkAgent."""
+        """Return the agent with this name, or the only agent. Raises NoNetworkAgent."""
         agents = [agent for agent in self.agents.values() if name in (None, agent.name)]
         if len(agents) != 1:
             raise NoNetworkAgent
@@ -110,7 +111,7 @@ class Mailbox:
 
 
 def guarded_post(rules: PostRules) -> Post:
-    """Posts envelopes to addresses that the rules allow."""
+    """Return a function that posts envelopes to addresses that the rules allow."""
     caller = WebhookCaller(rules, tls=tls_context())
 
     def post(url: str, body: bytes) -> tuple[int, object]:

@@ -1,4 +1,4 @@
-"""The mailbox as a subsystem of the appliance, with the role `network`."""
+"""Builds the mailbox subsystem, with the role `network`."""
 
 import msgspec
 

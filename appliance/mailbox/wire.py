@@ -1,4 +1,4 @@
-"""Request and reply of the endpoint of agents."""
+"""Defines the request and response structs for the agents' endpoint."""
 
 from typing import Any
 
@@ -6,8 +6,9 @@ from msgspec import Struct
 
 
 class EnvelopeToAgent(Struct, frozen=True, rename="camel"):
-    """Fields may have any value here, because the recipient is checked before the others.
-    `appliance/network/envelope.py` checks them, and fields that have no name here."""
+    """An envelope. Fields may have any value here, because the recipient is checked before the
+    remaining fields. `appliance/network/envelope.py` checks all fields, including the ones
+    without a name here."""
 
     recipient: Any = None
     sender: Any = None
@@ -20,7 +21,7 @@ class EnvelopeToAgent(Struct, frozen=True, rename="camel"):
 
 
 class EnvelopeReceived(Struct, frozen=True):
-    """`duplicate`: the message was stored before."""
+    """The response to an envelope. `duplicate`: the message was stored before."""
 
     duplicate: bool
     ok: bool = True
