@@ -1,10 +1,12 @@
-"""Broadcasts: messages of a relay's admins to all agents, signed and not encrypted. Pure.
+"""Signs and verifies broadcasts: messages from a relay's admins to all agents, signed and not
+encrypted. Pure.
 
     {"id", "type", "payload", "sender", "signature", "createdAt"}
 
-`payload` is the text of a JSON object, and the signature covers exactly this text. Ours contains
-`broadcastType`, `sender` and `timestamp`, so that a relay cannot present it as something else or as
-new. Payloads of other clients may lack these, except in a revocation: a relay can relabel them.
+`payload` is a JSON object's text, and the signature covers exactly this text. Our payloads contain
+`broadcastType`, `sender` and `timestamp`, so that a relay cannot relabel or replay a broadcast.
+Payloads from different clients may lack these fields, except in a revocation, because a relay can
+relabel payloads without the fields.
 """
 
 from collections.abc import Mapping
@@ -40,7 +42,7 @@ class SignedBroadcast(Struct, frozen=True):
 def sign_broadcast(
     key: AgentKey, sender: str, kind: BroadcastType, payload: Mapping[str, Any], now_ms: int
 ) -> SignedBroadcast:
-    """Raises NotCanonical."""
+    """Return a signed broadcast. Raises NotCanonical."""
     bound = {"broadcastType": kind, "sender": sender, "timestamp": iso(now_ms)}
     text = canonical({**payload, **bound}).decode()
     return SignedBroadcast(kind, text, sender, key.sign(text.encode()))
@@ -49,7 +51,7 @@ def sign_broadcast(
 def verify_broadcast(
     broadcast: SignedBroadcast, admins: Mapping[str, AgentPublicKey]
 ) -> dict[str, Any]:
-    """The payload of a broadcast that its sender signed. `admins`: key by name of the agent.
+    """Return the payload if the sender signed the broadcast. `admins`: each agent name's key.
 
     Raises BroadcastRefused.
     """
@@ -72,7 +74,7 @@ def verify_broadcast(
 
 
 def signed_ms(payload: Mapping[str, Any], default_ms: int) -> int:
-    """When the payload was signed; the default if it does not bind its time."""
+    """Return when the payload was signed; the default if the payload contains no time."""
     try:
         return of_timestamp(payload["timestamp"]) if "broadcastType" in payload else default_ms
     except (KeyError, TypeError, ValueError, OverflowError):

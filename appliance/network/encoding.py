@@ -1,4 +1,4 @@
-"""Base64 and timestamps, each with exactly one accepted spelling. Pure."""
+"""Encodes and decodes base64 and timestamps, each with exactly one accepted spelling. Pure."""
 
 import re
 from base64 import b64decode, b64encode
@@ -13,8 +13,8 @@ def to_base64(value: bytes) -> str:
 
 
 def of_base64(text: str) -> bytes:
-    """Raises ValueError, also for a second spelling of the same bytes: a signed text could be
-    changed without its signature otherwise."""
+    """Decode base64. Raises ValueError, also for a second spelling of equal bytes: otherwise a
+    signed text could be changed without changing the signature."""
     value = b64decode(text.encode("ascii"), validate=True)
     if to_base64(value) != text:
         raise ValueError("not canonical base64")
@@ -22,7 +22,8 @@ def of_base64(text: str) -> bytes:
 
 
 def of_timestamp(text: str) -> int:
-    """Milliseconds since 1970 of `2026-02-17T12:00:00.000Z`. Raises ValueError."""
+    """Return milliseconds since 1970 for a time such as `2026-02-17T12:00:00.000Z`. Raises
+    ValueError."""
     if not _TIMESTAMP.fullmatch(text):
         raise ValueError("not a UTC timestamp")
     moment = datetime.fromisoformat(text).astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
@@ -30,5 +31,5 @@ def of_timestamp(text: str) -> int:
 
 
 def is_current(text: str, now_ms: int) -> bool:
-    """Whether the timestamp is at most SKEW_MS from now. Raises ValueError."""
+    """Return whether the timestamp is at most SKEW_MS from now. Raises ValueError."""
     return abs(of_timestamp(text) - now_ms) <= SKEW_MS

@@ -1,12 +1,13 @@
-"""Envelopes: a message from one agent to another, encrypted and then signed. Pure.
+"""Seals and opens envelopes: a message from one agent to another, encrypted and then signed.
+Pure.
 
     {"version", "type", "messageId", "sender", "recipient", "timestamp",
      "payload": {"ciphertext", "nonce"}, "signature"}
 
-The cipher is AES-256-GCM with a key that both agents derive from their keys and names. Its
-additional data is the messageId in version 2.0; from 2.1 it is the canonical JSON of all fields
-above except `payload` and `signature`. The signature covers the canonical JSON (RFC 8785) of all
-fields except itself, also of fields that this version does not know.
+The cipher is AES-256-GCM with a key that both agents derive from their keys and names. The
+additional data is the messageId in version 2.0; from 2.1 on, the canonical JSON for all fields
+above except `payload` and `signature`. The signature covers the canonical JSON (RFC 8785) for all
+fields except `signature`, including fields that this version does not know.
 
 The receiver checks in this order: recipient, sender, structure, version, clock, signature,
 decryption.
@@ -42,7 +43,8 @@ _UUID4 = "^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 
 
 class EnvelopeRefused(Invalid):
-    """`code` is the reason; an endpoint answers 400, with Retry-After if it may end."""
+    """A refused envelope. `code` is the reason; an endpoint answers 400, with Retry-After if a
+    later attempt may succeed."""
 
     code = "MESSAGE_REFUSED"
     default_message = "the envelope was refused"
@@ -91,7 +93,8 @@ class EncryptedPayload(Struct, frozen=True):
 
 
 class SealedEnvelope(Struct, frozen=True, rename="camel"):
-    """The structure. Fields that are not named here are signed too, and otherwise ignored."""
+    """The envelope's structure. Fields without a name here are signed too, and otherwise
+    ignored."""
 
     version: str
     type: TYPES
@@ -115,10 +118,10 @@ class OpenedMessage(Struct, frozen=True):
 
 
 class Correspondence:
-    """An agent's key with the key of one contact; derives their shared secret once."""
+    """An agent's key with one contact's key; derives the shared secret once."""
 
     def __init__(self, own: AgentKey, name: str, peer: AgentPublicKey, peer_name: str) -> None:
-        """Raises BadKey."""
+        """Derive the shared secret. Raises BadKey."""
         self._own, self.name = own, name
         self.peer, self.peer_name = peer, peer_name
         self._cipher = AESGCM(message_key(own.shared_secret(peer), name, peer_name))
@@ -133,7 +136,7 @@ class Correspondence:
         type: TYPES = "direct",  # noqa: A002
         nonce: bytes | None = None,
     ) -> dict[str, Any]:
-        """An envelope to the contact. `nonce` is for tests: it must never be used twice.
+        """Return an envelope for the contact. `nonce` is for tests: never use a nonce twice.
 
         Raises EnvelopeRefused if the payload has no JSON form, or a field is malformed.
         """
@@ -173,10 +176,11 @@ class Correspondence:
 def open_envelope(
     body: bytes, name: str, contact: Callable[[str], Correspondence | None], now_ms: int
 ) -> OpenedMessage:
-    """Verify and decrypt what another agent sent to the agent `name`. Raises EnvelopeRefused.
+    """Verify and decrypt an envelope that another agent sent to the agent `name`. Raises
+    EnvelopeRefused.
 
-    `contact` returns None for a sender that is not a contact. The caller drops messages whose
-    (sender, message_id) it has seen before.
+    `contact` returns None for a sender that is not a contact. The caller drops messages with a
+    (sender, message_id) pair seen before.
     """
     fields = _decode(body)
     if fields.get("recipient") != name:
@@ -215,7 +219,7 @@ def _decode(body: bytes) -> dict[str, Any]:
 
 
 def check_version(text: str) -> tuple[int, int]:
-    """Major and minor number. Raises EnvelopeRefused."""
+    """Return the major and minor number. Raises EnvelopeRefused."""
     match = _VERSION.fullmatch(text)
     if match is None:
         raise MalformedEnvelope("the version is not like 2.1")
@@ -237,7 +241,7 @@ def additional_data(fields: dict[str, Any]) -> bytes:
 
 
 def signed_text(fields: dict[str, Any]) -> bytes:
-    """What the signature of an envelope covers. Raises MalformedEnvelope."""
+    """Return the text that an envelope's signature covers. Raises MalformedEnvelope."""
     try:
         return _canonical({name: fields[name] for name in fields if name != "signature"})
     except NotCanonical as error:
@@ -245,8 +249,8 @@ def signed_text(fields: dict[str, Any]) -> bytes:
 
 
 def _canonical(fields: dict[str, Any]) -> bytes:
-    """`canonical`, in a tenth of the time for plain ASCII strings, of which most envelopes consist:
-    they have one spelling in JSON, and one order."""
+    """Return what `canonical` returns, in a tenth of the time for plain ASCII strings. Most
+    envelopes consist of plain strings, which have one JSON spelling and one order."""
     if all(map(_is_text, fields.values())):
         text = _encode_sorted(fields)
         if text.isascii() and b"\\" not in text:

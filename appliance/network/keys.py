@@ -1,7 +1,7 @@
-"""Ed25519 keys of agents, and the X25519 keys derived from them. Pure.
+"""Implements agents' Ed25519 keys, and the X25519 keys derived from them. Pure.
 
-public key    base64 of SPKI DER: 12 bytes of prefix, 32 bytes of key
-private key   base64 of PKCS #8 DER: 16 bytes of prefix, 32 bytes of seed
+public key    base64 of SPKI DER: 12 prefix bytes, 32 key bytes
+private key   base64 of PKCS #8 DER: 16 prefix bytes, 32 seed bytes
 X25519        private: SHA-512(seed)[:32], clamped; public: u = (1 + y) / (1 - y)
 """
 
@@ -36,10 +36,11 @@ class BadKey(Invalid):
 
 
 class AgentPublicKey:
-    """`raw`: 32 bytes. Two keys are equal if these are."""
+    """An agent's public key. `raw`: 32 bytes. Two keys with equal bytes are equal."""
 
     def __init__(self, raw: bytes) -> None:
-        """Raises BadKey for what is not a point of the curve, or a point of small order."""
+        """Check the bytes. Raises BadKey if they are not a curve point, or if the point has
+        small order."""
         self._y = _usable_y(raw)
         self.raw = raw
         self._verify = Ed25519PublicKey.from_public_bytes(raw).verify
@@ -58,7 +59,7 @@ class AgentPublicKey:
         return hash(self.raw)
 
     def is_signed(self, text: bytes, signature: str) -> bool:
-        """Whether this key made the base64 signature of `text`."""
+        """Return whether this key made the base64 signature for `text`."""
         try:
             self._verify(of_base64(signature), text)
         except (InvalidSignature, ValueError):
@@ -71,10 +72,10 @@ class AgentPublicKey:
 
 
 class AgentKey:
-    """A key pair. Only `pkcs8` reveals its private half."""
+    """A key pair. Only `pkcs8` reveals the private half."""
 
     def __init__(self, seed: bytes) -> None:
-        """Raises BadKey."""
+        """Derive the key pair from a seed. Raises BadKey."""
         if len(seed) != KEY_BYTES:
             raise BadKey
         self._seed = seed
@@ -105,7 +106,7 @@ class AgentKey:
         return bytes(digest)
 
     def shared_secret(self, peer: AgentPublicKey) -> bytes:
-        """Raises BadKey for a secret of zeros."""
+        """Return the X25519 shared secret. Raises BadKey if all bytes are zero."""
         try:
             return self._x25519.exchange(X25519PublicKey.from_public_bytes(peer.to_x25519()))
         except ValueError:
@@ -113,7 +114,7 @@ class AgentKey:
 
 
 def rotation_text(name: str, former: AgentPublicKey, key: AgentPublicKey) -> bytes:
-    """What the former and the new key sign when an agent replaces its key."""
+    """Return the text that the former and the new key sign when an agent replaces the key."""
     return f"agentlip-network-rotate-v1\n{name}\n{former}\n{key}".encode()
 
 

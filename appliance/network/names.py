@@ -1,4 +1,4 @@
-"""Names of agents. Pure."""
+"""Checks agent names. Pure."""
 
 import re
 
@@ -24,7 +24,7 @@ def is_agent_name(text: str) -> bool:
 
 
 def check_agent_name(text: str) -> str:
-    """Raises BadAgentName."""
+    """Return the name. Raises BadAgentName."""
     if not is_agent_name(text):
         raise BadAgentName
     return text

@@ -1,12 +1,13 @@
-"""Signed requests to a relay. Pure.
+"""Signs and verifies requests to a relay. Pure.
 
     Authorization: Signature NAME:BASE64
     X-Timestamp: 2026-02-17T12:00:00.000Z
 
     signed text   METHOD PATH ⏎ timestamp ⏎ sha256 of the body, hexadecimal
 
-Lines are joined by one newline, with none at the end. Clients sign the path with its query. A relay
-also accepts a signature of the path alone, because the first relay verified that form.
+One newline joins two lines; the text has no newline at the end. Clients sign the path with the
+query. A relay also accepts a signature for the path alone, because the first relay verified that
+form.
 """
 
 import hashlib
@@ -33,14 +34,14 @@ def request_text(method: str, path: str, timestamp: str, body: bytes) -> bytes:
 def request_headers(
     key: AgentKey, name: str, method: str, path: str, body: bytes, now_ms: int
 ) -> dict[str, str]:
-    """The headers of one attempt. `path` has its query, and no prefix of a proxy."""
+    """Return the headers for one attempt. `path` includes the query, without a proxy's prefix."""
     timestamp = iso(now_ms)
     signature = key.sign(request_text(method, path, timestamp, body))
     return {"Authorization": f"{SCHEME}{name}:{signature}", "X-Timestamp": timestamp}
 
 
 def of_header(authorization: str) -> RequestSignature | None:
-    """None: the header is not a signature of an agent."""
+    """Parse the header; return None if the header is not an agent's signature."""
     if not authorization.startswith(SCHEME) or len(authorization) > HEADER_MAX:
         return None
     name, _, signature = authorization.removeprefix(SCHEME).partition(":")
@@ -56,7 +57,7 @@ def is_request_signed(
     timestamp: str,
     body: bytes,
 ) -> bool:
-    """Whether `key` signed this request, with the query or without it."""
+    """Return whether `key` signed this request, with the query or without."""
     paths = [f"{path}?{query}", path] if query else [path]
     return any(
         key.is_signed(request_text(method, signed_path, timestamp, body), signature)

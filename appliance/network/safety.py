@@ -1,4 +1,4 @@
-"""Fingerprints, and the safety numbers that two people compare. Pure."""
+"""Computes fingerprints, and the safety numbers that two people compare. Pure."""
 
 import hashlib
 from base64 import b64encode
@@ -15,7 +15,7 @@ def fingerprint(key: AgentPublicKey) -> str:
 
 
 def safety_number(own: AgentPublicKey, peer: AgentPublicKey) -> str:
-    """60 digits in groups of five, the same for both sides. Each half belongs to one key."""
+    """Return 60 digits in groups of five, equal on both sides. Each half belongs to one key."""
     digits = "".join(sorted(_digits(key) for key in (own, peer)))
     return " ".join(digits[at : at + GROUP] for at in range(0, len(digits), GROUP))
 
