@@ -1,2 +1,2 @@
-"""What the appliance and the Spark jobs compute alike. Needs only the standard library, because the
-image of the jobs has nothing else of the appliance."""
+"""Computes values that the appliance and the Spark jobs share. Needs only the standard library,
+because the job image contains no further appliance code."""

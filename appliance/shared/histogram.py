@@ -1,8 +1,9 @@
-"""Histograms of durations that can be merged, and their quantiles with a known error. Pure.
+"""Builds duration histograms that can be merged, and computes quantiles with a known error.
+Pure.
 
 Bucket b counts durations above GAMMA^(b-1) and up to GAMMA^b seconds, so every quantile is within
-RELATIVE_ERROR of a true value (DDSketch, Masson et al., VLDB 2019, with fixed bounds). Buckets of
-several rows add up, so a quantile of any selection of rows is as exact as that of one row.
+RELATIVE_ERROR of a true value (DDSketch, Masson et al., VLDB 2019, with fixed bounds). Buckets from
+several rows add up, so a quantile over many rows is as exact as a quantile for one row.
 """
 
 import math
@@ -15,7 +16,7 @@ BUCKET_MAX = 930  # 99 million seconds, about three years: longer durations coun
 
 
 def bucket_of(seconds: float) -> int:
-    """The bucket of a duration. Negative durations count as the shortest."""
+    """Return a duration's bucket. Negative durations count as the shortest."""
     if seconds <= 0:
         return BUCKET_MIN
     bucket = math.ceil(math.log(seconds) / math.log(GAMMA))
@@ -23,13 +24,13 @@ def bucket_of(seconds: float) -> int:
 
 
 def seconds_of(bucket: int) -> float:
-    """The value that stands for all durations of a bucket: none is further than RELATIVE_ERROR."""
+    """Return the value that represents all durations in a bucket, within RELATIVE_ERROR."""
     return 2 * GAMMA**bucket / (GAMMA + 1)
 
 
 def quantile(histogram: Mapping[int, int], share: float) -> float | None:
-    """The duration in seconds that `share` (0 to 1) of all do not exceed, by nearest rank; None for
-    an empty histogram."""
+    """Return the duration in seconds that `share` (0 to 1) of all durations do not exceed, by
+    nearest rank; None for an empty histogram."""
     count = sum(histogram.values())
     if not count:
         return None

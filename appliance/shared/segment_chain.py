@@ -1,8 +1,8 @@
-"""Gaps in a chain of segments, computed alike by export, verify, ingest and audit. Pure.
+"""Finds gaps in a segment chain, for export, verify, ingest and audit. Pure.
 
-The numbers of a log are consecutive. SQLite takes back a number if its transaction or savepoint is
+A log's numbers are consecutive. SQLite takes back a number if the transaction or savepoint is
 rolled back, and each log has one writer that inserts unconditionally. Only a restore leaves numbers
-out, at least `JUMP` of them. The exception are the logs in SPARSE: SQLite uses up a number for a
+out, at least `JUMP` numbers. The logs in SPARSE are the exception: SQLite uses up a number for a
 row that `ON CONFLICT DO NOTHING` doesn't insert, so only missing segments are seen in their chains.
 """
 
@@ -17,10 +17,10 @@ EVENTS = "events"
 
 
 class ChainLink(Protocol):
-    """What a manifest says about the place of its segment in the log.
+    """A manifest's fields that place the segment in the log.
 
     kind      the log
-    previous  the newest event before the first, 0 for the first segment of a log; None if unknown
+    previous  the newest event before the first, 0 for a log's first segment; None if unknown
     """
 
     @property
@@ -36,8 +36,8 @@ class ChainLink(Protocol):
 
 
 class Gap(NamedTuple):
-    """Events that no segment has: `rows` of the numbers `first` to `last`, and why that is known.
-    They are all of these numbers, or some of those that one segment spans."""
+    """Events that no segment has, and the reason why that is known. `rows` counts the events
+    missing between `first` and `last`: all numbers, or some numbers that one segment spans."""
 
     first: int
     last: int
@@ -46,7 +46,7 @@ class Gap(NamedTuple):
 
 
 def gaps(chain: Iterable[ChainLink], begins_after: int = 0) -> list[Gap]:
-    """All gaps of one log's segments, in the order of events.
+    """Return all gaps in one log's segments, sorted by event.
 
     begins_after  the newest event that retention removed: older ones are not expected
     """
@@ -60,7 +60,7 @@ def gaps(chain: Iterable[ChainLink], begins_after: int = 0) -> list[Gap]:
 
 
 def holes(before: int, numbers: Sequence[int]) -> Iterator[Gap]:
-    """The gaps between rows as a store has them, after row `before`. `numbers` ascend."""
+    """Yield the gaps between a store's rows, after row `before`. `numbers` ascend."""
     if not numbers or numbers[-1] - before == len(numbers):
         return
     for former, number in pairwise((before, *numbers)):
@@ -69,7 +69,7 @@ def holes(before: int, numbers: Sequence[int]) -> Iterator[Gap]:
 
 
 def sentence(gap: Gap, kind: str = EVENTS) -> str:
-    """The gap for people, such as `events 6 to 7 are in no segment`."""
+    """Return a text for people, such as `events 6 to 7 are in no segment`."""
     noun = "events" if kind == EVENTS else f"rows of {kind}"
     if gap.rows == gap.last - gap.first + 1:
         return f"{noun} {gap.first} to {gap.last} {gap.reason}"
@@ -77,7 +77,7 @@ def sentence(gap: Gap, kind: str = EVENTS) -> str:
 
 
 def _before(link: ChainLink, last: int | None, begins_after: int) -> Iterator[Gap]:
-    """The gap between a segment and those before it, which reach up to event `last`."""
+    """Yield the gap between a segment and the segments before, which reach up to event `last`."""
     former = begins_after if last is None else last
     consecutive = link.kind not in SPARSE and link.first - former < _LOST_MAX
     if consecutive and (last is not None or link.previous != 0):

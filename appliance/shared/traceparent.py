@@ -1,4 +1,4 @@
-"""The header `traceparent` of W3C Trace Context, level 1, section 3.2."""
+"""Parses the header `traceparent` from W3C Trace Context, level 1, section 3.2."""
 
 import re
 
@@ -7,7 +7,7 @@ CHARACTERS = 55  # the length of the fields here; a later version may append oth
 
 
 def parse(header: str | None) -> str | None:
-    """The fields of a valid header; None for another one, which a receiver ignores."""
+    """Return a valid header's fields; None for an invalid header, which a receiver ignores."""
     match = _fields(header or "")
     if match is None or match[1] == "ff" or not match[2].strip("0") or not match[3].strip("0"):
         return None
