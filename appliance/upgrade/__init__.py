@@ -1,1 +1,1 @@
-"""Upgrades of a workspace: what they would do, the backup before them, and the migration itself."""
+"""Upgrades a workspace: the plan, the backup before the migration, and the migration."""

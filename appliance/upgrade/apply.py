@@ -1,4 +1,4 @@
-"""Creates and migrates the stores of a workspace, after a backup if one is older."""
+"""Creates and migrates a workspace's stores, after a backup if a store is older."""
 
 from collections.abc import Collection
 
@@ -24,10 +24,11 @@ def apply(
     accepted: Collection[str] = (),
     damaged: dict[str, StoreSuspended] | None = None,
 ) -> str:
-    """Returns the name of the backup; "" without one. Call with the writer lock held.
+    """Migrate, and return the backup's name; "" without a backup. Call with the writer lock
+    held.
 
     `accepted` and `damaged`: as for `create_workspace`. Raises MigrationNotSaved with nothing
-    changed; MigrationFailed with the failed step rolled back, and the way back: the backup.
+    changed. Raises MigrationFailed with the failed step rolled back, naming the backup to restore.
     """
     saved = safety_backup.save(datadir, settings, stores, clock, log) if backup else ""
     try:

@@ -1,7 +1,7 @@
-"""`agentlip migrate`: plan, check and run the migration of a workspace.
+"""Implements `agentlip migrate`: plans, checks and runs a workspace migration.
 
-Exit codes of a plan: 0 it can be applied; 5 the data is newer than this version; 7 it can't be
-applied for another reason, for example damage.
+A plan's exit codes: 0 the plan can be applied; 5 the data is newer than this version; 7 the plan
+can't be applied for another reason, for example damage.
 """
 
 import sys
@@ -46,13 +46,13 @@ def migrate(
     ] = False,
     config: ConfigFlag = None,
 ) -> None:
-    """Migrate the stores of a workspace to the schema of this version.
+    """Migrate a workspace's stores to this version's schema.
 
-    `agentlipd up` does the same at its start. A backup of all stores is made first and kept; the
-    error of a failed migration names the command that restores it.
+    `agentlipd up` also migrates at the start. A backup with all stores is made first and kept; a
+    failed migration's error names the command that restores the backup.
 
-    Exit codes of --plan: 0 this version can open the data; 5 the data is newer; 7 it can't for
-    another reason, for example a damaged store.
+    Exit codes of --plan: 0 this version can open the data; 5 the data is newer; 7 the data can't be
+    opened for another reason, for example a damaged store.
 
     Example: agentlip migrate --plan
     """

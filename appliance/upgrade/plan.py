@@ -1,4 +1,4 @@
-"""What a migration of a workspace would do. Reads only, beside a running appliance too."""
+"""Plans a workspace migration. Only reads, also beside a running appliance."""
 
 import msgspec
 
@@ -16,16 +16,16 @@ _REFUSED: dict[type[ApplianceError], str] = {
     manifest.StoreLost: "missing",
     StoreDamaged: "damaged",
 }
-"""The status of a store that is not migrated, by its error; any other error means `unreadable`."""
+"""The status for a store that is not migrated, by error; any unlisted error means `unreadable`."""
 
 
 class StorePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One store: its schema, that of this program, and the steps that would run.
+    """One store: the file's schema, this program's schema, and the pending steps.
 
-    status   `current`, `pending`, `new`, or why it is refused: `too_new`, `edited`, `missing`,
-             `damaged`, `unreadable`
-    schema   the newest step in the file; 0 without a file, or if it is refused
-    steps    names of the steps, in their order
+    status   `current`, `pending`, `new`, or why the store is refused: `too_new`, `edited`,
+             `missing`, `damaged`, `unreadable`
+    schema   the newest step in the file; 0 without a file, or for a refused store
+    steps    the pending step names, in order
     problem  why the store is refused
     """
 
@@ -39,8 +39,8 @@ class StorePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The stores of the subsystems that run. If there are `steps`, a backup of all stores is made
-    first."""
+    """The stores for the active subsystems. If there are `steps`, a backup with all stores is
+    made first."""
 
     stores: tuple[StorePlan, ...]
     steps: int
@@ -51,7 +51,7 @@ class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan(datadir: DataDir, sections: UpgradeSections, *, locked: bool = False) -> MigrationPlan:
-    """`locked`: the caller holds the writer lock."""
+    """Return the migration plan. `locked`: the caller holds the writer lock."""
     running = not locked and read_lock(datadir).held
     missed = manifest.lost_stores(datadir, "ro" if running else "unused")
     lost = {str(error.details["store"]): error for error in missed}
@@ -63,10 +63,10 @@ def plan(datadir: DataDir, sections: UpgradeSections, *, locked: bool = False) -
 
 
 def pending_stores(datadir: DataDir, stores: tuple[str, ...]) -> list[str]:
-    """The stores with data that a start would migrate, without damaged ones.
+    """Return the stores with data that a start would migrate, without damaged ones.
 
-    Raises SchemaTooNew or MigrationEdited if one of `stores` is refused, so that the others are not
-    migrated before that is noticed. Call with the writer lock held.
+    Raises SchemaTooNew or MigrationEdited if one store in `stores` is refused, so that no store is
+    migrated before the refusal. Call with the writer lock held.
     """
     pending = []
     for store in stores:

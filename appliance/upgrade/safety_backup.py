@@ -1,6 +1,7 @@
-"""The backup before a migration: one consistent backup of all stores, checked, and kept.
+"""Makes the backup before a migration: one consistent, checked backup with all stores, which is
+kept.
 
-Only a backup has all stores at one moment, so only it can bring a workspace back.
+Only a backup has all stores at one moment, so only a backup can restore a workspace.
 """
 
 from contextlib import suppress
@@ -30,11 +31,11 @@ class MigrationNotSaved(Unavailable):
 def save(
     datadir: DataDir, settings: BackupSettings, stores: tuple[str, ...], clock: Clock, log: Log
 ) -> str:
-    """Makes the backup if one of `stores` has data and is older than this program.
+    """Make a backup if a store in `stores` has data and is older than this program.
 
-    Returns its name, or that of an earlier attempt's backup if no row came or went since; "" if
-    nothing is pending. Call with the writer lock held, before anything is migrated. Raises
-    MigrationNotSaved, and what `pending_stores` raises.
+    Return the backup's name, or the name of an earlier attempt's backup if no row came or went
+    since; "" if nothing is pending. Call with the writer lock held, before anything is migrated.
+    Raises MigrationNotSaved, and the errors that `pending_stores` raises.
     """
     pending = pending_stores(datadir, stores)
     if not pending:
@@ -68,8 +69,9 @@ def _save(datadir: DataDir, settings: BackupSettings, clock: Clock) -> str:
 
 
 def _find_earlier(datadir: DataDir, backups: BackupDirectory) -> BackupManifest | None:
-    """The newest backup from before a migration, if it is whole and the stores have its rows: then
-    an attempt since has failed, and the stores may be half migrated."""
+    """Return the newest backup made before a migration, if the backup is undamaged and the
+    stores still have exactly the saved rows. In that case an attempt has failed since, and the
+    stores may be half migrated."""
     for name in reversed([listed.name for listed in backups.list()]):
         with suppress(BackupError):
             manifest = backups.read(name)

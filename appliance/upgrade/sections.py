@@ -1,4 +1,5 @@
-"""The settings that upgrades need. Errors in other sections don't prevent a plan or a check."""
+"""Reads the settings that upgrades need. Errors in other sections don't prevent a plan or a
+check."""
 
 import os
 from pathlib import Path
@@ -17,7 +18,8 @@ class UpgradeSections(msgspec.Struct, frozen=True):
 
 
 def read_sections(datadir: DataDir, file: Path | None) -> UpgradeSections:
-    """`file`: the settings file, if it is not the one of the workspace. Raises BadSettings."""
+    """Read the sections. `file`: the settings file, if not the workspace's file. Raises
+    BadSettings."""
     if file is not None and not file.exists():
         raise config.BadSettings(f"settings: file not found: {file}")
     return config.load(UpgradeSections, file or datadir.settings_file, os.environ)
