@@ -1,1 +1,1 @@
-"""Backups of a whole workspace: backups of files, which are verified by restoring them."""
+"""Backs up a whole workspace into files, and verifies backups by restoring them."""

@@ -1,9 +1,10 @@
-"""The directory of the backups. A backup is a directory with files and a manifest.
+"""Manages the backup directory. A backup is a directory with files and a manifest.
 
     .partial-NAME ─ rename ─▶ NAME ─ rename ─▶ .removed-NAME ─▶ deleted
 
-Only `NAME` counts as a backup, and it is renamed when all of it is on disk. So a process that is
-killed leaves no half backup that lists as good. The next writer removes what it left.
+Only `NAME` counts as a backup, and the directory is renamed after all content is on disk. So a
+killed process leaves no partial backup that is listed as good. The next writer removes the
+leftovers.
 """
 
 import os
@@ -43,7 +44,8 @@ BACKUPS_MAX = 1000  # that are listed; retention keeps fewer
 
 
 class ListedBackup(NamedTuple):
-    """A backup with its manifest; without `manifest` if it can't be read; `problem` says why."""
+    """A backup with the manifest. An unreadable backup has no `manifest`, and `problem` says
+    why."""
 
     name: str
     path: Path
@@ -53,12 +55,13 @@ class ListedBackup(NamedTuple):
 
     @property
     def result(self) -> str | None:
-        """good, bad or inconclusive; None if it was never verified."""
+        """Return good, bad or inconclusive; None if the backup was never verified."""
         return None if self.verification is None else self.verification.result
 
     @property
     def cut_ms(self) -> int:
-        """Unix time of its cut; when its name was given, if that can't be read."""
+        """Return the Unix time of the cut; for an unreadable time, the time when the name was
+        given."""
         return moment_ms("", self.name) if self.manifest is None else self.manifest.cut_ms
 
     @property
@@ -67,19 +70,19 @@ class ListedBackup(NamedTuple):
 
     @property
     def proven_ms(self) -> int:
-        """Unix time of its last recorded check; without one that of its cut."""
+        """Return the Unix time of the last recorded check; without a check, of the cut."""
         checked = self.verification
         return self.cut_ms if checked is None else moment_ms(checked.checked_at, self.name)
 
     @property
     def seconds(self) -> float:
-        """How long making the backup and its last check took."""
+        """Return how long making and last checking the backup took."""
         parts = (self.manifest, self.verification)
         return sum(part.seconds for part in parts if part is not None)
 
     @property
     def row(self) -> wire.Backup:
-        """The backup in a list."""
+        """Return the backup as a list row."""
         if self.manifest is None:
             return wire.Backup(name=self.name, problem=self.problem or "it can't be read")
         row = msgspec.convert(self.manifest, wire.Backup, from_attributes=True)
@@ -87,9 +90,9 @@ class ListedBackup(NamedTuple):
 
 
 def newest_of(backups: Iterable[ListedBackup], now_ms: int) -> ListedBackup | None:
-    """The newest readable backup, without those from the future, whose age nobody knows, and safety
-    copies: the content of one was replaced, or it is of an attempt to migrate, and nobody has
-    verified it."""
+    """Return the newest readable backup. Backups from the future are left out, because their age
+    is unknown. Safety copies are left out too: their content was replaced or belongs to a
+    migration attempt, and nobody has verified them."""
     present = [
         listed
         for listed in in_order(backups, now_ms)
@@ -101,7 +104,7 @@ def newest_of(backups: Iterable[ListedBackup], now_ms: int) -> ListedBackup | No
 
 
 class BackupDirectory:
-    """`backup.directory` of one workspace."""
+    """One workspace's `backup.directory`."""
 
     def __init__(
         self, datadir: DataDir, settings: BackupSettings, clock: Clock | None = None
@@ -114,10 +117,10 @@ class BackupDirectory:
 
     @contextmanager
     def only_writer(self) -> Iterator[None]:
-        """Holds the lock of all changes to the backups, and removes what a killed process left.
+        """Hold the lock for all backup changes, and remove what a killed process left.
 
-        Raises BackupRunning if another process has it, BackupNotWritable on an OSError, and if
-        `backup.directory` is outside of the workspace and doesn't exist.
+        Raises BackupRunning if another process holds the lock, BackupNotWritable on an OSError, and
+        if `backup.directory` is outside the workspace and doesn't exist.
         """
         with ExitStack() as lock:
             with writing():
@@ -134,7 +137,8 @@ class BackupDirectory:
             yield
 
     def is_busy(self) -> bool:
-        """Whether a process holds the lock of `only_writer`. Never waits, writes or keeps it."""
+        """Return whether a process holds the `only_writer` lock. Never waits, writes or keeps
+        the lock."""
         try:
             descriptor = os.open(self._lock_file, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -145,7 +149,7 @@ class BackupDirectory:
             os.close(descriptor)
 
     def names(self) -> list[str]:
-        """The names of all backups by their times, at most the last BACKUPS_MAX."""
+        """Return all backup names sorted by time, at most the last BACKUPS_MAX."""
         try:
             names = [entry.name for entry in os.scandir(self.root) if NAME.match(entry.name)]
         except FileNotFoundError:
@@ -153,19 +157,21 @@ class BackupDirectory:
         return sorted(names)[-BACKUPS_MAX:]
 
     def path(self, name: str) -> Path:
-        """Raises BackupNotFound. A name is never used as a path before this check."""
+        """Return the backup's path. Raises BackupNotFound. A name is never used as a path before
+        this check."""
         path = self.root / name
         if not NAME.match(name) or not path.is_dir():
             raise BackupNotFound(f"no backup is named {name!r}")
         return path
 
     def read(self, name: str) -> BackupManifest:
-        """Raises BackupNotFound, BackupDamaged or VersionRefused."""
+        """Read the manifest. Raises BackupNotFound, BackupDamaged or VersionRefused."""
         text = _read(self.path(name) / manifests.FILE, manifests.BYTES_MAX)
         return manifests.decode(text, name)
 
     def verification(self, name: str) -> Verification | None:
-        """The last result; None if it was never checked or the result can't be read."""
+        """Return the last result; None if the backup was never checked or the result can't be
+        read."""
         try:
             text = _read(self.path(name) / VERIFICATION, VERIFICATION_BYTES_MAX)
             return msgspec.json.decode(text, type=Verification)
@@ -173,11 +179,11 @@ class BackupDirectory:
             return None
 
     def list(self) -> list[ListedBackup]:
-        """All backups, oldest first, with those that can't be read."""
+        """Return all backups, oldest first, including unreadable backups."""
         return in_order(map(self.describe, self.names()), self._clock.now_ms())
 
     def newest(self, is_wanted: Callable[[ListedBackup], object] = lambda _: True) -> str:
-        """The name of the newest backup that can be read and is wanted. Raises BackupNotFound."""
+        """Return the newest readable and wanted backup's name. Raises BackupNotFound."""
         for listed in reversed(self.list()):
             if listed.manifest is not None and is_wanted(listed):
                 return listed.name
@@ -186,13 +192,13 @@ class BackupDirectory:
     # -- changes, under `only_writer` -------------------------------------------------------------
 
     def begin(self, now_ms: int) -> tuple[str, Path]:
-        """A new name and an empty directory for its files, not listed yet."""
+        """Return a new name and an empty directory for the files, not listed yet."""
         stamp = iso(now_ms)[:19].replace("-", "").replace(":", "")
         name = f"{stamp}Z-{random_id()[:6]}"
         return name, self.begin_named(name)
 
     def begin_named(self, name: str) -> Path:
-        """An empty directory for the files of a backup that has its name, such as a fetched one."""
+        """Return an empty directory for a backup that already has a name, such as a fetched one."""
         partial = self.root / (_PARTIAL + name)
         with writing():
             partial.mkdir(mode=0o700)
@@ -200,7 +206,7 @@ class BackupDirectory:
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """An empty directory for a restored copy, which is removed at the end."""
+        """Yield an empty directory for a restored copy, which is removed at the end."""
         path = self.begin_named(f"verify-{random_id()[:6]}")
         try:
             yield path
@@ -208,7 +214,7 @@ class BackupDirectory:
             shutil.rmtree(path, ignore_errors=True)
 
     def finish(self, manifest: BackupManifest, partial: Path) -> Path:
-        """Writes the manifest, syncs everything, and gives the directory its name."""
+        """Write the manifest, sync everything, and rename the directory to the backup's name."""
         text = manifests.encode(manifest)
         if len(text) > manifests.BYTES_MAX:
             raise BackupNotWritable(
@@ -228,7 +234,8 @@ class BackupDirectory:
             write_whole(self.path(name) / VERIFICATION, msgspec.json.encode(verification))
 
     def remove(self, name: str) -> None:
-        """From the rename on it isn't listed, even if deleting it is interrupted."""
+        """Remove a backup. After the rename the backup isn't listed, even if deletion is
+        interrupted."""
         path = self.path(name)
         with writing():
             removed = self.root / (_REMOVED + name)
@@ -242,7 +249,7 @@ class BackupDirectory:
                 shutil.rmtree(entry.path)
 
     def describe(self, name: str) -> ListedBackup:
-        """A backup with its manifest, or with the reason why it can't be read."""
+        """Return a backup with the manifest, or with the reason why the manifest can't be read."""
         path = self.root / name
         try:
             return ListedBackup(name, path, self.read(name), self.verification(name))
@@ -251,7 +258,7 @@ class BackupDirectory:
 
 
 class BackupWorkspace(NamedTuple):
-    """A workspace with its backups, for a command."""
+    """A workspace and the backups, for a command."""
 
     datadir: DataDir
     settings: BackupSettings
@@ -261,7 +268,7 @@ class BackupWorkspace(NamedTuple):
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """Reports an OSError as BackupNotWritable with the system's reason."""
+    """Report an OSError as BackupNotWritable with the system's reason."""
     try:
         yield
     except OSError as error:
@@ -272,7 +279,7 @@ def writing() -> Iterator[None]:
 
 
 def check_space(needed: int, free: int, hint: str) -> None:
-    """Raises BackupNotWritable if there are less free bytes than needed."""
+    """Check that enough bytes are free. Raises BackupNotWritable."""
     if free < needed:
         raise BackupNotWritable(
             f"this needs {needed:,} bytes of free space, and {free:,} are free",

@@ -1,4 +1,5 @@
-"""Backups: young enough, verified, whole, with space for the next one, and no restore left open."""
+"""Checks that backups are recent, verified and undamaged, that the next one has space, and that
+no restore is unfinished."""
 
 import os
 import shlex
@@ -70,7 +71,7 @@ def _age(context: Context) -> Iterator[Finding]:
 
 
 def _workspace_age(context: Context) -> float:
-    """Seconds since the first start, which made the token; 0 before it."""
+    """Return the seconds since the first start, which made the token; 0 before the first start."""
     try:
         made = context.datadir.token_file.stat().st_mtime
     except OSError:
@@ -137,7 +138,7 @@ def _failures(context: Context) -> Iterator[Finding]:
 
 
 def _whole(context: Context) -> Iterator[Finding]:
-    """Reads manifests and compares sizes; a verification reads the content."""
+    """Read manifests and compare sizes; a verification reads the content."""
     _, backups = _backups(context)
     left = FILES_MAX
     for listed in reversed(backups.list()):
@@ -149,7 +150,7 @@ def _whole(context: Context) -> Iterator[Finding]:
 
 
 def _files(listed: ListedBackup, manifest: BackupManifest) -> Iterator[Finding]:
-    """The first file that is missing or has another size."""
+    """Yield the first file that is missing or has another size."""
     for file in manifest.files:
         try:
             size = (listed.path / file.name).stat().st_size
@@ -164,8 +165,8 @@ def _files(listed: ListedBackup, manifest: BackupManifest) -> Iterator[Finding]:
 
 
 def _content(context: Context) -> Iterator[Finding]:
-    """The first file of each backup whose stored bytes are not those that were written. One that is
-    missing or has another size is found without reading."""
+    """Yield each backup's first file with changed stored bytes. Missing files and files with
+    another size are found without reading."""
     _, backups = _backups(context)
     for listed in reversed(backups.list()):
         if listed.manifest is None or any(_files(listed, listed.manifest)):
@@ -177,7 +178,7 @@ def _content(context: Context) -> Iterator[Finding]:
 
 
 def _aside(listed: ListedBackup) -> str:
-    """The commands that make another backup, and keep what is left of this one."""
+    """Return the commands that make another backup and keep the remains of this one."""
     return f"{CREATE} && {_move_aside(listed.path)}"
 
 
@@ -187,7 +188,8 @@ def _move_aside(path: Path) -> str:
 
 
 def _unfinished_restore(context: Context) -> Iterator[Finding]:
-    """Nothing while a process holds the lock: it may be restoring."""
+    """Yield a finding, but not while a process holds the lock, because that process may be
+    restoring."""
     if not swap.is_pending(context.datadir) or context.lock().held:
         return
     try:

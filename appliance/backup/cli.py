@@ -1,4 +1,4 @@
-"""`agentlip backup`: makes backups, lists them, and shows what they contain."""
+"""Implements `agentlip backup`: makes backups, lists them, and shows the content."""
 
 from typing import Annotated, Any
 
@@ -76,7 +76,7 @@ def scheduled(
     create: Annotated[bool, typer.Option("--create", help="Make a backup first.")] = False,
     recheck: Annotated[bool, typer.Option("--recheck", help="Verify a kept one too.")] = False,
 ) -> None:
-    """What the appliance runs on its schedule: verify, prune and upload the newest backup."""
+    """Run the appliance's scheduled work: verify, prune and upload the newest backup."""
     from appliance.backup.scheduled import run
     from appliance.backup.targets import raise_failures
 
@@ -95,7 +95,7 @@ def scheduled(
 
 @app.command("list")
 def list_backups(session: Session) -> None:
-    """List all backups, oldest first, with those that can't be read."""
+    """List all backups, oldest first, including unreadable ones."""
     rows = [row(listed) for listed in open_workspace(session).backups.list()]
     columns = [
         column
@@ -110,7 +110,7 @@ def show(
     session: Session,
     name: Annotated[str | None, typer.Argument(help="The backup (default: the newest).")] = None,
 ) -> None:
-    """Show the manifest of a backup: its cut, stores, rows and files."""
+    """Show a backup's manifest: the cut, stores, rows and files."""
     backups = open_workspace(session).backups
     manifest = backups.read(name or backups.newest())
     checked = backups.verification(manifest.name)
@@ -134,5 +134,5 @@ def show(
 
 
 def row(listed: ListedBackup) -> dict[str, Any]:
-    """A backup as a row of the list."""
+    """Return a backup as a list row."""
     return {**msgspec.to_builtins(listed.row), "verified": listed.result or "never"}

@@ -1,4 +1,4 @@
-"""What the commands of `agentlip backup` share: the workspace, sizes and progress."""
+"""Shares code between `agentlip backup` commands: the workspace, sizes and progress."""
 
 import os
 from collections.abc import Callable
@@ -17,13 +17,13 @@ MIB = 1024 * 1024
 
 
 class BackupSection(msgspec.Struct, frozen=True):
-    """The section of agentlip.toml that backups need."""
+    """The agentlip.toml section that backups need."""
 
     backup: BackupSettings = BackupSettings()
 
 
 def open_workspace(session: Session) -> BackupWorkspace:
-    """The workspace of this invocation. Raises WorkspaceNotFound, BadSettings or Invalid."""
+    """Open this invocation's workspace. Raises WorkspaceNotFound, BadSettings or Invalid."""
     datadir = session.datadir
     if not datadir.dir.is_dir():
         raise Invalid(f"{datadir.workspace} is not a workspace", hint="agentlip init")
@@ -35,12 +35,12 @@ def open_workspace(session: Session) -> BackupWorkspace:
 
 
 def size(count: int) -> str:
-    """`12.3 MiB`, or bytes below 1 MiB."""
+    """Return a size such as `12.3 MiB`, or bytes below 1 MiB."""
     return f"{count:,} B" if count < MIB else f"{count / MIB:,.1f} MiB"
 
 
 def show_progress(session: Session, clock: Clock) -> Callable[[str, int, int], None]:
-    """Shows on a terminal how much of which file is done."""
+    """Return a function that shows file progress on a terminal."""
     line = ProgressLine(clock, not session.machine)
 
     def progress(file: str, done: int, total: int) -> None:

@@ -1,4 +1,5 @@
-"""`agentlip backup prune`: removes backups that the settings do not keep, each with its reason."""
+"""Implements `agentlip backup prune`: removes backups that the settings do not keep, each with a
+reason."""
 
 from typing import Annotated, Any
 

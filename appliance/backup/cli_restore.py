@@ -1,4 +1,4 @@
-"""`agentlip backup restore`: what a restore would do, and the restore."""
+"""Implements `agentlip backup restore`: the restore, and the plan for a restore."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -103,7 +103,7 @@ def restore(
 
 
 def _is_wanted(listed: ListedBackup) -> bool:
-    """Whether it was made for its own sake, and was not found bad by a check."""
+    """Return whether a restore did not make the backup, and no check found damage."""
     manifest = listed.manifest
     return manifest is not None and manifest.reason != "before-restore" and listed.result != "bad"
 

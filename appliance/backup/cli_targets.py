@@ -1,4 +1,4 @@
-"""`agentlip backup targets|upload|fetch`: backups in other storage."""
+"""Implements `agentlip backup targets|upload|fetch`: backups in external storage."""
 
 import signal
 from typing import Annotated
@@ -38,7 +38,7 @@ _REPORT_COLUMNS = (
 
 
 def targets(session: Session, target: TargetFlag = None) -> None:
-    """List the targets, and the backups that each of them has."""
+    """List the targets, and each target's backups."""
     work = open_workspace(session)
     reports = [configured.report(work, chosen) for chosen in _find(work, target)]
     session.table(msgspec.to_builtins(reports), _COLUMNS, _NO_TARGETS)
@@ -59,7 +59,7 @@ def upload(session: Session, target: TargetFlag = None) -> None:
 def copy_all(
     session: Session, work: BackupWorkspace, target: str | None = None
 ) -> list[UploadReport]:
-    """Copies each backup that a target lacks, to this target or to all."""
+    """Copy each backup that a target lacks, to this target or to all targets."""
     progress = show_progress(session, work.clock)
     return [configured.upload(work, chosen, progress) for chosen in _find(work, target)]
 

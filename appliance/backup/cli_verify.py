@@ -1,4 +1,5 @@
-"""`agentlip backup verify`: restores backups into a scratch directory and checks them there."""
+"""Implements `agentlip backup verify`: restores backups into a scratch directory and checks them
+there."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,8 +59,8 @@ def verify(
 
 
 def verify_at_once(session: Session, work: BackupWorkspace, name: str, key: Any) -> None:
-    """Verifies a backup that was just made, with a note if it is not good. The command that made it
-    succeeds anyway: the backup is there, and its result is recorded."""
+    """Verify a new backup, and print a note if the backup is not good. The command that made the
+    backup succeeds anyway: the backup exists, and the result is recorded."""
     from appliance.backup.scratch_server import check_installed
 
     try:
@@ -84,7 +85,7 @@ def verifier_of(session: Session, work: BackupWorkspace) -> "Verifier":
 
 
 def _choose(work: BackupWorkspace, names: list[str], latest: bool, everything: bool) -> list[str]:
-    """The names of the backups to verify. Raises BackupNotFound before anything is done."""
+    """Return the names to verify. Raises BackupNotFound before anything is done."""
     if sum((bool(names), latest, everything)) > 1:
         raise Invalid("choose names, --latest or --all", hint="agentlip backup verify --latest")
     if names:

@@ -1,4 +1,4 @@
-"""Makes a backup: cuts all stores at one moment, copies, checks and compresses them."""
+"""Makes a backup: cuts all stores at one moment, then copies, checks and compresses them."""
 
 import os
 import shutil
@@ -42,10 +42,10 @@ def create_backup(
     after_cut: Callable[[], object] = lambda: None,
     also_for: Identities | None = None,
 ) -> BackupManifest:
-    """Writes a backup and returns its manifest. Call inside `work.backups.only_writer()`.
+    """Write a backup and return the manifest. Call inside `work.backups.only_writer()`.
 
-    `progress` is called with a file, its bytes that are done, and all of them; `after_cut` when the
-    stores can be written again. `also_for` can open an encrypted backup too. Raises
+    `progress` receives a file, the finished bytes and the total bytes; `after_cut` is called when
+    the stores can be written again. `also_for` can open an encrypted backup too. Raises
     BackupNotWritable, CutNotPossible, StoreNotCopied, RecipientRefused or BackupLibraryMissing;
     then nothing remains.
     """
@@ -66,7 +66,7 @@ def create_backup(
 
 
 class _NewBackup:
-    """One backup that is being made in `folder`."""
+    """One backup in progress, in `folder`."""
 
     def __init__(
         self, work: BackupWorkspace, folder: Path, recipients: list[Any], progress: FileProgress
@@ -146,7 +146,8 @@ class _NewBackup:
                 self._encode(name, file.path, file.kind, file.mode, BytesIO(file.content))
 
     def _add_agent_states(self) -> None:
-        """States of agents of the network, as they are now: other programs may use them too."""
+        """Add the current network agent states, because programs outside the appliance may use
+        them too."""
         for path in sorted(self._work.datadir.dir.glob(f"{AGENTS}/*/{AGENT_STATE}")):
             agent = f"{AGENTS}.{path.parent.name}"
             copied = self._copy(PinnedStore(agent, path, open_database(path, "rw")))
@@ -158,7 +159,8 @@ class _NewBackup:
                 copied.unlink()
 
     def _add_blobs(self, paths: Iterable[str]) -> int:
-        """Copies files as they are now. Returns how many are gone, or not what their name says."""
+        """Copy files in their current state. Return how many files are gone or do not match
+        their name."""
         lost = 0
         for number, path in enumerate(paths, 1):
             with writing():

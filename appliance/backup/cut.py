@@ -1,8 +1,8 @@
-"""Pins one common moment of all stores, while the appliance may be running.
+"""Pins one common moment for all stores, while the appliance may be running.
 
-All stores are locked for writing, in one order, and a read transaction is begun in each. Then the
-locks are released. So the transactions see what every store contained at one moment, and
-writers wait for milliseconds only, not for the copies.
+All stores are locked for writing, in one order, and a read transaction begins in each store. Then
+the locks are released. So the transactions see every store at one moment, and writers wait only for
+milliseconds rather than for the copies.
 """
 
 import sqlite3
@@ -30,7 +30,7 @@ _DISK = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
 
 
 class PinnedStore(NamedTuple):
-    """A store at the cut. `held`: another program was writing to it."""
+    """A store at the cut. `held`: another program was writing to the store."""
 
     store: str
     path: Path
@@ -39,7 +39,8 @@ class PinnedStore(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """`pause_ms`: how long no store could be written. `small`: files that were read meanwhile."""
+    """The stores at the cut. `pause_ms`: how long no store could be written. `small`: files read
+    meanwhile."""
 
     at_ms: int
     pause_ms: float
@@ -49,10 +50,10 @@ class Cut(NamedTuple):
 
 @contextmanager
 def common_cut(datadir: DataDir, clock: Clock) -> Iterator[Cut]:
-    """The stores at one moment, until the end of the `with`.
+    """Pin the stores at one moment, until the end of the `with` block.
 
-    Raises CutNotPossible if a store stays locked by others, StoreNotCopied for a store that is
-    missing, suspect or can't be opened.
+    Raises CutNotPossible if another program keeps a store locked, StoreNotCopied for a store that
+    is missing, suspect or can't be opened.
     """
     names = present_stores(datadir)
     with ExitStack() as stack:
@@ -85,10 +86,11 @@ def common_cut(datadir: DataDir, clock: Clock) -> Iterator[Cut]:
 
 
 def present_stores(datadir: DataDir) -> tuple[str, ...]:
-    """The stores that this workspace has, in the order of the locks. Raises StoreNotCopied.
+    """Return the stores that this workspace has, in lock order. Raises StoreNotCopied.
 
-    First those that other programs write, which may take long. Then the one with the most writes:
-    waiting for its lock stops nobody, and the others are mostly free at once.
+    Stores that external programs write come first, because their locks may take long. Then the
+    store with the most writes: waiting for that lock stops nobody, and the remaining stores are
+    mostly free at once.
     """
     for lost in workspace_manifest.lost_stores(datadir):
         raise StoreNotCopied(
@@ -113,7 +115,7 @@ def not_copied(store: str, problem: str) -> StoreNotCopied:
 
 
 def refusal(store: str, directory: Path, error: sqlite3.Error) -> ApplianceError:
-    """The error for the user for an error of SQLite while reading a store."""
+    """Return the user's error for an SQLite error while reading a store."""
     name = sqlite_name(error)
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return CutNotPossible(f"{store} is locked by another process", details={"store": store})
@@ -123,7 +125,7 @@ def refusal(store: str, directory: Path, error: sqlite3.Error) -> ApplianceError
 
 
 def _connect(datadir: DataDir, store: str, stack: ExitStack) -> sqlite3.Connection:
-    """Open and with its schema read, so that this takes no time while the stores are locked."""
+    """Open the store and read the schema, so that no time is lost while the stores are locked."""
     try:
         connection = stack.enter_context(closing(open_database(datadir.database(store), "rw")))
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
@@ -136,7 +138,7 @@ def _connect(datadir: DataDir, store: str, stack: ExitStack) -> sqlite3.Connecti
 def _lock(
     connection: sqlite3.Connection, store: str, datadir: DataDir, deadline: float, clock: Clock
 ) -> bool:
-    """False for a shared store that another program goes on writing."""
+    """Lock the store. Return False for a shared store that another program keeps writing."""
     while True:
         try:
             connection.execute("BEGIN IMMEDIATE")

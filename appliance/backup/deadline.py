@@ -1,10 +1,10 @@
-"""The time limit of a check, and why a check proves nothing."""
+"""Limits a check's time, and explains why a check proves nothing."""
 
 from appliance.kernel.clock import Clock
 
 
 class Undecided(Exception):
-    """The check could not be finished. The text says why; the backup may be good or bad."""
+    """A check that could not be finished. The text says why; the backup may be good or bad."""
 
 
 class Deadline:
@@ -14,14 +14,14 @@ class Deadline:
         self._ends = clock.monotonic() + seconds_max
 
     def left(self) -> float:
-        """The seconds that are left; 0 at the end."""
+        """Return the seconds left; 0 at the end."""
         return max(0.0, self._ends - self._clock.monotonic())
 
     def is_over(self) -> bool:
         return self.left() <= 0
 
     def check(self) -> None:
-        """Raises Undecided after the end."""
+        """Check the deadline. Raises Undecided after the end."""
         if self.is_over():
             raise Undecided(
                 f"the check took longer than backup.seconds_max, {self._seconds_max:g} s"

@@ -1,9 +1,9 @@
-"""Compresses and encrypts the files of a backup, and reads them again, in chunks of constant size.
+"""Compresses and encrypts backup files, and reads them again, in chunks with constant size.
 
     encode: content ─ zstd ─ age, with recipients ─▶ file in the backup
     decode: file in the backup ─ age, with identities ─ zstd ─▶ content
 
-The formats are those of the programs `zstd` and `age`.
+The programs `zstd` and `age` use identical formats.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ CHUNK_BYTES = 1024 * 1024
 LEVEL = 3  # of zstd: a higher level is slower by far, and hardly smaller
 NO_MATCH = "No matching keys found"
 ByteProgress = Callable[[int, int], None]
-"""Called with the number of bytes of the content that are done, and of all of them."""
+"""Called with the finished bytes and the total bytes of the content."""
 
 
 class Source(Protocol):
@@ -30,7 +30,7 @@ class Sink(Protocol):
 
 
 class Encoded(NamedTuple):
-    """Sizes in bytes and SHA-256 of the content, and of the file in the backup."""
+    """Byte sizes and SHA-256 for the content, and for the file in the backup."""
 
     bytes: int
     sha256: str
@@ -39,7 +39,7 @@ class Encoded(NamedTuple):
 
 
 class Undecodable(Exception):
-    """The stored bytes are not what `encode` wrote; the text says how."""
+    """Stored bytes that `encode` did not write; the text describes the difference."""
 
 
 def encode(
@@ -48,7 +48,8 @@ def encode(
     *,
     recipients: Sequence[Any] = (),
 ) -> Encoded:
-    """Writes all of `source` to `target`, compressed, and encrypted if there are `recipients`.
+    """Write all bytes from `source` to `target`, compressed, and encrypted if there are
+    `recipients`.
 
     Raises the errors of `source` and `target`, and BackupLibraryMissing.
     """
@@ -71,8 +72,8 @@ def decode(
     identities: Sequence[Any] | None = None,
     progress: ByteProgress = lambda *_: None,
 ) -> tuple[int, str]:
-    """The other direction; without `identities` for files that are not encrypted. Returns size and
-    SHA-256 of the content. All of `stored` is read.
+    """Decode all bytes from `stored`; without `identities` for unencrypted files. Return the
+    content's size and SHA-256.
 
     At most `bytes_max` bytes are written. Raises Undecodable, KeyRefused before anything is
     written, the errors of `stored` and `target`, and BackupLibraryMissing.
@@ -96,7 +97,7 @@ def decode(
 
 
 def zstd() -> Any:
-    """The module for zstd. Raises BackupLibraryMissing."""
+    """Return the zstd module. Raises BackupLibraryMissing."""
     for name in ("compression.zstd", "backports.zstd"):
         with suppress(ImportError):
             return import_module(name)
@@ -104,7 +105,7 @@ def zstd() -> Any:
 
 
 def age() -> Any:
-    """The module for age. Raises BackupLibraryMissing."""
+    """Return the age module. Raises BackupLibraryMissing."""
     try:
         return import_module("pyrage")
     except ImportError:
@@ -112,7 +113,7 @@ def age() -> Any:
 
 
 def _pipe(work: Callable[[], None], *ends: "_End") -> None:
-    """`work` reports errors of our own streams as its own; this raises the original ones."""
+    """Run `work`, which wraps our own streams' errors, and raise the original errors."""
     try:
         work()
     except Exception as error:
@@ -125,8 +126,8 @@ def _pipe(work: Callable[[], None], *ends: "_End") -> None:
 
 
 class _End:
-    """One end of the stream. `error`: what was raised in it. After that it is not used again,
-    although pyrage may try to write what it has buffered."""
+    """One stream end. `error`: the exception raised in the stream. Afterwards the stream is not
+    used again, although pyrage may try to write buffered bytes."""
 
     error: Exception | None = None
 
@@ -142,7 +143,7 @@ class _End:
 
 
 class _Passed:
-    """Size and hash of what passes."""
+    """A counter for the size and hash of passing bytes."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -166,7 +167,7 @@ def _compress(source: Source, content: _Passed) -> Iterator[bytes]:
 
 
 class _Reader(_End):
-    """Reads chunks as a file."""
+    """A reader that reads chunks as a file."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -182,7 +183,7 @@ class _Reader(_End):
 
 
 class _Stored(_Passed, _End):
-    """Writes to the file in the backup."""
+    """A writer for the file in the backup."""
 
     def __init__(self, target: Sink) -> None:
         super().__init__()
@@ -195,11 +196,11 @@ class _Stored(_Passed, _End):
         return len(data)
 
     def flush(self) -> None:
-        """Required of a file; the caller syncs."""
+        """Do nothing, because a file must have this method; the caller syncs."""
 
 
 class _Content(_Passed, _End):
-    """Decompresses what is written to it, in pieces of a limited size."""
+    """A writer that decompresses the received bytes in pieces with limited size."""
 
     def __init__(self, target: Sink, bytes_max: int, progress: ByteProgress) -> None:
         super().__init__()
@@ -215,7 +216,7 @@ class _Content(_Passed, _End):
         return len(data)
 
     def flush(self) -> None:
-        """Required of a file; the caller syncs."""
+        """Do nothing, because a file must have this method; the caller syncs."""
 
     def end(self) -> None:
         if not self._decompressor.eof:

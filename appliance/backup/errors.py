@@ -1,4 +1,4 @@
-"""The errors of backups. Each has its own exit code."""
+"""Defines the backup errors. Each has a separate exit code."""
 
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from appliance.kernel.errors import (
 
 
 class BackupError(ApplianceError):
-    """An error of a backup or a restore, with the exit code for scripts."""
+    """A backup or restore error, with the exit code for scripts."""
 
     exit_code: ClassVar[int]
 
@@ -103,7 +103,7 @@ class BackupLibraryMissing(Unavailable, BackupError):
 
 
 class TargetUnreachable(TargetFailed):
-    """No answer, an answer of a server that is overloaded, or a connection that broke."""
+    """A missing response, an overloaded server's response, or a broken connection."""
 
     code = "BACKUP_TARGET_UNREACHABLE"
     default_message = "the target does not answer"
@@ -111,7 +111,7 @@ class TargetUnreachable(TargetFailed):
 
 
 class TargetRefused(Forbidden, BackupError):
-    """Repeating the request does not help."""
+    """A refused request. Repeating the request does not help."""
 
     code = "BACKUP_TARGET_REFUSED"
     default_message = "the target refused the request"

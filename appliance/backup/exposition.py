@@ -30,7 +30,7 @@ def show(backups: Sequence[ListedBackup], newest: ListedBackup | None, now_ms: i
 
 
 def show_uploads(states: Mapping[str, UploadState]) -> None:
-    """The last upload to each target."""
+    """Show the last upload to each target."""
     for name, state in states.items():
         metrics.targets.labels(name).set(bool(state.problem))
         metrics.uploaded.labels(name).set(moment_ms("", state.newest) / 1000 if state.newest else 0)

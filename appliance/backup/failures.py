@@ -1,6 +1,7 @@
-"""The last failures, in `.agentlip/backups`, so that commands show them while nothing runs.
+"""Records the last failures in `.agentlip/backups`, so that commands show them while nothing
+runs.
 
-They stay there if `backup.directory` is elsewhere, because that may be what fails.
+The file stays there if `backup.directory` is elsewhere, because that directory may be what fails.
 """
 
 from collections.abc import Iterator
@@ -23,7 +24,7 @@ Phase = Literal["create", "verify", "prune", "upload"]
 
 
 class BackupFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """The last failure of a phase, until that phase succeeds."""
+    """A phase's last failure, kept until the phase succeeds."""
 
     phase: Phase
     failed_at: str
@@ -33,9 +34,9 @@ class BackupFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attempts:
-    """Tries phases of a backup.
+    """Tries backup phases.
 
-    failures  those that were not repaired yet, also of earlier attempts, by phase
+    failures  unrepaired failures, also from earlier attempts, by phase
     failed    the phases that failed in this attempt
     """
 
@@ -47,8 +48,8 @@ class Attempts:
 
     @contextmanager
     def record(self, phase: Phase) -> Iterator[None]:
-        """Records an error of the block as the failure of this phase, and otherwise its success.
-        That another process works on the backups is not a failure, and is raised."""
+        """Record an error in the block as this phase's failure, and otherwise success. Another
+        process working on the backups is not a failure; that error is raised."""
         self.failures.pop(phase, None)
         try:
             yield
@@ -66,15 +67,15 @@ class Attempts:
 
 
 def write_failures(root: Path, failures: list[BackupFailure]) -> None:
-    """Raises BackupNotWritable."""
+    """Write the failures. Raises BackupNotWritable."""
     with writing():
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(root / FILE, msgspec.json.encode(failures))
 
 
 def read_failures(root: Path, settings: BackupSettings) -> list[BackupFailure]:
-    """The last failures of the phases that the settings still have; none if the file is missing or
-    can't be decoded."""
+    """Return the last failures for the phases that the settings still have; none if the file is
+    missing or can't be decoded."""
     omitted = {"verify": not settings.verify, "upload": not settings.targets}
     with suppress(msgspec.DecodeError):
         failures = msgspec.json.decode(read_small(root / FILE) or b"", type=list[BackupFailure])
@@ -83,7 +84,7 @@ def read_failures(root: Path, settings: BackupSettings) -> list[BackupFailure]:
 
 
 def end_failure(work: BackupWorkspace, phase: Phase) -> None:
-    """A command did what the schedule failed to do."""
+    """End a failure after a command did what the schedule failed to do."""
     root, settings = work.datadir.backups, work.settings
     failures = read_failures(root, settings)
     left = [failure for failure in failures if failure.phase != phase]

@@ -1,5 +1,4 @@
-"""Brings a backup back from a target. It gets its name when all of it was compared with its
-hashes."""
+"""Fetches a backup from a target. The backup gets a name after all content matches the hashes."""
 
 import shutil
 from contextlib import suppress
@@ -25,10 +24,10 @@ def fetch(
     work: BackupWorkspace,
     progress: FileProgress = no_progress,
 ) -> tuple[BackupManifest, bool]:
-    """The manifest of the named or newest backup, and whether anything was fetched: one that is
-    whole here is kept.
+    """Return the named or newest backup's manifest, and whether anything was fetched: an
+    undamaged local backup is kept.
 
-    Call it inside `work.backups.only_writer()`. A damaged backup of this name is replaced at the
+    Call inside `work.backups.only_writer()`. A damaged backup with this name is replaced at the
     end. Raises BackupNotFound, BackupDamaged, VersionRefused, BackupNotWritable, TargetRefused or
     TargetFailed.
     """
@@ -68,7 +67,7 @@ def fetch(
 
 
 def _is_whole(backups: BackupDirectory, manifest: BackupManifest) -> bool:
-    """Whether the backup is in the directory, byte by byte."""
+    """Return whether the backup is in the directory, byte by byte."""
     try:
         if backups.read(manifest.name) != manifest:
             return False

@@ -1,4 +1,4 @@
-"""Whether a workspace has anything to back up: rows beside those of its start or of a backup."""
+"""Detects whether a workspace has anything to back up: rows beyond the initial or backup rows."""
 
 import sqlite3
 from collections.abc import Iterable
@@ -18,8 +18,8 @@ _BUSY_SECONDS = 1.0
 
 
 def has_data(datadir: DataDir, stores: Iterable[str]) -> bool:
-    """Whether one of the stores has a row of users. Reads at most one row of each table. A store
-    that can't be read counts as empty."""
+    """Return whether a store has a user row. Reads at most one row from each table. An
+    unreadable store counts as empty."""
     # The store of tokens has a row from the start. A backup needs more reason than tokens.
     chosen = [store for store in stores if not declaration_of(store).keeps_record]
     for database in map(datadir.database, chosen):
@@ -30,7 +30,7 @@ def has_data(datadir: DataDir, stores: Iterable[str]) -> bool:
 
 
 def has_rows(database: Path) -> bool:
-    """Whether a table of users' data has a row. Raises sqlite3.Error."""
+    """Return whether a user data table has a row. Raises sqlite3.Error."""
     with closing(open_database(database, "ro", _BUSY_SECONDS)) as connection:
         return any(
             connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone()
@@ -39,12 +39,12 @@ def has_rows(database: Path) -> bool:
 
 
 def _is_data(table: str) -> bool:
-    """Whether a table has users' data, and not that of migrations."""
+    """Return whether a table has user data rather than migration records."""
     return table != "meta" and not table.startswith("x_")
 
 
 def has_same_rows(datadir: DataDir, manifest: BackupManifest) -> bool:
-    """Whether each table of users' data has as many rows as it had, in no older schema."""
+    """Return whether each user data table has as many rows as before, in no older schema."""
     for store in STORES:
         database, facts = datadir.database(store), manifest.stores.get(store)
         try:

@@ -1,7 +1,7 @@
-"""The keys of encrypted backups: recipients to write them, identities to read them.
+"""Handles keys for encrypted backups: recipients to write them, identities to read them.
 
-Both are those of the program `age`: `age-keygen -o FILE` makes an identity file, which names its
-recipient in a comment.
+The formats are the `age` program's formats: `age-keygen -o FILE` makes an identity file, which
+names the recipient in a comment.
 """
 
 import os
@@ -19,11 +19,11 @@ _PREFIX = "AGE-SECRET-KEY-"
 
 
 Identities = tuple[Any, ...]
-"""Secret keys, at least one. Neither their text nor that of the tuple shows them."""
+"""Secret keys, at least one. Neither a key's text nor the tuple's text shows them."""
 
 
 def recipients(settings: BackupSettings) -> list[Any]:
-    """The public keys of `backup.recipients`. Raises RecipientRefused for a wrong one."""
+    """Return the public keys in `backup.recipients`. Raises RecipientRefused for an invalid key."""
     keys = []
     for text in settings.recipients:
         try:
@@ -37,7 +37,7 @@ def recipients(settings: BackupSettings) -> list[Any]:
 
 
 def load(settings: BackupSettings, file: Path | None = None) -> Identities | None:
-    """The keys in `file`, otherwise those in `backup.identity_file`; None if neither is given.
+    """Return the keys in `file`, otherwise in `backup.identity_file`; None if neither is given.
 
     Raises KeyRefused for a file that can't be read or has no key.
     """
@@ -58,18 +58,19 @@ def load(settings: BackupSettings, file: Path | None = None) -> Identities | Non
 
 
 def single_use(settings: BackupSettings) -> Identities | None:
-    """A new key pair for one backup whose secret key is elsewhere: it is encrypted for this key
-    too, verified with it in the same process, and the key is forgotten. None if not needed."""
+    """Return a new key pair for one backup whose secret key is elsewhere. The backup is also
+    encrypted for this key and verified in this process, and then the key is forgotten. None if
+    not needed."""
     if not settings.verify or not settings.recipients or settings.identity_file:
         return None
     return (age().x25519.Identity.generate(),)
 
 
 def check(path: Path, manifest: BackupManifest, identities: Identities | None) -> None:
-    """Decodes the smallest file of the backup at `path`. Writes nothing.
+    """Decode the smallest file in the backup at `path`. Writes nothing.
 
-    Raises KeyRefused if the backup is encrypted and no key opens it, BackupDamaged if that file is
-    not as it was written.
+    Raises KeyRefused if the backup is encrypted and no key opens the file, BackupDamaged if the
+    file has changed.
     """
     if not manifest.encrypted or not manifest.files:
         return
@@ -78,7 +79,8 @@ def check(path: Path, manifest: BackupManifest, identities: Identities | None) -
 
 
 def keys_of(manifest: BackupManifest, identities: Identities | None) -> Identities | None:
-    """The keys for the files of a backup; None if they are not encrypted. Raises KeyRefused."""
+    """Return the keys for a backup's files; None if the files are not encrypted. Raises
+    KeyRefused."""
     if not manifest.encrypted:
         return None
     if identities is None:

@@ -1,7 +1,7 @@
-"""BackupScheduler: has a child process make a backup when one is due, with all that follows it.
+"""Runs a child process when a backup is due, which makes the backup and does all further phases.
 
-When the next backup is due follows from the backups themselves, so a restart neither repeats nor
-forgets one.
+The existing backups determine when the next backup is due, so a restart neither repeats nor forgets
+one.
 """
 
 from collections.abc import Callable
@@ -34,10 +34,10 @@ TOO_SLOW = "raise backup.seconds_max in agentlip.toml"
 
 
 class BackupScheduler(Loop):
-    """Checks every few seconds whether there is work. That reads manifests only after a change, and
-    starts a process only for work. `next_ms`: when the next backup is due; None: not planned.
-    `failures_changed` is called after failures, and when they are over; `ended` after each
-    run, with whether it had none."""
+    """Checks every few seconds whether there is work. The check reads manifests only after a
+    change, and starts a process only for work. `next_ms`: when the next backup is due; None: not
+    planned. `failures_changed` is called after failures, and when they are over; `ended` after
+    each run, with whether the run had no failures."""
 
     name = "backup_scheduler"
     interval_seconds = 5.0
@@ -82,7 +82,8 @@ class BackupScheduler(Loop):
         return self.next_ms
 
     def request(self) -> bool:
-        """Makes a backup now, also with `backup.enabled = false`. False while one is made."""
+        """Request a backup now, also with `backup.enabled = false`. Return False while a backup
+        is being made."""
         if self._is_running or self._is_requested:
             return False
         self._is_requested = True
@@ -116,7 +117,7 @@ class BackupScheduler(Loop):
         return {"runs": int(runs)}
 
     def _refresh(self) -> None:
-        """Lists the backups again if one came or went, or the newest one has another result."""
+        """List the backups again if one came or went, or the newest one has another result."""
         newest = self._listed[-1].path if self._listed else self._backups.root
         signature = (_read_mtime(self._backups.root), _read_mtime(newest))
         if signature != self._signature:
@@ -127,7 +128,7 @@ class BackupScheduler(Loop):
             self._signature = signature
 
     def _due_seconds(self, newest: ListedBackup | None, now_ms: int, uptime: float) -> float | None:
-        """Seconds until the next backup; None if there is nothing to back up yet."""
+        """Return the seconds until the next backup; None if there is nothing to back up yet."""
         if newest is None and self._data_since is None and in_thread(self._has_data):
             # Else a process that is started again and again would never make a backup.
             self._data_since = uptime - (WAITED_SECONDS if self._is_first else 0.0)
@@ -142,7 +143,7 @@ class BackupScheduler(Loop):
         return due
 
     def _make(self, create: bool, recheck: bool) -> None:
-        """Runs `agentlip backup scheduled`, and tries again later if a phase of it failed."""
+        """Run `agentlip backup scheduled`, and try again later if a phase failed."""
         self._is_running, self._is_requested = True, False
         before, uptime = self._failures, self.clock.uptime()
         try:
@@ -169,7 +170,7 @@ class BackupScheduler(Loop):
         self._report(before, failed)
 
     def _command(self, *arguments: str) -> list[BackupFailure]:
-        """The failures that the command reports. Raises BackupRunning."""
+        """Return the failures that the command reports. Raises BackupRunning."""
         seconds_max = PHASES * self._settings.seconds_max + GRACE_SECONDS
         try:
             done = self._child.run(
@@ -196,7 +197,7 @@ class BackupScheduler(Loop):
         return BackupFailure(phase="create", failed_at=at, code=code, error=error, hint=hint)
 
     def _report(self, before: dict[Phase, BackupFailure], failed: list[BackupFailure]) -> None:
-        """Counts failures. Each is logged once, until it is another one."""
+        """Count failures. Each is logged once, until the failure changes."""
         for phase in metrics.PHASES:
             metrics.failing.labels(phase).set(phase in self._failures)
         for failure in failed:
@@ -217,7 +218,7 @@ class BackupScheduler(Loop):
 
 
 def _read_mtime(path: Path) -> int:
-    """When the file or directory was changed, in nanoseconds; 0 if it can't be read."""
+    """Return when the file or directory was changed, in nanoseconds; 0 if unreadable."""
     try:
         return path.stat().st_mtime_ns
     except OSError:

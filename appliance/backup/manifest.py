@@ -1,11 +1,11 @@
-"""The manifest of a backup: what was copied, from which moment, and how to recognize each byte.
+"""Reads and writes backup manifests: the copied files, the moment, and hashes for each byte.
 
-`manifest.json` is written last. Its own hash is in its last field, so a change of any byte of a
+`manifest.json` is written last. The manifest's hash is in the last field, so any changed byte in a
 backup is noticed. Sizes are in bytes, times in UTC with milliseconds, hashes are SHA-256 in
 hexadecimal.
 
-The hash is not a signature: anybody who can write to a target can forge a manifest. So it is
-only accepted if all its paths are those of files that backups contain, and its text is printable.
+The hash is not a signature: anybody who can write to a target can forge a manifest. So a manifest
+is only accepted if all paths belong to files that backups contain, and the text is printable.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from appliance.kernel.store_declaration import path_of
 from appliance.workspace.contents import CONTENTS, Kind
 
 FILE, VERIFICATION = "manifest.json", "verification.json"
-"""The names of other files of a backup, here and at targets."""
+"""The names of a backup's further files, here and at targets."""
 BYTES_MAX = 64 * 1024 * 1024  # about 150,000 files; a larger manifest is damaged
 FORMAT = 1
 VERIFICATION_BYTES_MAX = 1024 * 1024
@@ -36,12 +36,12 @@ Reason = Literal["manual", "schedule", "before-migration", "before-restore"]
 
 
 class BackupFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a backup.
+    """One file in a backup.
 
-    name   its name in the directory of the backup, with .zst and .age where they apply
-    path   where it belongs, relative to the workspace, with /
-    bytes, sha256                of the content
-    stored_bytes, stored_sha256  of the file in the backup, compressed and encrypted
+    name   the name in the backup's directory, with .zst and .age where they apply
+    path   the restored path, relative to the workspace, with /
+    bytes, sha256                for the content
+    stored_bytes, stored_sha256  for the file in the backup, compressed and encrypted
     """
 
     name: str
@@ -55,16 +55,17 @@ class BackupFile(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def restored_mode(self) -> int:
-        """Its mode, but never executable, and for others only what its kind may be."""
+        """Return the file's mode, but never executable, and for other users only what the kind
+        allows."""
         return self.mode & _MODES[self.kind] | 0o600
 
 
 class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A store at the cut. `rows`: the number of rows of each table, without full-text indexes and
-    tables that SQLite manages. `last_event_id`: 0 for stores without events. `held_by_other`:
-    another program was writing to a shared store, which was read alone, beside the others.
-    `missing_blobs`: how many that rows name were missing or damaged. `head`: number and hash of the
-    newest record of a chain, as `NUMBER:HASH`."""
+    """A store at the cut. `rows`: each table's row count, without full-text indexes and tables
+    that SQLite manages. `last_event_id`: 0 for stores without events. `held_by_other`: another
+    program was writing to a shared store, which was then read separately. `missing_blobs`: how
+    many files named in rows were missing or damaged. `head`: the number and hash of a chain's
+    newest record, as `NUMBER:HASH`."""
 
     file: str
     store_id: str
@@ -77,9 +78,9 @@ class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """`pause_ms`: how long no store could write. `principals`: the tokens and plugins that
-    created messages, sorted, at most 1,000. `identity`: the public key of the member, "" without
-    one. `last_event_id`: the highest that was ever given out."""
+    """A backup's manifest. `pause_ms`: how long no store could write. `principals`: the tokens
+    and plugins that created messages, sorted, at most 1,000. `identity`: the member's public
+    key, "" without a key. `last_event_id`: the highest id ever given out."""
 
     format: int = FORMAT
     name: str
@@ -118,9 +119,9 @@ class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verification(msgspec.Struct, frozen=True, kw_only=True):
-    """`verification.json` beside the manifest: the result of the last check by restoring.
+    """The last restore check's result, in `verification.json` beside the manifest.
 
-    inconclusive  the check could not be finished (no key, no space, no time); it proves nothing
+    inconclusive  the check could not be finished (no key, no space, no time) and proves nothing
     """
 
     result: Literal["good", "bad", "inconclusive"]
@@ -131,13 +132,13 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(manifest: BackupManifest) -> bytes:
-    """The text of `manifest.json`, sealed with the hash of the manifest without `sha256`."""
+    """Return the text for `manifest.json`, sealed with the manifest's hash without `sha256`."""
     sealed = msgspec.structs.replace(manifest, sha256=_seal(manifest))
     return msgspec.json.format(msgspec.json.encode(sealed)) + b"\n"
 
 
 def decode(text: bytes, name: str) -> BackupManifest:
-    """The manifest of the backup `name`. Raises BackupDamaged if any byte is not as written, and
+    """Return the manifest for the backup `name`. Raises BackupDamaged if any byte changed, and
     VersionRefused for a newer format."""
     try:
         head = msgspec.json.decode(text, type=_FormatOnly)
@@ -165,7 +166,7 @@ def decode(text: bytes, name: str) -> BackupManifest:
 
 
 def is_contained(path: str, kind: Kind, stores: Collection[str] = ()) -> bool:
-    """Whether backups contain files of this kind at this path, relative to the workspace."""
+    """Return whether backups contain files of this kind at this path, relative to the workspace."""
     if kind == "store":
         return path in map(path_of, stores) and _STORE.fullmatch(path) is not None
     folder, _, name = path.rpartition("/")
@@ -175,7 +176,7 @@ def is_contained(path: str, kind: Kind, stores: Collection[str] = ()) -> bool:
 
 
 def moment_ms(cut_at: str, name: str) -> int:
-    """When a cut was made. If its time can't be read, when the name of the backup was given."""
+    """Return when a cut was made; for an unreadable time, when the backup's name was given."""
     try:
         moment = datetime.fromisoformat(utc(cut_at))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Metrics of backups. Times are Unix times in seconds, 0 if there is none yet."""
+"""Defines the backup metrics. Times are Unix times in seconds, 0 if there is none yet."""
 
 from appliance.kernel.metrics import counter, gauge
 

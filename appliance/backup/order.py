@@ -1,8 +1,8 @@
-"""The order in which backups were made, although clocks are set back and forth.
+"""Sorts backups in the order of creation, although clocks are set back and forth.
 
-The newest event of a backup decides. Event ids rise within an epoch, and a restore, which opens
-the next epoch, jumps ahead of all ids that were given out before. Times decide only between backups
-with the same newest event; a time from the future then loses.
+A backup's newest event decides. Event ids rise within an epoch, and a restore, which opens the next
+epoch, jumps ahead of all ids given out before. Times decide only between backups with an equal
+newest event; a time from the future then loses.
 """
 
 from collections.abc import Iterable
@@ -12,8 +12,8 @@ FUTURE_MS = 2000  # clocks differ by less
 
 
 class Ordered(Protocol):
-    """`last_event_id`: None if the manifest can't be read; then the backups from before it by its
-    name give the place."""
+    """A sortable backup. `last_event_id`: None for an unreadable manifest; then the backups with
+    earlier names determine the place."""
 
     @property
     def name(self) -> str: ...

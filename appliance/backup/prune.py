@@ -1,7 +1,7 @@
 """Removes the backups that retention does not keep.
 
-A backup is renamed before its files are deleted (`BackupDirectory.remove`), so a process that is
-killed leaves no half backup.
+A backup is renamed before the files are deleted (`BackupDirectory.remove`), so a killed process
+leaves no partial backup.
 """
 
 from appliance.backup.backup_directory import BackupWorkspace, ListedBackup
@@ -9,14 +9,16 @@ from appliance.backup.retention import RetainedBackup, RetentionDecision, decide
 
 
 def plan(work: BackupWorkspace) -> list[RetentionDecision]:
-    """A decision for each backup that is listed, oldest first. Changes nothing."""
+    """Return a decision for each listed backup, oldest first. Changes nothing."""
     return decide(map(_seen, work.backups.list()), work.settings, work.clock.now_ms())
 
 
 def prune(work: BackupWorkspace) -> list[RetentionDecision]:
-    """Removes what `plan` says now, oldest first. Call inside `work.backups.only_writer()`.
+    """Remove the backups that `plan` selects now, oldest first. Call inside
+    `work.backups.only_writer()`.
 
-    Returns the decisions. Raises BackupNotWritable; then the backups before it are removed.
+    Return the decisions. Raises BackupNotWritable; then earlier backups in the order are already
+    removed.
     """
     decisions = plan(work)
     for decision in decisions:

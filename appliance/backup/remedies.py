@@ -1,6 +1,6 @@
-"""Hints for a store that is damaged. They are commands that work as printed.
+"""Returns hints for a damaged store. The hints are commands that work as printed.
 
-Call these functions only after damage was read from the file: a restore loses what is newer.
+Call these functions only after reading damage from the file: a restore loses newer data.
 """
 
 import shlex
@@ -14,15 +14,15 @@ from appliance.workspace.datadir import DataDir
 
 
 def restore_hint(datadir: DataDir, store: str) -> str:
-    """The store's recovery command; else the commands that restore a backup; else the command that
-    saves what can be read."""
+    """Return the store's recovery command; else the commands that restore a backup; else the
+    command that saves the readable rows."""
     command = f"agentlip recover {store} --yes"
     return RECOVERY_COMMANDS.get(store) or copy_hint(datadir, store) or command
 
 
 def copy_hint(datadir: DataDir, store: str, *, after: int = -1) -> str:
-    """The commands that restore the newest backup that was verified and has the store; "" without
-    one. Only of a backup with events above `after`, if that is given."""
+    """Return the commands that restore the newest verified backup with this store; "" without a
+    backup. With `after`, only a backup with events above `after` counts."""
     backup = verified_backup(datadir, store, after)
     if backup is None:
         return ""
@@ -36,8 +36,8 @@ def copy_hint(datadir: DataDir, store: str, *, after: int = -1) -> str:
 
 
 def verified_backup(datadir: DataDir, store: str, after: int = -1) -> str | None:
-    """The name of the newest backup whose verification succeeded, if it contains this store of
-    this workspace, with events above `after`. None if no backup does."""
+    """Return the name of the newest successfully verified backup, if the backup contains this
+    workspace's store, with events above `after`. None without such a backup."""
     expected = manifest.read(datadir).stores.get(store, "")
     settings = section(datadir.settings_file, "backup", BackupSettings) or BackupSettings()
     for listed in reversed(BackupDirectory(datadir, settings).list()):

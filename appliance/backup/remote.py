@@ -1,6 +1,6 @@
-"""The backups at a target: which are there, and whether every byte of them is as it was sent.
+"""Lists backups at a target, and checks that every byte still equals the sent byte.
 
-Nothing that a target answers is trusted: names, sizes, manifests and content are checked.
+Nothing in a target's responses is trusted: names, sizes, manifests and content are checked.
 """
 
 import hashlib
@@ -17,14 +17,14 @@ from appliance.kernel.errors import ApplianceError, Invalid
 
 
 class RemoteNames(NamedTuple):
-    """Names of backups, oldest first. `unfinished`: without a manifest, so they don't count."""
+    """Backup names, oldest first. `unfinished`: without a manifest, so they don't count."""
 
     present: list[str]
     unfinished: list[str]
 
 
 def names_in(listed: Iterable[str]) -> RemoteNames:
-    """The backups with these files. Ignores all names that are not those of backups."""
+    """Return the backups with these files. Ignores all names that are not backup names."""
     listed = set(listed)
     names = {name.partition("/")[0] for name in listed}
     every = sorted(name for name in names if NAME.match(name))
@@ -33,7 +33,7 @@ def names_in(listed: Iterable[str]) -> RemoteNames:
 
 
 def read_manifest(target: BackupTarget, name: str) -> BackupManifest:
-    """Raises TargetObjectMissing, BackupDamaged or VersionRefused."""
+    """Read a manifest. Raises TargetObjectMissing, BackupDamaged or VersionRefused."""
     text = bytearray()
     for piece in target.read(f"{name}/{manifests.FILE}"):
         text += piece
@@ -47,9 +47,10 @@ def read_manifest(target: BackupTarget, name: str) -> BackupManifest:
 def newest_manifest(
     target: BackupTarget, names: Sequence[str], owner: str | None, now_ms: int
 ) -> BackupManifest:
-    """Read the manifests of all `names`, and return the newest of the workspace `owner` (`db_id`).
+    """Read the manifests for all `names`, and return the newest one from the workspace `owner`
+    (`db_id`).
 
-    One that can't be read is passed over, unless all are like that. Raises Invalid if the owner is
+    Unreadable manifests are skipped, unless all are unreadable. Raises Invalid if the owner is
     unknown and there are several, BackupDamaged, VersionRefused or TargetObjectMissing.
     """
     manifests_read: list[BackupManifest] = []
@@ -71,7 +72,8 @@ def newest_manifest(
 
 
 def read_file(target: BackupTarget, name: str, file: BackupFile) -> Iterator[bytes]:
-    """The stored file. Raises BackupDamaged at its end, or as soon as it is too long."""
+    """Yield the stored file. Raises BackupDamaged at the end, or as soon as the file is too
+    long."""
     digest, size = hashlib.sha256(), 0
     for piece in target.read(f"{name}/{file.name}"):
         size += len(piece)

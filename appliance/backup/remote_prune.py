@@ -1,9 +1,8 @@
-"""Removes backups from a target that retention no longer keeps, if the target says `prune = true`.
+"""Removes backups that retention no longer keeps from a target with `prune = true`.
 
-The rules are those of the local backups, by times and reasons alone. In addition, a backup stays
-that
+The local retention rules apply, by times and reasons alone. In addition, a backup stays that
 
-- is also local: it would only be copied again
+- is also local: otherwise the backup would be copied again
 - belongs to another workspace, or can't be read
 """
 
@@ -24,7 +23,7 @@ UNFINISHED_MS = 7 * DAY_MS  # a younger one may be the upload of another workspa
 
 
 def prune(target: BackupTarget, work: BackupWorkspace) -> list[str]:
-    """Returns what was removed. Raises TargetRefused or TargetFailed."""
+    """Remove backups, and return the removed names. Raises TargetRefused or TargetFailed."""
     backups, now_ms = work.backups, work.clock.now_ms()
     try:
         owner = backups.read(backups.newest()).db_id
@@ -48,7 +47,8 @@ def prune(target: BackupTarget, work: BackupWorkspace) -> list[str]:
 
 
 def _read(target: BackupTarget, name: str, owner: str) -> RetainedBackup | None:
-    """A backup at the target; None if it can't be read or is of another workspace."""
+    """Return a backup at the target; None for an unreadable backup or another workspace's
+    backup."""
     try:
         manifest = read_manifest(target, name)
     except (BackupDamaged, VersionRefused, TargetObjectMissing):

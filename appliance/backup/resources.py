@@ -1,4 +1,4 @@
-"""HTTP routes of backups, for administrators."""
+"""Serves the backup HTTP routes, for administrators."""
 
 from appliance.backup import wire
 from appliance.backup.errors import BackupDamaged, BackupNotFound, BackupRunning, VersionRefused

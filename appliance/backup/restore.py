@@ -1,8 +1,8 @@
-"""Restores a backup: `plan` says what would happen, `apply` does it as one change.
+"""Restores a backup: `plan` describes the changes, `apply` makes them as one change.
 
-Order of `apply`: check, unpack beside the present files, check again, back up the present state,
-commit, put in place. Until the commit the workspace is as it was; from then on every start
-completes the restore (`workspace/swap.py`).
+Order in `apply`: check, unpack beside the present files, check again, back up the present state,
+commit, put in place. Until the commit the workspace is unchanged; afterwards every start completes
+the restore (`workspace/swap.py`).
 """
 
 import tempfile
@@ -34,17 +34,17 @@ Reached = Callable[[str], None]
 
 
 class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What a restore would do, or did. Paths are relative to the workspace, sizes in bytes.
+    """A restore's planned or finished changes. Paths are relative to the workspace, sizes in
+    bytes.
 
-    added       files of the backup that are not there now; with `replaced` all that are written
-    removed     files that are there now and not in the backup
-    settings    what would be different in agentlip.toml
+    added       backup files that are not there now; with `replaced` all files that are written
+    removed     present files that are not in the backup
+    settings    the differences in agentlip.toml
     migrations  stores that the next start migrates, as `3 → 5`
     notices     what is lost, revoked and sent again, with the first ids of each
-    uncompared  stores whose present file can't be read, so what is lost of them, and was revoked
-                in them, is not known
-    epoch       the new epoch; "" if it stays, or is not chosen yet
-    first_event_id  of the new epoch; 0 if the epoch stays
+    uncompared  stores with an unreadable present file: lost rows and revocations are unknown
+    epoch       the new epoch; "" if the epoch stays, or is not chosen yet
+    first_event_id  the new epoch's first event; 0 if the epoch stays
     """
 
     name: str
@@ -67,11 +67,12 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestoreResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a restore did. `rows`: how many each table of each store has, counted before the commit.
+    """A finished restore's result. `rows`: each table's row count in each store, counted before
+    the commit.
 
-    safety     the backup of the state before; "" if there is none
+    safety     the backup with the state before; "" without one
     kept_as    the folder with the files before, if they could not be backed up
-    undo       the command that brings the state before back; "" if there is none
+    undo       the command that brings the state before back; "" without one
     """
 
     plan: RestorePlan
@@ -84,8 +85,8 @@ class RestoreResult(msgspec.Struct, frozen=True, kw_only=True):
 def plan(
     job: RestoreJob, identities: Identities | None, progress: FileProgress = no_progress
 ) -> RestorePlan:
-    """Makes the new files in a temporary directory (TMPDIR) and compares. The workspace stays as it
-    is, and may be running. Raises what `apply` would raise before its commit."""
+    """Make the new files in a temporary directory (TMPDIR) and compare. The workspace is not
+    changed, and may be running. Raises every error that `apply` raises before the commit."""
     keys.check(job.backup_path, job.manifest, identities)
     running = not job.new and read_lock(job.target).held
     folders = tempfile.TemporaryDirectory(prefix="agentlip-restore-")
@@ -107,8 +108,8 @@ def apply(
     progress: FileProgress = no_progress,
     reached: Reached = lambda _: None,
 ) -> RestoreResult:
-    """Raises HubRunning while the appliance runs, and what forbids the restore before anything is
-    changed. `reached` is called after each step, for tests."""
+    """Restore the backup. Raises HubRunning while the appliance runs, and any error that forbids
+    the restore before anything is changed. `reached` is called after each step, for tests."""
     keys.check(job.backup_path, job.manifest, identities)
     if job.new:  # it gets its folders, once it is known that nothing is in it
         restore_job.check(job)
@@ -150,7 +151,7 @@ def apply(
 
 @contextmanager
 def _hold_for_plan(job: RestoreJob) -> Iterator[Mode]:
-    """Locks a stopped workspace while a plan reads it: then nothing is left beside its stores."""
+    """Lock a stopped workspace while a plan reads, so that no files are left beside the stores."""
     mode: Mode = "rw"
     with ExitStack() as stack:
         if not job.new:
@@ -162,8 +163,8 @@ def _hold_for_plan(job: RestoreJob) -> Iterator[Mode]:
 
 
 def _safety_copy(job: RestoreJob, progress: FileProgress) -> tuple[str, str]:
-    """The name of a backup of the present state; or, if the stores are too damaged for one, the
-    name of the folder that will keep their files."""
+    """Return the name of a backup with the present state. If the stores are too damaged to back
+    up, return the name of the folder that will keep their files."""
     if not any(job.target.database(store).exists() for store in STORES):
         return "", ""
     try:

@@ -1,4 +1,4 @@
-"""A restore before it begins: which files it replaces, and what forbids it. Only reads."""
+"""Prepares a restore: which files are replaced, and what forbids the restore. Only reads."""
 
 import shutil
 from collections.abc import Iterator
@@ -28,11 +28,11 @@ _IDENTITY, _AGENTS = f"{_DIRECTORY}/identity", f"{_DIRECTORY}/{AGENTS}"
 
 
 class RestoreJob(msgspec.Struct, frozen=True):
-    """What is restored, and where to.
+    """A restore's source, selection and target.
 
     work    the workspace that has the backup
-    stores  only these; none: all of the backup
-    target  the same, or a new directory
+    stores  only these; none: all stores in the backup
+    target  the workspace itself, or a new directory
     new     the target is a new directory, so nothing is replaced
     mode    how present stores are opened: `rw` with the writer lock held, which leaves nothing
             beside them; otherwise `ro`
@@ -54,13 +54,13 @@ class RestoreJob(msgspec.Struct, frozen=True):
 
     @property
     def chosen(self) -> tuple[str, ...]:
-        """The stores that are restored."""
+        """Return the stores to restore."""
         named = self.stores or self.manifest.stores
         return tuple(store for store in self.manifest.stores if store in named)
 
     @property
     def store_options(self) -> str:
-        """The options of a command that restores the same stores."""
+        """Return the command options that restore exactly these stores."""
         return "".join(f" --store {store}" for store in self.stores)
 
 
@@ -73,7 +73,7 @@ class RestoreSelection(msgspec.Struct, frozen=True):
 
 
 def check(job: RestoreJob) -> None:
-    """Raises what forbids the restore, before anything is unpacked: RestoreRefused, VersionRefused,
+    """Check the restore before anything is unpacked. Raises RestoreRefused, VersionRefused,
     BackupDamaged or Invalid."""
     _check_stores(job)
     with without_users(job):
@@ -87,8 +87,9 @@ def check(job: RestoreJob) -> None:
 
 @contextmanager
 def without_users(job: RestoreJob) -> Iterator[None]:
-    """Raises StoreInUse while another program has a shared store open: it would go on with the
-    file that is replaced. Until the end of the block, none can begin to use that file.
+    """Refuse the restore while another program has a shared store open, because the program
+    would continue with the replaced file. Raises StoreInUse. Until the end of the block, no
+    program can begin to use that file.
 
     A plan beside a running appliance, which has the file open too, is not refused."""
     with ExitStack() as locks:
@@ -98,7 +99,7 @@ def without_users(job: RestoreJob) -> Iterator[None]:
 
 
 def select(job: RestoreJob) -> RestoreSelection:
-    """The files to unpack, the present ones to remove, and what stays."""
+    """Return the files to unpack, the present files to remove, and the files that stay."""
     root = job.target.workspace
     owned = (path for row in CONTENTS if row.replaced for path in row.find(root))
     present = {path.relative_to(root).as_posix() for path in owned}
@@ -121,7 +122,8 @@ def select(job: RestoreJob) -> RestoreSelection:
 
 
 def bytes_needed(job: RestoreJob, selection: RestoreSelection) -> int:
-    """The bytes for the new files beside the present ones, and for a backup of those."""
+    """Return the bytes for the new files beside the present files, and for a backup of the
+    present files."""
     safety = sum(map(job.target.store_bytes, DECLARATIONS))
     return sum(file.bytes for file in selection.files) + safety + job.work.settings.free_bytes_min
 
@@ -134,20 +136,21 @@ def bytes_free(target: DataDir) -> int:
 
 
 def given_out(job: RestoreJob) -> int:
-    """The highest event id that the workspace is known to have given out, without its stores."""
+    """Return the highest event id that the workspace is known to have given out, without the
+    stores."""
     noted = event_ids.read(job.target.dir)
     return max(epochs.highest(epochs.read(job.target)), noted.number if noted else 0)
 
 
 def present_epoch(job: RestoreJob) -> str:
-    """The epoch of the workspace before the restore; "" if it is not known."""
+    """Return the workspace's epoch before the restore; "" if unknown."""
     noted = event_ids.read(job.target.dir)
     written = manifest.value_in_record(job.target, epochs.KEY, job.mode)
     return written or (noted.owner if noted else "")
 
 
 def pending(job: RestoreJob) -> dict[str, str]:
-    """Stores that the next start migrates: `3 → 5` by store."""
+    """Return the stores that the next start migrates: `3 → 5` by store."""
     return {store: f"{own} → {newest}" for store, own, newest in _schemas(job) if own < newest}
 
 
@@ -173,13 +176,14 @@ def _check_stores(job: RestoreJob) -> None:
 
 
 def _schemas(job: RestoreJob) -> Iterator[tuple[str, int, int]]:
-    """The schema of each chosen store in the backup, and this version's. Shared ones have none."""
+    """Yield each chosen store's schema in the backup, and this version's schema. Shared stores
+    have none."""
     for store in set(job.chosen) - set(SHARED_STORES):
         yield store, job.manifest.stores[store].schema, migration.load(store)[-1].number
 
 
 def _check_new(target: DataDir) -> None:
-    """An interrupted restore may have left its own files in the directory."""
+    """Check a new directory. An interrupted restore may have left files in the directory."""
     inside = [path.name for path in target.workspace.glob("*") if path != target.dir]
     inside += [
         path.name
@@ -194,8 +198,8 @@ def _check_new(target: DataDir) -> None:
 
 
 def _check_workspace(job: RestoreJob) -> None:
-    """The ids of the stores are those of this workspace, or their loss was accepted. That the
-    record has other ids then is settled only by a restore of the record."""
+    """Check that the store ids belong to this workspace, or that their loss was accepted. Only
+    restoring the record settles that the record then has different ids."""
     record = manifest.read(job.target)
     lost = () if job.stores else record.lost
     for store in job.chosen:
@@ -209,7 +213,8 @@ def _check_workspace(job: RestoreJob) -> None:
 
 
 def _check_epoch(job: RestoreJob) -> None:
-    """A backup of a history that this workspace never had is of a copy that went its own way."""
+    """Check the epoch. A backup with a history that this workspace never had comes from a
+    diverged copy."""
     ours = present_epoch(job)
     known = {epoch.epoch for epoch in epochs.read(job.target)} | {ours}
     lost = manifest.read(job.target).lost
@@ -223,8 +228,8 @@ def _check_epoch(job: RestoreJob) -> None:
 
 
 def _kept_secrets(job: RestoreJob) -> list[str]:
-    """The present token, member key and agents stay: those of the backup may have been replaced
-    because somebody else had them."""
+    """Return the present token, member key and agents, which stay: the backup's secrets may have
+    been replaced because somebody else had them."""
     if job.revive:
         return []
     workspace = job.target.workspace
@@ -236,6 +241,6 @@ def _kept_secrets(job: RestoreJob) -> list[str]:
 
 
 def _place_of(path: str) -> str:
-    """The folder `.agentlip/identity` or `.agentlip/network/NAME` for each file in it."""
+    """Return `.agentlip/identity` or `.agentlip/network/NAME` for a file inside, else the path."""
     folder = path.rpartition("/")[0]
     return folder if folder == _IDENTITY or folder.startswith(f"{_AGENTS}/") else path

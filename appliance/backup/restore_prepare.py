@@ -1,6 +1,6 @@
-"""Makes the new files of a restore in a folder: unpacked, checked, with the rules of each store.
+"""Makes a restore's new files in a folder: unpacked, checked, with each store's rules applied.
 
-The folder has the layout of a workspace. Nothing outside of it is written.
+The folder has a workspace's layout. Nothing outside the folder is written.
 """
 
 import sqlite3
@@ -39,10 +39,10 @@ Rows = dict[str, dict[str, int]]
 class PreparedFiles(msgspec.Struct):
     """The new files, which are ready to be put in place when `prepare` returns.
 
-    new       the folder that they are in
+    new       the folder with the files
     paths     relative to the workspace
-    rows      of each table of each store, after the rules
-    epoch     the new epoch; "" if it stays
+    rows      each table's row count in each store, after the rules
+    epoch     the new epoch; "" if the epoch stays
     """
 
     job: RestoreJob
@@ -65,8 +65,8 @@ def prepare(
     progress: FileProgress = no_progress,
     reached: Callable[[str], None] = lambda _: None,
 ) -> PreparedFiles:
-    """Raises BackupDamaged, KeyRefused, VerificationFailed, VersionRefused, RestoreRefused or
-    BackupNotWritable."""
+    """Make the new files. Raises BackupDamaged, KeyRefused, VerificationFailed, VersionRefused,
+    RestoreRefused or BackupNotWritable."""
     unpack(job.backup_path, job.manifest, folder, identities, progress, selection.files)
     reached("files unpacked")
     paths = sorted(file.path for file in selection.files)
@@ -88,13 +88,14 @@ def prepare(
 
 
 def count_in(target: DataDir, store: str) -> dict[str, int]:
-    """The rows of each table of the store, as they are on the disk now. Raises sqlite3.Error."""
+    """Return each table's row count in the store on disk. Raises sqlite3.Error."""
     with closing(open_database(target.database(store), "rw")) as connection:
         return row_counts(connection)
 
 
 def _check_store(made: PreparedFiles, store: str) -> None:
-    """The copy has the rows that the manifest counted, and a schema that this version opens."""
+    """Check that the copy has the rows that the manifest counted, and a schema that this version
+    opens."""
     facts = made.job.manifest.stores[store]
     with closing(sqlite3.connect(made.new.database(store), isolation_level=None)) as connection:
         if store in STORES and (state := schema.state(connection, store)).too_new:
@@ -106,7 +107,7 @@ def _check_store(made: PreparedFiles, store: str) -> None:
 
 
 def _apply_rules(made: PreparedFiles) -> int:
-    """The highest event id that was given out."""
+    """Apply the rules, and return the highest event id given out."""
     job = made.job
     known = max(restore_job.given_out(job), epochs.highest(epochs.read(made.new)))
     highest = max(job.manifest.last_event_id, known)
@@ -123,7 +124,7 @@ def _apply_rules(made: PreparedFiles) -> int:
 
 
 def _begin_epoch(made: PreparedFiles, highest: int) -> None:
-    """Writes the new epoch, and the list of epochs."""
+    """Write the new epoch, and the list of epochs."""
     job, made.epoch, made.first_event_id = made.job, random_id(), highest + JUMP + 1
     _write_epoch(made, made.epoch)
     before = epochs.merge(epochs.read(made.new), epochs.read(job.target))
@@ -136,8 +137,8 @@ def _begin_epoch(made: PreparedFiles, highest: int) -> None:
 
 
 def _write_epoch(made: PreparedFiles, epoch: str) -> None:
-    """Writes it into the store that keeps it. The present store is changed in a copy, so that the
-    restore stays one change."""
+    """Write the epoch into the store that keeps epochs. The present store is changed in a copy,
+    so that the restore stays one change."""
     record = manifest.RECORD_STORE
     if record not in made.job.chosen:
         _copy_record_store(made)
@@ -165,7 +166,7 @@ def _copy_record_store(made: PreparedFiles) -> None:
 
 @contextmanager
 def _as_errors() -> Iterator[None]:
-    """A full disk during a statement is an OSError for `writing`."""
+    """Convert a full disk error in a statement, or an I/O error, to an OSError for `writing`."""
     try:
         yield
     except sqlite3.Error as error:

@@ -1,6 +1,6 @@
-"""Lets the subsystem of a store change its new file, and raises numbers.
+"""Lets a store's subsystem change the new file, and raises numbers.
 
-The store before the restore is attached as `present`, if it can be read.
+The store before the restore is attached as `present`, if readable.
 """
 
 import sqlite3
@@ -29,11 +29,11 @@ _SEQUENCES = {
 def apply(
     job: RestoreJob, store: str, file: Path, *, now_ms: int, known: int
 ) -> tuple[RestoreContext, int, dict[str, int]]:
-    """Calls `adjust_store` of the subsystem for the new file of a store. The one before is attached
-    if it can be read. Raises numbers.
+    """Call the subsystem's `adjust_store` for a store's new file. The previous file is attached
+    if readable. Raises numbers.
 
-    `known`: a lower limit for the highest number that was given out. Returns that of the first
-    raised table, and the number of rows of each table after the change.
+    `known`: a lower limit for the highest number given out. Return the first raised table's number,
+    and each table's row count after the change.
     """
     present = job.target.database(store)
     with closing(open_database(file, "rw")) as connection:
@@ -89,8 +89,8 @@ def _find_highest(connection: sqlite3.Connection, table: str, present: bool) -> 
 
 
 def check_references(job: RestoreJob, new: DataDir) -> None:
-    """Raises RestoreRefused if a row of one store would refer to a row that another store lacks,
-    and did not before. Files that can't be read have no rows."""
+    """Check that no row would newly refer to a row that another store lacks. Raises
+    RestoreRefused. Unreadable files have no rows."""
     before = {store: job.target.database(store) for store in STORES}
     after = before | {store: new.database(store) for store in job.stores}
     for store in STORES:
@@ -115,7 +115,7 @@ def _select(file: Path, query: str, mode: Mode) -> set[str]:
 
 
 def is_readable(database: Path, mode: Mode) -> bool:
-    """Whether SQLite opens the file and its schema. Rows may still be damaged."""
+    """Return whether SQLite opens the file and the schema. Rows may still be damaged."""
     if not database.is_file() or suspect_marker(database).exists():
         return False
     try:

@@ -1,4 +1,5 @@
-"""Which settings a restore changes: some of them are commands that the appliance runs."""
+"""Compares settings before and after a restore, because some settings are commands that the
+appliance runs."""
 
 import tomllib
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ UNREADABLE = "agentlip.toml can't be read"
 
 
 class ChangedSetting(msgspec.Struct, frozen=True):
-    """`name`: such as `hooks.commands`. The values are JSON, or `not set`."""
+    """A changed setting. `name`: such as `hooks.commands`. The values are JSON, or `not set`."""
 
     name: str
     before: str
@@ -21,7 +22,7 @@ class ChangedSetting(msgspec.Struct, frozen=True):
 
 
 def compare(present: DataDir, restored: DataDir) -> tuple[ChangedSetting, ...]:
-    """All settings that differ, by name; none if no settings are restored."""
+    """Return all settings that differ, by name; none if no settings are restored."""
     if not restored.settings_file.is_file():
         return ()
     before, after = _values(present), _values(restored)

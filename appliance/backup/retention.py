@@ -1,12 +1,13 @@
-"""Which backups are kept: a pure function of their times, reasons and results, and of the settings.
+"""Decides which backups are kept: a pure function over times, reasons, results and settings.
 
-Grandfather, father, son: the newest `keep_last` backups, and the newest one of each of the last
-hours, days, weeks, months and years that have one. All periods are in UTC. The order is that of
-`order.py`, so a backup from the future has its place and its own hour, and goes like the others.
+Grandfather, father, son: the newest `keep_last` backups, and the newest backup in each of the last
+hours, days, weeks, months and years that have one. All periods are in UTC. The order comes from
+`order.py`, so a backup from the future has a place and a separate hour, and expires like any
+backup.
 
-Some are kept whatever the numbers are: the newest good backup and all that are newer, recent copies
-from before a restore or a migration, backups that can't be used while no newer one is good, and the
-last one that can be read.
+Some backups are kept regardless of the numbers: the newest good backup and all newer backups,
+recent copies from before a restore or a migration, unusable backups while no newer one is good, and
+the last readable backup.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,8 +24,9 @@ SAFETY_MS = 7 * DAY_MS  # how long a copy from before a restore or a migration s
 
 
 class RetainedBackup(NamedTuple):
-    """A backup as retention sees it. `cut_ms`: Unix time of its cut. `reason` and `last_event_id`:
-    None if the backup is unreadable. `result`: None if it was never verified."""
+    """A backup as retention sees it. `cut_ms`: the cut's Unix time. `reason` and
+    `last_event_id`: None for an unreadable backup. `result`: None for a backup that was never
+    verified."""
 
     name: str
     cut_ms: int
@@ -38,7 +40,7 @@ class RetainedBackup(NamedTuple):
 
 
 class RetentionDecision(NamedTuple):
-    """`why` is a short text for people; for a backup that is kept all its reasons."""
+    """A backup's decision. `why` is a short text for people; a kept backup lists all reasons."""
 
     name: str
     keep: bool
@@ -54,7 +56,7 @@ class _Period(NamedTuple):
 def decide(
     backups: Iterable[RetainedBackup], settings: BackupSettings, now_ms: int
 ) -> list[RetentionDecision]:
-    """A decision for each backup, oldest backup first."""
+    """Return a decision for each backup, oldest backup first."""
     ordered = in_order(backups, now_ms)
     good = [kept for kept in ordered if kept.result == "good" and kept.reason is not None]
     newest_good = ordered.index(good[-1]) if good else -1
@@ -78,7 +80,8 @@ def decide(
 
 
 def _always(kept: RetainedBackup, newer: int, is_any_good: bool, age_ms: int) -> Iterator[str]:
-    """Why it is kept whatever the numbers are. `newer`: than the newest good one, by so many."""
+    """Yield why a backup is kept regardless of the numbers. `newer`: how many places the backup
+    is newer than the newest good one."""
     if is_any_good and newer >= 0:
         yield "newer than the newest verified backup" if newer else "newest verified backup"
     if kept.is_broken and not is_any_good:  # for inspection; some files may be the only copy

@@ -1,4 +1,4 @@
-"""When the next backup is due. Pure: ages and durations are arguments."""
+"""Computes when the next backup is due. Pure: ages and durations are arguments."""
 
 from typing import NamedTuple
 
@@ -14,14 +14,14 @@ RETRY = RetrySettings(60.0, 3600.0)  # after a failure
 
 
 class ScheduleFacts(NamedTuple):
-    """What the due rule depends on, in seconds.
+    """The facts for the due rule, in seconds.
 
-    backup_age      age of the newest backup by the wall clock; None without a backup. Backups from
+    backup_age      the newest backup's age by the wall clock; None without a backup. Backups from
                     the future, which were made before the clock was set back, don't count
     data_age        since when there has been something to back up; None: there is nothing yet
     backup_seconds  how long making and verifying the newest backup took
     created_ago     since this process last made a scheduled backup, by a clock that nobody can set;
-                    None if it made none
+                    None if the process made none
     """
 
     backup_age: float | None
@@ -31,17 +31,18 @@ class ScheduleFacts(NamedTuple):
 
 
 def interval_seconds(settings: BackupSettings, backup_seconds: float) -> float:
-    """From one scheduled backup to the next; longer than `every_seconds` if a backup takes long."""
+    """Return the time between two scheduled backups; longer than `every_seconds` if a backup
+    takes long."""
     pause = min(backup_seconds * PAUSE_FACTOR, PAUSE_SECONDS_MAX)
     return max(settings.every_seconds, pause)
 
 
 def due_in_seconds(settings: BackupSettings, facts: ScheduleFacts) -> float | None:
-    """Seconds until the next scheduled backup, 0 or less if it is due; None: not before there is
-    something to back up.
+    """Return the seconds until the next scheduled backup, 0 or less if due; None: not before
+    there is something to back up.
 
     A wall clock that is set often can make each backup look old. So one process waits at least
-    `RETRY.max_seconds` between two of its backups, or `every_seconds` if that is less.
+    `RETRY.max_seconds` between two backups, or `every_seconds` if that is less.
     """
     if facts.backup_age is not None:
         due = interval_seconds(settings, facts.backup_seconds) - facts.backup_age

@@ -1,4 +1,4 @@
-"""What follows on the schedule, in one process: a backup, its check, pruning, and copies elsewhere.
+"""Runs the scheduled phases in one process: a backup, the check, pruning, and copies elsewhere.
 
     create ─▶ verify ─ good ─▶ prune ─▶ upload        a phase that failed is tried again later
                      ─ inconclusive ─▶ upload
@@ -6,8 +6,8 @@
 
 Once a day, a kept backup is verified again.
 
-The phases that are left follow from the backups themselves, so a run neither repeats nor forgets a
-phase that an earlier one did not reach.
+The backups determine the remaining phases, so a run neither repeats nor forgets a phase that an
+earlier run did not reach.
 """
 
 import os
@@ -43,10 +43,10 @@ def run(
     verify: Verify,
     upload: Callable[[], object],
 ) -> Attempts:
-    """Makes a backup, if `create`, and does what the newest one still needs. With `recheck`, it
-    also verifies an older one.
+    """Make a backup, if `create`, and do what the newest one still needs. With `recheck`, also
+    verify an older one.
 
-    A backup that is not proven good never pushes out another one, and a bad one is not uploaded.
+    A backup that is not proven good never displaces another one, and a bad one is not uploaded.
     Raises BackupRunning.
     """
     _, settings, backups, clock = work
@@ -86,8 +86,8 @@ def run(
 def next_recheck(
     backups: Iterable[ListedBackup], newest: ListedBackup, now_ms: int
 ) -> ListedBackup | None:
-    """The kept backup that was not checked for the longest time, and not within a day. A check
-    without a result counts for the order: backups without a key must not hide others."""
+    """Return the kept backup with the oldest check, at least a day ago. A check without a result
+    counts for the order: backups without a key must not hide later ones."""
     kept = [
         listed
         for listed in backups

@@ -1,4 +1,4 @@
-"""Compares what a scratch server gives out with the files that it serves."""
+"""Compares a scratch server's responses with the served files."""
 
 from contextlib import closing
 
@@ -10,7 +10,8 @@ from appliance.workspace.datadir import DataDir
 
 
 def problems(server: ScratchServer, scratch: DataDir, manifest: BackupManifest) -> list[str]:
-    """How server, files and manifest differ. Raises ServerFailed, and Undecided if time is over."""
+    """Return the differences between server, files and manifest. Raises ServerFailed, and
+    Undecided after the deadline."""
     lines = []
     if server.db_id != manifest.db_id:
         lines.append(f"the server has db_id {server.db_id}; the manifest says {manifest.db_id}")

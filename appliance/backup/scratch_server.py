@@ -1,7 +1,7 @@
-"""A real server process on a restored copy. It serves read-only, on 127.0.0.1, to this process.
+"""Runs a real server process on a restored copy, read-only, on 127.0.0.1, for this process only.
 
-It has settings of its own and none of the environment, so nothing that the copy names is read,
-called or delivered to. The system ends it with its parent.
+The server has separate settings and no inherited environment, so nothing that the copy names is
+read, called or delivered to. The system ends the server with the parent process.
 """
 
 import ctypes
@@ -30,16 +30,16 @@ _LOG_BYTES_MAX = 64 * 1024
 _PR_SET_PDEATHSIG = 1
 _SERVER_MODULES = ("falcon", "gevent", "gunicorn", "peewee")
 _NOT_OF_THE_COPY = ("STORAGE_FULL", "DATA_DIR_NOT_WRITABLE", "PORT_TAKEN")
-"""Codes of errors that say nothing about the files that were restored."""
+"""Error codes that do not concern the restored files."""
 _libc = ctypes.CDLL(None)
 
 
 class ServerFailed(Exception):
-    """The server doesn't start on the copy or doesn't serve it; the text says how."""
+    """A server that doesn't start on the copy or doesn't serve the copy; the text explains why."""
 
 
 def check_installed() -> None:
-    """Raises BackupLibraryMissing where only the light part of Agentlip is installed."""
+    """Check the installation. Raises BackupLibraryMissing for the light part of Agentlip."""
     missing = [name for name in _SERVER_MODULES if find_spec(name) is None]
     if missing:
         raise BackupLibraryMissing(
@@ -48,9 +48,10 @@ def check_installed() -> None:
 
 
 class ScratchServer:
-    """`with ScratchServer(…) as server:` is ready inside the block and ended behind it.
+    """A server that is ready inside `with ScratchServer(…) as server:` and ended behind the
+    block.
 
-    Raises ServerFailed, and Undecided if it is killed by a signal or takes too long.
+    Raises ServerFailed, and Undecided if the server is killed by a signal or takes too long.
     """
 
     def __init__(self, scratch: DataDir, clock: Clock, deadline: Deadline) -> None:
@@ -81,7 +82,7 @@ class ScratchServer:
         self._end()
 
     def get(self, target: str) -> bytes:
-        """The body of a response with status 200. Raises ServerFailed or Undecided."""
+        """Return a response body with status 200. Raises ServerFailed or Undecided."""
         assert self._endpoint is not None
         self._deadline.check()
         try:
@@ -154,7 +155,7 @@ class ScratchServer:
 
 
 def _pause(process: subprocess.Popen[Any]) -> None:
-    """Waits a moment, or less if the process ends."""
+    """Wait a moment, or less if the process ends."""
     try:
         process.wait(POLL_SECONDS)
     except subprocess.TimeoutExpired:
@@ -162,7 +163,7 @@ def _pause(process: subprocess.Popen[Any]) -> None:
 
 
 def _end_with(parent: int) -> None:
-    """Runs in the child, before it becomes the server."""
+    """Run in the child, before the child becomes the server."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it has ended already
         os._exit(1)
@@ -173,6 +174,6 @@ def last_lines(log: Path) -> list[str]:
 
 
 def reason(lines: list[str]) -> str:
-    """The error that the server printed last."""
+    """Return the error that the server printed last."""
     errors = [line.removeprefix("Error: ") for line in lines if line.startswith("Error: ")]
     return (errors or lines or ["it printed no error"])[-1]

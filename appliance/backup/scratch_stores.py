@@ -1,4 +1,4 @@
-"""Checks the stores of a restored backup: SQLite's own checks, and the facts of the manifest."""
+"""Checks a restored backup's stores: SQLite's own checks, and the manifest's facts."""
 
 import io
 import sqlite3
@@ -22,7 +22,8 @@ _MESSAGES_MAX = 5
 
 
 def problems(scratch: DataDir, manifest: BackupManifest, deadline: Deadline) -> list[str]:
-    """What is wrong with the stores, each with its name. Raises Undecided after the deadline."""
+    """Return the stores' problems, each with the store's name. Raises Undecided after the
+    deadline."""
     lines = []
     for store, declaration in DECLARATIONS.items():
         if declaration.needed and store not in manifest.stores:
@@ -38,7 +39,7 @@ def problems(scratch: DataDir, manifest: BackupManifest, deadline: Deadline) -> 
 
 
 def migrate_older(scratch: DataDir, manifest: BackupManifest, clock: Clock) -> None:
-    """Migrates the copies, as the start after a restore does. Raises ApplianceError."""
+    """Migrate the copies, as the start after a restore does. Raises ApplianceError."""
     log = Log(io.BytesIO(), level="error", clock=clock)
     for store in manifest.stores:
         if store in STORES:

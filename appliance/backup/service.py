@@ -1,4 +1,4 @@
-"""The verbs of backups over HTTP. The work itself is done by a child process of the loop."""
+"""Serves backup operations over HTTP. A child process of the loop does the work."""
 
 from collections.abc import Callable
 
@@ -22,11 +22,11 @@ class Backups:
         return in_thread(self._list_newest)
 
     def find(self, name: str) -> wire.BackupDetails:
-        """Raises BackupNotFound, BackupDamaged or VersionRefused."""
+        """Return a backup's details. Raises BackupNotFound, BackupDamaged or VersionRefused."""
         return in_thread(self._details, name)
 
     def start(self) -> wire.BackupAccepted:
-        """Raises BackupRunning."""
+        """Start a backup. Raises BackupRunning."""
         if in_thread(self._backups.is_busy) or not self._request():
             raise BackupRunning(retry_after=5.0)
         return wire.BackupAccepted()

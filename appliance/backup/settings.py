@@ -1,4 +1,4 @@
-"""The settings of section [backup]: schedule, retention, encryption and targets."""
+"""Defines the [backup] settings: schedule, retention, encryption and targets."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ TargetName = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,39}$")]
 
 
 class TargetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[[backup.targets]]: a place outside of the workspace to which backups are copied."""
+    """[[backup.targets]]: a place outside the workspace to which backups are copied."""
 
     name: TargetName  # names the target in commands, metrics and state files
     url: str  # file:///mnt/backups or s3://bucket/prefix
@@ -47,6 +47,6 @@ class BackupSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def age_warning_seconds(self) -> float:
-        """The doctor warns if no backup is newer: 36 hours, for backups that are made less often
-        one and a half times as long as from one to the next."""
+        """Return the age above which the doctor warns: 36 hours, or one and a half intervals for
+        less frequent backups."""
         return max(129_600.0, 1.5 * self.every_seconds)

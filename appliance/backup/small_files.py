@@ -1,4 +1,4 @@
-"""Which files of a workspace a backup contains besides the stores, and their content at the cut."""
+"""Reads the files that a backup contains besides the stores, with their content at the cut."""
 
 import os
 import stat
@@ -27,7 +27,7 @@ class SmallFile(NamedTuple):
 
 
 def read_all(datadir: DataDir) -> tuple[SmallFile, ...]:
-    """Secrets, settings and records. Called while no store can be written.
+    """Return secrets, settings and records. Called while no store can be written.
 
     Raises BackupNotWritable for a file that can't be read or is larger than 16 MiB.
     """
@@ -36,7 +36,7 @@ def read_all(datadir: DataDir) -> tuple[SmallFile, ...]:
 
 
 def identity_of(files: tuple[SmallFile, ...]) -> str:
-    """The public key of the member; "" without a key that can be read."""
+    """Return the member's public key; "" without a readable key."""
     for file in files:
         if file.path == KEY_PAIR:
             try:
@@ -51,8 +51,8 @@ class _KeyPair(msgspec.Struct):
 
 
 def _candidates(datadir: DataDir) -> list[tuple[Path, Kind]]:
-    """Raises BackupNotWritable if there are too many files to read while no store can be written.
-    States of agents are databases, which are copied."""
+    """Return the files to read. Raises BackupNotWritable if there are too many files to read
+    while no store can be written. Agent states are databases, which are copied."""
     kinds: tuple[Kind, ...] = ("settings", "secret", "record")
     rows = [(r, kind) for kind in kinds for r in CONTENTS if r.kind == kind and not r.sqlite]
     files = [(path, kind) for row, kind in rows for path in sorted(row.find(datadir.workspace))]

@@ -1,4 +1,4 @@
-"""Copies a pinned store to a file of its own, and checks and counts what the copy contains."""
+"""Copies a pinned store to a separate file, and checks and counts the copy's content."""
 
 import os
 import sqlite3
@@ -24,7 +24,7 @@ _WRITING = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN", "SQLITE_READONLY")
 
 
 def check(connection: sqlite3.Connection, store: str) -> None:
-    """Raises StoreNotCopied if the copy, and so the store, is damaged."""
+    """Check the copy. Raises StoreNotCopied if the copy, and so the store, is damaged."""
     try:
         result = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     except sqlite3.Error as error:
@@ -40,7 +40,7 @@ def facts_of(
     held_by_other: bool = False,
     missing_blobs: int | UnsetType = UNSET,
 ) -> StoreFacts:
-    """Store id, schema and number of rows."""
+    """Return the store id, schema and row counts."""
     declaration = declaration_of(store)
     head = connection.execute(declaration.head).fetchone() if declaration.head else None
     return StoreFacts(
@@ -56,7 +56,7 @@ def facts_of(
 
 
 def find_differences(expected: StoreFacts, actual: StoreFacts) -> Iterator[str]:
-    """How a store differs from what its manifest says."""
+    """Yield the differences between a store and the manifest."""
     for table in sorted(expected.rows.keys() | actual.rows.keys()):
         before, now = expected.rows.get(table), actual.rows.get(table)
         if before is None or now is None:
@@ -70,7 +70,7 @@ def find_differences(expected: StoreFacts, actual: StoreFacts) -> Iterator[str]:
 
 
 def count_nouns(stores: Mapping[str, StoreFacts]) -> dict[str, int]:
-    """How many rows there are of each noun that a store of the appliance declares."""
+    """Return the row count for each noun that an appliance store declares."""
     return {
         noun: stores[store].rows.get(table, 0) if store in stores else 0
         for store in DECLARATIONS
@@ -79,8 +79,8 @@ def count_nouns(stores: Mapping[str, StoreFacts]) -> dict[str, int]:
 
 
 def principals_in(connection: sqlite3.Connection, authors: str) -> tuple[str, ...]:
-    """What the query `authors` selects, sorted, at most 1,000. None if its table is missing, as in
-    a file that another program made."""
+    """Return the rows that the query `authors` selects, sorted, at most 1,000. Empty if the
+    table is missing, as in a file that another program made."""
     try:
         rows = connection.execute(authors).fetchmany(PRINCIPALS_MAX)
     except sqlite3.OperationalError:
@@ -89,10 +89,10 @@ def principals_in(connection: sqlite3.Connection, authors: str) -> tuple[str, ..
 
 
 def copy(pinned: PinnedStore, target: Path, progress: Callable[[int, int], None]) -> None:
-    """Copies what the pinned connection sees to `target`, readable by the owner only.
+    """Copy the pinned connection's content to `target`, readable by the owner only.
 
-    `progress` is called with the bytes that are copied and all of them. Raises BackupNotWritable,
-    StoreNotCopied if the store is damaged, CutNotPossible if another program locks it.
+    `progress` is called with the copied bytes and the total bytes. Raises BackupNotWritable,
+    StoreNotCopied if the store is damaged, CutNotPossible if another program locks the store.
     """
     try:
         os.close(open_own(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
@@ -119,7 +119,7 @@ def copy(pinned: PinnedStore, target: Path, progress: Callable[[int, int], None]
 
 
 def tables(connection: sqlite3.Connection) -> list[str]:
-    """The tables of a store, without full-text indexes, their parts, and SQLite's own tables."""
+    """Return a store's tables, without full-text indexes, index parts, and SQLite's own tables."""
     query = "SELECT name, sql FROM sqlite_schema WHERE type = 'table' ORDER BY name"
     rows = connection.execute(query).fetchall()
     virtual = [name for name, sql in rows if sql and sql.upper().startswith("CREATE VIRTUAL")]
@@ -128,7 +128,7 @@ def tables(connection: sqlite3.Connection) -> list[str]:
 
 
 def row_counts(connection: sqlite3.Connection) -> dict[str, int]:
-    """The number of rows of each table that a manifest counts."""
+    """Return the row count for each table that a manifest counts."""
     quoted = {name: '"' + name.replace('"', '""') + '"' for name in tables(connection)}
     return {
         name: int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])

@@ -1,4 +1,4 @@
-"""Reads one file of a backup, and compares it with the manifest."""
+"""Reads one file in a backup, and compares the content with the manifest."""
 
 import hashlib
 import os
@@ -26,7 +26,7 @@ def read(
     keys: Sequence[Any] | None,
     progress: ByteProgress = lambda *_: None,
 ) -> None:
-    """Writes the content of `file` to `target`; without `keys` for files that are not encrypted.
+    """Write the content of `file` to `target`; without `keys` for unencrypted files.
 
     Raises BackupDamaged, KeyRefused before anything is written, and the errors of `target`. Bytes
     that were written before BackupDamaged must not be used.
@@ -44,8 +44,8 @@ def read(
 
 
 def pieces(backup_path: Path, file: BackupFile) -> Iterator[bytes]:
-    """The stored file, which needs no key. Raises BackupDamaged, for another hash at its end. Bytes
-    that the system can't read are damage."""
+    """Yield the stored file, which needs no key. Raises BackupDamaged; for a wrong hash at the
+    end. Bytes that the system can't read are damage."""
     digest = hashlib.sha256()
     try:
         descriptor = open_own(backup_path / file.name, os.O_RDONLY)
@@ -65,7 +65,7 @@ def pieces(backup_path: Path, file: BackupFile) -> Iterator[bytes]:
 
 
 def check_hash(backup_path: Path, file: BackupFile) -> None:
-    """Compares size and hash of the stored file. Raises BackupDamaged."""
+    """Compare the stored file's size and hash. Raises BackupDamaged."""
     for _ in pieces(backup_path, file):
         pass
 

@@ -1,4 +1,4 @@
-"""The subsystem that makes backups on a schedule and serves their list to administrators."""
+"""Builds the subsystem that makes backups on a schedule and serves their list to administrators."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -19,13 +19,15 @@ from appliance.workspace.command_runner import CommandRunner
 
 
 class BackupNeeds(msgspec.Struct, frozen=True):
-    """`stores`: those whose first row makes the first backup due."""
+    """The subsystem's needs. `stores`: a first row in one of the stores makes the first backup
+    due."""
 
     stores: Sequence[str]
 
 
 class BackupSubsystem(Subsystem):
-    """With `backup.enabled = false` the loop only does what administrators ask for."""
+    """The backup subsystem. With `backup.enabled = false` the loop only does what administrators
+    request."""
 
     name = "backup"
     role = Role("backups on a schedule, and over HTTP")
@@ -56,8 +58,8 @@ class BackupSubsystem(Subsystem):
             self._log.info("no backups are made on a schedule", setting="backup.enabled = false")
 
     def facts(self) -> dict[str, float]:
-        """`backup.due_seconds`: until the next scheduled backup, at least 0; missing if none is
-        planned."""
+        """Return `backup.due_seconds`: until the next scheduled backup, at least 0; missing if
+        none is planned."""
         next_ms = self._scheduler.next_ms
         if next_ms is None:
             return {}

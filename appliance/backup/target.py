@@ -1,9 +1,9 @@
-"""What a target can do.
+"""Defines the target operations.
 
 A target holds files below names with `/`, such as `20260204T203000Z-0a1b2c/manifest.json`:
 
-    NAME/…              the files of the backup, as they are
-    NAME/manifest.json  written last: only with it the backup counts as present
+    NAME/…              the backup's files, unchanged
+    NAME/manifest.json  written last: without a manifest the backup does not count as present
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,19 +14,20 @@ OBJECTS_MAX = 500_000  # files in a listing, which is in memory, 100 MB; more ar
 
 
 class BackupTarget(Protocol):
-    """All methods raise TargetRefused, or TargetUnreachable if it may help to try again later."""
+    """A target. All methods raise TargetRefused, or TargetUnreachable if a later attempt may
+    succeed."""
 
     name: str
 
     def list(self, below: str = "") -> dict[str, int]:
-        """The sizes of the files, or of those of the folder `below`, by name. Raises TargetFailed
-        above OBJECTS_MAX."""
+        """Return the file sizes by name, for all files or the folder `below`. Raises
+        TargetFailed above OBJECTS_MAX."""
 
     def read(self, name: str) -> Iterator[bytes]:
-        """The content in pieces. Raises TargetObjectMissing."""
+        """Yield the content in pieces. Raises TargetObjectMissing."""
 
     def write(self, name: str, content: Iterable[bytes]) -> None:
-        """Writes the file completely or not at all. Raises what `content` does."""
+        """Write the file completely or not at all. Raises the errors from `content`."""
 
     def remove(self, name: str) -> None:
-        """Removes the file, if it exists."""
+        """Remove the file, if present."""

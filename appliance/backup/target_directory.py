@@ -1,4 +1,4 @@
-"""A target that is a directory, for example a mounted disk. Files are written as they are."""
+"""Implements a target in a directory, for example a mounted disk. Files are written unchanged."""
 
 import errno
 import os
@@ -21,7 +21,8 @@ _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, 
 
 
 class DirectoryTarget:
-    """The directory must exist: it is not created, because its disk may not be mounted."""
+    """A target directory, which must exist. The directory is not created, because the disk may
+    not be mounted."""
 
     def __init__(self, name: str, root: Path) -> None:
         self.name = name
@@ -76,7 +77,7 @@ class DirectoryTarget:
                     yield f"{folder}/{entry.name}", entry
 
     def _remove_leftovers(self, folder: Path, name: str) -> None:
-        """Remove what a killed upload of the same file left."""
+        """Remove what a killed upload for the same file left."""
         for entry in os.scandir(folder):
             if entry.name.startswith(f"{_TEMPORARY}{name}."):
                 Path(entry.path).unlink(missing_ok=True)

@@ -1,6 +1,6 @@
-"""A target in S3-compatible storage, by the library obstore.
+"""Implements a target in S3-compatible storage, with the library obstore.
 
-Messages about errors contain the status and a short code, and never the text of the server.
+Error messages contain the status and a short code, and never the server's text.
 """
 
 import ipaddress
@@ -37,7 +37,7 @@ _PART_BYTES = 16 * 1024 * 1024  # three are in memory; a file has 10,000 at most
 
 
 class Keys(NamedTuple):
-    """Never printed: see `__repr__`."""
+    """Secret keys. Never printed: see `__repr__`."""
 
     access: str
     secret: str
@@ -48,8 +48,8 @@ class Keys(NamedTuple):
 
 
 class S3Target:
-    """Files are objects `PREFIX/NAME/FILE` of a bucket. Large ones are sent in parts, which the
-    server joins when it has all of them."""
+    """A bucket with objects `PREFIX/NAME/FILE`. Large files are sent in parts, which the server
+    joins after receiving all parts."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class S3Target:
             )
 
     def create(self, name: str, content: bytes) -> bool:
-        """Writes a small file, unless it exists; returns whether it wrote it."""
+        """Write a small file, unless the file exists; return whether the file was written."""
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
@@ -197,7 +197,8 @@ def _store(
 
 
 def _may_be_plain(target: TargetSettings, endpoint: str) -> bool:
-    """Whether the endpoint is http:// and may be. Raises Invalid if it is and may not be."""
+    """Return whether the endpoint is an allowed http:// endpoint. Raises Invalid for a forbidden
+    or malformed one."""
     address = urlsplit(endpoint)
     if address.username is not None or address.password is not None:
         raise Invalid(f"the endpoint of target {target.name} must not contain a password")

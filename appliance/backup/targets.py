@@ -1,6 +1,6 @@
-"""The configured targets: what is at each of them, and copying backups to them.
+"""Opens the configured targets, reports their content, and copies backups to them.
 
-Each target is handled on its own: a target that fails does not keep others from being served.
+Each target is handled separately: a failing target does not stop the remaining targets.
 """
 
 from collections.abc import Sequence
@@ -36,10 +36,10 @@ _OF_ONE_BACKUP = (PlainRefused, BackupDamaged, BackupNotFound, VersionRefused)
 
 
 class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A target as it is now.
+    """A target's current state.
 
     state       ok, unreachable, or refused, also for settings that can't work
-    missing     local backups that are not there
+    missing     local backups that the target lacks
     last_upload when the last upload ended, "" if never
     """
 
@@ -52,7 +52,7 @@ class TargetReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UploadReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What an upload to a target did, as names of backups. `problem`: the first one, with `code`;
+    """An upload's result for one target, as backup names. `problem`: the first one, with `code`;
     "" if the target has all backups."""
 
     target: str
@@ -68,9 +68,9 @@ def open_target(
     workspace: Path,
     attempts_max: int = ATTEMPTS_MAX,
 ) -> BackupTarget:
-    """The target of these settings; nothing is sent yet.
+    """Return the target for these settings; nothing is sent yet.
 
-    Raises Invalid for settings that can't work. No message has a key or a password in it.
+    Raises Invalid for settings that can't work. Messages never contain a key or a password.
     """
     url = urlsplit(target.url)
     if url.scheme == "file" and not url.netloc and url.path not in ("", "/"):
@@ -84,7 +84,7 @@ def open_target(
 
 
 def find_named(settings: BackupSettings, name: str | None) -> list[TargetSettings]:
-    """All targets, or those with this name. Raises Invalid."""
+    """Return all targets, or the targets with this name. Raises Invalid."""
     named = [target for target in settings.targets if name in (None, target.name)]
     if name is not None and not named:
         raise Invalid(f"no target is named {name!r}", hint="agentlip backup targets")
@@ -92,7 +92,7 @@ def find_named(settings: BackupSettings, name: str | None) -> list[TargetSetting
 
 
 def report(work: BackupWorkspace, target: TargetSettings) -> TargetReport:
-    """Never raises an error of the target; it is in the report."""
+    """Return a report. Never raises a target's error; the report contains the error."""
     last = read_state(work.datadir.backups, target.name).finished_at
     state, problem, present = "ok", "", list[str]()
     try:
@@ -114,8 +114,8 @@ def report(work: BackupWorkspace, target: TargetSettings) -> TargetReport:
 def upload(
     work: BackupWorkspace, target: TargetSettings, progress: FileProgress = no_progress
 ) -> UploadReport:
-    """Copies each backup that the target lacks, oldest first. Those that are not encrypted are
-    skipped if the newest one is. Never raises an error of one backup or of the target."""
+    """Copy each backup that the target lacks, oldest first. Unencrypted backups are skipped if
+    the newest one is encrypted. Never raises one backup's or the target's error."""
     names = [listed.name for listed in work.backups.list()]
     copied, removed = list[str](), list[str]()
     problem: ApplianceError | None = None
@@ -156,8 +156,8 @@ def upload(
 
 
 def raise_failures(reports: Sequence[UploadReport]) -> None:
-    """Raises the first problem of the reports. Another process that copies to a target counts only
-    without others."""
+    """Raise the first problem in the reports. Another process that copies to a target counts
+    only without further problems."""
     problems = [report for report in reports if report.problem]
     for failed in sorted(problems, key=lambda report: report.code == BackupRunning.code):
         kinds = {kind.code: kind for kind in (PlainRefused, BackupRunning)}

@@ -1,4 +1,4 @@
-"""Writes the files of a backup to a directory, each checked against the manifest."""
+"""Writes a backup's files to a directory, each checked against the manifest."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -15,11 +15,11 @@ from appliance.kernel.whole_file import new_file, sync_directory
 from appliance.workspace.swap import make_folders
 
 FileProgress = Callable[[str, int, int], None]
-"""Called with the name of a file or backup, its bytes that are done, and all of them."""
+"""Called with a file or backup name, the finished bytes and the total bytes."""
 
 
 def no_progress(*_: object) -> None:
-    """For callers that show no progress."""
+    """Do nothing, for callers that show no progress."""
 
 
 def unpack(
@@ -30,12 +30,11 @@ def unpack(
     progress: FileProgress = no_progress,
     files: Iterable[BackupFile] | None = None,
 ) -> None:
-    """Writes `files`, by default all, below `into`, which is made if it is missing, at their paths,
-    with the modes that their kinds may have, and syncs them.
+    """Write `files`, by default all, below `into`, at their paths, with the modes that their
+    kinds may have, and sync them. A missing `into` is created.
 
-    Raises KeyRefused before anything is written, BackupDamaged with the name of the file, and
-    BackupNotWritable also if a file exists. The file that failed doesn't remain, those before it
-    do.
+    Raises KeyRefused before anything is written, BackupDamaged with the file's name, and
+    BackupNotWritable also if a file exists. The failed file is removed; earlier files remain.
     """
     keys.check(backup_path, manifest, identities)
     secret_keys = keys.keys_of(manifest, identities)
@@ -63,7 +62,6 @@ def unpack(
 
 
 def check_hashes(backup_path: Path, manifest: BackupManifest) -> None:
-    """Compares size and hash of every file of the backup; this needs no key. Raises
-    BackupDamaged."""
+    """Compare every file's size and hash; no key is needed. Raises BackupDamaged."""
     for file in manifest.files:
         stored.check_hash(backup_path, file)

@@ -1,6 +1,6 @@
 """Copies backups to one target. The local backup stays; an interrupted upload continues.
 
-A backup is present at a target when its manifest is there, which is written last.
+A backup is present at a target when the manifest, which is written last, is present.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,8 +26,8 @@ def upload_backup(
     allow_plain: bool,
     ends: float,
 ) -> bool:
-    """Copies a backup to a target, until `ends` of the monotonic clock. False if all of it was
-    there.
+    """Copy a backup to a target, until `ends` on the monotonic clock. Return False if the target
+    already had all files.
 
     Raises PlainRefused, BackupDamaged, BackupNotFound, TargetRefused or TargetFailed.
     """
@@ -63,7 +63,7 @@ def upload_backup(
 def _read(
     path: Path, file: BackupFile, report: ByteProgress, done: int, total: int
 ) -> Iterator[bytes]:
-    """The stored file, and a report of each piece."""
+    """Yield the stored file, and report each piece."""
     for piece in pieces(path, file):
         done += len(piece)
         report(done, total)
@@ -71,8 +71,8 @@ def _read(
 
 
 def _find_missing(manifest: BackupManifest, listed: Mapping[str, int]) -> list[BackupFile]:
-    """The files that a target does not have. Each is written completely or not at all, and the name
-    of a backup is used once, so that one of the same size is the same."""
+    """Return the files that a target lacks. Each file is written completely or not at all, and a
+    backup's name is used once, so a file with an equal size is identical."""
     return [
         file
         for file in manifest.files

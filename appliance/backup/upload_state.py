@@ -1,4 +1,4 @@
-"""How the last upload to a target ended: `upload-TARGET.json` in `.agentlip/backups`."""
+"""Records how the last upload to a target ended: `upload-TARGET.json` in `.agentlip/backups`."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -14,7 +14,8 @@ from appliance.kernel.whole_file import write_whole
 
 
 class UploadState(msgspec.Struct, frozen=True):
-    """`newest`: the newest backup that the target has, as far as an upload has seen."""
+    """An upload's end. `newest`: the newest backup that the target has, as far as an upload has
+    seen."""
 
     newest: str = ""
     finished_at: str = ""
@@ -22,7 +23,7 @@ class UploadState(msgspec.Struct, frozen=True):
 
 
 def read_state(root: Path, target: str) -> UploadState:
-    """An empty one without an upload; a damaged file only costs what metrics show."""
+    """Return the state, empty without an upload. A damaged file only affects what metrics show."""
     text = read_small(root / f"upload-{target}.json") or b""
     with suppress(msgspec.DecodeError):
         return msgspec.json.decode(text, type=UploadState)
@@ -34,7 +35,7 @@ def read_states(root: Path, targets: Iterable[TargetSettings]) -> dict[str, Uplo
 
 
 def write_state(root: Path, target: str, state: UploadState) -> None:
-    """Keeps the newest backup of an earlier upload if this one failed."""
+    """Write the state. A failed upload keeps the newest backup from an earlier upload."""
     newest = state.newest or read_state(root, target).newest
     # On a full disk a copy elsewhere matters most.
     with suppress(BackupNotWritable), writing():

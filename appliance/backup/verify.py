@@ -1,9 +1,9 @@
-"""Checks a backup by restoring it into a scratch directory and serving it there read-only.
+"""Checks a backup by restoring into a scratch directory and serving the copy read-only.
 
     hashes ─▶ unpack ─▶ stores and their rows ─▶ migrate, if older ─▶ serve ─▶ compare ─▶ checks
 
-The first step that finds a problem is the last. The scratch directory is removed at the end; if
-the process is killed, the next one that changes the backups removes it.
+The first step that finds a problem is the last. The scratch directory is removed at the end; if the
+process is killed, the next process that changes the backups removes the directory.
 """
 
 import shutil
@@ -28,7 +28,8 @@ from appliance.workspace.datadir import DataDir, DataDirNotWritable
 
 PROBLEMS_MAX = 20
 RunChecks = Callable[[DataDir, Mapping[str, str], float], list[str]]
-"""Runs the doctor's checks of some stores, each with its group, within some seconds: the errors."""
+"""Runs the doctor's checks for some stores, each with a group, within some seconds, and returns
+the errors."""
 
 
 class Verifier:
@@ -42,7 +43,8 @@ class Verifier:
         self._progress = progress
 
     def verify(self, name: str, identities: Identities | None) -> Verification:
-        """Records the result beside the backup; an inconclusive one only if it is the first.
+        """Record the result beside the backup; an inconclusive result only if no result exists
+        yet.
 
         Raises BackupNotFound, and BackupNotWritable if the result can't be recorded.
         """
@@ -90,7 +92,7 @@ class Verifier:
             raise Undecided(error.message) from None
 
     def _damaged_files(self, path: Path, manifest: BackupManifest) -> list[str]:
-        """All files that are not as they were written, so that one run names all of them."""
+        """Return all changed files, so that one run names them all."""
         problems = []
         for file in manifest.files:
             try:

@@ -1,4 +1,4 @@
-"""Structs and errors of the HTTP API of backups. A restore is not possible over HTTP."""
+"""Defines the structs and errors for the backup HTTP API. A restore is not possible over HTTP."""
 
 from msgspec import Struct
 
@@ -11,11 +11,12 @@ SCOPES = Scopes(frozenset({READ, CREATE}), {READ: (CREATE,)})
 
 
 class Backup(Struct, frozen=True, kw_only=True):
-    """A backup in a list. `problem`: why it can't be read; then the other fields are empty.
+    """A backup in a list. `problem`: why the backup can't be read; then all further fields are
+    empty.
 
-    cut_at    the moment whose state it contains
-    seconds   how long it took to make; `pause_ms` of it no store could write
-    bytes     size of its content; `stored_bytes` on disk
+    cut_at    the moment of the contained state
+    seconds   how long the backup took; for `pause_ms` no store could write
+    bytes     the content's size; `stored_bytes` on disk
     """
 
     name: str
@@ -49,4 +50,4 @@ class BackupDetails(Struct, frozen=True, kw_only=True):
 
 
 class BackupAccepted(Struct, frozen=True, kw_only=True):
-    """The work was accepted. GET /api/v1/backups shows its result."""
+    """The work was accepted. GET /api/v1/backups shows the result."""
