@@ -1,4 +1,4 @@
-"""`python -m doctor`: the same as `agentlip doctor`."""
+"""Runs `agentlip doctor` as `python -m doctor`."""
 
 from doctor.cli import app
 

@@ -1,8 +1,8 @@
 """ACTIONS: everything that a repair can do, by name.
 
-An action can be applied twice with the result of once, and is atomic: a change of a database is
-one transaction, a change of a file is one rename, chmod or unlink. So a step that was interrupted
-has either happened or not begun.
+Applying an action twice has the result of applying the action once. Every action is atomic: a
+database change is one transaction, a file change is one rename, chmod or unlink. An interrupted
+step has therefore either happened or not begun.
 
 No action deletes rows, changes tokens or keys, follows a link, or leaves the workspace.
 """
@@ -35,13 +35,13 @@ class StepFailed(Conflict):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The workspace that an action may change."""
+    """A workspace that an action may change."""
 
     datadir: DataDir
     clock: Clock
 
     def path(self, name: str) -> Path:
-        """A path of the workspace, by its name relative to it. Raises StepFailed for any other."""
+        """Return a workspace path by its relative name. Raise StepFailed for any path outside."""
         parts = PurePosixPath(name)
         if not name or parts.is_absolute() or ".." in parts.parts:
             raise StepFailed(f"{name}: not a path in the workspace")
@@ -55,10 +55,12 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """apply             makes the change and says what it did; raises OSError, sqlite3.Error or
-                      ApplianceError
+    """A change that a repair can make.
+
+    apply             makes the change and returns a description; raises OSError, sqlite3.Error
+                      or ApplianceError
     beside_appliance  harmless while an appliance uses the workspace
-    store             it changes the store in the argument `store`, which must not be damaged
+    store             the action changes the store in argument `store`, which must not be damaged
     """
 
     apply: Callable[[Target, Arguments], str]
@@ -92,15 +94,16 @@ def _remove_file(target: Target, arguments: Arguments) -> str:
 
 
 def fold_log(database: Path) -> int:
-    """Writes the write-ahead log into the database, also beside a running appliance. Returns the
-    bytes that are left because a reader uses them."""
+    """Write the write-ahead log into the database, also beside a running appliance. Return the
+    number of bytes left because a reader uses them."""
     with closing(_connect(database)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     return log_bytes(database)
 
 
 def _on_store(change: Change, *, atomic: bool = True) -> Callable[[Target, Arguments], str]:
-    """An action on the store in the argument `store`: one transaction, if it is atomic."""
+    """Build an action that changes the store in the argument `store`, in one transaction if
+    atomic."""
 
     def apply(target: Target, arguments: Arguments) -> str:
         with closing(_connect(target.datadir.database(arguments["store"]))) as connection:
@@ -117,7 +120,7 @@ def _on_store(change: Change, *, atomic: bool = True) -> Callable[[Target, Argum
 def _in_transaction(
     connection: sqlite3.Connection, change: Change, arguments: Arguments, clock: Clock
 ) -> str:
-    """Makes the change in a transaction of its own."""
+    """Make the change in a separate transaction."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         done = change(connection, arguments, clock)
@@ -131,7 +134,7 @@ def _in_transaction(
 
 
 def _vacuum(connection: sqlite3.Connection, arguments: Arguments, clock: Clock) -> str:
-    """Rewrites the file without unused pages, outside a transaction."""
+    """Rewrite the file without unused pages, outside a transaction."""
     share = free_share(connection)
     if share < FREE_SHARE_MIN:
         return f"only {share:.0%} of the pages are unused"
@@ -144,7 +147,7 @@ def _vacuum(connection: sqlite3.Connection, arguments: Arguments, clock: Clock) 
 
 
 def _drop_trigger(connection: sqlite3.Connection, arguments: Arguments, _clock: Clock) -> str:
-    """Removes a trigger that is not of this program."""
+    """Remove a trigger that this program did not create."""
     name = arguments["object"]
     if name in schema_model.read_expected(connection, arguments["store"]):
         raise CannotRepair(f"{name}: it is of this program")
@@ -154,7 +157,7 @@ def _drop_trigger(connection: sqlite3.Connection, arguments: Arguments, _clock: 
 
 
 def _connect(database: Path) -> sqlite3.Connection:
-    """A connection that writes, and never creates a file."""
+    """Open a connection that writes, and never create a file."""
     connection = open_database(database, "rw")
     connection.execute("PRAGMA synchronous = FULL")
     return connection

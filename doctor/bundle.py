@@ -1,7 +1,7 @@
-"""A support bundle: facts about a workspace for somebody else, without its contents.
+"""A support bundle: facts about a workspace for somebody else, without the contents.
 
-Every file in it is a JSON value or a log that was redacted. Rows of stores, tokens and keys are
-never read into it. Works with the appliance running, stopped or hung, and with damaged stores.
+Every file in the bundle is a JSON value or a redacted log. Store rows, tokens and keys are never
+included. Bundles work with the appliance running, stopped or hung, and with damaged stores.
 """
 
 import gzip
@@ -53,7 +53,7 @@ class BundleNotWritten(Unavailable):
 
 
 class SupportBundle(msgspec.Struct, frozen=True, kw_only=True):
-    """What was written. `left_out`: file → why it is not in the bundle."""
+    """A written bundle. `left_out`: file → why the bundle does not contain the file."""
 
     file: str
     files: list[str]
@@ -64,7 +64,7 @@ def make(
     datadir: DataDir, settings: DoctorSettings, clock: Clock, off: frozenset[str], out: Path,
     progress: Callable[[Check], None] = lambda _check: None,
 ) -> SupportBundle:  # fmt: skip
-    """Writes a support bundle to the new file `out`. Raises BundleExists, BundleNotWritten."""
+    """Write a support bundle to the new file `out`. Raise BundleExists or BundleNotWritten."""
     if os.path.lexists(out):
         raise BundleExists(f"{out} exists already")
     files: dict[str, bytes] = {}
@@ -95,7 +95,7 @@ def make(
 
 
 def _settings(datadir: DataDir) -> SettingsView:
-    """Empty if they are not valid, which a check reports."""
+    """Return the settings, or nothing if they are not valid, which a check reports."""
     try:
         settings = config.load(Settings, datadir.settings_file, os.environ)
     except config.BadSettings:
@@ -104,7 +104,8 @@ def _settings(datadir: DataDir) -> SettingsView:
 
 
 def _redaction(context: Context, shown: SettingsView) -> Redaction:
-    """Takes out also what the settings say, valid or not, unless `shown` has it."""
+    """Build a redaction that also removes settings values, valid or not, unless `shown` has
+    them."""
     file = context.datadir.settings_file
     given: list[Any] = [
         {".".join(names): value} for names, value in config.read_environment(os.environ, Settings)
@@ -120,7 +121,7 @@ def _doctor(context: Context, progress: Callable[[Check], None]) -> report.Docto
 
 
 def _log(path: Path, redaction: Redaction) -> bytes:
-    """The newest lines that this program wrote. Raises OSError."""
+    """Return the newest lines that this program wrote. Raise OSError if reading fails."""
     with path.open("rb") as file:
         begin = max(0, path.stat().st_size - LOG_BYTES)
         file.seek(begin)
@@ -129,7 +130,7 @@ def _log(path: Path, redaction: Redaction) -> bytes:
 
 
 def _write(out: Path, files: dict[str, bytes], now_seconds: int) -> None:
-    """Writes the archive, readable by the owner only, completely or not at all."""
+    """Write the archive, readable by the owner only, completely or not at all."""
     try:
         with (
             whole_file(out) as file,
@@ -160,7 +161,7 @@ def versions(created_at: str) -> dict[str, Any]:
 
 
 def listing(datadir: DataDir) -> Iterator[dict[str, Any]]:
-    """Names, modes, owners, sizes and times of the files of the data directory."""
+    """List names, modes, owners, sizes and times for the files in the data directory."""
     count = 0
     for path in (datadir.settings_file, datadir.dir, *sorted(_below(datadir.dir))):
         with suppress(OSError):

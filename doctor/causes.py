@@ -1,7 +1,7 @@
-"""Which findings explain others. A finding with a cause is listed below it, without a hint: what
-helps against the cause helps against it too.
+"""Which findings explain others. A finding with a cause is listed below the cause, without a
+hint: fixing the cause also fixes the finding.
 
-The causes here are findings of the host and the stores. A module with other checks has its own.
+The causes here are host and store findings. A module with more checks declares more causes.
 """
 
 from collections.abc import Sequence
@@ -56,14 +56,15 @@ _DECLARED = chain.from_iterable(getattr(module, "CAUSES", ()) for module in MODU
 CAUSES: tuple[Cause, ...] = (*_HOST, *_DECLARED, *_STORES, *_DAMAGE)
 """If two causes explain a finding, the first one counts."""
 ALWAYS_RUN = frozenset(cause.name.partition(":")[0] for cause in (*_HOST, *_STORES))
-"""The checks that always run, because their findings can be causes and they read little. They are
-listed only if they explain a finding."""
+"""The checks that always run, because their findings can be causes and reading is cheap. The
+report lists one only if it explains a finding."""
 
 
 def explain(findings: Sequence[Finding]) -> list[Finding]:
-    """The same findings in the same order, each with its cause, if there is one.
+    """Add the cause to each finding that has one, and keep the order.
 
-    Only a cause that is at least a warning counts, and no finding explains one of its own check.
+    Only a cause that is at least a warning counts, and a finding never explains
+    another finding from its own check.
     """
     present = [finding for finding in findings if finding.severity.rank > 0]
     return [_explain(finding, present) for finding in findings]

@@ -27,7 +27,7 @@ class StoreUnreadable(Unavailable):
 
 
 def clear_suspect(datadir: DataDir, store: str) -> bool:
-    """True if the store was suspect and is not damaged. Raises StillDamaged."""
+    """Return True if the store was suspect and is not damaged. Raise StillDamaged otherwise."""
     problems: list[Finding] = []
     if not datadir.database(store).exists():
         raise StillDamaged(f"{store}: its file is missing", hint=StoreLost(store).hint)

@@ -1,4 +1,4 @@
-"""`agentlip doctor bundle` writes a support bundle: facts about a workspace, not its contents."""
+"""Command `agentlip doctor bundle`: write facts about a workspace, not the contents."""
 
 from pathlib import Path
 from typing import Annotated

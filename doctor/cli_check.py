@@ -1,4 +1,4 @@
-"""Runs the checks for the command line: which ones, how the result is printed, and progress."""
+"""Run checks for the command line: select, print, and show progress."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from doctor.cli_options import datadir_of, flags_of, is_json, names_in, settings
 
 
 def perform(ctx: typer.Context) -> int:
-    """Runs the checks that the flags choose, prints their result, and returns the exit code."""
+    """Run the checks that the flags choose, print the result, and return the exit code."""
     given = flags_of(ctx)
     everything = bool(given("everything"))
     checks = run.select(names_in(given("only")), everything, names_in(given("group")))
@@ -34,7 +34,7 @@ def perform(ctx: typer.Context) -> int:
 
 
 def progress_of(checks: tuple[Check, ...]) -> Callable[[Check], None]:
-    """Shows on a terminal which check runs."""
+    """Show on a terminal which check runs."""
     line = ProgressLine(SystemClock())
     numbers = {check.name: number for number, check in enumerate(checks, 1)}
 

@@ -1,4 +1,4 @@
-"""`agentlip config`: the settings, and where each comes from."""
+"""Command `agentlip config`: the settings, and where each comes from."""
 
 import os
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ app = plain_app("Settings, and where each comes from.", "Administration/config")
 
 @app.callback()
 def _config() -> None:
-    """Makes Typer keep `show` as a subcommand while it is the only one."""
+    """Make Typer keep `show` as a subcommand while there is no second one."""
 
 
 @app.command("show")
@@ -61,7 +61,7 @@ def _as_text(row: dict[str, Any]) -> str:
 
 
 def _settings(session: Session) -> dict[str, Any]:
-    """The settings of the running appliance, or those it would start with."""
+    """Return the running appliance's settings, or the settings for a start."""
     from appliance.sdk.discovery import HubNotRunning
 
     try:

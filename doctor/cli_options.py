@@ -1,4 +1,4 @@
-"""What the doctor's commands share: their flags, the workspace they name, and how they fail."""
+"""Share flags, workspace lookup and failure handling between the doctor's commands."""
 
 import os
 import shlex
@@ -51,14 +51,14 @@ VerboseFlag = Annotated[
 
 
 class _DoctorSections(msgspec.Struct, frozen=True):
-    """The sections of agentlip.toml that the doctor needs. It ignores errors in others."""
+    """The agentlip.toml sections that the doctor needs. Errors in other sections are ignored."""
 
     doctor: DoctorSettings = DoctorSettings()
     roles: RolesSettings = RolesSettings()
 
 
 def report_failure(command: Callable[..., None]) -> Callable[..., None]:
-    """Turns an error that prevents the command into a message and exit code 3."""
+    """Turn an error that prevents the command into a message and exit code 3."""
 
     @wraps(command)
     def wrapped(ctx: typer.Context, **given: Any) -> None:
@@ -76,7 +76,7 @@ def report_failure(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def datadir_of(workspace: Path | None) -> DataDir:
-    """The workspace that is given, or the nearest one upwards."""
+    """Return the given workspace, or the nearest one upwards."""
     datadir = discover(Path.cwd()) if workspace is None else DataDir(workspace)
     if not datadir.dir.is_dir():
         raise Invalid(
@@ -93,8 +93,8 @@ def datadir_of(workspace: Path | None) -> DataDir:
 
 
 def settings_of(datadir: DataDir) -> tuple[DoctorSettings, frozenset[str]]:
-    """The settings and the subsystems that are off. The defaults if agentlip.toml can't be read,
-    because that is a finding."""
+    """Return the settings and the subsystems that are off. Return the defaults if agentlip.toml
+    can't be read, because a check finds that."""
     try:
         ours = config.load(_DoctorSections, datadir.settings_file, os.environ)
         return ours.doctor, frozenset(ours.roles.off)
@@ -104,8 +104,8 @@ def settings_of(datadir: DataDir) -> tuple[DoctorSettings, frozenset[str]]:
 
 
 def option(ctx: typer.Context, name: str, given: Any = None) -> Any:
-    """The value of an option, given here or before one of the words in front of it, as in
-    `agentlip --json doctor` and `agentlip doctor --json list`."""
+    """Return an option's value, given here or before one of the preceding words, as in `agentlip
+    --json doctor` and `agentlip doctor --json list`."""
     parent = ctx.parent
     while not given and parent is not None:
         given, parent = parent.params.get(name), parent.parent
@@ -113,7 +113,7 @@ def option(ctx: typer.Context, name: str, given: Any = None) -> Any:
 
 
 def flags_of(ctx: typer.Context) -> Callable[[str], Any]:
-    """Reads the flags of a command, and of those before it, by their names."""
+    """Return a function that reads a flag by name, from this command or from preceding words."""
     return lambda name: option(ctx, name, ctx.params.get(name))
 
 
@@ -122,5 +122,5 @@ def is_json(ctx: typer.Context, given: bool) -> bool:
 
 
 def names_in(text: str | None) -> list[str]:
-    """The names in a comma-separated list."""
+    """Split a comma-separated list into names."""
     return [name.strip() for name in (text or "").split(",") if name.strip()]

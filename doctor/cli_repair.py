@@ -1,6 +1,7 @@
-"""`agentlip doctor repair` plans repairs, shows the plan, applies it, and checks again.
+"""Command `agentlip doctor repair`: plan repairs, show the plan, apply the plan, and check
+again.
 
-Exit codes are those of the checks afterwards: 0 no errors, 2 errors; 3 a step was not applied.
+Exit codes follow the checks afterwards: 0 no errors, 2 errors; 3 a step was not applied.
 """
 
 import shlex
@@ -52,10 +53,11 @@ REBUILT = [part.name for part in DERIVED.values() if not part.copied]
 
 
 class RepairReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON of `agentlip doctor repair --json`; keys are only ever added.
+    """The JSON from `agentlip doctor repair --json`; keys are only ever added.
 
-    plan     what would be done or was done
-    applied  whether it was; then `results` has every step, and `checks` the findings afterwards
+    plan     the steps to do or done
+    applied  whether the plan was applied; then `results` has every step, and `checks` the findings
+             afterwards
     """
 
     applied: bool
@@ -65,7 +67,7 @@ class RepairReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Command:
-    """One call of a command: the workspace, its settings, and how to print."""
+    """One command call: the workspace, its settings, and how to print."""
 
     def __init__(self, ctx: typer.Context, workspace: Path | None, as_json: bool) -> None:
         self.as_json = is_json(ctx, as_json)
@@ -93,8 +95,8 @@ class _Command:
         yes: bool,
         dry_run: bool,
     ) -> None:
-        """Shows the plan, applies it if that is wanted, and exits with the code of the checks, or
-        with 3 if they find no error but a step was not applied.
+        """Show the plan, apply the plan on request, and exit with the checks' code, or with 3 if
+        the checks find no error but a step was not applied.
 
         again  the command that applies the plan
         """
@@ -169,7 +171,7 @@ def repair(
 
 
 def perform(ctx: typer.Context, workspace: Path | None, as_json: bool) -> None:
-    """Repairs as the flags of this command and of those before it say."""
+    """Repair according to the flags on this command and on preceding words."""
     given = flags_of(ctx)
     data, only = bool(given("data")), given("only")
     if data and not only:
@@ -189,7 +191,7 @@ def perform(ctx: typer.Context, workspace: Path | None, as_json: bool) -> None:
 
 
 def _again(given: Callable[[str], Any]) -> str:
-    """The command with the flags that choose what is repaired."""
+    """Return the command with the flags that choose the repairs."""
     texts = [(name, given(key)) for name, key in (("--run", "only"), ("--group", "group"))]
     words = [f"{name} {shlex.quote(text)}" for name, text in texts if text]
     words += [flag for flag, key in (("--all", "everything"), ("--data", "data")) if given(key)]

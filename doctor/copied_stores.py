@@ -1,4 +1,4 @@
-"""Runs checks on stores of a copy that nobody uses, such as a restored backup."""
+"""Run checks on stores in a copy that nobody uses, such as a restored backup."""
 
 from collections.abc import Mapping
 
@@ -13,8 +13,8 @@ from doctor.run import INCLUDED_IN, run_check, select
 def problems(
     datadir: DataDir, groups: Mapping[str, str], clock: Clock, seconds_max: float
 ) -> list[str]:
-    """The errors that the checks of these groups, by store, find; each takes at most `seconds_max`.
-    Warnings, which affect no client, are left out."""
+    """Return the errors that each store's check group finds, each check taking at most
+    `seconds_max`. Warnings, which affect no client, are left out."""
     checks = [check for group in groups.values() for check in select((), True, (group,))]
     with Context(datadir, DoctorSettings(), clock, stores=tuple(groups)) as context:
         return [

@@ -1,4 +1,4 @@
-"""The section [doctor] as agentlip.toml has it now, for a process that runs long."""
+"""The current [doctor] section in agentlip.toml, for a long-running process."""
 
 from pathlib import Path
 
@@ -7,7 +7,8 @@ from appliance.checks.settings import DoctorSettings
 
 
 class CurrentSettings:
-    """Reads the file again after it changed. While it can't be read, the last settings stay."""
+    """A reader that loads the file again after a change. While the file can't be read, the last
+    settings stay."""
 
     def __init__(self, settings: DoctorSettings, file: Path) -> None:
         self._settings = settings

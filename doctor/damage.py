@@ -1,4 +1,4 @@
-"""What SQLite's integrity check finds in a store, and which of it is only of indexes."""
+"""Results from SQLite's integrity check, and which results concern only indexes."""
 
 import re
 import sqlite3
@@ -16,7 +16,7 @@ _OF_INDEXES = re.compile(
 
 
 def problems(connection: sqlite3.Connection, pragma: str = COMPLETE) -> list[str]:
-    """The first lines of a check. Raises sqlite3.Error if the file can't be read."""
+    """Return the first lines from a check. Raise sqlite3.Error if the file can't be read."""
     try:
         rows = connection.execute(f"PRAGMA {pragma}").fetchall()
     except sqlite3.DatabaseError as error:

@@ -1,8 +1,8 @@
-"""DERIVED: what a repair builds again from the rows of a store, and how.
+"""DERIVED: the data that a repair builds again from a store's rows, and how.
 
-Each part is built in one transaction, and building it twice has the result of once. No row of
-people or agents is changed. A running appliance builds a part itself: its writer's process imports
-this module, so it imports few others.
+Each part is built in one transaction, and building a part twice has the result of building once. No
+people's or agents' rows are changed. A running appliance builds a part in its writer process, which
+imports this module, so this module has few imports.
 """
 
 import sqlite3
@@ -24,21 +24,22 @@ REPAIRS = [
     for declaration in DECLARATIONS.values()
     if declaration.repairs
 ]
-"""The modules of the stores that declare repairs of their own."""
+"""The modules in which stores declare their own repairs."""
 # Errors of the change itself. Others, such as a full disk, are the writer's to report.
 _OWN_ERRORS = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_CONSTRAINT", "SQLITE_ERROR")
 
 
 def rebuild(connection: sqlite3.Connection, arguments: Mapping[str, str], clock: Clock) -> str:
-    """Builds the part `what` of the store `store` in an open transaction, and says what it did."""
+    """Build the part `what` for the store `store` in an open transaction, and return a
+    description."""
     return DERIVED[arguments["what"]].build(connection, arguments["store"], clock)
 
 
 def rebuild_in_writer(tx: Tx, arguments: dict[str, str], seconds_max: float) -> str:
-    """The same in the writer's transaction, which other writes wait for.
+    """Build the part in the writer's transaction, which other writes wait for.
 
-    Raises RebuildTooLong, CannotRepair, or the error of a disk that can't be written. An error of
-    the change does not stop the store."""
+    Raise RebuildTooLong, CannotRepair, or the error from a disk that can't be written. A failed
+    change does not stop the store."""
     connection = tx.execute("SELECT 1").connection
     clock = SystemClock()
     limit = ReadLimit(clock, seconds_max, 0)
@@ -77,7 +78,7 @@ def _create_triggers(connection: sqlite3.Connection, store: str, _clock: Clock) 
 
 
 def _create(connection: sqlite3.Connection, store: str, kind: str) -> str:
-    """Creates the objects of that kind that are missing or altered as the migrations make them."""
+    """Create missing or altered objects with that kind as the migrations make them."""
     there = schema_model.actual(connection)
     names = []
     for wanted in schema_model.differing(connection, store, kind):
@@ -116,11 +117,11 @@ TRIGGERS = DerivedPart(
     copied=True,
 )
 PARTS = {"view": VIEWS, "index": INDEXES, "trigger": TRIGGERS}
-"""By the kind of their objects."""
+"""The derived parts by object kind."""
 DERIVED: dict[str, DerivedPart] = {
     part.name: part
     for part in (*PARTS.values(), *(part for module in REPAIRS for part in module.PARTS))
 }
-"""By name: the parts of every store, and those that a store declares."""
+"""By name: the parts in every store, and the parts that a store declares."""
 
 BY_TRIGGER = {trigger: part for part in DERIVED.values() for trigger in part.triggers}

@@ -1,4 +1,4 @@
-"""What findings mean and what to do, from the documentation, which the package contains."""
+"""Explains findings and their remedies from the documentation in the package."""
 
 import re
 from difflib import get_close_matches
@@ -17,7 +17,7 @@ _ROW = re.compile(r"(?m)^\| `(.+)` \| (.+?) \| (.+) \|$")
 
 
 def explain(name: str) -> dict[str, Any]:
-    """Explain a check, such as `host.disk`, or a finding, such as `host.disk:full`. Raises
+    """Explain a check, such as `host.disk`, or a finding, such as `host.disk:full`. Raise
     UnknownCheck with similar names."""
     checks = {check.name: check for check in CHECKS}
     own = [f"{check.name}:{problem.name}" for check in CHECKS for problem in check.problems]

@@ -1,4 +1,4 @@
-"""Facts of the running appliance: collected inside it, or read over HTTP."""
+"""Facts about the running appliance: collected inside, or read over HTTP."""
 
 import http.client
 import sqlite3
@@ -17,7 +17,7 @@ _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 
 
 class NotAnswering(Exception):
-    """The appliance could not be reached; the text says why."""
+    """The appliance could not be reached; the text contains the reason."""
 
 
 def facts(
@@ -27,8 +27,9 @@ def facts(
     lock_intact: bool,
     stopping: bool = False,
 ) -> dict[str, float]:
-    """Facts for the checks, without those of subsystems. Those of a store come from
-    `Store.facts()`, prefixed by its name:
+    """Return facts for the checks, without subsystem facts.
+
+    A store's facts come from `Store.facts()`, prefixed by the store's name:
 
     hub.writer_alive, hub.suspect, hub.writing_paused, hub.queue_jobs, hub.stalled_seconds, …
     """
@@ -43,7 +44,7 @@ def facts(
 
 
 def facts_of_off(off: Iterable[str]) -> dict[str, float]:
-    """Facts that name subsystems that are off, for a doctor outside the process."""
+    """Return facts that name disabled subsystems, for a doctor outside the process."""
     return {f"{OFF}{name}": 1.0 for name in off}
 
 
@@ -52,9 +53,9 @@ def off_of(numbers: Mapping[str, float]) -> frozenset[str]:
 
 
 def is_served_by_another(datadir: DataDir) -> bool:
-    """Return whether a hub of another program, which doesn't take the writer lock, serves this
-    workspace's database at the address in `server.json`. An appliance at that address, which writes
-    its version, serves the workspace of which this one is a copy."""
+    """Return whether another program's hub, which doesn't take the writer lock, serves this
+    workspace's database at the address in `server.json`. An appliance at that address, which
+    writes its version, serves the workspace that was copied here."""
     server = datadir.read_server()
     try:
         discovery.local(datadir, {})
@@ -66,7 +67,8 @@ def is_served_by_another(datadir: DataDir) -> bool:
 def request_ready(
     datadir: DataDir, server: ServerFile, seconds_max: float
 ) -> discovery.ReadyResponse:
-    """Asks the appliance named in `server.json`. Raises NotAnswering."""
+    """Request readiness from the appliance named in `server.json`. Raise NotAnswering on
+    failure."""
     status, body = _get(datadir, server, "/-/ready", seconds_max)
     try:
         ready = msgspec.json.decode(body, type=discovery.ReadyResponse)
@@ -80,7 +82,7 @@ def request_ready(
 
 
 def _get(datadir: DataDir, server: ServerFile, path: str, seconds_max: float) -> tuple[int, bytes]:
-    """Status and body. Asks only on this machine's loopback."""
+    """Return status and body. Requests go only to this machine's loopback."""
     endpoint = discovery.endpoint_of(server, datadir.read_token())
     if endpoint.host not in _LOOPBACK:
         raise NotAnswering(f"it listens on {endpoint.host}, which is not this machine's loopback")

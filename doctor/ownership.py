@@ -1,5 +1,5 @@
-"""The process that uses a workspace: one repair at a time, and an appliance or another program that
-has its stores open."""
+"""The process that uses a workspace: one repair at a time, and an appliance or another program
+that has stores open."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -25,7 +25,7 @@ class RepairRunning(Conflict):
 
 
 def only_repair(datadir: DataDir) -> AbstractContextManager[int]:
-    """Holds the lock of repairs. Raises RepairRunning, or OSError."""
+    """Instances that hold the writer lock for a moment, and serve nothing."""
     folder = datadir.lock_file.parent
     folder.mkdir(mode=0o700, exist_ok=True)
     return file_lock(folder / "repair.lock", RepairRunning())
@@ -33,8 +33,8 @@ def only_repair(datadir: DataDir) -> AbstractContextManager[int]:
 
 @contextmanager
 def writer_lock(datadir: DataDir, clock: Clock) -> Iterator[str]:
-    """Holds the writer lock and yields ""; or yields which process uses the workspace, such as
-    `pid 71`: an appliance, one whose lock file was removed, or another program."""
+    """Hold the writer lock and yield ""; or yield which process uses the workspace, such as `pid
+    71`: an appliance, one whose lock file was removed, or another program."""
     lock = WriterLock(datadir, INSTANCE, clock)
     try:
         try:

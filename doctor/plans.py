@@ -1,7 +1,8 @@
-"""PLANS: which checks can be repaired, and the steps that repair their findings.
+"""PLANS: the checks that can be repaired, and the steps that repair their findings.
 
-A plan only reads. A step has the subject of the finding that it repairs; a step with a subject of
-its own repairs all findings of its check. A finding without a step can't be repaired automatically.
+A plan only reads. A step has the subject from the finding that it repairs; a step with a separate
+subject repairs all findings from its check. A finding without a step can't be repaired
+automatically.
 """
 
 import sqlite3
@@ -35,7 +36,7 @@ def _server_file(context: Context, findings: Sequence[Finding]) -> Iterator[Step
 
 
 def _leftovers(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
-    """Subjects are paths relative to the workspace."""
+    """Remove leftovers inside the data directory. Subjects are paths relative to the workspace."""
     for finding in findings:
         path = context.datadir.workspace / finding.subject
         if path.parent.is_relative_to(context.datadir.dir):
@@ -46,7 +47,7 @@ def _leftovers(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
 
 
 def _integrity(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
-    """Only where all problems of a store are of its indexes."""
+    """Plan reindexing only where all problems in a store concern indexes."""
     for finding in findings:
         if finding.problem == "damaged-index":
             part = _damaged_part(finding)
@@ -59,7 +60,8 @@ def _damaged_part(finding: Finding) -> DerivedPart:
 
 
 def _objects(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
-    """Subjects are `<store>.<object>`. A table that is gone had rows, so it isn't created again."""
+    """Plan steps whose subjects are `<store>.<object>`. A missing table had rows, so no step
+    creates the table again."""
     for finding in findings:
         store, _, name = finding.subject.partition(".")
         if store not in DECLARATIONS:
@@ -86,8 +88,8 @@ def _free_pages(context: Context, findings: Sequence[Finding]) -> Iterator[Step]
 
 
 def rebuild_steps(context: Context, what: str, findings: Iterable[Finding] = ()) -> Iterator[Step]:
-    """The steps that build a part of the derived data again, whether or not a check finds a
-    problem. `findings`: those of the part's checks."""
+    """Yield the steps that build derived data again, whether or not a check finds a problem.
+    `findings`: from the part's checks."""
     part = DERIVED[what]
     damaged = {finding.subject for finding in findings if finding.problem == "damaged-index"}
     for store, connection in context.opened(*part.stores):
@@ -105,4 +107,4 @@ PLANS: dict[str, Plan] = {
     "store.integrity": _integrity,
     "store.free-pages": _free_pages,
 }
-"""By the name of the check."""
+"""The plans by check name."""

@@ -1,4 +1,4 @@
-"""Builds derived data again in the running appliance, one part at a time.
+"""Build derived data again in the running appliance, one part at a time.
 
 request ─▶ the store is checked for damage, in a reader's thread
         ─▶ one transaction in the writer, for at most SECONDS_MAX
@@ -30,8 +30,10 @@ RETRY_SECONDS = 1.0
 
 
 class Rebuilds:
-    """opened  the stores that the appliance has open
-    enabled    the names of all stores of its roles
+    """A running appliance's rebuilds.
+
+    opened  the stores that the appliance has open
+    enabled    all store names for its roles
     open_idle  opens one that nothing uses, for one rebuild
     """
 
@@ -51,10 +53,10 @@ class Rebuilds:
         self.running = ""
 
     def apply(self, request: RebuildRequest, by: str | None) -> RebuildDone:
-        """Builds the part again. `by`: the caller's name, for the log.
+        """Build the part again. `by`: the caller's name, for the log.
 
-        Raises InvalidArguments, RebuildNeedsStop, RebuildRunning, RebuildTooLong, RebuildOnDamage,
-        CannotRepair, or Unavailable. Then the store is as before."""
+        Raise InvalidArguments, RebuildNeedsStop, RebuildRunning, RebuildTooLong, RebuildOnDamage,
+        CannotRepair, or Unavailable. After an error the store is as before."""
         what, name = request.what, request.store
         part = DERIVED[what]
         if name not in part.stores:

@@ -1,4 +1,4 @@
-"""Takes secrets, texts and names of people out of what a support bundle contains."""
+"""Take secrets, texts and people's names out before a support bundle is written."""
 
 import os
 import re
@@ -35,10 +35,10 @@ LOG_FIELDS = frozenset(
 
 
 class Redaction:
-    """Replaces what must not leave the machine.
+    """A filter for everything that must not leave the machine.
 
     secrets  values that occur nowhere in the result
-    names    text → what replaces it: paths of this machine, and its name
+    names    text → replacement: this machine's paths, and its name
     """
 
     def __init__(self, secrets: Iterable[str], names: Mapping[str, str]) -> None:
@@ -48,7 +48,7 @@ class Redaction:
         self._known = re.compile("|".join(alternatives)) if alternatives else None
 
     def text(self, text: str) -> str:
-        """The text without secrets, addresses, names and long random words."""
+        """Return the text without secrets, addresses, names and long random words."""
         if self._known is not None:
             text = self._known.sub(SECRET, text)
         text = _MAIL.sub("[mail address]", _URL.sub(_short_url, text))
@@ -57,7 +57,7 @@ class Redaction:
         return _WORD.sub(_short_word, _HOME.sub(r"\1[user]", text))
 
     def value(self, value: Any) -> Any:
-        """The same for every text inside a JSON value."""
+        """Redact every text inside a JSON value."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
@@ -67,7 +67,8 @@ class Redaction:
         return value
 
     def log_line(self, line: bytes) -> bytes:
-        """A line of the log with its end; empty if it is not one that this program wrote."""
+        """Redact a log line with its end. Return nothing for a line that this program did not
+        write."""
         try:
             fields = msgspec.json.decode(line)
         except (msgspec.DecodeError, RecursionError):
@@ -96,7 +97,7 @@ def _short_word(match: re.Match[str]) -> str:
 
 
 def names_of(datadir: DataDir) -> dict[str, str]:
-    """Paths and names of this machine, and what replaces them."""
+    """Return this machine's paths and names, with their replacements."""
     names = {str(datadir.workspace): "[workspace]", str(datadir.workspace.resolve()): "[workspace]"}
     with suppress(RuntimeError):
         names[str(Path.home())] = "~"
@@ -107,7 +108,7 @@ def names_of(datadir: DataDir) -> dict[str, str]:
 
 
 def secrets_of(context: Context, given: Any) -> set[str]:
-    """Every secret that the workspace, the given settings or the environment hold, and the texts
+    """Return every secret in the workspace, the given settings or the environment, and the texts
     and names in the settings."""
     datadir = context.datadir
     server = datadir.read_server()
@@ -126,7 +127,7 @@ def secrets_of(context: Context, given: Any) -> set[str]:
 
 
 def _texts_of(path: Path) -> set[str]:
-    """A file of one secret, or the long texts of a JSON object."""
+    """Return the single secret in a file, or the long texts in a JSON object."""
     try:
         text = read_regular(path, _FILE_BYTES_MAX).decode("utf-8-sig", "replace")
     except OSError:
@@ -139,7 +140,7 @@ def _texts_of(path: Path) -> set[str]:
 
 
 def _in_store(connection: sqlite3.Connection) -> set[str]:
-    """The values of columns whose names suggest a secret or an address."""
+    """Return the values from columns whose names suggest a secret or an address."""
     secrets: set[str] = set()
     with suppress(sqlite3.Error):
         columns = connection.execute(
@@ -158,7 +159,7 @@ def _in_store(connection: sqlite3.Connection) -> set[str]:
 
 
 def _entries(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Each name and value inside a JSON value, at any depth."""
+    """Yield each name and value inside a JSON value, at any depth."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _entries(inner, str(key))

@@ -1,11 +1,11 @@
-"""Plans repairs and applies them.
+"""Plan repairs and apply them.
 
     examine ──findings──▶ outline ──steps──▶ Repair.apply ──results──▶ examine again
 
-A repair holds the lock of repairs, and the writer lock unless an appliance uses the workspace.
-It saves what it will change, and applies one step after the other. The same checks run again
-afterwards, and their findings are the result. After an interruption they find the rest, and the
-next repair does it.
+A repair holds the repair lock, and the writer lock unless an appliance uses the workspace. The
+repair saves what will change, and applies one step after another. Then the checks run again, and
+their findings are the result. After an interruption the checks find the rest, which the next repair
+fixes.
 """
 
 import shutil
@@ -61,15 +61,15 @@ class ApplianceRefused(Conflict):
 
 
 class ApplianceActions(Protocol):
-    """A running appliance that builds derived data itself. It checks a store for damage before."""
+    """A running appliance that builds derived data, after checking the store for damage."""
 
     def apply(self, step: Step) -> str:
-        """Applies one step and says what it did. Raises ApplianceRefused, another error if it
-        failed, or OSError."""
+        """Apply one step and return a description. Raise ApplianceRefused, another error if the
+        step failed, or OSError."""
 
 
 class UnrepairedFinding(msgspec.Struct, frozen=True):
-    """A finding that a repair leaves as it is. `reason`: why."""
+    """A finding that a repair leaves alone. `reason`: why."""
 
     check: str
     subject: str
@@ -79,7 +79,7 @@ class UnrepairedFinding(msgspec.Struct, frozen=True):
 
 
 class NeededStop(msgspec.Struct, frozen=True):
-    """A step of a plan, by its index from 0, that needs the appliance stopped. `reason`: why;
+    """A plan's step, by index from 0, that needs the appliance stopped. `reason`: why;
     `command`: what to run."""
 
     step: int
@@ -88,7 +88,7 @@ class NeededStop(msgspec.Struct, frozen=True):
 
 
 class RepairOutline(msgspec.Struct, frozen=True, kw_only=True):
-    """What a repair would do. `needs_stop`: the steps that a running appliance prevents."""
+    """A repair's plan. `needs_stop`: the steps that a running appliance prevents."""
 
     steps: tuple[Step, ...] = ()
     unrepaired: tuple[UnrepairedFinding, ...] = ()
@@ -98,9 +98,9 @@ class RepairOutline(msgspec.Struct, frozen=True, kw_only=True):
 class AppliedStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step and its result.
 
-    repair   the name of the repair, and of its folder with copies
-    outcome  done, failed, or refused: it was not begun
-    reason   why it failed or was refused; for a step that is done, what it did
+    repair   the repair's name, also the name for its folder with copies
+    outcome  done, failed, or refused: not begun
+    reason   why the step failed or was refused; for a step that is done, what the step did
     """
 
     repair: str
@@ -112,7 +112,7 @@ class AppliedStep(msgspec.Struct, frozen=True, kw_only=True):
 def outline(
     context: Context, outcomes: Sequence[CheckOutcome], *, data: bool = False
 ) -> RepairOutline:
-    """The steps that repair these findings. `data`: also steps that change what people wrote."""
+    """Plan the steps that repair the findings. `data`: also steps that change what people wrote."""
     by_name = {check.name: check for check in CHECKS}
     steps: list[Step] = []
     unrepaired: list[UnrepairedFinding] = []
@@ -128,7 +128,7 @@ def outline(
 
 
 def _without_repetition(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """Each change once; after a copy, if one of its steps makes one."""
+    """Return each change once; after a copy, if one step makes a copy."""
     by_change: dict[tuple[object, ...], Step] = {}
     for step in steps:
         change = (step.action, *sorted(step.arguments.items()))
@@ -138,7 +138,8 @@ def _without_repetition(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def needed_stops(context: Context, steps: Iterable[Step], again: str) -> tuple[NeededStop, ...]:
-    """Empty if no process uses the workspace. `again`: the command that applies the steps."""
+    """Return the steps that need a stop, or none if no process uses the workspace. `again`: the
+    command that applies the steps."""
     if not context.lock().held:
         return ()
     stops = []
@@ -156,14 +157,15 @@ def needed_stops(context: Context, steps: Iterable[Step], again: str) -> tuple[N
 
 
 def _stopped(command: str) -> str:
-    """The commands that stop the appliance, run `command` and start the appliance."""
+    """Return the commands that stop the appliance, run `command` and start the appliance."""
     return f"agentlipd down; {command}; agentlipd up"
 
 
 def _plan(
     context: Context, check: Check, findings: list[Finding]
 ) -> tuple[list[Finding], list[Step]]:
-    """The findings and their steps; those that the report only counted too, if any has a step."""
+    """Return the findings and their steps, including findings that the report only counted, if
+    any has a step."""
     if check.repair is None:
         return findings, []
     if any(finding.subject == MORE for finding in findings):
@@ -192,8 +194,8 @@ def _left(
 
 
 def _covers(steps: Iterable[Step], finding: Finding, subjects: Collection[str]) -> bool:
-    """Whether a step repairs the finding. A step with a subject of its own repairs all findings of
-    its check; the finding that only counts more of them goes with any."""
+    """Return whether a step repairs the finding. A step with a separate subject repairs all
+    findings from its check; the finding that only counts more goes with any step."""
     return any(
         step.subject == finding.subject or step.subject not in subjects or finding.subject == MORE
         for step in steps
@@ -201,8 +203,8 @@ def _covers(steps: Iterable[Step], finding: Finding, subjects: Collection[str]) 
 
 
 class Repair:
-    """One repair of a workspace. `progress` is called with a text before each step; `again` is the
-    command that plans and applies the same steps."""
+    """One workspace repair. `progress` is called with a text before each step; `again` is the
+    command that plans and applies the steps again."""
 
     def __init__(
         self,
@@ -223,10 +225,10 @@ class Repair:
         self._whole: dict[str, list[str]] = {}
 
     def apply(self, steps: Sequence[Step]) -> list[AppliedStep]:
-        """Applies the steps.
+        """Apply the steps.
 
-        Raises RepairRunning, RepairRefused, DiskUnusable, StorageFull or OSError before anything is
-        changed. A step that fails later does not prevent the others."""
+        Raise RepairRunning, RepairRefused, DiskUnusable, StorageFull or OSError before anything is
+        changed. A step that fails later does not prevent the remaining steps."""
         self._refuse_disk()
         with only_repair(self._datadir):
             with writer_lock(self._datadir, self._clock) as process:
@@ -264,7 +266,7 @@ class Repair:
         return applied
 
     def _apply(self, step: Step) -> tuple[str, str]:
-        """The outcome of a step, and its reason."""
+        """Return a step's outcome and the reason."""
         refusal = self._refusal(step)
         if refusal is not None:
             return REFUSED, refusal
@@ -283,7 +285,7 @@ class Repair:
             return FAILED, str(error) or type(error).__name__
 
     def _refusal(self, step: Step) -> str | None:
-        """Why a step is not begun."""
+        """Return why a step is not begun."""
         if not self._process or ACTIONS[step.action].beside_appliance:
             return None
         if step.by_appliance and self._by_appliance is not None:
@@ -291,8 +293,8 @@ class Repair:
         return f"a process uses the workspace ({self._process}); stop it first: {self._stop}"
 
     def _refuse_damage(self, step: Step) -> None:
-        """Only a recovery may change a store that is damaged. Indexes can be damaged where they are
-        built again: the full-text index at once, others after a copy."""
+        """Refuse to change a damaged store, which only a recovery may do. Indexes can be damaged
+        where they are built again: the full-text index at once, other indexes after a copy."""
         if not ACTIONS[step.action].store:
             return
         store = step.arguments["store"]
@@ -313,7 +315,7 @@ class Repair:
             raise RepairRefused(f"{store} is damaged: {problems[0]}")
 
     def _refuse_space(self, steps: Sequence[Step]) -> None:
-        """Refuses when there is no space for the copies, and as much again for the changes."""
+        """Refuse when there is no space for the copies, and as much again for the changes."""
         changed = {step.arguments["store"] for step in steps if ACTIONS[step.action].store}
         needed = bytes_needed(self._datadir, steps, changed)
         free = shutil.disk_usage(self._datadir.dir).free

@@ -30,7 +30,7 @@ _EVENT_LOGS = {
 
 
 class WorkspaceFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts of the workspace; None if they could not be read."""
+    """Workspace facts; None if they could not be read."""
 
     workspace: str
     db_id: str | None = None
@@ -42,11 +42,11 @@ class WorkspaceFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON of `agentlip doctor list --json`, for each check.
+    """The JSON from `agentlip doctor list --json`, for each check.
 
-    repair       whether `agentlip doctor repair` can repair its findings
+    repair       whether `agentlip doctor repair` can repair the check's findings
     includes     the cheap check that --all leaves out, because this one includes it
-    included_in  the expensive check that --all runs instead of this one
+    included_in  the expensive check that --all runs instead
     """
 
     name: str
@@ -60,7 +60,7 @@ class CheckDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON of `agentlip doctor --json`; keys are only ever added."""
+    """The JSON from `agentlip doctor --json`; keys are only ever added."""
 
     version: str
     verdict: str
@@ -116,7 +116,8 @@ def as_json(value: object) -> str:
 
 
 def as_text(what: DoctorReport, *, quiet: bool = False, every_check: bool = False) -> list[str]:
-    """The lines of the report: findings below their causes, and a line for each group without any.
+    """Return the report's lines: findings below their causes, and a line for each group without
+    findings.
 
     `quiet`: only problems. `every_check`: a line for each check, with its time.
     """
@@ -144,7 +145,7 @@ def as_text(what: DoctorReport, *, quiet: bool = False, every_check: bool = Fals
 def _rows(
     outcomes: Sequence[CheckOutcome], every_check: bool
 ) -> list[tuple[Severity | None, str, str]]:
-    """Severity, name and text of each check, or of each group of checks without findings."""
+    """Return severity, name and text for each check, or for each check group without findings."""
     if every_check:
         return [
             (outcome.worst, outcome.check, f"{outcome.inspects} ({outcome.seconds:.2f} s)")
@@ -161,7 +162,7 @@ def _rows(
 
 
 def _by_cause(outcomes: Sequence[CheckOutcome]) -> list[tuple[int, Finding]]:
-    """Every finding with its depth: 0, or below its cause one more than the cause's depth."""
+    """Return every finding with its depth: 0, or one more than its cause's depth."""
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     names = {finding.name for finding in findings}
     below: dict[str, list[Finding]] = {}

@@ -1,4 +1,4 @@
-"""The HTTP routes of the doctor's report and of repairs."""
+"""HTTP routes for the doctor's report and for repairs."""
 
 from appliance.checks.repairs import CannotRepair
 from appliance.kernel.route import Operation, Route
@@ -26,10 +26,10 @@ from doctor.wire import (
 )
 
 REPAIR_DOCTOR = "doctor:repair"
-"""The scope of repairs. No token can have it itself: only `admin` includes it."""
+"""The scope for repairs. Tokens cannot have this scope directly: only `admin` includes it."""
 
 READ_SETTINGS = "settings:read"
-"""The scope of settings, which have paths and addresses. Only `admin` includes it."""
+"""The scope for settings, which have paths and addresses. Only `admin` includes this scope."""
 
 
 def routes(verdicts: Verdicts, rebuilds: Rebuilds, settings: SettingsView) -> list[Route]:

@@ -1,4 +1,4 @@
-"""Runs the checks; readiness and exit codes follow from their findings."""
+"""Run the checks, and derive readiness and exit codes from the findings."""
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,7 +37,7 @@ EXIT_WARNINGS = 1
 EXIT_ERRORS = 2
 EXIT_COULD_NOT_RUN = 3
 MORE = "more"
-"""The subject of the finding that counts those beyond FINDINGS_MAX."""
+"""The subject for the finding that counts findings beyond FINDINGS_MAX."""
 INCLUDED_IN = {check.includes: check.name for check in CHECKS if check.includes is not None}
 """A cheap check → the expensive one that includes it."""
 EXPENSIVE_SECONDS_MAX = 3600.0  # only on request, so it may read a store of 100 GB
@@ -52,7 +52,7 @@ class UnknownCheck(Invalid):
 
 
 class CheckOutcome(msgspec.Struct, frozen=True):
-    """The findings of one check. No findings: no problem. `seconds`: how long it took."""
+    """One check's findings. No findings: no problem. `seconds`: how long the check took."""
 
     check: str
     inspects: str
@@ -65,22 +65,22 @@ class CheckOutcome(msgspec.Struct, frozen=True):
 
 
 def readiness(context: Context) -> list[Finding]:
-    """The findings of the readiness checks. Opens no store; takes about a millisecond."""
+    """Return findings from the readiness checks. Opens no store; takes about a millisecond."""
     return explain(
         [finding for check in READY_CHECKS for finding in run_check(context, check).findings]
     )
 
 
 def is_ready(findings: Iterable[Finding]) -> bool:
-    """Whether the appliance is ready: it is, without critical findings."""
+    """Return whether the appliance is ready, which means no critical findings."""
     return worst(findings) is not Severity.CRITICAL
 
 
 def context_outside(
     datadir: DataDir, settings: DoctorSettings, clock: Clock, off: frozenset[str] = frozenset()
 ) -> Context:
-    """A context for the command line, with the facts of a running appliance. `off`: the
-    subsystems that are off by the settings; a running appliance overrides it."""
+    """Create a context for the command line, with facts about a running appliance. `off`:
+    subsystems that the settings turn off; a running appliance overrides this."""
     context = Context(datadir, settings, clock, off=off)
     view = context.lock()
     if not view.held or (view.written is not None and view.written.instance_id in NOT_SERVING):
@@ -98,10 +98,10 @@ def context_outside(
 
 
 def select(names: Sequence[str], everything: bool, groups: Sequence[str] = ()) -> tuple[Check, ...]:
-    """The checks with these names and of these groups, whatever they cost. Without names: the
-    cheap ones, or everything; only of `groups`, if given. Raises UnknownCheck.
+    """Return the checks with the given names or groups, whatever they cost. Without names,
+    return the cheap checks, or everything; only from `groups`, if given. Raise UnknownCheck.
 
-    `everything` leaves out checks that are not named and that another one includes.
+    `everything` leaves out unnamed checks that another check includes.
     """
     known = sorted({check.name for check in CHECKS} | {check.group for check in CHECKS})
     unknown = [name for name in (*names, *groups) if name not in known]
@@ -129,7 +129,7 @@ def run_check(
     findings_max: int | None = None,
     seconds_max: float | None = None,
 ) -> CheckOutcome:
-    """Runs one check within its time limit. A failure to check is a finding too.
+    """Run one check within its time limit. A failure to check is a finding too.
 
     `findings_max`: more findings are only counted. None: FINDINGS_MAX.
     """
@@ -166,7 +166,7 @@ def run_check(
 
 
 def _named(context: Context, check: Check, findings: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings with the name of their check, and with the commands that their hints mean."""
+    """Yield the findings with their check's name, and with the commands that their hints mean."""
 
     @cache
     def command(hint: str, store: str) -> str:
@@ -187,10 +187,10 @@ def examine(
     checks: Sequence[Check],
     progress: Callable[[Check], None] = lambda _check: None,
 ) -> list[CheckOutcome]:
-    """Runs the checks and those that can explain their findings, and names the causes.
+    """Run the checks and all checks that can explain their findings, and name the causes.
 
-    Returns the outcomes of `checks`, and of others if they explain something. `progress` is called
-    before each check.
+    Return the outcomes for `checks`, and for additional checks that explain something. `progress`
+    is called before each check.
     """
     wanted = frozenset(check.name for check in checks)
     causes = [
@@ -217,8 +217,8 @@ def examine(
 
 
 def narrow(outcomes: Sequence[CheckOutcome], wanted: frozenset[str]) -> list[CheckOutcome]:
-    """The outcomes of the checks `wanted`, of those that explain their findings, of those that
-    explain these, and so on."""
+    """Return the outcomes from the checks `wanted`, from checks that explain their findings, and
+    so on."""
     needed: set[str] = set()
     more = set(wanted)
     while more:
@@ -234,14 +234,14 @@ def narrow(outcomes: Sequence[CheckOutcome], wanted: frozenset[str]) -> list[Che
 
 
 def _with_remedy(context: Context, finding: Finding) -> Finding:
-    """A check that read damage has no hint yet: only the first one of a store gets it."""
+    """Add the hint to a check's damage finding: only the first finding for a store gets one."""
     if finding.problem != DAMAGED_STORE or finding.explained_by or context.disk_problem:
         return finding
     return msgspec.structs.replace(finding, hint=restore_hint(context.datadir, finding.subject))
 
 
 def exit_code(outcomes: Iterable[CheckOutcome], strict: bool) -> int:
-    """0 no problems, 1 warnings (if strict), 2 errors."""
+    """Return 0 for no problems, 1 for warnings (if strict), 2 for errors."""
     severity = worst(finding for outcome in outcomes for finding in outcome.findings)
     if severity in (Severity.ERROR, Severity.CRITICAL):
         return EXIT_ERRORS
@@ -254,7 +254,8 @@ def worst(findings: Iterable[Finding]) -> Severity | None:
 
 
 def _is_older(error: sqlite3.Error, context: Context) -> bool:
-    """Whether a table or column is missing that the next start makes (`store.schema:old`)."""
+    """Return whether a table or column is missing that the next start makes
+    (`store.schema:old`)."""
     store = context.reading if str(error).startswith("no such ") else None
     return store is not None and bool(state(context.open(store), store).pending)
 

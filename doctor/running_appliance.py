@@ -1,4 +1,4 @@
-"""Makes the running appliance of a workspace build derived data again, over its HTTP route."""
+"""Make a workspace's running appliance build derived data again, over its HTTP route."""
 
 import sqlite3
 from contextlib import closing
@@ -27,15 +27,16 @@ class ApplianceEnded(StepFailed):
 
 
 class RunningAppliance:
-    """The appliance that holds the writer lock of the workspace, by its `server.json`."""
+    """The appliance that holds the workspace's writer lock, by its `server.json`."""
 
     def __init__(self, datadir: DataDir) -> None:
         self._datadir = datadir
 
     def apply(self, step: Step) -> str:
-        """Applies one step and says what it did.
+        """Apply one step and return a description.
 
-        Raises ApplianceRefused if it was not applied, StepFailed if it failed or isn't known."""
+        Raise ApplianceRefused if the step was not applied, StepFailed if the step failed or isn't
+        known."""
         timeout_seconds = SECONDS_MAX + QUEUE_SECONDS_MAX
         with closing(HubClient(self._verify, ONCE, timeout_seconds=timeout_seconds)) as client:
             try:
@@ -51,8 +52,8 @@ class RunningAppliance:
         return str(reply["done"])
 
     def _verify(self) -> Endpoint:
-        """The address, of a process that serves this database and holds this lock: a copy of the
-        workspace has the same database id."""
+        """Return the address for a process that serves this database and holds this lock: a
+        workspace copy has an equal database id."""
         try:
             endpoint, health = discovery.local(self._datadir, {})
         except (ApplianceError, OSError, sqlite3.Error) as error:

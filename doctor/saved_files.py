@@ -1,9 +1,9 @@
-"""Copies of the files that a repair changes, which are made before.
+"""Copy files before a repair changes them.
 
     .agentlip/repairs/20260101T000000.000Z-1f2e3d4c/saved/…
 
-Below `saved` a file has its path in the workspace. Nothing else is kept of a repair: each step is
-atomic, so what an interrupted repair left is found and planned again.
+Below `saved` a file has its path in the workspace. A repair keeps nothing else: each step is
+atomic, so the next plan finds what an interrupted repair left.
 """
 
 import os
@@ -27,7 +27,7 @@ SAVED = "saved"
 
 
 class SavedFiles:
-    """The copies of one repair. Its folder is made with the first one."""
+    """One repair's copies. The folder is made with the first copy."""
 
     def __init__(self, datadir: DataDir, clock: Clock) -> None:
         stamp = iso(clock.now_ms()).replace("-", "").replace(":", "")
@@ -36,12 +36,12 @@ class SavedFiles:
         self.folder = datadir.dir / FOLDER / self.name
 
     def copy_of(self, path: str) -> Path:
-        """Where the copy of a file is, by its path relative to the workspace."""
+        """Return where a file's copy is, by the file's path relative to the workspace."""
         return self.folder / SAVED / path
 
     def save(self, path: str) -> None:
-        """Copies a file of the workspace. A store is copied with its write-ahead log. A file that
-        does not exist is left out. Raises OSError or sqlite3.Error."""
+        """Copy a workspace file. A store is copied with its write-ahead log. A file that does
+        not exist is left out. Raise OSError or sqlite3.Error."""
         source, target = self._datadir.workspace / path, self.copy_of(path)
         if not source.is_file() or target.exists():
             return
@@ -62,8 +62,8 @@ class SavedFiles:
 
 
 def bytes_needed(datadir: DataDir, steps: Iterable[Step], changed: Iterable[str]) -> int:
-    """The size of all copies that these steps need, and as much for changes of these files and of
-    the stores `changed`."""
+    """Return the bytes needed for all copies that the steps need, and as much again for changes
+    to the files and to the stores `changed`."""
     copied = {path for step in steps for path in step.saves}
     stores = {str(datadir.database(store).relative_to(datadir.workspace)) for store in changed}
     return _bytes_of(datadir, copied) + _bytes_of(datadir, copied | stores)
@@ -79,12 +79,12 @@ def _bytes_of(datadir: DataDir, paths: Iterable[str]) -> int:
 
 
 def folders(datadir: DataDir) -> list[Path]:
-    """The folders of repairs with copies, oldest first."""
+    """Return the repair folders with copies, oldest first."""
     return sorted(path for path in (datadir.dir / FOLDER).glob("*") if path.is_dir())
 
 
 def prune(datadir: DataDir, kept_max: int) -> None:
-    """Removes all but the newest folders. Call with the lock of repairs held."""
+    """Remove all but the newest folders. Call with the repair lock held."""
     for folder in folders(datadir)[: -kept_max or None]:
         shutil.rmtree(folder)
 
@@ -94,7 +94,8 @@ def _is_store(datadir: DataDir, path: Path) -> bool:
 
 
 def _copy_store(source: Path, target: Path) -> None:
-    """One file without a log, complete or not there. It may be as damaged as its original."""
+    """Copy a store to one file without a log, complete or absent. The copy may be as damaged as
+    the original."""
     partial = target.with_name(f"{target.name}.partial")
     try:
         os.close(open_own(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))

@@ -1,6 +1,6 @@
 """The tables, indexes, triggers and views that the migrations make, as a model in memory.
 
-A file is compared with the model of the migrations that were applied to it.
+A file is compared with the model for the migrations applied there.
 """
 
 import re
@@ -30,11 +30,13 @@ _AROUND_SIGNS = re.compile(r" ?([(),;=<>|]) ?")
 
 
 class SchemaObject(msgspec.Struct, frozen=True):
-    """kind  table, index, trigger or view
-    table    the table that it belongs to
-    sql      the statement that creates it
-    lenient  another program made it after the shared specification: only its absence, and columns
-             that it lacks, are wrong
+    """A schema object.
+
+    kind  table, index, trigger or view
+    table    the table that the object belongs to
+    sql      the statement that creates the object
+    lenient  another program made the object after the shared specification: only its absence, and
+             missing columns, are wrong
     """
 
     kind: str
@@ -49,8 +51,8 @@ class SchemaObject(msgspec.Struct, frozen=True):
 
 
 def read_expected(connection: sqlite3.Connection, store: str) -> dict[str, SchemaObject]:
-    """By name, what the file should contain. Empty if it isn't known: a file that was not made or
-    migrated by this program yet, or that a newer program wrote."""
+    """Return what the file should contain, by name. Return nothing if unknown: this program has
+    not made or migrated the file yet, or a newer program wrote the file."""
     if make_model := declaration_of(store).model:
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
             resolve(make_model)(model, connection)
@@ -83,7 +85,7 @@ def read_expected(connection: sqlite3.Connection, store: str) -> dict[str, Schem
 
 
 def actual(connection: sqlite3.Connection) -> dict[str, SchemaObject]:
-    """By name, what the file contains."""
+    """Return the file's contents, by name."""
     return {
         name: SchemaObject(kind, name, table, sql)
         for kind, name, table, sql in connection.execute(_OBJECTS)
@@ -91,13 +93,13 @@ def actual(connection: sqlite3.Connection) -> dict[str, SchemaObject]:
 
 
 def is_same(wanted: SchemaObject, actual: SchemaObject) -> bool:
-    """Whether the two statements differ only in comments, blanks and case."""
+    """Return whether the two statements differ only in comments, blanks and case."""
     return normal(wanted.sql) == normal(actual.sql)
 
 
 def differing(connection: sqlite3.Connection, store: str, kind: str) -> list[SchemaObject]:
-    """The objects of that kind that are missing or altered in the file, and can be created: the
-    table of each one is there."""
+    """Return the objects with that kind that are missing or altered in the file, and can be
+    created because their table exists."""
     there = actual(connection)
     return [
         wanted
@@ -111,7 +113,7 @@ def differing(connection: sqlite3.Connection, store: str, kind: str) -> list[Sch
 def apply(
     objects: Mapping[str, SchemaObject], released: Iterable[Migration], names: Collection[str]
 ) -> None:
-    """Applies the named steps to a model of these objects. Raises sqlite3.Error."""
+    """Apply the named steps to a model with the given objects. Raise sqlite3.Error."""
     order = ("table", "view", "index", "trigger")
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         for made in sorted(objects.values(), key=lambda made: order.index(made.kind)):
@@ -123,7 +125,8 @@ def apply(
 
 
 def is_own(connection: sqlite3.Connection, first: Migration) -> bool:
-    """Whether this program made the file: then it was created when the first step was applied."""
+    """Return whether this program made the file: the file was created when the first step was
+    applied."""
     if not meta.exists(connection, "x_migrations"):
         return False
     row = connection.execute(
@@ -139,7 +142,7 @@ def columns(connection: sqlite3.Connection, table: str) -> frozenset[str]:
 
 @cache
 def model_columns(sql: str) -> frozenset[str]:
-    """The columns of the table that the statement creates."""
+    """Return the columns in the table that the statement creates."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         connection.execute(sql)
         (name,) = connection.execute("SELECT name FROM sqlite_schema LIMIT 1").fetchone()
@@ -148,7 +151,8 @@ def model_columns(sql: str) -> frozenset[str]:
 
 @cache
 def normal(sql: str) -> str:
-    """The statement without comments, in lower case and with blanks only where they count."""
+    """Return the statement without comments, in lower case and with blanks only where they
+    count."""
     # Parts at odd indexes are quoted texts.
     parts = _TEXT.split(_COMMENT.sub(_without_comment, sql))
     for index in range(0, len(parts), 2):

@@ -1,7 +1,7 @@
-"""Where the value of each setting comes from: for the operator, and for a support bundle.
+"""Where each setting's value comes from: for the operator, and for a support bundle.
 
-Numbers, switches, and words from a fixed set are shown, texts that people wrote only to the
-operator. Lists of structs can have secrets in them, so they are always replaced by their kind.
+Numbers, switches, and words from a fixed set are shown. Texts that people wrote are shown only to
+the operator. Struct lists can have secrets inside, so their kind always replaces them.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ COMMAND_LINE = "command line"
 
 
 class SettingView(msgspec.Struct, frozen=True):
-    """`value`: null if it was taken out; then `kind` says what it was."""
+    """A setting's value. `value`: null if taken out; then `kind` names the type."""
 
     value: Any
     origin: str
@@ -33,8 +33,9 @@ class SettingsView(msgspec.Struct, frozen=True):
 def view(
     file: Path, environment: Mapping[str, str], settings: msgspec.Struct, *, texts: bool = True
 ) -> SettingsView:
-    """The settings of a process, by name. What neither the file nor the environment explains was
-    given on the command line. `texts`: also those that people wrote. Raises BadSettings."""
+    """Return a process's settings, by name. Values that neither the file nor the environment
+    explains came from the command line. `texts`: also texts that people wrote. Raise
+    BadSettings."""
     given_by_variables = config.read_environment(environment, Settings)
     sources = {
         ENVIRONMENT: {".".join(names): value for names, value in given_by_variables},
@@ -52,7 +53,7 @@ def view(
 
 
 def words_in(shown: SettingsView) -> set[str]:
-    """The names of all settings, and the texts that the view shows."""
+    """Return all setting names, and the texts that the view shows."""
     names = {word for name, _ in _fields() for word in (name, *name.split("."))}
     return names.union(
         setting.value for setting in shown.settings.values() if isinstance(setting.value, str)
@@ -100,7 +101,7 @@ def _is_text(value: Any) -> bool:
 
 
 def _words(kind: Any) -> set[Any]:
-    """The words that a setting can have, if they are a fixed set."""
+    """Return the words that a setting can have, if they are a fixed set."""
     if get_origin(kind) is Literal:
         return set(get_args(kind))
     return {word for inner in get_args(kind) for word in _words(inner)}

@@ -1,4 +1,4 @@
-"""Which other process has a store open, as the operating system's locks show it."""
+"""Find which other process has a store open, from the operating system's locks."""
 
 import fcntl
 import os
@@ -15,10 +15,11 @@ _FLOCK = "hhqqi4x"
 
 
 def other_user(databases: Iterable[Path], wait_seconds: float) -> int | None:
-    """The pid of a process that has one of the stores open for longer than `wait_seconds`; 0 if it
-    can't be known, as in another container. None: no other process has one open.
+    """Return the pid for a process that has a store open for longer than `wait_seconds`. Return
+    0 if the pid can't be known, as in another container, and None if no other process has a
+    store open.
 
-    Call without connections of this process: closing a file releases its locks."""
+    Call without open connections in this process: closing a file releases its locks."""
     paths = tuple(databases)
     deadline = time.monotonic() + wait_seconds
     while True:

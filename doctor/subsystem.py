@@ -1,5 +1,5 @@
-"""The doctor in the running appliance: its report, its repairs and the settings over HTTP. It runs
-whatever roles are enabled."""
+"""The doctor in the running appliance: the report, repairs and settings over HTTP. Runs whatever
+roles are enabled."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ from doctor.verdict import Verdicts
 
 
 class DoctorNeeds(msgspec.Struct, frozen=True):
-    """`latest`: the outcome of each check's last run, by check."""
+    """What the doctor needs. `latest`: the outcome from each check's last run, by check."""
 
     rebuilds: Rebuilds
     settings: SettingsView

@@ -1,7 +1,7 @@
-"""The doctor's report for clients of the running appliance, made by a child process.
+"""The doctor's report for clients, made by a child process.
 
-Checks open stores and read files, which would block the event loop, so a child runs
-`python -m doctor --json`: the same command, and so the same verdict, as in a terminal.
+Checks open stores and read files, which would block the event loop, so a child runs `python -m
+doctor --json`, and the verdict is the one that a terminal shows.
 """
 
 import os
@@ -34,14 +34,15 @@ CACHE_SECONDS = 10.0  # GET /api/v1/doctor and the MCP tool repeat a result
 
 
 class VerdictQuery(msgspec.Struct, frozen=True):
-    """Without names all cheap checks run. `run`: names of checks or groups; `group`: groups."""
+    """A selection of checks. Without names all cheap checks run. `run`: names of checks or
+    groups; `group`: groups."""
 
     run: Names = ""
     group: Names = ""
 
 
 class DoctorVerdict(report.DoctorReport, frozen=True, kw_only=True):
-    """The report of `agentlip doctor --json`, and the seconds since its checks ended."""
+    """The report from `agentlip doctor --json`, and the seconds since its checks ended."""
 
     age_seconds: float
 
@@ -59,16 +60,16 @@ class VerdictUnavailable(Unavailable):
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """The result of one run: a report, or why there is none. `ended`: its monotonic time."""
+    """One run's result: a report, or why there is none. `ended`: its monotonic time."""
 
     ended: float
     result: report.DoctorReport | str
 
 
 class Verdicts:
-    """Runs the cheap checks, one run at a time, and keeps the result for some seconds.
+    """A cache for the cheap checks: one run at a time, kept for some seconds.
 
-    Every request is answered from a run of all cheap checks, so different queries share it.
+    Every request is answered from a run with all cheap checks, so different queries share the run.
     """
 
     def __init__(self, datadir: DataDir, clock: Clock, commands: Commands) -> None:
@@ -81,7 +82,8 @@ class Verdicts:
         self._ending = False
 
     def verdict(self, query: VerdictQuery, age_max: float | None = None) -> DoctorVerdict:
-        """Raises UnknownCheck, ExpensiveCheck, or VerdictUnavailable if the checks can't run."""
+        """Return the verdict. Raise UnknownCheck, ExpensiveCheck, or VerdictUnavailable if the
+        checks can't run."""
         wanted = _wanted(query)
         kept = self._latest(CACHE_SECONDS if age_max is None else age_max)
         if isinstance(kept.result, str):
@@ -92,7 +94,7 @@ class Verdicts:
         return DoctorVerdict(**msgspec.structs.asdict(narrowed), age_seconds=round(age, 3))
 
     def of_names(self, names: str) -> DoctorVerdict:
-        """The verdict of these checks or groups; "" means all cheap checks."""
+        """Return the verdict for the named checks or groups; "" means all cheap checks."""
         return self.verdict(VerdictQuery(run=names))
 
     def end(self) -> None:
@@ -101,7 +103,7 @@ class Verdicts:
         self._pool.kill(block=False)
 
     def _latest(self, age_max: float) -> _Kept:
-        """The kept result while it is young, or the one of a run that ends after now."""
+        """Return the kept result while young, or one from a run that ends after now."""
         asked = self._clock.monotonic()
         with self._lock:  # a run ends after SECONDS_MAX
             kept = self._kept
@@ -143,7 +145,7 @@ class Verdicts:
 
 
 def _wanted(query: VerdictQuery) -> frozenset[str]:
-    """The names of the cheap checks that the query asks for."""
+    """Return the cheap checks that the query selects, by name."""
     names, groups = _split(query.run), _split(query.group)
     checks = select(names, False, groups)
     expensive = {check.name for check in CHECKS if check.cost is Cost.EXPENSIVE}

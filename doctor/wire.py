@@ -1,4 +1,4 @@
-"""The request that makes a running appliance build derived data again: its structs and errors."""
+"""Structs and errors for the request that makes a running appliance build derived data again."""
 
 from typing import Annotated, Literal
 
@@ -13,14 +13,15 @@ SECONDS_MAX = 5.0  # limit of one transaction: all writes of the store wait for 
 
 
 class RebuildRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What to build again, in which store. `fts` and `event-scopes` are only in the hub's."""
+    """A part to build again, and its store. `fts` and `event-scopes` exist only in the hub's
+    store."""
 
     what: Literal["fts", "views", "indexes", "event-scopes"]
     store: Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[a-z-]*$")]
 
 
 class RebuildDone(msgspec.Struct, frozen=True):
-    """It was built again. `done`: what changed; `seconds`: how long it took."""
+    """A finished rebuild. `done`: what changed; `seconds`: how long the rebuild took."""
 
     what: str
     store: str

@@ -1,11 +1,11 @@
 """CHECKS: all checks, in the order in which they run and are listed.
 
-The checks of the host, the settings and the stores come first, because their findings explain
-others. The other groups follow by name. A module in this folder, and `checks.py` or
-`checks_….py` in a package of the appliance, is found by its name.
+The host, settings and store checks come first, because their findings explain others. The remaining
+groups follow by name. A module in this folder, and `checks.py` or `checks_….py` in an appliance
+package, is found by name.
 
-A check declares how its findings are repaired. `doctor/plans.py` does so for the checks here, and
-`REPAIRS` of a module for the checks of another one, which may not import what the repair needs.
+A check declares how to repair its findings: `doctor/plans.py` for the checks here, and a module's
+`REPAIRS` for checks in a module that may not import what the repair needs.
 """
 
 from collections.abc import Iterator

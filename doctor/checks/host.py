@@ -1,4 +1,4 @@
-"""Checks of the machine and the process: disk, token, lock, server.json, event loop."""
+"""Checks for the machine and the process: disk, token, lock, server.json, event loop."""
 
 import os
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def _disk(context: Context) -> Iterator[Finding]:
 
 
 def free_bytes_min(limits: DoctorSettings, total: int) -> tuple[float, float]:
-    """The free space of a disk below which there is an error, and a warning."""
+    """Return the free disk bytes below which there is an error, and a warning."""
     return (
         max(min(limits.disk_error_bytes, total // 4), total * limits.disk_error_percent / 100),
         max(min(limits.disk_warning_bytes, total // 2), total * limits.disk_warning_percent / 100),
@@ -92,7 +92,7 @@ def _lock(context: Context) -> Iterator[Finding]:
 
 
 def _is_starting(context: Context) -> bool:
-    """Whether the process that holds the lock has had little time to write server.json."""
+    """Return whether the lock holder has had little time to write server.json."""
     view = context.lock()
     if context.live is not None or context.datadir.server_file.exists():
         return False

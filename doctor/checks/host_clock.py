@@ -1,4 +1,4 @@
-"""Checks of the machine's clock: it is not behind stored times, and was not set lately."""
+"""Checks for the machine's clock: not behind stored times, and not set lately."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def _newest_ms(connection: sqlite3.Connection, sql: str) -> int | None:
 
 
 def _jumped(context: Context) -> Iterator[Finding]:
-    """The jump that a store noted last; and one that no running appliance has noted yet."""
+    """Find the jump that a store noted last, and one that no running appliance has noted yet."""
     now_ms = context.clock.now_ms()
     jumps: dict[str, int] = {}
     for _, connection in context.opened():

@@ -1,4 +1,4 @@
-"""Checks of the files in the data directory: their permissions, their owners, and the logs."""
+"""Checks for files in the data directory: permissions, owners, and logs."""
 
 import grp
 import os
@@ -77,7 +77,7 @@ def _private(context: Context) -> Iterator[Finding]:
 
 
 def open_entries(context: Context) -> Iterator[Entry]:
-    """The entries that other users may use."""
+    """Yield the entries that other users may use."""
     folder = context.datadir.dir
     exported = _export_folders(context)
     running = context.lock().held
@@ -96,7 +96,7 @@ def open_entries(context: Context) -> Iterator[Entry]:
 
 
 def _close(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
-    """Subjects are paths relative to the workspace."""
+    """Restrict entries that are open to others. Subjects are paths relative to the workspace."""
     still_open = [entry.name for entry in open_entries(context)]
     for finding in findings:
         for name in still_open:
@@ -123,8 +123,8 @@ def _too_open(entry: Entry, reachable: bool, own: bool) -> Finding:
 
 
 def _of_others(state: os.stat_result) -> int:
-    """The bits of a mode that give rights to other users. Those of the group don't if nobody else
-    is in it: many systems give each user such a group, and `umask 002` with it."""
+    """Return the mode bits that give rights to other users. Group bits don't count if nobody
+    else is in the group: many systems give each user a private group, and `umask 002`."""
     try:
         owner, group = pwd.getpwuid(state.st_uid).pw_name, grp.getgrgid(state.st_gid)
     except KeyError:  # unknown to the system, as in some containers
@@ -134,8 +134,8 @@ def _of_others(state: os.stat_result) -> int:
 
 
 def _may_be_open(entry: Entry, folder: Path, exported: frozenset[Path]) -> bool:
-    """Marks without content, exports, read-only mounts, and directories that are mounts of their
-    own, whose mode is the mount's."""
+    """Return whether the entry may be open to others: marks without content, exports, read-only
+    mounts, and directories that are mount points, whose mode is the mount's."""
     if entry.path == folder:
         return _is_mount(folder)
     if entry.name.endswith(".suspect"):
@@ -148,7 +148,8 @@ def _may_be_open(entry: Entry, folder: Path, exported: frozenset[Path]) -> bool:
 
 
 def _is_mount(folder: Path) -> bool:
-    """Also if it is a part of the same file system that is mounted there (`mount --bind`)."""
+    """Return whether the folder is a mount, including a bind mount inside one file system (`mount
+    --bind`)."""
     if folder.is_mount():
         return True
     try:
@@ -161,8 +162,8 @@ def _is_mount(folder: Path) -> bool:
 
 
 def _exists_while_open(path: Path) -> bool:
-    """Whether it belongs to an empty write-ahead log: the doctor's own reads create it with the
-    mode of the database, and it is removed when they end."""
+    """Return whether the file belongs to an empty write-ahead log: the doctor's own reads create
+    the file with the database's mode, and remove the file when they end."""
     database, separator, suffix = path.name.rpartition("-")
     if not separator or suffix not in ("wal", "shm"):
         return False
@@ -173,8 +174,8 @@ def _exists_while_open(path: Path) -> bool:
 
 
 def _origin(context: Context) -> str | None:
-    """`own` for a workspace of this program; `adopted` if another program made its messages;
-    None if this program has not been started in it."""
+    """Return `own` for a workspace that this program created, `adopted` if another program made
+    its messages, and None if this program has not been started there."""
     if not (context.datadir.dir / manifest.FILE).exists() and not any(
         meta.read(connection, "x_schema") for _, connection in context.opened()
     ):
@@ -192,7 +193,7 @@ def _export_folders(context: Context) -> frozenset[Path]:
 
 
 def _read_only(path: Path) -> bool:
-    """Whether it is on a read-only mount, as secrets in containers are."""
+    """Return whether the path is on a read-only mount, as secrets in containers are."""
     try:
         return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     except OSError:
@@ -203,8 +204,9 @@ def _read_only(path: Path) -> bool:
 
 
 def _owner(context: Context) -> Iterator[Finding]:
-    """Without root, asks the system. As root, everything can be used: there it compares with the
-    owner of the stores, who is the user that the appliance runs as."""
+    """Find files that the user can't use. Without root, the operating system decides. Root can
+    use every file, so compare the file's owner with the stores' owner, which the appliance runs
+    as."""
     if context.disk_problem == "read-only":
         return
     yield from _others_stores(context)
@@ -240,8 +242,8 @@ def _foreign(context: Context, own: int, groups: frozenset[int]) -> Iterator[Fin
 
 
 def _others_stores(context: Context) -> Iterator[Finding]:
-    """Stores that are usable, but not of the same user as others. Root in the workspace of another
-    user finds them as that user would."""
+    """Find usable stores with differing owners. Root, in another user's workspace, finds them as
+    that user would."""
     owners, own = _owners_of_stores(context), os.geteuid()
     if len(set(owners.values())) < 2 or (own == 0 and context.datadir.dir.stat().st_uid):
         return
@@ -262,7 +264,7 @@ def _sudo() -> str:
 
 
 def _summarize(context: Context, findings: Iterable[Finding], command: str) -> Iterator[Finding]:
-    """One finding for more than a few: they have one cause."""
+    """Replace more than a few findings with one, because they have one cause."""
     listed = list(findings)
     if len(listed) <= _LISTED_MAX:
         yield from listed
@@ -277,7 +279,7 @@ def _summarize(context: Context, findings: Iterable[Finding], command: str) -> I
 
 
 def _other_user(context: Context, own: str, owner: str) -> Iterator[Finding]:
-    """The stores belong to another user and none can be used: the doctor runs as the wrong one."""
+    """Find that another user owns every store and none can be used: the doctor's user is wrong."""
     needed = [
         (entry, os.R_OK if _only_read(context, entry) else os.R_OK | os.W_OK)
         for entry in _entries(context)
@@ -295,7 +297,7 @@ def _other_user(context: Context, own: str, owner: str) -> Iterator[Finding]:
 
 
 def _owner_of_stores(context: Context) -> int | None:
-    """The owner of all stores, or else of the data directory."""
+    """Return the user who owns all stores, or else the data directory."""
     owners = set(_owners_of_stores(context).values())
     return context.datadir.dir.stat().st_uid if len(owners) > 1 else next(iter(owners), None)
 
@@ -309,20 +311,22 @@ def _owners_of_stores(context: Context) -> dict[str, int]:
 
 
 def _only_read(context: Context, entry: Entry) -> bool:
-    """Files that the appliance only reads: a mounted token, keys, snapshots."""
+    """Return whether the appliance only reads the file: a mounted token, keys, snapshots."""
     first = entry.path.relative_to(context.datadir.dir).parts[:1]
     secret = not entry.is_folder and first in (("token",), ("identity",), (".gitignore",))
     return secret or first == ("backups",) or _read_only(entry.path)
 
 
 def may_use(state: os.stat_result, uid: int, groups: frozenset[int], needed: int) -> bool:
-    """Whether the mode gives that user the rights in `needed`, a sum of os.R_OK and os.W_OK."""
+    """Return whether the mode gives that user the rights in `needed`, a sum of os.R_OK and
+    os.W_OK."""
     shift = 6 if state.st_uid == uid else 3 if state.st_gid in groups else 0
     return (state.st_mode >> shift) & needed == needed
 
 
 def groups_of(uid: int) -> frozenset[int]:
-    """The groups of a user; none if the system doesn't know the user, as in some containers."""
+    """Return a user's groups, or none if the system doesn't know the user, as in some
+    containers."""
     try:
         user = pwd.getpwuid(uid)
         return frozenset(os.getgrouplist(user.pw_name, user.pw_gid))
@@ -365,8 +369,8 @@ def _too_large(context: Context, folder: Path) -> Iterator[Finding]:
 
 
 def _entries(context: Context, folder: Path | None = None) -> Iterator[Entry]:
-    """The directory and everything below it, each directory before its content, at most
-    FILES_MAX. Links are not followed."""
+    """Yield the directory and everything below, each directory before its content, at most
+    FILES_MAX entries. Links are not followed."""
     workspace = context.datadir.workspace
     waiting = [folder or context.datadir.dir]
     left = FILES_MAX

@@ -1,4 +1,4 @@
-"""Checks of space that nothing uses: unused pages of stores, and files of interrupted programs."""
+"""Checks for unused space: empty store pages, and files from interrupted programs."""
 
 import os
 import re
@@ -18,7 +18,7 @@ AGE_SECONDS_MIN = 3600
 TEMPORARY = re.compile(
     r"\..+\.[0-9a-f]{16}|\..+\.(new|recovered)(-journal|-wal|-shm)?|.+\.partial(-journal|-wal|-shm)?"
 )
-"""Names of files that are renamed when they are complete."""
+"""Names for files that are renamed when complete."""
 _FOLDERS = ("", "backups", "locks")
 
 
@@ -36,7 +36,7 @@ def _free_pages(context: Context) -> Iterator[Finding]:
 
 
 def _leftovers(context: Context) -> Iterator[Finding]:
-    """Nothing while a process holds the lock: it may be writing them."""
+    """Find leftover files, or nothing while a process holds the lock and may be writing them."""
     if context.lock().held:
         return
     now_seconds = context.clock.now_ms() / 1000
@@ -65,7 +65,7 @@ def _in_folder(context: Context, folder: Path, now_seconds: float) -> Iterator[F
 
 
 def free_share(connection: sqlite3.Connection) -> float:
-    """The share of a store's pages that contain nothing."""
+    """Return the share of a store's pages that contain nothing."""
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()
     return free / pages if pages else 0.0

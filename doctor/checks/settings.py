@@ -1,4 +1,4 @@
-"""Checks of agentlip.toml: every setting is known and valid, and its secret files exist."""
+"""Checks for agentlip.toml: every setting is known and valid, and the secret files exist."""
 
 import os
 import shlex
@@ -30,7 +30,7 @@ NOT_ABOVE = (
     ("doctor", "disk_error_percent", "disk_warning_percent"),
     ("limits", "per_connection", "global"),
 )
-"""Sections, and two of their settings: the first must not be above the second, unless that is 0."""
+"""Sections, each with two settings: the first must not be above the second, unless that is 0."""
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 RATES = ("per_connection", "global", "failures_per_address")
@@ -77,7 +77,8 @@ def _contradictions(context: Context, settings: msgspec.Struct) -> Iterator[Find
 
 
 def _absurd_limits(tree: dict[str, Any]) -> Iterator[Finding]:
-    """Rates that refuse normal use, that limit nobody, or that are off where others can connect."""
+    """Find rates that refuse normal use, that limit nobody, or that are off where others can
+    connect."""
     is_local = "http" not in tree or tree["http"]["host"] in LOOPBACK
     for name in RATES if "limits" in tree else ():
         rate = tree["limits"][name]
@@ -91,8 +92,8 @@ def _absurd_limits(tree: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _load(datadir: DataDir) -> msgspec.Struct:
-    """The settings, checked as by a start. Where the server's libraries are not installed, so that
-    no appliance can be started, no section is known and anything is accepted."""
+    """Load and validate the settings as a start does. Where the server's libraries are not
+    installed, no appliance can start, no section is known and anything is accepted."""
     try:  # imports much, so only if there is a file
         from appliance.integrations.settings_rules import check_settings
         from appliance.settings import Settings
@@ -104,7 +105,7 @@ def _load(datadir: DataDir) -> msgspec.Struct:
 
 
 def _unusable(context: Context, tree: dict[str, Any]) -> Iterator[Finding]:
-    """What a start accepts, and what fails later: keys of backups, and topics of messages."""
+    """Find values that a start accepts and that fail later: backup keys and message topics."""
     if "backup" in tree:
         try:
             keys.recipients(msgspec.convert(tree["backup"], BackupSettings))

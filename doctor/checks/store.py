@@ -1,4 +1,4 @@
-"""Checks of the databases: files, damage, schemas, writers and write-ahead logs."""
+"""Checks for databases: files, damage, schemas, writers and write-ahead logs."""
 
 import shlex
 import sqlite3
@@ -126,7 +126,7 @@ def _of_schema(datadir: DataDir, store: str, schema: SchemaState) -> Iterator[Fi
 
 
 def _instead(datadir: DataDir, store: str) -> str:
-    """The commands that put a copy back, or else create the store without its data."""
+    """Return the commands that put a copy back, or else create the store without its data."""
     path = shlex.quote(str(datadir.database(store)))
     return copy_hint(datadir, store) or (
         f"agentlipd down; mv {path} {path}.foreign; agentlipd up --accept-loss {store}"
@@ -134,7 +134,8 @@ def _instead(datadir: DataDir, store: str) -> str:
 
 
 def _quick_check(context: Context) -> Iterator[Finding]:
-    """Large files are left to the full check: it takes about a second for each gigabyte."""
+    """Check small files quickly. The full check covers large files: about a second for each
+    gigabyte."""
     for store, connection in context.opened(*context.present):
         if context.datadir.database(store).stat().st_size <= QUICK_CHECK_BYTES_MAX:
             yield from _check_result(store, connection, damage.QUICK)
@@ -146,7 +147,7 @@ def _integrity(context: Context) -> Iterator[Finding]:
 
 
 def integrity(store: str, connection: sqlite3.Connection) -> Iterator[Finding]:
-    """SQLite's complete integrity check, and foreign keys."""
+    """Run SQLite's complete integrity check, and check foreign keys."""
     yield from _check_result(store, connection, damage.COMPLETE)
     try:
         rows = connection.execute("PRAGMA foreign_key_check").fetchmany(_PROBLEMS_MAX)
@@ -161,7 +162,7 @@ def integrity(store: str, connection: sqlite3.Connection) -> Iterator[Finding]:
 
 
 def _check_result(store: str, connection: sqlite3.Connection, pragma: str) -> Iterator[Finding]:
-    """One finding for all problems of the store."""
+    """Return one finding for all problems in the store."""
     if texts := damage.problems(connection, pragma):
         more = f"; and {len(texts) - 1} more" if len(texts) > 1 else ""
         sentence = f"damaged: {texts[0]}{more}"

@@ -17,7 +17,7 @@ def log_of(database: Path) -> Path:
 
 
 def log_bytes(database: Path) -> int:
-    """0 if there is none."""
+    """Return the log's size in bytes, or 0 without a log."""
     return size_of(log_of(database))
 
 

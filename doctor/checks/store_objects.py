@@ -1,4 +1,4 @@
-"""Checks of the schemas: every table, index, trigger and view is as the migrations made it."""
+"""Checks for schemas: every table, index, trigger and view is as the migrations made it."""
 
 import re
 import sqlite3
@@ -33,7 +33,7 @@ def _objects(context: Context) -> Iterator[Finding]:
 def _of_store(
     store: str, model: Mapping[str, SchemaObject], present: Mapping[str, SchemaObject]
 ) -> Iterator[Finding]:
-    """What belonged to a table that is missing is not listed."""
+    """Find differences from the model. Objects that belonged to a missing table are not listed."""
     for name, wanted in sorted(model.items()):
         there = present.get(name)
         if there is None:
@@ -50,7 +50,7 @@ def _of_store(
 
 
 def _migratable(context: Context) -> Iterator[Finding]:
-    """Tries the steps that the next start applies on a model without rows."""
+    """Try the steps that the next start applies on a model without rows."""
     for store, connection in context.opened():
         schema = state(connection, store)
         if not schema.pending or not schema.schema or schema.too_new:
@@ -65,8 +65,8 @@ def _migratable(context: Context) -> Iterator[Finding]:
 
 
 def _foreign(store: str, there: SchemaObject, shared: bool) -> Finding:
-    """`shared`: another program made the table, and may need its triggers, if they change no row
-    of it."""
+    """Build the finding for a foreign object. `shared`: another program made the table, and may
+    need its triggers, if they change no row there."""
     harmless = shared and not _CHANGES.search(schema_model.normal(there.sql))
     return OTHER_TRIGGER.finding(
         f"{store}.{there.name}",
@@ -96,8 +96,8 @@ def _altered(store: str, wanted: SchemaObject) -> Finding:
 
 
 def _lacking(wanted: SchemaObject, there: SchemaObject) -> frozenset[str]:
-    """A table of another program may have more columns, and may write its statements
-    differently."""
+    """Return the missing columns. Another program's table may have more columns, and may write
+    statements differently."""
     if schema_model.is_same(wanted, there):
         return frozenset()
     return schema_model.model_columns(wanted.sql) - schema_model.model_columns(there.sql)

@@ -1,4 +1,4 @@
-"""Checks for lost stores: the record of the stores, lost events, and unread write-ahead logs."""
+"""Checks for lost stores: the store record, lost events, and unread write-ahead logs."""
 
 from collections.abc import Iterator
 
