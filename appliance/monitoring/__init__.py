@@ -1,1 +1,1 @@
-"""Makes metrics of the numbers that the doctor's checks read."""
+"""Make metrics from the numbers that the doctor's checks read."""

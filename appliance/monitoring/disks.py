@@ -1,4 +1,4 @@
-"""The folders of the appliance whose disks the forecast watches."""
+"""The appliance folders whose disks the forecast watches."""
 
 from collections.abc import Mapping
 from pathlib import Path

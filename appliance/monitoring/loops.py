@@ -1,4 +1,4 @@
-"""Runs checks of the doctor now and then, so that their findings are metrics and messages."""
+"""Run doctor checks now and then, so that their findings become metrics and messages."""
 
 from collections.abc import Callable
 
@@ -19,11 +19,11 @@ _ended = gauge(
 _errors = gauge("doctor_last_run_errors", "Findings of that run that are errors")
 
 LatestOutcomes = dict[str, CheckOutcome]
-"""By the name of the check."""
+"""The last outcomes by check name."""
 
 
 class Checkup(Loop):
-    """Runs the readiness checks every few seconds and counts their findings."""
+    """A loop that runs the readiness checks every few seconds and counts their findings."""
 
     name = "doctor_checkup"
     interval_seconds = 10.0
@@ -47,8 +47,8 @@ class Checkup(Loop):
 
 
 class DoctorRuns(Loop):
-    """`verdict` runs the checks in a child process, which takes about a second. Setting `work`, as
-    after a failed backup or job, runs them earlier."""
+    """A loop that runs the checks through `verdict`, in a child process, which takes about a
+    second. Setting `work`, as after a failed backup or job, starts the checks earlier."""
 
     name = "doctor_runs"
     interval_seconds = 900.0
@@ -77,7 +77,8 @@ class DoctorRuns(Loop):
 
 
 def note_outcome(latest: LatestOutcomes, outcome: CheckOutcome) -> None:
-    """Also as metrics. Only findings that exist have a series: there are 80 checks."""
+    """Note an outcome, also as metrics. Only findings that exist have a series: there are 80
+    checks."""
     latest[outcome.check] = outcome
     for severity in Severity:
         count = sum(finding.severity is severity for finding in outcome.findings)

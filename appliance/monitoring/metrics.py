@@ -1,7 +1,7 @@
-"""The facts of the running appliance as metrics, each once; and the build.
+"""The running appliance's facts as metrics, each once; and the build.
 
-The checks of the doctor read the same facts, so an alert and a finding agree. GROUPS has the
-meaning of each metric of the process; `facts_help` of a subsystem has those of its own facts.
+The doctor's checks read the same facts, so an alert and a finding agree. GROUPS explains each
+process metric; a subsystem's `facts_help` explains that subsystem's facts.
 """
 
 import os
@@ -24,8 +24,8 @@ Family = GaugeMetricFamily | CounterMetricFamily
 
 
 class FactGroup(NamedTuple):
-    """Facts with the same label. `helps`: the fact's name → the meaning of its metric. `label`
-    has the first part of the full name: `hub.wal_bytes` is that of the store `hub`."""
+    """Facts with one label. `helps`: the fact's name → the metric's meaning. `label` has the
+    first part from the full name: `hub.wal_bytes` belongs to the store `hub`."""
 
     prefix: str
     label: str
@@ -60,7 +60,7 @@ COUNTERS = frozenset({"store_writer_restarts"})
 
 
 def metric_of(fact: str) -> tuple[str, str]:
-    """The metric of a fact, without `agentlip_`, and the value of its label."""
+    """Return a fact's metric, without `agentlip_`, and the label's value."""
     owner, _, name = fact.rpartition(".")
     if owner == "off":
         return "role_off", name
@@ -72,7 +72,7 @@ def metric_of(fact: str) -> tuple[str, str]:
 
 
 class FactCollector(Collector):
-    """Reads the facts at each scrape. One process has one appliance."""
+    """A collector that reads the facts at each scrape. One process has one appliance."""
 
     def __init__(self) -> None:
         self._read: Callable[[], Facts] = dict
@@ -111,7 +111,7 @@ def _family(name: str, text: str, labels: Sequence[str]) -> Family:
 
 
 def disk_facts(folder: Path) -> dict[str, float]:
-    """Space of the file system of a folder; nothing if it can't be read."""
+    """Return the space on a folder's file system, or nothing if unreadable."""
     try:
         volume = os.statvfs(folder)
     except OSError:

@@ -1,4 +1,4 @@
-"""The findings of the doctor as problems that the operator gets to know."""
+"""Doctor findings as problems to report to the operator."""
 
 from collections.abc import Mapping
 from itertools import chain
@@ -14,8 +14,8 @@ SEVERITIES: Mapping[Severity, OperatorSeverity] = {
 
 
 def list_findings(latest: LatestOutcomes) -> Observed:
-    """By check; without what another finding explains, also one of a check that another loop runs,
-    and without findings that only inform."""
+    """List findings by check, without findings that another finding explains, also one from a
+    check that another loop runs, and without findings that only inform."""
     outcomes = list(latest.values())
     observed: dict[str, list[OperatorProblem]] = {outcome.check: [] for outcome in outcomes}
     for finding in explain(list(chain.from_iterable(outcome.findings for outcome in outcomes))):

@@ -1,6 +1,7 @@
-"""Reports to systemd that the appliance is ready, that its event loop runs, and that it stops.
+"""Report to systemd that the appliance is ready, that the event loop runs, and that the
+appliance stops.
 
-Without a unit of `Type=notify`, nobody is there to report to, and nothing is sent.
+Without a `Type=notify` unit, nobody receives reports, and nothing is sent.
 """
 
 import os
@@ -31,13 +32,13 @@ def notify(state: str) -> None:
 
 
 def period_seconds() -> float:
-    """After how long without a report systemd ends the process; 0: never."""
+    """Return after how long without a report systemd ends the process; 0: never."""
     given = os.environ.get("WATCHDOG_USEC", "")
     return int(given) / 1e6 if given.isascii() and given.isdigit() else 0.0
 
 
 class SystemdWatchdog(Loop):
-    """Reports from the event loop: a loop that is blocked reports nothing."""
+    """A loop that reports from the event loop: a blocked event loop reports nothing."""
 
     name = "systemd_watchdog"
     runs_read_only = True
