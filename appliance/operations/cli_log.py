@@ -1,4 +1,4 @@
-"""`agentlip log`: the level of the log of a running appliance."""
+"""Command `agentlip log`: a running appliance's log level."""
 
 from typing import Annotated, Any
 
@@ -24,14 +24,14 @@ def level(
         int, typer.Option("--minutes", min=1, max=1440, help="How long LEVEL applies.")
     ] = 60,
 ) -> None:
-    """Show the lowest level that is logged, or set it for some time, without a restart."""
+    """Show the lowest level that is logged, or set the level for some time, without a restart."""
     hub, body = session.hub(), {"level": new, "minutes": minutes}
     _show(session, hub.get(PATH) if new is None else hub.post(PATH, body))
 
 
 @app.command("reset")
 def reset(session: Session) -> None:
-    """Go back to the log level of the settings."""
+    """Go back to the log level in the settings."""
     _show(session, session.hub().delete(PATH))
 
 

@@ -16,7 +16,7 @@ COLUMNS = (("TO", "to"), ("VIA", "via"), ("PROBLEM", "problem"))
 
 @app.callback()
 def group() -> None:
-    """Keeps `test` a command of its own."""
+    """Keep `test` as a separate command."""
 
 
 @app.command("test")

@@ -1,4 +1,4 @@
-"""`agentlip top`: the rates and lags of the running appliance."""
+"""Command `agentlip top`: the running appliance's rates and lags."""
 
 import time
 from typing import Annotated, Any

@@ -27,14 +27,14 @@ GROWTH_MIN = 1024.0  # bytes a day that count as growth
 
 
 class GrowthSample(msgspec.Struct, frozen=True):
-    """Used bytes of disks and sizes of stores, by name."""
+    """Disk usage and store sizes in bytes, by name."""
 
     at_ms: int
     values: dict[str, int]
 
 
 class Disk(msgspec.Struct, frozen=True):
-    """`name`: `disk:` and the first of `of`."""
+    """A file system. `name`: `disk:` and the first entry in `of`."""
 
     of: tuple[str, ...]
     free_bytes: int
@@ -46,7 +46,8 @@ class Disk(msgspec.Struct, frozen=True):
 
 
 class GrowthSamples:
-    """`folders`: by what they contain. `stores` returns the size of each."""
+    """The growth history. `folders`: keyed by what they contain. `stores` returns each store's
+    size."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class GrowthSamples:
         self._samples = read_samples(file)
 
     def sample(self, now_ms: int) -> None:
-        """Add a sample. One of a time to come, by a clock that was set, is dropped."""
+        """Add a sample. A sample from the future, after the clock was set, is dropped."""
         values = {disk.name: disk.size_bytes - disk.free_bytes for disk in self._disks()}
         values |= self._stores()
         kept = [sample for sample in self._samples if sample.at_ms < now_ms]
@@ -68,7 +69,7 @@ class GrowthSamples:
         write_whole(self._file, msgspec.json.encode(self._samples))
 
     def forecast(self, reducible: Mapping[str, tuple[Path, str]]) -> Forecast:
-        """`reducible`: folders, and the commands that free their space."""
+        """Return the forecast. `reducible`: folders, and the commands that free their space."""
         samples = self._samples
         disks = [
             DiskForecast(list(disk.of), disk.free_bytes, disk.size_bytes,
@@ -90,7 +91,7 @@ class GrowthSamples:
         return Forecast(round(days, 2), disks, stores, rows)
 
     def _trend(self, name: str, free_bytes: int) -> tuple[float | None, float | None]:
-        """Growth in bytes a day, and days until `free_bytes` are used."""
+        """Return the growth in bytes a day, and the days until `free_bytes` are used."""
         points = [(row.at_ms, row.values[name]) for row in self._samples if name in row.values]
         growth = slope(points)
         if growth is None or growth < GROWTH_MIN:
@@ -98,7 +99,7 @@ class GrowthSamples:
         return growth, round(free_bytes / growth, 1)
 
     def _disks(self) -> Iterator[Disk]:
-        """One for each file system."""
+        """Yield one disk for each file system."""
         of: dict[int, list[str]] = {}
         for name, folder in self._folders.items():
             if folder.is_dir():
@@ -110,7 +111,7 @@ class GrowthSamples:
 
 
 def slope(points: list[tuple[int, int]]) -> float | None:
-    """By least squares, for each day; None if they cover too little time."""
+    """Return the daily slope by least squares, or None if the points cover too little time."""
     if len(points) < 2 or points[-1][0] - points[0][0] < SPAN_MS_MIN:
         return None
     count = len(points)
@@ -120,7 +121,7 @@ def slope(points: list[tuple[int, int]]) -> float | None:
 
 
 def folder_bytes(folder: Path) -> int:
-    """The size of its files, without those beyond ENTRIES_MAX."""
+    """Return the total size for files in the folder, without entries beyond ENTRIES_MAX."""
     total = 0
     for parent, _, names in islice(os.walk(folder), ENTRIES_MAX):
         for name in names:
@@ -132,7 +133,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 def read_samples(file: Path) -> list[GrowthSample]:
-    """Those of earlier processes; none if the file is missing or can't be decoded."""
+    """Return samples from earlier processes, or none if the file is missing or can't be decoded."""
     try:
         with file.open("rb") as stream:
             return msgspec.json.decode(stream.read(FILE_BYTES_MAX), type=list[GrowthSample])
@@ -170,7 +171,8 @@ FILE = "growth.json"
 
 
 class ForecastNeeds(msgspec.Struct, frozen=True):
-    """`folders`: by what they contain, with the command that reduces it; "": none does."""
+    """What the forecast needs. `folders`: keyed by content, with the reducing command; "": no
+    command."""
 
     folders: Mapping[str, tuple[Path, str]]
     stores: tuple[str, ...]
@@ -195,6 +197,6 @@ class ForecastSubsystem(Subsystem):
         return forecast
 
     def _store_bytes(self) -> dict[str, int]:
-        """The size of each store with its write-ahead log."""
+        """Return each store's size with its write-ahead log."""
         files = {name: self._datadir.database(name) for name in self._needs.stores}
         return {name: file_bytes(path) + file_bytes(path, "-wal") for name, path in files.items()}

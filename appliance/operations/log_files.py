@@ -1,7 +1,7 @@
-"""The files of the log: `agentlipd.log`, and the former ones, `agentlipd.log.1` to `.7`.
+"""The log files: `agentlipd.log`, and former logs, `agentlipd.log.1` to `.7`.
 
-A rotation only renames files, so no line is lost: a process that has the former file still open
-appends its lines there.
+A rotation only renames files, so no line is lost: a process that still has the former file open
+appends lines there.
 """
 
 import os
@@ -17,7 +17,7 @@ FORMER_MAX = 7
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """A line, as far as its age matters."""
+    """A log line, as far as needed to find the line's age."""
 
     ts: datetime
 
@@ -27,13 +27,13 @@ def log_file(datadir: DataDir) -> Path:
 
 
 def former_log_file(path: Path, number: int = 1) -> Path:
-    """The file that was the log before the last rotation, or `number` rotations ago."""
+    """Return the file that was the log before the last rotation, or `number` rotations ago."""
     return path.with_suffix(f".log.{number}")
 
 
 def rotate(path: Path) -> None:
-    """Begin a new file, and delete the oldest. Raises OSError; then the log has its file still, or
-    one that is missing."""
+    """Begin a new file, and delete the oldest. Raise OSError; then the log still has its file,
+    or the file is missing."""
     fresh = path.with_suffix(".log.new")
     os.close(open_own(fresh, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
     for number in range(FORMER_MAX, 0, -1):
@@ -44,7 +44,7 @@ def rotate(path: Path) -> None:
 
 
 def first_ms(path: Path, default_ms: int) -> int:
-    """The time of the first line that has one, of those at the begin."""
+    """Return the first line's time, from the lines at the file's beginning that have one."""
     for line in (read_small(path) or b"").splitlines():
         try:
             return int(msgspec.json.decode(line, type=LogLine).ts.timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""The log: its level while the appliance runs, and the rotation of its files."""
+"""The log's level while the appliance runs, and log file rotation."""
 
 import os
 import sys
@@ -39,12 +39,12 @@ class RunningLog:
         return self._set(self._configured, None)
 
     def expire(self, now_ms: int) -> None:
-        """Go back to the level of the settings if it is time."""
+        """Go back to the level in the settings when the time is up."""
         if self._until_ms is not None and now_ms >= self._until_ms:
             self.reset_level()
 
     def change(self, change: LogChange) -> None:
-        """Raises OSError."""
+        """Change the level. Raise OSError on failure."""
         change.apply(self._log)
         if self._writers is not None:
             self._writers.change_log(change)
@@ -60,7 +60,8 @@ ROTATE_DAYS = 7.0  # age above which the log gets a new file
 
 
 class LogRotation(Loop):
-    """Rotates only a log that this process writes: not the journal of a service, nor a pipe."""
+    """A loop that rotates only a log that this process writes: not a service's journal, nor a
+    pipe."""
 
     name = "log_rotation"
     interval_seconds = 5.0
@@ -99,7 +100,7 @@ class LogRotation(Loop):
         return {"rotated": 1}
 
     def _writes(self, number: int) -> bool:
-        """Whether a standard stream of this process goes to the log's file."""
+        """Return whether a standard stream in this process goes to the log's file."""
         try:
             return os.path.samestat(os.fstat(number), self._path.stat())
         except OSError:

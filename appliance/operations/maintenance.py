@@ -1,4 +1,4 @@
-"""Maintenance mode: closes the gate for writes, and remembers it across restarts."""
+"""Maintenance mode: closes the gate for writes, and keeps the mode across restarts."""
 
 from datetime import UTC
 from pathlib import Path
@@ -40,7 +40,7 @@ class Maintenance:
         return MaintenanceState(True, iso(self._record.until_ms), self._record.reason)
 
     def begin(self, command: BeginMaintenance) -> MaintenanceState:
-        """Raises BadEndOfMaintenance, and OSError if it could not be recorded."""
+        """Begin maintenance. Raise BadEndOfMaintenance, or OSError if recording failed."""
         until = command.until.replace(tzinfo=command.until.tzinfo or UTC).timestamp()
         if not 0 < until - self._clock.now_ms() / 1000 <= SECONDS_MAX:
             raise BadEndOfMaintenance(details={"field": "until"})

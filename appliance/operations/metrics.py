@@ -1,4 +1,4 @@
-"""The metrics of messages to the operator, and the totals from which rates are made."""
+"""Metrics for messages to the operator, and totals for rates."""
 
 from collections.abc import Collection
 from itertools import chain
@@ -18,12 +18,12 @@ for _via in ("outbox", "direct", "hub", "none"):
 
 
 Key = tuple[str, str | None]
-"""The name of a sample, and its `status`; None: the sum over all labels."""
+"""The sample name and `status`; None: the sum over all labels."""
 _process = ProcessCollector(registry=None)  # the registry knows no names of its metrics
 
 
 def totals(registry: CollectorRegistry, keys: Collection[Key]) -> dict[Key, float]:
-    """The value of each key; 0 without a sample."""
+    """Return each key's value, or 0 without a sample."""
     values = dict.fromkeys(keys, 0.0)
     wanted = registry.restricted_registry({name for name, _ in keys})
     for metric in chain(wanted.collect(), _process.collect()):

@@ -34,14 +34,14 @@ NO_ATTEMPT = "the outbox has not tried yet, as after earlier failures: agentlip 
 
 
 class NoticeSender(Protocol):
-    """Sends to one kind of destination; passed in by `composition.py`."""
+    """A sender for one destination kind; passed in by `composition.py`."""
 
     def send(self, to: str, notice: Notice, *, direct: bool) -> wire.Via:
         """Hand a message to a queue, or deliver it now. Raises ApplianceError."""
 
     def problem(self, to: str, notice: Notice) -> str | None:
-        """Return why the first attempt of a message in the queue failed, "" if none did; None if
-        there was none yet."""
+        """Return why the queued message's first attempt failed, "" if no attempt failed; None if
+        there was no attempt yet."""
         return ""
 
 
@@ -49,7 +49,7 @@ class Notifier:
     def __init__(
         self, senders: Mapping[str, NoticeSender], workspace: str, clock: Clock, log: Log
     ) -> None:
-        """`senders`: by destination."""
+        """Create the notifier. `senders`: by destination."""
         self._senders = senders
         self._workspace = workspace
         self._clock = clock
@@ -57,8 +57,9 @@ class Notifier:
         self._limit = WaitLimit(TESTS_MAX, Exhausted)
 
     def send(self, subject: str, text: str, problems: Iterable[str] = ()) -> bool:
-        """Send to all destinations. `problems`: keys of those that last. While one of them is about
-        the outbox, it is the second way. False if no destination gets the message."""
+        """Send to all destinations. `problems`: keys for lasting problems. While one concerns
+        the outbox, the outbox is the second way. Return False if no destination gets the
+        message."""
         suspect = any(OUTBOX in key for key in problems)
         notice, ways = self._notice(subject, text), (suspect, not suspect)
         results = [self._send_to(to, notice, ways) for to in self._senders]
@@ -66,7 +67,7 @@ class Notifier:
 
     def test(self, command: wire.NotifyTest) -> wire.NotifyTested:
         """Send to all destinations, and wait for the first attempts, at most ATTEMPT_SECONDS.
-        Raises NothingToNotify, and Exhausted while TESTS_MAX wait."""
+        Raise NothingToNotify, and Exhausted while TESTS_MAX wait."""
         if not self._senders:
             raise wire.NothingToNotify
         ended = Wakeup()
@@ -85,7 +86,7 @@ class Notifier:
     def _await_attempt(
         self, to: str, result: NotifyResult, notice: Notice, until: float, ended: Wakeup
     ) -> NotifyResult:
-        """The result with the problem of the first attempt, if a queue has the message."""
+        """Return the result with the first attempt's problem, if a queue has the message."""
         if result.via != OUTBOX:
             return result
         problem: str | None = None
@@ -99,7 +100,7 @@ class Notifier:
         return Notice(f"notify_{random_id()}", self._workspace, at, subject, text)
 
     def _send_to(self, to: str, notice: Notice, ways: Sequence[bool]) -> NotifyResult:
-        """`ways`: whether directly; in their order, until one works."""
+        """Send to one destination. `ways`: whether directly; in order, until one works."""
         problem, shown = "", without_path(to)
         for direct in ways:
             try:
@@ -121,19 +122,20 @@ FAILURE_URLS = (
     (r"(https?://[^/]+/api/push/\w+\?(?:.*&)?status=)up(.*)", r"\1down\2"),
     (r"(https?://cronitor\.link/[^?]+\?(?:.*&)?state=)complete(.*)", r"\1fail\2"),
 )
-"""The forms that healthchecks.io, Uptime Kuma and Cronitor document for a failure."""
+"""The failure URL forms that healthchecks.io, Uptime Kuma and Cronitor document."""
 INTERVAL_MS = 300_000  # between two messages at least; what happens meanwhile is one message
 
 
 class NotifyRecord(msgspec.Struct):
-    """The content of `.agentlip/notify.json`, so that a restart repeats nothing."""
+    """The content for `.agentlip/notify.json`, so that a restart repeats nothing."""
 
     sent_ms: int = 0
     known: dict[str, KnownProblem] = {}
 
 
 class NotifyLoop(Loop):
-    """A message goes out at once if the last one is old enough; else changes are collected."""
+    """A loop that sends at once if the last message is old enough, and otherwise collects
+    changes."""
 
     name = "notify"
     interval_seconds = 10.0
@@ -174,8 +176,8 @@ class NotifyLoop(Loop):
 
 
 class PingLoop(Loop):
-    """Requests a URL after work that succeeded, or the one for failures after work that failed. A
-    request that fails is not repeated: silence is what the service at the URL alerts about."""
+    """A loop that requests a URL after successful work, or the failure URL after failed work. A
+    failed request is not repeated: the service at the URL alerts about silence."""
 
     name = "notify_ping"
     interval_seconds = 10.0
@@ -184,7 +186,7 @@ class PingLoop(Loop):
         self, url: str, ping: Callable[[str], str], done: Wakeup, failed: Wakeup, clock: Clock,
         log: Log,
     ) -> None:  # fmt: skip
-        """`ping` requests a URL, and returns why that failed, or ""."""
+        """Create the loop. `ping` requests a URL, and returns why that failed, or ""."""
         super().__init__(clock, log)
         self._ping, self._urls = ping, {failed: failure_url(url), done: url}
 
@@ -199,7 +201,7 @@ class PingLoop(Loop):
 
 
 def failure_url(url: str) -> str:
-    """What the service at `url` wants to be requested after a failure; "" if it is not known."""
+    """Return the URL that the service at `url` expects after a failure, or "" if not known."""
     for pattern, failed in FAILURE_URLS:
         if match := re.fullmatch(pattern, url):
             return match.expand(failed)
@@ -207,7 +209,7 @@ def failure_url(url: str) -> str:
 
 
 def read_record(file: Path) -> NotifyRecord:
-    """What was sent before; nothing if the file is missing or can't be decoded."""
+    """Return what was sent before, or nothing if the file is missing or can't be decoded."""
     try:
         with file.open("rb") as stream:
             return msgspec.json.decode(stream.read(FILE_BYTES_MAX), type=NotifyRecord)
@@ -230,9 +232,9 @@ FILE = "notify.json"
 
 
 class NotifyNeeds(msgspec.Struct, frozen=True):
-    """`senders`: by the beginning of a destination. `observe`: what the operator should know.
-    `ping` requests a URL; it returns why that failed, or "". `drop_former` drops messages that wait
-    for other destinations than these."""
+    """What notifications need. `senders`: by the destination's beginning. `observe`: what the
+    operator should know. `ping` requests a URL and returns why that failed, or "". `drop_former`
+    drops messages waiting for destinations that are no longer listed."""
 
     senders: Mapping[str, NoticeSender]
     observe: Callable[[], Observed]

@@ -21,7 +21,7 @@ RANKS: dict[OperatorSeverity, int] = {"error": 0, "warning": 1, "question": 2}
 
 
 class OperatorProblem(Struct, frozen=True):
-    """`subject` names it within its source."""
+    """A problem for the operator. `subject` is unique within the problem's source."""
 
     subject: str
     severity: OperatorSeverity
@@ -30,11 +30,12 @@ class OperatorProblem(Struct, frozen=True):
 
 
 Observed = Mapping[str, Sequence[OperatorProblem]]
-"""The problems of each source, such as a check. A source that was not read is missing."""
+"""The problems by source, such as a check. A source that was not read is missing."""
 
 
 class KnownProblem(Struct):
-    """`sent_ms`: when it was sent last; 0: not yet. `gone_ms`: since when it is not observed."""
+    """A problem that was observed. `sent_ms`: when last sent; 0: not yet. `gone_ms`: since when
+    the problem is no longer observed."""
 
     problem: OperatorProblem
     sent_ms: int = 0
@@ -42,7 +43,7 @@ class KnownProblem(Struct):
 
 
 class Change(NamedTuple):
-    """`kind`: new, still there, or solved."""
+    """A change to report. `kind`: new, still there, or solved."""
 
     kind: str
     key: str
@@ -73,7 +74,7 @@ class ProblemBook:
                     del self.known[key]
 
     def changes(self, now_ms: int) -> list[Change]:
-        """What has to be sent now, the worst first."""
+        """Return what has to be sent now, the worst first."""
         is_night = is_quiet(self._settings.quiet_hours, now_ms)
         due = [
             Change(kind, key, known.problem)
@@ -99,7 +100,7 @@ class ProblemBook:
 
 
 def describe(changes: Sequence[Change]) -> tuple[str, str]:
-    """The subject and the text of one message."""
+    """Return the subject and the text for one message."""
     lines = []
     for kind, _, problem in changes[:CHANGES_MAX]:
         lines.append(f"{kind}: {problem.severity}: {plain(problem.text)}")
@@ -112,13 +113,13 @@ def describe(changes: Sequence[Change]) -> tuple[str, str]:
 
 
 def is_over(since_ms: int, wait_ms: float, now_ms: int) -> bool:
-    """Whether the wait is over; also if the clock was set back meanwhile."""
+    """Return whether the wait is over, also if the clock was set back meanwhile."""
     return not 0 <= now_ms - since_ms < wait_ms
 
 
 def is_quiet(hours: str, now_ms: int) -> bool:
-    """Whether the time is in `hours`, such as `22:00-07:00 Europe/Vienna`; without a zone UTC.
-    Raises ValueError or ZoneInfoNotFoundError for an unknown zone."""
+    """Return whether the time is in `hours`, such as `22:00-07:00 Europe/Vienna`; without a zone
+    UTC. Raise ValueError or ZoneInfoNotFoundError for an unknown zone."""
     if not hours:
         return False
     span, _, zone = hours.partition(" ")

@@ -1,4 +1,4 @@
-"""Rates and lags of the last hour, from samples that the process keeps of its own metrics."""
+"""Rates and lags for the last hour, from samples that the process keeps from its own metrics."""
 
 from array import array
 from collections import deque
@@ -24,7 +24,7 @@ DIGITS_MAX = 5  # more would be noise
 
 
 class Sampled(NamedTuple):
-    """A metric, summed over its labels, or the part of it that has `status`."""
+    """A metric, summed over its labels, or only the part with `status`."""
 
     name: str
     title: str
@@ -67,7 +67,7 @@ class _Sample(NamedTuple):
 
 
 class RecentRates:
-    """The samples of the last hour. They end with the process."""
+    """The last hour's samples, which end with the process."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class RecentRates:
         self._samples: deque[_Sample] = deque(maxlen=SAMPLES_MAX)
 
     def sample(self, now_ms: int) -> None:
-        """Add a sample; the oldest one is removed."""
+        """Add a sample, and remove the oldest one."""
         keys = [(series.metric, series.status) for series in SERIES]
         values = self._read(keys)
         row = array("d", (values[key] for key in keys))
         self._samples.append(_Sample(now_ms, self._monotonic(), row))
 
     def rates(self, after: int | None = None) -> Rates:
-        """All samples except the first, or those behind the sample of `after`."""
+        """Return all samples except the first, or the samples after `after`."""
         samples = list(self._samples)
         start = next((i for i, each in enumerate(samples) if each.at_ms == after), 0)
         pairs = list(pairwise(samples[start:]))

@@ -48,10 +48,10 @@ class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def addresses(self) -> list[str]:
-        """The mail addresses in `to`."""
+        """Return the mail addresses in `to`."""
         return [to.partition(":")[2] for to in self.to if to.startswith("mailto:")]
 
 
 def kind_of(to: str) -> str:
-    """The scheme of a destination, without its format."""
+    """Return a destination's scheme, without its format."""
     return to.partition(":")[0].rpartition("+")[2]

@@ -1,4 +1,4 @@
-"""Structs and errors of the operations."""
+"""Structs and errors for the operations."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -16,19 +16,19 @@ from appliance.operations.settings import Level
 READ = "metrics:read"
 MAINTENANCE, LOG, NOTIFY = "maintenance:write", "log:write", "notify:test"
 SCOPES = Scopes(frozenset({MAINTENANCE, LOG, NOTIFY}))
-"""The subsystem `maintenance` declares the scopes of all operations."""
+"""The subsystem `maintenance` declares the scopes for all operations."""
 FILE_BYTES_MAX = 4096
 
 
 class BeginMaintenance(Struct, frozen=True):
-    """`until`: within the next 7 days; without a zone, UTC."""
+    """A request to begin maintenance. `until`: within the next 7 days; without a zone, UTC."""
 
     until: Annotated[datetime, Meta(examples=["2026-12-24T18:00:00Z"])]
     reason: Annotated[str, Meta(max_length=200)] = ""
 
 
 class MaintenanceState(Struct, frozen=True):
-    """`until`: None if it is off."""
+    """The maintenance mode. `until`: None if maintenance is off."""
 
     on: bool
     until: str | None = None
@@ -36,7 +36,7 @@ class MaintenanceState(Struct, frozen=True):
 
 
 class MaintenanceRecord(msgspec.Struct, frozen=True):
-    """The content of `.agentlip/maintenance.json`."""
+    """The content for `.agentlip/maintenance.json`."""
 
     until_ms: int = 0
     reason: str = ""
@@ -55,7 +55,8 @@ class MigrationForbidden(Conflict):
 
 
 def refuse_older(migrates: bool, find: Callable[[], Sequence[str]]) -> None:
-    """`find` returns the older stores. Raises MigrationForbidden if a start may not migrate."""
+    """Refuse older stores, which `find` returns. Raise MigrationForbidden if a start may not
+    migrate."""
     if not migrates and (stores := find()):
         raise MigrationForbidden(
             f"{', '.join(stores)}: older than this program, and store.migrate_at_start is false",
@@ -64,7 +65,7 @@ def refuse_older(migrates: bool, find: Callable[[], Sequence[str]]) -> None:
 
 
 def read_record(file: Path) -> MaintenanceRecord:
-    """Off if the file is missing or can't be decoded."""
+    """Return the record, with maintenance off if the file is missing or can't be decoded."""
     try:
         with file.open("rb") as stream:
             return msgspec.json.decode(stream.read(FILE_BYTES_MAX), type=MaintenanceRecord)
@@ -73,14 +74,16 @@ def read_record(file: Path) -> MaintenanceRecord:
 
 
 class SetLogLevel(Struct, frozen=True):
-    """`minutes`: after them, or after a restart, the level is that of the settings again."""
+    """A request to set the log level. `minutes`: how long; then, or after a restart, the
+    settings apply."""
 
     level: Level
     minutes: Annotated[int, Meta(ge=1, le=1440)] = 60
 
 
 class LogLevel(Struct, frozen=True):
-    """`configured`: the level of the settings. `until`: None while that one holds."""
+    """The log level. `configured`: the level in the settings. `until`: None while that one
+    holds."""
 
     level: str
     configured: str
@@ -91,14 +94,15 @@ Unit = Literal["per second", "seconds", "bytes", "count"]
 
 
 class RatesQuery(Struct, frozen=True):
-    """`after`: the last of `at_ms` that the client has. If the process no longer has that sample,
-    or is another process, the reply has all."""
+    """A query for rates. `after`: the last `at_ms` that the client has. If the process no longer
+    has that sample, or is a new process, the reply has all samples."""
 
     after: Annotated[int, Meta(ge=0, le=2**62)] | None = None
 
 
 class RateSeries(Struct, frozen=True):
-    """`metric`: what was sampled. `per second`: how much it rose since the sample before."""
+    """A sampled metric over time. `metric`: what was sampled. `per second`: the rise since the
+    sample before."""
 
     name: str
     title: str
@@ -108,7 +112,8 @@ class RateSeries(Struct, frozen=True):
 
 
 class Rates(Struct, frozen=True):
-    """Each of `values` belongs to the time at the same place in `at_ms`."""
+    """Rates by time. Each entry in `values` belongs to the time at the matching place in
+    `at_ms`."""
 
     interval_seconds: float
     at_ms: list[int]
@@ -116,8 +121,8 @@ class Rates(Struct, frozen=True):
 
 
 class DiskForecast(Struct, frozen=True):
-    """`days_to_full`: None if its use does not rise, or is not known for an hour yet. `of`: what is
-    on it: workspace, backups, exports."""
+    """A disk's forecast. `days_to_full`: None if usage does not rise, or is not known for an
+    hour yet. `of`: what is on the disk: workspace, backups, exports."""
 
     of: list[str]
     free_bytes: int
@@ -127,7 +132,8 @@ class DiskForecast(Struct, frozen=True):
 
 
 class StoreForecast(Struct, frozen=True):
-    """`bytes`: with its write-ahead log. `days_to_full`: if only this store grew."""
+    """A store's forecast. `bytes`: with the write-ahead log. `days_to_full`: if only this store
+    grew."""
 
     store: str
     bytes: int
@@ -136,7 +142,7 @@ class StoreForecast(Struct, frozen=True):
 
 
 class Reducible(Struct, frozen=True):
-    """What takes space that a command can free, or that can be archived elsewhere."""
+    """Data that a command can free, or that can be archived elsewhere."""
 
     what: str
     bytes: int
@@ -144,8 +150,8 @@ class Reducible(Struct, frozen=True):
 
 
 class Forecast(Struct, frozen=True):
-    """`observed_days`: the time between the first and the last sample. The list of what can be
-    reduced begins with the largest."""
+    """When disks will be full. `observed_days`: the time between the first and the last sample.
+    The list with reducible data begins with the largest."""
 
     observed_days: float
     disks: list[DiskForecast]
@@ -157,14 +163,16 @@ Via = Literal["outbox", "direct", "hub"]
 
 
 class NotifyTest(Struct, frozen=True):
-    """`direct`: without the outbox, as when the outbox itself fails."""
+    """A request for a test message. `direct`: without the outbox, as when the outbox itself
+    fails."""
 
     direct: bool = False
 
 
 class NotifyResult(Struct, frozen=True):
-    """`via`: what took the message; `direct` and `hub` have delivered it, `outbox` too, unless
-    its first attempt had a `problem`; it tries again. None: nothing took the message."""
+    """A send's result. `via`: what took the message; `direct` and `hub` have delivered the
+    message, `outbox` too, unless the first attempt had a `problem`; the outbox tries again.
+    None: nothing took the message."""
 
     to: str
     via: Via | None
@@ -172,7 +180,7 @@ class NotifyResult(Struct, frozen=True):
 
 
 class NotifyTested(Struct, frozen=True):
-    """`id`: the sends of this message have ids that begin with it."""
+    """A finished test. `id`: each send has an id that begins with this one."""
 
     id: str
     results: list[NotifyResult]
@@ -188,7 +196,7 @@ class Notice(Struct, frozen=True):
     text: str
 
     def id_for(self, to: str) -> str:
-        """Each destination has an id of its own, which stays the same when it is tried again."""
+        """Return the destination's id for this message, which stays stable across retries."""
         return f"{self.id}_{hashlib.sha256(to.encode()).hexdigest()[:8]}"
 
 
