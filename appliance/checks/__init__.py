@@ -1,4 +1,4 @@
-"""The vocabulary of checks: findings, the context that a check reads, and the steps of a repair.
+"""The vocabulary for checks: findings, the context that a check reads, and repair steps.
 
-Subsystems declare their checks with it, and the doctor runs them.
+Subsystems declare their checks here, and the doctor runs them.
 """

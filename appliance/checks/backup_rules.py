@@ -1,6 +1,6 @@
-"""What a store declares for its backups: the BackupRules that `backups` in its `store.toml` names.
+"""What a store declares for its backups: the BackupRules that `backups` in `store.toml` names.
 
-Backups know no table and no route of a subsystem. They ask the rules of each store instead.
+Backups know no subsystem's tables or routes, and use each store's rules instead.
 """
 
 import sqlite3
@@ -12,17 +12,17 @@ import msgspec
 from appliance.kernel.store_declaration import declaration_of, resolve
 
 ServedGet = Callable[[str], bytes]
-"""Requests a path of a server and returns the body of its response."""
+"""Requests a server path and returns the response body."""
 
 
 class BackupRules(msgspec.Struct, frozen=True, kw_only=True):
-    """Every field has the default of an ordinary store.
+    """A store's backup rules. Every field has the default for an ordinary store.
 
     counted  nouns, each with the table whose rows it names: `agentlip backup create` counts them
-    authors  the query of the tokens and plugins that wrote its rows, for the manifest
-    served   how what a server gives out of a restored copy differs from the rows of the copy. The
-             server serves read-only, which few subsystems do (`READ_ONLY_ROLES` in `roles.py`)
-    checks   the group of checks of the doctor that must find no error in a restored copy
+    authors  the query for the tokens and plugins that wrote the rows, for the manifest
+    served   how the data served from a restored copy differs from the copy's rows. The server
+             serves read-only, which few subsystems do (`READ_ONLY_ROLES` in `roles.py`)
+    checks   the doctor's check group that must find no error in a restored copy
     """
 
     counted: Mapping[str, str] = {}

@@ -8,12 +8,13 @@ from appliance.checks.check import Finding
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """`name` and `explains` are `check:problem`, in which `*` stands for any text.
+    """A cause that explains findings. `name` and `explains` are `check:problem`, in which `*`
+    stands for any text.
 
-    same_subject  the finding must be about the same store or secret, or about a table of it
+    same_subject  the finding must be about the same store or secret, or about a table in that store
     first         only the first such finding explains others
 
-    Damage that was read from a file is never explained: no cause excuses it.
+    Damage that was read from a file is never explained: no cause excuses damage.
     """
 
     name: str
@@ -22,7 +23,7 @@ class Cause(msgspec.Struct, frozen=True):
     first: bool = False
 
     def applies(self, cause: Finding, finding: Finding) -> bool:
-        """Whether `cause`, of another check, explains `finding`."""
+        """Return whether `cause`, from another check, explains `finding`."""
         if cause.check == finding.check or not fnmatchcase(cause.name, self.name):
             return False
         if not any(fnmatchcase(finding.name, pattern) for pattern in self.explains):

@@ -1,4 +1,4 @@
-"""The types of the doctor's table: Check, Problem, Finding and Severity."""
+"""The types for the doctor's table: Check, Problem, Finding and Severity."""
 
 import enum
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +10,7 @@ from appliance.checks.step import Step
 
 
 class Severity(enum.Enum):
-    """The severity of a finding. Only `critical` makes the appliance not ready."""
+    """A finding's severity. Only `critical` makes the appliance not ready."""
 
     INFO = "info"
     WARNING = "warning"
@@ -30,8 +30,8 @@ class Cost(enum.Enum):
 class Finding(msgspec.Struct, frozen=True):
     """A problem that exists now.
 
-    problem       the name of one of its check's `problems`
-    explained_by  the name of the finding that is its cause; then it has no hint of its own
+    problem       a name from the check's `problems`
+    explained_by  the name of the finding that is the cause; then the finding has no hint
     """
 
     severity: Severity
@@ -44,16 +44,16 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """`check:problem`, as `explained_by` and causes name it."""
+        """Return `check:problem`, as `explained_by` and causes name the finding."""
         return f"{self.check}:{self.problem}"
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A kind of finding that a check can have. Its page in the docs says what it means.
+    """A kind of finding that a check can have. A page in the docs explains the meaning.
 
-    name      a word or two, unique in its check: `read-only`
-    severity  of its findings, if they don't have their own
-    hint      the command that helps, if it is the same for all its findings
+    name      a word or two, unique in the check: `read-only`
+    severity  for findings without their own severity
+    hint      the command that helps, if all findings share one
     """
 
     name: str
@@ -63,7 +63,7 @@ class Problem(msgspec.Struct, frozen=True):
     def finding(
         self, subject: str, message: str, hint: str | None = None, severity: Severity | None = None
     ) -> Finding:
-        """`hint` and `severity`: instead of those of the problem."""
+        """Create a finding. `hint` and `severity` replace the problem's."""
         return Finding(
             self.severity if severity is None else severity,
             subject,
@@ -74,9 +74,10 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 COPY = "restore a copy of the store that was verified"
-"""A hint that the doctor replaces by the commands for the store of the check's subsystem."""
+"""A hint that the doctor replaces by the commands for the store in the check's subsystem."""
 RESTORE = "recover the store, or restore a copy"
-"""The same for the store that the subject begins with, after damage was read from it."""
+"""A hint for the store that the subject begins with, after damage was read from that store. The
+doctor replaces this hint by commands too."""
 THIS_CHECK = "{check}"
 """In a hint: the name of the check that has the finding."""
 FINDINGS_MAX = 20  # findings of a check; more are only counted
@@ -84,19 +85,19 @@ NEWEST_IDS_MAX = 20_000  # ids that a cheap check compares
 CLOCK_BEHIND_WARNING_SECONDS = 60.0  # a stored time further ahead: the clock was set back
 DAMAGED_STORE = "damaged-store"
 COMMON_PROBLEMS = ("failed", DAMAGED_STORE, "unfinished")
-"""Every check can have these, in addition to its own."""
+"""Every check can have these problems, in addition to its own."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of the table. `find` never writes. `ready` checks run for every /-/ready, so they only
-    read facts of the process and sizes of files.
+    """A row in the table. `find` never writes. `ready` checks run for every /-/ready, so they
+    only read process facts and file sizes.
 
     inspects  what is true when nothing is found
-    problems  every kind of finding that it can have, except COMMON_PROBLEMS
-    includes  the name of a cheap check whose findings this one has too, because it reads all of
-              what that one samples; with --all that one doesn't run
-    always    it runs also if its subsystem is off, because other programs use the same files
-    repair    plans the steps that repair its findings; None: it can't be repaired automatically
+    problems  every kind of finding that the check can have, except COMMON_PROBLEMS
+    includes  the name of a cheap check whose findings this check has too, because this check reads
+              everything that the cheap one samples; with --all the cheap one doesn't run
+    always    run also if the subsystem is off, because other programs use the files
+    repair    plans the steps that repair the findings; None: no automatic repair
     """
 
     name: str
@@ -111,5 +112,5 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def group(self) -> str:
-        """The part of the name before the dot: `store` of `store.opens`."""
+        """Return the name's part before the dot: `store` in `store.opens`."""
         return self.name.partition(".")[0]

@@ -1,4 +1,4 @@
-"""What checks can read: the files of a workspace, and facts of the running appliance."""
+"""What checks can read: workspace files, and facts about the running appliance."""
 
 import os
 import sqlite3
@@ -26,13 +26,13 @@ _SHARED_BYTES_MIN = 32_768  # SQLite's unit of shared memory
 
 
 class Context:
-    """What checks can read. Opens each store at most once, read-only, and closes it at the end.
+    """What checks can read. Opens each store at most once, read-only, and closes the store at
+    the end.
 
-    live        facts of the running appliance (see `live.facts`); None if none runs or it could
-                not be reached
-    live_error  why it could not be reached
+    live        facts about the running appliance (see `live.facts`); None if none is reachable
+    live_error  why the appliance could not be reached
     off         subsystems that are switched off: their checks and stores are skipped
-    reading     the store that was opened last, until `opened` ends; an error of SQLite is about it
+    reading     the store opened last, until `opened` ends; an SQLite error is about that store
     """
 
     def __init__(
@@ -74,13 +74,14 @@ class Context:
 
     @property
     def present(self) -> tuple[str, ...]:
-        """The stores, and those that other programs write too, if they have a file."""
+        """Return the stores, and stores that other programs write too, if they have a file."""
         files = {store: self.datadir.database(store) for store in SHARED_STORES}
         shared = (s for s, file in files.items() if s not in self.off and os.access(file, os.F_OK))
         return (*self.stores, *shared)
 
     def is_off(self, name: str) -> bool:
-        """Whether a check or setting, by its dotted name, belongs to a subsystem that is off."""
+        """Return whether a check or setting, by its dotted name, belongs to a subsystem that is
+        off."""
         return subsystem_of(name) in self.off
 
     def set_deadline(self, seconds: float) -> None:
@@ -88,13 +89,13 @@ class Context:
         self._deadline = self.clock.monotonic() + seconds
 
     def number(self, name: str) -> float | None:
-        """The fact with that name; None if it is not known."""
+        """Return the fact with that name, or None if not known."""
         return None if self.live is None else self.live.get(name)
 
     @property
     def disk_problem(self) -> str | None:
-        """Why nothing can be written now: `full`, `read-only`, or None. It explains other findings,
-        so their hints are removed meanwhile."""
+        """Return why nothing can be written now: `full`, `read-only`, or None. The problem
+        explains other findings, so their hints are removed meanwhile."""
         try:
             volume = os.statvfs(self.datadir.dir)
         except OSError:
@@ -108,7 +109,7 @@ class Context:
 
     @property
     def serves_read_only(self) -> bool:
-        """Whether the running appliance writes to no store (`store.read_only`)."""
+        """Return whether the running appliance writes to no store (`store.read_only`)."""
         return any(self.number(f"{store}.read_only") for store in self.stores)
 
     def lock(self) -> LockView:
@@ -118,7 +119,7 @@ class Context:
         return self.datadir.read_server()
 
     def open(self, store: str) -> sqlite3.Connection:
-        """A read-only connection. Raises sqlite3.Error if the store can't be opened."""
+        """Return a read-only connection. Raise sqlite3.Error if the store can't be opened."""
         self.reading = store
         if self.datadir.database(store).exists() and not self.datadir.database(store).is_file():
             raise sqlite3.OperationalError("not a file")  # opening a FIFO would not end
@@ -130,7 +131,8 @@ class Context:
         return connection
 
     def opened(self, *stores: str) -> Iterator[tuple[str, sqlite3.Connection]]:
-        """The given stores (default: all) that can be opened. Another check reports the others."""
+        """Yield the given stores (default: all) that can be opened. Another check reports the
+        rest."""
         for store in stores or self.stores:
             if store in self.off:
                 continue
@@ -143,7 +145,8 @@ class Context:
         self.reading = None
 
     def with_tables(self, store: str, *tables: str) -> Iterator[sqlite3.Connection]:
-        """The store, if it can be opened and has these tables. Another check reports it."""
+        """Yield the store, if the store can be opened and has the tables. Another check reports
+        a failure."""
         for _, connection in self.opened(store):
             if all(meta.exists(connection, table) for table in tables):
                 yield connection
@@ -153,13 +156,13 @@ class Context:
 
 
 def subsystem_of(name: str) -> str:
-    """The subsystem of a check or setting, by its dotted name."""
+    """Return the subsystem for a check or setting, by its dotted name."""
     first = name.partition(".")[0]
     return _SUBSYSTEM_OF.get(first, first)
 
 
 def size_of(path: Path) -> int:
-    """0 if the file is missing or can't be read."""
+    """Return the file's size, or 0 if the file is missing or can't be read."""
     try:
         return path.stat().st_size
     except OSError:
@@ -167,7 +170,8 @@ def size_of(path: Path) -> int:
 
 
 def open_read_only(database: Path) -> sqlite3.Connection:
-    """A read-only connection, also beside a running hub. Does not change the write-ahead log."""
+    """Open a read-only connection, also beside a running hub. The write-ahead log does not
+    change."""
     immutable = "&immutable=1" if _needs_no_log(database) else ""
     connection = sqlite3.connect(
         database.absolute().as_uri() + "?mode=ro" + immutable,
@@ -185,8 +189,8 @@ def open_read_only(database: Path) -> sqlite3.Connection:
 
 
 def _needs_no_log(database: Path) -> bool:
-    """Whether the file is unused and its log is empty, on a full or read-only disk, where a log
-    can't be created."""
+    """Return whether the file is unused and the log is empty, on a full or read-only disk, where
+    a log can't be created."""
     log, shared = (database.with_name(database.name + suffix) for suffix in ("-wal", "-shm"))
     try:
         volume = os.statvfs(database.parent)
@@ -201,7 +205,8 @@ def _needs_no_log(database: Path) -> bool:
 
 
 def is_damage_of_rows(error: sqlite3.Error) -> bool:
-    """Whether more is damaged than an index or the full-text index, which can be built again."""
+    """Return whether damage goes beyond an index or the full-text index, which can be built
+    again."""
     code = getattr(error, "sqlite_errorcode", None)
     return is_damage(error) and code not in (
         sqlite3.SQLITE_CORRUPT_INDEX,

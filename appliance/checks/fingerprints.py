@@ -1,4 +1,4 @@
-"""Messages that were changed after they were accepted: their fingerprints no longer match."""
+"""Find messages that were changed after acceptance: their fingerprints no longer match."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,8 +10,8 @@ from appliance.mesh.fingerprint import matches
 def find_altered(
     rows: Iterable[tuple[Any, ...]], problem: Problem, subject: str, hint: str = COPY
 ) -> Iterator[Finding]:
-    """Find rows that differ from their fingerprint. A row has its name, its fingerprint, and what
-    the fingerprint is of: see `of_stored`. Subject and hint have the name as `{0}`."""
+    """Find rows that differ from their fingerprint. A row has its name, the fingerprint, and the
+    fingerprinted values: see `of_stored`. Subject and hint have the name as `{0}`."""
     message = "the message was changed after it was accepted: its fingerprint doesn't match"
     for name, digest, *stored in rows:
         if not matches(digest, *stored):

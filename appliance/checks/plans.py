@@ -1,7 +1,8 @@
-"""Steps that repair findings, of the kinds that several checks need.
+"""Repair steps that several checks need.
 
-A plan only reads. A step has the subject of the finding that it repairs; a step with a subject of
-its own repairs all findings of its check. A finding without a step can't be repaired automatically.
+A plan only reads. A step has the subject from the finding that it repairs; a step with a separate
+subject repairs all findings from its check. A finding without a step can't be repaired
+automatically.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,8 +48,8 @@ def remove(datadir: DataDir, finding: Finding, path: Path) -> Step:
 def rebuild(
     context: Context, finding: Finding, part: DerivedPart, store: str, *, copied: bool = False
 ) -> Step:
-    """A step that builds a part again. `copied`: the store is copied before, because a damaged
-    index may contain what its table has lost."""
+    """Create a step that builds a part again. `copied`: the store is copied before, because a
+    damaged index may contain what the table has lost."""
     return Step(
         check=finding.check,
         subject=finding.subject,
@@ -68,7 +69,7 @@ def change(
     touches: Touches = Touches.STATE,
     more: Mapping[str, str] = {},
 ) -> Step:
-    """A step that changes a store, which is copied before."""
+    """Create a step that changes a store, which is copied before."""
     return Step(
         check=finding.check,
         subject=finding.subject,

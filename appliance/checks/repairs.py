@@ -1,9 +1,9 @@
-"""What the `repairs` module of a store declares, which `store.toml` names.
+"""What a store's `repairs` module declares, which `store.toml` names.
 
     PARTS    each DerivedPart that only this store has
-    CHANGES  actions of steps that change its rows, by name
+    CHANGES  actions for steps that change rows, by name
 
-The writer's process of a running appliance imports it, so it imports few others.
+A running appliance's writer process imports this module, so keep imports few.
 """
 
 import sqlite3
@@ -17,7 +17,7 @@ from appliance.workspace.datadir import STORES
 
 Arguments = Mapping[str, str]
 Change = Callable[[sqlite3.Connection, Arguments, Clock], str]
-"""Changes a store in the caller's transaction, and says what it did. Raises CannotRepair."""
+"""Changes a store in the caller's transaction, and returns a description. Raises CannotRepair."""
 
 
 class CannotRepair(Conflict):
@@ -27,18 +27,18 @@ class CannotRepair(Conflict):
 
 
 class DerivedPart(msgspec.Struct, frozen=True, kw_only=True):
-    """What a repair builds again from the rows of a store.
+    """A part that a repair builds again from a store's rows.
 
-    message  what a step does, of the store `{}`
-    build    builds it again in an open transaction, and says what it did
-    checks   those that run before and after a rebuild
-    stores   the stores that have it
-    copied   the store is copied before, so a running appliance does not do it
-    needs_indexes  it can't be built while an index is damaged
-    triggers  those that it makes, or that another program makes in their place
-    module    the SQLite module of its table, which a message about damage names
-    forget    before all rows may get other numbers: marks it as missing if it names rows by
-              number, and returns whether it must be built again
+    message  a step's description, with the store as `{}`
+    build    builds the part again in an open transaction, and returns a description
+    checks   the checks that run before and after a rebuild
+    stores   the stores that have the part
+    copied   the store is copied before, so a running appliance does not run the step
+    needs_indexes  the part can't be built while an index is damaged
+    triggers  the triggers that the part makes, or that another program makes in their place
+    module    the SQLite module for the part's table, which a message about damage names
+    forget    before all rows may get new numbers: marks the part as missing if it names rows by
+              number, and returns whether the part must be built again
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Checks whose findings are the rows of a statement."""
+"""Checks whose findings are the rows from a statement."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,12 +12,12 @@ from appliance.kernel.clock import iso
 
 
 class RowRule(msgspec.Struct, frozen=True):
-    """Each row that the statement returns is a finding.
+    """A rule whose statement returns one row for each finding.
 
-    sql      it can use `:now_ms`, and `:newest`, the number of rows that a cheap check reads
-    subject  and message: `{0}` is the first column of the row
-    tables   those it reads: another check reports that one is missing
-    times    the columns that are milliseconds, and are shown as times
+    sql      may use `:now_ms`, and `:newest`, the number of rows that a cheap check reads
+    subject  and message: `{0}` is the row's first column
+    tables   the tables that the statement reads: another check reports a missing table
+    times    the columns in milliseconds, which are shown as times
     """
 
     problem: Problem
@@ -33,7 +33,7 @@ class RowRule(msgspec.Struct, frozen=True):
 
 
 def find_rows(store: str, *rules: RowRule) -> Callable[[Context], Iterator[Finding]]:
-    """What finds the rows of all rules in that store."""
+    """Return a function that finds the rows for all rules in that store."""
 
     def find(context: Context) -> Iterator[Finding]:
         values = {"now_ms": context.clock.now_ms(), "newest": NEWEST_IDS_MAX}

@@ -12,8 +12,8 @@ Section = TypeVar("Section", bound=msgspec.Struct)
 
 
 def section(file: Path, name: str, kind: type[Section]) -> Section | None:
-    """The section alone: another check reports what else is wrong in the file. None if it can't be
-    read or is not valid."""
+    """Return the section alone: another check reports other errors in the file. Return None if
+    the section can't be read or is not valid."""
     fields = [(name, kind, msgspec.field(default_factory=kind))]
     alone = msgspec.defstruct("Alone", fields, frozen=True)
     try:

@@ -1,4 +1,4 @@
-"""The thresholds of the doctor's checks, section [doctor]."""
+"""The thresholds for the doctor's checks, section [doctor]."""
 
 import msgspec
 
@@ -6,11 +6,12 @@ MIB = 1024 * 1024
 
 
 class DoctorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The defaults are those of the hub specification, section 6.5, where it has any.
+    """The doctor's thresholds. The defaults come from the hub specification, section 6.5, where
+    given.
 
-    On a small disk the two limits in bytes are at most half and a quarter of its size.
+    On a small disk the two limits in bytes are at most half and a quarter of the disk's size.
 
-    Changes of this section take effect without a restart.
+    Changes in this section take effect without a restart.
     """
 
     disk_warning_bytes: int = 1024 * MIB  # free disk space below this: warning

@@ -1,4 +1,4 @@
-"""A step of a repair, as it is planned, shown and applied."""
+"""A repair step, as planned, shown and applied."""
 
 import enum
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 REBUILD = "rebuild"
-"""The action that builds derived data again, the only one that a running appliance does itself."""
+"""The action that builds derived data again, the only one that a running appliance applies."""
 
 
 class Touches(enum.Enum):
@@ -17,14 +17,14 @@ class Touches(enum.Enum):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One change. It can be applied twice with the result of once, because a repair that was
-    interrupted is planned and applied again.
+    """One change. Applying a step twice has the result of applying the step once, because an
+    interrupted repair is planned and applied again.
 
-    check      the check whose findings it repairs
-    subject    the subject of the finding
-    message    what it does: "set the mode of .agentlip/token to 0600"
+    check      the check whose findings the step repairs
+    subject    the finding's subject
+    message    what the step does: "set the mode of .agentlip/token to 0600"
     action     a name in `doctor.actions.ACTIONS`
-    arguments  of the action
+    arguments  for the action
     saves      files that are copied before, relative to the workspace
     """
 
@@ -38,5 +38,6 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def by_appliance(self) -> bool:
-        """Whether a running appliance does it itself: only if nothing has to be copied before."""
+        """Return whether a running appliance applies the step: only if nothing has to be copied
+        before."""
         return self.action == REBUILD and not self.saves
