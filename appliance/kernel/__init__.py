@@ -1,1 +1,1 @@
-"""Primitives for every subsystem. They know no subject of the product and import nothing else."""
+"""Primitives for every subsystem. Primitives know no product subject and import nothing else."""

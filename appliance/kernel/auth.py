@@ -44,8 +44,8 @@ class Principal(msgspec.Struct, frozen=True):
 
     @property
     def label(self) -> str | None:
-        """The name recorded with what this principal creates: the token's name, `server` for the
-        workspace's token, or `owner`; None for an anonymous caller."""
+        """Return the name recorded with what this principal creates: the token's name, `server`
+        for the workspace's token, or `owner`; None for an anonymous caller."""
         if self.id in RESERVED_NAMES:
             return None if self.id == "anonymous" else self.id
         return self.name
@@ -54,7 +54,7 @@ class Principal(msgspec.Struct, frozen=True):
         return scope in self.scopes or ADMIN in self.scopes
 
     def channels_for(self, scope: str) -> frozenset[str] | None:
-        """The only channels for which `scope` is granted; None: all."""
+        """Return the only channels for which `scope` is granted; None: all."""
         return None if self.channels is None else self.channels.get(scope)
 
 
@@ -96,8 +96,8 @@ class TokenBook:
         self.end(0)
 
     def add_temporary(self, token: str, principal: Principal, limit: int) -> None:
-        """Add a credential that only this process knows, until it expires. `replace` keeps it.
-        Above `limit` of them, the oldest is removed."""
+        """Add a credential that only this process knows, until expiry. `replace` keeps the
+        credential. Above `limit` credentials, the oldest is removed."""
         while len(self._temporary) >= max(1, limit):
             del self._temporary[next(iter(self._temporary))]
         self._temporary[hash_token(token)] = principal
@@ -114,7 +114,7 @@ class TokenBook:
         return principal
 
     def is_valid(self, principal: Principal, now_ms: int) -> bool:
-        """Whether the principal's credential is still valid."""
+        """Return whether the principal's credential is still valid."""
         if principal is ANONYMOUS or principal is OWNER:
             return True
         current = self._by_credential.get((principal.id, principal.credential))
@@ -123,7 +123,8 @@ class TokenBook:
         return current is not None and not is_expired(current, now_ms)
 
     def watch(self, principal: Principal, on_end: Call) -> Call:
-        """Call `on_end` once the credential is no longer valid; returns a function that stops this.
+        """Call `on_end` once the credential is no longer valid; return a function that stops
+        watching.
 
         If the credential ended before this call, `on_end` is called at once.
         """
@@ -157,7 +158,8 @@ class TokenBook:
         return len(ended)
 
     def take_used(self) -> set[str]:
-        """Ids of tokens that were used since the last call, or are in use by a stream."""
+        """Return the ids for tokens that were used since the last call, or are in use by a
+        stream."""
         used, self.used = self.used, set()
         return used | {principal.id for principal, _ in self._watches.values()}
 
@@ -185,7 +187,7 @@ def principal_of(
     until_ms: int | None = None,
     senders: Iterable[str] | None = None,
 ) -> Principal:
-    """The principal of a stored token. A scope without a channel includes the same one with it."""
+    """Return a stored token's principal. A scope without a channel includes the scope with one."""
     whole: set[str] = set()
     limited: dict[str, set[str]] = {}
     for text in scopes:
@@ -209,7 +211,7 @@ _names = msgspec.json.Decoder(list[str]).decode
 
 
 def remember_server_token(connection: Executor, token: str, now_ms: int) -> None:
-    """Store the token of `.agentlip/token`, which has the scope `admin`."""
+    """Store the token in `.agentlip/token`, which has the scope `admin`."""
     digest = hash_token(token)
     # A rotation may have been interrupted before the file was written; the file decides.
     connection.execute("DELETE FROM retired WHERE hash = ?", (digest,))
@@ -221,7 +223,7 @@ def remember_server_token(connection: Executor, token: str, now_ms: int) -> None
 
 
 def valid_tokens(connection: Executor, now_ms: int) -> list[tuple[str, Principal]]:
-    """(hash, principal) of every valid secret, including recently retired ones."""
+    """Return (hash, principal) for every valid secret, including recently retired ones."""
     rows = connection.execute(
         "SELECT hash, id, name, scopes, expires_ms, senders FROM tokens WHERE revoked_ms IS NULL"
         " AND (expires_ms IS NULL OR expires_ms > ?1)"
@@ -238,6 +240,6 @@ def valid_tokens(connection: Executor, now_ms: int) -> list[tuple[str, Principal
 def stored_principal(
     digest: str, id_: str, name: str, scopes: str, until_ms: int | None, senders: str | None
 ) -> Principal:
-    """That of a row whose scopes and senders are JSON."""
+    """Return the principal for a row whose scopes and senders are JSON."""
     names = None if senders is None else _names(senders)
     return principal_of(id_, name, _names(scopes), digest, until_ms, names)

@@ -48,13 +48,13 @@ CAREFUL_BATCHES = 16
 
 
 class CallOutcome(msgspec.Struct, eq=False):
-    """The result or the error of one job."""
+    """One job's result or error."""
 
     result: Any = None
     error: BaseException | None = None
 
     def unwrap(self) -> Any:
-        """The result; raises the error if there was one."""
+        """Return the result, or raise the job's error."""
         if self.error is not None:
             raise self.error
         return self.result
@@ -82,7 +82,7 @@ class Tx:
         self._steady_ms: int | None = None
 
     def publish(self, item: Any) -> None:
-        """Publish `item` to the feed's subscribers once this is committed."""
+        """Publish `item` to the feed's subscribers once the transaction is committed."""
         self.published.append(item)
 
     def new_id(self, prefix: str) -> str:
@@ -118,7 +118,7 @@ class BatchRunner:
         self.commits: CommitCount | None = None
 
     def run(self, calls: Sequence[Call]) -> tuple[list[CallOutcome], list[Any]]:
-        """Outcomes in the order of `calls`, and all published items in commit order.
+        """Return outcomes in the order of `calls`, and all published items in commit order.
 
         Never raises for anything a job or SQLite does.
         """
@@ -159,7 +159,7 @@ class BatchRunner:
             return self._run_apart(tx, calls)
 
     def _run_together(self, tx: Tx, calls: Sequence[Call]) -> list[CallOutcome]:
-        """Raises the error of the first job that fails."""
+        """Run the jobs without savepoints. Raise the error from the first job that fails."""
         outcomes = []
         for function, args in calls:
             tx.restart()

@@ -1,4 +1,4 @@
-"""Which characters of a text are visible, and which can be printed."""
+"""Which characters in a text are visible, and which can be printed."""
 
 import re
 import unicodedata
@@ -42,8 +42,8 @@ def flag_positions(text: str) -> frozenset[int]:
 
 
 def is_emoji(character: str) -> bool:
-    """True for symbols that a joiner or a variation selector can follow, and for letters that are
-    drawn as symbols."""
+    """Return True for symbols that a joiner or a variation selector can follow, and for letters
+    that are drawn as symbols."""
     category = unicodedata.category(character)
     return not character.isascii() and (
         category in ("So", "Sk", "Sm", "Po", "Pd") or character == "\u2139" or _is_newer(character)
@@ -55,8 +55,8 @@ def _is_newer(character: str) -> bool:
 
 
 def is_blank(text: str) -> bool:
-    """True for the empty text, and for one of white space, invisible characters and combining
-    marks only."""
+    """Return True for the empty text, and for text with only white space, invisible characters
+    and combining marks."""
     if "!" <= text[:1] <= "~":  # the common case; this runs for every message
         return False
     return all(
@@ -65,5 +65,5 @@ def is_blank(text: str) -> bool:
 
 
 def is_invisible(character: str) -> bool:
-    """True for a character that is drawn as nothing and takes no space."""
+    """Return True for a character that is drawn as nothing and takes no space."""
     return character in _FILLERS or unicodedata.category(character) == "Cf"

@@ -1,4 +1,4 @@
-"""The client for whom this greenlet works, and the long requests of clients.
+"""The client for whom this greenlet works, and the clients' long requests.
 
 The server sets the client once for each connection. Background loops have none.
 """
@@ -20,39 +20,39 @@ class TooManyAnonymous(Unavailable):
 
 
 class Caller(Protocol):
-    """`authenticated`: its current request has a valid token or signature."""
+    """A client. `authenticated`: the current request has a valid token or signature."""
 
     authenticated: bool
 
     def is_gone(self) -> bool:
-        """Whether the client has disconnected. Called in any thread, while its request lasts."""
+        """Return whether the client has disconnected. Called in any thread, while the request
+        lasts."""
 
     def stay(self, wake: Call) -> Call:
-        """Begin a request that lasts; returns how to end it. `wake` is called, without waiting,
-        once the client has disconnected. Raises TooManyAnonymous for a client without a token if
-        such clients have too many of these requests, of any kind."""
+        """Begin a request that lasts; return a function that ends the request. `wake` is called,
+        without waiting, once the client has disconnected. Raise TooManyAnonymous for a client
+        without a token if such clients have too many lasting requests, of any kind."""
 
 
 current: ContextVar[Caller | None] = ContextVar("caller", default=None)
 request: ContextVar[Mapping[str, str]] = ContextVar("request", default=MappingProxyType({}))
-"""The ids of the current request: `request_id`, and as far as known `principal_id` and
-`traceparent`."""
+"""The current request's ids: `request_id`, and as far as known `principal_id` and `traceparent`."""
 
 
 def is_there() -> bool:
-    """False once the caller has disconnected."""
+    """Return False once the caller has disconnected."""
     client = current.get()
     return client is None or not client.is_gone()
 
 
 def traceparent() -> str | None:
-    """That of the request for which this greenlet works."""
+    """Return the `traceparent` from the request for which this greenlet works."""
     return request.get().get("traceparent")
 
 
 class WaitLimit:
-    """Limits how many callers with a token wait in one place. The others have a limit of their own,
-    so that they can't take these places."""
+    """A limit on how many callers with a token wait in one place. Callers without a token have a
+    separate limit, so that they can't take these places."""
 
     def __init__(self, waiting_max: int, full: type[ApplianceError]) -> None:
         self._waiting_max = waiting_max
@@ -60,8 +60,8 @@ class WaitLimit:
         self.waiting = 0
 
     def enter(self, wake: Call) -> Call:
-        """Begin to wait; returns how to leave. `wake`: see `Caller.stay`. Raises `full`, or
-        TooManyAnonymous."""
+        """Begin to wait; return a function that leaves. `wake`: see `Caller.stay`. Raise `full`,
+        or TooManyAnonymous."""
         client = current.get()
         counted = client is None or client.authenticated
         if counted and self.waiting >= self._waiting_max:

@@ -9,8 +9,8 @@ from appliance.kernel.wakeup import Wakeup
 
 
 class Checkpointer(Loop):
-    """Owned by its store, which wakes it after CHECKPOINT_JOBS writes. It also runs once a
-    minute."""
+    """A loop owned by a store, which wakes the loop after CHECKPOINT_JOBS writes. Also runs once
+    a minute."""
 
     name = "checkpointer"
     interval_seconds = 60.0

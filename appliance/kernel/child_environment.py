@@ -1,4 +1,4 @@
-"""The environment of the processes that the appliance starts for itself."""
+"""The environment for processes that the appliance starts for itself."""
 
 import os
 import sys
@@ -6,11 +6,11 @@ import sys
 from appliance.kernel.log import is_secret_name
 
 OWN_PROCESS = "AGENTLIP_OWN_PROCESS"
-"""Set in these processes. Their commands are not acts of an administrator."""
+"""Set in the appliance's own processes. Their commands are not an administrator's acts."""
 
 
 def child_environment(*, secrets: bool = False) -> dict[str, str]:
-    """This process's environment, with its module path. The keys of object stores (`AWS_…`) and
+    """Return this process's environment, with its module path. Object store keys (`AWS_…`) and
     other variables with secrets are left out, except for a child that needs them (`secrets`)."""
     kept = {
         name: value

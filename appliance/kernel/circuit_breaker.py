@@ -14,7 +14,8 @@ State = Literal["closed", "open", "half-open"]
 
 
 class CircuitBreaker:
-    """`failures`: failures in a row. `openings`: how often in a row it opened, 0 while closed."""
+    """A breaker's state. `failures`: failures in a row. `openings`: how often in a row the
+    breaker opened, 0 while closed."""
 
     __slots__ = ("_failures_max", "_open_until", "_probing", "failures", "openings")
 
@@ -27,35 +28,37 @@ class CircuitBreaker:
 
     @property
     def is_closed(self) -> bool:
-        """Whether every call is allowed."""
+        """Return whether every call is allowed."""
         return not self.openings
 
     def state(self, now: float) -> State:
-        """The state at `now`. While the probe of a half-open breaker runs, it is open again."""
+        """Return the state at `now`. While a half-open breaker's probe runs, the state is open
+        again."""
         if not self.openings:
             return "closed"
         return "open" if now < self._open_until or self._probing else "half-open"
 
     def seconds_left(self, now: float) -> float:
-        """Seconds until the next probe is allowed; 0 unless open."""
+        """Return the seconds until the next probe is allowed; 0 unless open."""
         return max(0.0, self._open_until - now) if self.openings else 0.0
 
     def begin(self) -> None:
-        """A call starts. If the breaker isn't closed, this call is the probe that decides."""
+        """Note that a call starts. If the breaker isn't closed, this call is the probe that
+        decides."""
         self._probing = self.openings > 0
 
     def note_success(self) -> None:
-        """A call got through: the breaker closes."""
+        """Note a successful call, which closes the breaker."""
         self.failures = 0
         self.openings = 0
         self._probing = False
 
     def note_failure(self, now: float, open_seconds: float, *, at_once: bool = False) -> bool:
-        """A call failed. True if the breaker opens with it.
+        """Note a failed call. Return True if the failure opens the breaker.
 
-        It opens for `open_seconds` after `failures_max` failures in a row, after a failed probe,
-        or, with `at_once`, after this one. A failure while it is open (a call that had started
-        earlier) can only move the end of that time later.
+        The breaker opens for `open_seconds` after `failures_max` failures in a row, after a failed
+        probe, or, with `at_once`, after this failure. A failure while open (from a call that had
+        started earlier) can only move the end later.
         """
         half_open = self.openings > 0 and (self._probing or now >= self._open_until)
         self.failures += 1

@@ -11,13 +11,14 @@ DAY_MS = 24 * HOUR_MS
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Wall time in milliseconds since 1970 UTC. It may jump in both directions."""
+        """Return the wall time in milliseconds since 1970 UTC, which may jump in both
+        directions."""
 
     def monotonic(self) -> float:
-        """Seconds that never go backwards. Only differences have a meaning."""
+        """Return seconds that never go backwards. Only differences have a meaning."""
 
     def uptime(self) -> float:
-        """Like `monotonic`, but includes time in which the machine was suspended."""
+        """Return seconds like `monotonic`, including time in which the machine was suspended."""
 
 
 class SystemClock:
@@ -36,7 +37,7 @@ _UPTIME = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def iso(ms: int) -> str:
-    """`2026-02-04T23:30:45.123Z`: the one timestamp format (hub spec §3.5)."""
+    """Format as `2026-02-04T23:30:45.123Z`: the one timestamp format (hub spec §3.5)."""
     seconds, rest = divmod(ms, 1000)
     return f"{_second(seconds)}.{rest:03d}Z"
 
@@ -47,7 +48,8 @@ def _second(seconds: int) -> str:
 
 
 def utc(text: str) -> str:
-    """An ISO 8601 date or time, as `iso` writes it. UTC without a zone. Raises ValueError."""
+    """Convert an ISO 8601 date or time to the format that `iso` writes. UTC without a zone.
+    Raise ValueError if invalid."""
     moment = datetime.fromisoformat(text)
     try:
         moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)

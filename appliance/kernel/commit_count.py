@@ -15,12 +15,12 @@ KEY = "x_commits"
 
 
 def read(workspace: Path, store: str) -> Noted | None:
-    """The number of the newest commit, and the id of the store or epoch that it was made to."""
+    """Return the newest commit's number, and the id for its store or epoch."""
     return number_note.read(workspace / note_of(store))
 
 
 def newest(connection: sqlite3.Connection, store: str) -> int:
-    """The number of the newest commit in the file."""
+    """Return the newest commit's number in the file."""
     if declaration_of(store).numbers_events:
         return event_ids.newest(connection)
     if table := declaration_of(store).commits:
@@ -29,7 +29,7 @@ def newest(connection: sqlite3.Connection, store: str) -> int:
 
 
 class CommitCount:
-    """The number of an open store, for its writer."""
+    """An open store's commit number, for the store's writer."""
 
     def __init__(self, connection: sqlite3.Connection, database: Path, store: str) -> None:
         declaration, folder = declaration_of(store), path_of(store).rpartition("/")[0]

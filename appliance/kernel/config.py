@@ -39,7 +39,7 @@ class ValidatedSection(Protocol):
     """A section with rules about the keys that are set, whatever their values."""
 
     def check_given(self, given: Mapping[str, Any]) -> None:
-        """Raises BadSettings."""
+        """Check the given keys. Raise BadSettings for keys that break a rule."""
         ...
 
 
@@ -49,10 +49,10 @@ def load(
     environment: Mapping[str, str],
     flags: Mapping[str, Any] | None = None,
 ) -> T:
-    """Settings of struct `kind`.
+    """Load the settings for struct `kind`.
 
-    `flags` maps dotted paths (`http.port`) to values; None means that the flag was not given.
-    Raises BadSettings with the path of the first wrong or unknown key.
+    `flags` maps dotted paths (`http.port`) to values; None means that the flag was not given. Raise
+    BadSettings with the path to the first wrong or unknown key.
     """
     merged = read_toml(file) if file is not None and file.exists() else {}
     variables = {}
@@ -77,7 +77,8 @@ def load(
 
 
 def read_environment(environment: Mapping[str, str], kind: Any) -> Iterator[tuple[list[str], Any]]:
-    """The values that variables name, each with section and field, whether `kind` has these."""
+    """Yield the values that variables name, each with section and field, whether `kind` has them
+    or not."""
     for name, text in sorted(environment.items()):
         if name.startswith(PREFIX) and "__" in name and text.strip():
             *path, last = names = name[len(PREFIX) :].lower().split("__")
@@ -87,7 +88,7 @@ def read_environment(environment: Mapping[str, str], kind: Any) -> Iterator[tupl
 
 
 def secret(path: str) -> str:
-    """The content of a secret's file, without the newline at its end."""
+    """Return a secret file's content, without the newline at its end."""
     try:
         return _text(Path(path)).rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
@@ -95,7 +96,7 @@ def secret(path: str) -> str:
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """The content of a settings file. Raises BadSettings."""
+    """Return a settings file's content. Raise BadSettings on failure."""
     try:
         return tomllib.loads(_text(file))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -107,7 +108,7 @@ def _text(file: Path) -> str:
 
 
 def _from_text(text: str, kind: shapes.Type) -> Any:
-    """The value that people mean by `text` in a field of this type."""
+    """Return the value that people mean by `text` in a field with this type."""
     try:
         value = msgspec.json.decode(text.encode())
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -140,7 +141,8 @@ _AT = re.compile(r" - at `\$\.?([^`\[]*)")
 
 
 def _variable_of(message: str, variables: Mapping[str, str]) -> str:
-    """The environment variable that a message is about, with a colon; empty: a file's key."""
+    """Return the environment variable that a message is about, with a colon; empty: a file's
+    key."""
     at, unknown = _AT.search(message), _UNKNOWN.search(message)
     path = ".".join(filter(None, (at and at[1], unknown and unknown["name"])))
     for names, variable in variables.items():
@@ -153,7 +155,8 @@ _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`(?: - at `\$\.?(?P<path>[
 
 
 def _suggestion(kind: Any, message: str) -> str:
-    """What to write instead, if the message is about an unknown key and a known one is similar."""
+    """Return what to write instead, if the message is about an unknown key and a known one is
+    similar."""
     match = _UNKNOWN.search(message)
     if match is None:
         return ""
@@ -171,7 +174,7 @@ def _suggestion(kind: Any, message: str) -> str:
 
 
 def _struct_at(kind: Any, path: list[str]) -> Any:
-    """The struct that holds the settings at `path`, through lists and optional values."""
+    """Return the struct that holds the settings at `path`, through lists and optional values."""
     for name in path:
         fields = {field.encode_name: field.type for field in _fields(kind)}
         kind = fields.get(name)

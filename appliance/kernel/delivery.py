@@ -25,7 +25,7 @@ class CallResult(Struct, frozen=True):
 
 
 class Receiver:
-    """The running calls and the circuit breaker of one receiver."""
+    """One receiver's running calls and circuit breaker."""
 
     __slots__ = ("breaker", "running")
 
@@ -34,7 +34,8 @@ class Receiver:
         self.running = 0
 
     def free(self, now: float, running_max: int) -> int:
-        """How many more calls may start now: none while the breaker is open, then one probe."""
+        """Return how many more calls may start now: none while the breaker is open, then one
+        probe."""
         free = max(0, running_max - self.running)
         state = self.breaker.state(now)
         return 0 if state == "open" else min(1, free) if state == "half-open" else free
@@ -45,6 +46,6 @@ class Receiver:
 
 
 def in_turn(items: Sequence[T], turn: int) -> Iterator[T]:
-    """All items, beginning with another one each turn, so that none is always the last."""
+    """Yield all items, beginning with another one each turn, so that none is always the last."""
     for index in range(len(items)):
         yield items[(index + turn) % len(items)]

@@ -50,7 +50,7 @@ class ApplianceError(Exception):
         super().__init__(self.message)
 
     def to_body(self) -> dict[str, Any]:
-        """The body of a refused request. `extra` can't replace its keys."""
+        """Return a refused request's body. `extra` can't replace the body's keys."""
         body = {
             "error": self.message,
             "code": self.code,
@@ -60,7 +60,7 @@ class ApplianceError(Exception):
         return body | self.extra | body
 
     def to_item_body(self) -> dict[str, Any]:
-        """The body of a refused item, which has no header to say when to try again."""
+        """Return a refused item's body, which has no header that says when to retry."""
         when = {} if self.retry_after is None else {"retry_after": self.retry_after}
         return self.to_body() | when
 
