@@ -1,1 +1,1 @@
-"""Latency, attempts and dead letters of outbox, broker, courier and runs of jobs, by day."""
+"""Daily latency, attempts and dead letters for the outbox, broker, courier and job runs."""

@@ -1,4 +1,4 @@
-"""Reads the segments of changed days and publishes their numbers with all other days kept."""
+"""Reads the segments for changed days and publishes their numbers; all other days are kept."""
 
 from functools import partial
 from typing import Any
@@ -49,7 +49,7 @@ def run(ask: JobRequest) -> JobReport:
 
 
 def _verify(ask: JobRequest, memory: dict[str, Any]) -> tuple[plan.PendingDays, Facts]:
-    """What to do without the segments that are skipped, and the facts of the others."""
+    """Return the pending days without skipped segments, and the facts for the verified ones."""
     todo = plan.pending(ask, memory)
     with ask.progress.step(ask.spark, "delivery: verifying"):
         facts = {
@@ -60,7 +60,7 @@ def _verify(ask: JobRequest, memory: dict[str, Any]) -> tuple[plan.PendingDays, 
 
 
 def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, list[CheckResult]]:
-    """Write the tables of the days. Returns the number of rows read, and the results of checks."""
+    """Write the tables for the pending days and return the row count and check results."""
     spark, progress, needed = ask.spark, ask.progress, plan.list_needed(todo)
     ask.size_shuffles(sum(segment.bytes for mine in needed.values() for segment in mine))
     logs = {
@@ -89,8 +89,10 @@ def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, l
 
 
 def _warnings(ask: JobRequest, todo: plan.PendingDays, facts: Facts) -> list[CheckResult]:
-    """What the manifests and the verified files show: skipped segments, added columns, gaps, and
-    days that keep their numbers because segments of them were removed."""
+    """Return the warnings found in the manifests and the verified files.
+
+    Warn about skipped segments, added columns, gaps, and days that keep their numbers because some
+    segments were removed."""
     added = [
         sentence
         for log, state in todo.logs.items()

@@ -1,9 +1,9 @@
-"""Which days have to be computed again, decided from manifests alone.
+"""Decides from manifests alone which days must be computed again.
 
-A row counts on the day (UTC) on which its stage ended. For the broker, an ack is paired with a
-delivery of its day or the day before. For the courier and for runs, the row of an outcome has the
-start of its delivery, which may be the day before. So new segments of a day also touch the day
-after or before it.
+A row counts on the UTC day on which its stage ended. For the broker, an ack is paired with a
+delivery from the same day or the day before. For the courier and for runs, an outcome's row
+contains the delivery's start, which may be the day before. So new segments also touch the day after
+or before.
 """
 
 import math
@@ -36,11 +36,11 @@ Days = set[str]
 
 
 class LogState(NamedTuple):
-    """A log as exported, compared with the published version.
+    """An exported log compared with the published version.
 
-    rows     the rows of its segments by day
+    rows     segment rows by day
     taken    the segments that the version has
-    new      those that it does not have
+    new      the segments that the version lacks
     changed  days with new rows, or whose rows a restore discarded
     """
 
@@ -53,8 +53,10 @@ class LogState(NamedTuple):
 
 
 class PendingDays(NamedTuple):
-    """What a run does. `days` are computed; those in `lost` cannot be, as segments were removed.
-    `bad` are the segments that are skipped, with their errors."""
+    """The work for one run.
+
+    `days` are computed. Days in `lost` cannot be computed because segments were removed. `bad` maps
+    skipped segments to their errors."""
 
     logs: dict[str, LogState]
     days: Days
@@ -62,7 +64,7 @@ class PendingDays(NamedTuple):
     bad: dict[Location, JobError]
 
     def is_empty(self, ask: JobRequest, memory: Mapping[str, Any]) -> bool:
-        """Whether a version with this memory has everything."""
+        """Return whether a version with this memory has everything."""
         skipped = verification.list_skipped(ask, self.bad)
         new = any(
             state.new or not state.taken.has_compared(state.segments)
@@ -72,7 +74,7 @@ class PendingDays(NamedTuple):
 
 
 def objectives(text: str) -> dict[str, float]:
-    """Parse STAGE=SECONDS,… and add the defaults of other stages."""
+    """Parse STAGE=SECONDS,… and add the defaults for stages not listed."""
     chosen = dict(OBJECTIVES)
     for pair in text.split(","):
         stage, _, number = pair.strip().partition("=")
@@ -93,7 +95,7 @@ def gold(lake: Location) -> Dataset:
 
 
 def up_to_date(ask: JobRequest) -> bool:
-    """Whether the published version contains every segment, and no days were requested."""
+    """Return whether the published version contains every segment and no days were requested."""
     published = gold(ask.out).current()
     if published is None or ask.names_days:
         return False
@@ -107,8 +109,7 @@ def warnings(lake: Location) -> list[CheckResult]:
 def pending(
     ask: JobRequest, memory: Mapping[str, Any], bad: Mapping[Location, JobError] | None = None
 ) -> PendingDays:
-    """Compare the exported logs, without segments that are `bad`, with the memory of the published
-    version."""
+    """Compare the exported logs with the published version's memory, ignoring `bad` segments."""
     former, logs, skipped = memory.get("logs", {}), {}, dict(bad or {})
     for log in LOGS:
         if (ask.source / log).is_dir():
@@ -149,14 +150,14 @@ def state_of(exported: list[SegmentFile], former: Mapping[str, Any]) -> LogState
 
 
 def remember(state: LogState, facts: Mapping[str, SegmentFacts]) -> dict[str, Any]:
-    """Take the new segments. Returns what the published version remembers of a log."""
+    """Take the new segments and return what the published version remembers about the log."""
     state.taken.add(state.new, facts)
     taken = state.taken.remember(state.segments)
     return {**taken, "cuts": state.cuts, "rows": state.rows}
 
 
 def list_needed(todo: PendingDays) -> dict[str, list[SegmentFile]]:
-    """The segments of each log that the days need, with those of the days around them."""
+    """Return each log's segments for the pending days and the days around them."""
     chosen = {}
     for log, state in todo.logs.items():
         wanted = {near for day in todo.days for near in around(day, AFTER[log], BEFORE[log])}
@@ -165,7 +166,7 @@ def list_needed(todo: PendingDays) -> dict[str, list[SegmentFile]]:
 
 
 def day_of(segment: SegmentFile) -> str:
-    """The day of a segment, from its folder: all its rows are of one day."""
+    """Return the segment's day, read from its folder: all rows in a segment share one day."""
     return segment.path.parent.name.removeprefix("date=")
 
 
@@ -175,6 +176,6 @@ def around(day: str, before: int, after: int) -> Days:
 
 
 def _shrank(logs: Mapping[str, LogState], former: Mapping[str, Any], log: str, day: str) -> bool:
-    """Whether segments of that day were removed since it was computed."""
+    """Return whether segments for that day were removed since the day was computed."""
     present = logs[log].rows.get(day, 0) if log in logs else 0
     return present < int(former.get(log, {}).get("rows", {}).get(day, 0))

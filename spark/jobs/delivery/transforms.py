@@ -1,7 +1,7 @@
-"""Transforms the logs of the outbox, the broker, the courier and of runs to daily numbers. Pure:
-frames in, frames out.
+"""Transforms the outbox, broker, courier and run logs to daily numbers.
 
-A row of a sampled stream counts 1/sample_rate times, so numbers of such streams are estimates.
+All functions are pure: frames in, frames out. A row from a sampled stream counts 1/sample_rate
+times, so numbers for sampled streams are estimates.
 """
 
 from collections.abc import Collection, Mapping
@@ -42,7 +42,7 @@ def named(*names: str) -> Column:
 
 
 def is_near(start: str, end: str) -> Column:
-    """Whether the days of both are near enough, so that every run that computes one reads both."""
+    """Return whether both days are near enough that every run that computes one reads both."""
     return f.datediff(end, start) <= plan.PAIR_DAYS
 
 
@@ -54,7 +54,7 @@ def is_first() -> Column:
 
 
 def outbox_rows(rows: DataFrame) -> DataFrame:
-    """A send is delivered when its target accepts it; there are no acks."""
+    """Count a send as delivered when its target accepts the event; there are no acks."""
     delivered = named("attempt.delivered")
     counts = _counts(
         accepted=named("send.accepted"), delivered=delivered,
@@ -66,7 +66,7 @@ def outbox_rows(rows: DataFrame) -> DataFrame:
 
 
 def broker_rows(rows: DataFrame) -> DataFrame:
-    """An ack is paired with the last delivery to its recipient before it."""
+    """Pair each ack with the last earlier delivery to its recipient."""
     sent, acked = named("delivery.sent"), named("delivery.acked")
     first = sent & is_first()
     recipient = Window.partitionBy("mesh_id", "message_id", "recipient").orderBy("ts", "event_id")
@@ -87,7 +87,7 @@ def broker_rows(rows: DataFrame) -> DataFrame:
 
 
 def courier_rows(rows: DataFrame) -> DataFrame:
-    """Several outcomes of a delivery count as one delivery."""
+    """Count several outcomes for a delivery as one delivery."""
     delivery = Window.partitionBy("stream", "message_id", "attempt", "delivered_at")
     ended = named("envelope.failed", "envelope.rejected", "envelope.expired")
     return _outcome_rows(
@@ -99,7 +99,7 @@ def courier_rows(rows: DataFrame) -> DataFrame:
 
 
 def run_rows(rows: DataFrame) -> DataFrame:
-    """A run is delivered when its first attempt starts, and acked when one succeeds."""
+    """Count a run as delivered when its first attempt starts, and as acked when one succeeds."""
     return _outcome_rows(
         rows, "runs", c("job"), f.lit(True),
         acked=named("attempt.succeeded"), failed=named("attempt.failed", "attempt.lost"),
@@ -110,8 +110,10 @@ def run_rows(rows: DataFrame) -> DataFrame:
 def _outcome_rows(
     rows: DataFrame, log: str, destination: Column, is_delivery: Column, **outcomes: Column
 ) -> DataFrame:
-    """Two rows for each row of a log that has only outcomes: the outcome, and the start of its
-    delivery (`is_delivery`), which counts on its own day."""
+    """Return two rows for each row in a log that has only outcomes.
+
+    One row is the outcome. The second is the delivery's start (`is_delivery`), which counts on its
+    own day."""
     begun, acked = is_near("delivered_at", "ts") & is_delivery, outcomes["acked"]
     first = begun & is_first()
     ends = _rows(
@@ -145,10 +147,10 @@ ROWS = {
 
 
 def entries(logs: Mapping[str, DataFrame], days: Collection[str]) -> DataFrame:
-    """The rows of all logs in the form that the tables are made of, of these days.
+    """Return the given days' rows from all logs in the form that the tables are made from.
 
-    Columns: day, log, destination, weight, ts, event_id, error, counts (a struct of numbers), and
-    stages (an array of {stage, micros}).
+    Columns: day, log, destination, weight, ts, event_id, error, counts (a struct with numbers), and
+    stages (an array with {stage, micros}).
     """
     rows = reduce(DataFrame.unionByName, [ROWS[log](once(frame)) for log, frame in logs.items()])
     wanted = [date.fromisoformat(day) for day in sorted(days)]
@@ -156,7 +158,7 @@ def entries(logs: Mapping[str, DataFrame], days: Collection[str]) -> DataFrame:
 
 
 def unknown_names(logs: Mapping[str, DataFrame]) -> DataFrame:
-    """How many rows of each log have a name that its schema does not have, by name."""
+    """Count, by name, each log's rows whose name is missing from the log's schema."""
     frames = [
         once(frame).where(~f.coalesce(named(*schema.NAMES[log]), f.lit(False)))
         .groupBy(f.lit(log).alias("log"), "name").count()
@@ -176,8 +178,9 @@ def _counts(**conditions: Column) -> Column:
 
 
 def _stage(name: str, applies: Column, start: str, end: str) -> Column:
-    """How long the stage took, in microseconds; null if it did not end here. A clock that was set
-    back does not make a duration negative."""
+    """Return the stage's duration in microseconds, or null if the stage did not end here.
+
+    A clock that was set back does not make a duration negative."""
     micros = f.greatest(f.unix_micros(end) - f.unix_micros(start), f.lit(0))
     known = applies & c(start).isNotNull() & c(end).isNotNull()
     return f.when(known, f.struct(f.lit(name).alias("stage"), micros.alias("micros")))
@@ -187,7 +190,7 @@ def _stage(name: str, applies: Column, start: str, end: str) -> Column:
 
 
 def latency(rows: DataFrame, objectives: Mapping[str, float]) -> DataFrame:
-    """A row for each day, log, destination and stage. Percentiles are by nearest rank."""
+    """Return a row for each day, log, destination and stage, with nearest-rank percentiles."""
     stages = (
         rows.select("day", "log", "destination", "weight", f.explode("stages").alias("timed"))
         .where(c("timed").isNotNull())
@@ -216,8 +219,9 @@ def _histograms(stages: DataFrame) -> DataFrame:
 
 
 def _percentiles(stages: DataFrame) -> DataFrame:
-    """The smallest duration that p % of the weights do not exceed. `total` comes from a group, not
-    from the window, which would have to hold all rows."""
+    """Return, for each percentage p, the smallest duration that p % of the weights do not exceed.
+
+    `total` comes from a group, not from the window, which would have to hold all rows."""
     shortest = Window.partitionBy(*STAGE).orderBy("seconds")
     upto = f.sum("weight").over(shortest.rowsBetween(Window.unboundedPreceding, 0))
     totals = stages.groupBy(*STAGE).agg((f.sum("weight") * (1 - 1e-12)).alias("total"))
@@ -238,7 +242,7 @@ def outcomes(rows: DataFrame) -> DataFrame:
 
 
 def dead_letters(rows: DataFrame) -> DataFrame:
-    """The most frequent causes for each day, log and destination; the others as one."""
+    """Return the top causes for each day, log and destination; combine the rest into one."""
     causes = (
         rows.where(c("counts.dead") > 0)
         .groupBy(*WHERE, cause_of(c("error")).alias("cause"))
@@ -259,7 +263,7 @@ def dead_letters(rows: DataFrame) -> DataFrame:
 
 
 def cause_of(error: Column) -> Column:
-    """The error without addresses, ids and numbers; the status of HTTP and exit codes stay."""
+    """Return the error without addresses, ids and numbers; keep HTTP statuses and exit codes."""
     text = error
     for pattern, mask in MASKS:
         text = f.regexp_replace(text, pattern, mask)

@@ -1,1 +1,1 @@
-"""A digest of each topic: its keywords, similar topics, and who answers whom."""
+"""Digests each topic: its keywords, similar topics, and who answers whom."""

@@ -1,4 +1,4 @@
-"""Reads silver and publishes the tables of the digest."""
+"""Reads silver and publishes the digest tables."""
 
 from functools import partial
 

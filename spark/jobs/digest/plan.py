@@ -1,4 +1,4 @@
-"""Whether the digest has anything to do, decided from manifests alone."""
+"""Decides from manifests alone whether the digest has anything to do."""
 
 from spark.jobs.ingest.plan import SCHEMA as SILVER
 from spark.request import JobRequest
@@ -8,7 +8,7 @@ SCHEMA = "digest-1"
 
 
 def up_to_date(ask: JobRequest) -> bool:
-    """Whether the published digest was made of the current version of silver."""
+    """Return whether the published digest was made from the current silver version."""
     silver = Dataset(ask.source / "silver", SILVER).current()
     digest = Dataset(ask.out / "gold" / "digest", SCHEMA).current()
     if silver is None or digest is None:

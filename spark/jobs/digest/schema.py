@@ -1,4 +1,4 @@
-"""The columns of the digest, and its limits."""
+"""Defines the digest's columns and limits."""
 
 from spark import schemas
 from spark.jobs.digest.plan import SCHEMA

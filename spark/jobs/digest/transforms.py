@@ -1,4 +1,5 @@
-"""Keywords by TF-IDF, similar topics by cosine, and answers. Pure: frames in, frames out."""
+"""Computes keywords by TF-IDF, similar topics by cosine, and answers. Pure: frames in, frames
+out."""
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
@@ -8,7 +9,7 @@ from spark.jobs.digest import schema
 
 
 def current(history: DataFrame) -> DataFrame:
-    """The newest state of each message in a topic that is not a tombstone."""
+    """Return the newest state for each message that is in a topic and is not a tombstone."""
     rows = history.where(c("valid_to").isNull() & c("deleted_at").isNull())
     rows = rows.where(c("topic_id").isNotNull() & c("content_raw").isNotNull())
     at = f.coalesce("created_at", "valid_from").alias("at")
@@ -34,7 +35,7 @@ def topics(messages: DataFrame, titles: DataFrame, channels: DataFrame) -> DataF
 
 
 def terms(content: Column) -> Column:
-    """The words of a text in lower case; a run of CJK characters becomes its pairs."""
+    """Split a text into lower-case words; split a run of CJK characters into pairs."""
     text = f.lower(content)
     spaced = f.regexp_replace(text, schema.CJK + "+", " ")
     words = f.regexp_extract_all(spaced, f.lit(schema.WORD), f.lit(0))
@@ -54,7 +55,7 @@ def _pairs(run: Column) -> Column:
 
 
 def scores(messages: DataFrame, topics: DataFrame) -> DataFrame:
-    """The terms of each topic with TF-IDF. Terms that all topics have are left out."""
+    """Return each topic's terms with TF-IDF scores, without terms that all topics have."""
     words = messages.select("topic_id", f.explode(terms(c("content_raw"))).alias("term"))
     counted = words.groupBy("topic_id", "term").agg(f.count(f.lit(1)).alias("count"))
     spread = counted.groupBy("term").agg(f.count(f.lit(1)).alias("topics"))
@@ -67,12 +68,12 @@ def scores(messages: DataFrame, topics: DataFrame) -> DataFrame:
 
 
 def keywords(scored: DataFrame) -> DataFrame:
-    """The best terms of each topic."""
+    """Return each topic's best terms."""
     return _best(scored, schema.KEYWORDS_MAX, c("score").desc(), c("count").desc(), c("term"))
 
 
 def similar(scored: DataFrame) -> DataFrame:
-    """Pairs of topics by the cosine of their best terms, both ways."""
+    """Return topic pairs, both ways, with the cosine between their best terms."""
     best = _best(scored, schema.TERMS_COMPARED_MAX, c("score").desc(), c("term"))
     length = f.sqrt(f.sum(c("score") * c("score")).over(Window.partitionBy("topic_id")))
     rows = best.withColumn("weight", f.try_divide(c("score"), length))
@@ -90,7 +91,7 @@ def similar(scored: DataFrame) -> DataFrame:
 
 
 def answers(messages: DataFrame) -> DataFrame:
-    """The most frequent pairs of an answering sender and the former one, for each topic."""
+    """Return each topic's most frequent pairs: an answering sender and the previous sender."""
     order = Window.partitionBy("topic_id").orderBy("at", "message_id")
     rows = messages.select(
         "topic_id", "sender", "at",
@@ -104,6 +105,6 @@ def answers(messages: DataFrame) -> DataFrame:
 
 
 def _best(rows: DataFrame, rows_max: int, *order: Column) -> DataFrame:
-    """The first rows of each topic in this order, and their `rank`."""
+    """Return each topic's first rows in the given order, with their `rank`."""
     rank = f.row_number().over(Window.partitionBy("topic_id").orderBy(*order)).cast("bigint")
     return rows.withColumn("rank", rank).where(c("rank") <= rows_max)
