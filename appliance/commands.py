@@ -129,7 +129,7 @@ COMMANDS = {
         "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
         "migrate": (
             "appliance.upgrade.cli:migrate_app",
-            "Migrate the stores of a workspace to the schema of this version.",
+            "Migrate a workspace's stores to this version's schema.",
         ),
         "config": ("doctor.cli_config:app", "Settings, and where each comes from."),
     },

@@ -1,7 +1,8 @@
 """Reads an archive of old segments, which the Spark job `archive` writes: the catalogue and the
 files.
 
-<dir>/catalogue.json <dir>/<log>/year=2026/month=02/<day>-<first>-<last>-<hash>.parquet
+<dir>/catalogue.json
+<dir>/<log>/year=2026/month=02/<day>-<first>-<last>-<hash>.parquet
 """
 
 from collections.abc import Sequence
