@@ -1,1 +1,1 @@
-"""Silver to gold: what every sender did in every topic on every day, and who answers whom."""
+"""Turns silver into gold: daily counts by sender and topic, and who answers whom."""

@@ -1,6 +1,6 @@
 """Reads silver, counts the stale or requested days, and publishes gold with all other days kept.
 
-Names of channels and titles of topics are tables of their own, so a rename changes no day.
+Channel names and topic titles have separate tables, so a rename changes no day.
 """
 
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def run(ask: JobRequest) -> JobReport:
 
 
 def _count(ask: JobRequest, source: Version, draft: Draft, days: set[str]) -> None:
-    """Write these days, in place of what was counted before."""
+    """Write the given days and replace what was counted before."""
     spark = ask.spark
     files = [file for file in source.files("messages") if file.part in days]
     ask.size_shuffles(sum(file.bytes for file in files))
@@ -87,7 +87,8 @@ def _write_names(ask: JobRequest, source: Version, draft: Draft) -> None:
 
 
 def _check(ask: JobRequest, draft: Draft) -> list[CheckResult]:
-    """The results for the new files. Raises ChecksFailed for a failed check of severity error."""
+    """Return the results for the new files; raise ChecksFailed if a check with severity error
+    fails."""
     with ask.progress.step(ask.spark, "activity: checks"):
         checked = checks.run(CHECKS, partial(draft.written, ask.spark))
     checks.require_passed(checked, ask.progress)
@@ -101,7 +102,7 @@ def _sums(counted: DataFrame) -> dict[str, int]:
 
 
 def _days(files: Callable[[str], list[DataFile]]) -> set[str]:
-    """The days of these files of the daily tables."""
+    """Return the days that the daily tables' files contain."""
     return {file.part for table in schema.DAILY for file in files(table)}
 
 

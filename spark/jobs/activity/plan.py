@@ -1,9 +1,9 @@
 """Decides which days are stale from what silver and gold remember. Needs neither Spark nor Java.
 
-Silver remembers the version in which each day last changed (`touched`). A message and its reply
-may lie on adjacent days, so the rows of a day depend on the day itself and on both days next to
-it. Gold remembers the newest of these three versions for each day that it counted (`counted`): a
-day whose newest version is another one is stale.
+Silver remembers the version in which each day last changed (`touched`). A message and its reply may
+lie on adjacent days, so a day's rows depend on the day itself and on both neighbors. Gold remembers
+the newest among the three versions for each day counted (`counted`). A day is stale if its newest
+version has changed.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ def silver(ask: JobRequest) -> Version | None:
 
 
 def up_to_date(ask: JobRequest) -> bool:
-    """Whether no day is stale and no name changed. Requested days are always counted."""
+    """Return whether no day is stale and no name changed. Requested days are always counted."""
     source, former = silver(ask), gold(ask).current()
     if source is None or former is None or ask.names_days:
         return False
@@ -36,7 +36,7 @@ def up_to_date(ask: JobRequest) -> bool:
 
 
 def days_to_count(ask: JobRequest, source: Version, former: Version | None) -> set[str]:
-    """The requested days, as far as silver or gold have them; without a request the stale ones."""
+    """Return the requested days that silver or gold have or, without a request, the stale days."""
     known = list_counted(source, former)
     if not ask.names_days:
         return stale_days(source.memory, known)
@@ -44,8 +44,9 @@ def days_to_count(ask: JobRequest, source: Version, former: Version | None) -> s
 
 
 def list_counted(source: Version, former: Version | None) -> dict[str, int]:
-    """The newest version of silver in each day of gold. If silver was removed and made again, its
-    versions count from one again."""
+    """Return the newest silver version for each day in gold.
+
+    If silver was removed and made again, silver versions count from one again."""
     versions: dict[str, int] = former.memory["counted"] if former else {}
     remade = former is not None and source.number < former.memory["silver"]
     return dict.fromkeys(versions, NEVER) if remade else versions
@@ -57,8 +58,9 @@ def stale_days(silver_memory: dict[str, Any], counted: dict[str, int]) -> set[st
 
 
 def newest_changes(silver_memory: dict[str, Any], days: Iterable[str] = ()) -> dict[str, int]:
-    """For each touched day, and each of `days`: the newest version of silver that changed it or a
-    day next to it."""
+    """Map each touched day, and each day in `days`, to the newest nearby silver version.
+
+    Nearby versions changed the day itself or an adjacent day."""
     touched = silver_memory["touched"]
     versions = {_ordinal(day): version for day, version in touched.items()}
     return {
@@ -68,7 +70,7 @@ def newest_changes(silver_memory: dict[str, Any], days: Iterable[str] = ()) -> d
 
 
 def names(source: Version) -> dict[str, int]:
-    """The versions of the tables with names: a changed table has another one."""
+    """Return the versions for the tables with names: a changed table has a new version."""
     return {table: source.versions[table] for table in NAMES}
 
 

@@ -1,4 +1,4 @@
-"""The columns that the activity job reads and writes, and its limits."""
+"""Defines the columns that the activity job reads and writes, and its limits."""
 
 from spark import schemas
 from spark.jobs.activity.plan import SCHEMA

@@ -1,7 +1,7 @@
 """Transforms the message history to daily counts. Pure: frames in, frames out.
 
-Days are UTC. A reply counts for the message that it follows, so the messages of the day after each
-requested one are read too, and those of the day before for the previous sender.
+Days are UTC. A reply counts for the message that it follows, so messages from the day after each
+requested day are read too, and messages from the day before for the previous sender.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,9 +20,10 @@ EPOCH = date(1970, 1, 1).toordinal()
 
 
 def near(messages: DataFrame, days: Collection[str]) -> DataFrame:
-    """Changes on these days and one day before and after each; `day` is their day.
+    """Return changes on the given days and one day before and after each; `day` is the change's
+    day.
 
-    The partition of a change is the day of its message, which is never later.
+    A change's partition is its message's day, which is never later.
     """
     around = numbers(days, 1)
     rows = messages.where(f"unix_date(day) <= {around[-1]}")
@@ -37,21 +38,21 @@ def within(rows: DataFrame, days: Collection[str]) -> DataFrame:
 
 
 def numbers(days: Collection[str], around: int = 0) -> list[int]:
-    """These days, and some days around each, as numbers since 1970."""
+    """Return the given days, and `around` days on each side, as numbers since 1970."""
     ordinals = [date.fromisoformat(day).toordinal() - EPOCH for day in days]
     return sorted({day + n for day in ordinals for n in range(-around, around + 1)})
 
 
 def is_on(day: str, some: Sequence[int]) -> str:
-    """SQL: one text, because a literal for each day takes a call each."""
+    """Return one SQL text, because a literal for each day takes a call each."""
     return f"unix_date({day}) IN ({', '.join(map(str, some))})"
 
 
 def sequence(rows: DataFrame) -> DataFrame:
-    """Created messages, each with the previous sender and the waiting times in microseconds: since
-    the message that it answers (`answer_wait`), and until another sender replied (`reply_wait`).
+    """Return created messages with their previous senders and waiting times in microseconds.
 
-    The window runs backwards, so that one sort is enough for both.
+    `answer_wait` is the time since the answered message; `reply_wait` is the time until another
+    sender replied. The window runs backwards, so that one sort is enough for both.
     """
     backwards = Window.partitionBy("topic_id").orderBy(f.desc("valid_from"), f.desc("event_id"))
     seen = backwards.rowsBetween(Window.unboundedPreceding, -1)
@@ -77,7 +78,7 @@ def _in_time(wait: Column) -> Column:
 
 
 def spans(messages: DataFrame) -> DataFrame:
-    """Runs of a sender's messages in a topic without a long gap, within one day."""
+    """Return runs: a sender's messages in a topic without a long gap, within one day."""
     mine = Window.partitionBy(*WHERE).orderBy("at", "event_id")
     gap_micros = schema.SPAN_GAP_SECONDS_MAX * MICROS
     begins = f.coalesce(c("at") - f.lag("at").over(mine) > gap_micros, f.lit(True))
@@ -95,7 +96,7 @@ def spans(messages: DataFrame) -> DataFrame:
 
 
 def pairs(messages: DataFrame) -> DataFrame:
-    """Replies: a message that follows another sender's message in its topic in time."""
+    """Return replies: messages that follow another sender's message in the topic in time."""
     turns = messages.where(c("answer_wait").isNotNull())
     keys = (*WHERE, "answers")
     replies = with_waits(turns.withColumn("answers", c("before")), keys, "answer_wait")
@@ -109,7 +110,7 @@ def pairs(messages: DataFrame) -> DataFrame:
 
 
 def activity(rows: DataFrame, messages: DataFrame, spent: DataFrame) -> DataFrame:
-    """One row for each day, channel, topic and sender with activity."""
+    """Return one row for each day, channel, topic and sender with activity."""
     changed = rows.groupBy(*WHERE).agg(
         f.count_if(c("change") == "created").alias("messages"),
         f.count_if(c("change") == "edited").alias("edits"),
@@ -150,7 +151,7 @@ def activity(rows: DataFrame, messages: DataFrame, spent: DataFrame) -> DataFram
 
 
 def with_waits(messages: DataFrame, keys: Sequence[str], wait: str) -> DataFrame:
-    """For each group: the number of waits, all of them in order, and their histogram."""
+    """Return each group's wait count, all its waits in order, and their histogram."""
     rows = messages.select(
         *keys, c(wait).alias("wait"), bucket_of(c(wait) / MICROS).alias("bucket")
     )
@@ -176,7 +177,7 @@ def with_waits(messages: DataFrame, keys: Sequence[str], wait: str) -> DataFrame
 
 
 def quantile(ordered: str, share: float) -> Column:
-    """Seconds, between the two nearest of the ordered microseconds; null without any."""
+    """Return seconds between the two nearest ordered microseconds, or null if there are none."""
     index = (f.size(ordered) - 1) * share
     low = f.get(ordered, f.floor(index).cast("int"))
     high = f.get(ordered, f.ceil(index).cast("int"))
@@ -187,6 +188,6 @@ def quantile(ordered: str, share: float) -> Column:
 
 
 def newest(changes: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """The newest row for each value of the first column."""
+    """Return the newest row for each value in the first column."""
     key, *others = columns
     return changes.groupBy(key).agg(*[f.max_by(name, "event_id").alias(name) for name in others])

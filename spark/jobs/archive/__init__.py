@@ -1,1 +1,1 @@
-"""Old segments of all logs as partitioned Parquet with a catalogue."""
+"""Archives old segments from all logs as partitioned Parquet with a catalogue."""

@@ -1,4 +1,4 @@
-"""Writes the segments of old days to the archive, verifies them, and publishes the catalogue."""
+"""Writes old days' segments to the archive, verifies them, and publishes the catalogue."""
 
 from collections import Counter
 from functools import reduce
@@ -41,7 +41,7 @@ def run(ask: JobRequest) -> JobReport:
 def _log(
     ask: JobRequest, pending: plan.PendingLog, catalogue: plan.Entry, added: Counter[str]
 ) -> plan.Entry:
-    """The entry of a log in the next catalogue. Its new files are complete and verified."""
+    """Return the log's entry in the next catalogue, with new files complete and verified."""
     log = pending.log
     former = plan.part(catalogue, log, "files")
     rewritten = [file for file in former if file["date"] in pending.days]
@@ -63,7 +63,7 @@ def _log(
 
 
 def _write(ask: JobRequest, pending: plan.PendingLog, former: list[plan.Entry]) -> list[plan.Entry]:
-    """Write the days as a whole: their segments, and what the archive has of them already."""
+    """Write whole days: the pending segments and the rows that the archive already has."""
     log = pending.log
     mine = [segment for segment in pending.segments if day_of(segment) in pending.days]
     verification.verify(ask, mine)

@@ -1,10 +1,10 @@
-"""The catalogue of an archive, and which days are not in it. Needs no Spark.
+"""Reads and writes an archive's catalogue and finds days missing there. Needs no Spark.
 
     <out>/catalogue.json                                         written last, as a whole
     <out>/<log>/year=2026/month=02/<day>-<first>-<last>-<hash>.parquet
 
-Files never change. A day that got more rows is written again to other files, and the former ones
-are removed by the next run, when nobody reads them any more.
+Files never change. A day that got more rows is written again to new files, and the next run removes
+the former files, when nobody reads them any more.
 """
 
 import json
@@ -27,11 +27,11 @@ Entry = dict[str, Any]
 
 
 class PendingLog(NamedTuple):
-    """What a run adds to the archive of a log.
+    """What a run adds to one log's archive.
 
     segments  all exported segments before the day
-    new       those that the archive does not have
-    days      the days of these, which are written again as a whole
+    new       segments that the archive does not have
+    days      the new segments' days, which are written again as a whole
     """
 
     log: str
@@ -41,7 +41,7 @@ class PendingLog(NamedTuple):
 
 
 def read(out: Location) -> Entry:
-    """The catalogue; an empty one for a new archive."""
+    """Return the catalogue, or an empty one for a new archive."""
     path = out / CATALOGUE
     if not path.exists():
         return {"schema_version": SCHEMA_VERSION, "kind": "archive", "logs": {}}
@@ -57,7 +57,7 @@ def write(out: Location, catalogue: Entry) -> None:
 
 
 def up_to_date(ask: JobRequest) -> bool:
-    """Whether the archive has every segment before the day, and lists every restore."""
+    """Return whether the archive has every segment before the day and lists every restore."""
     catalogue = read(ask.out)
     if not catalogue["logs"]:
         return False
@@ -68,7 +68,7 @@ def up_to_date(ask: JobRequest) -> bool:
 
 
 def pending(ask: JobRequest, catalogue: Entry) -> list[PendingLog]:
-    """The logs with segments below the source."""
+    """Return the logs with segments below the source."""
     before = str(ask.options["before"])
     logs = []
     for log in LOGS:
@@ -84,12 +84,12 @@ def pending(ask: JobRequest, catalogue: Entry) -> list[PendingLog]:
 
 
 def part(catalogue: Mapping[str, Any], log: str, name: str) -> list[Any]:
-    """The `segments`, `files` or `cuts` of a log."""
+    """Return a log's `segments`, `files` or `cuts`."""
     return list(catalogue["logs"].get(log, {}).get(name, []))
 
 
 def with_new(former: Iterable[Entry], new: Iterable[SegmentFile]) -> list[Entry]:
-    """The archived segments, without those that a new one replaces."""
+    """Return the archived segments, without any that a new segment replaces."""
     added = list(new)
     replaced = {f"{segment.epoch}/{stem}" for segment in added for stem in segment.replaces}
     kept = [entry for entry in former if name_of(entry) not in replaced]
@@ -107,7 +107,7 @@ def name_of(entry: Mapping[str, Any]) -> str:
 
 
 def cuts_of(ask: JobRequest, log: str, catalogue: Entry) -> list[list[Any]]:
-    """[epoch, last] of each epoch that a restore ended, by archived and exported segments."""
+    """Return [epoch, last] for each epoch that a restore ended, archived or exported."""
     exported = segments.manifests(ask.source, log)
     names = {segment.name for segment in exported}
     former = part(catalogue, log, "segments")
@@ -121,7 +121,7 @@ def gaps_of(ask: JobRequest, log: str, entries: Iterable[Entry]) -> list[str]:
 
 
 def publish(path: Location, out: Location, log: str, entry: Entry) -> Entry:
-    """Move a complete file to its name in the archive. Returns its whole entry in the catalogue."""
+    """Move a complete file to its name in the archive and return its whole catalogue entry."""
     day, first, last = entry["date"], entry["first_event_id"], entry["last_event_id"]
     sha256, folder = segments.hash_of(path), folder_of(log, day)
     name = f"{folder}/{day}-{first:020d}-{last:020d}-{sha256[:12]}.parquet"
@@ -133,7 +133,7 @@ def publish(path: Location, out: Location, log: str, entry: Entry) -> Entry:
 
 
 def sweep(out: Location, catalogue: Entry) -> None:
-    """Remove files of days that were written again, and of runs that were killed."""
+    """Remove files left by killed runs and files for days that were written again."""
     for left in out.glob(".draft-*"):
         remove_folder(left)
     listed = {file["file"] for log in catalogue["logs"] for file in part(catalogue, log, "files")}
@@ -145,12 +145,12 @@ def sweep(out: Location, catalogue: Entry) -> None:
 
 
 def folder_of(log: str, day: str) -> str:
-    """The folder of a day in the archive, relative to it."""
+    """Return a day's folder, relative to the archive."""
     parsed = date.fromisoformat(day)
     return f"{log}/year={parsed.year:04d}/month={parsed.month:02d}"
 
 
 def _segment(log: str, entry: Mapping[str, Any]) -> SegmentFile:
-    """An archived segment, as far as its place in the log matters."""
+    """Return an archived segment, as far as its place in the log matters."""
     path = location(f"date={entry['date']}/{name_of(entry)}")
     return segments.segment_of(entry, path, path.name, log)

@@ -1,4 +1,4 @@
-"""The limits of archived files. Their columns are those of the segments."""
+"""Defines the limits for archived files, whose columns match the segments."""
 
 FILE_ROWS_MAX = 1_000_000  # a file of small rows is some 100 MB
 ROW_GROUP_BYTES = 16 * 1024 * 1024  # the unit that a search skips or reads

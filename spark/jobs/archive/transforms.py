@@ -1,4 +1,4 @@
-"""Brings the rows of days in the order of the log. Pure: frames in, frames out."""
+"""Sorts days' rows in log order. Pure: frames in, frames out."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -7,9 +7,10 @@ from spark.jobs.archive import schema
 
 
 def order(rows: DataFrame) -> DataFrame:
-    """Each row once, in the order of ids within its day and epoch, which are columns of their own.
+    """Return each row once, sorted by id within its day and epoch, which become separate
+    columns.
 
-    Rows that a restore discarded stay: they happened. The catalogue says which they are.
+    Rows that a restore discarded stay, because the events happened; the catalogue lists them.
     """
     once = rows.dropDuplicates(["epoch", "event_id"])
     marked = once.withColumn(schema.DAY, f.to_date("ts").cast("string")).withColumn(
@@ -20,7 +21,7 @@ def order(rows: DataFrame) -> DataFrame:
 
 
 def extents(stored: DataFrame) -> DataFrame:
-    """The path of each file, and its entry in the catalogue, as far as its rows make it."""
+    """Return each file's path and the part of its catalogue entry that the rows determine."""
     files = stored.groupBy(
         f.col("_metadata.file_path").alias("path"),
         f.col(schema.DAY).alias("date"),

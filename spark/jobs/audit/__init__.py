@@ -1,1 +1,1 @@
-"""The log alone, played again, against a snapshot of the tables."""
+"""Replays the log alone and compares the result with a snapshot's tables."""

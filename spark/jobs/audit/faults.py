@@ -1,7 +1,7 @@
 """Finds errors that the log alone shows: events that contradict their payload or earlier events.
 
-Each function makes rows of schema `differences`: `log_says` is what the event has, and
-`snapshot_says` what it must have. Pure: frames in, frames out.
+Each function returns rows with the schema `differences`: `log_says` is the event's value and
+`snapshot_says` the required value. Pure: frames in, frames out.
 """
 
 from functools import reduce
@@ -51,8 +51,10 @@ def _unreadable(events: DataFrame) -> DataFrame:
 
 
 def _scopes_of_messages(messages: DataFrame, others: DataFrame) -> DataFrame:
-    """Events of a message belong to the topic where it is, those of a move also to the new topic.
-    The old topic and the channel in the payload of a move are compared as well."""
+    """Check that a message's events belong to its current topic, and a move's also to the new
+    topic.
+
+    Compare a move payload's old topic and channel as well."""
     changes = messages.select(
         *_envelope("id"), c("channel_id").alias("own_channel"),
         c("from_topic_id").alias("from_topic"), c("topic_id").alias("to_topic"),
@@ -82,7 +84,7 @@ def _scopes_of_messages(messages: DataFrame, others: DataFrame) -> DataFrame:
 
 
 def _scopes_of_others(others: DataFrame) -> DataFrame:
-    """Events of a topic belong to its channel, which never changes."""
+    """Check that a topic's events belong to the topic's channel, which never changes."""
     created = others.where(c("name") == "topic.created")
     homes = created.groupBy(c("p.topic")["id"].alias("must_topic")).agg(
         f.min_by(c("p.topic")["channel_id"], "event_id").alias("in_channel")
@@ -108,7 +110,7 @@ def _nothing(*names: str) -> list[Column]:
 
 
 def _wrong(rows: DataFrame) -> DataFrame:
-    """Events whose scope differs from `must_…`, or that have a `payload` that does."""
+    """Return events whose scope differs from `must_…`, or whose `payload` does."""
     names = [f"{name}{number}" for name, number in SCOPE]
     differs = reduce(Column.__or__, [~c(name).eqNullSafe(c(f"must_{name}")) for name in names])
     says = f.when(differs, f.concat_ws(" ", *names)).otherwise(c("payload"))
@@ -121,7 +123,7 @@ def _wrong(rows: DataFrame) -> DataFrame:
 
 
 def _creations(history: DataFrame, others: DataFrame) -> DataFrame:
-    """Each creation with the time in its payload and the time of its event."""
+    """Return each creation with its payload's time and its event's time."""
     names = ("entity_id", "event_id", "created_at", "ts")
     messages = history.where(c("change") == "created").select(
         "message_id", "event_id", "created_at", "valid_from"
@@ -135,15 +137,16 @@ def _creations(history: DataFrame, others: DataFrame) -> DataFrame:
 
 
 def _times(creations: DataFrame) -> DataFrame:
-    """Creations at another time than their event. Times of different events are not compared: a
-    clock may be set back."""
+    """Return creations whose time differs from the event's time.
+
+    Times in different events are not compared, because a clock may be set back."""
     seconds = f.abs(f.unix_micros("ts") - f.unix_micros("created_at")) / 1e6
     rows = creations.where(seconds > schema.CREATED_SECONDS_MAX)
     return rows.select(*_row("log.ts", c("entity_id"), millis(c("ts")), millis(c("created_at"))))
 
 
 def _versions(history: DataFrame) -> DataFrame:
-    """Changes that do not increase the version by one, beginning with 1."""
+    """Return changes that do not increase the version by one, beginning with 1."""
     order = Window.partitionBy("message_id").orderBy("event_id", "epoch")
     should = f.coalesce(f.lag("version").over(order), f.lit(0)) + 1
     rows = history.withColumn("should", should).where(c("version") != c("should"))
@@ -151,6 +154,6 @@ def _versions(history: DataFrame) -> DataFrame:
 
 
 def _twice(events: DataFrame) -> DataFrame:
-    """Ids of two different events. The same event twice is allowed."""
+    """Return ids that two different events share. A repeated identical event is allowed."""
     rows = source.contradictions(events, f.min("entity_id").alias("entity_id"))
     return rows.select(*_row("log.twice", c("entity_id"), c("n"), f.lit(1)))

@@ -63,7 +63,8 @@ def _differences(
 
 
 def gaps(ask: JobRequest, mine: list[segments.SegmentFile], snapshot: SnapshotFolder) -> list[Gap]:
-    """Every gap with exact ids: between segments, inside one, at the start and at the end."""
+    """Return every gap with exact ids: between segments, inside one, at the start and at the
+    end."""
     chain = segment_chain.gaps(mine, segments.begins_after(ask.source))
     last = max((segment.last for segment in mine), default=0)
     if last < snapshot.last:
@@ -72,7 +73,7 @@ def gaps(ask: JobRequest, mine: list[segments.SegmentFile], snapshot: SnapshotFo
 
 
 def _exact(ask: JobRequest, gap: Gap, mine: list[segments.SegmentFile]) -> list[Gap]:
-    """The gaps inside a segment, of which the manifest shows only the sum. At most GAPS_MAX."""
+    """Return at most GAPS_MAX gaps inside a segment, whose manifest shows only the sum."""
     if gap.rows == gap.last - gap.first + 1:
         return [gap]
     theirs = [result for result in mine if (result.first, result.last) == (gap.first, gap.last)]

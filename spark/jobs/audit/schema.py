@@ -1,4 +1,4 @@
-"""What audit reads beside the log, what it compares, and what it promises."""
+"""Defines what audit reads beside the log, what audit compares, and what audit promises."""
 
 from spark import schemas
 

@@ -1,6 +1,6 @@
-"""Compares the state from the log with the state of the snapshot.
+"""Compares the log's state with the snapshot's state.
 
-Both become frames of (id, event_id, the compared columns as text). Pure: frames in, frames out.
+Both become frames with id, event_id and the compared columns as text. Pure: frames in, frames out.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -15,7 +15,7 @@ COLUMNS = schema.OUTPUT["differences"].names
 
 
 def tombstone(at: Column, by: Column) -> Column:
-    """Actor and time of a deletion; null for other messages."""
+    """Return a deletion's actor and time, or null for messages that were not deleted."""
     who, when = f.coalesce(by, f.lit("?")), f.coalesce(millis(at).cast("string"), f.lit("?"))
     text = f.concat(f.lit("by "), who, f.lit(" at "), when)
     return f.when(at.isNotNull() | by.isNotNull(), text)
@@ -26,12 +26,12 @@ def millis(at: Column) -> Column:
 
 
 def plain_json(text: Column) -> Column:
-    """The JSON value in a normalized form."""
+    """Return the JSON value in a normalized form."""
     return f.from_json(f.concat(f.lit('{"v":'), text, f.lit("}")), "v string")["v"]
 
 
 def columns_of(noun: str) -> list[Column]:
-    """The compared columns of a noun with an id. Both sides have them."""
+    """Return the compared columns for a noun with an id. Both sides have these columns."""
     created_at = millis(c("created_at")).alias("created_at")
     columns: dict[str, list[Column]] = {
         "message": [
@@ -54,7 +54,7 @@ def columns_of(noun: str) -> list[Column]:
 
 
 def state(events: DataFrame, history: DataFrame) -> dict[str, DataFrame]:
-    """The state of each noun after the last event."""
+    """Return each noun's state after the last event."""
     others = t.others_of(events)
     others = others.where(t.is_sound(known.OTHERS))
     titles = t.topic_history(t.SMALL["topics"].new(others))
@@ -74,8 +74,9 @@ def state(events: DataFrame, history: DataFrame) -> dict[str, DataFrame]:
 def _place(
     history: DataFrame, id_: str, changes: tuple[str, ...], columns: tuple[str, ...]
 ) -> DataFrame:
-    """The history with these columns only from the payloads of `changes`. Other rows have them from
-    the scope of their event, which `faults` compares."""
+    """Return the history with the given columns taken only from the payloads in `changes`.
+
+    All remaining rows take the columns from their event's scope, which `faults` compares."""
     order = Window.partitionBy(id_).orderBy("event_id", "epoch")
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     stated = c("change").isin(*changes)
@@ -86,8 +87,11 @@ def _place(
 
 
 def valid_enrichments(others: DataFrame) -> DataFrame:
-    """The newest results of each plugin; as in the hub, a deletion of the message keeps them. Their
-    `created_at` is null if another program wrote them, because it may read the clock twice."""
+    """Return each plugin's newest results. As in the hub, deleting the message keeps the
+    results.
+
+    `created_at` is null if another program wrote the result, because that program may read the
+    clock twice."""
     results = t.SMALL["enrichments"].new(others)
     newest = t.enrichment_history(results).where(c("valid_to").isNull())
     written = f.when(c("plugin").isNotNull(), c("created_at"))
@@ -95,7 +99,7 @@ def valid_enrichments(others: DataFrame) -> DataFrame:
 
 
 def _count(rows: DataFrame) -> DataFrame:
-    """Enrichments have no ids in the log, so they are counted by message, kind, span and data."""
+    """Count enrichments, which have no ids in the log, by message, kind, span and data."""
     sort = f.concat_ws(
         " ", "message_id", "kind", c("span_start").cast("string"), c("span_end").cast("string"),
         f.sha2(plain_json(c("data_json")), 256),
@@ -113,7 +117,7 @@ def _count(rows: DataFrame) -> DataFrame:
 
 
 def kept(tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
-    """The rows of each noun's table, in the same columns."""
+    """Return the rows in each noun's table, with the columns that the log's state has."""
     made = {}
     for noun, (table, _) in schema.COMPARED.items():
         rows = tables[table]
@@ -132,7 +136,7 @@ def kept(tables: dict[str, DataFrame]) -> dict[str, DataFrame]:
 
 
 def compare(noun: str, log: DataFrame, snapshot: DataFrame) -> DataFrame:
-    """One row for each difference: missing, unlogged, or another value in a column."""
+    """Return one row for each difference: missing, unlogged, or a different value in a column."""
     _, columns = schema.COMPARED[noun]
     left = log.select(f.struct(*log.columns).alias("l"), "id")
     right = snapshot.select(f.struct(*snapshot.columns).alias("s"), "id")
