@@ -1,1 +1,1 @@
-"""Erasure: an order's message contents leave segments, silver and gold, with a certificate."""
+"""Removes an order's message contents from segments, silver and gold, with a certificate."""

@@ -24,7 +24,7 @@ READERS = {"parquet": "parquet", "jsonl": "json"}  # formats by the ends of name
 
 
 def every(folder: Location, log: str = EVENTS) -> dict[str, SegmentFile]:
-    """All segments by file name, replaced ones too: they have the same content."""
+    """Return all segments by file name, including replaced ones, whose content is identical."""
     held = [segments.read_manifest(file, log) for file in sorted(folder.rglob(f"*{MANIFEST}"))]
     named = {segment.path.name: segment for segment in held}
     if len(named) < len(held):
@@ -79,7 +79,7 @@ def _rewrite(events: Any, erase: Any) -> Any:
 
 
 def snapshots_with(spark: SparkSession, exported: Location, chosen: DataFrame) -> tuple[str, ...]:
-    """The names of snapshots with something of the selection."""
+    """Return the names for snapshots that contain selected content."""
     files = [
         snapshot.path / snapshot.tables[table].file
         for snapshot in snapshots.every(exported)
@@ -97,7 +97,7 @@ def snapshots_with(spark: SparkSession, exported: Location, chosen: DataFrame) -
 
 
 def remove_snapshots(exported: Location, names: Iterable[str]) -> None:
-    """The manifest first: without it, readers see no snapshot."""
+    """Remove the manifest first: without the manifest, readers see no snapshot."""
     for folder in (exported / snapshots.FOLDER / name for name in names):
         with writable(folder):
             (folder / snapshots.MANIFEST).unlink(missing_ok=True)

@@ -56,7 +56,7 @@ def folder_of(ask: JobRequest, order: ErasureOrder) -> Location:
 
 
 def read_selected(ask: JobRequest, folder: Location) -> DataFrame:
-    """What former runs of the order selected."""
+    """Return what the order's former runs selected."""
     path = folder / SELECTED
     if not path.exists():
         return ask.spark.createDataFrame([], schema.SELECTED)
@@ -144,7 +144,7 @@ def require_erased(
 
 
 def verify(ask: JobRequest, path: Location) -> dict[str, int]:
-    """Compare the files with a certificate again. Raises an error for the first difference."""
+    """Compare the files with a certificate again and raise an error for the first difference."""
     try:
         with path.open("rb") as opened:
             fields = json.loads(opened.read(BYTES_MAX))

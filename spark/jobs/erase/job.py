@@ -81,7 +81,7 @@ def _erase(
 
 
 def _select(ask: JobRequest, asked: ErasureOrder, folder: Location) -> DataFrame:
-    """What the order selects in the log and in silver, and what former runs selected."""
+    """Return what the order selects in the log and in silver, and what former runs selected."""
     facts = t.facts_in_log(source.read(ask.spark, list(bronze.every(folder).values())))
     in_silver = lake.facts(ask)
     if in_silver is not None:

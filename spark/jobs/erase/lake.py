@@ -26,7 +26,7 @@ def facts(ask: JobRequest) -> DataFrame | None:
 
 
 def contents(ask: JobRequest, order: ErasureOrder, chosen: DataFrame) -> list[Any]:
-    """The number of rows with content, by table, day of the table, and day of the message."""
+    """Return the number of rows with content, by table, table day and message day."""
     version = silver(ask.out).current()
     if version is None:
         return []
@@ -69,7 +69,7 @@ def erase_silver(ask: JobRequest, order: ErasureOrder, chosen: DataFrame) -> dic
 
 
 def erase_gold(ask: JobRequest, order: ErasureOrder) -> dict[str, list[str]]:
-    """Count the days of renamed senders again, and remove what is made of contents."""
+    """Count renamed senders' days again, and remove tables made from contents."""
     gold = ask.out / "gold"
     removed = [name for name in schema.DERIVED if (gold / name).is_dir()]
     for name in removed:
