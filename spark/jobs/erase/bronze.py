@@ -97,7 +97,7 @@ def snapshots_with(spark: SparkSession, exported: Location, chosen: DataFrame) -
 
 
 def remove_snapshots(exported: Location, names: Iterable[str]) -> None:
-    """Remove the manifest first: without the manifest, readers see no snapshot."""
+    """Remove snapshots, manifests first: without its manifest, no reader sees a snapshot."""
     for folder in (exported / snapshots.FOLDER / name for name in names):
         with writable(folder):
             (folder / snapshots.MANIFEST).unlink(missing_ok=True)
