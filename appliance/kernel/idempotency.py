@@ -23,12 +23,13 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 def call_once(identity: KeyedRequest | None, function: Any, *args: Any) -> tuple[Any, ...]:
-    """A function for the writer and its arguments: `function`, with a key through `reply_once`."""
+    """Return a function for the writer and its arguments: `function`, with a key through
+    `reply_once`."""
     return (function, *args) if identity is None else (reply_once, identity, function, *args)
 
 
 def reply_once(tx: Tx, identity: KeyedRequest, function: Any, *args: Any) -> Reply:
-    """The stored reply for this key, or else the reply of `function(tx, *args)`, which is stored.
+    """Return the stored reply for this key, or else store the reply from `function(tx, *args)`.
 
     Reply and change are in one transaction. An error leaves no row, so the key can be used again.
     """
@@ -43,7 +44,8 @@ def reply_once(tx: Tx, identity: KeyedRequest, function: Any, *args: Any) -> Rep
 
 
 def stored_reply(reader: Executor, identity: KeyedRequest) -> Reply | None:
-    """The reply stored for this key, if any. Raises KeyReused if the request was different."""
+    """Return the reply stored for this key, if any. Raise KeyReused if the request was
+    different."""
     principal, method, route, key, fingerprint = identity
     row = reader.execute(
         "SELECT fingerprint, status, reply FROM x_idempotency"

@@ -37,7 +37,7 @@ class IdFactory:
         self.follow(ulid_value(last_id or "") or 0)
 
     def follow(self, last: int) -> None:
-        """Make ids above one of another factory, given by its number."""
+        """Make ids above an id from another factory, given by its number."""
         if last > self.last:
             self.last = last
 
@@ -58,12 +58,12 @@ def encode_ulid(value: int) -> str:
 
 @lru_cache(maxsize=16)
 def _encode_high(high: int) -> str:
-    """The first 20 characters, which ids of one millisecond mostly share."""
+    """Return the first 20 characters, which ids from one millisecond mostly share."""
     return "".join([_PAIRS[high >> shift & 1023] for shift in range(90, -1, -10)])
 
 
 def ulid_value(text: str) -> int | None:
-    """The number inside `text`, with or without a prefix; None if there is none."""
+    """Return the number inside `text`, with or without a prefix; None without a number."""
     body = text.rpartition("_")[2]
     if len(body) != ULID_LENGTH or body[0] > "7" or not set(ALPHABET).issuperset(body):
         return None
@@ -71,15 +71,15 @@ def ulid_value(text: str) -> int | None:
 
 
 def secret_token() -> str:
-    """256 bits from the system's generator, 64 hexadecimal characters."""
+    """Return 256 bits from the system's generator, 64 hexadecimal characters."""
     return secrets.token_hex(32)
 
 
 def prefixed_token() -> str:
-    """A secret with a prefix that secret scanners can detect."""
+    """Return a secret with a prefix that secret scanners can detect."""
     return TOKEN_PREFIX + secret_token()
 
 
 def random_id() -> str:
-    """128 bits, 32 hexadecimal characters: instances, requests, epochs."""
+    """Return 128 bits, 32 hexadecimal characters: instances, requests, epochs."""
     return secrets.token_hex(16)

@@ -67,8 +67,8 @@ class Log:
         self._write("warning", message, fields)
 
     def error(self, message: str, error: BaseException | None = None, **fields: Any) -> None:
-        """`error` adds the exception's type and frames, but not its text, which may quote user
-        content."""
+        """Log an error. `error` adds the exception's type and frames, but not its text, which
+        may quote user content."""
         if error is not None:
             fields["error_type"] = type(error).__name__
             fields["frames"] = [
@@ -78,7 +78,7 @@ class Log:
         self._write("error", message, fields)
 
     def slow(self, message: str, seconds: float, **fields: Any) -> None:
-        """A warning if something took `slow_seconds` or longer."""
+        """Log a warning if something took `slow_seconds` or longer."""
         if seconds >= self.slow_seconds:
             self.warning(message, ms=round(seconds * 1000, 2), **fields)
 
@@ -114,7 +114,7 @@ class LogChange(msgspec.Struct, frozen=True):
     streams: tuple[int, ...] = ()
 
     def apply(self, log: Log) -> None:
-        """Raises OSError; the streams then go on with their file."""
+        """Apply the change. Raise OSError; the streams then go on with their file."""
         log.level = self.level
         if not self.streams:
             return
@@ -127,18 +127,18 @@ class LogChange(msgspec.Struct, frozen=True):
 
 
 def without_path(text: str) -> str:
-    """The text with each URL cut to its scheme and host: a path can be a credential, as in the
-    webhooks of chat services."""
+    """Return the text with each URL cut to its scheme and host: a path can be a credential, as
+    in chat service webhooks."""
     return _URL.sub(r"\1\2/…", text)
 
 
 def plain(text: str) -> str:
-    """One line without control characters, not too long."""
+    """Return one line without control characters, not too long."""
     return " ".join(printable(text, " ").split())[:TEXT_CHARACTERS_MAX]
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether the value of a field with this name must not be logged."""
+    """Return whether the value must not be logged for a field with this name."""
     lowered = name.lower()
     return any(word in lowered for word in _SECRET) and not lowered.endswith(
         ("_bytes", "_count", "_id", "_path")

@@ -86,8 +86,8 @@ class LogPruner(Loop):
 def advance(
     marks: tuple[LogMark, ...], age_ms: int, newest: int, keep_ms: int
 ) -> tuple[LogMark, ...]:
-    """The marks at `age_ms`, with one for `newest` if it is due. Marks older than `keep_ms` are
-    removed, except the newest of them."""
+    """Return the marks at `age_ms`, with one for `newest` if due. Marks older than `keep_ms` are
+    removed, except the newest."""
     if newest and (not marks or _is_due(marks[-1], age_ms, newest, keep_ms)):
         marks = (*marks, LogMark(age_ms, newest))
     old = sum(1 for mark in marks if mark.age_ms <= age_ms - keep_ms)
@@ -99,7 +99,7 @@ def _is_due(last: LogMark, age_ms: int, newest: int, keep_ms: int) -> bool:
 
 
 def expired(marks: tuple[LogMark, ...], age_ms: int, keep_ms: int) -> int:
-    """Rows up to this number are older than `keep_ms`; 0: none."""
+    """Return the number up to which rows are older than `keep_ms`; 0: none."""
     return max((mark.event_id for mark in marks if mark.age_ms <= age_ms - keep_ms), default=0)
 
 
@@ -113,5 +113,5 @@ def write_note(tx: Tx, note: LogNote) -> None:
 
 
 def delete(tx: Tx, until: int) -> int:
-    """Delete the first ROWS rows up to the number `until`; how many."""
+    """Delete the first ROWS rows up to the number `until`; return how many."""
     return tx.execute(_DELETE, (until, ROWS)).rowcount

@@ -22,12 +22,12 @@ _success = gauge(
 
 
 def last_successes() -> dict[str, float]:
-    """Return when the last successful round of each loop ended, as Unix time."""
+    """Return when each loop's last successful round ended, as Unix time."""
     return _by_loop(_success)
 
 
 def failed_rounds() -> dict[str, float]:
-    """Return the number of failed rounds of each loop."""
+    """Return each loop's number of failed rounds."""
     return _by_loop(_failures)
 
 
@@ -80,7 +80,7 @@ class Loop:
 
     @property
     def next_at_ms(self) -> int | None:
-        """When it next has something to do; None: nothing is planned."""
+        """Return when the loop next has something to do; None: nothing is planned."""
         return self.clock.now_ms() + int(max(0.0, self.due - self.clock.monotonic()) * 1000)
 
     def nudge(self) -> None:
@@ -113,7 +113,7 @@ class Loop:
             _seconds.labels(self.name).observe(self.clock.monotonic() - started)
 
     def _rest(self) -> bool:
-        """Wait for the next round; True if the loop was stopped."""
+        """Wait for the next round; return True if the loop was stopped."""
         now = self.clock.monotonic()
         wait = in_step(now, max(self.interval_seconds, self.shortest_seconds))
         self.due = now + wait

@@ -22,18 +22,18 @@ class Executor(Protocol):
 
 
 def read(connection: sqlite3.Connection, key: str) -> str | None:
-    """The value of `key`; None also where there is no such table."""
+    """Return the value for `key`; None also where the table does not exist."""
     return value(connection, key) if exists(connection, "meta") else None
 
 
 def value(connection: Executor, key: str) -> str | None:
-    """The value of `key` in a store, which has the table."""
+    """Return the value for `key` in a store, which has the table."""
     row = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     return None if row is None else str(row[0])
 
 
 def decode(text: str | bytes | None, kind: type[T]) -> T | None:
-    """A value that is JSON of a struct; None if there is none or it can't be decoded."""
+    """Decode a struct's JSON value; return None without a value or if decoding fails."""
     try:
         return None if text is None else msgspec.json.decode(text, type=kind)
     except msgspec.DecodeError:
@@ -41,7 +41,7 @@ def decode(text: str | bytes | None, kind: type[T]) -> T | None:
 
 
 def exists(connection: sqlite3.Connection, name: str) -> bool:
-    """Whether the database has a table, index or trigger of that name."""
+    """Return whether the database has a table, index or trigger with that name."""
     query = "SELECT 1 FROM sqlite_schema WHERE name = ?"
     return connection.execute(query, (name,)).fetchone() is not None
 

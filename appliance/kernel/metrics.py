@@ -43,8 +43,8 @@ M = TypeVar("M", bound=MetricWrapperBase)
 def counter(
     name: str, help_text: str, labels: Sequence[str] = (), *, zeros: Sequence[str] = ()
 ) -> Counter:
-    """`zeros`: values of a single label that have a series from the start, so that the first event
-    is an increase, as alerts need it."""
+    """Create a counter. `zeros`: values for a single label that have a series from the start, so
+    that the first event is an increase, as alerts need."""
     made = Counter(f"agentlip_{name}", help_text, labels, registry=REGISTRY)
     for value in zeros:
         made.labels(value)

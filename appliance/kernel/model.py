@@ -25,7 +25,7 @@ class Table(peewee.Model):
 
 
 def statement(query: Any) -> str:
-    """The text of a query. Its parameters are the names passed to `given`."""
+    """Return a query's text. The parameters are the names passed to `given`."""
     sql, values = query.sql()
     if values:
         raise ValueError(f"use given() for these values: {values}")
@@ -33,12 +33,12 @@ def statement(query: Any) -> str:
 
 
 def given(name: str) -> peewee.SQL:
-    """A parameter whose value is passed when the statement runs."""
+    """Return a parameter whose value is passed when the statement runs."""
     return peewee.SQL(f":{name}")
 
 
 def literal(word: str) -> peewee.SQL:
-    """A constant in the statement, as a partial index requires."""
+    """Return a constant in the statement, as a partial index requires."""
     return peewee.SQL(f"'{word}'")
 
 

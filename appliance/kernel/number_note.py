@@ -25,7 +25,7 @@ class Noted(NamedTuple):
 
 
 def read(file: Path) -> Noted | None:
-    """The note; None if there is none or it can't be read."""
+    """Return the note; None if there is no note or reading fails."""
     words = (read_small(file) or b"").decode("ascii", "replace").split()
     if len(words) != 2 or len(words[0]) != _DIGITS or not words[0].isdecimal():
         return None
@@ -41,8 +41,8 @@ class NumberNote:
         self._descriptor = -1
 
     def begin(self, number: int, owner: str) -> None:
-        """Write the note of a start. A higher number of the same owner stays, so that what was lost
-        stays noticed."""
+        """Write a start's note. A higher number from the same owner stays, so that losses stay
+        noticed."""
         noted = read(self._file)
         if not owner or (noted is not None and noted.owner == owner and noted.number > number):
             return

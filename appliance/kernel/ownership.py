@@ -41,8 +41,8 @@ def refuse_other_owner(workspace: Path, data: Path, *, as_root: bool = False) ->
 
 
 def open_own(path: Path, flags: int, mode: int = 0o600) -> int:
-    """Opens a regular file, which is created with `mode`, and no link. Never waits for the
-    other end of a FIFO. Raises OSError."""
+    """Open a regular file, which is created with `mode`, and no link. Never wait for a FIFO's
+    other end. Raise OSError on failure."""
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, mode)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -52,7 +52,7 @@ def open_own(path: Path, flags: int, mode: int = 0o600) -> int:
 
 
 def read_regular(path: Path, bytes_max: int) -> bytes:
-    """The first bytes of a file. Raises OSError, also for a folder and a FIFO, without waiting."""
+    """Return a file's first bytes. Raise OSError, also for a folder and a FIFO, without waiting."""
     with open(path, "rb", opener=_without_waiting) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -60,7 +60,7 @@ def read_regular(path: Path, bytes_max: int) -> bytes:
 
 
 def read_small(path: Path) -> bytes | None:
-    """The content of a small file, up to a limit; None if it can't be read or is not a file."""
+    """Return a small file's content, up to a limit; None if unreadable or not a file."""
     try:
         return read_regular(path, SMALL_FILE_BYTES_MAX)
     except OSError:
@@ -72,7 +72,8 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def user_name(uid: int) -> str:
-    """The name of a user, or `user UID` if the system doesn't know it, as in some containers."""
+    """Return a user's name, or `user UID` if the system doesn't know the user, as in some
+    containers."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

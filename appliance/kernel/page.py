@@ -13,7 +13,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def text_bytes(text: str | None) -> int:
-    """The length of `text` as JSON, where a control character takes six bytes."""
+    """Return the length of `text` as JSON, where a control character takes six bytes."""
     if not text:
         return 0
     return len(text) if len(text) <= _SHORT else len(_encode(text))
@@ -22,7 +22,7 @@ def text_bytes(text: str | None) -> int:
 def take_page(
     rows: Iterable[T], limit: int, bytes_max: int, size: Callable[[T], int]
 ) -> tuple[list[T], bool]:
-    """Rows from the front, and whether there are more.
+    """Return rows from the front, and whether there are more.
 
     At most `limit` rows and `bytes_max` bytes by `size`, but at least one row, so that paging
     always makes progress. Rows after the first that does not fit are not read.

@@ -12,7 +12,8 @@ GreenletPool = Pool
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raises TimeoutError inside the block when it waits longer than `seconds` on the loop."""
+    """Raise TimeoutError inside the block when the block waits longer than `seconds` on the
+    loop."""
     timer = gevent.Timeout(seconds)
     timer.start()
     try:

@@ -22,7 +22,7 @@ PAGE_BYTES_MAX = 1 << 20  # rows of one page; the others are on the next
 
 @contextlib.contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """All statements inside see the same state of the database."""
+    """Show one database state to all statements inside."""
     connection.execute("BEGIN")
     try:
         yield
@@ -70,23 +70,23 @@ class Reader:
         make: Callable[[Any], T],
         size: Callable[[T], int],
     ) -> tuple[list[T], bool]:
-        """A page of rows converted by `make`, and whether there are more.
+        """Return a page of rows converted by `make`, and whether there are more.
 
         The page has at most `limit` rows and one page of bytes by `size`. One more row is read to
-        see whether there are more, so a LIMIT in the statement must allow it.
+        see whether there are more, so a LIMIT in the statement must allow that row.
         """
         with contextlib.closing(self.execute(sql, parameters)) as cursor:
             return take_page(map(make, cursor), limit, self.limit.page_bytes_max, size)
 
     def rows(self, sql: str, parameters: Parameters = (), *, limit: int) -> list[Any]:
-        """At most `limit` rows of the statement's result."""
+        """Return at most `limit` rows from the statement's result."""
         cursor = self.execute(sql, parameters)
         rows = cursor.fetchmany(limit)
         cursor.close()
         return rows
 
     def row(self, sql: str, parameters: Parameters = ()) -> Any:
-        """The first row, or None."""
+        """Return the first row, or None."""
         cursor = self.execute(sql, parameters)
         row = cursor.fetchone()
         cursor.close()
@@ -94,7 +94,7 @@ class Reader:
 
     @contextlib.contextmanager
     def deadline(self, cancelled: Callable[[], bool] | None = None) -> Iterator[None]:
-        """Stops the block when its time is over, or once `cancelled` is true."""
+        """Stop the block when its time is over, or once `cancelled` is true."""
         self.limit.start(cancelled)
         try:
             self.limit.check()
@@ -120,7 +120,7 @@ def open_connection(
     query_only: bool = False,
     read_only: bool = False,
 ) -> sqlite3.Connection:
-    """A connection in autocommit mode with the pragmas of hub spec §3.4.
+    """Open a connection in autocommit mode with the pragmas from hub spec §3.4.
 
     The file must exist. `read_only`: SQLite can't change the file, nor its journal mode.
     """

@@ -40,7 +40,7 @@ class ReaderPool:
         self.pending = 0  # reads waiting or running
 
     def begin(self, reading: ReadRequest[T]) -> ReadRequest[T]:
-        """Queue a read; raises QueueFull if too many wait."""
+        """Queue a read; raise QueueFull if too many wait."""
         if self.pending >= self._waiting_max + self._size:
             raise QueueFull("too many reads of this kind are waiting")
         while len(self._threads) < self._size:

@@ -43,7 +43,7 @@ class ReadLimit:
         return is_late or (self._cancelled is not None and self._cancelled())
 
     def check(self) -> None:
-        """Raises ReadStopped when the read must stop."""
+        """Raise ReadStopped when the read must stop."""
         if self.is_over():
             raise ReadStopped
 
@@ -53,7 +53,7 @@ class ReadLimit:
 
     @contextmanager
     def in_memory(self) -> Iterator[sqlite3.Connection]:
-        """A database in memory with the same limit."""
+        """Yield a database in memory with the same limit."""
         self.check()
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
             self.watch(connection)
@@ -61,5 +61,5 @@ class ReadLimit:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether SQLite was interrupted by a ReadLimit."""
+    """Return whether a ReadLimit interrupted SQLite."""
     return getattr(error, "sqlite_errorname", "") == "SQLITE_INTERRUPT"

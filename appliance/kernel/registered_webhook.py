@@ -36,7 +36,7 @@ class WebhookOutbox(Protocol[Message]):
     """The outbox, passed in by `composition.py` to what hands it the messages of webhooks."""
 
     def waiting(self, webhook_id: str, limit: int) -> int:
-        """The number of undelivered messages of a webhook, counted up to `limit`."""
+        """Return a webhook's number of undelivered messages, counted up to `limit`."""
         ...
 
     def retry(self, changed: set[str]) -> None:
@@ -44,13 +44,14 @@ class WebhookOutbox(Protocol[Message]):
         ...
 
     def take(self, handed: Sequence[Message]) -> int:
-        """The number of accepted messages, from the first on. They are durable."""
+        """Return how many messages were accepted, from the first on. Accepted messages are
+        durable."""
         ...
 
 
 def requested_secret(secret: str | None, new: bool) -> str | None:
-    """The secret that a request sets, or a new one; None: the secret stays. Raises BadSecret, and
-    Invalid if both are requested."""
+    """Return the secret that a request sets, or a new one; None: the secret stays. Raise
+    BadSecret, and Invalid if both are requested."""
     if secret is None:
         return webhook_signature.new_secret() if new else None
     if new:
@@ -64,14 +65,14 @@ def requested_secret(secret: str | None, new: bool) -> str | None:
 
 
 def secrets_of(row: RegisteredWebhook, now_ms: int) -> list[str]:
-    """The secrets that sign now, the current one first."""
+    """Return the secrets that sign now, the current one first."""
     if row.former_secret is None or now_ms >= (row.former_until_ms or 0):
         return [row.secret]
     return [row.secret, row.former_secret]
 
 
 def rotate(row: RegisteredWebhook, secret: str | None, now_ms: int) -> Columns:
-    """The columns that change with the secret."""
+    """Return the columns that change with the secret."""
     if secret is None or secret == row.secret:
         return {}
     return {"secret": secret, "former_secret": row.secret, "former_until_ms": now_ms + GRACE_MS}
@@ -80,7 +81,7 @@ def rotate(row: RegisteredWebhook, secret: str | None, now_ms: int) -> Columns:
 def note_outcome(
     row: RegisteredWebhook, outcome: CallOutcome, now_ms: int
 ) -> tuple[Columns, str | None]:
-    """The columns that change after an attempt, and the cause if it disables the webhook."""
+    """Return the columns that change after an attempt, and the cause if it disables the webhook."""
     since = row.failing_since_ms
     if not row.enabled:
         return {}, None
