@@ -12,7 +12,7 @@ from appliance import __version__
 from appliance.backup.subsystem import BackupNeeds, BackupSubsystem
 from appliance.broker.subsystem import BrokerNeeds, BrokerSubsystem
 from appliance.broker.webhook_feeder import MeshWebhookFeeder, MeshWebhooks
-from appliance.built import Built, required
+from appliance.built import Built, require
 from appliance.bus.settings import BusSettings
 from appliance.bus.subsystem import BusNeeds, BusSubsystem
 from appliance.courier import subsystem as courier
@@ -175,7 +175,7 @@ def build_webhook_target(built: Built) -> WebhookTarget:
     if built.broker is not None and "broker" not in built.host.damaged:
         meshes = MeshWebhooks(built.broker.broker)
     registered = RegisteredWebhooks(built.registrations, meshes)
-    return WebhookTarget(registered, required(built.webhook_caller), built.host.clock)
+    return WebhookTarget(registered, require(built.webhook_caller), built.host.clock)
 
 
 def build_mail_targets(built: Built) -> tuple[DeliveryTarget, ...]:
@@ -189,8 +189,8 @@ def build_mail_targets(built: Built) -> tuple[DeliveryTarget, ...]:
 
 
 def build_webhooks(built: Built) -> WebhooksSubsystem:
-    post = WebhookPost(required(built.outbox).outbox)
-    return WebhooksSubsystem(built.host, WebhooksNeeds(required(built.registrations), post))
+    post = WebhookPost(require(built.outbox).outbox)
+    return WebhooksSubsystem(built.host, WebhooksNeeds(require(built.registrations), post))
 
 
 def build_mesh_webhooks(built: Built) -> LoopBetween | None:
@@ -209,7 +209,7 @@ def calls_webhooks(host: Host) -> bool:
 
 
 def build_broker(built: Built) -> BrokerSubsystem:
-    caller = required(built.webhook_caller)
+    caller = require(built.webhook_caller)
     check = caller.check if calls_webhooks(built.host) else None
     return BrokerSubsystem(built.host, BrokerNeeds(check))
 
@@ -230,7 +230,7 @@ def build_inbox_service(built: Built) -> Inbox | None:
     if not host.runs("inbox"):
         return None
     brokers = brokers_of(host.section(InboxSettings), host.section(OutboxSettings).brokers)
-    return open_inbox(host, required(built.keys), brokers)
+    return open_inbox(host, require(built.keys), brokers)
 
 
 def build_mailbox(built: Built) -> Mailbox | None:
@@ -244,7 +244,7 @@ def build_mailbox(built: Built) -> Mailbox | None:
 
 
 def build_outbox(built: Built) -> OutboxSubsystem:
-    host, keys = built.host, required(built.keys)
+    host, keys = built.host, require(built.keys)
     brokers = brokers_of(host.section(InboxSettings), host.section(OutboxSettings).brokers)
     here = None if built.broker is None else built.broker.broker
     local = None if here is None else OwnBroker(here, keys, host.damaged.get("broker"))
@@ -261,12 +261,12 @@ def build_outbox(built: Built) -> OutboxSubsystem:
 
 def build_inbox(built: Built) -> InboxSubsystem:
     outbox = None if built.outbox is None else built.outbox.outbox
-    needs = InboxNeeds(required(built.inbox_service), built.tokens.book, outbox)
+    needs = InboxNeeds(require(built.inbox_service), built.tokens.book, outbox)
     return InboxSubsystem(built.host, needs)
 
 
 def build_hooks(built: Built) -> HooksSubsystem:
-    inbox = required(built.inbox_service)
+    inbox = require(built.inbox_service)
     outbox = None if built.outbox is None else built.outbox.outbox
     needs = HooksNeeds(
         inbox, inbox.add_listener, inbox.store, built.tokens.book, in_ci(os.environ),
@@ -285,12 +285,12 @@ def build_mesh_subscriber(built: Built) -> LoopBetween | None:
 
 
 def build_network(built: Built) -> MailboxSubsystem:
-    return MailboxSubsystem(built.host, MailboxNeeds(required(built.mailbox)))
+    return MailboxSubsystem(built.host, MailboxNeeds(require(built.mailbox)))
 
 
 def build_identity(built: Built) -> IdentitySubsystem:
     publish_key = None if built.inbox is None else built.inbox.offer_new_key
-    return IdentitySubsystem(built.host, IdentityNeeds(required(built.keys), publish_key))
+    return IdentitySubsystem(built.host, IdentityNeeds(require(built.keys), publish_key))
 
 
 # -- work and people ------------------------------------------------------------------------
@@ -303,14 +303,14 @@ def build_courier(built: Built) -> CourierSubsystem:
 
 
 def build_plugins(built: Built) -> PluginsSubsystem:
-    return PluginsSubsystem(built.host, PluginsNeeds(required(built.hub).hub))
+    return PluginsSubsystem(built.host, PluginsNeeds(require(built.hub).hub))
 
 
 def build_ask(built: Built) -> AskSubsystem:
     mail = None
     if built.outbox is not None and built.host.section(MailSettings).host:
         mail = OutboxMail(built.outbox.outbox, MAIL, "appliance:ask")
-    return AskSubsystem(built.host, AskNeeds(required(built.hub).hub, mail))
+    return AskSubsystem(built.host, AskNeeds(require(built.hub).hub, mail))
 
 
 def build_review_asks(built: Built) -> LoopBetween | None:

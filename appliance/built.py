@@ -72,7 +72,7 @@ class Built:
         return "" if self.hub is None else self.hub.hub.db_id
 
 
-def required(part: Part | None) -> Part:
+def require(part: Part | None) -> Part:
     """Return a part that the row's role requires."""
     assert part is not None
     return part

@@ -136,7 +136,7 @@ def models(store: str, tables: dict[str, tuple[str, list[Column]]]) -> str:
 def rows(store: str, tables: dict[str, tuple[str, list[Column]]]) -> str:
     lines = []
     for name, (table, columns) in tables.items():
-        lines += ["", f"class {name}Row(NamedTuple):", f'    """A row of `{table}`."""', ""]
+        lines += ["", f"class {name}Row(NamedTuple):", f'    """A row in `{table}`."""', ""]
         for column in columns:
             values = column.values.replace("'", '"')
             type_ = f"Literal[{values}]" if values else TYPES[column.type]

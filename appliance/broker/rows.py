@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 
 class DedupeRow(NamedTuple):
-    """A row of `client_message_dedupe`."""
+    """A row in `client_message_dedupe`."""
 
     mesh_id: str
     client_message_id: str
@@ -20,7 +20,7 @@ class DedupeRow(NamedTuple):
 
 
 class MemberRow(NamedTuple):
-    """A row of `member`."""
+    """A row in `member`."""
 
     mesh_id: str
     pubkey: str
@@ -31,7 +31,7 @@ class MemberRow(NamedTuple):
 
 
 class MentionRow(NamedTuple):
-    """A row of `mention_index`."""
+    """A row in `mention_index`."""
 
     mesh_id: str
     mentioned_pubkey: str
@@ -39,7 +39,7 @@ class MentionRow(NamedTuple):
 
 
 class MeshRow(NamedTuple):
-    """A row of `mesh`."""
+    """A row in `mesh`."""
 
     id: str
     slug: str
@@ -51,7 +51,7 @@ class MeshRow(NamedTuple):
 
 
 class HistoryRow(NamedTuple):
-    """A row of `message_history`."""
+    """A row in `message_history`."""
 
     id: str
     mesh_id: str
@@ -63,7 +63,7 @@ class HistoryRow(NamedTuple):
 
 
 class QueuedMessageRow(NamedTuple):
-    """A row of `message_queue`."""
+    """A row in `message_queue`."""
 
     id: str
     mesh_id: str
@@ -81,7 +81,7 @@ class QueuedMessageRow(NamedTuple):
 
 
 class DestinationRow(NamedTuple):
-    """A row of `place`."""
+    """A row in `place`."""
 
     mesh_id: str
     kind: Literal["topic", "queue"]
@@ -90,7 +90,7 @@ class DestinationRow(NamedTuple):
 
 
 class DestinationSubscriptionRow(NamedTuple):
-    """A row of `subscription`."""
+    """A row in `subscription`."""
 
     mesh_id: str
     kind: str
@@ -100,7 +100,7 @@ class DestinationSubscriptionRow(NamedTuple):
 
 
 class TopicMessageRow(NamedTuple):
-    """A row of `topic_message`."""
+    """A row in `topic_message`."""
 
     id: str
     mesh_id: str
@@ -117,7 +117,7 @@ class TopicMessageRow(NamedTuple):
 
 
 class UsedNonceRow(NamedTuple):
-    """A row of `used_nonce`."""
+    """A row in `used_nonce`."""
 
     expires_ms: int
     digest: bytes
@@ -125,7 +125,7 @@ class UsedNonceRow(NamedTuple):
 
 
 class WebhookRow(NamedTuple):
-    """A row of `webhook`."""
+    """A row in `webhook`."""
 
     mesh_id: str
     id: str

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class AckedRow(NamedTuple):
-    """A row of `acked`."""
+    """A row in `acked`."""
 
     stream: str
     slot: int
@@ -14,7 +14,7 @@ class AckedRow(NamedTuple):
 
 
 class AttemptRow(NamedTuple):
-    """A row of `attempts`."""
+    """A row in `attempts`."""
 
     number: int
     slot: int
@@ -25,7 +25,7 @@ class AttemptRow(NamedTuple):
 
 
 class EnvelopeRow(NamedTuple):
-    """A row of `journal`."""
+    """A row in `journal`."""
 
     number: int
     stream: str
@@ -43,7 +43,7 @@ class EnvelopeRow(NamedTuple):
 
 
 class LatestRow(NamedTuple):
-    """A row of `latest`."""
+    """A row in `latest`."""
 
     stream: str
     body: bytes
@@ -51,7 +51,7 @@ class LatestRow(NamedTuple):
 
 
 class PausedRow(NamedTuple):
-    """A row of `paused`."""
+    """A row in `paused`."""
 
     stream: str
     until_ms: int | None

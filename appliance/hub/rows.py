@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 
 class AskRow(NamedTuple):
-    """A row of `x_asks`."""
+    """A row in `x_asks`."""
 
     id: str
     message_id: str
@@ -33,7 +33,7 @@ class AskRow(NamedTuple):
 
 
 class PluginCursorRow(NamedTuple):
-    """A row of `x_plugin_cursors`."""
+    """A row in `x_plugin_cursors`."""
 
     plugin: str
     cursor: int
@@ -43,7 +43,7 @@ class PluginCursorRow(NamedTuple):
 
 
 class EventWebhookRow(NamedTuple):
-    """A row of `x_webhooks`."""
+    """A row in `x_webhooks`."""
 
     id: str
     url: str

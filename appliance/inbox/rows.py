@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 
 class HookRunRow(NamedTuple):
-    """A row of `hook_runs`."""
+    """A row in `hook_runs`."""
 
     number: int
     id: str
@@ -23,7 +23,7 @@ class HookRunRow(NamedTuple):
 
 
 class ReceivedMessageRow(NamedTuple):
-    """A row of `inbox`."""
+    """A row in `inbox`."""
 
     number: int
     id: str

@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 
 class StoredAttemptRow(NamedTuple):
-    """A row of `attempts`."""
+    """A row in `attempts`."""
 
     run_id: str
     number: int
@@ -23,7 +23,7 @@ class StoredAttemptRow(NamedTuple):
 
 
 class StoredJobRow(NamedTuple):
-    """A row of `jobs`."""
+    """A row in `jobs`."""
 
     name: str
     spec: str | None
@@ -33,7 +33,7 @@ class StoredJobRow(NamedTuple):
 
 
 class StoredRunRow(NamedTuple):
-    """A row of `runs`."""
+    """A row in `runs`."""
 
     id: str
     job: str

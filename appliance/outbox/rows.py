@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 
 class SendRow(NamedTuple):
-    """A row of `outbox`."""
+    """A row in `outbox`."""
 
     id: str
     client_message_id: str

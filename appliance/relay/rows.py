@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple
 
 
 class RelayAdminRow(NamedTuple):
-    """A row of `admins`."""
+    """A row in `admins`."""
 
     agent: str
     public_key: str
@@ -13,7 +13,7 @@ class RelayAdminRow(NamedTuple):
 
 
 class AgentRow(NamedTuple):
-    """A row of `agents`."""
+    """A row in `agents`."""
 
     name: str
     public_key: str
@@ -33,7 +33,7 @@ class AgentRow(NamedTuple):
 
 
 class ApprovalRow(NamedTuple):
-    """A row of `approvals`."""
+    """A row in `approvals`."""
 
     agent: str
     admin: str
@@ -42,7 +42,7 @@ class ApprovalRow(NamedTuple):
 
 
 class BroadcastRow(NamedTuple):
-    """A row of `broadcasts`."""
+    """A row in `broadcasts`."""
 
     number: int
     id: str
@@ -54,7 +54,7 @@ class BroadcastRow(NamedTuple):
 
 
 class ContactEventRow(NamedTuple):
-    """A row of `contact_events`."""
+    """A row in `contact_events`."""
 
     id: int
     agent: str
@@ -64,7 +64,7 @@ class ContactEventRow(NamedTuple):
 
 
 class ContactRow(NamedTuple):
-    """A row of `contacts`."""
+    """A row in `contacts`."""
 
     agent_a: str
     agent_b: str
@@ -76,7 +76,7 @@ class ContactRow(NamedTuple):
 
 
 class UsedSignatureRow(NamedTuple):
-    """A row of `used_signature`."""
+    """A row in `used_signature`."""
 
     digest: bytes
     expires_ms: int
