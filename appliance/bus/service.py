@@ -149,12 +149,17 @@ class Bus:
     ) -> wire.BusMessages:
         """Return stored messages, for the agent or all."""
         page = (self.paths.blobs, agent, after, limit)
-        return wire.BusMessages(*self._read_or(([], 0), queries.poll, *page))
+        absent = self._head_without_file(after or 0)
+        return wire.BusMessages(*self._read_or(([], absent), queries.poll, *page))
 
-    def head(self) -> int:
-        """Return the newest message's number; 0 without a file."""
-        number: int = self._read_or(0, messages.head)
+    def head(self, cursor: int = 0) -> int:
+        """Return the newest message's number. While a removed file has no successor, which will
+        continue the numbers, return `cursor`; without any file, 0."""
+        number: int = self._read_or(self._head_without_file(cursor), messages.head)
         return number
+
+    def _head_without_file(self, cursor: int) -> int:
+        return cursor if self.paths.last_file.exists() else 0
 
     def search(self, query: wire.BusSearchQuery) -> wire.BusMessages:
         """Return messages with all words, newest first."""

@@ -21,7 +21,7 @@ def event_stream(
     cursor = last_event_id(header)
     if cursor is None:
         cursor = bus.head() if query.after is None else query.after
-    check_cursor(cursor, bus.head())
+    check_cursor(cursor, bus.head(cursor))
     source = BusEventSource(bus, query.agent, cursor)
     return SseStream(source, bus.streams.enter, partial(book.watch, who))
 

@@ -14,6 +14,7 @@ A subsystem derives its own errors from these in its `wire.py`. `web/socket.py` 
 map the kinds to close codes and exit codes.
 """
 
+import copyreg
 from typing import Any, ClassVar
 
 
@@ -48,6 +49,10 @@ class ApplianceError(Exception):
         self.extra = extra or {}
         self.retry_after = retry_after
         super().__init__(self.message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without `__init__`, whose arguments differ between subclasses."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     def to_body(self) -> dict[str, Any]:
         """Return a refused request's body. `extra` can't replace the body's keys."""

@@ -34,6 +34,7 @@ from appliance.kernel.store_files import StoreFiles
 BATCH_MAX = 64  # writes in one transaction; more only adds latency
 WAL_BYTES_MAX = 512 * 1024 * 1024  # a larger WAL makes reads slow; writes are refused
 FULL_LOG_SECONDS = 10.0
+FILES_MAX = 3  # a batch in a shared file that is replaced meanwhile is run in the next file
 LATE_SECONDS = 0.5
 LATE = 20
 
@@ -131,6 +132,15 @@ class Writer:
     ) -> tuple[list[CallOutcome], list[Any]]:
         """Run one batch; returns outcomes in order, and published items in commit order. `alone`:
         nothing else joins it."""
+        for _ in range(FILES_MAX):
+            outcomes, published = self._run(calls, alone)
+            shared = None if self._runner is None else self._files
+            file = "" if shared is None else shared.find_change()
+            if not file:
+                return outcomes, published
+        return [CallOutcome(error=StoreDetached(self._name, file)) for _ in calls], []
+
+    def _run(self, calls: Sequence[Call], alone: bool) -> tuple[list[CallOutcome], list[Any]]:
         try:
             if self._files is not None and self._files.find_change():
                 self._forget()  # another program made the file again
@@ -152,9 +162,6 @@ class Writer:
             self._forget()
             translated_error = self._refusal(error)
             return [CallOutcome(error=translated_error) for _ in calls], []
-        if self._files is not None and (file := self._files.find_change()):
-            detached = StoreDetached(self._name, file)
-            return [CallOutcome(error=detached) for _ in calls], []
         self._translate_errors(outcomes)
         return outcomes, published
 

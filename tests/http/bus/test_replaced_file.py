@@ -54,3 +54,16 @@ def test_waits_and_streams_go_on(tmp_path, times):
             fence, last = after, ada.publish("note").seq
             assert last > seq
             seq = last
+
+
+def test_cursor_of_a_removed_file_waits_for_the_next_one(tmp_path):
+    paths = BusPaths(tmp_path)
+    with serve(tmp_path) as hub, HttpBus("ada", workspace=tmp_path) as ada:
+        seq = ada.publish("note", 1).seq
+        for path in paths.dir.glob("bus.db*"):
+            path.unlink()
+        page = hub.http.get(f"/bus/v1/messages?agent=eve&after={seq}")
+        assert (page.status, page.body) == (200, {"messages": [], "head": seq})
+        publish_beside(paths)
+        page = hub.http.get(f"/bus/v1/messages?agent=eve&after={seq}")
+        assert [message["from_agent"] for message in page.body["messages"]] == ["late"]

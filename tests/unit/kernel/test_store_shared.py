@@ -13,7 +13,7 @@ from appliance.kernel.store import CHECKPOINT_JOBS, Store
 from appliance.kernel.store_errors import StoreBusy, StoreDetached
 from appliance.kernel.writer import StoreSettings
 from appliance.workspace.datadir import DataDir
-from tests.support.shared_board import DECLARED, OtherProgram, put_up
+from tests.support.shared_board import DECLARED, OtherProgram, notices, put_up
 
 
 @pytest.fixture
@@ -63,3 +63,14 @@ def test_a_write_into_a_file_that_is_removed_meanwhile_is_refused(store, path):
     with pytest.raises(StoreDetached) as refused:
         store.write(removing)
     assert refused.value.details["file"] == path.name
+
+
+def test_write_into_a_file_removed_once_runs_again_in_the_next_file(store, path):
+    def removing(tx):
+        put_up(tx, "kept")
+        if tx.execute("SELECT count(*) FROM notice").fetchone() == (2,):
+            path.unlink()
+
+    store.write(put_up, "first")
+    store.write(removing)
+    assert store.read(notices) == ["kept"]
