@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from appliance.jobs import wire
-from appliance.jobs.runner import JobRunner
-from appliance.jobs.service import JobRuns
+from appliance.jobs.reported import ReportedRuns
+from appliance.jobs.service import Jobs
 from appliance.kernel.clock import iso
 from appliance.kernel.loop import Loop, failed_rounds, last_successes
 
@@ -25,21 +25,21 @@ LOOPS = {
 }
 
 
-def list_all(runner: JobRunner, reported: JobRuns, loops: Iterable[Loop]) -> wire.JobList:
+def list_all(jobs: Jobs, reported: ReportedRuns, loops: Iterable[Loop]) -> wire.JobList:
     """Return the jobs that run here, those that report their runs, and the loops in LOOPS."""
-    listed = runner.list_jobs()
-    jobs = {job.name: job for job in listed.jobs}
+    listed = jobs.list_jobs()
+    by_name = {job.name: job for job in listed.jobs}
     for run in reported.list_all().runs:
-        job = jobs.get(run.job)
+        job = by_name.get(run.job)
         if job is None:
             state, at = run.outcome, run.finished_at
             job = wire.ListedJob(
                 name=run.job, source="reported", last_state=state, last_at=at, problem=run.error
             )
         problem = job.problem or run.error
-        jobs[run.job] = msgspec.structs.replace(job, reported=run, problem=problem)
+        by_name[run.job] = msgspec.structs.replace(job, reported=run, problem=problem)
     built_in = _list_loops({loop.name: loop for loop in loops})
-    return msgspec.structs.replace(listed, jobs=[*jobs.values(), *built_in])
+    return msgspec.structs.replace(listed, jobs=[*by_name.values(), *built_in])
 
 
 def _list_loops(loops: Mapping[str, Loop]) -> list[wire.ListedJob]:

@@ -8,8 +8,9 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from appliance.jobs import queries, wire, writes
+from appliance.jobs.attempts import Attempts
 from appliance.jobs.handles import EVENT
-from appliance.jobs.runner import JobRunner
+from appliance.jobs.service import Jobs
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Forbidden, Invalid, Missing, Unavailable
 from appliance.kernel.log import Log
@@ -24,46 +25,61 @@ EVENTS_MAX = 500
 ANSWER_SECONDS = 2.0  # between two looks for answers
 
 
-class RunnerLoop(Loop):
+class JobsLoop(Loop):
     """A loop whose first round comes at once, because something may have happened before."""
 
-    def __init__(self, runner: JobRunner, work: Wakeup, clock: Clock, log: Log) -> None:
+    def __init__(self, jobs: Jobs, work: Wakeup, clock: Clock, log: Log) -> None:
         super().__init__(clock, log, work=work)
-        self._runner = runner
+        self._jobs = jobs
+        self._store = jobs.store
+        self._signals = jobs.signals
         self.nudge()
 
 
-class JobLoop(RunnerLoop):
-    """Starts and ends attempts. New runs and ended attempts wake it. Waits use the steady clock."""
+class AttemptLoop(JobsLoop):
+    """Creates the runs that are due, starts and ends attempts. New runs and ended attempts wake
+    the loop. Waits use the steady clock."""
 
     name = "jobs"
     shortest_seconds = 0.02
 
-    def __init__(self, runner: JobRunner, clock: Clock, log: Log) -> None:
-        super().__init__(runner, runner.work, clock, log)
+    def __init__(self, jobs: Jobs, attempts: Attempts, clock: Clock, log: Log) -> None:
+        super().__init__(jobs, jobs.signals.work, clock, log)
+        self._attempts = attempts
+        self._scheduled_version = 0
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        runner = self._runner
+        attempts, steady = self._attempts, self._jobs.steady
         self.interval_seconds = RETRY_SECONDS
         try:
-            clock_was_set = runner.steady.note()
-            counts = {"ended": runner.store_ends(), "lost": runner.lose_former()}
-            counts["created"] = runner.schedule(now_ms, clock_was_set=clock_was_set)
+            clock_was_set = steady.note()
+            counts = {"ended": attempts.store_ends(), "lost": attempts.lose_former()}
+            counts["created"] = self._create_due(now_ms, clock_was_set)
             if counts["created"] or counts["ended"]:  # other jobs may follow
-                runner.asks.set()
-            began_ms = runner.steady.now_ms()
-            counts["started"] = runner.start_due()
-            runner.end_cancelled()
-            runner.renew()
-            due = runner.store.read(queries.next_due, began_ms)
+                self._signals.asks.set()
+            began_ms = steady.now_ms()
+            counts["started"] = attempts.start_due()
+            attempts.end_cancelled()
+            attempts.renew()
+            due = self._store.read(queries.next_due, began_ms)
         except Unavailable:  # the disk is full: everything stays due
             return {"refused": 1}
-        seconds = WORKING_SECONDS if runner.is_working else IDLE_SECONDS
-        self.interval_seconds = min(seconds, runner.scheduler.seconds_left(now_ms))
+        seconds = WORKING_SECONDS if attempts.is_working else IDLE_SECONDS
+        self.interval_seconds = min(seconds, self._jobs.scheduler.seconds_left(now_ms))
         if due is not None:
-            left = max(0, due - runner.steady.now_ms()) / 1000
+            left = max(0, due - steady.now_ms()) / 1000
             self.interval_seconds = min(left, self.interval_seconds)
         return counts
+
+    def _create_due(self, now_ms: int, clock_was_set: bool) -> int:
+        """Create the runs that are due by their schedule, and return how many."""
+        catalogue, scheduler = self._jobs.catalogue, self._jobs.scheduler
+        catalogue.refresh()
+        if clock_was_set or catalogue.version != self._scheduled_version:
+            self._scheduled_version = catalogue.version
+            scheduler.refresh(now_ms)
+            self._signals.triggers.set()
+        return scheduler.create_due(now_ms)
 
 
 class JobAsks(Protocol):
@@ -77,17 +93,17 @@ class JobAsks(Protocol):
         answer."""
 
 
-class JobAsker(RunnerLoop):
+class JobAsker(JobsLoop):
     """Asks before runs start, and looks for the answers."""
 
     name = "jobs_asker"
 
-    def __init__(self, runner: JobRunner, asks: JobAsks, clock: Clock, log: Log) -> None:
-        super().__init__(runner, runner.asks, clock, log)
+    def __init__(self, jobs: Jobs, asks: JobAsks, clock: Clock, log: Log) -> None:
+        super().__init__(jobs, jobs.signals.asks, clock, log)
         self._asks = asks
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        store, settled = self._runner.store, 0
+        store, settled = self._store, 0
         waiting = store.read(queries.waiting)
         self.interval_seconds = ANSWER_SECONDS if waiting else IDLE_SECONDS
         for run in waiting:
@@ -104,7 +120,7 @@ class JobAsker(RunnerLoop):
                 reason = f"the answer was {answer!r}" if answer else "nobody has answered"
                 store.write(writes.settle_ask, run.id, granted, reason)
                 settled += 1
-                self._runner.work.set()
+                self._signals.work.set()
         return {"settled": settled}
 
 
@@ -130,23 +146,21 @@ class JobEvents(Protocol):
         """Call `wake` after new events, if the source can; otherwise the events are polled."""
 
 
-class TriggerLoop(RunnerLoop):
+class TriggerLoop(JobsLoop):
     """Starts jobs after events. A position and the runs behind it are stored together, so a
     crash neither loses an event nor repeats one."""
 
     name = "jobs_triggers"
     shortest_seconds = 0.02
 
-    def __init__(
-        self, runner: JobRunner, sources: Sequence[JobEvents], clock: Clock, log: Log
-    ) -> None:
-        super().__init__(runner, runner.triggers, clock, log)
+    def __init__(self, jobs: Jobs, sources: Sequence[JobEvents], clock: Clock, log: Log) -> None:
+        super().__init__(jobs, jobs.signals.triggers, clock, log)
         self._sources = sources
         for source in sources:
             source.listen(self.nudge)
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        specs, created = self._runner.catalogue.specs.items(), 0
+        specs, created = self._jobs.catalogue.specs.items(), 0
         self.interval_seconds = IDLE_SECONDS
         for source in self._sources:
             wanted = [
@@ -159,13 +173,13 @@ class TriggerLoop(RunnerLoop):
                 self.interval_seconds = POLL_SECONDS
                 created += self._read(source, wanted)
         if created:
-            self._runner.note_created()
+            self._signals.note_created()
         return {"created": created}
 
     def _read(
         self, source: JobEvents, wanted: Sequence[tuple[str, wire.JobSpec, wire.Trigger]]
     ) -> int:
-        key, store = source.key, self._runner.store
+        key, store = source.key, self._store
         position = store.read(queries.position, writes.POSITION + key)
         if position is None:
             store.write(writes.note_events, key, source.newest(), [])
@@ -208,18 +222,18 @@ PostOutcome = Callable[[str, str, str, str], None]
 errors."""
 
 
-class OutcomePoster(RunnerLoop):
+class OutcomePoster(JobsLoop):
     """Posts outcomes to topics. A post after a crash has the first one's key."""
 
     name = "jobs_poster"
     interval_seconds = IDLE_SECONDS
 
-    def __init__(self, runner: JobRunner, post: PostOutcome, clock: Clock, log: Log) -> None:
-        super().__init__(runner, runner.outcomes, clock, log)
+    def __init__(self, jobs: Jobs, post: PostOutcome, clock: Clock, log: Log) -> None:
+        super().__init__(jobs, jobs.signals.outcomes, clock, log)
         self._post = post
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        store = self._runner.store
+        store = self._store
         runs = store.read(queries.unposted_runs)
         for run in runs:
             topic = msgspec.json.decode(run.spec, type=wire.JobSpec).topic or ""

@@ -7,8 +7,8 @@ from typing import Any
 import falcon
 
 from appliance.jobs import wire
-from appliance.jobs.runner import JobRunner
-from appliance.jobs.service import JobRuns
+from appliance.jobs.reported import ReportedRuns
+from appliance.jobs.service import Jobs
 from appliance.jobs.sse import event_stream
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.route import Operation, Route
@@ -18,12 +18,12 @@ Listing = Callable[[], wire.JobList]
 
 
 class RunEventsResource:
-    def __init__(self, runner: JobRunner, book: TokenBook) -> None:
-        self._runner = runner
+    def __init__(self, jobs: Jobs, book: TokenBook) -> None:
+        self._jobs = jobs
         self._book = book
 
     def on_get(self, req: Any, resp: falcon.Response, run_id: str) -> None:
-        resp.stream = event_stream(self._runner, self._book, req.context.principal, run_id)
+        resp.stream = event_stream(self._jobs, self._book, req.context.principal, run_id)
         resp.content_type = "text/event-stream"
         resp.set_header("X-Accel-Buffering", "no")
 
@@ -37,15 +37,15 @@ EXAMPLE = {
 JOB_EXAMPLE = {"command": ["weekly-report", "--format", "html"], "cron": "0 6 * * 1", "retries": 2}
 
 
-def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) -> list[Route]:
+def routes(reported: ReportedRuns, jobs: Jobs, listing: Listing, book: TokenBook) -> list[Route]:
     return [
         Route("/api/v1/jobs", Responders(get=reply_with(listing)), {
             "GET": Operation(wire.READ, reply=wire.JobList,
                              summary="List all jobs, with the loops of the appliance"),
         }),
         Route("/api/v1/jobs/{job}", Responders(
-            get=reply_with(runner.show_job), put=reply_with(runner.put_job),
-            delete=_list_after(partial(_remove, runs, runner), listing),
+            get=reply_with(jobs.show_job), put=reply_with(jobs.put_job),
+            delete=_list_after(partial(_remove, reported, jobs), listing),
         ), {
             "GET": Operation(wire.READ, reply=wire.JobShown, summary="Show a job"),
             "PUT": Operation(wire.WRITE, body=wire.JobSpec, reply=wire.JobShown,
@@ -54,10 +54,10 @@ def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) 
             "DELETE": Operation(wire.WRITE, reply=wire.JobList, errors=(wire.JobIsFile,),
                                 summary="Remove a job; its runs stay", audited=True),
         }),
-        _switch("pause", runner, listing, "Start no more runs of a job, or of `all`"),
-        _switch("resume", runner, listing, "Start runs again"),
+        _switch("pause", jobs, listing, "Start no more runs of a job, or of `all`"),
+        _switch("resume", jobs, listing, "Start runs again"),
         Route("/api/v1/jobs/runs", Responders(
-            get=reply_with(runs.list_all), post=reply_with(runs.record, 201),
+            get=reply_with(reported.list_all), post=reply_with(reported.record, 201),
         ), {
             "GET": Operation(wire.READ, reply=wire.LatestRuns,
                              summary="List the latest reported run of each batch job"),
@@ -65,46 +65,46 @@ def routes(runs: JobRuns, runner: JobRunner, listing: Listing, book: TokenBook) 
                               errors=(wire.TooManyJobs,), example=EXAMPLE,
                               summary="Report the run of a batch job, which replaces its last one"),
         }),
-        Route("/api/v1/jobs/runs/{run_id}", Responders(get=reply_with(runner.show)), {
+        Route("/api/v1/jobs/runs/{run_id}", Responders(get=reply_with(jobs.show)), {
             "GET": Operation(wire.READ, reply=wire.RunShown, query=wire.RunQuery,
                              errors=(wire.TooManyRunWaits,),
                              summary="Show a run, optionally waiting until it is over"),
         }),
-        Route("/api/v1/jobs/runs/{run_id}/output", Responders(get=reply_with(runner.read_output)), {
+        Route("/api/v1/jobs/runs/{run_id}/output", Responders(get=reply_with(jobs.read_output)), {
             "GET": Operation(wire.READ, reply=wire.RunOutput, query=wire.RunOutputQuery,
                              errors=(wire.TooManyRunWaits,),
                              summary="The output of a run from a position, optionally waiting"),
         }),
-        Route("/api/v1/jobs/runs/{run_id}/events", RunEventsResource(runner, book), {
+        Route("/api/v1/jobs/runs/{run_id}/events", RunEventsResource(jobs, book), {
             "GET": Operation(wire.READ, media="text/event-stream",
                              errors=(wire.TooManyRunWaits,),
                              summary="Follow a run until it is over: its state and its output"),
         }),
-        Route("/api/v1/jobs/runs/{run_id}/cancel", Responders(post=reply_with(runner.cancel)), {
+        Route("/api/v1/jobs/runs/{run_id}/cancel", Responders(post=reply_with(jobs.cancel)), {
             "POST": Operation(wire.RUN, reply=wire.RunShown, errors=(wire.RunOver,),
                               summary="Cancel a run", audited=True),
         }),
-        Route("/api/v1/jobs/{job}/runs", Responders(post=reply_to_change(runner.request_once)), {
+        Route("/api/v1/jobs/{job}/runs", Responders(post=reply_to_change(jobs.request_once)), {
             "POST": Operation(wire.RUN, reply=wire.RunShown, status=201, keyed=True,
                               errors=(wire.JobBusy, wire.TooManyRuns), summary="Run a job",
                               audited=True),
         }),
-        Route("/api/v1/jobs/{job}/history", Responders(get=reply_with(runner.history)), {
+        Route("/api/v1/jobs/{job}/history", Responders(get=reply_with(jobs.history)), {
             "GET": Operation(wire.READ, reply=wire.RunList, query=wire.JobHistoryQuery,
                              summary="List the runs of a job, newest first"),
         }),
     ]  # fmt: skip
 
 
-def _remove(runs: JobRuns, runner: JobRunner, job: str) -> None:
+def _remove(reported: ReportedRuns, jobs: Jobs, job: str) -> None:
     """Remove a job, and the latest run that it reported. Raises JobIsFile and NoSuchJob."""
-    if job in runner.catalogue.specs or not runs.forget(job):
-        runner.put_job(job, None)
-        runs.forget(job)
+    if job in jobs.catalogue.specs or not reported.forget(job):
+        jobs.put_job(job, None)
+        reported.forget(job)
 
 
-def _switch(verb: str, runner: JobRunner, listing: Listing, summary: str) -> Route:
-    change = partial(runner.pause, is_paused=verb == "pause")
+def _switch(verb: str, jobs: Jobs, listing: Listing, summary: str) -> Route:
+    change = partial(jobs.pause, is_paused=verb == "pause")
     return Route(f"/api/v1/jobs/{{job}}/{verb}", Responders(post=_list_after(change, listing)), {
         "POST": Operation(wire.RUN, reply=wire.JobList, summary=summary, audited=True,
                           in_maintenance=True),

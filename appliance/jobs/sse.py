@@ -7,42 +7,42 @@ from functools import partial
 import msgspec
 
 from appliance.jobs import output, wire
-from appliance.jobs.runner import JobRunner
+from appliance.jobs.service import Jobs
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.web.sse_stream import RETRY_LINE, SseStream
 
 _encode = msgspec.json.Encoder().encode
 
 
-def event_stream(runner: JobRunner, book: TokenBook, who: Principal, run_id: str) -> SseStream:
+def event_stream(jobs: Jobs, book: TokenBook, who: Principal, run_id: str) -> SseStream:
     """Return a stream that ends when the run is over. Raises NoSuchRun."""
-    runner.show(run_id)
-    return SseStream(RunEventSource(runner, run_id), partial(book.watch, who))
+    jobs.show(run_id)
+    return SseStream(RunEventSource(jobs, run_id), partial(book.watch, who))
 
 
 class RunEventSource:
-    def __init__(self, runner: JobRunner, run_id: str) -> None:
-        self._runner = runner
+    def __init__(self, jobs: Jobs, run_id: str) -> None:
+        self._jobs = jobs
         self._run_id = run_id
         self._state: tuple[str, int] | None = None
         self._attempt, self._after = 1, 0
         self._over = False
         self._quiet_seconds = 0.0
         self._ending = ExitStack()
-        self._wakeup = self._ending.enter_context(runner.waiting())
+        self._wakeup = self._ending.enter_context(jobs.signals.waiting())
 
     @property
     def closed(self) -> bool:
-        return self._over or self._runner.closed
+        return self._over or self._jobs.signals.closed
 
     def begin(self) -> Iterator[bytes]:
         yield RETRY_LINE
 
     def take(self) -> Iterator[bytes] | None:
         self._wakeup.clear()
-        run = self._runner.show(self._run_id).run
+        run = self._jobs.show(self._run_id).run
         query = wire.RunOutputQuery(attempt=self._attempt, after=self._after)
-        part = self._runner.read_output(self._run_id, query)
+        part = self._jobs.read_output(self._run_id, query)
         self._after = part.next
         events = [_event("output", part)] if part.text else []
         if part.over and run.attempts_made > self._attempt:

@@ -7,29 +7,32 @@ import msgspec
 
 from appliance.child.fork_template import ForkTemplate
 from appliance.host import Host
+from appliance.jobs.attempts import Attempts, AttemptSite
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.container import find, start
 from appliance.jobs.listing import list_all
 from appliance.jobs.loops import (
+    AttemptLoop,
     JobAsker,
     JobAsks,
     JobEvents,
-    JobLoop,
     OutcomePoster,
     PostOutcome,
     TriggerLoop,
 )
 from appliance.jobs.process import LAUNCHER
+from appliance.jobs.reported import ReportedRuns
 from appliance.jobs.resources import routes
-from appliance.jobs.runner import JobRunner
-from appliance.jobs.service import JobRuns
+from appliance.jobs.service import Jobs
 from appliance.jobs.settings import JobsSettings
+from appliance.jobs.signals import JobSignals
 from appliance.jobs.tools import tools
 from appliance.jobs.wire import SCOPES
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.clock import HOUR_MS
 from appliance.kernel.loop import Loop, Pruner
 from appliance.kernel.route import Route
+from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.subsystem import Role, Subsystem
 from appliance.kernel.tool import Tool
 
@@ -65,43 +68,44 @@ class JobsSubsystem(Subsystem):
         self._needs, self._clock = needs, clock
         settings = host.section(JobsSettings)
         store = host.open_store(STORE)
-        self._reported = JobRuns(store)
+        steady, kept = SteadyClock(store, clock, log), host.datadir.dir / "jobs"
+        self.jobs = Jobs(store, JobCatalogue(workspace, log), steady, JobSignals(), clock, kept)
+        self._reported = ReportedRuns(store)
         self._template = ForkTemplate(LAUNCHER)
-        self.stores = (store,)
-        self.runner = JobRunner(
-            store, JobCatalogue(workspace, log), needs.book, clock, log,
-            workspace=workspace, kept=host.datadir.dir / "jobs", instance_id=host.instance_id,
-            url=needs.url, start=partial(start, settings, self._template),
+        self._attempts = Attempts(self.jobs, needs.book, log, AttemptSite(
+            workspace=workspace, kept=kept, instance_id=host.instance_id, url=needs.url,
+            start=partial(start, settings, self._template),
             find=partial(find, settings.container_socket), ended=host.note_work,
             attempts_max=settings.attempts_max,
-        )  # fmt: skip
+        ))  # fmt: skip
+        self.stores = (store,)
         if STORE not in host.damaged:
-            self.runner.open()
+            self.jobs.open()
             self._reported.open()
         self.loops: tuple[Loop, ...] = (
-            JobLoop(self.runner, clock, log),
-            TriggerLoop(self.runner, needs.events, clock, log),
-            Pruner("jobs_pruner", HOUR_MS / 1000, self.runner.prune, clock, log),
+            AttemptLoop(self.jobs, self._attempts, clock, log),
+            TriggerLoop(self.jobs, needs.events, clock, log),
+            Pruner("jobs_pruner", HOUR_MS / 1000, self.jobs.prune, clock, log),
         )
 
         if needs.asks is not None:
-            self.loops += (JobAsker(self.runner, needs.asks, clock, log),)
+            self.loops += (JobAsker(self.jobs, needs.asks, clock, log),)
 
         if needs.post is not None:
-            self.loops += (OutcomePoster(self.runner, needs.post, clock, log),)
+            self.loops += (OutcomePoster(self.jobs, needs.post, clock, log),)
 
     def routes(self) -> list[Route]:
         loops = (*self._needs.loops, *self.loops)
-        listing = partial(list_all, self.runner, self._reported, loops)
-        return routes(self._reported, self.runner, listing, self._needs.book)
+        listing = partial(list_all, self.jobs, self._reported, loops)
+        return routes(self._reported, self.jobs, listing, self._needs.book)
 
     def tools(self) -> Sequence[Tool]:
-        return tools(self.runner)
+        return tools(self.jobs)
 
     def drain(self) -> None:
-        self.runner.drain()
+        self._attempts.drain()
 
     def close(self, timeout_seconds: float) -> bool:
-        self.runner.close(timeout_seconds / 2)
+        self._attempts.close(timeout_seconds / 2)
         self._template.close()
         return super().close(timeout_seconds / 2)

@@ -6,7 +6,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from appliance.jobs import wire
-from appliance.jobs.runner import JobRunner
+from appliance.jobs.service import Jobs
 from appliance.kernel.auth import Principal
 from appliance.kernel.tool import Tool
 
@@ -20,12 +20,12 @@ class JobStatusArguments(Struct, frozen=True, forbid_unknown_fields=True):
     wait: Annotated[float, Meta(ge=0, le=wire.WAIT_SECONDS_MAX)] = 0.0
 
 
-def tools(runner: JobRunner) -> Sequence[Tool]:
+def tools(jobs: Jobs) -> Sequence[Tool]:
     def run(arguments: JobRunArguments, who: Principal) -> wire.RunShown:
-        return runner.request(arguments.job, who)[0]
+        return jobs.request(arguments.job, who)[0]
 
     def show(arguments: JobStatusArguments, _who: Principal) -> wire.RunShown:
-        return runner.show(arguments.run_id, wire.RunQuery(arguments.wait))
+        return jobs.show(arguments.run_id, wire.RunQuery(arguments.wait))
 
     return [
         Tool(

@@ -10,15 +10,18 @@ import gevent
 
 from appliance.child.fork_template import ForkTemplate
 from appliance.jobs import container
+from appliance.jobs.attempts import Attempts, AttemptSite
 from appliance.jobs.catalogue import JobCatalogue
-from appliance.jobs.loops import JobLoop
+from appliance.jobs.loops import AttemptLoop
 from appliance.jobs.process import LAUNCHER
-from appliance.jobs.runner import JobRunner
+from appliance.jobs.service import Jobs
 from appliance.jobs.settings import JobsSettings
+from appliance.jobs.signals import JobSignals
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.ids import prefixed_token
 from appliance.kernel.log import Log
+from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from appliance.workspace.datadir import DataDir
@@ -26,15 +29,16 @@ from appliance.workspace.datadir import DataDir
 
 def main(workspace: Path, socket: str | None = None) -> None:
     clock, log, datadir = SystemClock(), Log(sys.stderr.buffer), DataDir(workspace)
-    runner = JobRunner(
-        Store("jobs", datadir.database("jobs"), StoreSettings(), clock, log),
-        JobCatalogue(workspace, log), TokenBook(), clock, log,
-        workspace=workspace, kept=datadir.dir / "jobs", instance_id=prefixed_token(),
-        url=lambda: "", find=partial(container.find, socket),
+    store = Store("jobs", datadir.database("jobs"), StoreSettings(), clock, log)
+    steady, kept = SteadyClock(store, clock, log), datadir.dir / "jobs"
+    jobs = Jobs(store, JobCatalogue(workspace, log), steady, JobSignals(), clock, kept)
+    attempts = Attempts(jobs, TokenBook(), log, AttemptSite(
+        workspace=workspace, kept=kept, instance_id=prefixed_token(), url=lambda: "",
+        find=partial(container.find, socket),
         start=partial(container.start, JobsSettings(socket), ForkTemplate(LAUNCHER)),
-    )  # fmt: skip
-    runner.open()
-    JobLoop(runner, clock, log).start()
+    ))  # fmt: skip
+    jobs.open()
+    AttemptLoop(jobs, attempts, clock, log).start()
     print("ready", flush=True)
     gevent.wait()
 

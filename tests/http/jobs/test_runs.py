@@ -25,7 +25,7 @@ REPORT = {
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory):
     served = ServedHub(tmp_path_factory.mktemp("jobs"))
-    served.constants = {"appliance.jobs.service.JOBS_MAX": 3}
+    served.constants = {"appliance.jobs.reported.JOBS_MAX": 3}
     served.start()
     yield served
     served.kill()

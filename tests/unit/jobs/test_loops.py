@@ -5,15 +5,18 @@ import io
 import pytest
 from gevent.event import Event
 
+from appliance.jobs.attempts import Attempts, AttemptSite
 from appliance.jobs.catalogue import JobCatalogue
 from appliance.jobs.executor import AttemptEnd
-from appliance.jobs.loops import JobEvent, JobLoop, TriggerLoop
-from appliance.jobs.runner import JobRunner
+from appliance.jobs.loops import AttemptLoop, JobEvent, TriggerLoop
+from appliance.jobs.service import Jobs
+from appliance.jobs.signals import JobSignals
 from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
 from appliance.jobs.wire import JobHistoryQuery
 from appliance.kernel.auth import OWNER, TokenBook
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
+from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from appliance.workspace.schema import migrate
@@ -52,7 +55,7 @@ class FakeExecution:
 
 
 class Bench:
-    """A runner on a file; `restart` is a kill and a new process."""
+    """Jobs on a file; `restart` is a kill and a new process."""
 
     def __init__(self, folder):
         self.folder, self.clock, self.log = folder, FakeClock(), Log(io.BytesIO())
@@ -66,17 +69,19 @@ class Bench:
         self.number += 1
         store = Store("jobs", self.folder / "store", StoreSettings(), self.clock, self.log)
         self.executions, self.book = [], TokenBook()
-        self.runner = JobRunner(
-            store, JobCatalogue(self.folder, self.log), self.book, self.clock, self.log,
-            workspace=self.folder, kept=self.folder / "kept", instance_id=f"i{self.number}",
+        steady, kept = SteadyClock(store, self.clock, self.log), self.folder / "kept"
+        catalogue, self.signals = JobCatalogue(self.folder, self.log), JobSignals()
+        self.jobs = Jobs(store, catalogue, steady, self.signals, self.clock, kept)
+        self.attempts = Attempts(self.jobs, self.book, self.log, AttemptSite(
+            workspace=self.folder, kept=kept, instance_id=f"i{self.number}",
             url=lambda: "http://x", start=self.start, find=lambda _: self.find(),
             attempts_max=self.attempts_max,
-        )  # fmt: skip
-        self.runner.open()
-        self.loop = JobLoop(self.runner, self.clock, self.log)
+        ))  # fmt: skip
+        self.jobs.open()
+        self.loop = AttemptLoop(self.jobs, self.attempts, self.clock, self.log)
 
     def start(self, order):
-        execution = FakeExecution(order, self.runner.work)
+        execution = FakeExecution(order, self.signals.work)
         self.executions.append(execution)
         return execution
 
@@ -87,7 +92,7 @@ class Bench:
 
     def round(self, seconds=0.0):
         self.clock.pass_seconds(seconds)
-        self.runner.work.clear()
+        self.signals.work.clear()
         before = len(self.executions)
         counts = self.loop.run_once(self.clock.now_ms())
         for execution in self.executions[before:]:
@@ -96,15 +101,15 @@ class Bench:
 
     def states(self, job="a"):
         query = JobHistoryQuery()
-        return [run.state for run in self.runner.history(job, query).runs]
+        return [run.state for run in self.jobs.history(job, query).runs]
 
 
 @pytest.fixture
 def bench(tmp_path):
     made = Bench(tmp_path)
     yield made
-    made.runner.close(1)
-    made.runner.store.close(5)
+    made.attempts.close(1)
+    made.jobs.store.close(5)
 
 
 def test_cron_starts_one_run_for_each_time(bench):
@@ -127,7 +132,7 @@ def test_long_sleep_or_stop_starts_at_most_one_run(bench, catch_up, created):
     bench.job("b", interval_seconds=60)
     bench.round()
     bench.clock.pass_seconds(500.5 * HOUR)
-    bench.runner.store.close(5)
+    bench.jobs.store.close(5)
     bench.restart()
     assert bench.round()["created"] == created + 1
     assert len(bench.states()) == created
@@ -152,21 +157,21 @@ def test_clock_that_is_set_causes_no_storm(bench, jump_hours):
 
 def test_run_of_an_ended_process_is_lost_and_repeated(bench):
     bench.job(retries=1)
-    run_id = bench.runner.request("a", OWNER)[0].run.id
+    run_id = bench.jobs.request("a", OWNER)[0].run.id
     bench.round()
     bench.restart()
     assert bench.round()["lost"] == 1
     bench.round(13)
     bench.executions[0].end()
     bench.round()
-    run = bench.runner.show(run_id).run
+    run = bench.jobs.show(run_id).run
     assert run.state == SUCCEEDED
     assert [attempt.state for attempt in run.attempts] == [LOST, SUCCEEDED]
 
 
 def test_container_of_an_ended_process_is_adopted_with_its_token(bench):
     bench.job(image="x", scopes=["jobs:read"], retries=1)
-    run_id = bench.runner.request("a", OWNER)[0].run.id
+    run_id = bench.jobs.request("a", OWNER)[0].run.id
     bench.round()
     environment = bench.executions[0].order.environment
 
@@ -180,16 +185,16 @@ def test_container_of_an_ended_process_is_adopted_with_its_token(bench):
     assert bench.book.find(environment["AGENTLIP_TOKEN"]).id == run_id
     bench.executions[0].end()
     bench.round()
-    run = bench.runner.show(run_id).run
+    run = bench.jobs.show(run_id).run
     assert (run.state, run.attempts_made) == (SUCCEEDED, 1)
     assert bench.book.find(environment["AGENTLIP_TOKEN"]) is None
 
 
 def test_end_is_stored_once_the_disk_has_space(bench, monkeypatch):
     bench.job()
-    bench.runner.request("a", OWNER)
+    bench.jobs.request("a", OWNER)
     bench.round()
-    store = bench.runner.store
+    store = bench.jobs.store
 
     def refuse(_calls):
         raise Unavailable
@@ -208,14 +213,14 @@ def test_job_runs_when_all_before_it_have_succeeded(bench):
     bench.job("c", after=["a", "b"])
     for name, end in (("a", SUCCEEDED), ("b", FAILED), ("b", SUCCEEDED)):
         assert bench.states("c") == []
-        bench.runner.request(name, OWNER)
+        bench.jobs.request(name, OWNER)
         bench.round()
         bench.executions[-1].end(end)
-        bench.runner.asks.clear()
+        bench.signals.asks.clear()
         bench.round()
-        assert bench.runner.asks.wait(0), "the job that follows may ask"
+        assert bench.signals.asks.wait(0), "the job that follows may ask"
     assert bench.states("c") == ["running"]
-    run = bench.runner.history("c", JobHistoryQuery()).runs[0]
+    run = bench.jobs.history("c", JobHistoryQuery()).runs[0]
     assert (run.cause, run.detail.startswith("run_")) == ("after", True)
 
 
@@ -246,7 +251,7 @@ def test_events_start_one_run_at_once_and_one_later(bench):
     bench.round()
 
     def loop():
-        return TriggerLoop(bench.runner, [source], bench.clock, bench.log)
+        return TriggerLoop(bench.jobs, [source], bench.clock, bench.log)
 
     assert loop().run_once(0) == {"created": 0}
     for name, where in (("topic.created", "ops"), ("message.created", "general")):
@@ -254,9 +259,9 @@ def test_events_start_one_run_at_once_and_one_later(bench):
         assert loop().run_once(0) == {"created": 0}
     for created in (1, 0, 0):
         source.add("message.created", "ops")
-        bench.runner.asks.clear()
+        bench.signals.asks.clear()
         assert loop().run_once(0) == {"created": created}
-        assert bench.runner.asks.wait(0) == bool(created)
+        assert bench.signals.asks.wait(0) == bool(created)
         bench.round()
         if created:
             bench.executions[0].end()
@@ -274,31 +279,31 @@ def test_waiting_run_names_what_it_waits_for(bench):
     bench.job("asking", '[ask]\ntext = "Go?"')
 
     def waits_for(run_id):
-        return bench.runner.show(run_id).run.waits_for
+        return bench.jobs.show(run_id).run.waits_for
 
-    runner = bench.runner
+    jobs = bench.jobs
     first, second, other, asking = (
-        runner.request(job, OWNER)[0].run.id for job in ("a", "a", "b", "asking")
+        jobs.request(job, OWNER)[0].run.id for job in ("a", "a", "b", "asking")
     )
     assert waits_for(first) == "one of jobs.attempts_max attempts"
     assert waits_for(asking) == "the answer to a question: agentlip ask list"
-    runner.pause("b", is_paused=True)
+    jobs.pause("b", is_paused=True)
     assert waits_for(other) == "agentlip jobs resume b"
     bench.round()
     assert (waits_for(first), waits_for(second)) == (None, f"the end of {first}")
-    runner.pause("all", is_paused=True)
+    jobs.pause("all", is_paused=True)
     assert waits_for(second) == "agentlip jobs resume --all"
 
 
 def test_run_that_is_repeated_names_the_seconds_until_then(bench):
     bench.job(text="retries = 1\n[backoff]\ninitial_seconds = 20.0\njitter = 0.0")
-    run_id = bench.runner.request("a", OWNER)[0].run.id
+    run_id = bench.jobs.request("a", OWNER)[0].run.id
     bench.round()
     bench.executions[0].end(FAILED)
     bench.round()
-    assert bench.runner.show(run_id).run.waits_for == "another 20 seconds"
+    assert bench.jobs.show(run_id).run.waits_for == "another 20 seconds"
     bench.clock.pass_seconds(19.5)
-    assert bench.runner.show(run_id).run.waits_for == "another 1 seconds"
+    assert bench.jobs.show(run_id).run.waits_for == "another 1 seconds"
 
 
 def test_no_more_attempts_run_than_are_set(bench):
@@ -306,7 +311,7 @@ def test_no_more_attempts_run_than_are_set(bench):
     bench.restart()
     for job in "abc":
         bench.job(job)
-        bench.runner.request(job, OWNER)
+        bench.jobs.request(job, OWNER)
     assert bench.round()["started"] == 2
     assert bench.states("c") == ["queued"]
     bench.executions[0].end()

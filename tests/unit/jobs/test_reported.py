@@ -5,8 +5,8 @@ import io
 import msgspec
 import pytest
 
-from appliance.jobs import service, wire
-from appliance.jobs.service import JobRuns
+from appliance.jobs import reported, wire
+from appliance.jobs.reported import ReportedRuns
 from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
@@ -19,7 +19,7 @@ def runs(tmp_path):
     clock, log = FakeClock(), Log(io.BytesIO())
     migrate(tmp_path / "jobs", "jobs", clock=clock, log=log)
     store = Store("jobs", tmp_path / "jobs", StoreSettings(), clock, log)
-    yield lambda: JobRuns(store)
+    yield lambda: ReportedRuns(store)
     store.close(5)
 
 
@@ -46,7 +46,7 @@ def test_failed_run_keeps_the_time_of_the_last_success(runs, outcome, succeeded_
 
 
 def test_report_of_one_job_too_many_is_refused_and_changes_nothing(runs, monkeypatch):
-    monkeypatch.setattr(service, "JOBS_MAX", 2)
+    monkeypatch.setattr(reported, "JOBS_MAX", 2)
     kept = runs()
     kept.record(run("a"))
     kept.record(run("b"))
