@@ -4,7 +4,6 @@ The server has separate settings and no inherited environment, so nothing that t
 read, called or delivered to. The system ends the server with the parent process.
 """
 
-import ctypes
 import http.client
 import os
 import signal
@@ -14,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
+from appliance import syscalls
 from appliance.backup.deadline import Deadline, Undecided
 from appliance.backup.errors import BackupLibraryMissing
 from appliance.kernel.child_environment import child_environment
@@ -27,11 +27,9 @@ SECONDS_REPLY_MAX = 60.0
 POLL_SECONDS = 0.05
 _BODY_BYTES_MAX = 256 * 1024 * 1024
 _LOG_BYTES_MAX = 64 * 1024
-_PR_SET_PDEATHSIG = 1
 _SERVER_MODULES = ("falcon", "gevent", "gunicorn", "peewee")
 _NOT_OF_THE_COPY = ("STORAGE_FULL", "DATA_DIR_NOT_WRITABLE", "PORT_TAKEN")
 """Error codes that do not concern the restored files."""
-_libc = ctypes.CDLL(None)
 
 
 class ServerFailed(Exception):
@@ -164,7 +162,7 @@ def _pause(process: subprocess.Popen[Any]) -> None:
 
 def _end_with(parent: int) -> None:
     """Run in the child, before the child becomes the server."""
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    syscalls.die_with_parent()
     if os.getppid() != parent:  # it has ended already
         os._exit(1)
 

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from appliance.child import syscalls
+from appliance import syscalls
 
 ROUND_SECONDS = 0.005  # between two rounds of killing descendants
 

@@ -8,7 +8,8 @@ import msgspec
 
 from appliance.inbox import wire
 from appliance.kernel.clock import Clock
-from appliance.kernel.http_client import HttpClient, HttpLimits, Unreachable
+from appliance.kernel.http_client import HttpClient, HttpLimits
+from appliance.kernel.unreachable import Unreachable
 from appliance.mesh.broker_endpoint import BrokerEndpoint
 from appliance.mesh.request_signing import RequestSigner
 from appliance.mesh.signing import Signer

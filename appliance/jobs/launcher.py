@@ -20,7 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from appliance.child import supervisor, syscalls, template
+from appliance import syscalls
+from appliance.child import supervisor, template
 from appliance.jobs.handles import GRACE_SECONDS, NOT_STARTED, TOKEN
 from appliance.jobs.mask import OutputMask
 

@@ -16,16 +16,9 @@ from urllib3 import exceptions
 from urllib3.util import Timeout
 
 from appliance.kernel.pool import time_limit
+from appliance.kernel.unreachable import NotConnected, Unreachable
 
 _CHUNK_BYTES = 65_536
-
-
-class Unreachable(Exception):
-    """There was no complete response. The message names the kind of failure, never an address."""
-
-
-class NotConnected(Unreachable):
-    """No connection was made, so nothing was sent."""
 
 
 class HttpLimits(Struct, frozen=True):

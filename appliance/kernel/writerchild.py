@@ -6,7 +6,6 @@ replies in frames.
 workspace's lock, which it only keeps open. It imports neither gevent nor the web modules.
 """
 
-import ctypes
 import os
 import pickle
 import signal
@@ -22,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from appliance import syscalls
 from appliance.kernel.batch import CallOutcome
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.log import Log, LogChange
@@ -29,7 +29,6 @@ from appliance.kernel.writer import BATCH_MAX, CatchUp, StoreSettings, Writer, W
 
 LENGTH = struct.Struct("!I")
 RECEIVE_BYTES = 1 << 16
-PR_SET_PDEATHSIG = 1
 STORES_MAX = 16  # sockets received at once
 
 
@@ -154,8 +153,7 @@ def main() -> None:
     # The parent stops this process by closing the socket. Signals to the group are ignored.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    syscalls.die_with_parent()
     if os.getppid() != parent:
         return  # it ended before we could ask for a signal
     control = socket.socket(fileno=descriptor)

@@ -7,8 +7,8 @@ from typing import Any
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Unavailable
-from appliance.kernel.http_client import Unreachable
 from appliance.kernel.log import Log
+from appliance.kernel.unreachable import Unreachable
 from appliance.mailbox import metrics
 from appliance.mailbox.settings import NetworkSettings
 from appliance.network.envelope import NotTheRecipient, OpenedMessage

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.http_client import HttpClient, HttpLimits, Unreachable
+from appliance.kernel.http_client import HttpClient, HttpLimits
+from appliance.kernel.unreachable import Unreachable
 from appliance.mesh.request_signing import PROBE, RequestSigner
 from appliance.mesh.signing import Signer
 from appliance.outbox.routes import DELIVERIES_MAX

@@ -1,6 +1,5 @@
 """The relay's background loops: pruning, and the endpoints of agents that wait for approval."""
 
-import socket
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -8,8 +7,8 @@ import msgspec
 
 from appliance.kernel.clock import HOUR_MS
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.http_client import Unreachable
 from appliance.kernel.loop import Loop
+from appliance.kernel.unreachable import Unreachable
 from appliance.relay import queries, v1, wire, writes
 from appliance.relay.checklist import describe
 from appliance.relay.rows import ApprovalRow
@@ -132,13 +131,9 @@ class EndpointChecker(Loop):
         parts = urlsplit(endpoint)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         try:
-            addresses = safe_connect.resolve_allowed(
-                self._resolve, parts.hostname or "", port, self._relay.rules
-            )
-            safe_connect.connect_first(
-                addresses,
-                lambda address: socket.create_connection((address, port), CONNECT_SECONDS).close(),
-            )
+            safe_connect.open_socket(
+                parts.hostname or "", port, self._relay.rules, CONNECT_SECONDS, self._resolve
+            ).close()
         except (BadWebhookUrl, Unreachable) as error:
             return str(error)
         except OSError as error:

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from appliance.kernel.http_client import NotConnected, Unreachable
+from appliance.kernel.unreachable import NotConnected, Unreachable
 from appliance.web.address import AddressRules, check_address
 
 ADDRESSES_MAX = 4  # addresses of one name to try
@@ -34,6 +34,17 @@ def resolve_allowed(resolver: Resolve, host: str, port: int, rules: AddressRules
     for address in addresses:
         check_address(address, rules)
     return addresses
+
+
+def open_socket(
+    host: str, port: int, rules: AddressRules, seconds: float, resolver: Resolve = resolve
+) -> socket.socket:
+    """Connect to an allowed address of the host, with a limit for each wait. Raises OSError,
+    Unreachable, and BadWebhookUrl."""
+    return connect_first(
+        resolve_allowed(resolver, host, port, rules),
+        lambda address: socket.create_connection((address, port), seconds),
+    )
 
 
 def connect_first(addresses: Sequence[str], connect: Callable[[str], T]) -> T:

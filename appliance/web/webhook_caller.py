@@ -11,9 +11,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from appliance.kernel.delivery import CallResult
-from appliance.kernel.http_client import HttpClient, HttpLimits, HttpResponse, Unreachable
+from appliance.kernel.http_client import HttpClient, HttpLimits, HttpResponse
 from appliance.kernel.log import plain, without_path
 from appliance.kernel.pool import time_limit
+from appliance.kernel.unreachable import Unreachable
 from appliance.web import safe_connect
 from appliance.web.address import BadWebhookUrl, Rules, check_url
 from appliance.web.safe_connect import Resolve

@@ -194,3 +194,21 @@ def test_twin_for_asyncio_runs_handlers_in_its_loop(network, anna):
     asyncio.run(main())
     assert seen == [({"text": "hi"}, True)]
     assert network.texts("anna") == ["back"]
+
+
+def test_post_connects_to_the_address_that_was_checked(monkeypatch):
+    """A second lookup of the name could return an address inside the network."""
+    dialed = []
+
+    def dial(address, *_rest, **_more):
+        dialed.append(address)
+        raise ConnectionRefusedError
+
+    def resolve(_host, port, **_more):
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", port))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(socket, "create_connection", dial)
+    with pytest.raises(OSError):
+        post_envelope("https://agent.example/inbox", b"{}", PostRules(False, False))
+    assert dialed == [("93.184.216.34", 443)]

@@ -25,7 +25,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from appliance.child import supervisor, syscalls
+from appliance import syscalls
+from appliance.child import supervisor
 from appliance.child.limits import limit
 from appliance.hub.plugins import seccomp
 

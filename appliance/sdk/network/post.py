@@ -12,7 +12,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from appliance.web.address import BadWebhookUrl, check_address, check_url
+from appliance.kernel.unreachable import Unreachable
+from appliance.web.address import BadWebhookUrl, check_url
+from appliance.web.safe_connect import open_socket
 
 TIMEOUT_SECONDS = 10.0  # for each wait, and for the request as a whole once it is connected
 Post = Callable[[str, bytes], tuple[int, object]]
@@ -32,24 +34,20 @@ class PostRules(msgspec.Struct, frozen=True):
 def post_envelope(url: str, body: bytes, rules: PostRules) -> tuple[int, object]:
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port
-    connection = (
-        http.client.HTTPSConnection(host, port, timeout=TIMEOUT_SECONDS, context=tls_context())
-        if parts.scheme == "https"
-        else http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
-    )
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(host, port)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     watch = Timer(TIMEOUT_SECONDS, _shut_down, [connection])
     try:
         check_url(url, rules)
-        for entry in socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM):
-            check_address(str(entry[4][0]), rules)
-        connection.connect()
+        connection.sock = open_socket(host, connection.port, rules, TIMEOUT_SECONDS)
         watch.start()
-        check_address(connection.sock.getpeername()[0], rules)  # the name may have changed since
+        if parts.scheme == "https":
+            connection.sock = tls_context().wrap_socket(connection.sock, server_hostname=host)
         connection.request("POST", path, body, {"Content-Type": "application/json"})
         response = connection.getresponse()
         return response.status, response.getheader("Retry-After")
-    except (BadWebhookUrl, UnicodeError, http.client.HTTPException) as error:
+    except (BadWebhookUrl, Unreachable, UnicodeError, http.client.HTTPException) as error:
         raise OSError(str(error) or type(error).__name__) from None
     finally:
         watch.cancel()

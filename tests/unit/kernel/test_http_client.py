@@ -4,7 +4,8 @@ from itertools import count
 
 import pytest
 
-from appliance.kernel.http_client import HttpClient, HttpLimits, Unreachable
+from appliance.kernel.http_client import HttpClient, HttpLimits
+from appliance.kernel.unreachable import Unreachable
 from tests.support.http_server import http_server
 
 OK = (200, {}, b"ok")

@@ -10,7 +10,7 @@ from pathlib import Path
 import gevent
 import pytest
 
-from appliance.child import syscalls
+from appliance import syscalls
 from appliance.hub.plugins import wire, worker
 from appliance.hub.plugins.settings import PluginSettings, PluginsSettings
 from appliance.hub.plugins.source import PluginSource
@@ -240,7 +240,7 @@ def test_a_plugin_that_uses_up_its_processor_time_is_ended(run, monkeypatch):
 def bare(monkeypatch, version, *, filtered=True, root=worker.ROOT):
     """Has the plugin's process meet another Landlock than there is, and a filter or none."""
     code = (
-        f"sys.path.insert(0, {root!r}); from appliance.child import syscalls;"
+        f"sys.path.insert(0, {root!r}); from appliance import syscalls;"
         " from appliance.hub.plugins import seccomp;"
         f" syscalls.landlock_version = lambda: {version};"
     )
@@ -316,6 +316,7 @@ def test_as_root_a_plugin_is_another_user(run, data, monkeypatch, landlock, tmp_
     copy = tmp_path_factory.mktemp("code") / "appliance"
     for name in ("child", "hub/plugins"):
         shutil.copytree(Path(worker.ROOT) / "appliance" / name, copy / name)
+    shutil.copy(Path(worker.ROOT) / "appliance/syscalls.py", copy)
     for folder in (copy, copy / "hub"):
         (folder / "__init__.py").touch()
     if FILTER:
