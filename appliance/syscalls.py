@@ -1,6 +1,6 @@
 """Linux system calls that Python doesn't wrap. Standard library only.
 
-Landlock follows the kernel's userspace-api/landlock. Its system call numbers are the same on every
+Landlock follows the kernel's userspace-api/landlock, with equal system call numbers on every
 architecture.
 """
 
@@ -74,7 +74,8 @@ def mount(path: str, flags: int, kind: str = "") -> bool:
 
 
 def makes_shared_memory() -> bool:
-    """Whether it can create System V shared memory, which outlives its process. Leaves none."""
+    """Return whether System V shared memory, which outlives processes, can be created. Leaves
+    none."""
     segment = _libc.shmget(IPC_PRIVATE, ctypes.c_size_t(1), 0o600)
     if segment >= 0:
         _libc.shmctl(segment, IPC_RMID, None)

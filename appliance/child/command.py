@@ -96,7 +96,7 @@ class Commands:
         return CommandResult(code, out, truncated, timed_out, seconds, bytes(last))
 
     def _start(self, order: str, ours: ExitStack) -> tuple[Any, ...]:
-        """Start a command; our ends of its socket, input, output and errors."""
+        """Start a command. Return our socket, input, output and error descriptors."""
         with ExitStack() as theirs:
             pair = cooperative.socketpair()  # type: ignore[attr-defined]
             control, end = map(ExitStack.enter_context, (ours, theirs), pair)

@@ -1,4 +1,4 @@
-"""Runs attempts: starts them, adopts containers, waits for their ends and stores these."""
+"""Runs attempts: starts commands, adopts containers, waits and stores each end."""
 
 import random
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Connects the jobs' loops, attempts and callers: each sets what the others wait for."""
+"""Connects the jobs' loops, attempts and callers by wakeups."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

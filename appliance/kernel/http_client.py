@@ -36,7 +36,7 @@ class HttpResponse(Struct, frozen=True):
 
 @cache
 def default_tls() -> ssl.SSLContext:
-    """Trusts the authorities of the system, which take 30 ms to read: only if they are needed."""
+    """Return a context with the system's authorities. Loading takes 30 ms, so only when needed."""
     return ssl.create_default_context()
 
 
@@ -138,7 +138,7 @@ class HttpClient:
 
 
 def _drain(response: urllib3.BaseHTTPResponse, bytes_max: int) -> bytes:
-    """Read the beginning of the body, so that a server that is still writing gets no reset."""
+    """Read the body's beginning, so that a server that is still writing gets no reset."""
     with suppress(exceptions.HTTPError, OSError):
         return response.read1(bytes_max)
     return b""

@@ -1,7 +1,7 @@
 """Connects only to addresses that were checked, which protects against DNS rebinding.
 
-A name is resolved once, each of its addresses must be allowed, and the connection goes to one of
-them. A second lookup could return other addresses.
+A name is resolved once, each address must be allowed, and the connection goes to one address. A
+second lookup could return more.
 """
 
 import socket
@@ -39,8 +39,8 @@ def resolve_allowed(resolver: Resolve, host: str, port: int, rules: AddressRules
 def open_socket(
     host: str, port: int, rules: AddressRules, seconds: float, resolver: Resolve = resolve
 ) -> socket.socket:
-    """Connect to an allowed address of the host, with a limit for each wait. Raises OSError,
-    Unreachable, and BadWebhookUrl."""
+    """Connect to the host at an allowed address, each wait limited. Raises OSError, Unreachable
+    and BadWebhookUrl."""
     return connect_first(
         resolve_allowed(resolver, host, port, rules),
         lambda address: socket.create_connection((address, port), seconds),
