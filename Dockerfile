@@ -28,18 +28,14 @@ ARG PIP_DEFAULT_TIMEOUT
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 PIP_NO_COMPILE=1
 # /opt/build builds and installs; /opt/agentlip has only what runs.
 RUN apt-get update \
- && apt-get install -y --no-install-recommends gcc libc6-dev python3-dev python3-venv \
+ && apt-get install -y --no-install-recommends binutils python3-venv \
  && python3 -m venv /opt/build \
  && python3 -m venv --without-pip /opt/agentlip
 COPY ops/image-layer /usr/local/bin/image-layer
-COPY requirements/build.txt requirements/appliance.txt requirements/fast.txt /build/requirements/
-# The C parser has no wheel: it is built here, and the compiler stays here.
+COPY requirements/build.txt requirements/appliance.txt /build/requirements/
 RUN /opt/build/bin/pip install --require-hashes --only-binary :all: -r /build/requirements/build.txt \
- && /opt/build/bin/pip wheel --require-hashes --no-deps --no-build-isolation --wheel-dir /build/fast \
-        -r /build/requirements/fast.txt \
  && /opt/build/bin/pip --python /opt/agentlip/bin/python install --require-hashes --only-binary :all: \
         -r /build/requirements/appliance.txt \
- && /opt/build/bin/pip --python /opt/agentlip/bin/python install --no-deps /build/fast/*.whl \
  && find /opt/agentlip -name '*.cpython-*.so' -exec strip --strip-debug {} + \
  && image-layer /opt/agentlip
 

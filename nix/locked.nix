@@ -12,9 +12,7 @@
   libseccomp,
   packaging,
   pyspark,
-  setuptools,
   typing-extensions,
-  wheel,
 }:
 
 let
@@ -114,26 +112,6 @@ in
     dependencies = [ packaging ];
     description = "WSGI server";
     license = lib.licenses.mit;
-  };
-
-  gunicorn-h1c = buildPythonPackage rec {
-    pname = "gunicorn-h1c";
-    version = "0.6.9";
-    pyproject = true;
-    src = fetchPypi {
-      pname = "gunicorn_h1c";
-      inherit version;
-      hash = "sha256-GEf/FP5jVKCAh4XbyrJcf79eYhoVk7wUVsL63wGBA7E=";
-    };
-    build-system = [
-      setuptools
-      wheel
-    ];
-    pythonImportsCheck = [ "gunicorn_h1c" ];
-    meta = {
-      description = "HTTP/1 parser in C for gunicorn";
-      license = lib.licenses.mit;
-    };
   };
 
   hdfs-native = fromWheel {

@@ -33,6 +33,7 @@ let
       ps.falcon
       ps.gevent
       locked.gunicorn
+      ps.httptools
       ps.packaging
       ps.obstore
       ps.peewee
@@ -51,7 +52,6 @@ let
       ps.pyarrow
     ];
     network = [ ps.cryptography ];
-    fast = [ locked.gunicorn-h1c ];
   };
 
   module = ps.buildPythonPackage {

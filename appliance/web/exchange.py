@@ -1,6 +1,6 @@
 """One HTTP request and its response on a connection.
 
-Adapts gunicorn's request parser and response framing to a server without an arbiter, which is
+Adapts gunicorn's framing of bodies and responses to a server without an arbiter, which is
 `worker.py`.
 """
 

@@ -1,10 +1,7 @@
-"""Strict checks around gunicorn's request parser.
+"""Reads the head of a request strictly: llhttp parses it, and gunicorn frames the body.
 
-gunicorn parses in C if `gunicorn_h1c` is installed, otherwise in Python. The two disagree
-about some malformed requests, and both accept some that a proxy may read differently, which
-makes request smuggling possible. So the head is received and checked here before either parser
-gets it, and some headers are checked again afterwards. Both parsers then give the same
-result, and a refused request ends its connection.
+Rules that llhttp lacks are checked before and afterwards, because a proxy that reads a malformed
+request differently makes request smuggling possible. A refused request ends its connection.
 """
 
 # gunicorn carries no types.
@@ -12,6 +9,7 @@ result, and a refused request ends its connection.
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import unquote_to_bytes
@@ -20,6 +18,7 @@ from gunicorn.config import Config
 from gunicorn.http import errors as parsing
 from gunicorn.http.message import Request
 from gunicorn.http.parser import RequestParser
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 LINE_BYTES_MAX = 8190  # a request line or a header, as in common servers
 HEADER_COUNT_MAX = 100  # browsers behind proxies send about thirty
@@ -41,7 +40,7 @@ class Malformed(parsing.ParseException):
 
 
 class StrictRequest(Request):
-    """A request whose head both parsers read alike."""
+    """A request from a head without ambiguity."""
 
     def parse(self, unreader: Any) -> bytes:
         data = unreader.read()
@@ -53,27 +52,52 @@ class StrictRequest(Request):
             self._check_head(buffer)
             self.read_into(unreader, buffer)
         self.head = bytes(buffer[:end])
-        self._check_head(self.head)
-        if self._use_fast:
-            return cast(bytes, self._parse_fast(unreader, bytes(buffer)))
-        return cast(bytes, self._parse_python(unreader, buffer))
+        self._parse_head(self.head, self._check_head(self.head))
+        return bytes(buffer[end:])
 
-    def _check_head(self, head: bytes | bytearray) -> None:
-        """Raise for a head, or as early as possible for the beginning of one.
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; llhttp calls this."""
+        self._fields.append((name, value))
 
-        Both parsers refuse a bare CR; the C parser's folded lines are found by `check_environ`.
+    def _parse_head(self, head: bytes, line: bytes) -> None:
+        self._fields: list[tuple[bytes, bytes]] = []
+        parser = HttpRequestParser(self)
+        try:
+            with suppress(HttpParserUpgrade):
+                parser.feed_data(head)
+        except HttpParserError:
+            raise Malformed("a header or the method is malformed") from None
+        method, self.uri, version = line.decode("latin-1").split(" ")
+        self.method = method
+        self.version = cast(Any, (1, int(version[-1])))
+        self.path, _, self.query = self.uri.partition("?")
+        if len(self._fields) > HEADER_COUNT_MAX:
+            raise parsing.LimitRequestHeaders("too many headers")
+        seen: set[str] = set()
+        for name, value in self._fields:
+            if len(name) + len(value) > LINE_BYTES_MAX:
+                raise parsing.LimitRequestHeaders("a header is too long")
+            key, text = name.decode("latin-1").upper(), value.decode("latin-1").strip(" \t")
+            if kept := self._apply_header_policy(key, text, [False], seen, {}, ()):
+                self.headers.append(kept)
+
+    def _check_head(self, head: bytes | bytearray) -> bytes:
+        """Return the request line, as far as it has come.
+
+        Raise for a head, or as early as possible for the beginning of one.
         """
         if head and not 65 <= head[0] <= 90:
             raise Malformed("a request must begin with a method in capital letters")
         if head.count(b"\n") != head.count(b"\r\n"):
             raise Malformed("lines of a request must end with CRLF")
         line, line_end, _ = head.partition(b"\r\n")
+        if len(line) > LINE_BYTES_MAX:
+            raise parsing.LimitRequestLine(len(line), LINE_BYTES_MAX)
         if line_end:
             check_request_line(bytes(line))
-        elif len(line) > self.limit_request_line:
-            raise parsing.LimitRequestLine(len(line), self.limit_request_line)
         if len(head) > HEAD_BYTES_MAX:
             raise parsing.LimitRequestHeaders("the head is too long")
+        return bytes(line)
 
 
 class StrictParser(RequestParser):
@@ -119,8 +143,6 @@ def check_environ(environ: Mapping[str, Any], request: StrictRequest) -> None:
     host = environ.get("HTTP_HOST")
     if host is not None or environ["SERVER_PROTOCOL"] == "HTTP/1.1":
         check_host(host or "")
-    if "HTTP_" in environ:  # the C parser turns a folded line into a header without a name
-        raise Malformed("a header must be on one line")
     length = environ.get("CONTENT_LENGTH")
     if length is not None and not _LENGTH.fullmatch(length):
         raise Malformed("Content-Length must be one number of bytes")
@@ -145,9 +167,7 @@ def parser_settings() -> Any:
     config.set("forwarded_allow_ips", "*")
     config.set("secure_scheme_headers", {})
     config.set("forwarder_headers", "")
-    config.set("limit_request_line", LINE_BYTES_MAX)
-    config.set("limit_request_fields", HEADER_COUNT_MAX)
-    config.set("limit_request_field_size", LINE_BYTES_MAX)
+    config.set("http_parser", "python")  # reads trailers only
     values = {name: cast(Any, setting).get() for name, setting in config.settings.items()}
     return SimpleNamespace(
         **{

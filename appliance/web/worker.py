@@ -1,6 +1,6 @@
 """Serves HTTP in one process, on one event loop.
 
-gunicorn provides the request parser and the framing of responses. Differences from its gevent
+gunicorn frames bodies and responses; `parser.py` reads heads. Differences from its gevent
 worker, which works for an arbiter (heartbeat file, parent check, polling, restarts):
 
 - head and body of a response are sent together, and a handler yields after each request, so

@@ -71,7 +71,7 @@ def test_dependencies_are_those_of_the_project(packages):
 def pinned() -> dict[tuple[str, str], set[str]]:
     """Hashes of the lock files, by name and version."""
     pins: dict[tuple[str, str], set[str]] = {}
-    for name in ("appliance", "export", "fast", "spark"):
+    for name in ("appliance", "export", "spark"):
         text = (ROOT / f"requirements/{name}.txt").read_text(encoding="utf-8")
         for requirement in re.split(r"\n(?=\S)", text):
             if match := re.match(r"([\w.-]+)==(\S+)", requirement):

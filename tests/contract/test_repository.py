@@ -73,7 +73,6 @@ def test_no_committed_file_holds(what):
         "build",
         "appliance",
         "export",
-        "fast",
         "dev",
         "docs",
         "spark",

@@ -40,6 +40,7 @@ let
         "falcon"
         "fsspec"
         "gevent"
+        "httptools"
         "hypothesis"
         "msgspec"
         "mypy"

@@ -47,14 +47,12 @@ class Served:
 
 
 @contextmanager
-def served(parser: str = "auto", **settings: Any) -> Iterator[Served]:
+def served(**settings: Any) -> Iterator[Served]:
     """A worker with these settings of `[http]` and constants of `worker` or `connections`, in
     capitals; killed at the end if it still runs.
-
-    `parser` is `python` for gunicorn's parser in Python, whatever is installed.
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.http_worker", json.dumps(settings), parser],
+        [sys.executable, "-m", "tests.support.http_worker", json.dumps(settings)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
@@ -108,9 +106,6 @@ def path_of(constant: str) -> str:
 def _serve() -> None:
     import gevent
     from gevent.event import Event
-
-    if sys.argv[2] == "python":
-        sys.modules["gunicorn_h1c"] = None  # type: ignore[assignment]
 
     from appliance.kernel.clock import SystemClock
     from appliance.kernel.log import Log

@@ -1,12 +1,10 @@
-"""Requests that a proxy and the worker could read differently: one table, both parsers.
+"""Requests that a proxy and the worker could read differently, in one table.
 
-gunicorn parses in C where `gunicorn_h1c` is installed and in Python elsewhere. Each row of the
-table goes to a served worker with each of them, over a connection of its own, followed by
-another request. A row that is refused gets 400 (or the limit's status) and a closed connection,
-so that nothing behind it is ever taken for a request.
+Each row goes to a served worker over a connection of its own, followed by another request. A row
+that is refused gets 400 (or the limit's status) and a closed connection, so that nothing behind it
+is ever taken for a request.
 """
 
-import importlib.util
 import json
 import socket
 from collections.abc import Iterator
@@ -21,11 +19,9 @@ AUTH = f"Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n".en
 NOTE = b'{"text":"x"}'
 
 
-@pytest.fixture(scope="module", params=["c", "python"])
-def worker(request: pytest.FixtureRequest) -> Iterator[Served]:
-    if request.param == "c" and importlib.util.find_spec("gunicorn_h1c") is None:
-        pytest.skip("gunicorn_h1c is not installed")
-    with served(parser=request.param) as running:
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Served]:
+    with served() as running:
         yield running
 
 
