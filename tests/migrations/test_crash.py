@@ -1,10 +1,7 @@
-"""Killed at any statement, short of space, or started twice: the next start goes on."""
+"""Killed at any statement or short of space: the next start goes on."""
 
-import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
@@ -13,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from appliance.kernel.errors import ApplianceError, StorageFull
-from appliance.workspace import schema
-from appliance.workspace.datadir import DataDir, DataDirNotWritable
+from appliance.workspace.datadir import DataDirNotWritable
 from appliance.workspace.migration import Migration, load, newest
 from appliance.workspace.schema import MigrationFailed
 from tests.migrations.store_file import (
@@ -29,8 +25,6 @@ from tests.migrations.store_file import (
 from tests.support.forks import killed_at
 from tests.support.smalldisk import SmallDisk, small_disk
 from tests.support.workspaces import FOREIGN_DDL
-
-ROOT = Path(__file__).parents[2]
 
 
 def nothing(_: StoreFixture) -> None:
@@ -101,64 +95,6 @@ def test_killed_at_any_statement_the_next_start_completes(
         assert not [path for path in folder.iterdir() if path.name.startswith(".")]
         shutil.rmtree(folder)
     assert statement > 10
-
-
-PROGRAM = """
-import io, sys
-from pathlib import Path
-from appliance.kernel.clock import SystemClock
-from appliance.workspace.datadir import DataDir, HubRunning, WriterLock
-from appliance.kernel.log import Log
-from appliance.workspace.schema import create_workspace, make_folders
-data = DataDir(Path(sys.argv[1]))
-lock = WriterLock(data, sys.argv[2])
-print("here", flush=True)
-sys.stdin.readline()
-make_folders(data)
-try:
-    lock.acquire()
-except HubRunning:
-    print("lost", flush=True)
-else:
-    create_workspace(data, clock=SystemClock(), log=Log(io.BytesIO()), locked=True)
-    print("won", flush=True)
-sys.stdin.readline()
-"""
-
-
-def test_concurrent_starts_create_one_workspace(tmp_path: Path) -> None:
-    programs = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(tmp_path), str(number)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        for number in range(4)
-    ]
-    try:
-        words = []
-        for each in programs:
-            assert each.stdout is not None
-            assert each.stdout.readline() == "here\n"
-        for each in programs:
-            assert each.stdin is not None
-            each.stdin.write("go\n")
-            each.stdin.flush()
-        for each in programs:
-            assert each.stdout is not None
-            words.append(each.stdout.readline().strip())
-        assert sorted(words) == ["lost", "lost", "lost", "won"]
-    finally:
-        for each in programs:
-            each.kill()
-            each.communicate(timeout=10)
-    data = DataDir(tmp_path)
-    with closing(sqlite3.connect(data.database("hub"))) as connection:
-        assert not schema.state(connection, "hub").pending
-        (recorded,) = connection.execute("SELECT count(*) FROM x_migrations").fetchone()
-    assert recorded == len(load("hub"))
 
 
 # -- a disk without room -------------------------------------------------------------------

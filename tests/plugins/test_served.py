@@ -93,44 +93,6 @@ def test_a_breaker_stops_a_plugin_and_its_cursor_waits(tmp_path):
         assert (status["breaker"], status["reason"]) == ("closed", "")
 
 
-def test_kill_during_work_loses_and_repeats_nothing(tmp_path):
-    text = settings_of(
-        tmp_path, ("marks", "linkifier", "marks"), ("urls", "extractor", 'builtin = "urls"'),
-        timeout_seconds=60.0,
-    )  # fmt: skip
-    sent = []
-    with serve(tmp_path, settings=text) as hub:
-        _, topic = hub.channel_with_topic("a")
-
-        def send(content):
-            sent.append(hub.send(topic, content)["message"]["id"])
-
-        for number in range(20):
-            send(f"!first{number} https://example.com/{number}")
-        send("!wait https://example.com/wait")
-        for number in range(20):
-            send(f"!second{number} https://example.com/second/{number}")
-        until(lambda: enriched(hub), 20, "some work done")
-        workers = children_of(hub.pid)
-        assert workers
-        hub.kill()
-        until(lambda: not any(map(alive, workers)), 10, "the plugins' processes end too")
-        (tmp_path / "plugins" / "gate").touch()
-        hub.start()
-        for _ in range(3):  # and killed at any moment of catching up
-            until(lambda: plugin(hub)["cursor"] > 0, 20, "a cursor")
-            hub.kill()
-            hub.start()
-        caught_up(hub)
-        caught_up(hub, "urls")
-        assert set(enriched(hub)) == set(sent)
-        assert all(len(events) == 1 for events in enriched(hub).values())
-        urls = hub.rows("SELECT value_json FROM topic_attachments")
-        assert len(urls) == len(set(urls)) == 41
-        added = [event for event in hub.events() if event["name"] == "topic.attachment_added"]
-        assert len(added) == 41
-
-
 def test_a_stop_ends_the_plugins_and_keeps_the_cursor(tmp_path):
     text = settings_of(tmp_path, ("marks", "linkifier", "marks"), timeout_seconds=60.0)
     with serve(tmp_path, settings=text) as hub:

@@ -1,10 +1,7 @@
 """The image as a user runs it: read-only root, no capability, one volume, one port."""
 
-import io
 import json
-import tarfile
 from http.client import HTTPConnection
-from pathlib import Path
 from typing import Any
 
 from testcontainers.core.container import DockerContainer
@@ -108,17 +105,6 @@ class Box:
 
     def signal(self, name: str) -> None:
         self.wrapped.kill(signal=name)
-
-    def copy_workspace(self, target: Path) -> Path:
-        """The workspace's files as they lie on the volume, also of a dead container."""
-        stream, _ = self.wrapped.get_archive("/data/.agentlip")
-        with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as archive:
-            for member in archive:
-                if (file := archive.extractfile(member)) is not None:
-                    path = target / member.name
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_bytes(file.read())
-        return target / ".agentlip"
 
     def request(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """One request over a connection of its own: status and decoded body."""

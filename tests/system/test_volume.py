@@ -1,11 +1,8 @@
-"""What the volume does to the appliance: read-only, foreign, full, full for a while."""
+"""What the volume does to the appliance: read-only, foreign, full."""
 
 import os
 
 import pytest
-
-from tests.support.until import until
-from tests.system.box import message
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
 
@@ -47,26 +44,3 @@ def test_runs_as_whoever_owns_the_folder(box, tmp_path):
     os.chown(path, 4242, 4242)
     appliance = box(str(path), user="4242:4242").start()
     assert appliance.request("GET", "/api/v1/channels")[0] == 200
-
-
-def test_reads_go_on_while_the_disk_is_full_and_writes_return_with_the_space(box, volume):
-    floor = {"AGENTLIP_STORE__FREE_BYTES_MIN": str(4 * 1024 * 1024)}
-    appliance = box(volume(size="48m"), "--no-limits", env=floor).start()
-    topic = appliance.topic()
-
-    def post(text):
-        return appliance.request("POST", "/api/v1/messages", message(topic, text))
-
-    kept = post("before")[1]["message"]["id"]
-    appliance.sh("dd if=/dev/zero of=/data/ballast bs=1M count=64 2>/dev/null", expect=1)
-    status, reply = until(lambda: (answer := post("refused"))[0] != 201 and answer, 15, "a refusal")
-    assert status == 503, reply
-    assert reply["code"]
-    assert reply["error"]
-    status, reply = appliance.request("GET", f"/api/v1/messages?topic_id={topic}")
-    assert status == 200
-    assert kept in [each["id"] for each in reply["messages"]]
-    assert appliance.request("GET", "/health")[0] == 200
-
-    appliance.sh("rm /data/ballast")
-    until(lambda: post("after")[0] == 201, 15, "writes again")

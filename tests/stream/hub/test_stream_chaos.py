@@ -82,27 +82,38 @@ class Writer(Actor):
         while not self.over.is_set():
             answer = self.change(client)
             if answer.status in (200, 201):
-                body = answer.body
-                self.promised |= {body.get("event_id"), *body.get("event_ids", ())} - {None}
-                if "message" in body:
-                    self.message_ids.append(body["message"]["id"])
+                for body in answer.body.get("results", [answer.body]):
+                    self.note(body)
             else:
                 assert answer.status in REFUSALS, answer
 
-    def change(self, client):
-        what = self.random.choices(
-            ("post", "edit", "delete", "move", "attach", "rename"), (50, 25, 5, 15, 5, 5)
-        )[0]
+    def note(self, body):
+        self.promised |= {body.get("event_id"), *body.get("event_ids", ())} - {None}
+        if "message" in body:
+            self.message_ids.append(body["message"]["id"])
+
+    def message(self):
         number, topic = self.random.randrange(1000), self.random.choice(self.topics)
         text = f"!w{number} and https://example.com/{number}"
+        return {"topic_id": topic, "sender": "chaos", "content_raw": text}
+
+    def change(self, client):
+        what = self.random.choices(
+            ("post", "batch", "edit", "delete", "move", "attach", "rename"),
+            (50, 5, 25, 5, 15, 5, 5),
+        )[0]
+        number, message = self.random.randrange(1000), self.message()
+        topic, text = message["topic_id"], message["content_raw"]
         if what == "attach":
             body = {"kind": "file", "value_json": {"n": number}}
             return client.post(f"/api/v1/topics/{topic}/attachments", body)
         if what == "rename":
             return client.patch(f"/api/v1/topics/{topic}", {"title": f"topic {number}"})
+        if what == "batch":
+            messages = [self.message() for _ in range(5)]
+            return client.post("/api/v1/messages/batch", {"messages": messages})
         if what == "post" or not self.message_ids:
-            body = {"topic_id": topic, "sender": "chaos", "content_raw": text}
-            return client.post("/api/v1/messages", body)
+            return client.post("/api/v1/messages", message)
         body = {
             "edit": {"op": "edit", "content_raw": text},
             "delete": {"op": "delete", "actor": "chaos"},
@@ -112,6 +123,16 @@ class Writer(Actor):
 
     def mode(self):
         return self.random.choices(("one", "later", "all"), (20, 1, 1))[0]
+
+
+class Requester(Writer):
+    """Posts over a socket."""
+
+    def act(self):
+        with SocketClient(self.hub.port, self.hub.token) as client:
+            client.hello(self.hub.head, subscriptions={})
+            while not self.over.is_set():
+                self.note(client.request("message.create", self.message())["body"])
 
 
 class Listener(Actor):
@@ -152,7 +173,10 @@ def test_tables_and_listeners_agree_with_the_log_after_random_faults(tmp_path):
         channel, first = hub.channel_with_topic("chaos")
         topics = [first, *(hub.topic(channel, f"t{number}") for number in range(3))]
         message_ids = []
-        writers = [Writer(hub, f"writer {number}", topics, message_ids) for number in range(3)]
+        writers = [
+            kind(hub, f"writer {number}", topics, message_ids)
+            for number, kind in enumerate((Writer, Writer, Writer, Requester))
+        ]
         listeners = [
             Listener(hub, "all", None),
             Listener(hub, "slow", None, slow=True),

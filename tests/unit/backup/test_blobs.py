@@ -1,10 +1,7 @@
 """Large payloads of the worker bus are backed up and restored with the rows that name them."""
 
 import sqlite3
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +9,6 @@ import pytest
 from appliance.backup import blobs, restore
 from appliance.backup.errors import VerificationFailed
 from tests.support.bus import BusFixture
-from tests.support.forks import killed_at
 from tests.support.restored_workspace import BackedUp
 
 LARGE = "x" * 5000
@@ -108,28 +104,3 @@ def test_restore_refuses_a_backup_that_lacks_a_blob(workspace: BackedUp, bus: Bu
     )
     with pytest.raises(VerificationFailed, match="missing_blobs is 1; the manifest says 0"):
         restore.apply(msgspec.structs.replace(workspace.job(made), manifest=lacking), None)
-
-
-@pytest.mark.slow
-def test_kill_while_blobs_are_copied_leaves_no_half_backup(
-    workspace: BackedUp, bus: BusFixture
-) -> None:
-    for number in range(3):
-        send(bus, str(number))
-
-    def back_up(reach: Callable[[], None]) -> None:
-        def count(event: str, arguments: tuple[Any, ...]) -> None:
-            if event == "open" and Path(str(arguments[0])).name.startswith(("sha256-", "blob-")):
-                reach()
-
-        sys.addaudithook(count)
-        workspace.back_up()
-
-    bus.connection.close()
-    before, step = blobs_of(bus), 0
-    while killed_at(step := step + 1, back_up):
-        assert workspace.backups.list() == []
-        assert blobs_of(bus) == before
-    assert step > 6, "each blob is read, and written"
-    made = workspace.backups.read(workspace.backups.newest())
-    assert made.stores["bus"].missing_blobs == 0
