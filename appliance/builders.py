@@ -238,9 +238,9 @@ def build_mailbox(built: Built) -> Mailbox | None:
     host = built.host
     if built.inbox_service is None or not host.runs("network"):
         return None
-    take = NetworkInbox(built.inbox_service).take
+    accept = NetworkInbox(built.inbox_service).accept
     folder, settings = host.datadir.dir / "network", host.section(NetworkSettings)
-    return Mailbox(folder, settings, take, host.clock, host.log)
+    return Mailbox(folder, settings, accept, host.clock, host.log)
 
 
 def build_outbox(built: Built) -> OutboxSubsystem:

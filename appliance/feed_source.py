@@ -33,8 +33,8 @@ class FeedSource(ABC):
         yield RETRY_LINE
         yield from self.read_stored()
 
-    def take(self) -> Iterable[bytes] | None:
-        items = self._subscription.take(BATCH_MAX)
+    def pop(self) -> Iterable[bytes] | None:
+        items = self._subscription.pop(BATCH_MAX)
         if self._subscription.lagging:
             return self.catch_up()
         return self.to_events(items) if items else None

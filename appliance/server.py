@@ -104,7 +104,7 @@ def serve(datadir: DataDir, options: ServerOptions, log: Log) -> int:
         return 0
     log = Log(level=settings.log.level, slow_seconds=settings.log.slow_seconds, clock=clock)
     route_library_logs(log)
-    tell_settled(settled, log)
+    log_settled(settled, log)
     read_only = settings.store.read_only
     if read_only:
         readonly.check_stores(datadir, settings.roles.stores)
@@ -113,7 +113,7 @@ def serve(datadir: DataDir, options: ServerOptions, log: Log) -> int:
     with ExitStack() as unlocked, WriterLock(datadir, random_id(), clock) as lock:
         refuse_second_hub(datadir)
         if not read_only:
-            tell_settled(swap.settle(datadir), log)
+            log_settled(swap.settle(datadir), log)
         if datadir.unread_settings_file.exists():
             log.warning(
                 "this settings file is ignored",
@@ -183,7 +183,7 @@ def prepare(
     return schema.stand_ins(datadir, damaged, clock, log)
 
 
-def tell_settled(settled: swap.Settled | None, log: Log) -> None:
+def log_settled(settled: swap.Settled | None, log: Log) -> None:
     if settled is not None:
         log.warning("a restore was interrupted", outcome=settled)
 

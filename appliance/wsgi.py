@@ -161,7 +161,7 @@ class WsgiApplication:
         if caller is ANONYMOUS and route.scope is None:
             self._limiter.take_open(address)
         else:
-            self._limiter.take(connection_of(environ), caller_id(caller), address)
+            self._limiter.charge(connection_of(environ), caller_id(caller), address)
         if is_anonymous(caller, route):
             return  # the connection counts it
         # A broker link authenticates only later. It has its own quota, so that other clients
@@ -204,7 +204,7 @@ class WsgiApplication:
 
                 def charge(cost: int) -> None:
                     self._guard.writes.check()
-                    self._limiter.take(connection, caller_id(caller), address, cost)
+                    self._limiter.charge(connection, caller_id(caller), address, cost)
 
                 over = partial(socket.close, UNAUTHORIZED, OVER)
                 ending.callback(self._guard.book.watch(caller, over))

@@ -65,7 +65,7 @@ def render() -> dict[str, str]:
         "appliance/settings.py": render_settings(subsystems),
     }
     return {
-        file: tidy(f'{GENERATED} what the subsystems declare: `just settings`."""\n{text}')
+        file: format_code(f'{GENERATED} what the subsystems declare: `just settings`."""\n{text}')
         for file, text in texts.items()
     }
 
@@ -110,7 +110,7 @@ def _apps() -> Iterator[tuple[str, typer.Typer]]:
                         yield f"{module.name}:{name}", value
 
 
-def tidy(text: str) -> str:
+def format_code(text: str) -> str:
     for command in (("check", "--fix", "--quiet", "--select", "I", "-"), ("format", "-")):
         text = subprocess.run(
             [sys.executable, "-m", "ruff", *command],

@@ -22,7 +22,7 @@ from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir, WriterLock
 from ops import generated
 from ops.size import GENERATED
-from ops.write_declared import tidy
+from ops.write_declared import format_code
 
 FILE = "appliance/declared_paths.py"
 ALL_ROLES = RolesSettings(**dict.fromkeys(RolesSettings.__struct_fields__, True))
@@ -36,7 +36,7 @@ def render() -> dict[str, str]:
             for part in whole.subsystems
         }
     text = f'{GENERATED} the routes of the subsystems: `just settings`."""\nPATHS ='
-    return {FILE: tidy(f"{text} {beginnings(mounted)}")}
+    return {FILE: format_code(f"{text} {beginnings(mounted)}")}
 
 
 @contextmanager

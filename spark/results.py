@@ -23,7 +23,7 @@ class CheckResult(NamedTuple):
         return self.failed > 0 and self.severity == ERROR
 
     def as_json(self) -> dict[str, Any]:
-        return {name if name != "note" else "said": value for name, value in self._asdict().items()}
+        return self._asdict()
 
 
 def warn_of(name: str, table: str, sentences: Sequence[str]) -> CheckResult:

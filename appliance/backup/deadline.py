@@ -3,7 +3,7 @@
 from appliance.kernel.clock import Clock
 
 
-class Undecided(Exception):
+class Inconclusive(Exception):
     """A check that could not be finished. The text says why; the backup may be good or bad."""
 
 
@@ -21,8 +21,8 @@ class Deadline:
         return self.left() <= 0
 
     def check(self) -> None:
-        """Check the deadline. Raises Undecided after the end."""
+        """Check the deadline. Raises Inconclusive after the end."""
         if self.is_over():
-            raise Undecided(
+            raise Inconclusive(
                 f"the check took longer than backup.seconds_max, {self._seconds_max:g} s"
             )

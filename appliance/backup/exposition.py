@@ -9,7 +9,7 @@ from appliance.backup.manifest import moment_ms
 from appliance.backup.upload_state import UploadState
 
 
-def show(backups: Sequence[ListedBackup], newest: ListedBackup | None, now_ms: int) -> None:
+def set_gauges(backups: Sequence[ListedBackup], newest: ListedBackup | None, now_ms: int) -> None:
     """Set the metrics; `backups` are oldest first. Without a backup, all times and sizes are 0."""
     manifest = None if newest is None else newest.manifest
     metrics.backups.set(sum(listed.manifest is not None for listed in backups))
@@ -29,7 +29,7 @@ def show(backups: Sequence[ListedBackup], newest: ListedBackup | None, now_ms: i
         metrics.verification.labels(result).set(checked[-1:] != [] and checked[-1].result == result)
 
 
-def show_uploads(states: Mapping[str, UploadState]) -> None:
+def set_upload_gauges(states: Mapping[str, UploadState]) -> None:
     """Show the last upload to each target."""
     for name, state in states.items():
         metrics.targets.labels(name).set(bool(state.problem))

@@ -13,7 +13,7 @@ import msgspec
 from appliance.backup import metrics
 from appliance.backup.backup_directory import BackupDirectory, ListedBackup, newest_of
 from appliance.backup.errors import BackupNotWritable, BackupRunning
-from appliance.backup.exposition import show, show_uploads
+from appliance.backup.exposition import set_gauges, set_upload_gauges
 from appliance.backup.failures import BackupFailure, Phase, read_failures, write_failures
 from appliance.backup.schedule import NICENESS, RETRY, ScheduleFacts, due_in_seconds
 from appliance.backup.scheduled import RECHECK_MS, next_recheck
@@ -111,8 +111,8 @@ class BackupScheduler(Loop):
             newest = newest_of(self._listed, self.clock.now_ms())
             if self._settings.enabled:
                 self._due_seconds(newest, self.clock.now_ms(), uptime)
-        show(self._listed, newest, self.clock.now_ms())
-        show_uploads(in_thread(read_states, self._failures_root, self._settings.targets))
+        set_gauges(self._listed, newest, self.clock.now_ms())
+        set_upload_gauges(in_thread(read_states, self._failures_root, self._settings.targets))
         self._is_first = False
         return {"runs": int(runs)}
 

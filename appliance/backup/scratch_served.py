@@ -11,7 +11,7 @@ from appliance.workspace.datadir import DataDir
 
 def problems(server: ScratchServer, scratch: DataDir, manifest: BackupManifest) -> list[str]:
     """Return the differences between server, files and manifest. Raises ServerFailed, and
-    Undecided after the deadline."""
+    Inconclusive after the deadline."""
     lines = []
     if server.db_id != manifest.db_id:
         lines.append(f"the server has db_id {server.db_id}; the manifest says {manifest.db_id}")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from appliance import syscalls
-from appliance.backup.deadline import Deadline, Undecided
+from appliance.backup.deadline import Deadline, Inconclusive
 from appliance.backup.errors import BackupLibraryMissing
 from appliance.kernel.child_environment import child_environment
 from appliance.kernel.clock import Clock
@@ -49,7 +49,7 @@ class ScratchServer:
     """A server that is ready inside `with ScratchServer(…) as server:` and ended behind the
     block.
 
-    Raises ServerFailed, and Undecided if the server is killed by a signal or takes too long.
+    Raises ServerFailed, and Inconclusive if the server is killed by a signal or takes too long.
     """
 
     def __init__(self, scratch: DataDir, clock: Clock, deadline: Deadline) -> None:
@@ -80,7 +80,7 @@ class ScratchServer:
         self._end()
 
     def get(self, target: str) -> bytes:
-        """Return a response body with status 200. Raises ServerFailed or Undecided."""
+        """Return a response body with status 200. Raises ServerFailed or Inconclusive."""
         assert self._endpoint is not None
         self._deadline.check()
         try:
@@ -127,17 +127,17 @@ class ScratchServer:
                     return endpoint
             _pause(process)
         self._deadline.check()
-        raise Undecided(f"the server was not ready after {SECONDS_READY_MAX:g} s")
+        raise Inconclusive(f"the server was not ready after {SECONDS_READY_MAX:g} s")
 
     def _check_alive(self) -> None:
         code = None if self._process is None else self._process.poll()
         if code is None:
             return
         if code < 0:
-            raise Undecided(f"the server was ended by {signal.Signals(-code).name}")
+            raise Inconclusive(f"the server was ended by {signal.Signals(-code).name}")
         lines = last_lines(self._log)
         if any(f'"code":"{code}"' in line for code in _NOT_OF_THE_COPY for line in lines):
-            raise Undecided(f"the server can't run here: {reason(lines)}")
+            raise Inconclusive(f"the server can't run here: {reason(lines)}")
         raise ServerFailed(f"the server does not run on the copy: {reason(lines)}")
 
     def _end(self) -> None:

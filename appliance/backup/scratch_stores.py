@@ -22,7 +22,7 @@ _MESSAGES_MAX = 5
 
 
 def problems(scratch: DataDir, manifest: BackupManifest, deadline: Deadline) -> list[str]:
-    """Return the stores' problems, each with the store's name. Raises Undecided after the
+    """Return the stores' problems, each with the store's name. Raises Inconclusive after the
     deadline."""
     lines = []
     for store, declaration in DECLARATIONS.items():

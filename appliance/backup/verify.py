@@ -13,7 +13,7 @@ from pathlib import Path
 from appliance import __version__
 from appliance.backup import scratch_served, scratch_stores
 from appliance.backup.backup_directory import BackupWorkspace, check_space
-from appliance.backup.deadline import Deadline, Undecided
+from appliance.backup.deadline import Deadline, Inconclusive
 from appliance.backup.errors import BackupDamaged, BackupNotWritable, KeyRefused, VersionRefused
 from appliance.backup.keys import Identities
 from appliance.backup.manifest import BackupManifest, Verification
@@ -55,7 +55,7 @@ class Verifier:
         before = self._backups.verification(name)
         try:
             problems = self._problems(name, path, identities)
-        except Undecided as reason:
+        except Inconclusive as reason:
             inconclusive, problems = True, [str(reason)]
         verification = Verification(
             result="inconclusive" if inconclusive else "bad" if problems else "good",
@@ -74,10 +74,10 @@ class Verifier:
         except BackupDamaged as error:
             return [error.message]
         except VersionRefused as error:
-            raise Undecided(error.message) from None
+            raise Inconclusive(error.message) from None
         total = shutil.disk_usage(self._backups.root).total
         if max(manifest.bytes, manifest.stored_bytes) > total:  # reading it would take hours
-            raise Undecided(f"it declares {manifest.bytes:,} bytes, and the disk has {total:,}")
+            raise Inconclusive(f"it declares {manifest.bytes:,} bytes, and the disk has {total:,}")
         problems = self._damaged_files(path, manifest)
         if problems:
             return problems
@@ -89,7 +89,7 @@ class Verifier:
         except BackupDamaged as error:
             return [error.message]
         except (KeyRefused, BackupNotWritable) as error:
-            raise Undecided(error.message) from None
+            raise Inconclusive(error.message) from None
 
     def _damaged_files(self, path: Path, manifest: BackupManifest) -> list[str]:
         """Return all changed files, so that one run names them all."""
@@ -112,7 +112,7 @@ class Verifier:
         try:
             scratch_stores.migrate_older(scratch, manifest, self._clock)
         except (StoreFull, DataDirNotWritable) as error:
-            raise Undecided(error.message) from None
+            raise Inconclusive(error.message) from None
         except ApplianceError as error:
             return [error.message]
         try:

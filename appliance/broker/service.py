@@ -137,7 +137,7 @@ class Broker:
         None: it is within the limit."""
         mesh_id = command.mesh.id
         bucket = self._bucket(mesh_id)
-        wait = 0.0 if bucket is None else bucket.take(1, self.clock.monotonic())
+        wait = 0.0 if bucket is None else bucket.charge(1, self.clock.monotonic())
         if not wait:
             return None
         record = self.store.read(queries.dedupe_record, mesh_id, command.send.client_message_id)

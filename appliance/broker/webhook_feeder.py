@@ -53,10 +53,10 @@ class MeshWebhookFeeder(Loop):
             return {"handed": 0}
         lease_ms = int(LEASE_SECONDS * 1000)
         _, claims = broker.store.write(writes.ack_and_claim, (), demands, lease_ms)
-        taken = self._outbox.take([message_of(claim) for claim in claims])
+        taken = self._outbox.accept([message_of(claim) for claim in claims])
         acks = [DeliveryAck(row.owner, row.id, row.push.message_id) for row in claims[:taken]]
         broker.store.write(writes.ack_deliveries, acks)
-        metrics.deliveries.labels("hook_taken").inc(taken)
+        metrics.deliveries.labels("hook_accepted").inc(taken)
         if taken:
             self.nudge()
         return {"handed": taken}

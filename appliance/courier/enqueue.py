@@ -140,7 +140,7 @@ class EnqueuePipeline:
         for envelope in parsed:
             size += len(envelope.body)
         if context.bucket is not None:
-            wait = context.bucket.take(len(parsed), self._clock.monotonic())
+            wait = context.bucket.charge(len(parsed), self._clock.monotonic())
             if wait:
                 raise wire.RateExceeded(
                     details={"scope": "stream", "stream": stream.name}, retry_after=wait
@@ -428,7 +428,7 @@ class EnqueuePipeline:
         changes = self._queue.changes
         batch = changes[:CHANGES_MAX]
         outcomes, now = self._queue.outcomes, self.now()
-        samples = outcomes.take(now, CHANGES_MAX, at_once=at_once)
+        samples = outcomes.pop(now, CHANGES_MAX, at_once=at_once)
         journaled = outcomes.take_journaled(now, quiet=at_once or not batch)
         if not batch and not samples and not journaled:
             return 0

@@ -70,11 +70,11 @@ class LiveView:
         }
         return [encode(hello)]
 
-    def take(self) -> list[bytes]:
+    def pop(self) -> list[bytes]:
         messages: list[bytes] = []
         size, bytes_max = 0, DELIVERY_BYTES_MAX
         while len(messages) < BATCH_MAX and size < bytes_max:
-            changes = self.watcher.take(CHANGES_STEP)
+            changes = self.watcher.pop(CHANGES_STEP)
             messages += [
                 encode({"addr": key, "env": row_json(row), "op": change, "watermark": version})
                 for key, version, change, row in changes
@@ -102,9 +102,9 @@ class LiveViewEvents:
     def begin(self) -> list[bytes]:
         return [sse_event(message) for message in self._live.start()]
 
-    def take(self) -> list[bytes] | None:
+    def pop(self) -> list[bytes] | None:
         self._live.wakeup.clear()  # before reading, so that no later change is missed
-        return [sse_event(message) for message in self._live.take()] or None
+        return [sse_event(message) for message in self._live.pop()] or None
 
     def wait(self, seconds: float) -> bool:
         return bool(self._live.wakeup.wait(seconds))
@@ -147,7 +147,7 @@ class LiveViewSocket:
         self._socket.send(text_frames(live.start()))
         while True:
             live.wakeup.clear()
-            messages = live.take()
+            messages = live.pop()
             self._socket.flush()
             if messages:
                 self._socket.send(text_frames(messages))

@@ -69,7 +69,7 @@ class OutcomeLog:
             taken += outcomes
         return taken
 
-    def take(self, now: float, limit: int, *, at_once: bool = False) -> list[EnvelopeOutcome]:
+    def pop(self, now: float, limit: int, *, at_once: bool = False) -> list[EnvelopeOutcome]:
         """The next samples, if they are due or `at_once`."""
         samples = self._samples
         due = at_once or len(samples) >= SAMPLES_DUE or now - self._written_ms >= SAMPLE_MS

@@ -135,7 +135,7 @@ class ReadyQueue:
         if self._stale > STALE_MAX and self._stale > self.ready_count:
             self._drop_stale()
 
-    def take(self, limit: int, now: float) -> list[StreamItem]:
+    def pop(self, limit: int, now: float) -> list[StreamItem]:
         """Take the next envelopes, at most `limit`."""
         taken: list[StreamItem] = []
         levels = self._levels

@@ -140,7 +140,7 @@ class Courier:
                 in_use = (pair for pair in self._buckets.items() if not pair[1].is_full(now))
                 self._buckets = dict(in_use)
             bucket = self._buckets[who.id] = TokenBucket(rate, rate, now)
-        wait = bucket.take(cost, now)
+        wait = bucket.charge(cost, now)
         if wait:
             raise wire.RateExceeded(details={"scope": "token"}, retry_after=wait)
 

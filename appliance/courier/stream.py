@@ -163,7 +163,7 @@ class Stream:
         """Lease the next envelopes, at most `limit`, until `now + lease_ms`."""
         if self.paused:
             return []
-        taken = self.ready_queue.take(limit, now)
+        taken = self.ready_queue.pop(limit, now)
         deadline = now + lease_ms
         bucket = self._timers.lease_bucket(lease_ms)
         inflight, name = consumer.inflight, self.name

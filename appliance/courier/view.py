@@ -48,7 +48,7 @@ class Watcher:
         self.pending[key] = (version, change, row)
         self.wake()
 
-    def take(self, limit: int) -> list[tuple[str, int, str, Any]]:
+    def pop(self, limit: int) -> list[tuple[str, int, str, Any]]:
         """The next changes, at most `limit`, and at most its credit if it uses credit."""
         if self.credit is not None:
             limit = min(limit, self.credit)

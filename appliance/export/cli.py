@@ -15,7 +15,7 @@ import typer
 from appliance.cli_support import ProgressLine, Session, plain_app
 from appliance.export import snapshot, table_writer, verify
 from appliance.export.cli_target import open_target
-from appliance.export.compact import Tidied
+from appliance.export.compact import Compacted
 from appliance.export.exporter import ExportRound
 from appliance.export.manifests import SNAPSHOT, SegmentDirectory
 from appliance.export.publish import PublishedSegments
@@ -99,18 +99,18 @@ def export_snapshot(
     table_writer.require(settings.export_format)
     target = out or datadir.workspace / settings.export_dir
     with open_log(datadir) as log, SegmentDirectory(target, SNAPSHOT).only_writer():
-        path, manifest = snapshot.take(log, target, settings.export_format, keep, SystemClock())
+        path, manifest = snapshot.write(log, target, settings.export_format, keep, SystemClock())
     rows = sum(file.rows for file in manifest.files.values())
     answer = {"path": str(path), **msgspec.to_builtins(manifest)}
     session.answer(answer, f"{rows:,} rows as of event {manifest.as_of_event_id} in {path}")
 
 
-@app.command("tidy")
-def tidy_segments(session: Session, out: OutFlag = None) -> None:
-    """Merge small segments, and prune those older than export.keep_days."""
+@app.command("compact")
+def compact_segments(session: Session, out: OutFlag = None) -> None:
+    """Merge small segments, and prune those older than export.retention_days."""
     exports = _exports(session, out)
     with exports.only_writer():
-        done = exports.tidy()
+        done = exports.compact()
     lines = [
         f"{log.log}: {log.replaced} segments written as {log.written}, {log.removed} removed"
         for log in done
@@ -172,7 +172,7 @@ def _exports(session: Session, out: Path | None, format_name: str | None = None)
 
 
 def _answer(
-    session: Session, out: Path, done: Sequence[ExportRound | Tidied], lines: list[str]
+    session: Session, out: Path, done: Sequence[ExportRound | Compacted], lines: list[str]
 ) -> None:
     answer = {"out": str(out), "logs": msgspec.to_builtins(done)}
     session.answer(answer, "\n".join([*lines, f"under {out}"]))

@@ -22,30 +22,30 @@ COUNT_MIN = 8  # adjacent segments of a day that are worth merging
 REPLACED_MS = DAY_MS  # longer than a job reads the segments that it listed
 
 
-class Tidied(msgspec.Struct):
+class Compacted(msgspec.Struct):
     log: str
     written: int = 0
     replaced: int = 0
     removed: int = 0
 
 
-def tidy(
+def compact(
     directory: SegmentDirectory,
     settings: ExportSettings,
     clock: Clock,
     kept_from: str | None = None,
     archive_dir: Path | None = None,
-) -> Tidied:
+) -> Compacted:
     """Run compaction, then retention, which keeps the days from `kept_from` on, and everything
     the archive lacks. The caller must have locked the directory.
 
     The log's new beginning is noted first, so that a reader can distinguish removed days from
     missing segments, also after a crash.
     """
-    done = Tidied(directory.kind)
+    done = Compacted(directory.kind)
     alive = segment.live(directory.manifests())
     for group in segment.compactable(alive, limits_of(settings), COUNT_MIN):
-        compact(directory, group, clock)
+        merge(directory, group, clock)
         done.written += 1
         done.replaced += len(group)
     now_ms, days = clock.now_ms(), settings.retention_days
@@ -63,7 +63,7 @@ def tidy(
     return done
 
 
-def compact(directory: SegmentDirectory, group: list[SegmentManifest], clock: Clock) -> None:
+def merge(directory: SegmentDirectory, group: list[SegmentManifest], clock: Clock) -> None:
     """Merge the rows of adjacent segments into one segment. Each source is verified while
     reading."""
     first, last = group[0], group[-1]

@@ -48,7 +48,7 @@ class SegmentExporter(Loop):
         removed, day = 0, now_ms // DAY_MS
         # Retention also runs when there are no new rows.
         if segments or day != self._tidied_day:
-            removed = sum(log["removed"] for log in self._run_command("tidy")["logs"])
+            removed = sum(log["removed"] for log in self._run_command("compact")["logs"])
             self._tidied_day = day
         metrics.rounds.labels("ok").inc()
         return {"segments": segments, "removed": removed}

@@ -71,7 +71,7 @@ class Exports:
             for directory in self._directories.values():
                 publish(directory, self._target)
 
-    def tidy(self) -> list[compact.Tidied]:
+    def compact(self) -> list[compact.Compacted]:
         """Compact each log's segments and remove segments past retention. With a target, only
         published ones are removed."""
         done, named = [], self._settings.archive_dir
@@ -79,7 +79,7 @@ class Exports:
         for directory in self._directories.values():
             kept_from = first_missing(directory, self._target) if self._target else None
             done.append(
-                compact.tidy(directory, self._settings, self._clock, kept_from, archive_dir)
+                compact.compact(directory, self._settings, self._clock, kept_from, archive_dir)
             )
         self.publish()
         return done

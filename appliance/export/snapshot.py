@@ -25,7 +25,7 @@ from appliance.kernel.clock import Clock, iso
 from appliance.kernel.whole_file import sync_directory
 
 
-def take(
+def write(
     log: StoredLog, out: Path, format_name: Format, kept: int, clock: Clock
 ) -> tuple[Path, SnapshotManifest]:
     """Write a snapshot. Returns its path and manifest. An equal state reuses the name."""

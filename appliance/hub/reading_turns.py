@@ -44,7 +44,7 @@ class Turns:
             if who is not ANONYMOUS:
                 yield lambda _size: None
                 return
-            while wait := self._bytes.take(self._piece_bytes, self._clock.monotonic()):
+            while wait := self._bytes.charge(self._piece_bytes, self._clock.monotonic()):
                 self._sleep(wait)
             read = 0
 

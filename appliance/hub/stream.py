@@ -80,7 +80,7 @@ class HubSession:
         while True:
             # Take first: it clears the wake-up, which anything posted or published during the
             # writes below sets again.
-            items = self._subscription.take(LIVE_BATCH_MAX)
+            items = self._subscription.pop(LIVE_BATCH_MAX)
             self._socket.flush()
             if self._subscription.lagging:
                 metrics.lagged.inc()
@@ -95,7 +95,7 @@ class HubSession:
     def _wait_for_hello(self) -> None:
         deadline = self._hub.clock.monotonic() + HELLO_SECONDS_MAX
         while self._hello is None:
-            self._subscription.take(0)
+            self._subscription.pop(0)
             self._socket.flush()
             left = deadline - self._hub.clock.monotonic()
             if left <= 0:

@@ -72,7 +72,7 @@ class LocalMeshSubscriber(Loop):
     Each round compares the meshes again, because meshes and members change at any time.
     """
 
-    name = "home_meshes"
+    name = "local_meshes"
     interval_seconds = 1.0
 
     def __init__(self, broker: BrokerSubsystem, inbox: Inbox, log: Log) -> None:

@@ -16,7 +16,7 @@ class OutboxMail:
         self._target = target
         self._principal = principal
 
-    def take(self, key: str, address: str, subject: str, text: str) -> None:
+    def send(self, key: str, address: str, subject: str, text: str) -> None:
         send = wire.Send(
             to=MAILTO + address,
             message=text,

@@ -17,7 +17,7 @@ class NetworkInbox:
         self._inbox = inbox
         inbox.add_mesh(NETWORK)
 
-    def take(self, recipient: str, message: OpenedMessage) -> None:
+    def accept(self, recipient: str, message: OpenedMessage) -> None:
         payload: dict[str, Any] = dict(message.payload)
         text = payload.pop("text", None)
         if not isinstance(text, str):

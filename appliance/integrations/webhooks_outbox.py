@@ -65,7 +65,7 @@ class WebhookPost:
             self._outbox.retry_now(WEBHOOK, webhook_id)
             changed.discard(webhook_id)
 
-    def take(self, events: Sequence[OutgoingEvent | WebhookMessage]) -> int:
+    def accept(self, events: Sequence[OutgoingEvent | WebhookMessage]) -> int:
         sends = [
             outbox_wire.Send(
                 to=event.webhook_id,

@@ -38,7 +38,7 @@ class RunEventSource:
     def begin(self) -> Iterator[bytes]:
         yield RETRY_LINE
 
-    def take(self) -> Iterator[bytes] | None:
+    def pop(self) -> Iterator[bytes] | None:
         self._wakeup.clear()
         run = self._jobs.show(self._run_id).run
         query = wire.RunOutputQuery(attempt=self._attempt, after=self._after)

@@ -81,7 +81,7 @@ class FeedSubscription:
         """Waits for items or a call of `wake`; False when time ran out."""
         return bool(self._wake.wait(timeout_seconds))
 
-    def take(self, limit: int) -> list[Any]:
+    def pop(self, limit: int) -> list[Any]:
         """At most `limit` queued items, oldest first."""
         queue = self._queue
         if len(queue) <= limit:
@@ -103,7 +103,7 @@ class FeedSubscription:
 
     def renew(self) -> None:
         """Forget what has come. For a reader that reads the log next."""
-        self.take(self._queue_max)
+        self.pop(self._queue_max)
         self.recover()
 
     def wake(self) -> None:

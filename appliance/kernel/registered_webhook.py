@@ -43,7 +43,7 @@ class WebhookOutbox(Protocol[Message]):
         """Try the undelivered messages of these webhooks now, and remove them from the set."""
         ...
 
-    def take(self, handed: Sequence[Message]) -> int:
+    def accept(self, handed: Sequence[Message]) -> int:
         """Return how many messages were accepted, from the first on. Accepted messages are
         durable."""
         ...

@@ -16,7 +16,7 @@ class TokenBucket:
         self._level = self._burst
         self._updated = now
 
-    def take(self, cost: float, now: float) -> float:
+    def charge(self, cost: float, now: float) -> float:
         """Take `cost` tokens and return 0, or take none and return the seconds until they fit."""
         wait = self.wait_seconds(cost, now)
         if not wait:
@@ -29,7 +29,7 @@ class TokenBucket:
         self._level = min(self._burst, self._level + count)
 
     def wait_seconds(self, cost: float, now: float) -> float:
-        """Seconds until `take(cost)` succeeds; 0 if it does now."""
+        """Seconds until `charge(cost)` succeeds; 0 if it does now."""
         self._refill(now)
         needed = min(float(cost), self._burst)
         return max(0.0, (needed - self._level) / self.rate)

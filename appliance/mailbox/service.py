@@ -20,7 +20,7 @@ from appliance.web.webhook_caller import WebhookCaller, seconds_of
 
 AGENTS_MAX = 100
 WARNINGS = frozenset({"key-changed", "admin-changed", "broadcast-refused", "heartbeat-failed"})
-Take = Callable[[str, OpenedMessage], None]
+Accept = Callable[[str, OpenedMessage], None]
 """Stores a message for the named recipient."""
 
 
@@ -29,12 +29,12 @@ class Mailbox:
     by folder name."""
 
     def __init__(
-        self, folder: Path, settings: NetworkSettings, take: Take, clock: Clock, log: Log
+        self, folder: Path, settings: NetworkSettings, accept: Accept, clock: Clock, log: Log
     ) -> None:
         self.clock, self.log = clock, log
         self.agents: dict[str, NetworkAgent] = {}
         self.problems: dict[str, str] = {}
-        self._folder, self._settings, self._take = folder, settings, take
+        self._folder, self._settings, self._accept = folder, settings, accept
         self.refresh()  # before the first request: a refusal would be final for its sender
 
     def refresh(self) -> None:
@@ -88,7 +88,7 @@ class Mailbox:
             config = AgentFolder(path).config()
             agent = NetworkAgent(
                 path,
-                on_message=partial(self._take, config.name),
+                on_message=partial(self._accept, config.name),
                 on_event=partial(self._on_event, config.name),
                 auto_approve=self._settings.auto_approve,
                 receipts=self._settings.receipts,

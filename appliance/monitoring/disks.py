@@ -16,7 +16,7 @@ def watched_folders(host: Host) -> Mapping[str, tuple[Path, str]]:
         "backups": (workspace / host.section(BackupSettings).directory,
                     "agentlip backup prune; keep fewer: keep_* of [backup]"),
         "exports": (workspace / host.section(ExportSettings).export_dir,
-                    "agentlip export tidy; or move old segments to an archive"),
+                    "agentlip export compact; or move old segments to an archive"),
         "output of jobs": (data / "jobs", "agentlip jobs list; lower output_bytes_max of jobs"),
         "logs": (data / "logs", "lower log.rotate_bytes; log.level, log.access"),
         "saved files of repairs": (data / "repairs", "remove the oldest folders in it"),

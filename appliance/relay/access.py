@@ -104,7 +104,7 @@ class RelaySignatures:
         """For operations that are open: a signature is verified if there is one."""
         if "HTTP_AUTHORIZATION" in environ:
             return self.agent(environ)
-        self._limits.take("relay")
+        self._limits.charge("relay")
         return None
 
     def admin(self, environ: Environ) -> Verify:
@@ -117,7 +117,7 @@ class RelaySignatures:
         scopes: frozenset[str],
         keys_of: Callable[[str], list[AgentPublicKey]],
     ) -> Verify:
-        self._limits.take("relay")
+        self._limits.charge("relay")
         try:
             signed = of_header(str(environ.get("HTTP_AUTHORIZATION", "")))
             if signed is None:

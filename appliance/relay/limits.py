@@ -43,7 +43,7 @@ class RelayLimits:
         self._clock = clock
         self._counts: dict[tuple[str, str], tuple[int, int]] = {}
 
-    def take(self, name: str, subject: str = "") -> Allowance:
+    def charge(self, name: str, subject: str = "") -> Allowance:
         """Count one request. Raises RelayLimitReached."""
         limit, window_ms = LIMITS[name]
         now_ms = self._clock.now_ms()

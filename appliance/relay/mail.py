@@ -13,7 +13,7 @@ KEPT_MAX = 20  # codes in the file
 
 
 class CodeMail(Protocol):
-    def take(self, key: str, address: str, subject: str, text: str) -> None:
+    def send(self, key: str, address: str, subject: str, text: str) -> None:
         """Accept a mail; it is durable then. The same key is the same mail."""
 
 
@@ -34,7 +34,7 @@ class LocalCodes:
         self._log = log
         self._lines: list[str] = []
 
-    def take(self, key: str, address: str, subject: str, text: str) -> None:
+    def send(self, key: str, address: str, subject: str, text: str) -> None:
         del key, subject
         line = f"{address}: {text.partition(chr(10))[0]}\n"
         self._lines = [*self._lines, line][-KEPT_MAX:]

@@ -47,7 +47,7 @@ def reply_to_signer(
             raise wire.NotSigned
         try:
             if name is not None:
-                req.context.allowance = relay.limits.take(limit, name)
+                req.context.allowance = relay.limits.charge(limit, name)
             reply(resp, verb(*arguments_of(req, fields), name), status)
         except ApplianceError:
             relay.write(name or "")

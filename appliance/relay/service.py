@@ -114,13 +114,13 @@ class Relay:
             f"mail {email}",
             f"name {command.agent_name}",
         ):
-            self.limits.take("codes", subject)
-        self.limits.take("mails")
+            self.limits.charge("codes", subject)
+        self.limits.charge("mails")
         code = f"{secrets.randbelow(1_000_000):06}"
         number = self.store.write(writes.add_code, command.agent_name, email, code, key)
         text = mail.text_of(command.agent_name, code)
         try:
-            self._mail.take(f"relay_code_{number}", email, mail.SUBJECT, text)
+            self._mail.send(f"relay_code_{number}", email, mail.SUBJECT, text)
         except Exhausted as error:
             raise Unavailable("the mail can't be accepted now", hint=error.hint) from None
         metrics.codes.labels("sent").inc()
@@ -129,7 +129,7 @@ class Relay:
 
     def confirm_code(self, command: wire.ConfirmCode, address: str) -> wire.Done:
         check_agent_name(command.agent_name)
-        self.limits.take("attempts", network_of(address))
+        self.limits.charge("attempts", network_of(address))
         digits = command.code.isascii() and command.code.isdigit() and len(command.code) == 6
         result: writes.CodeResult = "refused"
         if digits:
@@ -145,7 +145,7 @@ class Relay:
         key = str(AgentPublicKey.of(command.public_key))
         email = _check_email(command.owner_email)
         check_url(command.endpoint, self.rules)
-        self.limits.take("registrations", network_of(address))
+        self.limits.charge("registrations", network_of(address))
         command = msgspec.structs.replace(command, public_key=key, owner_email=email)
         self.store.write(writes.register, command, address)
         self._log("agent.registered", command.name, address)
@@ -159,7 +159,7 @@ class Relay:
         text = rotation_text(name, former, key)
         if not former.is_signed(text, command.signature) or not key.is_signed(text, command.proof):
             raise wire.WrongSignature("both keys have to sign the rotation")
-        self.limits.take("rotations", name)
+        self.limits.charge("rotations", name)
         self.write(name, writes.rotate, name, str(former), str(key), command.signature)
         self._log("agent.rotated", name)
         return self._read_again(name)
@@ -213,7 +213,7 @@ class Relay:
         to = check_agent_name(command.to or command.to_agent or "")
         if to == agent:
             raise wire.OwnRequest
-        self.limits.take("contacts", agent)
+        self.limits.charge("contacts", agent)
         try:
             self.write(agent, writes.request_contact, agent, to, command.greeting)
         except (wire.NoSuchAgent, wire.ContactExists, wire.TooManyContacts) as error:

@@ -94,14 +94,14 @@ class StdioConnection:
         try:
             for line in lines:
                 if line.strip():
-                    self.take(line)
+                    self.accept(line)
         finally:
             self._ended = True
             for link in tuple(self._links.values()):
                 link.close()
             self._client.close()
 
-    def take(self, line: bytes) -> None:
+    def accept(self, line: bytes) -> None:
         """Process one frame. Errors are written to the pipe, which stays open."""
         frame: Json = {}
         try:

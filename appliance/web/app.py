@@ -182,7 +182,7 @@ class AccessMiddleware:
             if refused is not None:
                 raise refused
         elif refused is not None:
-            context.allowance = limiter.take(context.connection, principal.id, context.address)
+            context.allowance = limiter.charge(context.connection, principal.id, context.address)
         else:
             limiter.uncount(UNAUTHENTICATED)
         return principal
@@ -215,10 +215,10 @@ def _signer(req: falcon.Request, mounted: MountedOperation) -> Principal:
 
 
 def count(limiter: RateLimiter, context: Any, cost: int = 1, counted: int = 0) -> None:
-    """Counts a request, as `RateLimiter.take` does."""
+    """Counts a request, as `RateLimiter.charge` does."""
     principal: Principal = context.principal
     principal_id = None if principal is ANONYMOUS else principal.id
-    context.allowance = limiter.take(
+    context.allowance = limiter.charge(
         context.connection, principal_id, context.address, cost, counted
     )
 

@@ -34,7 +34,7 @@ MESSAGES_MAX = 256  # returned at once, so that a chunk of tiny ones does not bl
 class Incoming:
     """`take` accepts bytes as they arrive and returns messages in the order in which they ended.
 
-    has_more  `take(b"")` returns more messages
+    has_more  `feed(b"")` returns more messages
     closed    code and reason of the client's close frame, or why its bytes can't be read on
     """
 
@@ -64,7 +64,7 @@ class Incoming:
         self._buffer.clear()
         self._fragments.clear()
 
-    def take(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes) -> list[bytes]:
         """The next messages, at most MESSAGES_MAX; raises Exhausted or Invalid."""
         buffer = self._buffer
         buffer += data
@@ -132,7 +132,7 @@ class Incoming:
             self._charge()
 
     def _charge(self) -> None:
-        if self._quota.take(1, self._clock.monotonic()):
+        if self._quota.charge(1, self._clock.monotonic()):
             rate = f"{self._quota.rate:g}"
             raise Exhausted(f"more than {rate} control frames and short fragments a second")
 

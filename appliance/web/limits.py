@@ -89,7 +89,7 @@ class RateLimiter:
         self._opened: dict[str, int] = {}
         self._owing = False
 
-    def take(
+    def charge(
         self,
         connection: str,
         principal_id: str | None,

@@ -377,7 +377,7 @@ class Socket:
         """Pass on the messages in `data` and respond to pings; True at the end."""
         incoming, more = self._incoming, True
         while more:
-            messages = incoming.take(data)
+            messages = incoming.feed(data)
             data, more = b"", incoming.has_more
             if messages and self._closing is None:  # also those before a close frame
                 on_messages(messages)

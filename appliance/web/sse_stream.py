@@ -29,7 +29,7 @@ class EventSource(Protocol):
     def begin(self) -> Iterable[bytes]:
         """What is sent first: RETRY_LINE, then the stored events after the client's cursor."""
 
-    def take(self) -> Iterable[bytes] | None:
+    def pop(self) -> Iterable[bytes] | None:
         """The events since the last call, without waiting; None if there are none."""
 
     def wait(self, seconds: float) -> bool:
@@ -64,7 +64,7 @@ class SseStream:
         source = self._source
         yield from takewhile(self._is_open, pieces(source.begin()))
         while self._open and not source.closed:
-            events = source.take()
+            events = source.pop()
             if events is not None:
                 yield from takewhile(self._is_open, pieces(events))
             elif not source.wait(HEARTBEAT_SECONDS):

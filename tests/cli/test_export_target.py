@@ -110,7 +110,7 @@ def test_only_published_segments_are_removed_here(s3, export, logged, url):
     directory = SegmentDirectory(logged.datadir.dir / "export")
     old = {"AGENTLIP_EXPORT__RETENTION_DAYS": "1"}
     every = len(directory.manifests())
-    assert removed(export("tidy", "--json", **old)) == 0, "nothing was published before"
-    assert removed(export("tidy", "--json", **old)) > 0
+    assert removed(export("compact", "--json", **old)) == 0, "nothing was published before"
+    assert removed(export("compact", "--json", **old)) > 0
     assert len(directory.manifests()) < every
     assert export("verify", url).code == 0

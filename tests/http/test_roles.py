@@ -183,7 +183,7 @@ def test_only_what_is_on_is_built(everything, tmp_path, roles):
         running = {loop.name for loop in whole.loops}
         for name in roles.off:
             assert not loops[name] & running, name
-        assert ("home_meshes" in running) == (roles.inbox and roles.broker)
+        assert ("local_meshes" in running) == (roles.inbox and roles.broker)
         assert whole._readiness().ready
         assert whole._readiness().findings == []
         (output,) = [line for line in _log(lines) if "switched off" in line["msg"]]

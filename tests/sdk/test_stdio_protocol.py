@@ -20,8 +20,8 @@ class PipeFixture:
         self.lines = []
         self.pipe = StdioConnection(locate(hub), self.lines.append)
 
-    def take(self, line):
-        self.pipe.take(line if isinstance(line, bytes) else json.dumps(line).encode())
+    def accept(self, line):
+        self.pipe.accept(line if isinstance(line, bytes) else json.dumps(line).encode())
 
     def frames(self, kind):
         frames = [json.loads(line) for line in tuple(self.lines)]
@@ -47,23 +47,23 @@ def side(hub):
     ],
 )
 def test_invalid_line_gets_an_error_and_the_next_is_handled(side, line):
-    side.take(line)
+    side.accept(line)
     (error,) = side.frames("error")
     assert error["code"] == "InvalidEnvelope"
-    side.take({"type": "snapshot", "view": "latestPerAgent", "reqId": 1})
+    side.accept({"type": "snapshot", "view": "latestPerAgent", "reqId": 1})
     assert side.frames("ok")[0]["reqId"] == 1
 
 
 def test_hello_gets_ok_with_the_reqid_that_clients_wait_for(side):
     """The client of the original Courier sends `hello` without one and waits for `hello`."""
-    side.take({"type": "hello", "version": "v1", "features": []})
-    side.take({"type": "hello", "version": "v1", "reqId": "h-1"})
+    side.accept({"type": "hello", "version": "v1", "features": []})
+    side.accept({"type": "hello", "version": "v1", "reqId": "h-1"})
     result = {"version": "v1", "features": ["credit", "views", "triggers"]}
     assert [json.loads(line) for line in side.lines] == [
         {"type": "ok", "reqId": "hello", "result": result},
         {"type": "ok", "reqId": "h-1", "result": result},
     ]
-    side.take({"type": "hello", "version": "v9"})
+    side.accept({"type": "hello", "version": "v9"})
     assert [frame["reqId"] for frame in side.frames("error")] == ["hello"]
 
 
@@ -79,8 +79,8 @@ def test_rest_of_an_oversized_line_is_skipped():
 def test_delivery_is_unchanged_and_on_one_line(hub, side):
     stream = "pipe/untouched"
     text = '{\n "id": "a", "ts": "2025",\r\n "type": "t", "payload": {"n": 1e400, "m": 1.10}}'
-    side.take({"type": "subscribe", "stream": stream})
-    side.take({"type": "grant", "n": 2})
+    side.accept({"type": "subscribe", "stream": stream})
+    side.accept({"type": "grant", "n": 2})
     with opened(hub, "/v1/publish") as publisher:
         publisher.send(f'{{"seq": 1, "to": "{stream}", "envelope": {text}}}')
         assert receive_frame(publisher) == {"accepted": 1}
@@ -88,9 +88,9 @@ def test_delivery_is_unchanged_and_on_one_line(hub, side):
     (line,) = [line for line in side.lines if b'"deliver"' in line]
     assert line.count(b"\n") == 1
     assert b'"payload": {"n": 1e400, "m": 1.10}' in line
-    side.take({"type": "ack", "id": "a"})
+    side.accept({"type": "ack", "id": "a"})
     until(lambda: stats(hub, stream)["acked"] == 1, 10, "the ack arrives")
-    side.take({"type": "enqueue", "to": stream, "env": envelope("b")})
+    side.accept({"type": "enqueue", "to": stream, "env": envelope("b")})
     until(lambda: len(side.frames("deliver")) == 2, 10, "the subscription goes on")
 
 

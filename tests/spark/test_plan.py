@@ -72,7 +72,7 @@ def test_skipped_segment_does_not_start_an_engine_again(export, tmp_path):
     shown = "check segments.sound: WARN: 1 fail (it is malformed)\ningest: nothing new\n"
     assert (done.returncode, done.stdout) == (0, shown), done.stderr
     done = json.loads(ingest(tmp_path, "--quarantine-segments", "--json").stdout)
-    assert [check["said"] for check in done["checks"]] == ["it is malformed"]
+    assert [check["note"] for check in done["checks"]] == ["it is malformed"]
     record = json.loads((tmp_path / "out/runs/ingest.json").read_text())
     assert (record["outcome"], record["exit_code"]) == ("failed", 0)
     assert record["error"] == "segments are skipped: it is malformed"

@@ -49,7 +49,7 @@ class SentCodes:
         self.mails: list[tuple[str, str]] = []
         self.refuse: Exception | None = None
 
-    def take(self, key: str, address: str, subject: str, text: str) -> None:
+    def send(self, key: str, address: str, subject: str, text: str) -> None:
         if self.refuse is not None:
             raise self.refuse
         self.mails.append((address, text))

@@ -45,10 +45,10 @@ def publish(source, *numbers):
 
 def test_item_that_comes_while_stored_ones_are_read_is_not_lost(source):
     publish(source, 1, 2, 3)
-    events = source.take()
+    events = source.pop()
     assert next(events) == 1
     publish(source, 4)
     assert list(events) == [2, 3]
     assert source.wait(0)
     publish(source, 5)
-    assert list(source.take()) == [4, 5]
+    assert list(source.pop()) == [4, 5]

@@ -11,7 +11,7 @@ ALWAYS = frozenset({
     "agentlip backup create", "agentlip backup fetch", "agentlip backup prune",
     "agentlip backup restore", "agentlip backup scheduled", "agentlip backup upload",
     "agentlip doctor clear",
-    "agentlip doctor repair", "agentlip export tidy", "agentlip identity accept-host",
+    "agentlip doctor repair", "agentlip export compact", "agentlip identity accept-host",
     "agentlip identity remint", "agentlip migrate", "agentlip recover",
     "agentlip relay admins add", "agentlip relay admins remove",
     "agentlipd install-service", "agentlipd reset", "agentlipd uninstall",

@@ -52,7 +52,7 @@ class Deadlines(Loop):
 class AskMail(Protocol):
     """The outbox, passed in by `composition.py`."""
 
-    def take(self, key: str, address: str, subject: str, text: str) -> None:
+    def send(self, key: str, address: str, subject: str, text: str) -> None:
         """Accept a mail; it is durable then. The same key is the same mail. Raises the errors of
         the outbox."""
 
@@ -92,6 +92,6 @@ class Mailer(Loop):
             url = f"{self._asks.settings.url.rstrip('/')}/ask/{self._asks.link(ask, number)}"
             text = page.mail_text(shown, url)
             try:
-                self._mail.take(f"{ask.row.id}_{number}", address, subject, text)
+                self._mail.send(f"{ask.row.id}_{number}", address, subject, text)
             except (Invalid, Forbidden) as error:  # it would be refused each time
                 self.log.warning("a mail of an ask was refused", ask=ask.row.id, code=error.code)

@@ -58,7 +58,7 @@ class WebhookFeeder(Loop):
         if capacity <= 0:
             return row.cursor, 0
         handed, reached = self._webhooks.next_events(row, head, min(capacity, FEED_MAX))
-        taken = self._post.take(handed) if handed else 0
+        taken = self._post.accept(handed) if handed else 0
         if taken == len(handed):
             return reached, taken
         return (handed[taken - 1].event_id if taken else row.cursor), taken

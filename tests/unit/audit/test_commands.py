@@ -9,7 +9,7 @@ from appliance.kernel.child_environment import child_environment
 @pytest.mark.parametrize(
     ("command", "given", "expected"),
     [
-        ("agentlip export tidy", {}, True),
+        ("agentlip export compact", {}, True),
         ("agentlip token create", {"name": "bob"}, True),
         ("agentlip token list", {}, False),
         ("agentlip backup prune", {"dry_run": True}, False),
@@ -22,4 +22,4 @@ def test_command_is_an_act_unless_it_reads_or_plans(command, given, expected):
 def test_command_of_the_appliances_own_loop_is_not_recorded(monkeypatch):
     for name, value in child_environment().items():
         monkeypatch.setenv(name, value)
-    assert not is_act("agentlip export tidy", {})
+    assert not is_act("agentlip export compact", {})

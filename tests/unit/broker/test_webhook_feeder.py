@@ -33,7 +33,7 @@ class FakeWebhookOutbox:
         self.retried.update(changed)
         changed.clear()
 
-    def take(self, handed):
+    def accept(self, handed):
         accepted = handed[: self.capacity]
         for message in accepted:
             self.taken.setdefault(message.key, message)

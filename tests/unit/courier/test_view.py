@@ -11,9 +11,9 @@ def test_watcher_gets_the_last_change_of_each_row_after_its_version():
     for key, row in (("a", 2), ("b", 1), ("b", 2), ("hidden", 1), ("c", 1)):
         view.put(key, row)
     view.remove("c")
-    assert watcher.take(10) == [("a", 2, "update", 2), ("b", 4, "add", 2)]
+    assert watcher.pop(10) == [("a", 2, "update", 2), ("b", 4, "add", 2)]
     view.remove("a")
-    assert watcher.take(10) == [("a", 8, "remove", 2)]
+    assert watcher.pop(10) == [("a", 8, "remove", 2)]
     assert woken
 
 
@@ -27,7 +27,7 @@ def test_view_evicts_rows_unchanged_for_longest():
     assert view.put("d", b"1") == ["b"]
     assert view.put("e", b"1234567") == ["c", "a"]
     assert (list(view.rows), view.bytes) == (["d", "e"], 8)
-    assert [(key, change) for key, _, change, _ in watcher.take(10)] == [
+    assert [(key, change) for key, _, change, _ in watcher.pop(10)] == [
         ("d", "add"), ("b", "remove"), ("e", "add"), ("c", "remove"), ("a", "remove")
     ]  # fmt: skip
     assert view.put("f", b"more than fits at all") == ["d", "e"]

@@ -126,17 +126,17 @@ def test_archive_does_not_have_a_segment_that_differs(out, tmp_path, fields):
     assert not Archive(out).has(manifest)
 
 
-def tidied(tmp_path, out):
+def compacted(tmp_path, out):
     settings = ExportSettings(retention_days=1)
     later = SystemClock()  # years after the events
     directory = SegmentDirectory(tmp_path / "in")
     with directory.only_writer():
-        removed = compact.tidy(directory, settings, later, archive_dir=out).removed
+        removed = compact.compact(directory, settings, later, archive_dir=out).removed
     return removed, [manifest.date for manifest in directory.manifests()]
 
 
 def test_retention_removes_what_the_archive_has(tmp_path, log, out):
-    assert tidied(tmp_path, out) == (1, ["2026-02-02"])
+    assert compacted(tmp_path, out) == (1, ["2026-02-02"])
 
 
 @pytest.mark.parametrize("damage", ["no archive", "damaged file", "other segment"])
@@ -147,4 +147,4 @@ def test_retention_keeps_what_the_archive_does_not_have(tmp_path, log, out, dama
         first_file(out).write_bytes(b"")
     else:
         archives.change(out, segments=[])
-    assert tidied(tmp_path, out) == (0, ["2026-02-01", "2026-02-02"])
+    assert compacted(tmp_path, out) == (0, ["2026-02-01", "2026-02-02"])

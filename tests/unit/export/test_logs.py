@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 
 from appliance.export import segment, verify
 from appliance.export.arrow_log_reader import ArrowLog, open_fast
-from appliance.export.compact import tidy
+from appliance.export.compact import compact
 from appliance.export.errors import OtherHistory, SegmentTorn
 from appliance.export.exporter import Exporter
 from appliance.export.logs import LOGS, _time
@@ -183,7 +183,7 @@ def test_lost_segment_is_reported_and_days_removed_by_retention_are_not(logged, 
     export(logged, out, kind)
     directory = SegmentDirectory(out, kind)
     with directory.only_writer():
-        done = tidy(directory, ExportSettings(retention_days=3), clock)
+        done = compact(directory, ExportSettings(retention_days=3), clock)
     assert (done.removed, directory.begins_after()) == (2, 25)
     assert verify.verify(out).problems == []
     first = segment.live(directory.manifests())[0]

@@ -38,7 +38,7 @@ def clean(out: Path, replaced_ms: int = compact.REPLACED_MS) -> None:
     with pytest.MonkeyPatch.context() as patch, directory.only_writer():
         patch.setattr(compact, "COUNT_MIN", 2)
         patch.setattr(compact, "REPLACED_MS", replaced_ms)
-        compact.tidy(directory, SETTINGS, CLOCK)
+        compact.compact(directory, SETTINGS, CLOCK)
 
 
 def in_steps(work: Callable[[], None], reach: Callable[[], None]) -> None:

@@ -27,7 +27,7 @@ def write(logged: Logged, out, done: threading.Event, failed: list[BaseException
                 logged.add(5)
                 with catalogue.only_writer():
                     Exporter(log, catalogue, "jsonl", limits_of(SETTINGS), SystemClock()).run()
-                    compact.tidy(catalogue, SETTINGS, SystemClock())
+                    compact.compact(catalogue, SETTINGS, SystemClock())
     except BaseException as error:
         failed.append(error)
     finally:
@@ -57,7 +57,7 @@ def test_reader_beside_a_writer_sees_each_event_once(tmp_path, monkeypatch):
     assert ids_in(out) == list(range(1, ROUNDS * 5 + 1))
     catalogue = SegmentDirectory(out)
     with catalogue.only_writer():  # segments replaced just now may go a second later
-        compact.tidy(catalogue, SETTINGS, FakeClock(SystemClock().now_ms() + 1000))
+        compact.compact(catalogue, SETTINGS, FakeClock(SystemClock().now_ms() + 1000))
     assert ids_in(out) == list(range(1, ROUNDS * 5 + 1))
     assert len(manifests(out)) < ROUNDS / 3
 
@@ -74,5 +74,5 @@ def test_segments_with_other_rows_than_listed_are_not_merged(tmp_path, monkeypat
         listed = json.loads(path.read_bytes())
         path.write_text(json.dumps(listed | {"rows": 6}))
         with pytest.raises(SegmentTorn, match="other rows"):
-            compact.tidy(catalogue, SETTINGS, SystemClock())
+            compact.compact(catalogue, SETTINGS, SystemClock())
     assert ids_in(out) == list(range(1, 16))

@@ -24,7 +24,7 @@ def out(request, tmp_path):
     with open_log(logged.datadir) as log, directory.only_writer():
         limits = SegmentLimits(20, 1 << 20, 1000)
         Exporter(log, directory, request.param, limits, FakeClock()).run()
-        snapshot.take(log, out, request.param, 5, FakeClock())
+        snapshot.write(log, out, request.param, 5, FakeClock())
     assert verify.verify(out).problems == []
     return out
 

@@ -22,9 +22,9 @@ def message(sender="bert", **payload):
 
 
 def test_ids_of_two_senders_or_recipients_never_collide(inbox):
-    take = NetworkInbox(inbox.service).take
+    accept = NetworkInbox(inbox.service).accept
     for recipient, sender in [("anna", "bert"), ("anna", "cleo"), ("dora", "bert")] * 2:
-        take(recipient, message(sender, text="hi"))
+        accept(recipient, message(sender, text="hi"))
     assert inbox.rows() == [f"anna:bert:{ID}", f"anna:cleo:{ID}", f"dora:bert:{ID}"]
     assert len(inbox.events) == 3
     assert "network" in inbox.service.meshes
@@ -40,7 +40,7 @@ def test_ids_of_two_senders_or_recipients_never_collide(inbox):
     ],
 )
 def test_text_is_the_body_and_the_rest_is_metadata(inbox, payload, body, meta):
-    NetworkInbox(inbox.service).take("anna", message(**payload))
+    NetworkInbox(inbox.service).accept("anna", message(**payload))
     columns = "mesh, sender_name, destination_kind, destination_ref, created_at, body, meta"
     assert inbox.rows(f"SELECT {columns} FROM inbox") == [
         ("network", "bert", "dm", "anna", AT, body, meta)

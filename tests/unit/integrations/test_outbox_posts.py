@@ -45,12 +45,12 @@ def outbox(tmp_path):
 def test_events_are_taken_up_to_the_first_that_does_not_fit(outbox):
     post = WebhookPost(outbox.service)
     events = [OutgoingEvent("hook_1", n, f"k{n}", f"msg_{n}", f"body {n}") for n in range(5)]
-    assert post.take(events[:2]) == 2
+    assert post.accept(events[:2]) == 2
     changed = OutgoingEvent("hook_1", 1, "k1", "msg_1", "another body")
-    assert post.take([changed, *events[2:]]) == 3
+    assert post.accept([changed, *events[2:]]) == 3
     assert post.waiting("hook_1", 10) == 4
     outbox.store.close()
-    assert post.take(events) == 0
+    assert post.accept(events) == 0
 
 
 def test_notice_is_accepted_once_and_goes_past_the_outbox_on_request(outbox):

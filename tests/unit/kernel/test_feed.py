@@ -28,7 +28,7 @@ def test_queue_lags_when_too_many_bytes_follow_its_oldest_item(monkeypatch):
     feed.publish([Item(1, "x" * 40)])
     for number in (2, 3):
         feed.publish([Item(number, b"x" * 50)])
-        quick.take(10)
+        quick.pop(10)
     assert [subscription.lagging for subscription in (rare, slow, quick)] == [False, False, False]
     feed.publish([Item(4, "x")])
     assert [subscription.lagging for subscription in (rare, slow, quick)] == [True, True, False]
@@ -58,7 +58,7 @@ def test_lagging_reader_gets_every_item_from_the_log(queue_max, steps):
             feed.publish(fresh)
         else:
             read()
-            seen.extend(numbers(subscription.take(step[0])))
+            seen.extend(numbers(subscription.pop(step[0])))
     read()
-    seen.extend(numbers(subscription.take(10_000)))
+    seen.extend(numbers(subscription.pop(10_000)))
     assert seen == log

@@ -8,15 +8,15 @@ from appliance.kernel.token_bucket import TokenBucket
 
 def test_bucket_allows_its_burst_and_then_its_rate():
     bucket = TokenBucket(rate=2.0, burst=3.0, now=0.0)
-    assert [bucket.take(1, 0.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
-    assert bucket.take(1, 0.5) == 0.0
+    assert [bucket.charge(1, 0.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
+    assert bucket.charge(1, 0.5) == 0.0
 
 
 def test_a_clock_that_goes_back_adds_nothing():
     bucket = TokenBucket(rate=1.0, burst=1.0, now=100.0)
-    assert bucket.take(1, 100.0) == 0.0
-    assert bucket.take(1, 0.0) == 1.0
-    assert bucket.take(1, 0.5) == 0.5
+    assert bucket.charge(1, 100.0) == 0.0
+    assert bucket.charge(1, 0.0) == 1.0
+    assert bucket.charge(1, 0.5) == 0.5
 
 
 @given(
@@ -28,5 +28,5 @@ def test_bucket_never_allows_more_than_burst_and_rate(rate, burst, requests):
     bucket, now, taken = TokenBucket(rate, burst, 0.0), 0.0, 0
     for elapsed, count in requests:
         now += elapsed
-        taken += sum(not bucket.take(1, now) for _ in range(count))
+        taken += sum(not bucket.charge(1, now) for _ in range(count))
         assert taken <= max(burst, 1.0) + rate * now + 1e-6

@@ -72,7 +72,7 @@ def test_messages_equal_the_librarys_wherever_the_bytes_are_split(data, cuts):
     incoming = incoming_of()
     offsets = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     messages = [
-        message for start, end in pairwise(offsets) for message in incoming.take(data[start:end])
+        message for start, end in pairwise(offsets) for message in incoming.feed(data[start:end])
     ]
     pong = incoming.take_pong()
     ping = None if pong is None else pong[2:]
@@ -83,11 +83,11 @@ def test_messages_equal_the_librarys_wherever_the_bytes_are_split(data, cuts):
 def test_short_fragments_count_and_long_ones_do_not():
     short, long = b"x" * 10, b"x" * SHORT_FRAGMENT_BYTES
     incoming = incoming_of(burst=3)
-    incoming.take(frame(TEXT, long, fin=False) + frame(CONT, long, fin=False) * 20)
-    assert incoming.take(frame(CONT, b"")) == [long * 21]
-    incoming.take(frame(TEXT, short, fin=False) + frame(CONT, short, fin=False) * 2)
+    incoming.feed(frame(TEXT, long, fin=False) + frame(CONT, long, fin=False) * 20)
+    assert incoming.feed(frame(CONT, b"")) == [long * 21]
+    incoming.feed(frame(TEXT, short, fin=False) + frame(CONT, short, fin=False) * 2)
     with pytest.raises(Exhausted):
-        incoming.take(frame(CONT, b"", fin=False))
+        incoming.feed(frame(CONT, b"", fin=False))
 
 
 def test_fragments_are_limited_for_each_message(monkeypatch):
@@ -96,7 +96,7 @@ def test_fragments_are_limited_for_each_message(monkeypatch):
     incoming = incoming_of()
     whole = frame(TEXT, piece, fin=False) + frame(CONT, piece, fin=False) * (FRAGMENTS_MAX - 1)
     for _ in range(3):
-        assert incoming.take(whole + frame(CONT, b"")) == [piece * FRAGMENTS_MAX]
-    incoming.take(whole)
+        assert incoming.feed(whole + frame(CONT, b"")) == [piece * FRAGMENTS_MAX]
+    incoming.feed(whole)
     with pytest.raises(Exhausted):
-        incoming.take(frame(CONT, piece, fin=False))
+        incoming.feed(frame(CONT, piece, fin=False))

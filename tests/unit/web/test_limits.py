@@ -18,7 +18,7 @@ def admitted(rates: RateLimiter, times: int, connection: str = "c", **more: obje
     count = 0
     for _ in range(times):
         try:
-            rates.take(connection, more.get("token", "p"), str(more.get("address", "a")))  # type: ignore[arg-type]
+            rates.charge(connection, more.get("token", "p"), str(more.get("address", "a")))  # type: ignore[arg-type]
         except RateLimited:
             continue
         count += 1
@@ -66,9 +66,9 @@ def test_clock_that_goes_back_opens_a_window(clock: FakeClock) -> None:
 
 def test_oversized_batch_is_admitted_into_a_fresh_window_and_paid_off(clock: FakeClock) -> None:
     rates = limiter(clock, per_connection=100)
-    rates.take("c", "p", "a", cost=350)
+    rates.charge("c", "p", "a", cost=350)
     with pytest.raises(RateLimited) as caught:
-        rates.take("c", "p", "a")
+        rates.charge("c", "p", "a")
     assert caught.value.retry_after == 3.0  # 250, 150, then 50 of 100 are owed
     clock.tick(2000)
     assert admitted(rates, 1) == 0
