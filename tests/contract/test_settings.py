@@ -1,6 +1,9 @@
 """The annotated reference says what the code does, and starts an appliance as it is."""
 
+import re
+
 import pytest
+import typer
 from msgspec.structs import fields
 
 from appliance.kernel.config import BadSettings, load
@@ -8,6 +11,7 @@ from appliance.settings import Settings
 from doctor.checks.settings import NOT_ABOVE
 from ops import write_settings
 from ops.write_settings import FILE, notes
+from tests.contract.test_hints import PROGRAMS
 from tests.contract.test_walls import ROOT
 
 SECTIONS = fields(Settings)
@@ -57,3 +61,21 @@ def test_times_are_in_seconds_and_retention_is_in_days():
     others = {name for name in NAMES if name.endswith(("_ms", "_minutes", "_hours", "_days"))}
     times = {name for name in others if not name.endswith("retention_days")}
     assert times == {"notify.quiet_hours", "outbox.max_age_hours"}, "a time of day; the outbox spec"
+
+
+def help_texts(command):
+    yield command.help or ""
+    yield from (getattr(parameter, "help", None) or "" for parameter in command.params)
+    if hasattr(command, "list_commands"):
+        context = typer.Context(command)
+        for name in command.list_commands(context):
+            yield from help_texts(command.get_command(context, name))
+
+
+def test_settings_named_in_help_exist():
+    sections = "|".join(section.name for section in SECTIONS)
+    named = re.compile(rf"(?<![\w./-])(?:{sections})\.[a-z]+_[a-z_]+")
+    texts = [text for program in PROGRAMS.values() for text in help_texts(program)]
+    mentioned = {name for text in texts for name in named.findall(text)}
+    assert "export.retention_days" in mentioned
+    assert mentioned <= NAMES
