@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+NOT_RELEASED = "not released"
+"""Stands for the date in the heading of a section that people wrote before its release."""
 KINDS = ("Added", "Changed", "Deprecated", "Fixed", "Removed", "Security")
 
 
@@ -18,17 +20,26 @@ def section_of(root: Path, version: str) -> str:
     return match[0].strip() + "\n" if match else ""
 
 
+def is_released(section: str) -> bool:
+    return bool(section) and f"({NOT_RELEASED})" not in section.partition("\n")[0]
+
+
 def collect(root: Path, version: str, date: str) -> int:
-    """Write the section for `version`, delete the notes, and return their number."""
-    if section_of(root, version):
+    """Write the section for `version`, delete the notes, and return their number.
+
+    A section that is not released yet gets the date, and the notes before its text.
+    """
+    written = section_of(root, version)
+    if is_released(written):
         raise SystemExit(f"CHANGELOG.md has a section for {version} already: raise __version__")
     paths = notes(root)
-    if not paths:
+    if not paths and not written:
         raise SystemExit("there are no notes in changelog/: see changelog/README.md")
     path = root / "CHANGELOG.md"
-    head, mark, older = path.read_text("utf-8").partition("\n## ")
+    head, mark, older = path.read_text("utf-8").replace(written, "").partition("\n## ")
     section = render(version, date, [note.read_text("utf-8") for note in paths])
-    path.write_text(f"{head.rstrip()}\n\n{section}{mark}{older}", "utf-8")
+    text = section + written.partition("\n")[2]
+    path.write_text(f"{head.rstrip()}\n\n{text}{mark}{older}", "utf-8")
     for note in paths:
         note.unlink()
     return len(paths)

@@ -95,7 +95,7 @@ def require_releasable(root: Path, version: str, revision: str) -> None:
     tagged = git(root, "tag", "--list", f"v{version}", "--format", "%(objectname) %(*objectname)")
     if tagged and revision not in tagged.split():
         raise SystemExit(f"the tag v{version} is on another commit: raise __version__")
-    if changelog.notes(root) or not changelog.section_of(root, version):
+    if changelog.notes(root) or not changelog.is_released(changelog.section_of(root, version)):
         raise SystemExit(f"the notes of {version} are not collected: ops/release changelog")
 
 

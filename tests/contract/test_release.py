@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 import appliance
-from ops import python_packages
+from ops import changelog, python_packages
 from tests.contract.test_walls import ROOT, tracked
 from tests.support.installs import EPOCH, tree_in
 
 pytestmark = pytest.mark.slow
 
 VERSION = appliance.__version__
+NOTE = "Added: A note about [installing](../docs/how-to/install.md)\nin two lines.\n"
 
 
 def git(root: Path, *words: str) -> str:
@@ -62,6 +63,7 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     """One whose notes are collected."""
     made = Repository(tmp_path_factory.mktemp("ready"))
+    (made.root / "changelog/x.md").write_text(NOTE)
     made.release("changelog", "--date", "2026-01-02")
     commit(made.root)
     return made
@@ -97,7 +99,8 @@ def test_release_has_all_files_and_their_signed_checksums(signed: Path, key: Pat
         input=(signed / "SHA256SUMS").read_bytes(), check=True,
     )  # fmt: skip
     changes = (signed / f"agentlip-{VERSION}-changes.md").read_text()
-    assert changes.startswith(f"## {VERSION} (2026-01-02)\n\n### Added\n\n- ")
+    note = "- A note about [installing](docs/how-to/install.md) in two lines.\n"
+    assert changes.startswith(f"## {VERSION} (2026-01-02)\n\n### Added\n\n{note}\n")
 
 
 def test_commit_that_can_not_be_released_is_refused(repository: Repository) -> None:
@@ -112,6 +115,17 @@ def test_commit_that_can_not_be_released_is_refused(repository: Repository) -> N
     repository.build("--unsigned", refused="are not collected")
     git(root, "commit", "--quiet", "--allow-empty", "--message", "later")
     repository.build("--unsigned", refused=f"the tag v{VERSION} is on another commit")
+
+
+def test_only_a_section_that_people_wrote_needs_no_notes(tmp_path: Path) -> None:
+    file = tmp_path / "CHANGELOG.md"
+    text = f"# Changelog\n\n## {VERSION} (%s)\n\n### Hub\n\n- Search.\n"
+    file.write_text(text % "not released")
+    assert changelog.collect(tmp_path, VERSION, "2026-01-02") == 0
+    assert file.read_text() == text % "2026-01-02"
+    for version, error in ((VERSION, "raise __version__"), ("99.0", "there are no notes")):
+        with pytest.raises(SystemExit, match=error):
+            changelog.collect(tmp_path, version, "2026-01-03")
 
 
 # -- the wheel and the source distribution -------------------------------------------------
