@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 NOT_RELEASED = "not released"
-"""Stands for the date in the heading of a section that people wrote before its release."""
+"""Replaces the date in the heading of a section until the release."""
 KINDS = ("Added", "Changed", "Deprecated", "Fixed", "Removed", "Security")
 
 
@@ -27,7 +27,7 @@ def is_released(section: str) -> bool:
 def collect(root: Path, version: str, date: str) -> int:
     """Write the section for `version`, delete the notes, and return their number.
 
-    A section that is not released yet gets the date, and the notes before its text.
+    If the section exists but is not released, add the date and put the notes first.
     """
     written = section_of(root, version)
     if is_released(written):

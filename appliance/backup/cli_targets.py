@@ -48,7 +48,7 @@ def upload(session: Session, target: TargetFlag = None) -> None:
     """Copy each backup that a target lacks; an interrupted copy continues."""
     work = open_workspace(session)
     if not work.settings.targets:
-        raise Invalid(_NO_TARGETS, hint="docs/how-to/keep-backups-elsewhere.md")
+        raise Invalid(_NO_TARGETS, hint="docs/how-to/back-up.md#elsewhere")
     reports = copy_all(session, work, target)
     session.table(msgspec.to_builtins(reports), _REPORT_COLUMNS, "")
     configured.raise_failures(reports)

@@ -1,4 +1,4 @@
-"""docs/how-to/keep-backups-elsewhere.md, as written: its settings and commands, with a real server.
+"""The section "Elsewhere" of docs/how-to/back-up.md, as written, with a real server.
 
 Only addresses, keys and directories are replaced; `age-keygen` is done by the library.
 """
@@ -16,22 +16,23 @@ from tests.support.s3server import S3Server
 from tests.support.workspaces import Filled
 
 pytestmark = pytest.mark.slow
-PAGE = ROOT / "docs" / "how-to" / "keep-backups-elsewhere.md"
+PAGE = ROOT / "docs" / "how-to" / "back-up.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def blocks(language: str) -> list[str]:
-    return [text for kind, text in BLOCK.findall(PAGE.read_text()) if kind == language]
+    section = PAGE.read_text().partition("\n## Elsewhere\n")[2].partition("\n## ")[0]
+    return [text for kind, text in BLOCK.findall(section) if kind == language]
 
 
 def commands() -> list[str]:
-    """All commands of the page, one per line, as a reader enters them."""
+    """All commands of the section, one per line, as a reader enters them."""
     lines = [line for block in blocks("sh") for line in block.splitlines()]
-    assert len(lines) == 9, "the page has other commands; let this test run them"
+    assert len(lines) == 9, "the section has other commands; let this test run them"
     return lines
 
 
-def test_the_page_works_as_written(s3: S3Server, tmp_path: Path) -> None:
+def test_section_works_as_written(s3: S3Server, tmp_path: Path) -> None:
     workspace, machine, disk = tmp_path / "workspace", tmp_path / "machine", tmp_path / "disk"
     filled = Filled(workspace, messages=50)
     for folder in (machine, disk):

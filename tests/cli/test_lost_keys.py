@@ -1,4 +1,4 @@
-"""The page about lost and stolen keys: its commands as printed, with a served relay."""
+"""The section about lost and stolen keys: its commands as printed, with a served relay."""
 
 import re
 import shlex
@@ -11,18 +11,19 @@ from tests.support.commands import agentlip, succeed
 from tests.support.servedhub import ServedHub
 
 pytestmark = pytest.mark.slow
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "lost-keys.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "network.md"
 
 
 def commands(relay, endpoint):
-    """The words of each command of the page, with these addresses."""
-    blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    """The words of each command of the section, with these addresses."""
+    text = PAGE.read_text(encoding="utf-8").partition("\n## Replace a lost or stolen key\n")[2]
+    blocks = re.findall(r"```sh\n(.*?)```", text.partition("\n## ")[0], re.DOTALL)
     for line in "".join(blocks).splitlines():
         line = line.replace("https://relay.example.org", relay)
         yield shlex.split(line.replace("https://anna.example.org/network/inbox", endpoint))
 
 
-def test_commands_of_the_page_replace_keys(tmp_path):
+def test_commands_of_the_section_replace_keys(tmp_path):
     hub = ServedHub(tmp_path / "w", "--no-limits", settings=SETTINGS)
     key = hub.workspace / "ada.key"
     agentlip("relay", "admins", "add", "ada", "--new-key", str(key), cwd=hub.workspace)

@@ -61,3 +61,14 @@ def test_dashboard_has_a_picture_of_its_panels(name):
     picture = ElementTree.parse(ROOT / f"docs/pictures/dashboard-{name}.svg")
     texts = [each.text for each in picture.iterfind(".//{*}text[@font-size='12']")]
     assert texts == [panel["title"] for panel in board["panels"]], "just dashboard-pictures"
+
+
+def test_index_of_guides_follows_the_navigation():
+    """Each heading of the index is a group of the navigation, with links to its pages."""
+    groups = {name: pages(part) for entry in SITE["nav"] for name, part in entry.items()}
+    _, *parts = re.split(r"(?m)^## ", (DOCS / "how-to/index.md").read_text("utf-8"))
+    listed = {}
+    for heading, _, body in (part.partition("\n") for part in parts):
+        links = re.findall(r"\]\(([^)]+)\)", body)
+        listed[heading] = [(f"how-to/{link}").replace("how-to/../", "") for link in links]
+    assert listed == {name: groups[name] for name in list(groups)[1:-2]}

@@ -1,4 +1,4 @@
-"""Plays `docs/how-to/at-three-in-the-morning.md`: its commands, run by a stranger in a shell.
+"""Plays `docs/how-to/when-it-breaks.md`: its commands, run by a stranger in a shell.
 
 Every section is one situation. Its test breaks a real workspace, runs the blocks `sh` of that
 section in their order, as printed, and compares what they print with the blocks `output` behind
@@ -19,7 +19,7 @@ from tests.support.commands import ROOT, environment
 from tests.support.servedhub import Client
 from tests.support.until import until
 
-PAGE = ROOT / "docs/how-to/at-three-in-the-morning.md"
+PAGE = ROOT / "docs/how-to/when-it-breaks.md"
 SECONDS_MAX = 120
 
 

@@ -1,4 +1,4 @@
-"""Every situation of `docs/how-to/at-three-in-the-morning.md`: caused for real in a real workspace,
+"""Every situation of `docs/how-to/when-it-breaks.md`: caused for real in a real workspace,
 treated with the commands of the page, and healed."""
 
 import subprocess
