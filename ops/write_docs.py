@@ -1,5 +1,5 @@
 """Writes the generated part of pages in docs/ (settings, errors, metrics, routes, scopes,
-events, checks, worker commands, the list of decisions), which is below the line MADE.
+events, checks, commands, the list of decisions), which is below the line MADE.
 
     python -m ops.write_docs            writes what has changed, and names it
     python -m ops.write_docs --check    writes nothing; names what is stale, and exits with 1
@@ -19,12 +19,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import typer
-from typer.cli import get_docs_for_click
-from typer.main import get_command
 
 import doctor
-from appliance.bus import cli, cli_worker
 from appliance.cli_support import EXIT_BY_KIND, EXIT_BY_STATUS, EXIT_GENERAL
 from appliance.courier.settings import CourierSettings
 from appliance.courier.subsystem import free_scopes
@@ -44,7 +40,7 @@ from appliance.tokens.wire import BY_CHANNEL, BY_MESH
 from appliance.web.guard import FREE_ON_LOOPBACK
 from appliance.workspace.contents import CONTENTS
 from doctor.checks import CHECKS
-from ops import generated
+from ops import cli_page, generated
 from ops.markdown import MADE, code, page, table
 from ops.write_paths import whole_appliance
 from ops.write_settings import render_section
@@ -92,7 +88,7 @@ def render() -> dict[str, str]:
         "docs/reference/routes.md": routes_page(routes),
         "docs/reference/tokens.md": tokens_page(routes),
         "docs/reference/events.md": events_page(events),
-        "docs/reference/worker.md": command_page(),
+        "docs/reference/cli.md": cli_page.render(),
         "docs/reference/checks.md": checks_page(),
         "docs/reference/files.md": files_page(),
         "docs/decisions/index.md": decisions_page(),
@@ -286,15 +282,6 @@ def anonymous(text: str) -> str:
     """Replace times by one instant and ids by their prefix, so that every run gives one text."""
     text = re.sub(r"\b(ch|topic|msg|att)_[0-9A-Z]{26}\b", r"\1_…", text)
     return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "2026-02-04T20:00:00.000Z", text)
-
-
-def command_page() -> str:
-    """Render the worker bus commands as `typer utils docs` describes them."""
-    apps = (("agentlip worker", cli_worker.app), ("agentlip bus", cli.app))
-    return page(
-        get_docs_for_click(obj=group, ctx=typer.Context(group), indent=1, name=name).strip()
-        for name, group in ((name, get_command(app)) for name, app in apps)
-    )
 
 
 def checks_page() -> str:
