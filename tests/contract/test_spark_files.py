@@ -29,7 +29,7 @@ def test_what_tests_run_is_what_the_image_holds():
 
 
 def test_documented_exit_codes_are_those_of_the_code():
-    text = (ROOT / "docs/how-to/spark.md").read_text()
+    text = (ROOT / "docs/reference/spark.md").read_text()
     output = {int(code) for code in re.findall(r"(?m)^\| (\d+) \|", text)}
     code = "import spark.errors as e; print([k.exit_code for k in e.JobError.__subclasses__()])"
     results = json.loads(subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True))
