@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -10,9 +11,12 @@ TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 ROW = re.compile(r"^\| (?!Mitigation|---)", re.M)
 
 
+@cache
 def functions(path: str) -> set[str]:
     tree = ast.parse((ROOT / path).read_text("utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    made = [node.targets for node in tree.body if isinstance(node, ast.Assign)]
+    return names | {each.id for targets in made for each in targets if isinstance(each, ast.Name)}
 
 
 def test_every_threat_names_tests_that_exist() -> None:
