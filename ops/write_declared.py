@@ -7,8 +7,6 @@ A test compares.
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib import import_module
-from pkgutil import walk_packages
 
 import msgspec
 import typer
@@ -17,6 +15,7 @@ from typer.main import get_command
 import appliance
 import doctor
 from appliance.composition import Subsystem
+from appliance.kernel.declaring_modules import import_named
 from appliance.kernel.writer import StoreSettings
 from appliance.operations.settings import LogSettings
 from appliance.roles import RolesSettings
@@ -102,12 +101,10 @@ def render_settings(subsystems: list[type[Subsystem]]) -> str:
 
 def _apps() -> Iterator[tuple[str, typer.Typer]]:
     """Yield the Typer apps that are `agentlip` commands, with their modules."""
-    for package in (appliance, doctor):
-        for module in walk_packages(package.__path__, f"{package.__name__}."):
-            if module.name.rpartition(".")[2].startswith("cli"):
-                for name, value in vars(import_module(module.name)).items():
-                    if isinstance(value, typer.Typer) and isinstance(value.info.name, str):
-                        yield f"{module.name}:{name}", value
+    for module in import_named("cli", appliance, doctor):
+        for name, value in vars(module).items():
+            if isinstance(value, typer.Typer) and isinstance(value.info.name, str):
+                yield f"{module.__name__}:{name}", value
 
 
 def format_code(text: str) -> str:

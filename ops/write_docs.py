@@ -11,8 +11,6 @@ come from a real appliance in a temporary workspace, and the event examples from
 import appliance.server  # first: it patches what everything below imports
 
 # isort: split
-import importlib
-import pkgutil
 import re
 import sys
 from collections.abc import Sequence
@@ -32,6 +30,7 @@ from appliance.hub.subsystem import HubSubsystem
 from appliance.hub.wire import SCOPES as hub_scopes
 from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.declared_scopes import declared_scopes
+from appliance.kernel.declaring_modules import import_named
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.metrics import REGISTRY
 from appliance.kernel.route import Route
@@ -79,7 +78,7 @@ WRITER = Principal("docs", "ci", frozenset({ADMIN}))
 
 def render() -> dict[str, str]:
     """Render each page's text, by its path from the root folder."""
-    import_everything()
+    import_named("", appliance, doctor)  # registers all errors and metrics
     routes, events = sample_appliance()
     pages = {
         "docs/reference/settings.md": settings_page(),
@@ -97,14 +96,6 @@ def render() -> dict[str, str]:
         name: (generated.ROOT / name).read_text("utf-8").partition(MADE)[0] + made
         for name, made in pages.items()
     }
-
-
-def import_everything() -> None:
-    """Import all modules, which registers their errors and metrics."""
-    for package in (appliance, doctor):
-        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not module.name.endswith("__main__"):
-                importlib.import_module(module.name)
 
 
 def sample_appliance() -> tuple[list[Route], list[dict[str, Any]]]:

@@ -4,15 +4,12 @@ They are looked up in packages, not in running subsystems, so that tokens can be
 appliance is stopped, and without the server's libraries.
 """
 
-from importlib import import_module
-from pkgutil import walk_packages
-
 import appliance
+from appliance.kernel.declaring_modules import import_named
 from appliance.kernel.scopes import Scopes, join
 
 
 def declared_scopes() -> frozenset[str]:
     """Return the union of `SCOPES.grantable` in all wire modules."""
-    walked = walk_packages(appliance.__path__, f"{appliance.__name__}.")
-    modules = [import_module(name) for _, name, _ in walked if name.endswith(".wire")]
+    modules = import_named("wire", appliance)
     return join(getattr(module, "SCOPES", Scopes()) for module in modules).grantable

@@ -8,33 +8,24 @@ A check declares how to repair its findings: `doctor/plans.py` for the checks he
 `REPAIRS` for checks in a module that may not import what the repair needs.
 """
 
-from collections.abc import Iterator
-from importlib import import_module
-from pkgutil import iter_modules, walk_packages
+import sys
 
 import msgspec
 
 import appliance
 from appliance.checks.check import Check
 from appliance.checks.plans import Plan
+from appliance.kernel.declaring_modules import import_named
 from doctor.plans import PLANS
 
 FIRST = ("host", "settings", "store")
-
-
-def _find_modules() -> Iterator[str]:
-    for module in iter_modules(__path__, f"{__name__}."):
-        yield module.name
-    for module in walk_packages(appliance.__path__, f"{appliance.__name__}."):
-        if not module.ispkg and module.name.rpartition(".")[2].startswith("checks"):
-            yield module.name
 
 
 def _place(check: Check) -> tuple[int, str]:
     return FIRST.index(check.group) if check.group in FIRST else len(FIRST), check.group
 
 
-MODULES = [import_module(name) for name in _find_modules()]
+MODULES = import_named("", sys.modules[__name__]) + import_named("checks", appliance)
 _DECLARED: list[Check] = [check for module in MODULES for check in getattr(module, "CHECKS", ())]
 _REPAIRS: dict[str, Plan] = dict(PLANS)
 for _module in MODULES:
