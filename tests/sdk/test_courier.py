@@ -1,13 +1,10 @@
 """Producers and consumers of the SDK with a served appliance."""
 
-import threading
-
 import pytest
 
 from appliance.sdk.courier import Consumer, EnvelopeRefused, Producer
 from appliance.sdk.courier import envelope as made
 from tests.support.courier import (
-    enqueue,
     locate,
     stats,
 )
@@ -35,24 +32,3 @@ def test_producer_and_consumer_of_the_sdk(hub, stream):
     assert first
     assert seen == list(range(2000))
     until(lambda: stats(hub, stream)["acked"] == 2000, 10, "all acks arrive")
-
-
-def test_lease_is_renewed_while_a_handler_runs(hub, stream):
-    enqueue(hub, stream, "a", "bad")
-    consumer = Consumer(locate(hub), stream, lease_ms=300, credit=2)
-    seen, slow = [], threading.Event()
-
-    @consumer.handler
-    def work(env):
-        seen.append(env["id"])
-        if env["id"] == "a":
-            slow.wait(1.0)
-        elif seen.count("bad") < 2:
-            raise ValueError("a fault")
-        if seen.count("bad") == 2:
-            consumer.stop()
-
-    consumer.run()
-    consumer.close()
-    assert seen == ["a", "bad", "bad"]
-    until(lambda: stats(hub, stream)["acked"] == 2, 10, "both are acked")

@@ -82,19 +82,6 @@ def test_late_worker_gets_its_share_while_the_first_one_is_busy(hub, stream):
     assert sorted(seen) == sorted(names(50, "r"))
 
 
-def test_leases_of_a_stream_with_a_short_lease_are_renewed(hub):
-    stream, runs, long = "short/lease", [], threading.Event()
-
-    def work(env):
-        runs.append(env["id"])
-        long.wait(3.0 if env["id"] == "e0" else 0)
-
-    enqueue(hub, stream, *names(3))
-    with working(Consumer(locate(hub), stream), work):
-        until(lambda: stats(hub, stream)["acked"] == 3, 30, "all are acked")
-    assert sorted(runs) == names(3)
-
-
 def test_loop_renews_until_the_ack(hub):
     stream, runs, long = "short/loop", [], threading.Event()
     enqueue(hub, stream, *names(2))

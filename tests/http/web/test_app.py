@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from appliance.web.settings import HttpSettings, LimitSettings
-from tests.support.clock import FakeClock
+from appliance.web.settings import HttpSettings
 from tests.support.http import (
     NARROW_TOKEN,
     SCRAPE_TOKEN,
@@ -92,27 +91,6 @@ def test_host_of_a_probe_is_validated_only_on_loopback(resource: NoteResource) -
     assert probe.simulate_get("/notes").status_code == 421
     rebound = client(resource, None, host="evil.example")
     assert rebound.simulate_get("/-/up").status_code == 421
-
-
-# --- rates ---------------------------------------------------------------------------
-
-
-def test_the_request_after_the_limit_is_429_until_the_window_turns(resource):
-    clock = FakeClock(1_700_000_000_250)
-    door = client(resource, limits=LimitSettings(per_connection=3), clock=clock)
-    lefts = [door.simulate_get("/notes").headers["x-ratelimit-remaining"] for _ in range(3)]
-    assert lefts == ["2", "1", "0"]
-    result = door.simulate_get("/notes")
-    shown = assert_failure(result, 429, "RATE_LIMITED")
-    assert shown["details"]["limit"] == 3
-    assert shown["details"]["window"] == "1s"
-    assert shown["details"]["retry_after"] == 0.75
-    assert result.headers["retry-after"] == "1"
-    assert result.headers["x-ratelimit-limit"] == "3"
-    assert result.headers["x-ratelimit-remaining"] == "0"
-    assert result.headers["x-ratelimit-reset"] == "2023-11-14T22:13:21.000Z"
-    clock.tick(750)
-    assert door.simulate_get("/notes").status_code == 200
 
 
 # --- headers, ids, log, metrics ----------------------------------------------------------

@@ -4,7 +4,6 @@ import json
 import sqlite3
 
 import gevent
-import msgspec
 import pytest
 
 from appliance.hub import wire
@@ -179,20 +178,6 @@ def test_exhausted_version_number_is_refused(env, ids):
     assert env.everything() == before
     stays = hub.patch_message(message_id, wire.MoveMessage(topic_id, "one"), who)
     assert json.loads(stays.body) == {"affected_count": 0, "event_ids": []}
-
-
-def test_a_deleted_message_is_a_tombstone(env, ids):
-    env.clock.pass_seconds(1)
-    reply = env.hub.patch_message(ids[2], wire.DeleteMessage("bob", 1), env.alice)
-    body = msgspec.json.decode(reply.body, type=wire.MessageChanged)
-    (row,) = env.rows(
-        "SELECT content_raw, version, deleted_at, deleted_by, edited_at FROM messages"
-    )
-    assert row == (wire.TOMBSTONE, 2, body.message.deleted_at, "bob", body.message.edited_at)
-    assert row[2] is not None
-    events = env.rows("SELECT event_id, data_json FROM events WHERE name = 'message.deleted'")
-    data = {"message_id": ids[2], "deleted_by": "bob", "version": 2, "principal": "alice"}
-    assert events == [(body.event_id, json.dumps(data, separators=(",", ":")))]
 
 
 @pytest.mark.parametrize(
