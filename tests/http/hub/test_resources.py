@@ -1,5 +1,7 @@
 """The hub over a real connection: nouns and verbs, versions, paging, what comes back unchanged."""
 
+import json
+
 import pytest
 
 from appliance.hub.text import plain_name
@@ -172,6 +174,12 @@ def test_deleted_message_is_a_tombstone_without_content(hub, ids):
     message = deleted.body["message"]
     assert (message["content_raw"], message["version"]) == ("[deleted]", 2)
     assert message == stored(hub, message_id)
+    ((event,),) = hub.rows(
+        "SELECT data_json FROM events WHERE event_id = ?", deleted.body["event_id"]
+    )
+    assert json.loads(event) == {
+        "message_id": message_id, "deleted_by": "bob", "version": 2, "principal": "server",
+    }  # fmt: skip
     head = hub.head
     repeated = patch(hub, message_id, op="delete", actor="carol")
     assert (repeated.status, repeated.body) == (200, {"message": message, "event_id": None})
