@@ -1,15 +1,11 @@
 """Changes through a hub that really serves."""
 
-import json
-import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import CommandOutput, agentlip, agentlipd, command, environment, succeed
-from tests.support.hubprocess import HubProcess, served
-from tests.support.until import until
+from tests.support.commands import CommandOutput, agentlip, agentlipd, succeed
+from tests.support.hubprocess import HubProcess
 
 pytestmark = pytest.mark.slow
 
@@ -122,60 +118,10 @@ def test_listen_prints_the_log_up_to_the_requested_event(hub: HubProcess, topic_
     assert [event["name"] for event in only.lines] == ["message.deleted"]
 
 
-class Listening:
-    """`agentlip listen` in the background, writing into a file."""
-
-    def __init__(self, workspace: Path, out: Path, *flags: object) -> None:
-        self.out = out
-        with out.open("ab") as file, out.with_suffix(".err").open("ab") as errors:
-            self.process = subprocess.Popen(
-                command("agentlip", "listen", *map(str, flags)),
-                stdout=file, stderr=errors, stdin=subprocess.DEVNULL,
-                cwd=workspace, env=environment(),
-            )  # fmt: skip
-
-    def ids(self) -> list[int]:
-        lines = self.out.read_text(encoding="utf-8").splitlines(keepends=True)
-        return [json.loads(line)["event_id"] for line in lines if line.endswith("\n")]
-
-    def end(self, number: int) -> int:
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        return self.process.wait(20)
-
-
-def test_listen_continues_after_restarts_and_its_own_kill(tmp_path: Path) -> None:
-    """The hub is stopped, killed and started elsewhere; the listener is killed: every event
-    once, apart from what the listener repeats after its own death."""
-    with served(tmp_path / "w", "--no-limits") as hub:
-        out, cursor = tmp_path / "out", tmp_path / "cursor"
-        listening = Listening(hub.workspace, out, "--cursor-file", cursor)
-        made = 0
-
-        def more() -> None:
-            nonlocal made
-            for _ in range(5):
-                hub.request("POST", "/api/v1/channels", {"name": f"c{made}"})
-                made += 1
-
-        def is_complete() -> bool:
-            return set(listening.ids()) == set(range(1, made + 1))
-
-        more()
-        until(is_complete)
-        hub.stop()
-        hub.start()
-        more()
-        until(is_complete, 30)
-        hub.kill()
-        hub.start()
-        more()
-        until(is_complete, 30)
-        assert listening.ids() == list(range(1, made + 1))
-        until(lambda: cursor.exists() and json.loads(cursor.read_text())["event_id"] == made)
-        listening.end(signal.SIGKILL)
-        more()
-        listening = Listening(hub.workspace, out, "--cursor-file", cursor)
-        until(is_complete)
-        assert listening.ids() == list(range(1, made + 1))
-        assert listening.end(signal.SIGTERM) == 0
+def test_listen_continues_at_its_stored_cursor(hub: HubProcess, tmp_path: Path) -> None:
+    cursor, ids = tmp_path / "cursor", []
+    for _ in range(3):
+        listen = ("listen", "--cursor-file", cursor, "--exit-after", 2)
+        ids += [event["event_id"] for event in succeed(*listen, cwd=hub.workspace).lines]
+    assert sorted(set(ids)) == list(range(1, ids[-1] + 1))
+    assert ids[-1] > ids[1], "it does not begin again"

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from tests.support.servedhub import ServedHub
-from tests.support.socketclient import Closed, SocketClient
+from tests.support.socketclient import SocketClient
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
@@ -73,37 +73,6 @@ def test_sigterm_ends_all_kinds_of_listeners_and_exits_with_zero(hub):
         assert b"message.created" in reply.read(), "the stream ends as a stream does"
     assert not hub.datadir.server_file.exists()
     assert not hub.datadir.lock_file.exists()
-
-
-def test_acknowledged_messages_survive_sigterm(hub):
-    topic_id = hub.channel_with_topic("end")[1]
-    acknowledged, refused = [], []
-
-    def send(number):
-        with SocketClient(hub.port, hub.token) as client:
-            client.hello(hub.head, subscriptions={})
-            try:
-                for n in range(10_000):
-                    data = {"topic_id": topic_id, "sender": "s", "content_raw": f"{number}-{n}"}
-                    answer = client.request("message.create", data)
-                    if answer["status"] != 201:
-                        refused.append(answer)
-                        return
-                    acknowledged.append(answer["body"]["message"]["id"])
-            except (Closed, OSError):
-                pass
-
-    threads = [threading.Thread(target=send, args=(n,), daemon=True) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    until(lambda: len(acknowledged) > 100, 10, "the load runs")
-    assert hub.stop() == 0
-    for thread in threads:
-        thread.join(10)
-    stored = [row[0] for row in hub.rows("SELECT id FROM messages")]
-    assert set(acknowledged) <= set(stored)
-    assert len(stored) - len(acknowledged) <= 4, "at most what was on its way, one a sender"
-    assert {answer["status"] for answer in refused} <= {503}
 
 
 def test_second_hub_in_a_workspace_is_refused_with_the_pid(hub, tmp_path):
