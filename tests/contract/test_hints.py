@@ -139,8 +139,9 @@ def test_documented_commands_exist():
         if Path("changelog") in file.relative_to(ROOT).parents:
             continue
         for line in re.findall(r"`(agentlipd? [^`]*)`", file.read_text(encoding="utf-8")):
-            program, _, rest = line.partition(" ")
-            trouble = problem(program, rest)
-            if trouble:
-                wrong.append(f"{file.relative_to(ROOT)}: {trouble}: {line}")
+            for command in line.split("$("):
+                program, _, rest = command.rstrip(")").partition(" ")
+                trouble = problem(program, rest) if program in PROGRAMS else None
+                if trouble:
+                    wrong.append(f"{file.relative_to(ROOT)}: {trouble}: {line}")
     assert wrong == []

@@ -42,7 +42,10 @@ def test_first_job_runs_as_printed(tmp_path):
         for text in ("one", "two", "three"):
             hub.send(topic, text)
     (_, first), (_, program), (_, report), *_ = blocks("Run a first job")
-    programs = [program, *(text for language, text in blocks("Read the tables") if language == "python")]
+    programs = [
+        program,
+        *(text for language, text in blocks("Read the tables") if language == "python"),
+    ]
     bin_ = tmp_path / "bin"
     bin_.mkdir()
     (bin_ / "agentlip").write_text(f"#!{sys.executable}\n{COMMAND}\n")
