@@ -1,4 +1,4 @@
-"""Requests to an appliance, and files from it, with resumption and verified."""
+"""Sends requests to an appliance, and downloads files with resumption and verification."""
 
 import json
 import re
@@ -26,14 +26,14 @@ def is_url(text: str) -> bool:
 
 
 class ApplianceClient:
-    """The requests to an appliance. The token is sent only to this address and never logged."""
+    """Requests to an appliance. The token is sent only to this address and never logged."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self._url = url.rstrip("/")
         self._token = token
 
     def pages(self, what: str, **query: Any) -> Iterator[dict[str, Any]]:
-        """The pages of a list, such as `segments`, which each of them has by this name."""
+        """Yield the pages of a list, such as `segments`, which is also the key in each page."""
         for _ in range(PAGES_MAX):
             with self.request(f"/api/v1/{what}?{urlencode({'limit': PAGE, **query})}") as reply:
                 text = self._read(reply, PAGE_BYTES_MAX)
@@ -66,8 +66,8 @@ class ApplianceClient:
             raise
 
     def _download(self, path: str, part: Path, size: int) -> int:
-        """Append to `part` from its current end. One extra byte is enough to detect another file.
-        Returns how many bytes it has."""
+        """Append to `part` from its current end, and return its size in bytes. One extra byte is
+        enough to detect another file."""
         have = part.stat().st_size if part.exists() else 0
         if 0 < size <= have:
             return have
@@ -83,8 +83,8 @@ class ApplianceClient:
         return have
 
     def request(self, path: str, data: bytes | None = None, **headers: str) -> Any:
-        """The reply. `data` is JSON to post. Errors of the network become SourceUnreachable, here
-        and in `_read`."""
+        """Send a request and return the reply. `data` is JSON to post. Network errors become
+        SourceUnreachable, here and in `_read`."""
         sent = {"Accept": "application/json, */*", "Content-Type": "application/json", **headers}
         try:
             request = Request(self._url + path, data, sent)
@@ -114,7 +114,7 @@ def _refusal(url: str, error: HTTPError) -> str:
 
 
 def _missing_scope(error: HTTPError) -> str | None:
-    """The scope that the appliance names in its answer."""
+    """Return the scope that the appliance names in its answer."""
     try:
         scope = json.loads(error.read(REFUSAL_BYTES_MAX))["details"]["scope"]
     except (OSError, HTTPException, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Data quality checks as rows: a condition of a table, its severity, and one pass to count.
+"""Checks tables by rows: a condition, its severity, and one pass to count.
 
     TableCheck("messages.sender", "messages", WARN, "sender IS NULL")
 
@@ -22,11 +22,11 @@ CONCURRENT_QUERIES_MAX = 4  # queries
 
 
 class TableCheck(NamedTuple):
-    """One of three kinds of checks of a table.
+    """A table check, which has one of three kinds.
 
     failing  SQL that is true for each row that fails
     unique   columns that together are different in each row
-    refers   a column, and the table in which a column of this name has its values
+    refers   a column, and the table in which a column with this name has its values
     """
 
     name: str
@@ -43,9 +43,9 @@ Tables = Callable[[str], DataFrame]
 def run(
     checks: Sequence[TableCheck], tables: Tables, whole: Tables | None = None
 ) -> list[CheckResult]:
-    """Results in the order of `checks`. One query per table and one per reference, a few at a
-    time: with few rows a query is mostly planning. If `tables` has only changed rows, `whole` has
-    the tables that references point into."""
+    """Return results in the order of `checks`. One query per table and one per reference, a few
+    at a time: with few rows a query is mostly planning. If `tables` has only changed rows,
+    `whole` has the tables that references point into."""
     queries: list[Callable[[], list[CheckResult]]] = []
     for table in dict.fromkeys(check.table for check in checks):
         mine = [check for check in checks if check.table == table]
@@ -64,7 +64,7 @@ def run(
 
 
 def require_passed(checked: Sequence[CheckResult], progress: ProgressReporter) -> None:
-    """Raise ChecksFailed, after all results, if a check of severity error failed."""
+    """Raise ChecksFailed, after all results, if a check with severity error failed."""
     if any(result.is_error for result in checked):
         for line in results.describe(checked):
             progress.say(line)
@@ -74,7 +74,7 @@ def require_passed(checked: Sequence[CheckResult], progress: ProgressReporter) -
 def _rows(
     unique: TableCheck | None, simple: Sequence[TableCheck], frame: DataFrame
 ) -> list[CheckResult]:
-    """Count the failing rows, in the same query as the groups of a UNIQUE check."""
+    """Count the failing rows, in the same query as the UNIQUE check's groups."""
     names = [f"c{index}" for index in range(len(simple))]
     sums = [
         f.expr(f"count_if({check.failing}) AS {name}")
@@ -98,8 +98,8 @@ def _rows(
 
 
 def _groups(unique: TableCheck, frame: DataFrame) -> tuple[GroupedData, Column]:
-    """Groups of rows, and the number of different rows in each. A numeric last column is counted
-    as bits in words of 64, which is exact and needs no shuffle or sort."""
+    """Return groups with the number of different rows in each. A numeric last column is counted
+    as bits in words with 64 bits, which is exact and needs no shuffle or sort."""
     *others, last = unique.unique
     if dict(frame.dtypes)[last] != "bigint":
         return frame.groupBy(*unique.unique), f.lit(1)

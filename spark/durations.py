@@ -1,4 +1,4 @@
-"""Histograms of durations, in the buckets of `appliance.shared.histogram`."""
+"""Counts durations in the buckets that `appliance.shared.histogram` defines."""
 
 from math import log
 
@@ -9,7 +9,7 @@ from appliance.shared import histogram
 
 
 def bucket_of(seconds: Column) -> Column:
-    """The bucket of a duration, as `histogram.bucket_of` computes it."""
+    """Return a duration's bucket, as `histogram.bucket_of` computes it."""
     bucket = f.ceil(f.ln(seconds) / log(histogram.GAMMA))
     inside = f.greatest(f.least(bucket, f.lit(histogram.BUCKET_MAX)), f.lit(histogram.BUCKET_MIN))
     return f.when(seconds <= 0, histogram.BUCKET_MIN).otherwise(inside).cast("long")

@@ -1,8 +1,8 @@
-"""The errors that end a job, each with a message, a hint and its own exit code."""
+"""Defines the errors that end a job, each with a message, a hint and its own exit code."""
 
 
 class JobError(Exception):
-    """An error with an exit code for scripts; 10 to 16 are those of `agentlip export`."""
+    """An error with an exit code for scripts; 10 to 16 match `agentlip export`."""
 
     exit_code = 70
     hint = "run it again with --verbose for the engine's own words"

@@ -13,7 +13,7 @@ from spark.locations import Location, as_object
 
 @contextmanager
 def locked(folder: Path, busy: OutputBusy) -> Iterator[None]:
-    """Hold the lock of a directory. Raises `busy` if another process holds it."""
+    """Hold a directory's lock. Raises `busy` if another process holds the lock."""
     with writable(folder):
         lock = (folder / ".lock").open("a")
     with lock:
@@ -27,7 +27,7 @@ def locked(folder: Path, busy: OutputBusy) -> Iterator[None]:
 
 @contextmanager
 def writable(root: Location) -> Iterator[None]:
-    """Convert OSError to OutputNotWritable."""
+    """Locks, writes and syncs files. System errors become job errors."""
     try:
         yield
     except OSError as error:
@@ -37,7 +37,7 @@ def writable(root: Location) -> Iterator[None]:
 def write_whole(path: Location, text: str, prefix: str = ".") -> None:
     """Write and sync `text`: after a kill, the file has the old or the new text.
 
-    prefix  how the name of the file begins until it is complete; another attempt replaces that file
+    prefix  begins the file's name until it is complete; another attempt replaces that file
     """
     if as_object(path):
         path.write_bytes(text.encode())

@@ -29,7 +29,7 @@ def head(there: Client, key: str) -> dict[str, Any]:
 
 
 def list(there: Client, prefix: str | None, **_chunk: int) -> Iterator[Any]:  # noqa: A001
-    """The files below a folder, each as a page of its own."""
+    """Yield the files below a folder, each as a page."""
     with suppress(FileNotFoundError):
         for status in there.list_status(f"/{prefix or ''}", recursive=True):
             if not status.isdir:
@@ -58,8 +58,9 @@ def delete(there: Client, key: str) -> None:
 
 
 def open_alone(there: Client, key: str) -> FileWriter:
-    """An empty file that only this process can open to write, until it closes the file, or until a
-    minute after it was killed: the name node's lease. Raises FileExistsError meanwhile."""
+    """Return an empty file that only this process can open to write, until the process closes
+    the file, or until a minute after a kill: the name node's lease. Raises FileExistsError
+    meanwhile."""
     with suppress(FileExistsError):
         return there.create(f"/{key}", WriteOptions(overwrite=False, create_parent=True))
     return there.append(f"/{key}")

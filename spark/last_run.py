@@ -1,4 +1,4 @@
-"""The record of a run: a file beside the tables, and a report to an appliance. Needs no Spark."""
+"""Records a run: a file beside the tables, and a report to an appliance. Needs no Spark."""
 
 import json
 from collections.abc import Mapping
@@ -45,13 +45,13 @@ class RunRecord:
 
 
 def numbers(counts: Mapping[str, Any]) -> dict[str, int]:
-    """The counts of a report that are numbers, at most COUNTS_MAX."""
+    """Return a report's counts that are numbers, at most COUNTS_MAX."""
     whole = {name: value for name, value in counts.items() if type(value) is int and value >= 0}
     return dict(list(whole.items())[:COUNTS_MAX])
 
 
 def write(out: Location, record: RunRecord) -> str | None:
-    """Write <out>/runs/<job>.json as a whole, if `out` exists. Returns why it could not."""
+    """Write <out>/runs/<job>.json as a whole, if `out` exists. Return why that failed."""
     path = out / "runs" / f"{record.job}.json"
     try:
         if out.is_dir():
@@ -63,7 +63,7 @@ def write(out: Location, record: RunRecord) -> str | None:
 
 
 def send(url: str, token: str | None, record: RunRecord) -> str | None:
-    """Report the run to an appliance. Returns why it did not accept the report."""
+    """Report the run to an appliance. Return why the report was not accepted."""
     try:
         with ApplianceClient(url, token).request(PATH, record.as_json().encode()):
             return None

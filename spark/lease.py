@@ -1,11 +1,10 @@
-"""The right to write below a folder, for one process at a time.
+"""Holds the right to write below a folder, for one process at a time.
 
-In a directory it is a lock, which ends with its process. In HDFS it is a file that the name node
-lets one process write. In object storage, a process holds it as long as it writes its object again
-in time. Spark's commits in object storage
-do not exclude each other between drivers; this does. An object that nobody wrote for LEASE_SECONDS,
-by the clock of the storage, belongs to a process that was killed, and is taken over. The
-storage accepts one of two that try.
+In a directory the right is a lock, which ends with its process. In HDFS it is a file that the name
+node lets one process write. In object storage, a process holds the right as long as it rewrites its
+object in time; Spark's commits do not exclude each other between drivers there. An object that
+nobody wrote for LEASE_SECONDS, by the storage's clock, belongs to a killed process, and is taken
+over. If two processes try, the storage accepts one.
 """
 
 import json
@@ -26,8 +25,8 @@ RENEWAL_SECONDS = 15.0
 
 
 def hold(folder: Location, busy: OutputBusy) -> "AbstractContextManager[Lease | None]":
-    """Hold the right to write. Raises `busy` if another process holds it, and OutputNotWritable or
-    OSError if it cannot be taken."""
+    """Hold the right to write. Raises `busy` if another process has the right, and
+    OutputNotWritable or OSError if the storage refuses."""
     there = as_object(folder)
     if there is None:
         return locked(folder, busy)
@@ -35,8 +34,8 @@ def hold(folder: Location, busy: OutputBusy) -> "AbstractContextManager[Lease | 
 
 
 class Lease(AbstractContextManager["Lease"]):
-    """Held from its construction until the end of a `with` block. Raises `busy` if another process
-    holds it, and OSError if the storage cannot be written."""
+    """A right that is held from construction until a `with` block ends. Raises `busy` if another
+    process has the right, and OSError if the storage cannot be written."""
 
     def __init__(self, path: ObjectPath, busy: OutputBusy) -> None:
         self.path, self.busy = path, busy
@@ -46,14 +45,14 @@ class Lease(AbstractContextManager["Lease"]):
 
     @abstractmethod
     def renew(self) -> None:
-        """Raises `busy` if another process took it over, or OSError."""
+        """Renew the right. Raises `busy` if another process took the right over, or OSError."""
 
     @abstractmethod
     def release(self) -> None: ...
 
 
 class FileLease(Lease):
-    """A file of HDFS, open to be written, which stays when it is released."""
+    """An HDFS file, open for writing, which stays after its release."""
 
     _file: Any = None
 
@@ -76,7 +75,7 @@ class FileLease(Lease):
 
 
 class ObjectLease(Lease):
-    """An object that is written again in time."""
+    """An object that is rewritten in time."""
 
     def __init__(self, path: ObjectPath, busy: OutputBusy) -> None:
         super().__init__(path, busy)
@@ -105,7 +104,7 @@ class ObjectLease(Lease):
         raise self.busy
 
     def _write(self, mode: Any) -> str:
-        """Each time with another content, so that the tag is another one too."""
+        """Write new content each time, so that the tag changes too, and return the tag."""
         self._renewals += 1
         return self.path.put(json.dumps({**self._name, "renewals": self._renewals}).encode(), mode)
 

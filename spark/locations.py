@@ -1,7 +1,8 @@
-"""Locations by URL: files and folders of this machine, object storage or HDFS. Needs no Spark.
+"""Reads and writes locations by URL: local files and folders, object storage or HDFS. Needs no
+Spark.
 
-One of this machine is a `pathlib.Path`. Another one has the methods of `Path` that jobs use, and
-its text is the URL that the engine reads. Keys come from files or from the environment, and are
+A local location is a `pathlib.Path`. Other locations have the `Path` methods that jobs use, and
+their text is the URL that the engine reads. Keys come from files or from the environment, and are
 never part of a URL, an argument or an error.
 """
 
@@ -31,7 +32,7 @@ VARIABLES = (
     "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ALLOW_HTTP", *(f"{key}_FILE" for key in KEYS),
     "HADOOP_CONF_DIR", "HADOOP_USER_NAME",
 )  # fmt: skip
-"""What processes of executors need too. None of them is a secret."""
+"""Variables that executor processes need too; no secret is among them."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 # As the libraries in Rust and in Java write them.
 STATUS = re.compile(r"(?i)status code\W+(?:31m\W+0m\s)?(\d{3})\b")
@@ -48,7 +49,7 @@ REQUEST_SECONDS_MAX, CONNECT_SECONDS_MAX = 120, 10
 
 
 class ObjectStat(NamedTuple):
-    """As `os.stat` names them."""
+    """An object's status, with `os.stat` names."""
 
     st_size: int
     st_ctime_ns: int
@@ -56,8 +57,8 @@ class ObjectStat(NamedTuple):
 
 @dataclass(frozen=True, order=True)
 class ObjectPath:
-    """A file or a folder of a bucket, or of the file system of a name node, of which a key is the
-    path without its first "/". OSError is raised as by `Path`."""
+    """A file or folder in a bucket, or in a name node's file system, where a key is the path
+    without its first "/". OSError is raised as `Path` does."""
 
     scheme: str
     bucket: str
@@ -105,7 +106,7 @@ class ObjectPath:
         return True
 
     def is_dir(self) -> bool:
-        """A folder exists as long as it has a file."""
+        """Return whether a file is below this folder."""
         return next(self._list(chunk=1), None) is not None
 
     def stat(self) -> ObjectStat:
@@ -118,7 +119,7 @@ class ObjectPath:
         return (path for path in self._list() if fnmatchcase(path.name, pattern))
 
     def glob(self, pattern: str) -> Iterator[ObjectPath]:
-        """Files, and folders without what is known of files."""
+        """Yield files, and folders without file attributes."""
         parts, folders = pattern.split("/"), set()
         for path in self._list():
             names = str(path.relative_to(self)).split("/")
@@ -133,7 +134,7 @@ class ObjectPath:
             return bytes(storage.get(store, self.key).bytes())
 
     def open(self, mode: str = "rb") -> Any:
-        """A file to read, or to write as a whole: an error in the block leaves no object."""
+        """Open a file to read, or to write as a whole: an error in the block leaves no object."""
         if mode == "rb":
             return io.BytesIO(self.read_bytes())
         with self.request() as (storage, store):
@@ -144,14 +145,14 @@ class ObjectPath:
             file.write(content)
 
     def put(self, content: bytes, mode: Any) -> str:
-        """Write an object as a whole, if `mode` holds: "create", or the `e_tag` that it has.
-        Returns its new tag. Raises FileExistsError otherwise."""
+        """Write an object as a whole, if `mode` holds: "create", or the expected `e_tag`. Return
+        the new tag. Raises FileExistsError otherwise."""
         with self.request() as (storage, store):
             put = storage.put(store, self.key, content, mode=mode, use_multipart=False)
             return str(put["e_tag"])
 
     def read_tagged(self) -> tuple[bytes, str, int]:
-        """The content, its tag, and the time of the server at which it was written, in seconds."""
+        """Return the content, its tag, and the server time at which it was written, in seconds."""
         with self.request() as (storage, store):
             got = storage.get(store, self.key)
             meta = got.meta
@@ -167,7 +168,7 @@ class ObjectPath:
         return target
 
     def mkdir(self, parents: bool = False, exist_ok: bool = False) -> None:
-        """Folders of object storage need no making."""
+        """Do nothing: object storage needs no folders."""
 
     def _list(self, chunk: int = 1000) -> Iterator[ObjectPath]:
         with self.request() as (storage, store):
@@ -178,8 +179,8 @@ class ObjectPath:
 
     @contextmanager
     def request(self) -> Iterator[tuple[Any, Any]]:
-        """The library and the bucket. A file that is missing, or exists already, is an OSError; all
-        other errors are StorageUnreachable, without the words of the server."""
+        """Yield the library and the bucket. A file that is missing, or exists already, is an
+        OSError; all other errors are StorageUnreachable, without the server's words."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
@@ -202,12 +203,12 @@ class ObjectPath:
 
 
 Location: TypeAlias = Path
-"""Also an ObjectPath, which has the methods of `Path` that jobs use."""
+"""A `Path`, or an ObjectPath, which has the `Path` methods that jobs use."""
 
 
 def location(text: str) -> Location:
-    """The location of an argument: a path, or a URL with `file:`, `s3a:` or `hdfs:`. Others are
-    refused, because a path of that name would be a directory of this machine."""
+    """Return an argument's location: a path, or a URL with `file:`, `s3a:` or `hdfs:`. Other
+    schemes are refused, because such a path would be a local directory."""
     if not URL.match(text):
         return Path(text)
     parts = urlsplit(text)
@@ -224,13 +225,13 @@ def location(text: str) -> Location:
 
 
 def as_object(path: Any) -> ObjectPath | None:
-    """The location, if it is in object storage or HDFS."""
+    """Return the location, if it is in object storage or HDFS."""
     return path if isinstance(path, ObjectPath) else None
 
 
 def options() -> dict[str, str]:
-    """How object storage is reached, for the libraries in Python. Without files with keys they find
-    them by themselves: in the environment, or from the machine that this runs on."""
+    """Return how Python libraries reach object storage. Without key files, libraries find keys
+    in the environment or from the machine they run on."""
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or REGION
     chosen = {
@@ -246,8 +247,8 @@ def options() -> dict[str, str]:
 
 
 def keys() -> dict[str, str]:
-    """The keys in the files that AWS_ACCESS_KEY_ID_FILE and AWS_SECRET_ACCESS_KEY_FILE name, by the
-    variables that libraries read. Raises StorageUnreachable."""
+    """Return the keys in the files that AWS_ACCESS_KEY_ID_FILE and AWS_SECRET_ACCESS_KEY_FILE
+    name, by the variables that libraries read. Raises StorageUnreachable."""
     files = {name: os.environ.get(f"{name}_FILE") for name in KEYS}
     chosen = {name: file for name, file in files.items() if file}
     try:
@@ -283,14 +284,14 @@ def _stat(entry: Any) -> ObjectStat:
 
 
 def refusal(where: str, text: str) -> StorageUnreachable:
-    """The error for a text of a library, with a hint about its cause."""
+    """Return the error for a library's text, with a hint about the cause."""
     reason = _reason(text)
     hint = next((hint for words, hint in HINTS.items() if words in reason), None)
     return StorageUnreachable(f"{where}: {reason}", hint)
 
 
 def _reason(text: str) -> str:
-    """What an error of object storage means, without addresses and the server's words."""
+    """Return what an object storage error means, without addresses and the server's words."""
     status, code = STATUS.search(text), CODE.search(text)
     if "BadScheme" in text:
         return "the address is not encrypted: use https:, or set AWS_ALLOW_HTTP=true"

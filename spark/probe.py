@@ -1,7 +1,8 @@
-"""Before a job on a cluster: every executor reads the input and writes the output, or is named.
+"""Probes a cluster before a job: every executor reads the input and writes the output, or is
+named.
 
-The driver writes a file to the output. Each executor reads it and a file of the input, and writes
-one of its own, which the driver must see.
+The driver writes a file to the output. Each executor reads that file and an input file, and writes
+a file, which the driver must see.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ RESULT = "host string, side string, file string, problem string"
 
 
 class ProbeFile(NamedTuple):
-    """A file as the driver has it. side: one of SIDES"""
+    """A file as the driver sees it. side: one of SIDES."""
 
     side: str
     url: str
@@ -33,7 +34,8 @@ class ProbeFile(NamedTuple):
 
 
 def require(spark: SparkSession, source: Location, out: Location) -> None:
-    """Raises SegmentTorn or ChecksFailed with the host that cannot read or write a file."""
+    """Check files on all hosts. Raises SegmentTorn or ChecksFailed with the host that cannot
+    read or write a file."""
     mark = out / f".probe-{uuid4().hex}"
     with writable(out):
         mark.write_bytes(mark.name.encode())
@@ -56,7 +58,7 @@ def _known(side: str, path: Location) -> ProbeFile:
 
 
 def _probe_all(spark: SparkSession, files: list[ProbeFile], mark: str) -> list[Any]:
-    """Tasks in all slots at the same time, so that each executor has one."""
+    """Run tasks in all slots at once, so that each executor has a task."""
     tasks = spark.sparkContext.defaultParallelism
     together = not spark.sparkContext.getConf().get("spark.dynamicAllocation.enabled")
     rows = spark.range(0, tasks, 1, tasks)
@@ -65,7 +67,7 @@ def _probe_all(spark: SparkSession, files: list[ProbeFile], mark: str) -> list[A
 
 
 def _probe(batches: Iterator[Any], files: list[Any], mark: str) -> Iterator[Any]:
-    """On an executor: a row for each file."""
+    """On an executor, yield a row for each file."""
     arrow = import_module("pyarrow")
     number = sum(batch.num_rows and batch.column(0)[0].as_py() for batch in batches)
     host, rows = socket.gethostname(), []

@@ -33,7 +33,7 @@ class ProgressReporter:
 
     @contextmanager
     def step(self, spark: SparkSession, name: str) -> Iterator[None]:
-        """Measure the time of the block and print the progress of its tasks every second."""
+        """Measure the block's time and print its tasks' progress every second."""
         began, done = time.monotonic(), threading.Event()
         watcher = threading.Thread(target=self._watch, args=(spark, name, done), daemon=True)
         if not self._quiet:
@@ -61,7 +61,7 @@ class ProgressReporter:
                 self.say(text)
 
     def _problem(self) -> str:
-        """What the storage answers if it refuses. The engine tries again without a word."""
+        """Return what the storage answers if it refuses. The engine retries silently."""
         try:
             if self.storage is not None:
                 self.storage.is_dir()
@@ -71,7 +71,7 @@ class ProgressReporter:
 
 
 def tasks(spark: SparkSession) -> str:
-    """The progress of running stages."""
+    """Return the progress of running stages."""
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
     running = [stage for stage in stages if stage is not None]

@@ -1,4 +1,4 @@
-"""The request and the report of a job, and its row in the table of jobs."""
+"""Defines a job's request and report, and its row in the table of jobs."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ class JobRequest(NamedTuple):
 
     @property
     def names_days(self) -> bool:
-        """Whether it is about days that the user named, with `--from` or `--to`."""
+        """Return whether the request is about days that the user named, with `--from` or `--to`."""
         return self.first_day is not None or self.last_day is not None
 
     def of_named_days(self, days: Iterable[str]) -> set[str]:
-        """Those of the days, written as 2026-02-01, that the user named."""
+        """Return the days, written as 2026-02-01, that the user named."""
         first, last = str(self.first_day or date.min), str(self.last_day or date.max)
         return {day for day in days if first <= day <= last}
 
-    def commit(self, dataset: Dataset, draft: Draft, memory: dict[str, Any]) -> Version:
+    def commit(self, dataset: Dataset, draft: Draft, checkpoint: dict[str, Any]) -> Version:
         """Publish the tables. Raises OutputBusy if another process may write to the output now."""
         self.require_lease()
-        return dataset.commit(draft, memory)
+        return dataset.commit(draft, checkpoint)
 
     def require_lease(self) -> None:
         """Raise OutputBusy if another process took the lease over: nothing must be published."""
@@ -57,13 +57,13 @@ class JobRequest(NamedTuple):
             self.lease.renew()
 
     def size_shuffles(self, data_bytes: int) -> None:
-        """Set the partitions of shuffles, before the engine merges small ones."""
+        """Set the number of shuffle partitions, before the engine merges small ones."""
         count = self.partitions or ceil(data_bytes / PARTITION_BYTES)
         self.spark.conf.set("spark.sql.shuffle.partitions", max(1, count))
 
 
 class JobReport(NamedTuple):
-    """The result of a run: counts, the results of its checks, and the error that it ends with."""
+    """A run's result: counts, check results, and the error that ends the run."""
 
     counts: dict[str, Any]
     results: list[CheckResult]
@@ -87,14 +87,14 @@ class JobArgument(NamedTuple):
 
 
 class JobDefinition(NamedTuple):
-    """A job as the command line needs it, so that `--help`, and a run with nothing to do,
-    start without Spark. Its module `job` has `run(JobRequest) -> JobReport`. If it has a module
+    """A job as the command line needs it, so that `--help`, and a run with nothing to do, start
+    without Spark. Its module `job` has `run(JobRequest) -> JobReport`. If there is a module
     `plan`, which does not import Spark, a run ends at once if `plan.up_to_date(JobRequest)`.
 
-    reads_tables  whether it reads the tables of ingest, after that of new segments; not segments
+    reads_tables  the job reads ingest's tables, after ingest has read new segments; not segments
     has_days      whether `--from` and `--to` exist
     snapshot      the job also reads a snapshot
-    logs          the logs whose segments it reads, by the names of their folders
+    logs          the logs whose segments the job reads, by folder name
     """
 
     about: str
@@ -106,7 +106,7 @@ class JobDefinition(NamedTuple):
 
 
 def parse_day(text: str) -> date:
-    """Parse a date, or a number of days relative to today (UTC): -1 is yesterday."""
+    """Parse a date, or a number relative to today (UTC): -1 is yesterday."""
     try:
         if text == "0" or (text.startswith("-") and text[1:].isdigit()):
             return datetime.now(UTC).date() + timedelta(days=int(text))

@@ -1,4 +1,4 @@
-"""The result of a check of a table. Needs neither Spark nor Java."""
+"""Defines a table check's result. Needs neither Spark nor Java."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ SEGMENTS_SOUND = "segments.sound"  # fails if segments were skipped
 
 
 class CheckResult(NamedTuple):
-    """`failed` of `rows` rows violate the check; -1 rows: not counted."""
+    """A check's result: `failed` rows violate the check among `rows`; -1 rows: not counted."""
 
     name: str
     table: str
@@ -27,13 +27,13 @@ class CheckResult(NamedTuple):
 
 
 def warn_of(name: str, table: str, sentences: Sequence[str]) -> CheckResult:
-    """A warning that names the first few files or gaps; rows cannot show them."""
+    """Return a warning that names the first few files or gaps, which rows cannot show."""
     count, note = len(sentences), "; ".join(sentences[:NAMED_MAX])
     return CheckResult(name, table, WARN, count, count, note)
 
 
 def describe(results: Sequence[CheckResult]) -> list[str]:
-    """A line for each result, failed ones first."""
+    """Return a line for each result, failed results first."""
     lines = []
     for result in sorted(
         results, key=lambda result: (result.failed == 0, result.severity != ERROR)

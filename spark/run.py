@@ -1,8 +1,7 @@
-"""The entry point: arguments, session, job, and an error message with an exit code.
+"""Runs a job: arguments, session, job, and an error message with an exit code.
 
-run.py ingest --in EXPORT --out LAKE
-run.py activity --in LAKE
-run.py activity --in LAKE --from 2026-02-01 --to 2026-02-28
+run.py ingest --in EXPORT --out LAKE run.py activity --in LAKE run.py activity --in LAKE --from
+2026-02-01 --to 2026-02-28
 """
 
 import argparse
@@ -73,13 +72,13 @@ def main(words: list[str] | None = None) -> int:
 
 
 def name_of(flags: argparse.Namespace) -> str:
-    """The name of the record. A run that only looks does not replace the one of an erasure."""
+    """Return the record's name. A run that only reads does not replace an erasure's record."""
     looks = [name for name in ("verify", "dry-run") if getattr(flags, name, None)]
     return "-".join([flags.job, *looks])
 
 
 def attempt(flags: argparse.Namespace, run: last_run.RunRecord) -> int:
-    """Run the job. Returns the exit code."""
+    """Run the job. Return the exit code."""
     try:
         work(flags, run)
     except (Exception, KeyboardInterrupt) as error:
@@ -93,7 +92,7 @@ def attempt(flags: argparse.Namespace, run: last_run.RunRecord) -> int:
 
 
 def keep(flags: argparse.Namespace, record: last_run.RunRecord) -> None:
-    """Write the record beside the tables and report it. Neither makes the job fail."""
+    """Write the record beside the tables and report the run. Failures don't make the job fail."""
     problems = []
     out = flags.out or (None if is_url(flags.source) else location(flags.source))
     if out is not None:
@@ -110,7 +109,7 @@ def keep(flags: argparse.Namespace, record: last_run.RunRecord) -> None:
 
 
 def translate(error: BaseException) -> errors.JobError:
-    """The error of a job that stands for this one."""
+    """Return the job error that represents this error."""
     if isinstance(error, errors.JobError):
         return error
     text = f"{error}\n{error.__cause__ or ''}"
@@ -182,7 +181,7 @@ def add_arguments(parser: argparse.ArgumentParser, name: str, job: JobDefinition
 
 
 def address(text: str) -> str:
-    """The URL of an appliance, or what `location` accepts."""
+    """Return an appliance's URL, or what `location` accepts."""
     return text if is_url(text) else str(location(text))
 
 
@@ -196,20 +195,22 @@ def work(flags: argparse.Namespace, run: last_run.RunRecord) -> None:
     require_plain(out)
     progress.storage = as_object(out)
     source = bring(flags, job, out, progress)
-    ask = JobRequest(
+    request = JobRequest(
         None,  # a plan decides without a session
         source, out, progress, datetime.now(UTC), flags.first, flags.last,
         {argument.name: getattr(flags, argument.name) for argument in job.arguments},
         flags.partitions,
     )  # fmt: skip
-    ask, segments = tables_of(job, ask)
-    if is_up_to_date(flags.job, ask, segments):
+    request, segments = tables_of(job, request)
+    if is_up_to_date(flags.job, request, segments):
         report = JobReport({}, [], None)
     else:
         with hold(out, errors.OutputBusy(f"another job writes to {out}")) as held:
-            report = with_spark(flags, ask._replace(lease=held), segments)
+            report = with_spark(flags, request._replace(lease=held), segments)
     if SKIP in job.arguments:
-        more = [warning for warning in standing(flags.job, ask) if warning not in report.results]
+        more = [
+            warning for warning in standing(flags.job, request) if warning not in report.results
+        ]
         report = report._replace(results=[*report.results, *more])
     run.counts = report.counts
     run.outcome = last_run.NOTHING_NEW if report.path is None else last_run.OK
@@ -222,33 +223,36 @@ def work(flags: argparse.Namespace, run: last_run.RunRecord) -> None:
         raise report.error
 
 
-def standing(name: str, ask: JobRequest) -> list[results.CheckResult]:
-    """The warnings of the newest run that read segments: that of ingest for jobs on its tables."""
+def standing(name: str, request: JobRequest) -> list[results.CheckResult]:
+    """Return the warnings from the newest run that read segments: ingest, for jobs on its
+    tables."""
     if JOBS[name].reads_tables:
-        name, ask = "ingest", ask._replace(out=ask.source)
-    return list(load(name, "plan").warnings(ask.out))
+        name, request = "ingest", request._replace(out=request.source)
+    return list(load(name, "plan").warnings(request.out))
 
 
-def tables_of(job: JobDefinition, ask: JobRequest) -> tuple[JobRequest, Location | None]:
-    """For a job that reads tables: a request to read them, and the segments to ingest first. A lake
-    of another directory is only read."""
-    own = ask.source == ask.out or not (ask.source / "silver" / "runs").exists()
+def tables_of(job: JobDefinition, request: JobRequest) -> tuple[JobRequest, Location | None]:
+    """Return, for a job that reads tables, a request to read tables, and the segments to ingest
+    first. A lake in another directory is only read."""
+    own = request.source == request.out or not (request.source / "silver" / "runs").exists()
     if not job.reads_tables or not own:
-        return ask, None
-    segments = ask.source if (ask.source / "events").is_dir() else None
-    return ask._replace(source=ask.out), segments
+        return request, None
+    segments = request.source if (request.source / "events").is_dir() else None
+    return request._replace(source=request.out), segments
 
 
-def is_up_to_date(name: str, ask: JobRequest, segments: Location | None) -> bool:
-    """Whether neither ingest nor the job has anything to do, decided without Spark."""
+def is_up_to_date(name: str, request: JobRequest, segments: Location | None) -> bool:
+    """Return whether neither ingest nor the job has anything to do, decided without Spark."""
     if find_spec(f"spark.jobs.{name}.plan") is None:
         return False
-    if segments and not load("ingest", "plan").up_to_date(ask._replace(source=segments)):
+    if segments and not load("ingest", "plan").up_to_date(request._replace(source=segments)):
         return False
-    return bool(load(name, "plan").up_to_date(ask))
+    return bool(load(name, "plan").up_to_date(request))
 
 
-def with_spark(flags: argparse.Namespace, ask: JobRequest, segments: Location | None) -> JobReport:
+def with_spark(
+    flags: argparse.Namespace, request: JobRequest, segments: Location | None
+) -> JobReport:
     """Run the job in a session, after new segments are ingested."""
     from spark import probe, session  # starts Java, which a run with nothing to do does without
 
@@ -256,18 +260,18 @@ def with_spark(flags: argparse.Namespace, ask: JobRequest, segments: Location | 
         flags.master, flags.driver_memory, tuple(flags.conf),
         "WARN" if flags.verbose else "FATAL",
     )  # fmt: skip
-    ask.progress.say(f"{flags.job}: starting Spark {flags.master or 'here'}")
-    ask = ask._replace(spark=session.build(flags.job, engine))
+    request.progress.say(f"{flags.job}: starting Spark {flags.master or 'here'}")
+    request = request._replace(spark=session.build(flags.job, engine))
     try:
-        if not ask.spark.sparkContext.master.startswith("local"):
-            probe.require(ask.spark, segments or ask.source, ask.out)
+        if not request.spark.sparkContext.master.startswith("local"):
+            probe.require(request.spark, segments or request.source, request.out)
         if segments is not None:
-            load("ingest").run(ask._replace(source=segments))
-            if not (ask.out / "silver" / "runs").exists():
+            load("ingest").run(request._replace(source=segments))
+            if not (request.out / "silver" / "runs").exists():
                 raise errors.EmptyRange(f"{segments} contains no events yet")
-        report: JobReport = load(flags.job).run(ask)
+        report: JobReport = load(flags.job).run(request)
     finally:
-        ask.spark.stop()
+        request.spark.stop()
     return report
 
 
@@ -296,7 +300,7 @@ def refuse_nonsense(flags: argparse.Namespace) -> None:
 def bring(
     flags: argparse.Namespace, job: JobDefinition, out: Location, progress: ProgressReporter
 ) -> Location:
-    """The directory to read: the given one, or a download from an appliance."""
+    """Return the directory to read: the given one, or a download from an appliance."""
     if not is_url(flags.source):
         source = location(flags.source).resolve()
         require_plain(source)

@@ -1,4 +1,4 @@
-"""Loads schemas from JSON files: those of the appliance for segments, and those of our tables."""
+"""Loads schemas from JSON files: the appliance's for segments, and the jobs' for tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHIPPED = Path(__file__).parents[1] / "appliance/export/schemas"
 
 @cache
 def load(name: str) -> dict[str, Any]:
-    """The schema file, such as `silver-3`. The image has all of them in one folder."""
+    """Return a schema file, such as `silver-3`. The image has all schema files in one folder."""
     folders = [OURS, Path(os.environ.get("AGENTLIP_SCHEMAS", SHIPPED))]
     for folder in folders:
         file = folder / f"{name}.json"
@@ -28,7 +28,7 @@ def load(name: str) -> dict[str, Any]:
 
 @cache
 def types() -> dict[str, t.DataType]:
-    """The types of columns by their names in schema files."""
+    """Return column types by their names in schema files."""
     from pyspark.sql import types as t  # a run with nothing to do does without Spark
 
     return {
@@ -58,7 +58,7 @@ def segments(kind: str = "events", version: int = 1) -> t.StructType:
 
 
 def tables(name: str) -> dict[str, t.StructType]:
-    """The columns of each table, the partition column last, as Spark reads files."""
+    """Return each table's columns, the partition column last, as Spark reads files."""
     return {table["name"]: struct(table["columns"]) for table in load(name)["tables"]}
 
 

@@ -11,7 +11,8 @@ TOKEN_HINT = "create one on the appliance: agentlip token create"
 
 
 def read(path: str | Path | None, hint: str = HINT) -> str | None:
-    """The secret in the file, without white space around it; None without a path. Raises Usage."""
+    """Return the file's secret, without surrounding white space; None without a path. Raises
+    Usage."""
     if not path:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Closed segments with a manifest: found, verified, put in order. Needs neither Spark nor Java."""
+"""Finds, verifies and orders closed segments with a manifest. Needs neither Spark nor Java."""
 
 import hashlib
 import json
@@ -67,19 +67,20 @@ class SegmentFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name with the epoch, because ids of two epochs might overlap."""
+        """Return the name with the epoch, because two epochs' ids might overlap."""
         return f"{self.epoch}/{self.stem}"
 
 
 class SegmentFacts(NamedTuple):
-    """added: columns that the schema does not have; ids: how many different ids the rows have"""
+    """Facts about a segment. added: columns beyond the schema; ids: how many different ids the
+    rows have."""
 
     added: tuple[str, ...]
     ids: int
 
 
 class EpochEnd(NamedTuple):
-    """A restore removed the events of `epoch` above `last`."""
+    """An epoch's end: a restore removed the events in `epoch` above `last`."""
 
     epoch: str
     last: int
@@ -88,8 +89,8 @@ class EpochEnd(NamedTuple):
 def manifests(
     root: Location, kind: str = EVENTS, bad: dict[Location, JobError] | None = None
 ) -> list[SegmentFile]:
-    """Every segment of a log below `root`, a replaced one left out, in the order of events.
-    With `bad`, the error of a bad manifest is put there by its path, and not raised."""
+    """Return a log's segments below `root`, without replaced ones, in event order. With `bad`, a
+    bad manifest's error is put there by its path, and not raised."""
     if not root.is_dir():
         raise SegmentMissing(f"{root} is not a directory")
     folder = root if kind == EVENTS and not (root / kind).is_dir() else root / kind
@@ -114,7 +115,8 @@ def live(segments: Iterable[SegmentFile]) -> list[SegmentFile]:
 
 
 def read_json(file: Location, kind: str) -> dict[str, Any]:
-    """The fields of a manifest of this kind, or of another file with a schema version."""
+    """Return the fields from a manifest of this kind, or from another file with a schema
+    version."""
     try:
         fields: dict[str, Any] = json.loads(file.read_bytes())
         version = fields["schema_version"]
@@ -156,9 +158,9 @@ def segment_of(
 
 
 def verify(segment: SegmentFile) -> SegmentFacts:
-    """Compare the size, which detects a truncated segment, then the hash, the columns, the rows and
-    the ids. Every page is read, because a hash does not show that one was damaged before it was
-    written. In JSON lines, only the first line is compared with the schema."""
+    """Compare the size, which detects a truncated segment, then the hash, the columns, the rows
+    and the ids. Every page is read, because a hash does not show that a page was damaged before
+    it was written. In JSON lines, only the first line is compared with the schema."""
     arrow, compute = import_module("pyarrow"), import_module("pyarrow.compute")
     with _open_verified(segment.path, segment.bytes, segment.sha256) as file:
         try:
@@ -184,14 +186,14 @@ def verify(segment: SegmentFile) -> SegmentFacts:
 
 
 def _open_parquet(file: Any) -> tuple[dict[str, str], Iterator[Any]]:
-    """The types of the columns, and the ids, which are read with all pages."""
+    """Return the column types, and the ids, which are read with all pages."""
     opened = import_module("pyarrow.parquet").ParquetFile(file)
     types = {field.name: str(field.type) for field in opened.schema_arrow}
     return types, (batch.column("event_id") for batch in opened.iter_batches())
 
 
 def _open_lines(file: Any) -> tuple[dict[str, str], Iterator[Any]]:
-    """The types of the values in the first line, "" for a null, and the ids."""
+    """Return the value types in the first line, "" for a null, and the ids."""
     try:
         row = json.loads(file.readline(LINE_BYTES_MAX))
     except ValueError:
@@ -207,7 +209,7 @@ def _open_lines(file: Any) -> tuple[dict[str, str], Iterator[Any]]:
 
 
 def _compare_columns(segment: SegmentFile, types: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns that the schema does not have. Raises ColumnsDiffer if others have another type
+    """Return columns beyond the schema. Raises ColumnsDiffer if schema columns have another type
     or are missing."""
     columns = schemas.load(f"{segment.kind}-1")["columns"]
     promised = {column["name"]: column["type"] for column in columns}
@@ -223,14 +225,15 @@ def _compare_columns(segment: SegmentFile, types: Mapping[str, str]) -> tuple[st
 
 
 def state(manifest: Location) -> list[list[Any]]:
-    """Name, size and time of change of a segment's files: equal as long as nobody repairs it."""
+    """Return names, sizes and modification times of a segment's files: equal until somebody
+    repairs it."""
     files = sorted(manifest.parent.glob(f"{manifest.name.removesuffix(MANIFEST)}.*"))
     stats = [(file.name, file.stat()) for file in files]
     return [[name, stat.st_size, stat.st_ctime_ns] for name, stat in stats]
 
 
 def hash_of(path: Location) -> str:
-    """The SHA-256 of a file."""
+    """Return a file's SHA-256."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -242,7 +245,7 @@ def verify_file(path: Location, size: int, sha256: str) -> None:
 
 @contextmanager
 def _open_verified(path: Location, size: int, sha256: str) -> Iterator[Any]:
-    """The file, if it has this size and hash."""
+    """Open the file, if it has this size and hash."""
     try:
         with path.open("rb") as file:
             actual = file.seek(0, os.SEEK_END)
@@ -260,7 +263,7 @@ def _open_verified(path: Location, size: int, sha256: str) -> Iterator[Any]:
 
 
 def gaps(segments: Sequence[SegmentFile], begins_after: int = 0) -> list[str]:
-    """A message for each gap that the manifests of one log show; see `segment_chain.gaps`."""
+    """Return a message for each gap that one log's manifests show; see `segment_chain.gaps`."""
     return [
         segment_chain.sentence(gap, segments[0].kind)
         for gap in segment_chain.gaps(segments, begins_after)
@@ -268,7 +271,7 @@ def gaps(segments: Sequence[SegmentFile], begins_after: int = 0) -> list[str]:
 
 
 def overlapping(segments: Iterable[SegmentFile]) -> list[SegmentFile]:
-    """The segments that have ids of another one of their epoch, by what their names say."""
+    """Return the segments whose names share ids with another segment in their epoch."""
     shared: dict[SegmentFile, None] = {}
     widest: SegmentFile | None = None
     for segment in sorted(segments, key=lambda segment: (segment.epoch, segment.first)):
@@ -281,7 +284,7 @@ def overlapping(segments: Iterable[SegmentFile]) -> list[SegmentFile]:
 
 
 def begins_after(root: Location, kind: str = EVENTS) -> int:
-    """The newest event of a log that retention removed below `root`; 0 if it removed none."""
+    """Return the newest event that retention removed from a log below `root`; 0 without one."""
     try:
         number = json.loads((root / kind / RETENTION).read_bytes())["begins_after"]
     except FileNotFoundError:
@@ -293,8 +296,8 @@ def begins_after(root: Location, kind: str = EVENTS) -> int:
     return number
 
 
-def cuts(segments: Sequence[SegmentFile]) -> list[EpochEnd]:
-    """The ends of epochs: a restore discards the events after the backup."""
+def epoch_ends(segments: Sequence[SegmentFile]) -> list[EpochEnd]:
+    """Return where epochs end: a restore discards the events after the backup."""
     begins: dict[str, SegmentFile] = {}
     for segment in sorted(segments, key=lambda segment: segment.first):
         begins.setdefault(segment.epoch, segment)

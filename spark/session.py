@@ -1,4 +1,4 @@
-"""Builds the session. Jobs are the same for every engine."""
+"""Builds the session. Jobs work with every engine."""
 
 import atexit
 import os
@@ -43,7 +43,7 @@ S3A_RETRIES = {
 
 
 class EngineSettings(NamedTuple):
-    """The engine of a job. Without master: local, on all cores."""
+    """A job's engine. Without master: local, on all cores."""
 
     master: str | None = None
     driver_memory: str | None = None  # None: as much as fits into the container
@@ -70,7 +70,7 @@ def build(name: str, engine: EngineSettings) -> SparkSession:
 
 
 def settings(engine: EngineSettings) -> dict[str, str]:
-    """The settings of an engine that starts with the session."""
+    """Return the settings for an engine that starts with the session."""
     chosen = {
         **FIXED,
         "spark.driver.memory": engine.driver_memory or heap(),
@@ -108,13 +108,14 @@ def settings(engine: EngineSettings) -> dict[str, str]:
 
 
 def master(engine: EngineSettings) -> str | None:
-    """The master of the argument, or else of the environment."""
+    """Return the argument's master, or else the environment's."""
     return engine.master or os.environ.get("SPARK_MASTER")
 
 
 def authentication(secret_file: str | None) -> dict[str, str]:
-    """Settings of a standalone cluster with a shared secret: every connection is authenticated and
-    encrypted. Without a secret file there are none. Raises Usage if the file has no secret."""
+    """Return settings for a standalone cluster with a shared secret: every connection is
+    authenticated and encrypted. Without a secret file there are none. Raises Usage if the file
+    has no secret."""
     shared = secret.read(secret_file)
     if shared is None:
         return {}
@@ -129,7 +130,7 @@ def authentication(secret_file: str | None) -> dict[str, str]:
 
 
 def heap(files: Iterable[Path] = LIMITS, machine: int | None = None) -> str:
-    """The heap of a local engine: a share of the container's memory limit."""
+    """Return a local engine's heap: a share of the container's memory limit."""
     machine = machine or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for file in files:
         try:
@@ -142,13 +143,13 @@ def heap(files: Iterable[Path] = LIMITS, machine: int | None = None) -> str:
 
 
 def _is_local(engine: EngineSettings) -> bool:
-    """Whether the executors are processes of this environment."""
+    """Return whether executors are processes in this environment."""
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     return not submitted and (master(engine) or "local").startswith("local")
 
 
 def _first_line(error: Exception) -> str:
-    """The first line, or that of Java's exception, which comes second."""
+    """Return the first line, or the Java exception's first line, which comes second."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     java = [line.removeprefix(": ") for line in lines[1:2] if line.startswith(": ")]
     return (java or lines)[0][:200]

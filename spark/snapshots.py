@@ -1,4 +1,4 @@
-"""Snapshots of tables beside exported segments: read, and the one that a log is compared with."""
+"""Reads table snapshots beside exported segments, and chooses the one to compare a log with."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ class SnapshotTable(NamedTuple):
 
 
 class SnapshotFolder(NamedTuple):
-    """last: the newest event that its tables show"""
+    """A snapshot. last: the newest event that its tables show."""
 
     path: Location
     last: int
@@ -28,13 +28,13 @@ class SnapshotFolder(NamedTuple):
 
 
 def every(root: Location) -> list[SnapshotFolder]:
-    """The complete snapshots below `root`. Raises SegmentTorn."""
+    """Return the complete snapshots below `root`. Raises SegmentTorn."""
     files = root.glob(f"{FOLDER}/[!.]*/{MANIFEST}")  # without snapshots in progress
     return [parse(segments.read_json(file, FOLDER), file.parent) for file in files]
 
 
 def parse(fields: Mapping[str, Any], folder: Location) -> SnapshotFolder:
-    """The manifest of the snapshot in `folder`. Raises SegmentTorn."""
+    """Parse the manifest for the snapshot in `folder`. Raises SegmentTorn."""
     try:
         tables = {
             name: SnapshotTable(entry["file"], int(entry["bytes"]), str(entry["sha256"]))
@@ -55,8 +55,8 @@ def parse(fields: Mapping[str, Any], folder: Location) -> SnapshotFolder:
 def choose(
     snapshots: Iterable[SnapshotFolder], exported: Iterable[SegmentFile], source: object
 ) -> SnapshotFolder:
-    """The newest snapshot that the log reaches, or else the oldest one, which shows the gap. Raises
-    SegmentMissing without any."""
+    """Return the newest snapshot that the log reaches, or else the oldest one, which shows the
+    gap. Raises SegmentMissing without any."""
     ordered = sorted(snapshots, key=lambda snapshot: snapshot.last)
     if not ordered:
         raise SegmentMissing(f"{source} has no snapshot", "make one: agentlip export snapshot")

@@ -1,4 +1,4 @@
-"""Events of segments as frames, without what restores removed."""
+"""Reads segment events as frames, without what restores removed."""
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -18,11 +18,11 @@ def read(
     added: Mapping[str, Sequence[str]] | None = None,
     more_columns: Sequence[str] = (),
 ) -> DataFrame:
-    """The events of these segments of one log, with the columns of its schema in any format.
+    """Return one log's events in these segments, with its schema's columns in any format.
 
-    added         columns beyond the schema, by the name of the segment; they become fields of the
-                  payload: `"column.NAME"`, as text
-    more_columns  of the files, such as `_metadata.file_path`
+    added         columns beyond the schema, by segment name, which become payload fields:
+                  `"column.NAME"`, as text
+    more_columns  file columns, such as `_metadata.file_path`
     """
     schema, more = schemas.segments(kind), added or {}
     plain = [segment for segment in segments if not more.get(segment.name)]
@@ -63,24 +63,24 @@ def _with_columns_as_fields(
 
 
 def undone(frame: DataFrame, ends: Sequence[EpochEnd]) -> DataFrame:
-    """The rows of events that restores removed."""
+    """Return event rows that restores removed."""
     return frame.where(_is_beyond(ends))
 
 
 def drop_undone(frame: DataFrame, ends: Sequence[EpochEnd]) -> DataFrame:
-    """The rows without events that restores removed; bad rows may lack both columns."""
+    """Return rows without events that restores removed; bad rows may lack both columns."""
     return frame.where(~f.coalesce(_is_beyond(ends), f.lit(False))) if ends else frame
 
 
 def contradictions(rows: DataFrame, *about: Column) -> DataFrame:
-    """The ids of rows with different contents, how many (`n`) they have, and `about` them."""
+    """Return the ids with differing contents, how many (`n`) there are, and `about` them."""
     own = [name for name in rows.columns if name not in ("event_id", "epoch", "file_name")]
     contents = f.count_distinct(f.struct(*own)).alias("n")
     return rows.groupBy("event_id", "epoch").agg(contents, *about).where("n > 1")
 
 
 def names_of_files() -> Column:
-    """The names of the files that have the rows of a group."""
+    """Return the names of the files that have a group's rows."""
     return f.sort_array(f.collect_set("file_name")).alias("files")
 
 

@@ -1,13 +1,14 @@
-"""The tables of the jobs: Delta Lake, and the runs that name one moment of them.
+"""Reads and writes the jobs' Delta Lake tables, and the runs that name a moment.
 
     <root>/<table>/   a Delta table: read by any engine, written by Spark
-    <root>/runs/      a row for each run that published: the versions of all tables, and its memory
+    <root>/runs/      a row per published run: the versions of all tables, and its checkpoint
 
-A run writes the tables and then its row, in one commit. Only the newest rows have a memory. Readers
-read the versions of the newest row. No row names the writes of a killed run, and the next run
+A run writes the tables and then its row, in one commit. Only the newest rows have a checkpoint.
+Readers read the versions in the newest row. A killed run's writes are in no row, and the next run
 restores the tables before it begins.
-Two runs at once conflict at a table that the other changed, or at the row, and one is refused.
-Without Spark or Java: logs of tables are read and restored by the library `deltalake`.
+
+Two concurrent runs conflict at a table that both changed, or at the row, and one is refused.
+Without Spark or Java, the library `deltalake` reads and restores the tables' logs.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ WITH_STATISTICS = {"bigint", "double", "timestamp"}
 
 
 class DataFile(NamedTuple):
-    """A file of a table, as the log lists it. part: the value of the partition; "" without one"""
+    """A table's file, as the log lists it. part: the partition's value; "" without a partition."""
 
     path: str
     bytes: int
@@ -78,7 +79,7 @@ class Version:
         self.root = dataset.root
         self.number = number
         self.versions = versions
-        self.memory: dict[str, Any] = {}
+        self.checkpoint: dict[str, Any] = {}
         self._schema = dataset.schema
         self._partitions = schemas.partitions(dataset.schema)
         self._facts = {table["name"]: table for table in schemas.load(dataset.schema)["tables"]}
@@ -96,8 +97,8 @@ class Version:
         return sum(file.rows for file in self.files(table))
 
     def parts_with(self, table: str, ids: Collection[str]) -> set[str]:
-        """The partitions, such as days, that may have rows with these ids: ids grow with time, so
-        the ranges of the files of different days hardly overlap."""
+        """Return the partitions, such as days, that may have rows with these ids: ids grow with
+        time, so file ranges on different days hardly overlap."""
         wanted = sorted(ids)
 
         def may_have(file: DataFile) -> bool:
@@ -111,7 +112,7 @@ class Version:
     def read(
         self, spark: SparkSession, table: str, parts: Collection[str] | None = None
     ) -> DataFrame:
-        """The table, or some of its partitions."""
+        """Return the table, or some partitions."""
         files = [file for file in self.files(table) if parts is None or file.part in parts]
         if len(files) <= FEW_FILES:
             return self._rows(spark, table, files)
@@ -121,7 +122,7 @@ class Version:
         return rows if parts is None or column is None else rows.where(_is_in(column, parts))
 
     def _rows(self, spark: SparkSession, table: str, files: Collection[DataFile]) -> DataFrame:
-        """The rows in these files."""
+        """Return the rows in these files."""
         promised = self._promised[table]
         if not files:
             return spark.createDataFrame([], promised)
@@ -139,7 +140,7 @@ class Version:
 
 
 class Draft(Version):
-    """The tables as a run changes them. Readers don't see it until `Dataset.commit`."""
+    """The tables as a run changes them. Readers don't see the changes until `Dataset.commit`."""
 
     def __init__(self, dataset: Dataset, former: Version | None, number: int) -> None:
         super().__init__(dataset, number, {})
@@ -152,7 +153,7 @@ class Draft(Version):
                 self.versions[table] = self._begin(table, former)
 
     def _begin(self, table: str, former: Version | None) -> int:
-        """The version to continue from: that of the former run, without later changes. NONE if
+        """Return the version to continue from: the former run's, without later changes. NONE if
         there is no table, which the first rows make."""
         opened, kept = _open(self._path(table)), set[str]()
         if opened is not None and former is not None and table in former.versions:
@@ -165,7 +166,7 @@ class Draft(Version):
         return NONE if opened is None else int(opened.version())
 
     def _create(self, table: str) -> DeltaTable:
-        """An empty table, in place of any that is there."""
+        """Make an empty table, which replaces any table that is there."""
         path, partition = self._path(table), self._partitions[table]
         return DeltaTable.create(
             _address(path), Schema.from_json(self._promised[table].json()), mode="overwrite",
@@ -206,7 +207,7 @@ class Draft(Version):
         self.append(frame, table, "overwrite")
 
     def replace(self, frame: DataFrame, table: str, parts: Collection[str]) -> None:
-        """Add rows, in place of all rows of these partitions."""
+        """Add rows, and remove all former rows in these partitions."""
         files = self._former.files(table) if self._former else []
         there, old = {file.part for file in files}.intersection(parts), None
         if self._former is not None and there:
@@ -216,8 +217,8 @@ class Draft(Version):
     def merge(
         self, frame: DataFrame, table: str, parts: Collection[str], old: DataFrame | None = None
     ) -> None:
-        """Add rows, in place of those with the same keys in the partitions `parts`, and delete the
-        rows of `old` whose keys `frame` does not have. "" is all of a table without partitions."""
+        """Add rows, replacing rows with equal keys in the partitions `parts`, and delete the
+        rows in `old` whose keys `frame` does not have. "" is a whole table without partitions."""
         if not parts:
             self.append(frame, table)
             return
@@ -259,8 +260,9 @@ class Draft(Version):
         self._listed[table] = {file.path for file in files}
 
     def _compare(self, table: str, new: list[DataFile], observed: Mapping[str, Any]) -> None:
-        """Raises ChecksFailed unless the storage has each new file as the log lists it, and they
-        have as many rows as the executors counted. A write without rows has no count."""
+        """Compare the storage and the executors' counts with the log. Raises ChecksFailed unless
+        the storage has each new file as the log lists it, with as many rows as the executors
+        counted. A write without rows has no count."""
         stored = location(self._path(table)).rglob("*.parquet") if new else ()
         there = {str(file): file.stat().st_size for file in stored}
         for file in new:
@@ -277,8 +279,8 @@ class Draft(Version):
             )
 
     def finish(self) -> None:
-        """Make the tables that got no rows, and merge the files of each partition that has more
-        than FILES_MAX. Raises CommitFailedError if another job writes to the table."""
+        """Make the tables that got no rows, and merge each partition with more than FILES_MAX
+        files. Raises CommitFailedError if another job writes to the table."""
         for table, column in self._partitions.items():
             if self.versions[table] == NONE:
                 self.versions[table] = int(self._create(table).version())
@@ -296,16 +298,16 @@ class Draft(Version):
             self.versions[table] = opened.version()
 
     def written_files(self, table: str) -> list[DataFile]:
-        """The files that this run wrote."""
+        """Return the files that this run wrote."""
         return [file for file in self.files(table) if file.path not in self._kept[table]]
 
     def written(self, spark: SparkSession, table: str) -> DataFrame:
-        """The rows in files that this run wrote."""
+        """Return the rows in files that this run wrote."""
         return self._rows(spark, table, self.written_files(table))
 
 
 class Dataset:
-    """The tables of a schema, such as `silver`, and their runs."""
+    """A schema's tables, such as `silver`, and their runs."""
 
     def __init__(self, root: Location, schema: str) -> None:
         self.root = str(root)
@@ -321,14 +323,14 @@ class Dataset:
                 f"use the image of that version, or {REMAKE}",
             )
         version = Version(self, row["number"], json.loads(row["versions"]))
-        version.memory = json.loads(row["memory"])
+        version.checkpoint = json.loads(row["checkpoint"])
         return version
 
     def draft(self) -> Draft:
         former = self.current()
         return Draft(self, former, former.number + 1 if former else 1)
 
-    def commit(self, draft: Draft, memory: dict[str, Any]) -> Version:
+    def commit(self, draft: Draft, checkpoint: dict[str, Any]) -> Version:
         """Publish the tables as they are in the draft."""
         arrow = import_module("pyarrow")
         busy = OutputBusy(f"another job published to {self.root} at the same time")
@@ -342,7 +344,7 @@ class Dataset:
                 draft.finish()
                 row = {
                     "number": draft.number, "schema": self.schema,
-                    "versions": json.dumps(draft.versions), "memory": json.dumps(memory),
+                    "versions": json.dumps(draft.versions), "checkpoint": json.dumps(checkpoint),
                     "ended_at": datetime.now(UTC),
                 }  # fmt: skip
                 write_deltalake(
@@ -354,12 +356,12 @@ class Dataset:
         if draft.number % VACUUM_RUNS == 0:
             self.vacuum()
         made = Version(self, draft.number, draft.versions)
-        made.memory = memory
+        made.checkpoint = checkpoint
         return made
 
     def vacuum(self, hours: int | None = None) -> None:
         """Delete files that only former versions have, `hours` after that; None: after HISTORY.
-        The rows of former runs lose their memory, and those before HISTORY are removed."""
+        Former runs' rows lose their checkpoint, and rows before HISTORY are removed."""
         current = self.current()
         if current is None:
             return
@@ -381,13 +383,13 @@ class Dataset:
         runs = _open(path)
         assert runs is not None
         begin = (datetime.now(UTC) - HISTORY_SPAN).isoformat()
-        former = f"number <> {newest} AND (memory <> '{{}}' OR ended_at < TIMESTAMP '{begin}')"
+        former = f"number <> {newest} AND (checkpoint <> '{{}}' OR ended_at < TIMESTAMP '{begin}')"
         query = QueryBuilder().register(RUNS, runs).execute
         if not query(f"SELECT number FROM {RUNS} WHERE {former} LIMIT 1").read_all().num_rows:
             return  # nothing to do, and a commit would be a change
         rows = query(
-            f"SELECT number, schema, versions, CASE WHEN number = {newest} THEN memory ELSE '{{}}'"
-            f" END AS memory, ended_at FROM {RUNS} WHERE number = {newest}"
+            f"SELECT number, schema, versions, CASE WHEN number = {newest} THEN checkpoint"
+            f" ELSE '{{}}' END AS checkpoint, ended_at FROM {RUNS} WHERE number = {newest}"
             f" OR ended_at >= TIMESTAMP '{begin}' ORDER BY number"
         )  # fmt: skip
         with suppress(CommitFailedError):  # another job published meanwhile, and does this later
@@ -395,13 +397,13 @@ class Dataset:
 
 
 def versions(root: Location) -> dict[str, int]:
-    """The versions of the tables below `root` in its newest run, of whatever schema."""
+    """Return the table versions below `root` in its newest run, whatever the schema."""
     row = _newest(str(root))
     return {} if row is None else dict(json.loads(row["versions"]))
 
 
 def _newest(root: str) -> dict[str, Any] | None:
-    """The row of the newest run."""
+    """Return the newest run's row."""
     runs = _open(f"{root}/{RUNS}")
     if runs is None and (location(root) / "current").exists():
         raise SchemaVersionUnknown(f"{root} has tables of a format before Delta Lake", REMAKE)
@@ -417,7 +419,7 @@ def _newest(root: str) -> dict[str, Any] | None:
 
 
 def _open(path: str, version: int | None = None) -> DeltaTable | None:
-    """The log of a table; None without a table."""
+    """Return a table's log; None without a table."""
     try:
         return DeltaTable(_address(path), version=version, storage_options=_options(path))
     except TableNotFoundError:
@@ -459,5 +461,5 @@ def _files(opened: DeltaTable, partition: str | None, id_column: str | None) -> 
 
 
 def _is_in(partition: str | None, parts: Collection[str]) -> str:
-    """SQL: whether a row is in one of these partitions."""
+    """Return an SQL condition for rows in one of these partitions."""
     return f"`{partition}` IN ({', '.join(map(repr, sorted(parts)))})"

@@ -1,7 +1,8 @@
-"""The segments that a job has taken, remembered as ranges of ids by epoch. Needs no Spark.
+"""Remembers the segments that a job has taken, as id ranges by epoch. Needs no Spark.
 
-The segments of a log follow each other, so a year of them is one range; a missing segment leaves a
-hole. A segment that lacks ids is remembered by name, because another one may bring them later.
+A log's segments follow each other, so a year is one range; a missing segment leaves a hole. A
+segment that lacks ids is remembered by name, because another segment may bring the missing ids
+later.
 """
 
 import re
@@ -17,18 +18,18 @@ STEM = re.compile(r"segment-(\d{20})-(\d{20})")
 
 
 class TakenSegments:
-    """What former runs took, from their memory, and what a run adds to it.
+    """The segments that former runs took, from their checkpoint, and what a run adds.
 
-    lacking  the numbers of different ids of segments that lack some, by name
+    lacking  the number of different ids in segments that lack some, by name
     """
 
-    def __init__(self, memory: Mapping[str, Any]) -> None:
-        self._ranges: dict[str, list[list[int]]] = dict(memory.get("ranges", {}))
-        self.lacking: dict[str, int] = dict(memory.get("lacking", {}))
-        self._compared = frozenset(memory.get("compared", ()))
+    def __init__(self, checkpoint: Mapping[str, Any]) -> None:
+        self._ranges: dict[str, list[list[int]]] = dict(checkpoint.get("ranges", {}))
+        self.lacking: dict[str, int] = dict(checkpoint.get("lacking", {}))
+        self._compared = frozenset(checkpoint.get("compared", ()))
 
     def __contains__(self, segment: SegmentFile) -> bool:
-        """Whether the segment, or all that it replaces, were taken."""
+        """Return whether the segment, or everything that it replaces, was taken."""
         has, stems = self._has, segment.replaces
         replaced = bool(stems) and all(has(segment.epoch, stem) for stem in stems)
         return replaced or has(segment.epoch, segment.stem)
@@ -41,7 +42,7 @@ class TakenSegments:
         return is_within or f"{epoch}/{stem}" in self.lacking
 
     def has_compared(self, exported: Iterable[SegmentFile]) -> bool:
-        """Whether all segments that overlap were compared with each other."""
+        """Return whether all overlapping segments were compared with each other."""
         return self._compared.issuperset(each.name for each in segments.overlapping(exported))
 
     def add(self, new: Iterable[SegmentFile], facts: Mapping[str, SegmentFacts]) -> None:
@@ -53,7 +54,7 @@ class TakenSegments:
                 self.lacking[segment.name] = ids
 
     def _add(self, epoch: str, first: int, last: int) -> None:
-        """Add a range, and merge those that it touches."""
+        """Add a range, and merge the ranges that it touches."""
         ranges = self._ranges.get(epoch, [])
         begin = bisect_right(ranges, first - 2, key=itemgetter(1))
         end = bisect_right(ranges, last + 1, key=itemgetter(0))
@@ -61,8 +62,8 @@ class TakenSegments:
         self._ranges[epoch] = [*ranges[:begin], [min(ids), max(ids)], *ranges[end:]]
 
     def remember(self, exported: Collection[SegmentFile]) -> dict[str, Any]:
-        """The memory of the next version. Names stay as long as a segment is exported, or one that
-        replaces it."""
+        """Return the next version's checkpoint. A name stays as long as the segment, or one that
+        replaces it, is exported."""
         stems = ((each.epoch, stem) for each in exported for stem in (each.stem, *each.replaces))
         names = {f"{epoch}/{stem}" for epoch, stem in stems}
         return {
@@ -73,6 +74,7 @@ class TakenSegments:
 
 
 def _ids(stem: str) -> tuple[int, int]:
-    """The first and last id in a name; a range that nothing contains if it is malformed."""
+    """Return the first and last id in a name; a range that nothing contains if the name is
+    malformed."""
     match = STEM.fullmatch(stem)
     return (int(match[1]), int(match[2])) if match else (0, -1)

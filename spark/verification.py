@@ -1,5 +1,5 @@
-"""Verifies segments where their bytes are read: on executors of a cluster, unless they are few. Bad
-ones end a job, or are skipped and remembered."""
+"""Verifies segments where their bytes are read: on a cluster's executors, unless there are few
+segments. Bad segments end a job, or are skipped and remembered."""
 
 import os
 import pickle
@@ -23,51 +23,53 @@ RESULT = "number bigint, result binary"
 
 
 class Export(NamedTuple):
-    """The live segments of a log, and the errors of those that are skipped, by manifest."""
+    """A log's live segments, and the errors of skipped segments, by manifest."""
 
     segments: list[SegmentFile]
     bad: dict[Location, JobError]
 
 
-def read_export(ask: JobRequest, memory: Mapping[str, Any], log: str = EVENTS) -> Export:
-    """The segments of a log below the source. With --quarantine-segments, one that the run with
-    this memory skipped is skipped until its files change."""
-    if not ask.options.get(QUARANTINE):
-        return Export(segments.manifests(ask.source, log), {})
+def read_export(request: JobRequest, checkpoint: Mapping[str, Any], log: str = EVENTS) -> Export:
+    """Return a log's segments below the source. With --quarantine-segments, a segment that the
+    checkpoint's run skipped stays skipped until its files change."""
+    if not request.options.get(QUARANTINE):
+        return Export(segments.manifests(request.source, log), {})
     bad: dict[Location, JobError] = {}
-    live = segments.manifests(ask.source, log, bad=bad)
-    former = memory.get("skipped", {})
+    live = segments.manifests(request.source, log, bad=bad)
+    former = checkpoint.get("skipped", {})
     for manifest in (segment.manifest for segment in live):
-        known = former.get(str(manifest.relative_to(ask.source)))
+        known = former.get(str(manifest.relative_to(request.source)))
         if known and known[0] == segments.state(manifest):
             bad[manifest] = JobError(known[1])
     return Export(live, bad)
 
 
-def list_skipped(ask: JobRequest, bad: Mapping[Location, JobError]) -> dict[str, Any]:
-    """What a run remembers of these segments: the state of their files and the message."""
+def list_skipped(request: JobRequest, bad: Mapping[Location, JobError]) -> dict[str, Any]:
+    """Return what a run stores about skipped segments: the state of their files and the message."""
     return {
-        str(manifest.relative_to(ask.source)): [segments.state(manifest), error.message]
+        str(manifest.relative_to(request.source)): [segments.state(manifest), error.message]
         for manifest, error in bad.items()
     }
 
 
 def warnings(dataset: Dataset) -> list[CheckResult]:
-    """The failed checks of the newest run, which hold until the next one publishes."""
+    """Return the newest run's failed checks, which hold until the next run publishes."""
     published = dataset.current()
-    return [CheckResult(*row) for row in published.memory.get("warnings", ())] if published else []
+    return (
+        [CheckResult(*row) for row in published.checkpoint.get("warnings", ())] if published else []
+    )
 
 
 def verify(
-    ask: JobRequest, some: Sequence[SegmentFile], bad: dict[Location, JobError] | None = None
+    request: JobRequest, some: Sequence[SegmentFile], bad: dict[Location, JobError] | None = None
 ) -> dict[str, SegmentFacts]:
-    """The facts of segments with added columns or repeated ids, by name. Raises the error of the
-    first damaged one; with --quarantine-segments it is put in `bad`."""
+    """Return facts about segments with added columns or repeated ids, by name. Raises the first
+    damaged segment's error; with --quarantine-segments the error is put in `bad`."""
     facts: dict[str, SegmentFacts] = {}
-    for number, result in _results(ask, some):
+    for number, result in _results(request, some):
         if isinstance(result, SegmentFacts):
             facts[some[number].name] = result
-        elif bad is None or not ask.options.get(QUARANTINE):
+        elif bad is None or not request.options.get(QUARANTINE):
             raise result
         else:
             bad[some[number].manifest] = result
@@ -75,7 +77,7 @@ def verify(
 
 
 def added_columns(some: Iterable[SegmentFile], facts: Mapping[str, SegmentFacts]) -> list[str]:
-    """A sentence for each segment with columns that the schema does not have."""
+    """Return a sentence for each segment with columns beyond the schema."""
     return [
         f"{segment.path} also has {', '.join(facts[segment.name].added)}"
         for segment in some
@@ -84,16 +86,16 @@ def added_columns(some: Iterable[SegmentFile], facts: Mapping[str, SegmentFacts]
 
 
 def disagreements(
-    ask: JobRequest, exported: Iterable[SegmentFile], bad: Mapping[Location, JobError],
+    request: JobRequest, exported: Iterable[SegmentFile], bad: Mapping[Location, JobError],
     log: str = EVENTS,
 ) -> CheckResult:  # fmt: skip
-    """A warning if segments that overlap have rows of the same id with different contents."""
+    """Return a warning if overlapping segments have rows with equal ids and different contents."""
     shared = [each for each in segments.overlapping(exported) if each.manifest not in bad]
     if not shared:
         return CheckResult(f"{log}.agree", log, WARN, 0, 0)
     from spark import source  # imports Spark, without which plans decide
 
-    rows = source.read(ask.spark, shared, log, more_columns=["_metadata.file_name"])
+    rows = source.read(request.spark, shared, log, more_columns=["_metadata.file_name"])
     differ = source.contradictions(rows, source.names_of_files()).persist()
     some = differ.orderBy("event_id").limit(NAMED_MAX).collect()
     note = "; ".join(f"{row['event_id']} differs in {', '.join(row['files'])}" for row in some)
@@ -101,32 +103,32 @@ def disagreements(
 
 
 def count_once(some: Iterable[SegmentFile], ids: Mapping[str, int]) -> list[SegmentFile]:
-    """The segments with the numbers of their different ids, from which gaps follow."""
+    """Return the segments with the number of different ids in each, from which gaps follow."""
     return [segment._replace(rows=ids.get(segment.name, segment.rows)) for segment in some]
 
 
 def _results(
-    ask: JobRequest, some: Sequence[SegmentFile]
+    request: JobRequest, some: Sequence[SegmentFile]
 ) -> Iterator[tuple[int, SegmentFacts | JobError]]:
-    """What is not as usual, by the index of its segment, in their order."""
-    if runs_here(ask) or sum(segment.bytes for segment in some) <= DRIVER_BYTES_MAX:
+    """Yield unusual results, by segment index, in segment order."""
+    if runs_here(request) or sum(segment.bytes for segment in some) <= DRIVER_BYTES_MAX:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for results in pool.map(lambda item: list(_unusual([item])), enumerate(some)):
                 yield from results
         return
-    numbers = ask.spark.range(0, len(some), 1, len(some))
+    numbers = request.spark.range(0, len(some), 1, len(some))
     rows = numbers.mapInArrow(partial(_verify_batches, some=list(some)), RESULT).collect()
     for number, result in sorted(map(tuple, rows)):
         yield number, pickle.loads(result)
 
 
-def runs_here(ask: JobRequest) -> bool:
-    """Whether executors are this process, in which threads need no start of Python."""
-    return str(ask.spark.sparkContext.master).startswith("local")
+def runs_here(request: JobRequest) -> bool:
+    """Return whether executors are this process, where threads need no Python start."""
+    return str(request.spark.sparkContext.master).startswith("local")
 
 
 def _verify_batches(batches: Iterator[Any], some: list[SegmentFile]) -> Iterator[Any]:
-    """On an executor: a row for each segment that is not as usual."""
+    """On an executor, yield a row for each unusual segment."""
     arrow = import_module("pyarrow")
     columns = arrow.schema([("number", arrow.int64()), ("result", arrow.binary())])
     for batch in batches:

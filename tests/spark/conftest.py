@@ -52,7 +52,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield running
 
 
-def make_request(spark: Any, folder: Path, **more: Any) -> Any:
+def build_request(spark: Any, folder: Path, **more: Any) -> Any:
     """A request of a job from `folder/in` to `folder/out` that says nothing on the terminal."""
     from spark.progress import ProgressReporter
     from spark.request import JobRequest
@@ -62,9 +62,9 @@ def make_request(spark: Any, folder: Path, **more: Any) -> Any:
 
 
 @pytest.fixture
-def ask(spark: Any, tmp_path: Path) -> Any:
-    """Makes a request of a job in the test's folder: `ask()`, `ask(first_day=…)`."""
-    return partial(make_request, spark, tmp_path)
+def make_request(spark: Any, tmp_path: Path) -> Any:
+    """Makes a request of a job in the test's folder: `make_request(first_day=…)`."""
+    return partial(build_request, spark, tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -75,7 +75,7 @@ def ingested_conversation(spark: Any, tmp_path_factory: pytest.TempPathFactory) 
 
     folder = tmp_path_factory.mktemp("conversation")
     lakes.conversation()[0].export(folder / "in")
-    report = job.run(make_request(spark, folder))
+    report = job.run(build_request(spark, folder))
     return job.silver(folder / "out"), report
 
 

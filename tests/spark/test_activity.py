@@ -14,7 +14,7 @@ from spark.durations import bucket_of
 from spark.errors import EmptyRange, SchemaVersionUnknown
 from spark.jobs.activity import job, plan, transforms
 from spark.jobs.ingest import job as ingest
-from tests.spark.conftest import make_request
+from tests.spark.conftest import build_request
 from tests.spark.log import Log, write_segment
 from tests.spark.plain import Numbers, same
 from tests.support.gold_tables import record_run
@@ -70,8 +70,8 @@ def counted(spark, tmp_path_factory):
     """A log, the request that counted all its days, and the report. Tests copy its tables."""
     folder, log = tmp_path_factory.mktemp("counted"), noise()
     log.export(folder / "in")
-    ingest.run(make_request(spark, folder))
-    request = make_request(spark, folder, source=folder / "out")
+    ingest.run(build_request(spark, folder))
+    request = build_request(spark, folder, source=folder / "out")
     return log, request, job.run(request)
 
 
@@ -98,19 +98,21 @@ def test_bucket_is_that_of_the_histogram_for_every_wait(spark):
 class Lake:
     """A log whose segments arrive in any order, and gold of it."""
 
-    def __init__(self, ask, tmp_path):
+    def __init__(self, make_request, tmp_path):
         self._path = tmp_path
-        self._ask = ask
+        self._make_request = make_request
         self._away = tmp_path / "away"
 
     def ingest(self):
-        ingest.run(self._ask())
+        ingest.run(self._make_request())
 
     def count(self, out=None, **days):
-        return job.run(self._ask(source=self._path / "out", out=out or self._path / "out", **days))
+        return job.run(
+            self._make_request(source=self._path / "out", out=out or self._path / "out", **days)
+        )
 
     def is_up_to_date(self):
-        return plan.up_to_date(self._ask(source=self._path / "out"))
+        return plan.up_to_date(self._make_request(source=self._path / "out"))
 
     def hold_back(self, manifest):
         self._away.mkdir(exist_ok=True)
@@ -118,7 +120,7 @@ class Lake:
         return lambda: (self._away / manifest.name).rename(manifest)
 
     def rows(self, spark, out=None):
-        version = plan.gold(self._ask(out=out or self._path / "out")).current()
+        version = plan.gold(self._make_request(out=out or self._path / "out")).current()
         return {
             table: sorted(map(repr, version.read(spark, table).collect()))
             for table in job.schema.OUTPUT
@@ -127,19 +129,19 @@ class Lake:
     def files(self):
         """The files of each day."""
         made = {}
-        version = plan.gold(self._ask()).current()
+        version = plan.gold(self._make_request()).current()
         for file in [file for table in job.schema.DAILY for file in version.files(table)]:
             made.setdefault(file.part, set()).add(file.path)
         return made
 
 
 @pytest.fixture
-def lake(ask, tmp_path):
-    return Lake(ask, tmp_path)
+def lake(make_request, tmp_path):
+    return Lake(make_request, tmp_path)
 
 
 def test_late_segment_recounts_the_days_it_touches_and_a_rename_recounts_none(
-    spark, ask, lake, tmp_path
+    spark, make_request, lake, tmp_path
 ):
     log = Log()
     channel = log.channel()
@@ -167,7 +169,7 @@ def test_late_segment_recounts_the_days_it_touches_and_a_rename_recounts_none(
     kept = {day for day in days if lake.files()[day] == before.get(day)}
     assert set(days) - kept == set(days[late - 1 : late + 2])
     assert lake.is_up_to_date()
-    record_run(plan.gold(ask()).root, "activity-3", {}, 3)
+    record_run(plan.gold(make_request()).root, "activity-3", {}, 3)
     with pytest.raises(SchemaVersionUnknown):
         lake.count()
 
@@ -197,7 +199,7 @@ def test_requested_days_leave_the_others_stale_and_together_are_a_run_without_da
     assert lake.is_up_to_date()
 
 
-def test_day_that_a_restore_took_back_is_counted_no_more(spark, ask, tmp_path):
+def test_day_that_a_restore_took_back_is_counted_no_more(spark, make_request, tmp_path):
     log = Log()
     topic = log.topic(log.channel())
     log.say(topic)
@@ -205,19 +207,19 @@ def test_day_that_a_restore_took_back_is_counted_no_more(spark, ask, tmp_path):
     log.wait(days=2).say(topic, "lost")
     gone = log.now.date()
     log.export(tmp_path / "in")
-    ingest.run(ask())
+    ingest.run(make_request())
     whole = {"source": tmp_path / "out", "first_day": first, "last_day": gone}
     lost = {**whole, "first_day": gone}
-    assert job.run(ask(**whole)).counts["messages"] == 2
+    assert job.run(make_request(**whole)).counts["messages"] == 2
     restored = Log("epoch-2", log.now + timedelta(days=3))
     restored.tables, restored.last = tables, log.last + 2**32
     restored.say(topic, "dan")
     day = restored.now.date().isoformat()
     write_segment(tmp_path / "in", day, restored.rows, previous_event_id=backup)
-    ingest.run(ask())
-    assert job.run(ask(**lost)).counts == dict.fromkeys(
+    ingest.run(make_request())
+    assert job.run(make_request(**lost)).counts == dict.fromkeys(
         ("rows", "messages", "edits", "deletes", "moves"), 0
     )
-    assert {row["day"] for row in gold(ask(), "activity")} == {first}
+    assert {row["day"] for row in gold(make_request(), "activity")} == {first}
     with pytest.raises(EmptyRange):  # now nobody ever counted it
-        job.run(ask(**lost))
+        job.run(make_request(**lost))

@@ -13,7 +13,7 @@ def days(*numbers):
 
 
 @pytest.mark.parametrize(
-    ("touched", "counted", "stale"),
+    ("changed_days", "counted", "stale"),
     [
         ({}, {}, []),
         ({3: 1}, {}, [3]),
@@ -30,19 +30,19 @@ def test_day_is_stale_if_it_or_a_day_next_to_it_changed(touched, counted, stale)
     def named(numbers):
         return {days(number)[0]: version for number, version in numbers.items()}
 
-    memory = {"touched": named(touched)}
-    assert sorted(plan.stale_days(memory, named(counted))) == days(*stale)
-    newest = plan.newest_changes(memory, named(counted))
-    assert plan.stale_days(memory, newest) == set()
+    checkpoint = {"changed_days": named(touched)}
+    assert sorted(plan.stale_days(checkpoint, named(counted))) == days(*stale)
+    newest = plan.newest_changes(checkpoint, named(counted))
+    assert plan.stale_days(checkpoint, newest) == set()
 
 
-def made(root, number, schema, memory):
+def made(root, number, schema, checkpoint):
     version = Version(Dataset(root, schema), number, {})
-    version.memory = memory
+    version.checkpoint = checkpoint
     return version
 
 
-SILVER = {"touched": {"2026-02-03": 2}}
+SILVER = {"changed_days": {"2026-02-03": 2}}
 COUNTED = {"silver": 2, "counted": {"2026-02-03": 2, "2026-02-09": 0}}
 THIRD, LATER = "2026-02-03", "2026-02-09"
 
@@ -53,23 +53,25 @@ THIRD, LATER = "2026-02-03", "2026-02-09"
         (2, SILVER, None, {THIRD}),
         (2, SILVER, COUNTED, set()),
         (3, SILVER, COUNTED, set()),
-        (3, {"touched": {THIRD: 3}}, COUNTED, {THIRD}),
-        (2, {"touched": {THIRD: 2, LATER: 1}}, COUNTED, {LATER}),
-        (1, {"touched": {THIRD: 1}}, COUNTED, {THIRD, LATER}),  # silver was made again
+        (3, {"changed_days": {THIRD: 3}}, COUNTED, {THIRD}),
+        (2, {"changed_days": {THIRD: 2, LATER: 1}}, COUNTED, {LATER}),
+        (1, {"changed_days": {THIRD: 1}}, COUNTED, {THIRD, LATER}),  # silver was made again
     ],
 )
-def test_run_without_dates_counts_what_changed(ask, tmp_path, number, silver, gold, due):
+def test_run_without_dates_counts_what_changed(make_request, tmp_path, number, silver, gold, due):
     source = made(tmp_path / "silver", number, "silver-3", silver)
     former = None if gold is None else made(tmp_path / "gold", 1, plan.SCHEMA, gold)
-    assert plan.days_to_count(ask(), source, former) == due
+    assert plan.days_to_count(make_request(), source, former) == due
 
 
 @pytest.mark.parametrize(
     ("first", "last", "days"),
     [(3, 3, {THIRD}), (None, 8, {THIRD}), (4, None, {LATER}), (4, 8, set())],
 )
-def test_requested_days_are_those_of_silver_and_gold(ask, tmp_path, first, last, days):
+def test_requested_days_are_those_of_silver_and_gold(make_request, tmp_path, first, last, days):
     source = made(tmp_path / "silver", 2, "silver-3", SILVER)
     former = made(tmp_path / "gold", 1, plan.SCHEMA, COUNTED)
-    asked = ask(first_day=first and date(2026, 2, first), last_day=last and date(2026, 2, last))
+    asked = make_request(
+        first_day=first and date(2026, 2, first), last_day=last and date(2026, 2, last)
+    )
     assert plan.days_to_count(asked, source, former) == days

@@ -10,7 +10,7 @@ import pytest
 from spark import segments
 from spark.errors import EmptyRange, SegmentTorn, WrongHash
 from spark.jobs.archive import job, plan
-from tests.spark.conftest import make_request
+from tests.spark.conftest import build_request
 from tests.spark.delivery_log import DeliveryLog, write_segment
 from tests.spark.log import START, Log
 
@@ -51,7 +51,7 @@ def export(folder):
 def original(spark, tmp_path_factory):
     folder = tmp_path_factory.mktemp("archived")
     export(folder)
-    job.run(make_request(spark, folder, options=BEFORE))
+    job.run(build_request(spark, folder, options=BEFORE))
     return folder
 
 
@@ -61,11 +61,11 @@ def archived(original, tmp_path):
     shutil.copytree(original, tmp_path, dirs_exist_ok=True)
 
 
-def test_days_before_are_archived_in_order_and_verified(ask, log, tmp_path):
+def test_days_before_are_archived_in_order_and_verified(make_request, log, tmp_path):
     sends = DeliveryLog("outbox")
     sends.add(START, "send.accepted", "m1")
     sends.export(tmp_path / "in")
-    report = job.run(ask(options=BEFORE))
+    report = job.run(make_request(options=BEFORE))
     out = tmp_path / "out"
     assert report.counts == {"segments": 3, "rows": 13, "files": 3}
     assert rows(out) == [("epoch-1", number) for number in range(1, 13)]
@@ -81,49 +81,49 @@ def test_days_before_are_archived_in_order_and_verified(ask, log, tmp_path):
     assert not list(out.rglob(".draft*"))
 
 
-def test_second_run_has_nothing_to_do_and_a_later_day_adds_files(ask, archived, tmp_path):
+def test_second_run_has_nothing_to_do_and_a_later_day_adds_files(make_request, archived, tmp_path):
     before = {file["file"] for file in files(tmp_path / "out")}
-    assert plan.up_to_date(ask(options=BEFORE)._replace(spark=None))
-    assert job.run(ask(options=BEFORE)).path is None
+    assert plan.up_to_date(make_request(options=BEFORE)._replace(spark=None))
+    assert job.run(make_request(options=BEFORE)).path is None
     later = {"before": date(2026, 2, 4)}
-    assert not plan.up_to_date(ask(options=later))
-    assert job.run(ask(options=later)).counts["rows"] == 5
+    assert not plan.up_to_date(make_request(options=later))
+    assert job.run(make_request(options=later)).counts["rows"] == 5
     assert before < {file["file"] for file in files(tmp_path / "out")}
 
 
-def test_late_segment_of_an_archived_day_is_merged_into_it(ask, tmp_path):
+def test_late_segment_of_an_archived_day_is_merged_into_it(make_request, tmp_path):
     sends = DeliveryLog("outbox")
     for number in range(4):
         sends.add(START + timedelta(seconds=number), "send.accepted", f"m{number}")
     write_segment(tmp_path / "in", "outbox", sends.rows[:2])
-    job.run(ask(options=BEFORE))
+    job.run(make_request(options=BEFORE))
     (first,) = files(tmp_path / "out", "outbox")
     # A compacted segment, with rows that the archive has and rows that it does not have.
     stem = f"segment-{1:020d}-{2:020d}"
     write_segment(tmp_path / "in", "outbox", sends.rows, replaces=[stem])
-    assert job.run(ask(options=BEFORE)).counts == {"segments": 1, "rows": 2, "files": 1}
+    assert job.run(make_request(options=BEFORE)).counts == {"segments": 1, "rows": 2, "files": 1}
     assert rows(tmp_path / "out", "outbox") == [("epoch-1", number) for number in range(1, 5)]
     (archived,) = plan.part(plan.read(tmp_path / "out"), "outbox", "segments")
     assert (archived["first_event_id"], archived["last_event_id"]) == (1, 4)
     assert (tmp_path / "out" / first["file"]).exists(), "a reader may have it open"
-    job.run(ask(options=BEFORE))
+    job.run(make_request(options=BEFORE))
     assert not (tmp_path / "out" / first["file"]).exists()
 
 
-def test_days_stay_when_their_segments_were_removed(ask, archived, tmp_path):
+def test_days_stay_when_their_segments_were_removed(make_request, archived, tmp_path):
     shutil.rmtree(tmp_path / "in/events/date=2026-02-01")
-    assert plan.up_to_date(ask(options=BEFORE))
-    job.run(ask(options={"before": date(2026, 2, 4)}))
+    assert plan.up_to_date(make_request(options=BEFORE))
+    job.run(make_request(options={"before": date(2026, 2, 4)}))
     assert [event for _, event in rows(tmp_path / "out")] == list(range(1, 18))
 
 
-def test_restore_is_noted_and_its_rows_stay(ask, archived, tmp_path):
+def test_restore_is_noted_and_its_rows_stay(make_request, archived, tmp_path):
     restored = Log("epoch-2", START + timedelta(days=1, hours=1))
     restored.last = 2**32
     restored.channel("after")
     restored.export(tmp_path / "in", after=9)
-    assert not plan.up_to_date(ask(options=BEFORE))
-    job.run(ask(options=BEFORE))
+    assert not plan.up_to_date(make_request(options=BEFORE))
+    job.run(make_request(options=BEFORE))
     catalogue = plan.read(tmp_path / "out")
     assert plan.part(catalogue, "events", "cuts") == [["epoch-1", 9]]
     assert ("epoch-1", 10) in rows(tmp_path / "out")
@@ -131,13 +131,13 @@ def test_restore_is_noted_and_its_rows_stay(ask, archived, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["segment", "archive", "catalogue"])
-def test_damage_is_an_error_and_changes_nothing(ask, tmp_path, what):
+def test_damage_is_an_error_and_changes_nothing(make_request, tmp_path, what):
     sends = DeliveryLog("outbox")
     sends.add(START, "send.accepted", "m1")
     sends.add(START, "send.accepted", "m2")
     write_segment(tmp_path / "in", "outbox", sends.rows[:1])
     out = tmp_path / "out"
-    job.run(ask(options=BEFORE))
+    job.run(make_request(options=BEFORE))
     manifest = write_segment(tmp_path / "in", "outbox", sends.rows[1:])
     if what == "segment":
         target = segments.read_manifest(manifest, "outbox").path
@@ -149,34 +149,34 @@ def test_damage_is_an_error_and_changes_nothing(ask, tmp_path, what):
         (out / plan.CATALOGUE).write_text("{")
     before = (out / plan.CATALOGUE).read_bytes()
     with pytest.raises(SegmentTorn if what == "catalogue" else WrongHash):
-        job.run(ask(options=BEFORE))
+        job.run(make_request(options=BEFORE))
     assert (out / plan.CATALOGUE).read_bytes() == before
 
 
-def test_run_removes_what_a_killed_run_left(ask, log, tmp_path):
+def test_run_removes_what_a_killed_run_left(make_request, log, tmp_path):
     out = tmp_path / "out"
     draft = out / ".draft-events/archive_day=2026-02-01/x.parquet"
     stray = out / "events/year=2026/month=02/2026-02-01-x.parquet"
     for path in (draft, stray):
         path.parent.mkdir(parents=True)
         path.write_bytes(b"half")
-    job.run(ask(options=BEFORE))
+    job.run(make_request(options=BEFORE))
     assert [event for _, event in rows(out)] == list(range(1, 13))
     assert not draft.exists()
     assert not stray.exists()
 
 
-def test_archive_in_the_directory_of_the_export_removes_no_segment(ask, log, tmp_path):
-    request = ask(options=BEFORE, out=tmp_path / "in")
+def test_archive_in_the_directory_of_the_export_removes_no_segment(make_request, log, tmp_path):
+    request = make_request(options=BEFORE, out=tmp_path / "in")
     before = {path: path.read_bytes() for path in (tmp_path / "in/events").rglob("segment*")}
     job.run(request)
     job.run(request)
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_nothing_old_enough_is_an_empty_range(ask, log):
+def test_nothing_old_enough_is_an_empty_range(make_request, log):
     with pytest.raises(EmptyRange):
-        job.run(ask(options={"before": date(2026, 1, 1)}))
+        job.run(make_request(options={"before": date(2026, 1, 1)}))
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"schema_version":1,"kind":"archive","logs":[]}'])

@@ -77,7 +77,7 @@ steps = st.lists(st.tuples(st.sampled_from(VERBS), numbers, numbers), min_size=5
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
 @given(steps=steps, seconds=st.lists(st.integers(-9, 20_000), min_size=1))
-def test_any_history_has_no_difference(spark, ask, tmp_path_factory, steps, seconds):
+def test_any_history_has_no_difference(spark, make_request, tmp_path_factory, steps, seconds):
     log = Log()
     log.topic(log.channel(), "first")
     for index, step in enumerate(steps):
@@ -88,12 +88,12 @@ def test_any_history_has_no_difference(spark, ask, tmp_path_factory, steps, seco
     between = log.last
     act(log, "say", 0, 0)  # later events are not compared with the snapshot
     log.export(root)
-    report = job.run(ask(source=root, out=root / "lake"))
+    report = job.run(make_request(source=root, out=root / "lake"))
     assert differences(spark, report) == []
     assert report.counts["as_of_event_id"] == between
 
 
-def test_hub_with_a_linkifier_has_no_difference(spark, ask, tmp_path):
+def test_hub_with_a_linkifier_has_no_difference(spark, make_request, tmp_path):
     """The hub itself, its linkifier `references`, and its export."""
     texts = ["see a/b.py:1 and c.md", "nothing", "only c.md", "c.md and c.md"]
     workspace = tmp_path / "workspace"
@@ -122,7 +122,7 @@ def test_hub_with_a_linkifier_has_no_difference(spark, ask, tmp_path):
     assert 0 < kept < sum(len(event["data_json"]["enrichments"]) for event in results)
     for noun in ("segments", "snapshot"):
         succeed("export", noun, "--out", tmp_path / "in", cwd=workspace)
-    report = job.run(ask())
+    report = job.run(make_request())
     assert differences(spark, report) == []
 
 
@@ -212,7 +212,7 @@ def damage_tables(log, topic):
     return [*planted, ("enrichment.unlogged", stale)]
 
 
-def test_each_damage_of_the_tables_is_one_difference(spark, ask, tmp_path):
+def test_each_damage_of_the_tables_is_one_difference(spark, make_request, tmp_path):
     log = conversation()[0]
     topic = log.topic(log.channel("damaged"), "damaged")
     planted = damage_tables(log, topic)
@@ -221,7 +221,7 @@ def test_each_damage_of_the_tables_is_one_difference(spark, ask, tmp_path):
     assert {kind for kind, _ in planted} == kinds
     log.export(tmp_path / "in")
     log.snapshot(tmp_path / "in")
-    report = job.run(ask())
+    report = job.run(make_request())
     assert differences(spark, report) == sorted(planted)
     summary = spark.read.format("delta").load(f"{report.path}/summary").collect()
     assert {row["kind"] for row in summary} == kinds
@@ -309,7 +309,7 @@ def damage_log(log):
     return planted + [("log.gap", f"{number}-{number}") for number in lost]
 
 
-def test_each_damage_of_the_log_is_one_difference(spark, ask, tmp_path):
+def test_each_damage_of_the_log_is_one_difference(spark, make_request, tmp_path):
     log = conversation()[0]
     planted = damage_log(log)
     log.export(tmp_path / "in")
@@ -318,11 +318,11 @@ def test_each_damage_of_the_log_is_one_difference(spark, ask, tmp_path):
     log.export(tmp_path / "in", after=log.rows[start - 1]["event_id"])
     write_segment(tmp_path / "in", "2026-02-09", log.rows[start:])  # the same events twice
     log.snapshot(tmp_path / "in")
-    report = job.run(ask())
+    report = job.run(make_request())
     assert differences(spark, report) == sorted(planted)
 
 
-def test_gaps_name_their_events(spark, ask, tmp_path):
+def test_gaps_name_their_events(spark, make_request, tmp_path):
     """Inside a segment, between two, and from the end of the log to the snapshot."""
     log = Log()
     channel = log.channel()
@@ -337,7 +337,7 @@ def test_gaps_name_their_events(spark, ask, tmp_path):
     first = json.loads(manifests[1].read_text())["first_event_id"]
     assert middle is not None
     middle.unlink()
-    report = job.run(ask())
+    report = job.run(make_request())
     frame = spark.read.format("delta").load(f"{report.path}/differences").orderBy("event_id")
     gaps = [(row["entity_id"], row["event_id"], row["snapshot_says"]) for row in frame.collect()]
     lost = f"{first} to {between - 1}"
@@ -349,13 +349,13 @@ def test_gaps_name_their_events(spark, ask, tmp_path):
     ]
 
 
-def test_log_without_a_snapshot_is_an_error(ask, tmp_path):
+def test_log_without_a_snapshot_is_an_error(make_request, tmp_path):
     conversation()[0].export(tmp_path / "in")
     with pytest.raises(SegmentMissing):
-        job.run(ask())
+        job.run(make_request())
 
 
-def test_restore_after_a_snapshot_is_not_held_against_it(spark, ask, tmp_path):
+def test_restore_after_a_snapshot_is_not_held_against_it(spark, make_request, tmp_path):
     log = Log()
     topic = log.topic(log.channel())
     first = log.say(topic)
@@ -369,17 +369,17 @@ def test_restore_after_a_snapshot_is_not_held_against_it(spark, ask, tmp_path):
     restored.rename(topic, "later")
     day = log.now.date().isoformat()
     write_segment(tmp_path / "in", day, restored.rows, previous_event_id=backup)
-    report = job.run(ask())
+    report = job.run(make_request())
     assert (report.error, report.counts["as_of_event_id"]) == (None, log.last)
     restored.snapshot(tmp_path / "in")
-    report = job.run(ask())
+    report = job.run(make_request())
     assert (report.error, report.counts["as_of_event_id"]) == (None, restored.last)
 
 
-def test_workspace_without_events_has_no_difference(ask, tmp_path):
+def test_workspace_without_events_has_no_difference(make_request, tmp_path):
     (tmp_path / "in/events").mkdir(parents=True)
     Log().snapshot(tmp_path / "in")
-    assert job.run(ask()).counts["differences"] == 0
+    assert job.run(make_request()).counts["differences"] == 0
 
 
 def damage(tmp_path, change):
@@ -400,7 +400,7 @@ LIES = {
 
 
 @pytest.mark.parametrize("words", LIES)
-def test_snapshot_whose_manifest_lies_is_not_compared(ask, tmp_path, words):
+def test_snapshot_whose_manifest_lies_is_not_compared(make_request, tmp_path, words):
     damage(tmp_path, LIES[words])
     with pytest.raises(SegmentTorn, match=words):
-        job.run(ask())
+        job.run(make_request())

@@ -28,18 +28,18 @@ def at(seconds):
 
 
 @pytest.fixture
-def publish(ask, spark, tmp_path):
+def publish(make_request, spark, tmp_path):
     """Runs the job; the report, and the tables as lists of dicts."""
 
     def run(**more):
-        report = job.run(ask(options=OBJECTIVE, **more))
-        return report, tables(ask, spark)
+        report = job.run(make_request(options=OBJECTIVE, **more))
+        return report, tables(make_request, spark)
 
     return run
 
 
-def tables(ask, spark):
-    current = plan.gold(ask().out).current()
+def tables(make_request, spark):
+    current = plan.gold(make_request().out).current()
     return {
         name: [row.asDict() for row in current.read(spark, name).collect()]
         for name in schema.OUTPUT
@@ -264,17 +264,17 @@ def test_runs_over_growing_logs_have_the_numbers_of_plain_python(publish, tmp_pa
     assert_outcomes(published["outcomes"], everything)
 
 
-def test_new_segments_change_only_their_days(publish, ask, tmp_path):
+def test_new_segments_change_only_their_days(publish, make_request, tmp_path):
     log = DeliveryLog("outbox")
     for day in range(3):
         log.add(MORNING + timedelta(days=day), "attempt.delivered", f"m{day}", attempt=1)
     log.export(tmp_path / "in")
     publish()
-    before = files(ask)
+    before = files(make_request)
     log.add(MORNING + timedelta(days=2, seconds=9), "attempt.failed", "m9", attempt=1, error="x")
     log.export(tmp_path / "in")
     report, published = publish()
-    after = files(ask)
+    after = files(make_request)
     assert report.counts["days"] == 1
     assert {key for key in before if before[key] != after.get(key)} == {
         ("latency", "2026-02-03"), ("outcomes", "2026-02-03"),
@@ -283,8 +283,8 @@ def test_new_segments_change_only_their_days(publish, ask, tmp_path):
     assert (changed["attempts"], changed["failed"]) == (2, 1)
 
 
-def files(ask):
-    current = plan.gold(ask().out).current()
+def files(make_request):
+    current = plan.gold(make_request().out).current()
     return {
         (table, file.part): file.path
         for table in ("latency", "outcomes", "dead_letters")
@@ -306,7 +306,7 @@ def test_rows_that_a_restore_discarded_do_not_count(publish, tmp_path):
     assert accepted == {"2026-02-01": 2, "2026-02-02": 1}
 
 
-def test_day_whose_segments_were_removed_keeps_its_numbers(publish, ask, tmp_path):
+def test_day_whose_segments_were_removed_keeps_its_numbers(publish, make_request, tmp_path):
     log = DeliveryLog("outbox")
     log.add(at(0), "send.accepted", "m1")
     (first,) = log.export(tmp_path / "in")
@@ -321,7 +321,9 @@ def test_day_whose_segments_were_removed_keeps_its_numbers(publish, ask, tmp_pat
     }  # fmt: skip
 
 
-def test_overlapping_segments_with_different_contents_are_a_warning(publish, ask, tmp_path):
+def test_overlapping_segments_with_different_contents_are_a_warning(
+    publish, make_request, tmp_path
+):
     log = DeliveryLog("outbox")
     for number in range(4):
         log.add(at(number), "send.accepted", f"m{number}")
@@ -332,22 +334,24 @@ def test_overlapping_segments_with_different_contents_are_a_warning(publish, ask
     (warned,) = [each for each in report.results if each.name == "outbox.agree"]
     assert (warned.failed, warned.note[:11]) == (1, "3 differs i")
     assert [row["accepted"] for row in published["outcomes"]] == [4]
-    assert plan.up_to_date(ask())
+    assert plan.up_to_date(make_request())
 
 
-def test_requested_days_are_computed_again(publish, ask, tmp_path):
+def test_requested_days_are_computed_again(publish, make_request, tmp_path):
     log = DeliveryLog("outbox")
     log.add(at(0), "attempt.delivered", "m1", accepted_at=at(-10), attempt=1)
     log.export(tmp_path / "in")
     assert publish()[1]["latency"][0]["within_objective"] == 0
     options = {"objective": plan.objectives("accept_to_deliver=20")}
-    report = job.run(ask(options=options, first_day=MORNING.date(), last_day=MORNING.date()))
+    report = job.run(
+        make_request(options=options, first_day=MORNING.date(), last_day=MORNING.date())
+    )
     assert report.counts["days"] == 1
     with pytest.raises(EmptyRange):
-        job.run(ask(options=options, first_day=MORNING.date() + timedelta(days=9)))
+        job.run(make_request(options=options, first_day=MORNING.date() + timedelta(days=9)))
 
 
-def test_bad_segment_is_skipped_and_columns_and_names_are_shown(publish, ask, tmp_path):
+def test_bad_segment_is_skipped_and_columns_and_names_are_shown(publish, make_request, tmp_path):
     log = DeliveryLog("outbox")
     for day in range(3):
         log.add(at(day * 86_400), "send.accepted", f"m{day}")
@@ -361,24 +365,24 @@ def test_bad_segment_is_skipped_and_columns_and_names_are_shown(publish, ask, tm
     with pytest.raises(SegmentTorn, match=segment_of(second).name):
         publish()
     skipping = {"options": OBJECTIVE | {QUARANTINE: True}}
-    report = job.run(ask(**skipping))
-    assert accepted(ask) == {"2026-02-01": 1, "2026-02-03": 1}
+    report = job.run(make_request(**skipping))
+    assert accepted(make_request) == {"2026-02-01": 1, "2026-02-03": 1}
     notes = {result.name: result.note for result in report.results if result.failed}
     assert segment_of(second).name in notes["segments.sound"]
     assert "also has region" in notes["segments.columns"]
     assert notes["events.known"] == "outbox: send.guessed"
     assert {warning.name for warning in plan.warnings(tmp_path / "out")} == set(notes)
-    assert plan.up_to_date(ask(**skipping))
-    assert not plan.up_to_date(ask(options=OBJECTIVE))
+    assert plan.up_to_date(make_request(**skipping))
+    assert not plan.up_to_date(make_request(options=OBJECTIVE))
     segment_of(second).write_bytes(sound)
-    assert not plan.up_to_date(ask(**skipping))
-    job.run(ask(**skipping))
-    assert accepted(ask) == {"2026-02-01": 1, "2026-02-02": 1, "2026-02-03": 1}
+    assert not plan.up_to_date(make_request(**skipping))
+    job.run(make_request(**skipping))
+    assert accepted(make_request) == {"2026-02-01": 1, "2026-02-02": 1, "2026-02-03": 1}
     assert "segments.sound" not in {warning.name for warning in plan.warnings(tmp_path / "out")}
 
 
-def accepted(ask):
-    rows = tables(ask, ask().spark)["outcomes"]
+def accepted(make_request):
+    rows = tables(make_request, make_request().spark)["outcomes"]
     return {str(row["day"]): row["accepted"] for row in rows}
 
 

@@ -21,7 +21,7 @@ TEXTS = {
 
 
 @pytest.fixture
-def topics(ask, tmp_path):
+def topics(make_request, tmp_path):
     """Tables of a log with these texts. Returns the ids of topics by their titles."""
     log = Log()
     channel = log.channel("ops & <more>")
@@ -35,13 +35,13 @@ def topics(ask, tmp_path):
     log.wait(days=2).say(topics["lunch"], "ann", "soup")
     log.rename(topics["lunch"], "lunch, later")
     log.export(tmp_path / "in")
-    ingest.run(ask())
+    ingest.run(make_request())
     return topics
 
 
-def make(ask, spark, tmp_path):
+def make(make_request, spark, tmp_path):
     """Runs the job. Returns its report, and the rows of each table in the order of their ranks."""
-    report = job.run(ask(source=tmp_path / "out"))
+    report = job.run(make_request(source=tmp_path / "out"))
     made = Dataset(report.path, plan.SCHEMA).current()
     rows = {}
     for table in schema.OUTPUT:
@@ -55,8 +55,8 @@ def of(rows, topic_id, *columns):
     return [tuple(row[name] for name in columns) for row in rows if row["topic_id"] == topic_id]
 
 
-def test_digest_is_what_a_plain_program_finds(ask, spark, tmp_path, topics):
-    made = make(ask, spark, tmp_path)
+def test_digest_is_what_a_plain_program_finds(make_request, spark, tmp_path, topics):
+    made = make(make_request, spark, tmp_path)
     assert made.report.counts == {"topics": len(topics)}
     texts = {**TEXTS, "lunch": ["soup", "the soup again", "soup", "soup"]}
     counts = {title: Counter(term for text in mine for term in plain_terms(text))
@@ -83,7 +83,7 @@ def test_digest_is_what_a_plain_program_finds(ask, spark, tmp_path, topics):
     ]  # fmt: skip
     assert of(made.topics, topics["lunch"], "title", "messages") == [("lunch, later", 4)]
     assert "secret" not in repr(made)
-    assert plan.up_to_date(ask(source=tmp_path / "out"))
+    assert plan.up_to_date(make_request(source=tmp_path / "out"))
 
 
 def plain_terms(text):
@@ -102,16 +102,16 @@ def plain_cosine(mine, other):
     return dot / (length(mine) * length(other))
 
 
-def test_log_with_a_single_topic_or_no_messages_has_a_digest(ask, spark, tmp_path):
+def test_log_with_a_single_topic_or_no_messages_has_a_digest(make_request, spark, tmp_path):
     log = Log()
     topic = log.topic(log.channel())
     log.export(tmp_path / "in")
-    ingest.run(ask())
-    assert make(ask, spark, tmp_path).report.counts == {"topics": 0}
+    ingest.run(make_request())
+    assert make(make_request, spark, tmp_path).report.counts == {"topics": 0}
     before = log.last
     log.wait(seconds=1).say(topic, "ann", "deploy deploy")
     log.export(tmp_path / "in", after=before)
-    ingest.run(ask())
-    made = make(ask, spark, tmp_path)
+    ingest.run(make_request())
+    made = make(make_request, spark, tmp_path)
     assert of(made.keywords, topic, "term") == [("deploy",)]
     assert made.similar == []

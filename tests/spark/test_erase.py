@@ -25,7 +25,7 @@ from spark.jobs.ingest import job as ingest
 from spark.jobs.ingest import schema
 from spark.lease import hold
 from spark.run import main
-from tests.spark.conftest import make_request
+from tests.spark.conftest import build_request
 from tests.spark.delivery_log import DeliveryLog
 from tests.spark.log import START, Log, write_segment
 from tests.spark.test_ingest_segments import rewrite as add_columns
@@ -98,7 +98,7 @@ def ingested(spark, tmp_path_factory):
     log = conversation()[0]
     log.export(folder / "in")
     log.snapshot(folder / "in")
-    ingest.run(make_request(spark, folder))
+    ingest.run(build_request(spark, folder))
     return folder
 
 
@@ -108,8 +108,8 @@ def lake(ingested, tmp_path):
     return conversation()
 
 
-def run(ask, tmp_path, **fields):
-    return job.run(ask(options={"order": write_order(tmp_path, **fields)}))
+def run(make_request, tmp_path, **fields):
+    return job.run(make_request(options={"order": write_order(tmp_path, **fields)}))
 
 
 def read_certificate(report):
@@ -122,10 +122,10 @@ def rows_of(tmp_path):
     return sorted((row for table in tables for row in table), key=lambda row: row["event_id"])
 
 
-def test_no_file_has_the_content_and_all_other_rows_stay(ask, spark, tmp_path, lake):
+def test_no_file_has_the_content_and_all_other_rows_stay(make_request, spark, tmp_path, lake):
     log, message = lake
     before = rows_of(tmp_path)
-    report = run(ask, tmp_path, messages=[message], reference="request 17")
+    report = run(make_request, tmp_path, messages=[message], reference="request 17")
     assert with_secret(tmp_path / "in") == []
     assert with_secret(tmp_path / "out") == []
     after = rows_of(tmp_path)
@@ -139,7 +139,7 @@ def test_no_file_has_the_content_and_all_other_rows_stay(ask, spark, tmp_path, l
     assert made["reference"] == "request 17"
     assert len(made["snapshots_removed"]) == 1
     assert SECRET not in report.path.read_text()
-    verified = job.run(ask(options={"verify": report.path}))
+    verified = job.run(make_request(options={"verify": report.path}))
     assert verified.counts["segments"] == len(made["segments"])
 
     # Verification sees a changed row, and content that came back.
@@ -148,23 +148,23 @@ def test_no_file_has_the_content_and_all_other_rows_stay(ask, spark, tmp_path, l
     day = rows[0]["ts"].date().isoformat()
     write_segment(tmp_path / "in", day, [{**rows[0], "data_json": "{}"}, *rows[1:]])
     with pytest.raises(WrongHash):
-        job.run(ask(options={"verify": report.path}))
+        job.run(make_request(options={"verify": report.path}))
     for manifest in (tmp_path / "in/events").rglob(f"*{segments.MANIFEST}"):
         segments.read_manifest(manifest).path.unlink()
         manifest.unlink()
     log.export(tmp_path / "in", after=5)
     with pytest.raises((ChecksFailed, WrongHash)):
-        job.run(ask(options={"verify": report.path}))
+        job.run(make_request(options={"verify": report.path}))
 
 
-def test_silver_is_what_ingest_makes_of_the_erased_segments(ask, spark, tmp_path, lake):
+def test_silver_is_what_ingest_makes_of_the_erased_segments(make_request, spark, tmp_path, lake):
     """With senders renamed; gold is counted again, and a second run changes nothing."""
     log, _ = lake
     days = {"first_day": log.rows[0]["ts"].date(), "last_day": log.now.date()}
-    activity.run(ask(source=tmp_path / "out", **days))
-    run(ask, tmp_path, senders=["ann"], sender_becomes="former")
+    activity.run(make_request(source=tmp_path / "out", **days))
+    run(make_request, tmp_path, senders=["ann"], sender_becomes="former")
     again = tmp_path / "again"
-    ingest.run(ask(out=again))
+    ingest.run(make_request(out=again))
     assert everything(spark, tmp_path / "out") == everything(spark, again)
     messages = ingest.silver(again).current().read(spark, "messages")
     senders = {row["sender"] for row in messages.select("sender").distinct().collect()}
@@ -173,7 +173,7 @@ def test_silver_is_what_ingest_makes_of_the_erased_segments(ask, spark, tmp_path
     assert [name for name, text in texts(folder).items() if "'ann'" in text] == []
     assert any("'former'" in text for text in texts(folder).values())
     before = texts(tmp_path / "in"), texts(tmp_path / "out")
-    assert run(ask, tmp_path, senders=["ann"], sender_becomes="former").path is None
+    assert run(make_request, tmp_path, senders=["ann"], sender_becomes="former").path is None
     assert (texts(tmp_path / "in"), texts(tmp_path / "out")) == before
 
 
@@ -204,12 +204,12 @@ def test_order_selects(spark, tmp_path, selects, senders):
     assert {named[row["id"]] for row in rows} == senders
 
 
-def test_certificate_names_every_other_log_with_what_it_has(ask, tmp_path, lake):
+def test_certificate_names_every_other_log_with_what_it_has(make_request, tmp_path, lake):
     outbox = DeliveryLog("outbox")
     for number in range(3):
         outbox.add(START, "send.accepted", f"m{number}")
     outbox.export(tmp_path / "in")
-    report = job.run(ask(options={"order": write_order(tmp_path, senders=["ann"])}))
+    report = job.run(make_request(options={"order": write_order(tmp_path, senders=["ann"])}))
     named = json.loads(report.path.read_text())["not_reached"]
     logs = dict(each[8:].split(" (", 1) for each in named if each.startswith("the log "))
     assert logs.keys() == set(LOGS) - {"events"}
@@ -232,12 +232,14 @@ WITHOUT_CONTENT = {
 SEGMENTS = ".agentlip/export/"
 
 
-def test_certificate_names_every_file_of_a_workspace_that_can_have_content(ask, tmp_path, lake):
+def test_certificate_names_every_file_of_a_workspace_that_can_have_content(
+    make_request, tmp_path, lake
+):
     notes = {row.path for row in CONTENTS if "/commits/" in row.path}
     listed = {row.path for row in CONTENTS} - notes - {SEGMENTS}
     assert set(certificate.WORKSPACE.split(", ")) == listed - WITHOUT_CONTENT
     assert listed >= WITHOUT_CONTENT
-    report = job.run(ask(options={"order": write_order(tmp_path, senders=["ann"])}))
+    report = job.run(make_request(options={"order": write_order(tmp_path, senders=["ann"])}))
     named = json.loads(report.path.read_text())["not_reached"]
     assert any(certificate.WORKSPACE in text for text in named)
 
@@ -258,17 +260,17 @@ def test_record_of_an_erasure_outlives_looking_at_it(tmp_path, lake, spark, monk
     assert (checked["job"], checked["outcome"]) == ("erase-verify", "ok")
 
 
-def test_dry_run_changes_nothing(ask, spark, tmp_path, lake):
+def test_dry_run_changes_nothing(make_request, spark, tmp_path, lake):
     before = texts(tmp_path / "in"), texts(tmp_path / "out")
     named = write_order(tmp_path, senders=["ann"])
-    report = job.run(ask(options={"order": named, "dry-run": True}))
+    report = job.run(make_request(options={"order": named, "dry-run": True}))
     assert report.counts["messages"] == 1
     assert report.counts["segments"] == 2
     assert (texts(tmp_path / "in"), texts(tmp_path / "out")) == before
 
 
 def test_run_that_is_killed_twice_ends_the_same_when_run_again(
-    ask, spark, tmp_path, lake, monkeypatch
+    make_request, spark, tmp_path, lake, monkeypatch
 ):
     """Stopped before the plan, then before the certificate; for the middle, see below."""
     left = 0
@@ -288,10 +290,10 @@ def test_run_that_is_killed_twice_ends_the_same_when_run_again(
     for step in (1, 6):
         left = step
         with pytest.raises(Killed):
-            run(ask, tmp_path, senders=["ann"], sender_becomes="former")
+            run(make_request, tmp_path, senders=["ann"], sender_becomes="former")
         assert not list((tmp_path / "out/erasures").rglob("certificate-*"))
     monkeypatch.undo()
-    report = run(ask, tmp_path, senders=["ann"], sender_becomes="former")
+    report = run(make_request, tmp_path, senders=["ann"], sender_becomes="former")
     assert with_secret(tmp_path / "in") == []
     assert with_secret(tmp_path / "out") == []
     assert not list((tmp_path / "in").rglob(".erase-*"))
@@ -387,18 +389,18 @@ def test_lines_that_are_not_events_stay_as_they_are(tmp_path):
     assert lines == [*kept, b'{"entity_id":"a","data_json":"{}"}\n']
 
 
-def test_unfinished_erasure_refuses_another_order(ask, spark, tmp_path, lake):
+def test_unfinished_erasure_refuses_another_order(make_request, spark, tmp_path, lake):
     swap.begin(tmp_path / "in/events", swap.ErasePlan("0" * 64, (), ()))
     with pytest.raises(OutputBusy, match="another erasure"):
-        run(ask, tmp_path, senders=["ann"])
+        run(make_request, tmp_path, senders=["ann"])
 
 
-def test_export_that_is_writing_is_not_disturbed(ask, spark, tmp_path, lake):
+def test_export_that_is_writing_is_not_disturbed(make_request, spark, tmp_path, lake):
     with hold(tmp_path / "in/events", OutputBusy("")), pytest.raises(OutputBusy):
-        run(ask, tmp_path, senders=["ann"])
+        run(make_request, tmp_path, senders=["ann"])
 
 
-def test_json_lines_and_replaced_segments_are_erased_too(ask, spark, tmp_path):
+def test_json_lines_and_replaced_segments_are_erased_too(make_request, spark, tmp_path):
     log, message = conversation()
     for manifest in log.export(tmp_path / "in"):
         day = [row for row in log.rows if row["ts"].date().isoformat() in str(manifest)]
@@ -406,14 +408,14 @@ def test_json_lines_and_replaced_segments_are_erased_too(ask, spark, tmp_path):
         manifest.unlink()
         write_segment(tmp_path / "in", day[0]["ts"].date().isoformat(), day, "jsonl",
                       replaces=["segment-x"])  # fmt: skip
-    run(ask, tmp_path, messages=[message])
+    run(make_request, tmp_path, messages=[message])
     assert with_secret(tmp_path / "in") == []
     for each in bronze.every(tmp_path / "in/events").values():
         segments.verify(each)
 
 
 @pytest.mark.parametrize(("kind", "alone"), [("parquet", False), ("jsonl", True)])
-def test_added_column_is_erased_too(ask, spark, tmp_path, kind, alone):
+def test_added_column_is_erased_too(make_request, spark, tmp_path, kind, alone):
     """With the payload, or alone, as a program leaves it that erases only payloads."""
     log, message = conversation()
     log.export(tmp_path / "in", kind=kind)
@@ -424,8 +426,8 @@ def test_added_column_is_erased_too(ask, spark, tmp_path, kind, alone):
     for row in mine if alone else ():
         row["data_json"] = payload.erase(row["name"], row["data_json"], [], None)
     add_columns(tmp_path / "in", log, kind, note=pa.string())
-    ingest.run(ask())
-    made = read_certificate(run(ask, tmp_path, messages=[message]))
+    ingest.run(make_request())
+    made = read_certificate(run(make_request, tmp_path, messages=[message]))
     assert sum(change["changed"] for change in made["segments"]) == len(mine)
     exported, tables = (" ".join(texts(tmp_path / name).values()) for name in ("in", "out"))
     assert [row["note"] for row in mine if row["note"] in exported + tables] == []

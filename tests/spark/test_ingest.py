@@ -79,19 +79,19 @@ def enriched_log():
 
 
 @pytest.mark.parametrize("order", ["at once", "backwards"])
-def test_enrichments_are_valid_until_the_plugins_next_result(spark, ask, lake, order):
+def test_enrichments_are_valid_until_the_plugins_next_result(spark, make_request, lake, order):
     root, silver = lake
     log = enriched_log()
     days = sorted({row["ts"].date().isoformat() for row in log.rows})
     if order == "at once":
         log.export(root)
-        job.run(ask())
+        job.run(make_request())
     else:
         for index, day in enumerate(days[::-1]):
             mine = [row for row in log.rows if row["ts"].date().isoformat() == day]
             write_segment(root, day, mine)
             if index % 2:  # two days at a time
-                job.run(ask())
+                job.run(make_request())
     at = {f"{event['name']} {event['ts']:%d}": event["ts"] for event in log.rows}
     first, empty, last = (at[f"message.enriched {day}"] for day in ("02", "03", "04"))
     theirs = at["message.enriched 05"], at["message.enriched 06"]
@@ -115,24 +115,26 @@ def test_enrichments_are_valid_until_the_plugins_next_result(spark, ask, lake, o
 
 
 def test_tables_that_were_deleted_or_put_back_are_filled_again(
-    spark, ask, lake, tmp_path, expected
+    spark, make_request, lake, tmp_path, expected
 ):
     root, silver = lake
     log = conversation()[0]
     first, *_ = log.export(tmp_path / "later")
     shutil.copytree(first.parent, root / "events" / first.parent.name)
-    job.run(ask())
+    job.run(make_request())
     shutil.copytree(silver.root, tmp_path / "copy")
     shutil.copytree(tmp_path / "later", root, dirs_exist_ok=True)
     for former in (None, tmp_path / "copy"):
         shutil.rmtree(silver.root)
         if former:
             shutil.copytree(former, silver.root)
-        assert job.run(ask()).path is not None
+        assert job.run(make_request()).path is not None
         assert everything(spark, silver) == expected
 
 
-def test_late_and_split_segments_merge_to_the_same_tables(spark, ask, lake, expected, monkeypatch):
+def test_late_and_split_segments_merge_to_the_same_tables(
+    spark, make_request, lake, expected, monkeypatch
+):
     """Read by Delta Lake, as tables of many files are."""
     monkeypatch.setattr(tables, "FEW_FILES", 0)
     root, silver = lake
@@ -140,18 +142,18 @@ def test_late_and_split_segments_merge_to_the_same_tables(spark, ask, lake, expe
     days = sorted({row["ts"].date().isoformat() for row in log.rows})
     for day in days[::-1]:
         write_segment(root, day, [row for row in log.rows if row["ts"].date().isoformat() == day])
-        job.run(ask())
+        job.run(make_request())
     assert everything(spark, silver) == expected
 
 
-def test_events_that_come_twice_are_taken_once(spark, ask, lake):
+def test_events_that_come_twice_are_taken_once(spark, make_request, lake):
     root, silver = lake
     log = conversation()[0]
     log.export(root)
     day = log.rows[0]["ts"].date().isoformat()
     mine = [row for row in log.rows if row["ts"].date().isoformat() == day]
     write_segment(root, day, mine[1:] + mine[-1:])  # overlaps, and repeats its last row
-    report = job.run(ask())
+    report = job.run(make_request())
     assert (report.counts["rows"], report.counts["duplicates"]) == (len(log.rows), len(mine))
     assert len(rows(spark, silver, "messages")) == sum(
         row["name"].startswith("message.") and row["name"] != "message.enriched" for row in log.rows
@@ -161,32 +163,32 @@ def test_events_that_come_twice_are_taken_once(spark, ask, lake):
     stems = [path.name.removesuffix(".manifest.json") for path in root.rglob("*.manifest.json")]
     before = everything(spark, silver)
     write_segment(root, "2026-02-03", log.rows, replaces=stems)
-    assert job.run(ask()).counts["segments"] == 0
+    assert job.run(make_request()).counts["segments"] == 0
     assert everything(spark, silver) == before
 
 
-def test_overlapping_segments_with_different_contents_are_a_warning(spark, ask, lake):
+def test_overlapping_segments_with_different_contents_are_a_warning(spark, make_request, lake):
     root, silver = lake
     log = conversation()[0]
     log.export(root)
-    job.run(ask())
+    job.run(make_request())
     before = everything(spark, silver)
     day = log.rows[0]["ts"].date().isoformat()
     write_segment(root, day, log.rows[1:3])  # the same rows: no warning
-    assert not plan.up_to_date(ask())
-    assert [each.failed for each in job.run(ask()).results if "agree" in each.name] == [0]
-    assert plan.up_to_date(ask())
+    assert not plan.up_to_date(make_request())
+    assert [each.failed for each in job.run(make_request()).results if "agree" in each.name] == [0]
+    assert plan.up_to_date(make_request())
     write_segment(root, day, [log.rows[0], {**log.rows[1], "entity_id": "another"}])
-    assert not plan.up_to_date(ask())
-    (warned,) = [each for each in job.run(ask()).results if "agree" in each.name]
+    assert not plan.up_to_date(make_request())
+    (warned,) = [each for each in job.run(make_request()).results if "agree" in each.name]
     assert (warned.severity, warned.failed) == ("warn", 1)
     assert warned.note.startswith("2 differs in segment-")
     assert warned.note in [warning.note for warning in plan.warnings(root.parent / "out")]
-    assert plan.up_to_date(ask())
+    assert plan.up_to_date(make_request())
     assert everything(spark, silver) == before
 
 
-def test_unknown_events_are_counted_and_unknown_fields_kept(spark, ask, lake):
+def test_unknown_events_are_counted_and_unknown_fields_kept(spark, make_request, lake):
     root, silver = lake
     log = Log()
     topic = log.topic(log.channel())
@@ -198,7 +200,7 @@ def test_unknown_events_are_counted_and_unknown_fields_kept(spark, ask, lake):
             "why": "typo"}  # fmt: skip
     log.event("message.edited", "message", message, data, "ch", topic)
     log.export(root)
-    report = job.run(ask())
+    report = job.run(make_request())
     assert report.counts["unknown_events"] == 3
     assert report.counts["unknown_fields"] == 2
     assert [row["name"] for row in rows(spark, silver, "unknown_events")][2] == "poll.closed"
@@ -206,7 +208,7 @@ def test_unknown_events_are_counted_and_unknown_fields_kept(spark, ask, lake):
     assert actual == [{"mood": "calm", "tags": '["a",1]'}, None, {"why": "typo"}]
 
 
-def test_bad_payload_in_a_sound_envelope_is_counted_in_each_run(spark, ask, lake):
+def test_bad_payload_in_a_sound_envelope_is_counted_in_each_run(spark, make_request, lake):
     root, silver = lake
     log = Log()
     topic = log.topic(log.channel())
@@ -215,17 +217,17 @@ def test_bad_payload_in_a_sound_envelope_is_counted_in_each_run(spark, ask, lake
         log.edit(message, f"change {number}")
         log.event("message.deleted", "message", message, {"version": 9}, "ch", topic)
         log.export(root)
-        job.run(ask())
+        job.run(make_request())
         assert len(rows(spark, silver, "quarantine")) == number
 
 
 @pytest.mark.parametrize("principal", ["ci", Log.OLDER])
-def test_principal_is_in_each_row_and_is_not_an_unknown_field(spark, ask, lake, principal):
+def test_principal_is_in_each_row_and_is_not_an_unknown_field(spark, make_request, lake, principal):
     root, silver = lake
     log = conversation(principal=principal)[0]
     log.say(next(iter(log.tables["topics"])), content='over\n"two" lines')
     log.export(root)
-    assert job.run(ask()).counts["unknown_fields"] == 0
+    assert job.run(make_request()).counts["unknown_fields"] == 0
     who = None if principal is Log.OLDER else principal
     for table in ("messages", "topics", "channels", "attachments", "enrichments"):
         made = rows(spark, silver, table)
@@ -236,7 +238,7 @@ def test_principal_is_in_each_row_and_is_not_an_unknown_field(spark, ask, lake, 
 
 @pytest.mark.parametrize(("spaced", "principal"), [(False, "ci"), (True, Log.OLDER)])
 def test_unknown_field_does_not_hide_behind_text_or_a_field_that_lacks(
-    spark, ask, lake, spaced, principal
+    spark, make_request, lake, spaced, principal
 ):
     root, silver = lake
     log = Log(principal=principal)
@@ -257,7 +259,7 @@ def test_unknown_field_does_not_hide_behind_text_or_a_field_that_lacks(
         for row in log.rows:
             row["data_json"] = json.dumps(json.loads(row["data_json"]), indent=1)
     log.export(root)
-    job.run(ask())
+    job.run(make_request())
     actual = {row["message_id"]: row["extra"] for row in rows(spark, silver, "messages")}
     assert [actual.pop(name) for name in ("m1", "m2", "m3", "m4")] == [
         {"mood": "calm"}, {"mood": "calm"}, {"via": "x"}, {"mood": "calm"}
@@ -266,18 +268,20 @@ def test_unknown_field_does_not_hide_behind_text_or_a_field_that_lacks(
 
 
 @pytest.mark.parametrize("way", ["all ids share a hash", "too many changes", "JSON lines"])
-def test_the_longer_way_ends_at_the_same_rows(spark, ask, lake, expected, monkeypatch, way):
+def test_the_longer_way_ends_at_the_same_rows(
+    spark, make_request, lake, expected, monkeypatch, way
+):
     root, silver = lake
     conversation()[0].export(root, kind="jsonl" if way == "JSON lines" else "parquet")
     if way == "too many changes":
         monkeypatch.setattr(job, "CHANGED_MAX", 3)
     elif way == "all ids share a hash":
         monkeypatch.setattr(job.t, "id_hash", lambda _: f.lit(1).cast("bigint").alias("id_hash"))
-    job.run(ask())
+    job.run(make_request())
     assert everything(spark, silver) == expected
 
 
-def test_bad_rows_go_to_the_quarantine_with_all_reasons(spark, ask, lake):
+def test_bad_rows_go_to_the_quarantine_with_all_reasons(spark, make_request, lake):
     root, silver = lake
     log = Log()
     topic = log.topic(log.channel())
@@ -299,7 +303,7 @@ def test_bad_rows_go_to_the_quarantine_with_all_reasons(spark, ask, lake):
     log.rows[-1]["epoch"] = None
     bad("message.created", {"message": {**noun, "created_at": "+12345-01-01T00:00:00Z"}})
     log.export(root)
-    report = job.run(ask())
+    report = job.run(make_request())
     assert report.counts["quarantine"] == 9
     actual = [row["reasons"] for row in rows(spark, silver, "quarantine")]
     assert "data_json is not a JSON object" in actual[0]
@@ -314,7 +318,7 @@ def test_bad_rows_go_to_the_quarantine_with_all_reasons(spark, ask, lake):
     assert [row["message_id"] for row in rows(spark, silver, "messages")] == [good]
 
 
-def test_what_a_restore_took_back_disappears(spark, ask, lake):
+def test_what_a_restore_took_back_disappears(spark, make_request, lake):
     root, silver = lake
     log = Log()
     topic = log.topic(log.channel())
@@ -323,7 +327,7 @@ def test_what_a_restore_took_back_disappears(spark, ask, lake):
     gone = log.say(topic, content="gone")
     log.rename(topic, "never")
     log.export(root)
-    job.run(ask())
+    job.run(make_request())
     assert len(rows(spark, silver, "messages")) == 3
 
     restored = Log("epoch-2")
@@ -332,19 +336,19 @@ def test_what_a_restore_took_back_disappears(spark, ask, lake):
     restored.last, restored.now = last + 2**32, log.wait(days=1).now
     restored.edit(stays, "after the restore")
     restored.export(root, after=last)
-    job.run(ask())
+    job.run(make_request())
     actual = rows(spark, silver, "messages")
     assert [row["content_raw"] for row in actual] == ["stays", "after the restore"]
     assert gone not in {row["message_id"] for row in actual}
     assert [row["title"] for row in rows(spark, silver, "topics")] == ["builds"]
 
 
-def test_a_gap_and_a_message_of_unknown_origin_are_warnings(spark, ask, lake):
+def test_a_gap_and_a_message_of_unknown_origin_are_warnings(spark, make_request, lake):
     root, _ = lake
     log = conversation()[0]
     manifests = log.export(root)
     manifests[0].unlink()
-    results = {result.name: result for result in job.run(ask()).results}
+    results = {result.name: result for result in job.run(make_request()).results}
     assert results["messages.sender"].failed == 3
     assert results["messages.topic"].failed == 1
     assert not any(result.is_error for result in results.values())
@@ -352,10 +356,10 @@ def test_a_gap_and_a_message_of_unknown_origin_are_warnings(spark, ask, lake):
     manifests[1].unlink()
     twice = [*log.rows[:2], log.rows[3], log.rows[3]]  # as many rows as ids
     write_segment(root, "2026-02-01", twice, previous_event_id=0)
-    late = job.run(ask())
+    late = job.run(make_request())
     assert (late.counts["rows"], late.counts["duplicates"]) == (3, 1)
     write_segment(root, "2026-02-03", log.rows[-1:])  # not new
-    again = job.run(ask())
+    again = job.run(make_request())
     assert again.counts["segments"] == 0
     gaps = [result.note for result in (*late.results, *again.results) if "gaps" in result.name]
     lost = "events 1 to 4 are missing in their segment; events 5 to 10 are in no segment"

@@ -22,14 +22,14 @@ def lake(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
-def test_added_column_is_reported_and_kept(spark, ask, lake, kind):
+def test_added_column_is_reported_and_kept(spark, make_request, lake, kind):
     root, silver = lake
     log = conversation()[0]
     log.export(root, kind=kind)
     for number, row in enumerate(log.rows):
         row["region"] = None if number % 2 else 'e"u'
     rewrite(root, log, kind, region=pa.string())
-    report = job.run(ask())
+    report = job.run(make_request())
     (columns,) = [result for result in report.results if result.name == "segments.columns"]
     assert columns.failed == 3
     assert "also has region" in columns.note
@@ -80,26 +80,28 @@ BAD = {
 
 
 @pytest.mark.parametrize("words", BAD)
-def test_bad_segment_is_skipped_until_it_is_repaired(spark, ask, lake, tmp_path, expected, words):
+def test_bad_segment_is_skipped_until_it_is_repaired(
+    spark, make_request, lake, tmp_path, expected, words
+):
     root, silver = lake
     log = conversation()[0]
     manifests = log.export(root)
     shutil.copytree(root, tmp_path / "sound")
     BAD[words](manifests[1])
     with pytest.raises(JobError, match=words):
-        job.run(ask())
+        job.run(make_request())
     assert silver.current() is None
-    skipping = ask(options={QUARANTINE: True})
+    skipping = make_request(options={QUARANTINE: True})
     report = job.run(skipping)
     (sound,) = [result for result in report.results if result.name == "segments.sound"]
     assert words in sound.note
     assert (report.counts["segments"], report.counts["skipped_segments"]) == (2, 1)
     assert plan.up_to_date(skipping)
     with suppress(JobError):  # a manifest that can't be read is an error at once
-        assert not plan.up_to_date(ask())
+        assert not plan.up_to_date(make_request())
     assert job.run(skipping).path is None
     shutil.copytree(tmp_path / "sound", root, dirs_exist_ok=True)
     assert not plan.up_to_date(skipping)
     job.run(skipping)
-    assert plan.up_to_date(ask())
+    assert plan.up_to_date(make_request())
     assert everything(spark, silver) == expected

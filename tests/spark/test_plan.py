@@ -37,8 +37,8 @@ def ranges(*manifests):
     return {"epoch-1": ids}
 
 
-def publish(out, schema="silver-3", **memory):
-    record_run(out / "silver", schema, {}, **memory)
+def publish(out, schema="silver-3", **checkpoint):
+    record_run(out / "silver", schema, {}, **checkpoint)
     return out / "silver/runs/_delta_log/00000000000000000000.json"
 
 

@@ -47,7 +47,7 @@ DAMAGE = {
 
 @pytest.mark.parametrize("code", DAMAGE)
 def test_damaged_segment_ends_with_its_code_and_publishes_nothing(
-    spark, ask, export, tmp_path, code, monkeypatch, capsys
+    spark, make_request, export, tmp_path, code, monkeypatch, capsys
 ):
     words, damage = DAMAGE[code]
     damage(export)

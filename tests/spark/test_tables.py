@@ -50,8 +50,8 @@ def test_only_newest_runs_have_a_memory_and_removed_ones_leave_no_file(spark, da
     monkeypatch.setattr(tables, "VACUUM_RUNS", 3)
     for number in range(1, 7):
         publish(spark, dataset, *[("a", row) for row in range(number)])
-    assert dataset.current().memory == {"n": 6}
-    assert [row["memory"] for row in runs_of(dataset)] == ["{}"] * 5 + ['{"n": 6}']
+    assert dataset.current().checkpoint == {"n": 6}
+    assert [row["checkpoint"] for row in runs_of(dataset)] == ["{}"] * 5 + ['{"n": 6}']
     assert [row["number"] for row in runs_of(dataset)] == [1, 2, 3, 4, 5, 6]
     monkeypatch.setattr(tables, "HISTORY_SPAN", -tables.HISTORY_SPAN)
     dataset.vacuum(0)
@@ -73,7 +73,7 @@ def test_killed_run_is_repeated_without_a_trace(spark, dataset):
     publish(spark, dataset, ("a", 1))
     draft = dataset.draft()
     draft.append(summary(spark, ("half", 1)), "summary")
-    assert dataset.current().memory == {"n": 1}
+    assert dataset.current().checkpoint == {"n": 1}
     draft = dataset.draft()
     draft.append(summary(spark, ("b", 1)), "summary")
     assert kinds(spark, dataset.commit(draft, {})) == ["a", "b"]

@@ -21,21 +21,21 @@ def segment(first, last, rows=None, epoch="e", replaces=()):
     )  # fmt: skip
 
 
-def after(memory, *some, exported=None):
-    taken = TakenSegments(json.loads(json.dumps(memory)))
+def after(checkpoint, *some, exported=None):
+    taken = TakenSegments(json.loads(json.dumps(checkpoint)))
     taken.add(some, {})
     return taken.remember(some if exported is None else exported)
 
 
 def test_memory_of_a_hundred_thousand_runs_does_not_grow():
     year = [segment(7 * number + 1, 7 * number + 7) for number in range(A_YEAR)]
-    memory, written = {}, 0
+    checkpoint, written = {}, 0
     for each in year:
-        memory = after(memory, each)
-        written += len(json.dumps(memory))
-    assert memory["ranges"] == {"e": [[1, 7 * A_YEAR]]}
+        checkpoint = after(checkpoint, each)
+        written += len(json.dumps(checkpoint))
+    assert checkpoint["ranges"] == {"e": [[1, 7 * A_YEAR]]}
     assert written < 80 * A_YEAR  # with all names it was 50 bytes times half of their square
-    taken = TakenSegments(memory)
+    taken = TakenSegments(checkpoint)
     assert all(each in taken for each in year)
     assert segment(7 * A_YEAR, 7 * A_YEAR + 1) not in taken
 
@@ -60,18 +60,18 @@ def test_segment_that_lacks_ids_leaves_room_for_them():
     lacks, repeats = segment(1, 10, rows=9), segment(21, 30)
     taken = TakenSegments({})
     taken.add([lacks, repeats], {repeats.name: SegmentFacts((), 8)})
-    memory = taken.remember([lacks, repeats])
-    assert (memory["ranges"], memory["lacking"]) == ({}, {lacks.name: 9, repeats.name: 8})
-    assert lacks in TakenSegments(memory)
-    assert segment(4, 6) not in TakenSegments(memory)
-    assert after(memory, segment(11, 20))["lacking"] == {}
+    checkpoint = taken.remember([lacks, repeats])
+    assert (checkpoint["ranges"], checkpoint["lacking"]) == ({}, {lacks.name: 9, repeats.name: 8})
+    assert lacks in TakenSegments(checkpoint)
+    assert segment(4, 6) not in TakenSegments(checkpoint)
+    assert after(checkpoint, segment(11, 20))["lacking"] == {}
 
 
 def test_overlapping_segments_are_compared_once():
     exported = [segment(1, 5), segment(4, 8), segment(9, 10), segment(4, 8, epoch="f")]
-    memory = after({}, *exported)
-    assert memory["compared"] == [each.name for each in exported[:2]]
-    taken = TakenSegments(memory)
+    checkpoint = after({}, *exported)
+    assert checkpoint["compared"] == [each.name for each in exported[:2]]
+    taken = TakenSegments(checkpoint)
     assert taken.has_compared(exported)
     assert not taken.has_compared([*exported, segment(10, 12)])
     assert taken.has_compared(exported[1:])

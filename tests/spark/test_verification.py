@@ -32,16 +32,18 @@ def repeat_an_event(manifest):
 
 
 @pytest.mark.parametrize("where", ["here", "driver", "executors"])
-def test_damage_is_named_by_its_file_and_gaps_by_ids(spark, ask, tmp_path, monkeypatch, where):
+def test_damage_is_named_by_its_file_and_gaps_by_ids(
+    spark, make_request, tmp_path, monkeypatch, where
+):
     monkeypatch.setattr(verification, "DRIVER_BYTES_MAX", 10**9 if where == "driver" else 0)
     monkeypatch.setattr(verification, "runs_here", lambda _: where == "here")
     manifests = conversation()[0].export(tmp_path / "in")
     spoil_a_page(manifests[1])
     with pytest.raises(SegmentTorn, match=segment_of(manifests[1]).name):
-        verification.verify(ask(), segments.manifests(tmp_path / "in"))
+        verification.verify(make_request(), segments.manifests(tmp_path / "in"))
     repeat_an_event(manifests[0])
     bad = {}
-    skipping = ask(options={verification.QUARANTINE: True})
+    skipping = make_request(options={verification.QUARANTINE: True})
     exported = segments.manifests(tmp_path / "in")
     (counted,) = verification.verify(skipping, exported, bad).values()
     assert list(bad) == [manifests[1]]

@@ -34,44 +34,44 @@ CHECKS = (
 SUMS = ("messages", "edits", "deletes", "moves")
 
 
-def run(ask: JobRequest) -> JobReport:
-    source = plan.silver(ask)
+def run(request: JobRequest) -> JobReport:
+    source = plan.silver(request)
     if source is None:
-        raise SegmentMissing(f"{ask.source} contains no silver tables: run ingest first")
-    dataset = plan.gold(ask)
+        raise SegmentMissing(f"{request.source} contains no silver tables: run ingest first")
+    dataset = plan.gold(request)
     former, draft = dataset.current(), dataset.draft()
-    days = plan.days_to_count(ask, source, former)
+    days = plan.days_to_count(request, source, former)
     if days:
-        _count(ask, source, draft, days)
+        _count(request, source, draft, days)
     had = _days(former.files) if former else set()
     # Days that were counted before are removed if a restore discarded their events.
-    if ask.names_days and not days & had and not _days(draft.written_files):
-        raise EmptyRange(f"no activity in {ask.first_day or '…'} to {ask.last_day or '…'}")
-    _write_names(ask, source, draft)
-    checked = _check(ask, draft)
-    counts = _sums(draft.written(ask.spark, "activity"))
-    changes = plan.newest_changes(source.memory, days)
+    if request.names_days and not days & had and not _days(draft.written_files):
+        raise EmptyRange(f"no activity in {request.first_day or '…'} to {request.last_day or '…'}")
+    _write_names(request, source, draft)
+    checked = _check(request, draft)
+    counts = _sums(draft.written(request.spark, "activity"))
+    changes = plan.newest_changes(source.checkpoint, days)
     counted = plan.list_counted(source, former) | {day: changes[day] for day in days}
-    memory = {
+    checkpoint = {
         "silver": source.number,
         "counted": dict(sorted(counted.items())),
         "names": plan.names(source),
     }
-    made = ask.commit(dataset, draft, memory)
-    return JobReport(counts, [*checked, _stale(source, memory)], made.root)
+    made = request.commit(dataset, draft, checkpoint)
+    return JobReport(counts, [*checked, _stale(source, checkpoint)], made.root)
 
 
-def _count(ask: JobRequest, source: Version, draft: Draft, days: set[str]) -> None:
+def _count(request: JobRequest, source: Version, draft: Draft, days: set[str]) -> None:
     """Write the given days and replace what was counted before."""
-    spark = ask.spark
+    spark = request.spark
     files = [file for file in source.files("messages") if file.part in days]
-    ask.size_shuffles(sum(file.bytes for file in files))
+    request.size_shuffles(sum(file.bytes for file in files))
     rows = t.near(source.read(spark, "messages"), days).persist()
     messages = t.within(t.sequence(rows), days).persist()
-    with ask.progress.step(spark, "activity: spans and pairs"):
+    with request.progress.step(spark, "activity: spans and pairs"):
         draft.replace(t.spans(messages).repartition("day"), "spans", days)
         draft.replace(t.pairs(messages).repartition("day"), "pairs", days)
-    with ask.progress.step(spark, "activity: days"):
+    with request.progress.step(spark, "activity: days"):
         spent = draft.written(spark, "spans")
         totals = t.activity(t.within(rows, days), messages, spent)
         draft.replace(totals.repartition("day"), "activity", days)
@@ -79,19 +79,19 @@ def _count(ask: JobRequest, source: Version, draft: Draft, days: set[str]) -> No
     rows.unpersist()
 
 
-def _write_names(ask: JobRequest, source: Version, draft: Draft) -> None:
-    with ask.progress.step(ask.spark, "activity: names"):
+def _write_names(request: JobRequest, source: Version, draft: Draft) -> None:
+    with request.progress.step(request.spark, "activity: names"):
         for table in plan.NAMES:
-            rows = t.newest(source.read(ask.spark, table), schema.OUTPUT[table].names)
+            rows = t.newest(source.read(request.spark, table), schema.OUTPUT[table].names)
             draft.overwrite(rows.coalesce(1), table)
 
 
-def _check(ask: JobRequest, draft: Draft) -> list[CheckResult]:
+def _check(request: JobRequest, draft: Draft) -> list[CheckResult]:
     """Return the results for the new files; raise ChecksFailed if a check with severity error
     fails."""
-    with ask.progress.step(ask.spark, "activity: checks"):
-        checked = checks.run(CHECKS, partial(draft.written, ask.spark))
-    checks.require_passed(checked, ask.progress)
+    with request.progress.step(request.spark, "activity: checks"):
+        checked = checks.run(CHECKS, partial(draft.written, request.spark))
+    checks.require_passed(checked, request.progress)
     return checked
 
 
@@ -106,7 +106,9 @@ def _days(files: Callable[[str], list[DataFile]]) -> set[str]:
     return {file.part for table in schema.DAILY for file in files(table)}
 
 
-def _stale(source: Version, memory: dict[str, Any]) -> CheckResult:
-    days = plan.stale_days(source.memory, memory["counted"])
+def _stale(source: Version, checkpoint: dict[str, Any]) -> CheckResult:
+    days = plan.stale_days(source.checkpoint, checkpoint["counted"])
     note = f"{len(days):,} days are stale: run activity without dates" if days else ""
-    return CheckResult("activity.stale", "activity", WARN, len(days), len(memory["counted"]), note)
+    return CheckResult(
+        "activity.stale", "activity", WARN, len(days), len(checkpoint["counted"]), note
+    )

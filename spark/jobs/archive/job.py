@@ -18,35 +18,35 @@ from spark.request import JobReport, JobRequest
 from spark.results import warn_of
 
 
-def run(ask: JobRequest) -> JobReport:
-    catalogue = plan.read(ask.out)
-    plan.sweep(ask.out, catalogue)
-    pending = plan.pending(ask, catalogue)
+def run(request: JobRequest) -> JobReport:
+    catalogue = plan.read(request.out)
+    plan.sweep(request.out, catalogue)
+    pending = plan.pending(request, catalogue)
     if not any(log.segments for log in pending) and not catalogue["logs"]:
-        raise EmptyRange(f"no segments before {ask.options['before']}")
+        raise EmptyRange(f"no segments before {request.options['before']}")
     added: Counter[str] = Counter()
     logs = {}
     for each in pending:
-        with ask.progress.step(ask.spark, f"archive: {each.log}"):
-            logs[each.log] = _log(ask, each, catalogue, added)
+        with request.progress.step(request.spark, f"archive: {each.log}"):
+            logs[each.log] = _log(request, each, catalogue, added)
     results = [warn_of(f"{log}.gaps", log, parts["gaps"]) for log, parts in sorted(logs.items())]
     changed = any(catalogue["logs"].get(log) != parts for log, parts in logs.items())
     if changed:
-        catalogue |= {"updated_at": iso(ask.now), "logs": catalogue["logs"] | logs}
-        ask.require_lease()
-        plan.write(ask.out, catalogue)
-    return JobReport(dict(added), results, ask.out if changed else None)
+        catalogue |= {"updated_at": iso(request.now), "logs": catalogue["logs"] | logs}
+        request.require_lease()
+        plan.write(request.out, catalogue)
+    return JobReport(dict(added), results, request.out if changed else None)
 
 
 def _log(
-    ask: JobRequest, pending: plan.PendingLog, catalogue: plan.Entry, added: Counter[str]
+    request: JobRequest, pending: plan.PendingLog, catalogue: plan.Entry, added: Counter[str]
 ) -> plan.Entry:
     """Return the log's entry in the next catalogue, with new files complete and verified."""
     log = pending.log
     former = plan.part(catalogue, log, "files")
     rewritten = [file for file in former if file["date"] in pending.days]
     kept = [file for file in former if file["date"] not in pending.days]
-    made = _write(ask, pending, rewritten) if pending.days else []
+    made = _write(request, pending, rewritten) if pending.days else []
     archived = plan.with_new(plan.part(catalogue, log, "segments"), pending.new)
     added.update(
         segments=len(pending.new),
@@ -57,31 +57,35 @@ def _log(
         "schema_version": 1,
         "segments": archived,
         "files": sorted([*kept, *made], key=lambda file: (file["date"], file["first_event_id"])),
-        "cuts": plan.cuts_of(ask, log, catalogue),
-        "gaps": plan.gaps_of(ask, log, archived),
+        "cuts": plan.cuts_of(request, log, catalogue),
+        "gaps": plan.gaps_of(request, log, archived),
     }
 
 
-def _write(ask: JobRequest, pending: plan.PendingLog, former: list[plan.Entry]) -> list[plan.Entry]:
+def _write(
+    request: JobRequest, pending: plan.PendingLog, former: list[plan.Entry]
+) -> list[plan.Entry]:
     """Write whole days: the pending segments and the rows that the archive already has."""
     log = pending.log
     mine = [segment for segment in pending.segments if day_of(segment) in pending.days]
-    verification.verify(ask, mine)
+    verification.verify(request, mine)
     for file in former:
-        segments.verify_file(ask.out / file["file"], file["bytes"], file["sha256"])
-    frames = [source.read(ask.spark, mine, log)]
+        segments.verify_file(request.out / file["file"], file["bytes"], file["sha256"])
+    frames = [source.read(request.spark, mine, log)]
     if former:
-        frames.append(_read_archived(ask.spark, [ask.out / file["file"] for file in former], log))
-    draft, expected = ask.out / f".draft-{log}", Observation()
+        frames.append(
+            _read_archived(request.spark, [request.out / file["file"] for file in former], log)
+        )
+    draft, expected = request.out / f".draft-{log}", Observation()
     ordered = t.order(reduce(DataFrame.unionByName, frames))
     ordered = ordered.observe(expected, f.count(f.lit(1)).alias("rows"))
     writer = ordered.write.partitionBy(schema.DAY, schema.EPOCH)
     writer = writer.option("maxRecordsPerFile", schema.FILE_ROWS_MAX)
     writer = writer.option("parquet.block.size", schema.ROW_GROUP_BYTES)
     writer.option("compression", "zstd").parquet(str(draft))
-    stored = ask.spark.read.schema(ordered.schema).parquet(str(draft))
+    stored = request.spark.read.schema(ordered.schema).parquet(str(draft))
     made = [
-        plan.publish(location(row["path"]), ask.out, log, row["entry"].asDict())
+        plan.publish(location(row["path"]), request.out, log, row["entry"].asDict())
         for row in t.extents(stored).collect()
     ]
     remove_folder(draft)

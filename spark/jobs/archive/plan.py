@@ -56,26 +56,28 @@ def write(out: Location, catalogue: Entry) -> None:
         write_whole(out / CATALOGUE, json.dumps(catalogue, indent=1))
 
 
-def up_to_date(ask: JobRequest) -> bool:
+def up_to_date(request: JobRequest) -> bool:
     """Return whether the archive has every segment before the day and lists every restore."""
-    catalogue = read(ask.out)
+    catalogue = read(request.out)
     if not catalogue["logs"]:
         return False
     return not any(
-        log.new or cuts_of(ask, log.log, catalogue) != part(catalogue, log.log, "cuts")
-        for log in pending(ask, catalogue)
+        log.new or cuts_of(request, log.log, catalogue) != part(catalogue, log.log, "cuts")
+        for log in pending(request, catalogue)
     )
 
 
-def pending(ask: JobRequest, catalogue: Entry) -> list[PendingLog]:
+def pending(request: JobRequest, catalogue: Entry) -> list[PendingLog]:
     """Return the logs with segments below the source."""
-    before = str(ask.options["before"])
+    before = str(request.options["before"])
     logs = []
     for log in LOGS:
-        if not (ask.source / log).is_dir():
+        if not (request.source / log).is_dir():
             continue
         old = [
-            segment for segment in segments.manifests(ask.source, log) if day_of(segment) < before
+            segment
+            for segment in segments.manifests(request.source, log)
+            if day_of(segment) < before
         ]
         known = {entry["sha256"] for entry in part(catalogue, log, "segments")}
         new = [segment for segment in old if segment.sha256 not in known]
@@ -106,18 +108,18 @@ def name_of(entry: Mapping[str, Any]) -> str:
     return f"{entry['epoch']}/{stem}"
 
 
-def cuts_of(ask: JobRequest, log: str, catalogue: Entry) -> list[list[Any]]:
+def cuts_of(request: JobRequest, log: str, catalogue: Entry) -> list[list[Any]]:
     """Return [epoch, last] for each epoch that a restore ended, archived or exported."""
-    exported = segments.manifests(ask.source, log)
+    exported = segments.manifests(request.source, log)
     names = {segment.name for segment in exported}
     former = part(catalogue, log, "segments")
     removed = [_segment(log, entry) for entry in former if name_of(entry) not in names]
-    return [list(cut) for cut in segments.cuts([*exported, *removed])]
+    return [list(cut) for cut in segments.epoch_ends([*exported, *removed])]
 
 
-def gaps_of(ask: JobRequest, log: str, entries: Iterable[Entry]) -> list[str]:
+def gaps_of(request: JobRequest, log: str, entries: Iterable[Entry]) -> list[str]:
     chain = [_segment(log, entry) for entry in entries]
-    return segments.gaps(chain, segments.begins_after(ask.source, log)) if chain else []
+    return segments.gaps(chain, segments.begins_after(request.source, log)) if chain else []
 
 
 def publish(path: Location, out: Location, log: str, entry: Entry) -> Entry:

@@ -15,28 +15,28 @@ from spark.snapshots import SnapshotFolder
 from spark.tables import Dataset
 
 
-def run(ask: JobRequest) -> JobReport:
-    spark = ask.spark
-    exported = segments.manifests(ask.source / "events")
-    snapshot = snapshots.choose(snapshots.every(ask.source), exported, ask.source)
+def run(request: JobRequest) -> JobReport:
+    spark = request.spark
+    exported = segments.manifests(request.source / "events")
+    snapshot = snapshots.choose(snapshots.every(request.source), exported, request.source)
     mine = [segment for segment in exported if segment.first <= snapshot.last]
-    ask.size_shuffles(sum(segment.bytes for segment in mine))
-    with ask.progress.step(spark, "audit: verifying"):
-        facts = verification.verify(ask, mine)
+    request.size_shuffles(sum(segment.bytes for segment in mine))
+    with request.progress.step(spark, "audit: verifying"):
+        facts = verification.verify(request, mine)
         mine = verification.count_once(mine, {name: fact.ids for name, fact in facts.items()})
         for table in snapshot.tables.values():
             segments.verify_file(snapshot.path / table.file, table.bytes, table.sha256)
-    happened = source.drop_undone(source.read(spark, mine), segments.cuts(mine))
+    happened = source.drop_undone(source.read(spark, mine), segments.epoch_ends(mine))
     events = happened.where(f.col("event_id") <= snapshot.last)
-    dataset = Dataset(ask.out / "gold" / "audit", schema.NAME)
+    dataset = Dataset(request.out / "gold" / "audit", schema.NAME)
     draft = dataset.draft()
-    with ask.progress.step(spark, "audit: comparing"):
-        draft.overwrite(_differences(ask, events, snapshot, mine).coalesce(1), "differences")
+    with request.progress.step(spark, "audit: comparing"):
+        draft.overwrite(_differences(request, events, snapshot, mine).coalesce(1), "differences")
     kinds = draft.read(spark, "differences").groupBy("kind").count().collect()
     counts = {row["kind"]: row["count"] for row in sorted(kinds)}
     summary = spark.createDataFrame([*counts.items()], schema.OUTPUT["summary"])
     draft.overwrite(summary.coalesce(1), "summary")
-    made = ask.commit(dataset, draft, {"snapshot": snapshot.path.name, "counts": counts})
+    made = request.commit(dataset, draft, {"snapshot": snapshot.path.name, "counts": counts})
     total = sum(counts.values())
     summary_counts = {"as_of_event_id": snapshot.last, "differences": total, **counts}
     sentence = f"the log and the snapshot differ in {total:,} rows"
@@ -45,40 +45,45 @@ def run(ask: JobRequest) -> JobReport:
 
 
 def _differences(
-    ask: JobRequest, events: DataFrame, snapshot: SnapshotFolder, mine: list[segments.SegmentFile]
+    request: JobRequest,
+    events: DataFrame,
+    snapshot: SnapshotFolder,
+    mine: list[segments.SegmentFile],
 ) -> DataFrame:
     parsed = ingest.messages_of(events)
     sound = ingest.changes(parsed).where("sound").drop("sound")
     history = ingest.history(sound).persist()
-    logged, kept = t.state(events, history), t.kept(tables(ask, snapshot))
+    logged, kept = t.state(events, history), t.kept(tables(request, snapshot))
     differences = faults.log_faults(events, history)
     for noun in schema.COMPARED:
         differences = differences.unionByName(t.compare(noun, logged[noun], kept[noun]))
     rows = [
         ("log.gap", f"{gap.first}-{gap.last}", gap.first, None, segment_chain.sentence(gap))
-        for gap in gaps(ask, mine, snapshot)
+        for gap in gaps(request, mine, snapshot)
     ]
-    gone = ask.spark.createDataFrame(rows, schema.OUTPUT["differences"])
+    gone = request.spark.createDataFrame(rows, schema.OUTPUT["differences"])
     return differences.unionByName(gone).select(*t.COLUMNS)
 
 
-def gaps(ask: JobRequest, mine: list[segments.SegmentFile], snapshot: SnapshotFolder) -> list[Gap]:
+def gaps(
+    request: JobRequest, mine: list[segments.SegmentFile], snapshot: SnapshotFolder
+) -> list[Gap]:
     """Return every gap with exact ids: between segments, inside one, at the start and at the
     end."""
-    chain = segment_chain.gaps(mine, segments.begins_after(ask.source))
+    chain = segment_chain.gaps(mine, segments.begins_after(request.source))
     last = max((segment.last for segment in mine), default=0)
     if last < snapshot.last:
         chain.append(Gap(last + 1, snapshot.last, "are in no segment", snapshot.last - last))
-    return [exact for gap in chain for exact in _exact(ask, gap, mine)]
+    return [exact for gap in chain for exact in _exact(request, gap, mine)]
 
 
-def _exact(ask: JobRequest, gap: Gap, mine: list[segments.SegmentFile]) -> list[Gap]:
+def _exact(request: JobRequest, gap: Gap, mine: list[segments.SegmentFile]) -> list[Gap]:
     """Return at most GAPS_MAX gaps inside a segment, whose manifest shows only the sum."""
     if gap.rows == gap.last - gap.first + 1:
         return [gap]
     theirs = [result for result in mine if (result.first, result.last) == (gap.first, gap.last)]
-    end = ask.spark.range(gap.last + 1, gap.last + 2).toDF("event_id")
-    ids = source.read(ask.spark, theirs).select("event_id").unionByName(end).distinct()
+    end = request.spark.range(gap.last + 1, gap.last + 2).toDF("event_id")
+    ids = source.read(request.spark, theirs).select("event_id").unionByName(end).distinct()
     before = f.lag("event_id", 1, gap.first - 1).over(Window.orderBy("event_id"))
     ends = ids.where("event_id is not null").select(before.alias("before"), "event_id")
     ends = ends.where("event_id > before + 1").orderBy("event_id").limit(schema.GAPS_MAX)
@@ -88,10 +93,10 @@ def _exact(ask: JobRequest, gap: Gap, mine: list[segments.SegmentFile]) -> list[
     ]
 
 
-def tables(ask: JobRequest, snapshot: SnapshotFolder) -> dict[str, DataFrame]:
+def tables(request: JobRequest, snapshot: SnapshotFolder) -> dict[str, DataFrame]:
     frames = {}
     for name, promised in schema.SNAPSHOT.items():
-        reader = ask.spark.read.schema(promised)
+        reader = request.spark.read.schema(promised)
         path = str(snapshot.path / snapshot.tables[name].file)
         frames[name] = reader.parquet(path) if snapshot.format == "parquet" else reader.json(path)
     return frames

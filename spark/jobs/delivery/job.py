@@ -23,13 +23,13 @@ CHECKS = (
 )
 
 
-def run(ask: JobRequest) -> JobReport:
-    dataset = plan.gold(ask.out)
+def run(request: JobRequest) -> JobReport:
+    dataset = plan.gold(request.out)
     former = dataset.current()
-    memory = former.memory if former else {}
-    todo, facts = _verify(ask, memory)
-    if todo.is_empty(ask, memory):
-        if former is None or ask.names_days:
+    checkpoint = former.checkpoint if former else {}
+    todo, facts = _verify(request, checkpoint)
+    if todo.is_empty(request, checkpoint):
+        if former is None or request.names_days:
             raise EmptyRange("no segments of outbox, broker, courier or runs in range")
         return JobReport({}, [], None)
     counts: dict[str, Any] = {
@@ -38,31 +38,33 @@ def run(ask: JobRequest) -> JobReport:
         "skipped_segments": len(todo.bad),
     }
     logs = {log: plan.remember(state, facts[log]) for log, state in todo.logs.items()}
-    draft, checked = dataset.draft(), _warnings(ask, todo, facts)
+    draft, checked = dataset.draft(), _warnings(request, todo, facts)
     if todo.days:
-        counts["rows"], tested = _fill(ask, todo, draft)
+        counts["rows"], tested = _fill(request, todo, draft)
         checked += tested
     failed = [result for result in checked if result.failed]
-    skipped = verification.list_skipped(ask, todo.bad)
-    made = ask.commit(dataset, draft, {"logs": logs, "skipped": skipped, "warnings": failed})
+    skipped = verification.list_skipped(request, todo.bad)
+    made = request.commit(dataset, draft, {"logs": logs, "skipped": skipped, "warnings": failed})
     return JobReport(counts, checked, made.root)
 
 
-def _verify(ask: JobRequest, memory: dict[str, Any]) -> tuple[plan.PendingDays, Facts]:
+def _verify(request: JobRequest, checkpoint: dict[str, Any]) -> tuple[plan.PendingDays, Facts]:
     """Return the pending days without skipped segments, and the facts for the verified ones."""
-    todo = plan.pending(ask, memory)
-    with ask.progress.step(ask.spark, "delivery: verifying"):
+    todo = plan.pending(request, checkpoint)
+    with request.progress.step(request.spark, "delivery: verifying"):
         facts = {
-            log: verification.verify(ask, some, todo.bad)
+            log: verification.verify(request, some, todo.bad)
             for log, some in plan.list_needed(todo).items()
         }
-    return (plan.pending(ask, memory, todo.bad) if todo.bad else todo), facts
+    return (plan.pending(request, checkpoint, todo.bad) if todo.bad else todo), facts
 
 
-def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, list[CheckResult]]:
+def _fill(
+    request: JobRequest, todo: plan.PendingDays, draft: Draft
+) -> tuple[int, list[CheckResult]]:
     """Write the tables for the pending days and return the row count and check results."""
-    spark, progress, needed = ask.spark, ask.progress, plan.list_needed(todo)
-    ask.size_shuffles(sum(segment.bytes for mine in needed.values() for segment in mine))
+    spark, progress, needed = request.spark, request.progress, plan.list_needed(todo)
+    request.size_shuffles(sum(segment.bytes for mine in needed.values() for segment in mine))
     logs = {
         log: source.drop_undone(source.read(spark, mine, log), todo.logs[log].cuts)
         for log, mine in needed.items()
@@ -70,7 +72,7 @@ def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, l
     }
     rows = t.entries(logs, todo.days).persist()
     tables = {
-        "latency": t.latency(rows, ask.options["objective"]),
+        "latency": t.latency(rows, request.options["objective"]),
         "outcomes": t.outcomes(rows),
         "dead_letters": t.dead_letters(rows),
     }
@@ -88,7 +90,7 @@ def _fill(ask: JobRequest, todo: plan.PendingDays, draft: Draft) -> tuple[int, l
     return total, [*checked, CheckResult("events.known", "logs", WARN, count, total, note)]
 
 
-def _warnings(ask: JobRequest, todo: plan.PendingDays, facts: Facts) -> list[CheckResult]:
+def _warnings(request: JobRequest, todo: plan.PendingDays, facts: Facts) -> list[CheckResult]:
     """Return the warnings found in the manifests and the verified files.
 
     Warn about skipped segments, added columns, gaps, and days that keep their numbers because some
@@ -104,9 +106,9 @@ def _warnings(ask: JobRequest, todo: plan.PendingDays, facts: Facts) -> list[Che
     ]
     for log, state in todo.logs.items():
         chain = verification.count_once(state.segments, state.taken.lacking)
-        gaps = segments.gaps(chain, segments.begins_after(ask.source, log))
+        gaps = segments.gaps(chain, segments.begins_after(request.source, log))
         warnings.append(warn_of(f"{log}.gaps", log, gaps))
-        warnings.append(verification.disagreements(ask, state.segments, todo.bad, log))
+        warnings.append(verification.disagreements(request, state.segments, todo.bad, log))
     lost = sorted(todo.lost)
     note = f"segments of {', '.join(lost[:5])} were removed, so these days stay" if lost else ""
     everything = len(todo.days) + len(lost)

@@ -63,14 +63,14 @@ class PendingDays(NamedTuple):
     lost: Days
     bad: dict[Location, JobError]
 
-    def is_empty(self, ask: JobRequest, memory: Mapping[str, Any]) -> bool:
+    def is_empty(self, request: JobRequest, checkpoint: Mapping[str, Any]) -> bool:
         """Return whether a version with this memory has everything."""
-        skipped = verification.list_skipped(ask, self.bad)
+        skipped = verification.list_skipped(request, self.bad)
         new = any(
             state.new or not state.taken.has_compared(state.segments)
             for state in self.logs.values()
         )
-        return not self.days and not new and skipped == memory.get("skipped", {})
+        return not self.days and not new and skipped == checkpoint.get("skipped", {})
 
 
 def objectives(text: str) -> dict[str, float]:
@@ -94,12 +94,12 @@ def gold(lake: Location) -> Dataset:
     return Dataset(lake / "gold" / "delivery", SCHEMA)
 
 
-def up_to_date(ask: JobRequest) -> bool:
+def up_to_date(request: JobRequest) -> bool:
     """Return whether the published version contains every segment and no days were requested."""
-    published = gold(ask.out).current()
-    if published is None or ask.names_days:
+    published = gold(request.out).current()
+    if published is None or request.names_days:
         return False
-    return pending(ask, published.memory).is_empty(ask, published.memory)
+    return pending(request, published.checkpoint).is_empty(request, published.checkpoint)
 
 
 def warnings(lake: Location) -> list[CheckResult]:
@@ -107,13 +107,15 @@ def warnings(lake: Location) -> list[CheckResult]:
 
 
 def pending(
-    ask: JobRequest, memory: Mapping[str, Any], bad: Mapping[Location, JobError] | None = None
+    request: JobRequest,
+    checkpoint: Mapping[str, Any],
+    bad: Mapping[Location, JobError] | None = None,
 ) -> PendingDays:
     """Compare the exported logs with the published version's memory, ignoring `bad` segments."""
-    former, logs, skipped = memory.get("logs", {}), {}, dict(bad or {})
+    former, logs, skipped = checkpoint.get("logs", {}), {}, dict(bad or {})
     for log in LOGS:
-        if (ask.source / log).is_dir():
-            export = verification.read_export(ask, memory, log)
+        if (request.source / log).is_dir():
+            export = verification.read_export(request, checkpoint, log)
             skipped |= export.bad
             sound = [segment for segment in export.segments if segment.manifest not in skipped]
             logs[log] = state_of(sound, former.get(log, {}))
@@ -124,8 +126,8 @@ def pending(
         for changed in state.changed
         for day in around(changed, BEFORE[log], AFTER[log])
     } & known
-    if ask.names_days:
-        days |= ask.of_named_days(known)
+    if request.names_days:
+        days |= request.of_named_days(known)
     lost = {day for day in days if any(_shrank(logs, former, log, day) for log in LOGS)}
     return PendingDays(logs, days - lost, lost, skipped)
 
@@ -133,8 +135,8 @@ def pending(
 def state_of(exported: list[SegmentFile], former: Mapping[str, Any]) -> LogState:
     taken = TakenSegments(former)
     new = [segment for segment in exported if segment not in taken]
-    cuts = segments.cuts(exported)
-    before = {tuple(cut) for cut in former.get("cuts", ())}
+    cuts = segments.epoch_ends(exported)
+    before = {tuple(cut) for cut in former.get("epoch_ends", ())}
     changed = {day_of(segment) for segment in new}
     for cut in cuts:
         if tuple(cut) not in before:
@@ -153,7 +155,7 @@ def remember(state: LogState, facts: Mapping[str, SegmentFacts]) -> dict[str, An
     """Take the new segments and return what the published version remembers about the log."""
     state.taken.add(state.new, facts)
     taken = state.taken.remember(state.segments)
-    return {**taken, "cuts": state.cuts, "rows": state.rows}
+    return {**taken, "epoch_ends": state.cuts, "rows": state.rows}
 
 
 def list_needed(todo: PendingDays) -> dict[str, list[SegmentFile]]:

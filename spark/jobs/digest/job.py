@@ -20,28 +20,28 @@ CHECKS = (
 )
 
 
-def run(ask: JobRequest) -> JobReport:
-    source = silver(ask.source).current()
+def run(request: JobRequest) -> JobReport:
+    source = silver(request.source).current()
     if source is None:
-        raise SegmentMissing(f"{ask.source} contains no silver tables: run ingest first")
-    spark = ask.spark
-    dataset = Dataset(ask.out / "gold" / "digest", schema.NAME)
+        raise SegmentMissing(f"{request.source} contains no silver tables: run ingest first")
+    spark = request.spark
+    dataset = Dataset(request.out / "gold" / "digest", schema.NAME)
     draft = dataset.draft()
-    ask.size_shuffles(sum(file.bytes for file in source.files("messages")))
+    request.size_shuffles(sum(file.bytes for file in source.files("messages")))
     messages = t.current(source.read(spark, "messages")).persist()
-    with ask.progress.step(spark, "digest: topics and answers"):
+    with request.progress.step(spark, "digest: topics and answers"):
         titles, channels = source.read(spark, "topics"), source.read(spark, "channels")
         draft.overwrite(t.topics(messages, titles, channels).coalesce(1), "topics")
         draft.overwrite(t.answers(messages).coalesce(1), "answers")
-    with ask.progress.step(spark, "digest: keywords and similar topics"):
+    with request.progress.step(spark, "digest: keywords and similar topics"):
         scored = t.scores(messages, draft.read(spark, "topics")).persist()
         draft.overwrite(t.keywords(scored).coalesce(1), "keywords")
         draft.overwrite(t.similar(scored).coalesce(1), "similar")
         scored.unpersist()
     messages.unpersist()
-    with ask.progress.step(spark, "digest: checks"):
+    with request.progress.step(spark, "digest: checks"):
         checked = checks.run(CHECKS, partial(draft.read, spark))
-        checks.require_passed(checked, ask.progress)
+        checks.require_passed(checked, request.progress)
         counts = {"topics": draft.read(spark, "topics").count()}
-    made = ask.commit(dataset, draft, {"silver": source.number})
+    made = request.commit(dataset, draft, {"silver": source.number})
     return JobReport(counts, checked, made.root)

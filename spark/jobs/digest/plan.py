@@ -7,10 +7,10 @@ from spark.tables import Dataset
 SCHEMA = "digest-1"
 
 
-def up_to_date(ask: JobRequest) -> bool:
+def up_to_date(request: JobRequest) -> bool:
     """Return whether the published digest was made from the current silver version."""
-    silver = Dataset(ask.source / "silver", SILVER).current()
-    digest = Dataset(ask.out / "gold" / "digest", SCHEMA).current()
+    silver = Dataset(request.source / "silver", SILVER).current()
+    digest = Dataset(request.out / "gold" / "digest", SCHEMA).current()
     if silver is None or digest is None:
         return False
-    return bool(digest.memory.get("silver") == silver.number)
+    return bool(digest.checkpoint.get("silver") == silver.number)

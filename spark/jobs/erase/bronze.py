@@ -1,4 +1,4 @@
-"""Segments and snapshots of an export: what an order selects in them, and files without it."""
+"""Finds what an order selects in exported segments and snapshots, and writes files without it."""
 
 from collections.abc import Iterable
 from functools import partial, reduce
@@ -33,28 +33,28 @@ def every(folder: Location, log: str = EVENTS) -> dict[str, SegmentFile]:
 
 
 def with_content(
-    ask: JobRequest, held: dict[str, SegmentFile], chosen: DataFrame, order: ErasureOrder
+    request: JobRequest, held: dict[str, SegmentFile], chosen: DataFrame, order: ErasureOrder
 ) -> DataFrame:
-    """A row for each event that has content of the selection: `file_path` and `entity_id`. Verifies
-    all segments, which shows what columns they have beyond the schema."""
+    """Return a row for each event with selected content: `file_path` and `entity_id`. Verify all
+    segments, which shows what columns they have beyond the schema."""
     every_one = list(held.values())
-    facts = verification.verify(ask, every_one)
+    facts = verification.verify(request, every_one)
     if not held:
-        return ask.spark.createDataFrame([], "file_path string, entity_id string")
+        return request.spark.createDataFrame([], "file_path string, entity_id string")
     added = {name: fact.added for name, fact in facts.items()}
-    rows = source.read(ask.spark, every_one, added=added, more_columns=["_metadata.file_path"])
+    rows = source.read(request.spark, every_one, added=added, more_columns=["_metadata.file_path"])
     events = t.of(rows, chosen, "entity_id")
     is_erased = t.erase_event(order).eqNullSafe(f.col("data_json"))
     return events.where(~is_erased).select("file_path", "entity_id")
 
 
 def stage(
-    ask: JobRequest, folder: Location, held: dict[str, SegmentFile], chosen: DataFrame,
+    request: JobRequest, folder: Location, held: dict[str, SegmentFile], chosen: DataFrame,
     order: ErasureOrder,
 ) -> tuple[SegmentChange, ...]:  # fmt: skip
     """Write new files beside the segments with content, on the executors."""
     erase = partial(payload.erase, senders=order.senders, becomes=order.sender_becomes)
-    grouped = with_content(ask, held, chosen, order).groupBy("file_path")
+    grouped = with_content(request, held, chosen, order).groupBy("file_path")
     rows = grouped.applyInArrow(lambda events: _rewrite(events, erase), schema.REWRITTEN)
     changes = []
     for row in sorted(rows.collect()):

@@ -1,4 +1,4 @@
-"""The certificate of an erasure: files before and after, and that no content is left.
+"""Writes an erasure's certificate: files before and after, and that no content is left.
 
 <out>/erasures/<order>/selected.parquet            ids of messages and attachments
 <out>/erasures/<order>/certificate-00000001.json   no contents and no names
@@ -51,19 +51,19 @@ OTHER_LOGS = {
 }  # fmt: skip
 
 
-def folder_of(ask: JobRequest, order: ErasureOrder) -> Location:
-    return ask.out / "erasures" / order.sha256[:16]
+def folder_of(request: JobRequest, order: ErasureOrder) -> Location:
+    return request.out / "erasures" / order.sha256[:16]
 
 
-def read_selected(ask: JobRequest, folder: Location) -> DataFrame:
+def read_selected(request: JobRequest, folder: Location) -> DataFrame:
     """Return what the order's former runs selected."""
     path = folder / SELECTED
     if not path.exists():
-        return ask.spark.createDataFrame([], schema.SELECTED)
-    return ask.spark.read.schema(schema.SELECTED).parquet(str(path))
+        return request.spark.createDataFrame([], schema.SELECTED)
+    return request.spark.read.schema(schema.SELECTED).parquet(str(path))
 
 
-def remember(ask: JobRequest, folder: Location, chosen: DataFrame) -> DataFrame:
+def remember(request: JobRequest, folder: Location, chosen: DataFrame) -> DataFrame:
     """Store the selection: after senders are renamed it can't be computed again."""
     draft = folder / ".selected"
     with writable(folder):
@@ -73,7 +73,7 @@ def remember(ask: JobRequest, folder: Location, chosen: DataFrame) -> DataFrame:
         file.replace(folder / SELECTED)
         remove_folder(draft)
         sync_folder(folder)
-    return read_selected(ask, folder)
+    return read_selected(request, folder)
 
 
 def certificates(folder: Location) -> list[Location]:
@@ -81,25 +81,25 @@ def certificates(folder: Location) -> list[Location]:
 
 
 def write(
-    ask: JobRequest, order: ErasureOrder, chosen: DataFrame, plan: ErasePlan,
+    request: JobRequest, order: ErasureOrder, chosen: DataFrame, plan: ErasePlan,
     changed: dict[str, Any],
 ) -> Location:  # fmt: skip
-    """Write the certificate, after the files are compared with the plan. changed: its fields about
-    silver and gold"""
-    folder = folder_of(ask, order)
-    left = require_erased(ask, order, chosen, plan.changes)
+    """Write the certificate, after the files are compared with the plan. `changed`: its fields
+    about silver and gold."""
+    folder = folder_of(request, order)
+    left = require_erased(request, order, chosen, plan.changes)
     fields = {
         "schema": schema.CERTIFICATE,
         "order_sha256": order.sha256,
         "reference": order.reference,
-        "made_at": ask.now.isoformat(),
+        "made_at": request.now.isoformat(),
         "selected": count(chosen)
         | {"file": SELECTED, "sha256": segments.hash_of(folder / SELECTED)},
         "segments": [change._asdict() for change in plan.changes],
         "snapshots_removed": list(plan.snapshots),
         **changed,
         "content_left": left,
-        "not_reached": [*NOT_REACHED, *map(partial(_other_log, ask), OTHER_LOGS)],
+        "not_reached": [*NOT_REACHED, *map(partial(_other_log, request), OTHER_LOGS)],
     }
     path = folder / f"certificate-{len(certificates(folder)) + 1:08d}.json"
     with writable(folder):
@@ -107,8 +107,8 @@ def write(
     return path
 
 
-def _other_log(ask: JobRequest, log: str) -> str:
-    held = bronze.every(ask.source / log, log).values()
+def _other_log(request: JobRequest, log: str) -> str:
+    held = bronze.every(request.source / log, log).values()
     rows = sum(segment.rows for segment in held)
     return f"the log {log} ({OTHER_LOGS[log]}): {len(held):,} segments, {rows:,} rows"
 
@@ -119,11 +119,11 @@ def count(chosen: DataFrame) -> dict[str, int]:
 
 
 def require_erased(
-    ask: JobRequest, order: ErasureOrder, chosen: DataFrame, changes: Sequence[SegmentChange]
+    request: JobRequest, order: ErasureOrder, chosen: DataFrame, changes: Sequence[SegmentChange]
 ) -> dict[str, int]:
     """Verify all segments, compare the changed ones with the certificate, and count rows with
     content, by table. Raises an error for the first difference, and ChecksFailed for content."""
-    held = bronze.every(ask.source / EVENTS)
+    held = bronze.every(request.source / EVENTS)
     for change in changes:
         segment = held.get(change.file.rpartition("/")[2])
         if segment is not None and segment.sha256 != change.after:
@@ -131,9 +131,9 @@ def require_erased(
                 f"{change.file} differs from the certificate",
                 "a later erasure has its own certificate; otherwise restore the file from a copy",
             )
-    left = {"segments": bronze.with_content(ask, held, chosen, order).count()}
+    left = {"segments": bronze.with_content(request, held, chosen, order).count()}
     left |= {f"silver.{table}": 0 for table in schema.IDS}
-    for table, rows in lake.by_table(lake.contents(ask, order, chosen)).items():
+    for table, rows in lake.by_table(lake.contents(request, order, chosen)).items():
         left[f"silver.{table}"] = rows
     if any(left.values()):
         raise ChecksFailed(
@@ -143,7 +143,7 @@ def require_erased(
     return left
 
 
-def verify(ask: JobRequest, path: Location) -> dict[str, int]:
+def verify(request: JobRequest, path: Location) -> dict[str, int]:
     """Compare the files with a certificate again and raise an error for the first difference."""
     try:
         with path.open("rb") as opened:
@@ -161,7 +161,7 @@ def verify(ask: JobRequest, path: Location) -> dict[str, int]:
     file = path.with_name(SELECTED)
     if not file.is_file() or segments.hash_of(file) != sha256:
         raise WrongHash(f"{file} is missing or is not the one of the certificate", "copy it")
-    chosen = read_selected(ask, path.parent)
-    require_erased(ask, order, chosen, changes)
-    there = sum((ask.source / EVENTS / change.file).exists() for change in changes)
+    chosen = read_selected(request, path.parent)
+    require_erased(request, order, chosen, changes)
+    there = sum((request.source / EVENTS / change.file).exists() for change in changes)
     return {"segments": there, "gone": len(changes) - there, **count(chosen)}

@@ -1,4 +1,4 @@
-"""Silver and gold of a lake: without the content of the selection, also in former versions."""
+"""Erases selected content in a lake's silver and gold tables, also in former versions."""
 
 from collections import Counter
 from functools import reduce
@@ -16,23 +16,26 @@ from spark.jobs.ingest.job import silver
 from spark.request import JobRequest
 
 
-def facts(ask: JobRequest) -> DataFrame | None:
-    """What silver says of messages and attachments. It may be older than all segments."""
-    version = silver(ask.out).current()
+def facts(request: JobRequest) -> DataFrame | None:
+    """Return what silver has about messages and attachments. Silver may be older than all
+    segments."""
+    version = silver(request.out).current()
     if version is None:
         return None
-    messages, attachments = (version.read(ask.spark, name) for name in ("messages", "attachments"))
+    messages, attachments = (
+        version.read(request.spark, name) for name in ("messages", "attachments")
+    )
     return t.facts_in_silver(messages, attachments)
 
 
-def contents(ask: JobRequest, order: ErasureOrder, chosen: DataFrame) -> list[Any]:
+def contents(request: JobRequest, order: ErasureOrder, chosen: DataFrame) -> list[Any]:
     """Return the number of rows with content, by table, table day and message day."""
-    version = silver(ask.out).current()
+    version = silver(request.out).current()
     if version is None:
         return []
     frames = []
     for table, column in schema.IDS.items():
-        rows = t.of(version.read(ask.spark, table), chosen, column)
+        rows = t.of(version.read(request.spark, table), chosen, column)
         at = f.to_date("valid_from") if table == "messages" else f.lit(None).cast("date")
         days = f.col("day").cast("string").alias("day"), at.cast("string").alias("at")
         frames.append(t.with_content(table, rows, order).select(f.lit(table).alias("table"), *days))
@@ -47,40 +50,42 @@ def by_table(counted: list[Any]) -> dict[str, int]:
     return dict(sorted(rows.items()))
 
 
-def erase_silver(ask: JobRequest, order: ErasureOrder, chosen: DataFrame) -> dict[str, int]:
+def erase_silver(request: JobRequest, order: ErasureOrder, chosen: DataFrame) -> dict[str, int]:
     """Publish a version without the content and remove all former ones. Returns the number of
     changed rows by table."""
-    dataset, counted = silver(ask.out), contents(ask, order, chosen)
+    dataset, counted = silver(request.out), contents(request, order, chosen)
     former = dataset.current()
     if former is not None and counted:
         draft = dataset.draft()
         for table in by_table(counted):
             days = {row["day"] for row in counted if row["table"] == table}
-            rows, column = former.read(ask.spark, table, days), schema.IDS[table]
+            rows, column = former.read(request.spark, table, days), schema.IDS[table]
             mine = t.of(rows, chosen, column)
             draft.merge(t.erase(table, mine, order), table, days, mine)
-        memory = dict(former.memory)
+        checkpoint = dict(former.checkpoint)
         touched = {row["at"] for row in counted if row["at"]}
-        memory["touched"] = memory["touched"] | dict.fromkeys(sorted(touched), draft.number)
-        ask.commit(dataset, draft, memory)
-    ask.require_lease()
+        checkpoint["changed_days"] = checkpoint["changed_days"] | dict.fromkeys(
+            sorted(touched), draft.number
+        )
+        request.commit(dataset, draft, checkpoint)
+    request.require_lease()
     dataset.vacuum(0)
     return by_table(counted)
 
 
-def erase_gold(ask: JobRequest, order: ErasureOrder) -> dict[str, list[str]]:
+def erase_gold(request: JobRequest, order: ErasureOrder) -> dict[str, list[str]]:
     """Count renamed senders' days again, and remove tables made from contents."""
-    gold = ask.out / "gold"
+    gold = request.out / "gold"
     removed = [name for name in schema.DERIVED if (gold / name).is_dir()]
     for name in removed:
         with writable(gold):
             remove_folder(gold / name)
     rebuilt: list[str] = []
-    has_activity = (gold / "activity/runs").exists() and (ask.out / "silver/runs").exists()
+    has_activity = (gold / "activity/runs").exists() and (request.out / "silver/runs").exists()
     if order.sender_becomes and has_activity:
-        again = ask._replace(source=ask.out, first_day=None, last_day=None, options={})
+        again = request._replace(source=request.out, first_day=None, last_day=None, options={})
         if not plan.up_to_date(again):
             job.run(again)
             rebuilt = ["activity"]
-        plan.gold(ask).vacuum(0)
+        plan.gold(request).vacuum(0)
     return {"rebuilt": rebuilt, "removed": removed}

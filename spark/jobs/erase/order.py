@@ -1,7 +1,7 @@
-"""The order of an erasure: which messages, and what becomes of their senders. Pure.
+"""Parses an erasure order: which messages, and what becomes of their senders. Pure.
 
 {"schema_version": 1, "reference": "request 17", "senders": ["ann"], "before": "2026-02-01",
- "sender_becomes": "former member"}
+"sender_becomes": "former member"}
 """
 
 import hashlib
@@ -46,7 +46,7 @@ class ErasureOrder(OrderFile, frozen=True, kw_only=True):
 
 
 def read(path: Location) -> ErasureOrder:
-    """The order in the file. Raises Usage with the field that is wrong."""
+    """Parse the order file. Raises Usage with the wrong field."""
     try:
         with path.open("rb") as file:
             data = file.read(BYTES_MAX + 1)

@@ -48,7 +48,7 @@ KEPT: dict[str, dict[str, Any]] = {
 
 
 def erase(name: str, data_json: str, senders: Collection[str], becomes: str | None) -> str:
-    """The payload without content. Other texts than JSON objects become the marker."""
+    """Return the payload without content. Anything but a JSON object becomes the marker."""
     try:
         payload = json.loads(data_json)
     except (TypeError, ValueError, RecursionError):

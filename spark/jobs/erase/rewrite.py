@@ -87,7 +87,8 @@ def _erase_group(table: Any, entity_ids: Collection[str], erase: Erase) -> Any:
 
 
 def _count_changed(before: Any, after: Any, entity_ids: Collection[str]) -> int:
-    """How many rows were erased. Compares all that must stay, and raises ChecksFailed."""
+    """Return how many rows were erased. Compare everything that must stay, and raise
+    ChecksFailed."""
     mine = [entity_id in entity_ids for entity_id in before.column("entity_id").to_pylist()]
     others = [not chosen for chosen in mine]
     kept = [name for name in before.column_names if name in PROMISED and name != TEXT]

@@ -1,4 +1,4 @@
-"""What an erasure reads and leaves, and the columns of silver with content."""
+"""Defines what an erasure reads and leaves, and the silver columns with content."""
 
 from spark.jobs.erase.payload import MARKER, OBJECT_JSON
 

@@ -21,7 +21,7 @@ PLAN = f"{TEMPORARY}plan.json"
 
 
 class SegmentChange(NamedTuple):
-    """A segment to replace. file: below the folder of the log; before, after: SHA-256"""
+    """A segment to replace. file: below the log's folder; before, after: SHA-256."""
 
     file: str
     rows: int
@@ -32,14 +32,15 @@ class SegmentChange(NamedTuple):
 
 
 class ErasePlan(NamedTuple):
-    """order: its SHA-256; snapshots: the names of snapshots to remove"""
+    """The changes that an order makes. order: its SHA-256; snapshots: the names of snapshots to
+    remove."""
 
     order: str
     changes: tuple[SegmentChange, ...]
     snapshots: tuple[str, ...]
 
     def after(self, former: "ErasePlan | None") -> "ErasePlan":
-        """With what a run that was killed had planned."""
+        """Return this plan with a killed run's changes added."""
         if former is None:
             return self
         changes = {change.file: change for change in (*former.changes, *self.changes)}
@@ -48,8 +49,8 @@ class ErasePlan(NamedTuple):
 
 
 def recover(folder: Location, order: str, at: str) -> ErasePlan | None:
-    """Finish what a killed run with this order planned, or remove the files of one without a plan.
-    Raises OutputBusy if it had another order."""
+    """Finish what a killed run with this order planned, or remove its files if it had no plan.
+    Raises OutputBusy for a plan with another order."""
     former = _pending(folder)
     if former is None:
         with writable(folder):
@@ -86,14 +87,15 @@ def begin(folder: Location, plan: ErasePlan) -> None:
 
 
 def finish(folder: Location, plan: ErasePlan, at: str) -> None:
-    """Give all new files the names of their segments; again after a kill, with the same end."""
+    """Rename all new files to their segments' names. Running again after a kill has the same
+    result."""
     for change in plan.changes:
         with writable(folder):
             _finish_one(folder / change.file, change, plan.order, at)
 
 
 def _finish_one(target: Location, change: SegmentChange, order: str, at: str) -> None:
-    """A segment that was removed or written again meanwhile stays as it is."""
+    """Replace one segment. A segment that was removed or written again meanwhile stays as it is."""
     new, manifest = temporary(target), target.with_name(f"{target.stem}{segments.MANIFEST}")
     try:
         fields: dict[str, Any] = json.loads(manifest.read_bytes())

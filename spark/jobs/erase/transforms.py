@@ -1,4 +1,5 @@
-"""What an order selects, and rows of silver without content. Pure: frames in, frames out.
+"""Selects what an order names, and returns silver rows without content. Pure: frames in, frames
+out.
 
 A selection has the columns `kind` (message or attachment) and `id`.
 """
@@ -20,7 +21,7 @@ ATTACHED = "topic.attachment_added"
 
 
 def facts_in_log(events: DataFrame) -> DataFrame:
-    """A row for each event of a message or an attachment, with what an order may name."""
+    """Return a row for each message or attachment event, with what an order may name."""
     is_attached = c("name") == ATTACHED
     kind = f.when(c("entity_type") == "message", MESSAGE).when(is_attached, ATTACHMENT)
     created = f.get_json_object("data_json", "$.message.sender")
@@ -40,7 +41,8 @@ def facts_in_log(events: DataFrame) -> DataFrame:
 
 
 def facts_in_silver(messages: DataFrame, attachments: DataFrame) -> DataFrame:
-    """The same of two tables. Silver doesn't have the channel of an attachment; the log has it."""
+    """Return what `facts_in_log` returns, from two silver tables. Only the log has an
+    attachment's channel."""
     of_messages = messages.select(
         f.lit(MESSAGE).alias("kind"), c("message_id").alias("id"), "sender", "channel_id",
         "topic_id", c("valid_from").alias("at"), "event_id",
@@ -54,9 +56,9 @@ def facts_in_silver(messages: DataFrame, attachments: DataFrame) -> DataFrame:
 
 
 def select(facts: DataFrame, order: ErasureOrder, known: DataFrame) -> DataFrame:
-    """What the order means by its channel and topic of now, what is `known` to be selected, and the
-    attachments of these messages. Facts of different origin may be of before and after an erasure,
-    so one of them is enough."""
+    """Return what the order selects by current channel and topic, what is `known` to be
+    selected, and the attachments of selected messages. Facts may come from before and after an
+    erasure, so one match is enough."""
     things = facts.groupBy("origin", "kind", "id").agg(
         f.max("sender").alias("sender"),
         f.max("source").alias("source"),
@@ -75,7 +77,7 @@ def _newest(name: str) -> Column:
 
 
 def _is_meant(order: ErasureOrder) -> Column:
-    """Whether a list has the value of its column. An order of `before` alone has no lists."""
+    """Return whether a list has the column's value. An order with `before` alone has no lists."""
     lists = {"id": order.messages, "sender": order.senders, "channel_id": order.channels,
              "topic_id": order.topics}  # fmt: skip
     named = [f.coalesce(c(name).isin(list(values)), f.lit(False))
@@ -85,7 +87,8 @@ def _is_meant(order: ErasureOrder) -> Column:
 
 
 def of(rows: DataFrame, chosen: DataFrame, column: str, how: str = "left_semi") -> DataFrame:
-    """The rows about something selected, by the column with its id; left_anti: all others."""
+    """Return the rows about something selected, by the column with the id; left_anti returns all
+    others."""
     return rows.join(chosen.select(c("id").alias(column)), column, how)
 
 
@@ -93,13 +96,13 @@ def of(rows: DataFrame, chosen: DataFrame, column: str, how: str = "left_semi") 
 
 
 def erase_event(order: ErasureOrder) -> Column:
-    """The payload of an event without content."""
+    """Return an event's payload without content."""
     erase = partial(payload.erase, senders=order.senders, becomes=order.sender_becomes)
     return f.udf(erase, "string", useArrow=False)("name", "data_json")
 
 
 def erase(table: str, rows: DataFrame, order: ErasureOrder) -> DataFrame:
-    """Rows of a table of silver without content, and with the sender of the order."""
+    """Return silver rows without content, and with the order's sender."""
     made = {name: _unless_null(name, text) for name, text in schema.ERASED.items()}
     is_tombstone = (c("content_raw") == schema.TOMBSTONE) & c("deleted_at").isNotNull()
     made["content_raw"] = f.when(is_tombstone, c("content_raw")).otherwise(made["content_raw"])
@@ -115,7 +118,7 @@ def erase(table: str, rows: DataFrame, order: ErasureOrder) -> DataFrame:
 
 
 def with_content(table: str, rows: DataFrame, order: ErasureOrder) -> DataFrame:
-    """The rows that erasing changes, after that."""
+    """Return the rows that erasing changes, after the change."""
     text = f.to_json(f.struct(*rows.columns))
     return erase(table, rows.withColumn("before", text), order).where(text != c("before"))
 

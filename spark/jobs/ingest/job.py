@@ -1,8 +1,8 @@
 """Ingests new segments, each once, and publishes a version.
 
-The row of a run has the ranges of its events, so tables and segments always agree. A run reads and
-writes only days that have new events, or messages with new events. `touched` in the memory of a run
-lists the days that changed, for the jobs that read them.
+The run's row has the ranges of ingested events, so tables and segments always agree. A run reads
+and writes only days that have new events, or messages with new events. `changed_days` in a run's
+checkpoint lists the days that changed, for jobs that read the tables.
 """
 
 from collections.abc import Sequence
@@ -44,29 +44,31 @@ def silver(out: Location) -> Dataset:
     return Dataset(out / "silver", schema.NAME)
 
 
-def run(ask: JobRequest) -> JobReport:
-    dataset = silver(ask.out)
-    merge = Merge(ask, dataset, dataset.current())
-    merge.take()
+def run(request: JobRequest) -> JobReport:
+    dataset = silver(request.out)
+    merge = Merge(request, dataset, dataset.current())
+    merge.publish()
     return JobReport(merge.counts, merge.results, merge.published)
 
 
 class Merge:
-    """Merges new segments with the former version into the next one."""
+    """Merges new segments with the former version into the next version."""
 
-    def __init__(self, ask: JobRequest, dataset: Dataset, former: Version | None) -> None:
-        self.ask = ask
-        self.spark = ask.spark
+    def __init__(self, request: JobRequest, dataset: Dataset, former: Version | None) -> None:
+        self.request = request
+        self.spark = request.spark
         self.dataset = dataset
         self.former = former
-        self.memory: dict[str, Any] = {
-            "newest": {}, "cuts": {}, "touched": {}, "skipped": {},
-            **(former.memory if former else {}),
+        self.checkpoint: dict[str, Any] = {
+            "newest": {}, "epoch_ends": {}, "changed_days": {}, "skipped": {},
+            **(former.checkpoint if former else {}),
         }  # fmt: skip
-        self.taken = TakenSegments(self.memory)
-        self.export = verification.read_export(ask, self.memory)
-        self.cuts = _ends(self.memory["cuts"], segments.cuts(self.export.segments))
-        self.new_cuts = [cut for cut in self.cuts if self.memory["cuts"].get(cut.epoch) != cut.last]
+        self.taken = TakenSegments(self.checkpoint)
+        self.export = verification.read_export(request, self.checkpoint)
+        self.ends = _ends(self.checkpoint["epoch_ends"], segments.epoch_ends(self.export.segments))
+        self.new_ends = [
+            cut for cut in self.ends if self.checkpoint["epoch_ends"].get(cut.epoch) != cut.last
+        ]
         self.fresh: list[segments.SegmentFile] = []  # without those that contain nothing new
         self.seen: dict[str, int] = {}  # the counts of their events
         self.added: dict[str, tuple[str, ...]] = {}
@@ -74,53 +76,53 @@ class Merge:
         self.counts: dict[str, Any] = {"segments": 0}
         self.results: list[CheckResult] = []
 
-    def take(self) -> None:
-        """Publish a version with the new segments, unless there is nothing to take or skip."""
+    def publish(self) -> None:
+        """Publish a version with the new segments, unless there is nothing to ingest or skip."""
         self.fresh = self._verify(
             [segment for segment in self.export.segments if segment not in self.taken]
         )
-        skipped = verification.list_skipped(self.ask, self.export.bad)
+        skipped = verification.list_skipped(self.request, self.export.bad)
         compared = self.taken.has_compared(self.export.segments)
-        if not self.fresh and compared and skipped == self.memory["skipped"]:
+        if not self.fresh and compared and skipped == self.checkpoint["skipped"]:
             return
-        overlaps = verification.disagreements(self.ask, self.export.segments, self.export.bad)
+        overlaps = verification.disagreements(self.request, self.export.segments, self.export.bad)
         self.results.append(overlaps)
         draft = self.dataset.draft()
         if self.fresh:
-            self._fill(draft)
-        newest = dict(self.memory["newest"])
+            self._write_tables(draft)
+        newest = dict(self.checkpoint["newest"])
         for segment in self.fresh:
             newest[segment.epoch] = max(segment.last, newest.get(segment.epoch, 0))
-        self.memory |= self.taken.remember(self.export.segments)
-        self.memory |= {"newest": newest, "skipped": skipped}
-        self.memory["warnings"] = [result for result in self.results if result.failed]
-        self.published = self.ask.commit(self.dataset, draft, self.memory).root
+        self.checkpoint |= self.taken.remember(self.export.segments)
+        self.checkpoint |= {"newest": newest, "skipped": skipped}
+        self.checkpoint["warnings"] = [result for result in self.results if result.failed]
+        self.published = self.request.commit(self.dataset, draft, self.checkpoint).root
         self.counts["segments"] += len(self.fresh)
 
     def _verify(self, new: Sequence[segments.SegmentFile]) -> list[segments.SegmentFile]:
-        """The segments that are sound. The others are an error, or skipped."""
+        """Return the segments that are sound. Bad segments are an error, or skipped."""
         bad = self.export.bad
-        with self.ask.progress.step(self.spark, "ingest: verifying"):
+        with self.request.progress.step(self.spark, "ingest: verifying"):
             unknown = [segment for segment in new if segment.manifest not in bad]
-            facts = verification.verify(self.ask, unknown, bad)
+            facts = verification.verify(self.request, unknown, bad)
         self.added = {name: fact.added for name, fact in facts.items() if fact.added}
         sound = [segment for segment in new if segment.manifest not in bad]
         self.taken.add(sound, facts)
         chain = verification.count_once(self.export.segments, self.taken.lacking)
         problems = {
             SEGMENTS_SOUND: [error.message for error in bad.values()],
-            "segments.gaps": segments.gaps(chain, segments.begins_after(self.ask.source)),
+            "segments.gaps": segments.gaps(chain, segments.begins_after(self.request.source)),
             "segments.columns": verification.added_columns(new, facts),
         }
         self.results += [warn_of(name, "segments", some) for name, some in problems.items()]
         self.counts["skipped_segments"] = len(bad)
         return sound
 
-    def _fill(self, draft: Draft) -> None:
-        step = partial(self.ask.progress.step, self.spark)
-        self.ask.size_shuffles(sum(segment.bytes for segment in self.fresh))
+    def _write_tables(self, draft: Draft) -> None:
+        step = partial(self.request.progress.step, self.spark)
+        self.request.size_shuffles(sum(segment.bytes for segment in self.fresh))
         read = source.read(self.spark, self.fresh, added=self.added)
-        events = source.drop_undone(read, self.cuts)
+        events = source.drop_undone(read, self.ends)
         with step("ingest: counting"):
             seen = self.seen = t.summarize(events).first().asDict()
         # The smaller tables are mostly planning, which leaves the cores to the messages.
@@ -136,7 +138,7 @@ class Merge:
             checked = self._check(draft, "messages")
             counts["unknown_fields"] = remembered.result()
             self.results += [*checked, *checked_others]
-            checks.require_passed(self.results, self.ask.progress)
+            checks.require_passed(self.results, self.request.progress)
         new = seen if self._is_in_order() else t.summarize(self._new(events)).first().asDict()
         counts |= {name: new[name] for name in (*t.SMALL, "unknown_events")}
         counts["rows"] = new["distinct"]
@@ -146,7 +148,7 @@ class Merge:
         self.counts |= counts
 
     def _new(self, events: DataFrame) -> DataFrame:
-        """The events that the former version does not have."""
+        """Return the events that the former version does not have."""
         if self.former is None:
             return events
         rows = [self.former.read(self.spark, table) for table in schema.OUTPUT]
@@ -156,22 +158,22 @@ class Merge:
     # -- messages ------------------------------------------------------------------------
 
     def _marks(self, changed: DataFrame) -> DataFrame:
-        """The id hashes of messages whose history changes; they may repeat."""
+        """Return the id hashes for messages whose history changes; hashes may repeat."""
         marks = changed.select(t.id_hash("entity_id"))
-        if self.former is not None and self.new_cuts:
+        if self.former is not None and self.new_ends:
             rows = self.former.read(self.spark, "messages")
-            undone = source.undone(rows, self.new_cuts)
+            undone = source.undone(rows, self.new_ends)
             marks = marks.unionByName(undone.select(t.id_hash("message_id")))
         return marks
 
     def _messages(
         self, draft: Draft, events: DataFrame, changed: DataFrame, marks: DataFrame
     ) -> int:
-        """Only messages that change go through the window; other creations are written directly. If
-        events may be duplicated or late, all new ones go through the window. Returns the number of
-        bad rows."""
+        """Write the messages and return the number of bad rows. Only messages that change go
+        through the window; other creations are written directly. If events may be duplicated or
+        late, all new messages go through the window."""
         seen = self.seen
-        few = seen["changes"] <= CHANGED_MAX and not self.new_cuts
+        few = seen["changes"] <= CHANGED_MAX and not self.new_ends
         straight = few and self._is_in_order() and seen["distinct"] == seen["rows"]
         rest, frames = events, []
         if straight:  # a broadcast: otherwise Spark might sort all events
@@ -186,7 +188,7 @@ class Merge:
         bad = 0 if straight else changes.where("NOT sound").count()
         changes = changes.where("sound").drop("sound")
         if rows is not None:
-            changes = changes.unionByName(t.facts(source.drop_undone(rows, self.cuts)))
+            changes = changes.unionByName(t.facts(source.drop_undone(rows, self.ends)))
         frames.append(t.history(changes, unique=straight))
         made = reduce(DataFrame.unionByName, frames)
         draft.merge(made, "messages", days, self._undone("messages"))
@@ -197,19 +199,20 @@ class Merge:
         return int(seen["messages"] - (draft.count("messages") - former))
 
     def _is_in_order(self) -> bool:
-        """Whether all segments are newer than the ingested ones, so every creation is new."""
-        newest = self.memory["newest"]
+        """Return whether all segments are newer than the ingested segments, so every creation is
+        new."""
+        newest = self.checkpoint["newest"]
         return all(segment.first > newest.get(segment.epoch, 0) for segment in self.fresh)
 
     def _undone(self, table: str) -> DataFrame | None:
-        """The rows of the former version that a restore discarded since then."""
-        if self.former is None or not self.new_cuts:
+        """Return the former version's rows that a restore discarded since then."""
+        if self.former is None or not self.new_ends:
             return None
-        return source.undone(self.former.read(self.spark, table), self.new_cuts)
+        return source.undone(self.former.read(self.spark, table), self.new_ends)
 
     def _rows_of(self, table: str, ids: DataFrame) -> DataFrame | None:
-        """The rows of the former version with these ids, or with ids of discarded rows. Only files
-        whose range has one of the ids are read."""
+        """Return the former version's rows with these ids, or with discarded rows' ids. Only
+        files whose range has such an id are read."""
         if self.former is None:
             return None
         (column,), parts, undone = ids.columns, None, self._undone(table)
@@ -224,7 +227,7 @@ class Merge:
         return self.former.read(self.spark, table, parts).join(ids, column, "left_semi")
 
     def _partitions_in(self, table: str, rows: DataFrame | None) -> set[str]:
-        """The partitions with these rows; "" is the whole of a table without partitions."""
+        """Return the partitions with these rows; "" is an unpartitioned table."""
         column = schema.PARTITIONS[table]
         if rows is None or column is None:
             return {""} if rows is not None and not rows.isEmpty() else set()
@@ -232,25 +235,25 @@ class Merge:
         return {row["part"] for row in values}
 
     def _remember(self, draft: Draft, marks: DataFrame) -> int:
-        """Note the days on which a message changed in this version. Returns the number of rows of
-        changed messages with unknown fields."""
+        """Record the days on which a message changed in this version. Return how many rows of
+        changed messages have unknown fields."""
         days = self._count_changed_days(draft, marks)
         changed = dict.fromkeys(sorted(days), draft.number)
-        self.memory |= {
-            "touched": dict(sorted({**self.memory["touched"], **changed}.items())),
-            "cuts": {cut.epoch: cut.last for cut in self.cuts},
+        self.checkpoint |= {
+            "changed_days": dict(sorted({**self.checkpoint["changed_days"], **changed}.items())),
+            "epoch_ends": {cut.epoch: cut.last for cut in self.ends},
         }
         return sum(days.values())
 
     def _count_changed_days(self, draft: Draft, marks: DataFrame) -> dict[str, int]:
-        """The days on which a message changed, with the numbers of rows with unknown fields."""
+        """Map the days on which a message changed to the number of rows with unknown fields."""
         in_order, more, none = self._is_in_order(), f.expr("extra IS NOT NULL"), f.lit(False)
         written, rows = draft.written(self.spark, "messages"), []
         if in_order:
-            rows.append((written.where(~_is_known(self.memory["newest"])), more))
-        if not in_order or self.new_cuts:
+            rows.append((written.where(~_is_known(self.checkpoint["newest"])), more))
+        if not in_order or self.new_ends:
             rows.append((t.mark(written, marks), none if in_order else more))
-        if self.former is not None and self.new_cuts:  # the discarded rows are not in the draft
+        if self.former is not None and self.new_ends:  # the discarded rows are not in the draft
             rows.append((t.mark(self.former.read(self.spark, "messages"), marks), none))
         frames = [
             frame.select(f.expr("to_date(valid_from) AS day"), has_more.alias("more"))
@@ -263,8 +266,8 @@ class Merge:
     # -- the rest ------------------------------------------------------------------------
 
     def _others(self, draft: Draft, events: DataFrame) -> tuple[int, list[CheckResult]]:
-        """Merge the new rows into the smaller tables, and check them. A few tables at a time,
-        because most of the time is planning. Returns the number of bad rows."""
+        """Merge the new rows into the smaller tables, and check the tables, a few at a time,
+        because planning takes most of the time. Return the number of bad rows."""
         seen = self.seen
         count = sum(seen[table] for table in t.SMALL)
         bad, rows, parsed = seen["bad_envelopes"], None, None
@@ -289,7 +292,7 @@ class Merge:
         return bad, self._check(draft, *t.SMALL)
 
     def _quarantine(self, draft: Draft, events: DataFrame, bad: int) -> int:
-        """Write the bad rows; returns how many differ."""
+        """Write the bad rows; return how many differ."""
         rows = t.quarantine_of(events) if bad else None
         self._small(draft, "quarantine", rows, t.QUARANTINE)
         return 0 if rows is None else rows.count()
@@ -302,7 +305,7 @@ class Merge:
         if undone is not None or small.entity != "event_id" or not self._is_in_order():
             rows = self._rows_of(table, some.select(small.entity))
         if parts := self._partitions_in(table, rows):
-            mine = source.drop_undone(rows, self.cuts).drop(*small.derived)
+            mine = source.drop_undone(rows, self.ends).drop(*small.derived)
             new = mine if new is None else new.unionByName(mine)
         if new is not None:
             made = small.finish(new).select(*schema.OUTPUT[table].names)
@@ -313,12 +316,12 @@ class Merge:
     # -- checks --------------------------------------------------------------------------
 
     def _check(self, draft: Draft, *tables: str) -> list[CheckResult]:
-        """Check the files of these tables that this run wrote: nothing else changed. After a
-        restore all rows are checked, and after a late event all messages with an event of its
-        segment's range, as it may repeat the number of one of them."""
+        """Check the files that this run wrote, because nothing else changed. After a restore all
+        rows are checked. After a late event all messages with an event in the segment's range
+        are checked, because the event may repeat a message number."""
 
         def rows(table: str) -> DataFrame:
-            if self.new_cuts:
+            if self.new_ends:
                 return draft.read(self.spark, table)
             if table == "messages" and not self._is_in_order():
                 return draft.read(self.spark, table).where(_is_within(self.fresh))
@@ -328,10 +331,11 @@ class Merge:
         return checks.run(mine, rows, partial(draft.read, self.spark))
 
 
-def _ends(former: dict[str, int], cuts: Sequence[segments.EpochEnd]) -> list[segments.EpochEnd]:
-    """The ends of epochs, those of the former version too: its segments may have been removed."""
+def _ends(former: dict[str, int], ends: Sequence[segments.EpochEnd]) -> list[segments.EpochEnd]:
+    """Return the epochs' ends, including the former version's, whose segments may have been
+    removed."""
     lasts = dict(former)
-    for cut in cuts:
+    for cut in ends:
         lasts[cut.epoch] = min(cut.last, lasts.get(cut.epoch, cut.last))
     return [segments.EpochEnd(epoch, last) for epoch, last in sorted(lasts.items())]
 
@@ -344,7 +348,7 @@ def _is_known(newest: dict[str, int]) -> Column:
 
 
 def _is_within(fresh: Sequence[segments.SegmentFile]) -> Column:
-    """Whether a row is between the first and last event of these segments, by epoch."""
+    """Return whether a row is between the first and last event of these segments, by epoch."""
     within = f.lit(False)
     for epoch in sorted({segment.epoch for segment in fresh}):
         mine = [segment for segment in fresh if segment.epoch == epoch]

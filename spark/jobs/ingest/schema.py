@@ -1,4 +1,4 @@
-"""What ingest reads and what it promises, and the payloads of the events that it knows."""
+"""Defines what ingest reads and promises, and the payloads for known events."""
 
 from spark import schemas
 from spark.jobs.ingest.plan import SCHEMA

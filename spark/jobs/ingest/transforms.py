@@ -1,9 +1,8 @@
 """Transforms events to typed tables. Pure: frames in, frames out, without session or clock.
 
-`messages_of` adds the fields of the payload, `others_of` the payload `p`; rows that violate RULES
-go to the quarantine, the others to their table. The history of a message is a window over its
-events in order. Expressions are SQL text, which is one call to the engine; a Column is one for each
-function.
+`messages_of` adds the payload's fields, `others_of` the payload `p`; rows that violate RULES go to
+the quarantine, other rows to their table. A message's history is a window over its events in order.
+Expressions are SQL text, which is one call to the engine; a Column needs one call per function.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +23,7 @@ def c(name: str) -> Column:
 
 
 def messages_of(events: DataFrame) -> DataFrame:
-    """Adds the fields of the payload about the message, the same for every kind of event, and its
+    """Add the payload's message fields, which are equal for all kinds of events, and
     `created_at` as a time; null if `created_text` is not a time."""
     payload = f"from_json(data_json, '{schema.MESSAGE_PAYLOAD}')"
     rows = events.where(named(*schema.MESSAGES)).withColumn("p", parse_once(payload))
@@ -37,7 +36,8 @@ def messages_of(events: DataFrame) -> DataFrame:
 
 
 def creations_of(events: DataFrame) -> DataFrame:
-    """The creations. With a literal as their name, the optimizer removes what concerns others."""
+    """Return the creations. With a literal as the name, the optimizer removes what concerns
+    other events."""
     return events.where("name = 'message.created'").withColumn("name", f.lit("message.created"))
 
 
@@ -53,18 +53,18 @@ def parse_once(costly: str) -> Column:
 
 
 def listed(names: Iterable[str]) -> str:
-    """SQL: 'a', 'b'."""
+    """Return SQL: 'a', 'b'."""
     return ", ".join(f"'{name}'" for name in names)
 
 
 def by_name(values: dict[str, str], otherwise: str) -> str:
-    """SQL: the value for the name of the event."""
+    """Return SQL for the value that belongs to the event's name."""
     cases = " ".join(f"WHEN '{name}' THEN {value}" for name, value in values.items())
     return f"CASE name {cases} ELSE {otherwise} END"
 
 
 def named(*names: str) -> str:
-    """SQL, null for an event without a name."""
+    """Return an SQL condition, null for an event without a name."""
     return f"name IN ({listed(names)})"
 
 
@@ -72,7 +72,8 @@ CHANGE = named(*[name for name in schema.MESSAGES if name != "message.created"])
 
 
 def is_unknown() -> str:
-    """Whether the event has an unknown name. A row without a name is a bad row instead."""
+    """Return an SQL condition for events with an unknown name. A row without a name is a bad row
+    instead."""
     return f"NOT coalesce({named(*schema.EVENT_NAMES)}, false) AND {ENVELOPE_IS_SOUND}"
 
 
@@ -82,7 +83,7 @@ def unknown_of(events: DataFrame) -> DataFrame:
 
 
 def summarize(events: DataFrame) -> DataFrame:
-    """Count the work in one pass: one row. Only `rows` counts an event that is repeated twice."""
+    """Count the work in one pass: one row. Only `rows` counts a repeated event twice."""
 
     def distinct(condition: str) -> str:
         bit = f"CASE WHEN {condition} THEN shiftleft(1L, cast(event_id & 63 AS int)) END"
@@ -104,18 +105,20 @@ def summarize(events: DataFrame) -> DataFrame:
 
 
 def id_hash(entity_id: str) -> Column:
-    """A cheap hash of an id. With a collision, an unchanged message takes the slower path too."""
+    """Return a cheap hash for an id. With a collision, an unchanged message takes the slower
+    path too."""
     return f.expr(f"xxhash64({entity_id}) AS id_hash")
 
 
 def mark(messages: DataFrame, marks: DataFrame) -> DataFrame:
-    """The rows of messages with these hashes."""
+    """Return the rows with these message hashes."""
     hashed = messages.withColumn("id_hash", id_hash("message_id"))
     return hashed.join(marks, "id_hash", "left_semi").drop("id_hash")
 
 
 def events_of_changed(events: DataFrame, creations: bool) -> DataFrame:
-    """The events of messages whose history changes: a creation, too, if it may be a late one."""
+    """Return the events for messages whose history changes, with creations if a creation may be
+    late."""
     mine = events.where(named(*schema.MESSAGES) if creations else CHANGE)
     return mine.where("entity_id IS NOT NULL")
 
@@ -124,7 +127,7 @@ def events_of_changed(events: DataFrame, creations: bool) -> DataFrame:
 
 
 def is_time(value: str) -> str:
-    """SQL: whether Python and other readers of dates can represent it."""
+    """Return an SQL condition for times that Python and other date readers can represent."""
     return f"{value} BETWEEN TIMESTAMP'0001-01-01' AND TIMESTAMP'9999-12-31 23:59:59.999999'"
 
 
@@ -167,13 +170,13 @@ ENVELOPE_IS_SOUND = " AND ".join(f"({rule})" for rule in ENVELOPE.values())
 
 
 def is_sound(names: Iterable[str]) -> str:
-    """Whether parsed rows with one of these names are valid."""
+    """Return an SQL condition for valid rows, for parsed rows with these names."""
     rules = {name: " AND ".join(f"({rule})" for rule in RULES[name].values()) for name in names}
     return f"({ENVELOPE_IS_SOUND} AND {by_name(rules, 'false')})"
 
 
 def quarantine_of(events: DataFrame) -> DataFrame:
-    """Every invalid row, unchanged, with all reasons."""
+    """Return every invalid row, unchanged, with all reasons."""
     promised = schema.OUTPUT["quarantine"].names
     day = f"CASE WHEN {is_time('ts')} THEN to_date(ts) ELSE DATE'1970-01-01' END"
     events = events.withColumn("day", f.expr(day))
@@ -200,8 +203,8 @@ def _reasons(rules: dict[str, str]) -> str:
 
 
 def extra_of(names: Iterable[str], where: str) -> str:
-    """Unknown fields of the payload and of its noun, parsed again only `where` there are any; null
-    elsewhere."""
+    """Return SQL for unknown fields in the payload and its noun, parsed again only `where` there
+    are any; null elsewhere."""
     fields = by_name({name: _extra(name) for name in names}, "null")
     return f"CASE WHEN {where} THEN get(filter(array({fields}), m -> size(m) > 0), 0) END"
 
@@ -215,7 +218,7 @@ def _extra(name: str) -> str:
 
 
 def has_more(names: Iterable[str]) -> str:
-    """Whether events have unknown fields."""
+    """Return an SQL condition for events with unknown fields."""
     return by_name({name: _has_more(name) for name in names}, "false")
 
 
@@ -244,7 +247,7 @@ def _without(fields: str, expected: Iterable[str]) -> str:
 
 
 def changes(parsed: DataFrame) -> DataFrame:
-    """The changes of each event, null for unchanged columns, and whether the event is `sound`."""
+    """Return each event's changes, null for unchanged columns, and whether the event is `sound`."""
     words = by_name({name: f"'{word}'" for name, word in schema.MESSAGES.items()}, "null")
     return parsed.selectExpr(
         "id AS message_id",
@@ -268,7 +271,7 @@ def changes(parsed: DataFrame) -> DataFrame:
 
 
 def facts(history: DataFrame) -> DataFrame:
-    """Convert rows of the history back to changes, to merge them with new ones."""
+    """Convert history rows back to changes, to merge them with new changes."""
     writes = "change IN ('created', 'edited', 'deleted')"
     return history.selectExpr(
         "message_id", "version", "change", "channel_id", "topic_id", "from_topic_id", "move_mode",
@@ -281,8 +284,8 @@ def facts(history: DataFrame) -> DataFrame:
 
 
 def history(changes: DataFrame, unique: bool = False) -> DataFrame:
-    """One row for each state of a message. Duplicate events are dropped, unless they are known to
-    be `unique`."""
+    """Return one row for each message state. Duplicate events are dropped, unless events are
+    known to be `unique`."""
     order = "PARTITION BY message_id ORDER BY event_id, epoch"
     so_far = f"OVER ({order} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
     if not unique:
@@ -307,15 +310,16 @@ def history(changes: DataFrame, unique: bool = False) -> DataFrame:
 
 
 def first_states(created: DataFrame) -> DataFrame:
-    """The history of messages with only a creation, which needs no sort, from their `changes`."""
+    """Return the history for messages with only a creation, made from their `changes` without a
+    sort."""
     never = dict.fromkeys(("edited_at", "deleted_at", "valid_to"), f.lit(None).cast("timestamp"))
     states = created.withColumns({**never, "day": f.to_date("created_at")})
     return states.select(*schema.OUTPUT["messages"].names)
 
 
 def creation_may_have_more() -> str:
-    """False only if the text is exactly what the appliance writes for the parsed fields of a
-    creation. Comparing texts takes a fraction of the time of parsing again."""
+    """Return an SQL condition that is false only if the text is exactly what the appliance
+    writes for a creation's parsed fields. Comparing texts is much faster than parsing again."""
     escaped = "content_raw"
     for character, sequence in ESCAPES.items():
         escaped = f"replace({escaped}, {character}, {sequence})"
@@ -394,7 +398,8 @@ def attachments(parsed: DataFrame) -> DataFrame:
 
 
 def enrichments(parsed: DataFrame) -> DataFrame:
-    """A row for each enrichment; at position -1, a row for each event without enrichments."""
+    """Return a row for each enrichment; at position -1, a row for each event without
+    enrichments."""
     rows = parsed.selectExpr(
         "p.message_id", "posexplode_outer(p.enrichments) AS (position, e)", "p.plugin",
         "p.version AS message_version", "ts AS valid_from", "epoch", "event_id", "p.principal",
@@ -413,9 +418,9 @@ def enrichments(parsed: DataFrame) -> DataFrame:
 
 
 def enrichment_history(rows: DataFrame) -> DataFrame:
-    """Adds `valid_to`: the time of the plugin's next event for the message, which replaces all its
-    enrichments. `rows` has all rows of each message, of any day. Duplicates are dropped; rows
-    without plugin are never replaced."""
+    """Add `valid_to`: the time of the plugin's next event for the message, which replaces all
+    former enrichments. `rows` has all rows for each message, whatever the day. Duplicates are
+    dropped; rows without a plugin are never replaced."""
     of_plugin = Window.partitionBy("message_id", "plugin")
     order = of_plugin.orderBy("event_id", "epoch", "position")
     of_event = Window.partitionBy("message_id", "plugin", "event_id", "epoch")
@@ -440,10 +445,10 @@ def deduplicate(frame: DataFrame) -> DataFrame:
 
 
 class Small(NamedTuple):
-    """One of the smaller tables: the names of its events, how its rows are made of them, and how
-    its rows, or all rows of some entities, become its content.
+    """A smaller table: its event names, how rows are made from events, and how rows, or all rows
+    for some entities, become the table's content.
 
-    entity   the column of the id whose rows `finish` needs all, such as that of a topic
+    entity   the column with the id whose rows `finish` needs all, such as a topic's id
     derived  columns that `finish` adds
     """
 

@@ -166,7 +166,7 @@ class Work:
         if not lake.exists():
             self._ingest("ours", self.source, self.days, lake, "append")()
         if side == "ours":
-            return lambda: job.run(self._ask(out, lake))
+            return lambda: job.run(self._request(out, lake))
         return partial(plainspark.activity, self.spark, lake / "silver", out)
 
     def _ingest(
@@ -177,11 +177,11 @@ class Work:
         from tests.bench.spark import plainspark
 
         if side == "ours":
-            return lambda: job.run(self._ask(out, export))
+            return lambda: job.run(self._request(out, export))
         write = getattr(plainspark, how)
         return partial(plainspark.ingest, self.spark, days, out, write)
 
-    def _ask(self, out: Path, source: Path) -> Any:
+    def _request(self, out: Path, source: Path) -> Any:
         from spark.request import JobRequest
 
         return JobRequest(self.spark, source, out, self.progress, datetime.now(UTC))

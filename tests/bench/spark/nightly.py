@@ -61,17 +61,17 @@ def nights(export: Path, count: int, scratch: Path, memory: str) -> dict[str, An
     engine = Meter(spark.sparkContext._gateway.proc.pid)
     progress = ProgressReporter(quiet=True)
     source = scratch / "export"
-    ask = JobRequest(spark, source, scratch / "lake", progress, datetime.now(UTC))
+    request = JobRequest(spark, source, scratch / "lake", progress, datetime.now(UTC))
     for day in days[:-NIGHTS]:
         shutil.copytree(day, source / "events" / day.name)
-    first = engine.timed(lambda: job.run(ask))
+    first = engine.timed(lambda: job.run(request))
     timed: list[Run] = []
     for day in days[-NIGHTS:]:
         shutil.copytree(day, source / "events" / day.name)
         progress.seconds.clear()
-        timed.append(engine.timed(lambda: job.run(ask)))
+        timed.append(engine.timed(lambda: job.run(request)))
     began = time.monotonic()
-    assert plan.up_to_date(ask)
+    assert plan.up_to_date(request)
     nothing = time.monotonic() - began
     spark.stop()
     return {
