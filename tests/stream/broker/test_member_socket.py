@@ -227,32 +227,6 @@ def test_link_without_a_required_feature_is_closed_with_its_code(hub, require, c
 # -- two connections, revocation ---------------------------------------------------------
 
 
-def test_signed_request_is_refused_again_after_kill_9(tmp_path):
-    """A replay of it can't undo later changes with it."""
-    rare = {"appliance.broker.loops.LeaseExpiry.interval_seconds": 60.0}
-    with serve(tmp_path, constants=rare) as hub:
-        furnish(hub)
-        path = f"{LAB}/topics/alerts/subscribers/{key('bert')}"
-        left = signed("bert", "DELETE", path, b"", now_ms(), broker_id(hub))
-        raw = json.dumps(item("r1", to="bert")).encode()
-        sent = signed("anna", "POST", ACCEPT, raw, now_ms(), broker_id(hub))
-        client = hub.connect(None)
-        assert client("DELETE", path, headers=left).body == {"changed": True}
-        assert client.post(ACCEPT, raw=raw, headers=sent).status == 201
-        read = signed("bert", "GET", LAB, b"", now_ms(), broker_id(hub))
-        assert client.get(LAB, headers=read).status == 200
-        client.close()
-        assert hub.http("PUT", path).status == 200
-        hub.kill()
-        hub.start()
-        client = hub.connect(None)
-        again = client("DELETE", path, headers=left), client.get(LAB, headers=read)
-        for answer in (*again, client.post(ACCEPT, raw=raw, headers=sent)):
-            assert (answer.status, answer.body["code"]) == (401, "SIGNATURE_USED")
-        client.close()
-        assert key("bert") in hub.http.get(f"{LAB}/topics").body["places"][0]["subscribers"]
-
-
 def test_revoked_member_gets_an_event_is_closed_and_stays_out(hub):
     with linked(hub, "emil") as emil:
         assert hub.http("DELETE", f"{LAB}/members/emil").status == 200

@@ -1,7 +1,5 @@
 """Requests over kept connections: what is repeated, and which replies are refused."""
 
-from itertools import count
-
 import pytest
 
 from appliance.kernel.http_client import HttpClient, HttpLimits
@@ -14,18 +12,6 @@ LIMITS = HttpLimits(connect_seconds=2.0, reply_seconds=0.5, reply_bytes_max=100)
 
 def client_of(server):
     return HttpClient(f"http://127.0.0.1:{server.port}", LIMITS, "the server")
-
-
-def test_kept_connection_that_was_closed_is_replaced_once_with_new_headers():
-    replies, numbers = iter([OK, None, OK]), count(1)
-    with http_server(lambda _: next(replies)) as server:
-        client = client_of(server)
-        for _ in range(2):
-            reply = client.request("POST", "/", lambda: {"X-Number": str(next(numbers))}, b"x")
-            assert reply.status == 200
-        client.close()
-    assert [request.headers["x-number"] for request in server.requests] == ["1", "2", "3"]
-    assert server.connections == 2
 
 
 def test_new_connection_that_is_closed_is_not_repeated():
