@@ -57,7 +57,7 @@ def section(name: str, command: Any, context: Any) -> str:
 def text_of(text: str | None) -> Sequence[str]:
     """Return the paragraphs of a help text, with examples as code."""
     paragraphs = (" ".join(each.split()) for each in re.split(r"\n\s*\n", text or ""))
-    return [re.sub(r"^Example: (.+)$", r"Example: `\1`", each) for each in paragraphs]
+    return [re.sub(r"^Example: (.+)$", r"Example:\n\n```sh\n\1\n```", each) for each in paragraphs]
 
 
 def shown_names(parameter: Any, context: Any) -> str:

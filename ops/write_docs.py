@@ -68,6 +68,9 @@ NO_TOKEN_HAS = {
     "relay:admin": "the signature of a relay's admin", "relay:agent": "an agent's signature",
 }  # fmt: skip
 
+# Decisions without a page. Numbers that neither have one were reserved, and never used.
+SUPERSEDED = {62: "superseded by [46](0046-webhooks-of-meshes-are-sends.md)"}
+
 # By the end of a metric's name.
 UNITS = {
     "_timestamp_seconds": "s since 1970", "_seconds": "s", "_bytes": "bytes", "_ratio": "0 to 1",
@@ -310,10 +313,13 @@ def files_page() -> str:
 
 
 def decisions_page() -> str:
-    rows = []
-    for file in sorted((generated.ROOT / "docs/decisions").glob("[0-9]*.md")):
+    titles = {}
+    for file in (generated.ROOT / "docs/decisions").glob("[0-9]*.md"):
         number, _, title = file.read_text("utf-8").partition("\n")[0].lstrip("# ").partition(". ")
-        rows.append((number, f"[{title}]({file.name})"))
+        titles[int(number)] = f"[{title}]({file.name})"
+    numbers = range(1, max(titles) + 1)
+    rows = [(str(number), titles.get(number) or SUPERSEDED.get(number, "number not used"))
+            for number in numbers]  # fmt: skip
     return page([table(("Number", "Decision"), rows)])
 
 

@@ -305,7 +305,7 @@ class EnqueuePipeline:
         return new
 
     def _run_effects(self, effects: Sequence[tuple[Effect, str]]) -> None:
-        """Run effects and the effects of their envelopes, at most `cascade_max`. Count failures."""
+        """Run effects and the effects of their envelopes, at most `CASCADE_MAX`. Count failures."""
         waiting = deque(effects)
         left = CASCADE_MAX
         outcomes: dict[tuple[str, str], set[str]] = {}
