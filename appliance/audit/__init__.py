@@ -1,1 +1,2 @@
-"""The audit log in the appliance: what administrators did, over HTTP, for tools and by commands."""
+"""Keeps the audit log in the appliance: what administrators did, over HTTP, for tools and by
+commands."""

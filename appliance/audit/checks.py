@@ -1,4 +1,4 @@
-"""The check of the audit log: its chain is whole."""
+"""Checks that the audit log's chain is whole."""
 
 from collections.abc import Iterator
 

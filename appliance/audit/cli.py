@@ -1,4 +1,4 @@
-"""`agentlip audit`: reads the audit log of a workspace, with or without the appliance.
+"""Implements `agentlip audit`: reads a workspace's audit log, with or without the appliance.
 
 Exit codes: 0 success, 1 the chain is broken, or an error.
 """
@@ -45,8 +45,8 @@ def list_acts(
 def verify(session: Session) -> None:
     """Verify the chain of all records, also against the heads that backups noted.
 
-    Exit code 1: the chain is broken, or is not the one that a backup noted. The output has the
-    number of the first wrong record.
+    Exit code 1: the chain is broken, or is not the chain that a backup noted. The output has the
+    first wrong record's number.
 
     Example: agentlip audit verify --json
     """

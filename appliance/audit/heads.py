@@ -1,4 +1,4 @@
-"""The heads of the audit log that the backups of a workspace noted."""
+"""Reads the audit log heads that a workspace's backups noted."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ class _Manifest(msgspec.Struct):
 
 
 def noted_heads(datadir: DataDir) -> Iterator[ChainHead]:
-    """Manifests that can't be read are the business of other checks."""
+    """Yield the noted heads. Unreadable manifests are other checks' business."""
     setting = section(datadir.settings_file, "backup", BackupDirectorySetting)
     folder = datadir.workspace / (setting or BackupDirectorySetting()).directory
     for path in sorted(folder.glob("*/manifest.json"))[-MANIFESTS_MAX:]:

@@ -1,11 +1,11 @@
-"""The hook of the audit log: records each request whose operation is `audited`.
+"""Records each request whose operation is `audited`.
 
 The intent is on the disk before the operation runs, and the outcome before the response is sent.
-Requests without any valid credential are only logged, so that they can't displace the records of
-others: also those that need no token, such as a purge of an open stream from this machine.
+Requests without any valid credential are only logged, even if they need no token, such as a purge
+of an open stream from this machine, so that they can't displace others' records.
 
-The state before and after the act is the reply to GET of its path, or of the nearest path above it
-that has GET. If that is a list, it is the row that the act names.
+The state before and after the act is the reply to GET for its path, or for the nearest path above
+that has GET. In a list, the state is the row that the act names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class StateReader:
-    """Reads what an act is about, through the operations that clients read it with."""
+    """A reader for what an act is about, through the operations that clients read it with."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         json = "application/json"
@@ -40,8 +40,8 @@ class StateReader:
         }
 
     def read(self, req: Any, params: Mapping[str, str], command: Mapping[str, Any]) -> Any:
-        """None without such an operation, or if there is nothing. `params` are those of the path of
-        the act, `command` are the fields of its body."""
+        """Return the state; None without such an operation, or if there is nothing. `params`
+        come from the act's path, `command` from its body."""
         path = template = req.uri_template or ""
         while path and path not in self._routes:
             path = path.rpartition("/")[0]
@@ -66,8 +66,8 @@ class StateReader:
 
 
 def row_of(state: Any, named: Sequence[str]) -> Any:
-    """The row of the lists in `state` that has most of these values in its fields, the newest of
-    such rows; None: no row."""
+    """Return the row in `state`'s lists with most of these values in its fields, the newest one;
+    None: no row."""
     lists = [value for value in state.values() if isinstance(value, list)]
     rows = [row for rows in lists for row in reversed(rows) if isinstance(row, dict)]
     best = max(rows, key=lambda row: _count_named(row, named), default={})

@@ -1,4 +1,4 @@
-"""The HTTP route of the audit log."""
+"""Defines the audit log's HTTP route."""
 
 from appliance.audit import wire
 from appliance.audit.log.file import acts

@@ -1,4 +1,4 @@
-"""A restore keeps the present audit log: it has the records of the backup, and those after it."""
+"""Keeps the present audit log in a restore: it has the backup's records, and all later ones."""
 
 import sqlite3
 
@@ -6,7 +6,7 @@ from appliance.workspace.restoring import RestoreContext
 
 
 def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> None:
-    """The log of the backup stays if the present one is another chain, or was cut."""
+    """Keep the backup's log if the present one is another chain, or was cut."""
     there = context.carry(
         "CREATE TEMP TABLE carried AS SELECT * FROM present.log"
         " WHERE (SELECT max(seq) FROM present.log) >= (SELECT coalesce(max(seq), 0) FROM main.log)"

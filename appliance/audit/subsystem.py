@@ -1,4 +1,4 @@
-"""The audit log as a part of the appliance. It is kept whichever roles are on."""
+"""Adds the audit log to the appliance, whichever roles are on."""
 
 from appliance.audit import wire
 from appliance.audit.log.file import file_in

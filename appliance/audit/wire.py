@@ -1,4 +1,4 @@
-"""Structs of the audit log over HTTP."""
+"""Defines the audit log's structs over HTTP."""
 
 from typing import Annotated
 
@@ -12,7 +12,8 @@ SCOPES = Scopes(frozenset({READ}))
 
 
 class ActsQuery(Struct, frozen=True):
-    """`before`: only acts with lower numbers, for the next page; `actor`: only acts of this one."""
+    """A page. `before`: only acts with lower numbers, for the next page; `actor`: only this
+    actor's acts."""
 
     before: Annotated[int, Meta(ge=1)] = 2**62
     limit: Annotated[int, Meta(ge=1, le=100)] = 50
@@ -20,7 +21,7 @@ class ActsQuery(Struct, frozen=True):
 
 
 class AuditedActs(Struct, frozen=True):
-    """Newest first. `next`: the `before` of the next page; 0 on the last one."""
+    """Acts, newest first. `next`: `before` for the next page; 0 on the last one."""
 
     acts: list[AuditedAct]
     next: int

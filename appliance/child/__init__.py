@@ -1,1 +1,1 @@
-"""A child process that can't outlive its parent: lines of work, limits, and a supervisor."""
+"""Runs child processes that can't outlive their parent: lines of work, limits, and a supervisor."""

@@ -1,7 +1,7 @@
 """Runs commands with input, output and a time limit, each below a supervisor.
 
-The supervisor ends all descendants of a command with it, also when the appliance is killed. Waiting
-does not block the event loop.
+The supervisor ends all of a command's descendants with the command, also when the appliance is
+killed. Waiting does not block the event loop.
 """
 
 import json
@@ -27,9 +27,10 @@ _END_SECONDS = 5.0  # for the supervisor, to kill what is left
 
 
 class CommandResult(msgspec.Struct, frozen=True):
-    """`code`: the exit code, negative for a signal; None: the command was not started.
+    """How a command ended.
 
-    `output`: standard output up to its limit. `truncated`: there was more, or it was not closed.
+    `code`: the exit code, negative for a signal; None: the command was not started. `output`:
+    standard output up to its limit. `truncated`: there was more, or the pipe was not closed.
     `errors`: the end of standard error, up to its limit.
     """
 
@@ -42,7 +43,7 @@ class CommandResult(msgspec.Struct, frozen=True):
 
 
 class Commands:
-    """Runs commands. Their template is a process that stays from the first one on."""
+    """A runner for commands. Its template is a process that stays from the first command on."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -61,8 +62,8 @@ class Commands:
         errors_bytes_max: int = _PIECE_BYTES,
         niceness: int = 0,
     ) -> CommandResult:
-        """Run a command. After `seconds_max`, or when the call is interrupted, its process group
-        gets SIGTERM, and later all its descendants SIGKILL. Nothing of it is left afterwards.
+        """Run a command. After `seconds_max`, or when the call is interrupted, the process group
+        gets SIGTERM, and later all descendants SIGKILL. Nothing is left afterwards.
 
         niceness  above 0 lowers its CPU priority
         """
@@ -109,7 +110,7 @@ class Commands:
 
 
 def _pipe(mode: str, ours: ExitStack, theirs: ExitStack) -> tuple[Any, int]:
-    """A pipe: the file at our end, which has that mode, and the descriptor at the other."""
+    """Make a pipe: the file at our end, which has that mode, and the descriptor at the other."""
     ends = os.pipe()
     descriptor, other = ends if mode == "rb" else reversed(ends)
     theirs.callback(os.close, other)
@@ -117,7 +118,7 @@ def _pipe(mode: str, ours: ExitStack, theirs: ExitStack) -> tuple[Any, int]:
 
 
 def _receive(control: Any, seconds: float) -> bytes | None:
-    """The answer; empty if the supervisor was killed; None after the time."""
+    """Return the answer; empty if the supervisor was killed; None after the time."""
     with gevent.Timeout(seconds, False):
         return bytes(control.recv(_PIECE_BYTES))
     return None  # type: ignore[unreachable]

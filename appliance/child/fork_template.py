@@ -1,4 +1,4 @@
-"""The parent's side of a template: a process that forks others."""
+"""Starts a template: a process that forks others."""
 
 import sys
 from functools import partial
@@ -10,20 +10,20 @@ START_SECONDS = 30.0
 
 
 class ForkTemplate:
-    """A process that forks others. It starts at the first one, and again if it has ended, with
-    which all of the others end too."""
+    """A process that forks others. It starts with the first fork, and again if it has ended,
+    which ends all forked processes too."""
 
     def __init__(self, module: str) -> None:
-        """`module`: its `main` is the template's program, and calls `template.serve`."""
+        """Take the template's program as a `module`, whose `main` calls `template.serve`."""
         path = str(Path(__file__).parents[2])
         program = f"import sys; sys.path.insert(0, {path!r}); from {module} import main; main()"
         self._start = partial(spawn, [sys.executable, "-I", "-S", "-c", program], {})
         self._process: LineProcess | None = None
 
     def fork(self, *descriptors: int) -> int:
-        """Have a process serve the socket, which is the last descriptor; those before become its 0,
-        1 and so on. Returns 0: the process sends its pid on the socket, if that is needed. Raises
-        OSError and ResponseLate."""
+        """Have a process serve the socket, which is the last descriptor; descriptors before
+        become its 0, 1 and so on. Returns 0: the process sends its pid on the socket, if that is
+        needed. Raises OSError and ResponseLate."""
         if self._process is None or not self._process.check_alive():
             self._process = LineProcess(self._start)
         self._process.send_descriptors(descriptors, START_SECONDS)

@@ -1,4 +1,4 @@
-"""The system's limits for the process that calls this. Standard library only."""
+"""Sets the system's limits for the calling process. Standard library only."""
 
 import contextlib
 import os
@@ -11,9 +11,9 @@ OPEN_FILES_MAX = 64
 def limit(
     *, memory_bytes: int, cpu_seconds: int, file_bytes: int, processes_max: int | None
 ) -> None:
-    """`file_bytes`: the longest file that it may write. `processes_max`: how many processes and
-    threads it may start beside those of its user; None: none, not even threads. Limits that the
-    system does not have are left out."""
+    """Limit this process. `file_bytes`: the longest file that it may write. `processes_max`: how
+    many processes and threads it may start beside its user's; None: none, not even threads.
+    Limits that the system does not have are left out."""
     wanted = {
         "CORE": 0,
         "AS": memory_bytes,
@@ -36,7 +36,7 @@ def limit(
 
 
 def _tasks() -> int:
-    """The threads of this user, which all count towards the limit."""
+    """Count this user's threads, which all count towards the limit."""
     count = 0
     with contextlib.suppress(OSError):
         for process in Path("/proc").glob("[0-9]*"):

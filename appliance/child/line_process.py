@@ -1,6 +1,6 @@
-"""A child process that answers each line with a line, and is killed when it is late.
+"""Talks to a child process that answers each line with a line, and is killed when late.
 
-The child has to exit when its socket is closed. Waiting for it does not block the event loop.
+The child has to exit when its socket is closed. Waiting does not block the event loop.
 """
 
 import os
@@ -38,7 +38,7 @@ class LineProcess:
     """One process. `ask` is for one caller at a time. After an error the process is gone."""
 
     def __init__(self, start: Callable[[int], int]) -> None:
-        """`start` gets the descriptor of the child's socket, and returns the child's pid."""
+        """Take `start`, which gets the child's socket descriptor, and returns the child's pid."""
         ours, theirs = cooperative.socketpair()  # type: ignore[attr-defined]
         try:
             self.pid = start(theirs.fileno())
@@ -52,7 +52,7 @@ class LineProcess:
         self.alive = True
 
     def ask(self, line: bytes, seconds: float, bytes_max: int) -> bytes:
-        """The child's answer to `line`, without the newline."""
+        """Return the child's answer to `line`, without the newline."""
         try:
             if self._buffer:
                 raise UnrequestedLine
@@ -72,22 +72,22 @@ class LineProcess:
             socket.send_fds(self._socket, [b"\n"], descriptors)
 
     def check_alive(self) -> bool:
-        """Whether the process still runs. Also notices that an idle one exited."""
+        """Return whether the process still runs. Also notices that an idle one exited."""
         if self.alive and self.has_ended():
             self.alive = False
             self._socket.close()
         return self.alive
 
     def has_ended(self) -> bool:
-        """Whether the process has ended; then it is reaped."""
+        """Return whether the process has ended; then reap it."""
         try:
             return os.waitpid(self.pid, os.WNOHANG)[0] != 0
         except ChildProcessError:
             return True
 
     def kill(self) -> None:
-        """Closes the socket, upon which the child has to exit. If it doesn't, it is killed with its
-        process group after some seconds. Returns at once."""
+        """Close the socket, upon which the child has to exit. If it doesn't, it is killed with
+        its process group after some seconds. Returns at once."""
         if not self.alive:
             return
         self.alive = False
@@ -123,7 +123,8 @@ class LineProcess:
 
 def spawn(arguments: Sequence[str], environment: Mapping[str, str], descriptor: int) -> int:
     """Start a program with the descriptor as standard input, no other descriptors, and only the
-    given environment; its pid. It starts a session of its own itself: not all systems can here."""
+    given environment; return its pid. The program starts its session itself: not all systems can
+    here."""
     actions = [
         (os.POSIX_SPAWN_DUP2, descriptor, 0),
         (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),

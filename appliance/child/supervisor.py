@@ -1,12 +1,13 @@
-"""The process between a parent and the child that works for it, which always ends the child.
+"""Ends a child for certain: a process between a parent and the child that works for it.
 
     parent ── socket ── supervisor ── fork ──▶ child ──▶ its subprocesses, if allowed
 
-It runs no code of the child and reads nothing from the socket. When the parent closes its end or is
-killed, or when the child ends, it kills all its descendants and exits. As subreaper it also finds
-orphans and processes in other sessions. When the supervisor itself is killed, the kernel kills the
-child, which begins with PR_SET_PDEATHSIG (a filter of system calls can keep it from clearing that),
-and everything in the PID namespace, if there is one. Standard library only.
+The supervisor runs none of the child's code and reads nothing from the socket. When the parent
+closes its end or is killed, or when the child ends, the supervisor kills all descendants and exits.
+As subreaper it also finds orphans and processes in other sessions. When the supervisor itself is
+killed, the kernel kills the child, which begins with PR_SET_PDEATHSIG (a system call filter can
+keep the child from clearing that), and everything in the PID namespace, if there is one. Standard
+library only.
 """
 
 import contextlib
@@ -29,10 +30,11 @@ def split(
     after: Callable[[int | None], None] = lambda _: None,
     passed_on: Sequence[int] = (),
 ) -> tuple[bool, int]:
-    """Returns in the child: whether it has its own PID namespace, and a descriptor that hangs up
-    when the supervisor ends. Never returns in the supervisor, which ends when one of the
-    descriptors `watching` hangs up; it calls `after` with the child's exit code when no descendant
-    is left. `subprocesses`: whether the child may have some; None: without a PID namespace.
+    """Fork a child below a supervisor. In the child, return whether it has a PID namespace, and
+    a descriptor that hangs up when the supervisor ends. Never returns in the supervisor, which
+    ends when one of the descriptors `watching` hangs up; it calls `after` with the child's exit
+    code when no descendant is left. `subprocesses`: whether the child may have some; None:
+    without a PID namespace.
 
     `graceful`: when the parent shuts its socket down for writing, the child's process group gets
     SIGTERM, and has the time until the parent closes the socket.
@@ -88,13 +90,13 @@ def split(
 
 
 def is_gone(watched: int) -> bool:
-    """Whether the supervisor has ended. For the child."""
+    """Return whether the supervisor has ended. For the child."""
     return bool(select.select([watched], [], [], 0)[0])
 
 
 def reap(codes: dict[int, int | None]) -> bool:
-    """Reap all processes that have ended, orphans included, and note the exit codes of those in
-    `codes`; returns whether any process is left."""
+    """Reap all processes that have ended, orphans included, and note the exit codes for
+    processes in `codes`; return whether any process is left."""
     try:
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             if ended[0] in codes:
@@ -105,7 +107,7 @@ def reap(codes: dict[int, int | None]) -> bool:
 
 
 def _watch(watching: Sequence[int], events: int, codes: dict[int, int | None], wake: int) -> None:
-    """Until one of the descriptors hangs up or has one of the events, or the child ends."""
+    """Wait until a descriptor hangs up or has one of the events, or the child ends."""
     poll = select.poll()
     for descriptor in watching:
         poll.register(descriptor, events)
@@ -119,8 +121,8 @@ def _watch(watching: Sequence[int], events: int, codes: dict[int, int | None], w
 
 
 def _end_all(codes: dict[int, int | None], wake: int) -> None:
-    """Stop all descendants before killing them, so that they start no new ones. Repeat until none
-    is left: they are children of this subreaper, or of those."""
+    """Stop all descendants before killing them, so that they start no new ones. Repeat until
+    none is left: they are children of this subreaper or of its children."""
     while reap(codes):
         seen: set[int] = set()
         while new := _descendants(codes) - seen:
@@ -138,7 +140,7 @@ def _send_signal(pids: set[int], number: int) -> None:
 
 
 def _descendants(codes: dict[int, int | None]) -> set[int]:
-    """All descendants of this process. Processes that aren't dumpable may be hidden in /proc
+    """Return this process's descendants. Processes that aren't dumpable may be hidden in /proc
     (`hidepid`), but not in the list of this process's own children."""
     own = os.getpid()
     try:

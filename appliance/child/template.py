@@ -1,10 +1,11 @@
-"""A process that forks others, and the commands among them. Standard library only.
+"""Forks processes, and the commands among them. Standard library only.
 
     appliance ── sockets ──▶ template ── fork ──▶ supervisor
     appliance ── socket ── supervisor ── fork ──▶ command
 
-The template has loaded what they need, because that takes longer than most commands. The supervisor
-of a command gets an order, one line, and answers with the exit code when no descendant is left.
+The template has loaded what supervisors and commands need, because loading takes longer than most
+commands. A command's supervisor gets an order, one line, and answers with the exit code when no
+descendant is left.
 """
 
 import contextlib
@@ -55,8 +56,8 @@ def serve(launch: Callable[[socket.socket, int], None]) -> None:
 
 
 def launch(raw: socket.socket, template: int) -> None:
-    """One command. It stays in the PID namespace of the appliance, whose processes it may have to
-    do with."""
+    """Run one command. It stays in the appliance's PID namespace, whose processes it may have to
+    work with."""
 
     def answer(code: int | None) -> None:
         with contextlib.suppress(OSError):  # nobody waits
@@ -73,7 +74,8 @@ def launch(raw: socket.socket, template: int) -> None:
 
 
 def reset_signals() -> None:
-    """Python ignores SIGPIPE and SIGXFSZ, and a command would inherit that."""
+    """Reset the signals SIGPIPE and SIGXFSZ, which Python ignores, and a command would inherit
+    that."""
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
 

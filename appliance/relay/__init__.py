@@ -1,15 +1,15 @@
-"""The relay of the agent network: identity, contacts and presence of agents. Never a message.
+"""Serves the agent network's relay: agents' identity, contacts and presence. Never a message.
 
     agent     (nothing) ─ register ─▶ pending ─ approve ─▶ active ─ revoke ─▶ revoked
                                          └───────────── revoke ──────────────────▲
     contact   (nothing) ─ request ─▶ pending ─ accept ─▶ active ─ remove ─▶ (nothing)
                             ▲           └─ deny ─▶ (nothing)
 
-Terms: an admin holds a key of its own, beside its agent's key. An agent receives an event for each
-change of a contact. A broadcast is signed by an admin and readable for all agents.
+Terms: an admin holds an admin key, beside its agent's key. An agent receives an event for each
+contact change. A broadcast is signed by an admin and readable for all agents.
 
 Invariants:
 - A revoked agent never becomes valid again, and its name and key are never given to another.
 - Every change that a signed request makes is made once: its signature is stored with it.
-- An agent sees the endpoint of a contact only while both want the contact.
+- An agent sees a contact's endpoint only while both want the contact.
 """

@@ -1,9 +1,8 @@
-"""Authenticates requests by the signature of an agent or of an admin.
+"""Authenticates requests by an agent's or admin's signature.
 
-The order of the checks: header 401, agent unknown 401, revoked 403, pending 403, timestamp 401,
-signature 401, repetition 401. Everything before the signature is checked without the body.
-
-The signature of a change is stored in the transaction of this change, or before it is refused.
+Checks in order: header 401, agent unknown 401, revoked 403, pending 403, timestamp 401, signature
+401, repetition 401. Everything before the signature is checked without the body. A change's
+signature is stored in the change's transaction, or before the change is refused.
 """
 
 import hashlib
@@ -32,10 +31,10 @@ PRUNE_MS = 60_000  # between two prunings of signatures in memory
 
 
 class UsedSignatures:
-    """Digests of the signatures of changes, until they expire. Those that are not in the store yet
-    are also kept by the name of their agent.
+    """Digests of used signatures, until they expire. Digests that are not in the store yet are
+    also kept by agent name.
 
-    The relay admits 10,000 requests a minute, so these are at most 110,000."""
+    The relay admits 10,000 requests a minute, so there are at most 110,000."""
 
     def __init__(self) -> None:
         self._until_ms: dict[bytes, int] = {}
@@ -46,7 +45,7 @@ class UsedSignatures:
         self._until_ms = dict(rows)
 
     def use(self, name: str, digest: bytes, until_ms: int, now_ms: int) -> bool:
-        """False if it was used before."""
+        """Record a use; return False if the signature was used before."""
         if digest in self._until_ms:
             return False
         if now_ms >= self._prune_ms:
@@ -81,8 +80,8 @@ class RelaySignatures:
         agent_keys: bool = False,
         is_private: bool = False,
     ) -> None:
-        """`agent_keys`: admins may also sign with the key of their agent. `is_private`: whether a
-        name exists, and its status, is only for the owner of its key."""
+        """Take what is public. `agent_keys`: admins may also sign with their agent's key.
+        `is_private`: only a key's owner learns whether a name exists, and its status."""
         self._directory = directory
         self._limits = limits
         self._clock = clock
@@ -92,23 +91,24 @@ class RelaySignatures:
         self._signed_after_ms = 0
 
     def restore(self, used: Iterable[UsedSignatureRow], signed_after_ms: int) -> None:
-        """Refuse these signatures, and all up to `signed_after_ms`: they may have been used."""
+        """Refuse these signatures, and all up to `signed_after_ms`, because they may have been
+        used."""
         self.used.restore(used)
         self._signed_after_ms = signed_after_ms
 
     def agent(self, environ: Environ) -> Verify:
-        """For `Operation.signer`: an active agent has to sign the request."""
+        """Require an active agent's signature; for `Operation.signer`."""
         return self._signer(environ, AGENT_SCOPES, self._agent_keys_of)
 
     def anybody(self, environ: Environ) -> Verify | None:
-        """For operations that are open: a signature is verified if there is one."""
+        """Verify a signature if there is one; for open operations."""
         if "HTTP_AUTHORIZATION" in environ:
             return self.agent(environ)
         self._limits.charge("relay")
         return None
 
     def admin(self, environ: Environ) -> Verify:
-        """An admin has to sign the request, with its admin key."""
+        """Require an admin's signature, with the admin key."""
         return self._signer(environ, ADMIN_SCOPES, self._admin_keys_of)
 
     def _signer(
@@ -146,7 +146,7 @@ class RelaySignatures:
     def _find_keys(
         self, name: str, keys_of: Callable[[str], list[AgentPublicKey]]
     ) -> tuple[list[AgentPublicKey], ApplianceError | None]:
-        """The keys that may sign; in a private directory also what to refuse afterwards."""
+        """Return the keys that may sign; in a private directory also what to refuse afterwards."""
         try:
             return keys_of(name), None
         except ApplianceError as error:
@@ -167,7 +167,8 @@ class RelaySignatures:
         return [self._directory.key(row.public_key)]
 
     def _admin_keys_of(self, name: str) -> list[AgentPublicKey]:
-        """An admin need not be an agent yet: the first one approves itself."""
+        """Return an admin's keys. An admin need not be an agent yet: the first one approves
+        itself."""
         admin, row = self._directory.admins.get(name), self._directory.agents.get(name)
         if admin is None:
             self._agent_keys_of(name)
@@ -180,7 +181,7 @@ class RelaySignatures:
         return keys
 
     def _check_time(self, timestamp: str) -> int:
-        """Milliseconds since 1970."""
+        """Return milliseconds since 1970."""
         now_ms = self._clock.now_ms()
         try:
             signed_ms = of_timestamp(timestamp)
@@ -216,6 +217,6 @@ class RelaySignatures:
 
 
 def agent_of(principal: Principal) -> str | None:
-    """The agent or admin that signed the request; None: nobody did."""
+    """Return the agent or admin that signed the request; None without a signature."""
     name = principal.id.removeprefix(PREFIX)
     return name if name != principal.id else None

@@ -1,4 +1,4 @@
-"""What an admin looks at before approving an agent, computed. Pure."""
+"""Computes what an admin checks before approving an agent. Pure."""
 
 from appliance.kernel.blank import printable
 from appliance.relay import wire
@@ -15,14 +15,15 @@ LIKE_ADMINS = ("admin", "root", "relay", "system", "support", "security")
 
 
 def is_disposable(email: str) -> bool:
-    """Also addresses of a subdomain."""
+    """Return whether an address is disposable, including subdomains."""
     domain = email.lower().rpartition("@")[2]
     labels = domain.split(".")
     return any(".".join(labels[at:]) in DISPOSABLE for at in range(len(labels)))
 
 
 def describe(agent: wire.PendingAgent) -> str:
-    """What an admin sees of an agent that waits, without characters that terminals interpret."""
+    """Return what an admin sees about a waiting agent, without characters that terminals
+    interpret."""
     marks = {True: "ok", False: "NO", None: "??"}
     lines = [
         f"{agent.name}  {agent.owner_email}  {agent.endpoint}",
@@ -35,7 +36,8 @@ def describe(agent: wire.PendingAgent) -> str:
 
 
 def checklist(agent: AgentRow, same_email: int, same_address: int) -> list[wire.ChecklistItem]:
-    """`same_email`, `same_address`: other agents with the same owner, or of the same client."""
+    """Return the checklist. `same_email`, `same_address`: other agents with the same owner, or
+    from the same client."""
     domain = agent.owner_email.rpartition("@")[2]
     misleading = any(word in agent.name for word in LIKE_ADMINS)
     reached = None if agent.reach_problem is None else not agent.reach_problem

@@ -1,4 +1,4 @@
-"""Checks of the relay: admins, agents that wait, codes that pile up, clocks."""
+"""Checks the relay: admins, waiting agents, codes that pile up, clocks."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""`agentlip relay`: admins, and what they decide. Their keys stay where the command runs."""
+"""Implements `agentlip relay`: admins, and what they decide. Keys stay where the command runs."""
 
 import os
 import shutil
@@ -79,7 +79,7 @@ def list_admins(session: Session) -> None:
 
 @admins_app.command("remove")
 def remove_admin(session: Session, name: AgentArgument) -> None:
-    """Remove an admin. Its approvals and revocations stay."""
+    """Remove an admin. Approvals and revocations stay."""
     from appliance.relay import writes
 
     with _open_stopped(session) as store:
@@ -197,7 +197,7 @@ def _client(session: Session, url: str, name: str = "", key_file: Path | None = 
 
 
 def _open_stopped(session: Session) -> Any:
-    """The relay's store, while the appliance is stopped."""
+    """Return the relay's store, while the appliance is stopped."""
     from appliance.workspace.stopped_store import stopped_store
 
     return stopped_store(session.datadir, "relay", CLOCK)

@@ -1,5 +1,5 @@
-"""Agents and admins in memory, with their parsed keys, so that no request waits for a read to be
-authenticated. A change is in the store first."""
+"""Keeps agents and admins in memory, with parsed keys, so that authentication waits for no read.
+A change is in the store first."""
 
 from collections.abc import Iterable
 
@@ -25,17 +25,17 @@ class AgentDirectory:
         self.agents[row.name] = row
 
     def key(self, text: str) -> AgentPublicKey:
-        """A stored key. Parsing one takes longer than to verify a signature."""
+        """Return a stored key. Parsing a key takes longer than verifying a signature."""
         key = self._keys.get(text)
         if key is None:
             key = self._keys[text] = AgentPublicKey.of(text)
         return key
 
     def may_decide(self, admin: str) -> bool:
-        """Whether it is an admin, and not revoked as an agent."""
+        """Return whether this is an admin, and not revoked as an agent."""
         row = self.agents.get(admin)
         return admin in self.admins and (row is None or row.status != REVOKED)
 
     def admin_keys(self) -> dict[str, AgentPublicKey]:
-        """The admins' keys, by name."""
+        """Return the admins' keys, by name."""
         return {name: self.key(row.public_key) for name, row in self.admins.items()}

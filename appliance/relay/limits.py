@@ -1,15 +1,16 @@
-"""The relay's own rate limits, in fixed windows in memory: a restart forgives what was used.
+"""Limits the relay's request rates, in fixed windows in memory: a restart forgives earlier
+requests.
 
 | limit | requests | window | counted by |
 | --- | ---: | --- | --- |
 | `relay` | 10,000 | minute | everybody together |
 | `requests` | 60 | minute | agent, once its signature is verified |
-| `heartbeats` | 12 | minute | agent: those of two programs that try three times |
-| `contacts` | 10 | hour | agent that asks |
+| `heartbeats` | 12 | minute | agent: two programs that try three times |
+| `contacts` | 10 | hour | agent that sends the request |
 | `rotations` | 10 | hour | agent that replaces its key |
-| `registrations` | 3 | hour | address of the client |
-| `codes` | 3 | hour | mail address; name; address of the client |
-| `attempts` | 10 | hour | address of the client |
+| `registrations` | 3 | hour | client address |
+| `codes` | 3 | hour | mail address; name; client address |
+| `attempts` | 10 | hour | client address |
 | `mails` | 100 | hour | everybody together |
 """
 

@@ -1,4 +1,4 @@
-"""The relay's background loops: pruning, and the endpoints of agents that wait for approval."""
+"""Runs the relay's background loops: pruning, and probing endpoints of waiting agents."""
 
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -47,11 +47,12 @@ class ApprovalAsks(Protocol):
     """Questions to admins, passed in by `composition.py`."""
 
     def ask(self, agent: str, admin: str, email: str, text: str) -> str:
-        """The id of a question that only this admin may answer; `email`: its mail address, if it
-        is known. The same question of a day has the same id."""
+        """Return the id of a question that only this admin may answer; `email`: the admin's mail
+        address, if known. The same question on a day has the same id."""
 
     def answer(self, ask_id: str) -> str | None:
-        """None while nobody has answered; "" if it ended without an answer."""
+        """Return the answer; None while nobody has answered; "" if the question ended without an
+        answer."""
 
     def cancel(self, ask_id: str) -> None: ...
 
@@ -127,7 +128,7 @@ class EndpointChecker(Loop):
         return {"tried": len(rows)}
 
     def _problem(self, endpoint: str) -> str:
-        """Why it can't be reached; empty: it can."""
+        """Return why the endpoint can't be reached; "" if it can."""
         parts = urlsplit(endpoint)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         try:

@@ -1,4 +1,4 @@
-"""How verification codes reach the owners of mail addresses."""
+"""Sends verification codes to mail address owners."""
 
 import sys
 from typing import Protocol
@@ -14,7 +14,7 @@ KEPT_MAX = 20  # codes in the file
 
 class CodeMail(Protocol):
     def send(self, key: str, address: str, subject: str, text: str) -> None:
-        """Accept a mail; it is durable then. The same key is the same mail."""
+        """Accept a mail durably. The same key is the same mail."""
 
 
 def text_of(agent: str, code: str) -> str:
@@ -26,8 +26,8 @@ def text_of(agent: str, code: str) -> str:
 
 
 class LocalCodes:
-    """For the first minute, without a mail server: codes go to a file in the workspace, and to the
-    terminal of an appliance in the foreground."""
+    """Codes without a mail server, for the first minute: they go to a file in the workspace, and
+    to the terminal of an appliance in the foreground."""
 
     def __init__(self, datadir: DataDir, log: Log) -> None:
         self._datadir = datadir

@@ -1,4 +1,4 @@
-"""What is counted of the relay."""
+"""Defines the relay's metrics."""
 
 from appliance.kernel.metrics import counter, gauge
 

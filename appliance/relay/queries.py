@@ -1,4 +1,4 @@
-"""What the relay reads. Every listing has a limit."""
+"""Reads the relay's tables. Every listing has a limit."""
 
 from appliance.kernel.clock import DAY_MS
 from appliance.kernel.meta import Executor
@@ -35,7 +35,7 @@ def agent(reader: Executor, name: str) -> AgentRow | None:
 
 
 def used_signatures(reader: Executor) -> list[UsedSignatureRow]:
-    """The newest, if there are more than can be used before they expire."""
+    """Return used signatures; the newest, if there are more than can be used before they expire."""
     rows = reader.execute(
         "SELECT digest, expires_ms FROM used_signature ORDER BY expires_ms DESC LIMIT ?",
         (SIGNATURES_MAX,),
@@ -44,7 +44,7 @@ def used_signatures(reader: Executor) -> list[UsedSignatureRow]:
 
 
 def admins(reader: Executor) -> list[RelayAdminRow]:
-    """Those that are admins now."""
+    """Return the current admins."""
     rows = reader.execute(
         "SELECT * FROM admins WHERE removed_ms IS NULL ORDER BY agent LIMIT ?", (LISTED_MAX,)
     )
@@ -52,8 +52,8 @@ def admins(reader: Executor) -> list[RelayAdminRow]:
 
 
 def pending_agents(reader: Executor, limit: int) -> list[tuple[AgentRow, int, int]]:
-    """The oldest first, each with how many other agents have its mail address, and how many
-    others were registered from its address within a day."""
+    """Return pending agents, oldest first, each with how many other agents have its mail
+    address, and how many others were registered from its address within a day."""
     rows = reader.execute(
         "SELECT a.*,"
         " (SELECT count(*) FROM agents AS o WHERE o.owner_email = a.owner_email) - 1,"
@@ -71,7 +71,7 @@ def approvals(reader: Executor, agent: str) -> list[ApprovalRow]:
 
 
 def approval_rows(reader: Executor) -> list[ApprovalRow]:
-    """The admins whose answers are waited for."""
+    """Return the admins whose answers are pending."""
     rows = reader.execute(
         "SELECT * FROM approvals WHERE ask_id IS NOT NULL ORDER BY ask_id LIMIT ?", (LISTED_MAX,)
     )
@@ -79,7 +79,8 @@ def approval_rows(reader: Executor) -> list[ApprovalRow]:
 
 
 def unreached_agents(reader: Executor, before_ms: int, limit: int) -> list[tuple[str, str]]:
-    """Name and endpoint of pending agents whose endpoint was not tried since `before_ms`."""
+    """Return name and endpoint for pending agents whose endpoint was not tried since
+    `before_ms`."""
     return list(
         reader.execute(
             "SELECT name, endpoint FROM agents WHERE status = 'pending' AND endpoint IS NOT NULL"
@@ -95,7 +96,7 @@ def contacts(reader: Executor, agent: str) -> list[ContactRow]:
 
 
 def incoming(reader: Executor, agent: str) -> list[ContactRow]:
-    """Requests that wait for this agent's answer."""
+    """Return requests that wait for this agent's answer."""
     rows = reader.execute(_CONTACTS, {"agent": agent, "status": PENDING, "limit": 2 * LISTED_MAX})
     return [row for row in map(ContactRow._make, rows) if row.requested_by != agent]
 

@@ -1,4 +1,4 @@
-"""The relay's HTTP resources and the table of its routes."""
+"""Maps the relay's HTTP routes to its verbs."""
 
 from email.utils import formatdate
 from functools import partial
@@ -24,7 +24,7 @@ SIGNED = (
 
 
 def reply_to_client(verb: Verb, status: int = 200) -> Responder:
-    """Replies with what the verb returns, which also gets the address of the client."""
+    """Reply with what the verb returns, which also gets the client's address."""
 
     def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
         reply(resp, verb(*arguments_of(req, fields), req.context.address), status)
@@ -35,9 +35,9 @@ def reply_to_client(verb: Verb, status: int = 200) -> Responder:
 def reply_to_signer(
     relay: Relay, verb: Verb, status: int = 200, *, is_open: bool = False
 ) -> Responder:
-    """Replies with what the verb returns, which also gets the name of the agent or admin that
-    signed the request, or None if the operation is open and nobody did. Counts the request against
-    the signer's limit. The signature of a change that is refused is stored too."""
+    """Reply with what the verb returns, which also gets the name of the agent or admin that
+    signed the request, or None if the operation is open and unsigned. Count the request against
+    the signer's limit. A refused change's signature is stored too."""
 
     limit = "heartbeats" if verb == relay.note_seen else "requests"
 
@@ -57,8 +57,8 @@ def reply_to_signer(
 
 
 def reply_deprecated(relay: Relay, respond: Responder) -> Responder:
-    """Every response has the end of version 1 in its headers. After it, and without the option,
-    raises V1Gone."""
+    """Add version 1's end to the response headers. After that time, and without the option,
+    raise V1Gone."""
 
     def respond_until_end(req: Any, resp: falcon.Response, **fields: Any) -> None:
         resp.set_header("Deprecation", "true")
@@ -73,7 +73,7 @@ def reply_deprecated(relay: Relay, respond: Responder) -> Responder:
 
 
 class Operations:
-    """Makes operations that anybody, an agent, or an admin may call."""
+    """Operations that anybody, an agent, or an admin may call."""
 
     def __init__(self, relay: Relay) -> None:
         self._relay, self._signatures = relay, relay.signatures
@@ -95,7 +95,7 @@ class Operations:
         )  # fmt: skip
 
     def version_1(self, summary: str, **more: Any) -> Operation:
-        """For agents until version 1 ends, then for anybody: they get 410."""
+        """Return an operation for agents until version 1 ends, then for anybody, who gets 410."""
 
         def signer(environ: Any) -> Any:
             return None if self._relay.is_v1_gone() else self._signatures.agent(environ)

@@ -1,4 +1,4 @@
-"""A restore of the relay: codes are void, no signature is accepted twice, and no agent, admin or
+"""Restores the relay: codes are void, no signature is accepted twice, and no agent, admin or
 contact becomes valid again."""
 
 import sqlite3
@@ -42,9 +42,9 @@ def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> Non
 
 
 def _carry_forward(connection: sqlite3.Connection, context: RestoreContext) -> None:
-    """Agents that were revoked stay so, those that are not in the backup too: their names and keys
-    are never given to others. Replaced keys stay replaced, and removed admins and contacts removed.
-    If the contacts can't be compared, each agent gets an event for each of its contacts."""
+    """Keep revoked agents revoked, also those that the backup lacks: their names and keys are
+    never given to others. Replaced keys stay replaced, and removed admins and contacts removed.
+    If contacts can't be compared, each agent gets an event for each contact."""
     context.carry(
         "UPDATE main.agents SET status = 'revoked', decided_by = p.decided_by,"
         " decided_ms = p.decided_ms FROM present.agents AS p WHERE p.name = agents.name"

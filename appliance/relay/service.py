@@ -1,4 +1,4 @@
-"""The verbs of the relay. Each change is one transaction; the directory in memory follows it."""
+"""Implements the relay's verbs. Each change is one transaction; the directory in memory follows."""
 
 import secrets
 from collections import Counter
@@ -41,7 +41,7 @@ PENDING_LISTED_MAX = 100
 
 
 class EndpointRules(msgspec.Struct, frozen=True):
-    """Which endpoints agents may name: https on public addresses."""
+    """The endpoints that agents may name: https on public addresses."""
 
     allow_loopback: bool = False
     allow_private: bool = False
@@ -49,7 +49,7 @@ class EndpointRules(msgspec.Struct, frozen=True):
 
 
 class Relay:
-    """One per process. An operation returns when its effect is durable."""
+    """The process's relay. An operation returns when its effect is durable."""
 
     def __init__(
         self,
@@ -76,7 +76,8 @@ class Relay:
         self.v1_until_ms = 0
 
     def open(self, v1_until_ms: int = 0) -> None:
-        """Call at the start. `v1_until_ms`: the end of version 1; 0: it is not served."""
+        """Read the directory; call at the start. `v1_until_ms`: when version 1 ends; 0: it is
+        not served."""
         self._load()
         self.v1_until_ms = v1_until_ms
         signed_after = self.store.read(value, queries.SIGNED_AFTER)
@@ -84,14 +85,14 @@ class Relay:
         self.signatures.restore(used, int(signed_after or 0))
 
     def is_v1_gone(self) -> bool:
-        """Whether version 1 of the protocol has ended, or was never switched on."""
+        """Return whether protocol version 1 has ended, or was never switched on."""
         return self.clock.now_ms() >= self.v1_until_ms
 
     # -- signed requests -----------------------------------------------------------------
 
     def write(self, signer: str, *change: Any) -> Any:
-        """Store the signatures of this agent or admin that are not stored yet, and the change (a
-        verb of `writes` with its arguments), with one commit."""
+        """Store this agent's or admin's pending signatures, and the change (a `writes` verb with
+        its arguments), with one commit."""
         used = self.signatures.used
         rows = used.list_unsaved(signer)
         calls: list[Call] = [(change[0], change[1:])] if change else []
@@ -167,14 +168,14 @@ class Relay:
     # -- directory and presence ------------------------------------------------------------
 
     def agents(self, query: wire.PageQuery) -> list[wire.AgentEntry]:
-        """By name. A private directory is not listed."""
+        """Return agents by name. A private directory is not listed."""
         if self.is_private:
             raise wire.DirectoryPrivate
         names = sorted(name for name in self.directory.agents if name > query.after)
         return [self._entry(self.directory.agents[name]) for name in names[: query.limit]]
 
     def agent(self, name: str, viewer: str | None) -> wire.AgentDetail:
-        """Never with the owner's mail address."""
+        """Return an agent, never with the owner's mail address."""
         self.check_may_see(name, viewer)
         row = self._agent(name)
         fields = msgspec.structs.asdict(self._entry(row))
@@ -197,7 +198,8 @@ class Relay:
         return self._presence(name)
 
     def presences(self, query: wire.BatchQuery, viewer: str | None) -> list[wire.PresenceEntry]:
-        """Unknown agents are offline, and so are those that the caller may not see."""
+        """Return presences. Unknown agents are offline, and so are agents that the caller may
+        not see."""
         entries = []
         names = [name for name in query.agents.split(",") if name]
         for name in dict.fromkeys(names[:BATCH_MAX]):
@@ -223,7 +225,8 @@ class Relay:
         return wire.Done()
 
     def answer_contact(self, verb: Callable[..., None], other: str, agent: str) -> wire.Done:
-        """`verb`: accept_contact, deny_contact or remove_contact of `writes`."""
+        """Answer a contact request by `verb`: accept_contact, deny_contact or remove_contact
+        from `writes`."""
         try:
             self.write(agent, verb, agent, other)
         except wire.OwnRequest:
@@ -274,11 +277,12 @@ class Relay:
         ]  # fmt: skip
 
     def approve(self, name: str, admin: str) -> wire.AgentChanged:
-        """It becomes active once as many admins as `approvals` of the settings approve it."""
+        """Approve an agent, which becomes active once as many admins approve as the setting
+        `approvals`."""
         return self._decide(writes.approve, name, admin, self._approvals)
 
     def revoke(self, name: str, admin: str) -> wire.AgentChanged:
-        """It is refused from its next request on."""
+        """Revoke an agent, which is refused from its next request on."""
         return self._decide(writes.revoke, name, admin)
 
     def admin_keys(self) -> list[wire.AdminKey]:
@@ -325,7 +329,7 @@ class Relay:
         return row
 
     def _read_again(self, name: str) -> wire.AgentChanged:
-        """Reads the agent again after a change."""
+        """Read the agent again after a change."""
         row = self.store.read(queries.agent, name)
         if row is None:
             raise wire.NoSuchAgent
@@ -341,12 +345,12 @@ class Relay:
         return self._read_again(name)
 
     def check_may_see(self, name: str, viewer: str | None) -> None:
-        """Raises DirectoryPrivate, alike for names that exist and names that don't."""
+        """Raise DirectoryPrivate, alike for names that exist and names that don't."""
         if not self._may_see(name, viewer):
             raise wire.DirectoryPrivate
 
     def _may_see(self, name: str, viewer: str | None) -> bool:
-        """Whether the viewer may see where an agent is."""
+        """Return whether the viewer may see where an agent is."""
         if not self.is_private or name == viewer:
             return True
         return viewer is not None and self.store.read(queries.are_contacts, name, viewer)

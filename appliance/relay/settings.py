@@ -1,4 +1,4 @@
-"""[relay]: what this relay does differently."""
+"""Defines [relay]: what this relay does differently."""
 
 from typing import Annotated, Literal
 

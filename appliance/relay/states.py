@@ -1,3 +1,3 @@
-"""States of agents and contacts."""
+"""Defines the states that agents and contacts have."""
 
 PENDING, ACTIVE, REVOKED = "pending", "active", "revoked"

@@ -1,4 +1,4 @@
-"""The relay as a subsystem of the appliance."""
+"""Adds the relay to the appliance."""
 
 import msgspec
 
@@ -15,8 +15,8 @@ from appliance.relay.settings import RelaySettings
 
 
 class RelayNeeds(msgspec.Struct, frozen=True):
-    """`mail`: None if this appliance has no mail server; codes then stay on this machine. `asks`:
-    None without the role `ask`."""
+    """The relay's needs. `mail`: None without a mail server; codes then stay on this machine.
+    `asks`: None without the role `ask`."""
 
     mail: CodeMail | None = None
     asks: ApprovalAsks | None = None

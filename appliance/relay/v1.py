@@ -1,7 +1,7 @@
-"""Version 1 of the protocol, for 30 days: messages rest on the relay until they are acked.
+"""Serves protocol version 1 for 30 days: messages rest on the relay until they are acked.
 
-This is the one place where bodies are stored. The option `v1` switches it on. The days count from
-the first start with it; afterwards, and without it, the routes answer 410.
+Only this module stores bodies. The option `v1` switches it on. The days count from the first start
+with the option; afterwards, and without it, the routes answer 410.
 """
 
 from typing import Annotated
@@ -71,7 +71,7 @@ class V1Ack(Struct, frozen=True, rename="camel"):
 
 
 class V1Messages:
-    """The verbs of version 1. The signature of a message itself is for its recipient."""
+    """The verbs in version 1. A message's own signature is for its recipient."""
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay
@@ -110,7 +110,7 @@ class V1Messages:
 
 
 def begin(tx: Tx) -> int:
-    """Note when version 1 is switched on first; returns when it ends."""
+    """Note when version 1 is switched on first; return when it ends."""
     since = meta.value(tx, SINCE)
     if since is None:
         tx.execute(meta.SET, (SINCE, str(tx.now_ms)))
@@ -133,7 +133,7 @@ def add(tx: Tx, recipient: str, sender: str, message_id: str, nonce: str, body: 
 
 
 def ack(tx: Tx, recipient: str, message_ids: list[str]) -> None:
-    """Empties them. Their nonces stay used."""
+    """Empty the messages. Nonces stay used."""
     tx.executemany(
         "UPDATE v1_messages SET body = NULL WHERE recipient = ? AND message_id = ?",
         [(recipient, message_id) for message_id in message_ids],

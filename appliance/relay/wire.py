@@ -1,4 +1,4 @@
-"""Requests, replies and errors of the relay, as its clients see them."""
+"""Defines the relay's requests, replies and errors, as clients see them."""
 
 from typing import Annotated, Literal
 
@@ -31,7 +31,7 @@ AgentStatus = Literal["pending", "active", "revoked"]
 
 
 class SendCode(Struct, frozen=True, rename="camel"):
-    """With `publicKey`, only this key can be registered with the code."""
+    """A request for a code. With `publicKey`, only this key can be registered with the code."""
 
     agent_name: Name
     email: Email
@@ -52,7 +52,7 @@ class RegisterAgent(Struct, frozen=True, rename="camel"):
 
 
 class RequestContact(Struct, frozen=True, rename="camel"):
-    """The first client calls the field `toAgent`."""
+    """A contact request. The first client calls the field `toAgent`."""
 
     to: Name | None = None
     to_agent: Name | None = None
@@ -65,7 +65,8 @@ class AgentHeartbeat(Struct, frozen=True):
 
 
 class RotateKey(Struct, frozen=True, rename="camel"):
-    """`signature`: by the key so far; `proof`: by the new one. Both of the same text."""
+    """A new key. `signature`: by the current key; `proof`: by the new key. Both sign the same
+    text."""
 
     public_key: KeyText
     signature: Annotated[str, Meta(max_length=100)]
@@ -88,14 +89,14 @@ class ContactEventsQuery(Struct, frozen=True):
 
 
 class PageQuery(Struct, frozen=True):
-    """`after`: the last name of the page before."""
+    """A page. `after`: the last name on the page before."""
 
     after: Name = ""
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 1_000
 
 
 class BroadcastsQuery(Struct, frozen=True):
-    """The newest come first. `after`: only those sent after the one with this id."""
+    """A page of broadcasts, newest first. `after`: only broadcasts sent after this id."""
 
     type: Annotated[str, Meta(max_length=40)] | None = None
     after: Annotated[str, Meta(max_length=64)] | None = None
@@ -117,7 +118,7 @@ class AgentChanged(Struct, frozen=True):
 
 
 class AgentEntry(Struct, frozen=True, rename="camel"):
-    """`endpoint` is null for callers that may not see it."""
+    """An agent. `endpoint` is null for callers that may not see it."""
 
     name: str
     public_key: str
@@ -141,7 +142,7 @@ class PendingContact(Struct, frozen=True, rename="camel"):
 
 
 class ContactEntry(Struct, frozen=True, rename="camel"):
-    """`rotation`: the signature with which `formerKey` gave way to `publicKey`."""
+    """A contact. `rotation`: the signature with which `formerKey` gave way to `publicKey`."""
 
     agent: str
     public_key: str
@@ -176,7 +177,7 @@ class PresenceEntry(Struct, frozen=True, rename="camel"):
 
 
 class ChecklistItem(Struct, frozen=True):
-    """`good`: null while it is not known."""
+    """A checklist item. `good`: null while unknown."""
 
     name: Literal["email-domain", "endpoint", "name", "duplicate-email", "burst"]
     good: bool | None
@@ -184,7 +185,8 @@ class ChecklistItem(Struct, frozen=True):
 
 
 class PendingAgent(Struct, frozen=True, rename="camel"):
-    """`approvals`: the admins that have approved it; it needs `approvalsNeeded`."""
+    """A waiting agent. `approvals`: the admins that have approved it; `approvalsNeeded` are
+    required."""
 
     name: str
     public_key: str
@@ -252,7 +254,7 @@ class NotAnAdmin(Forbidden):
 
 
 class NotCurrent(Unauthenticated):
-    """`details.now` is the relay's time."""
+    """A timestamp that is not current. `details.now` is the relay's time."""
 
     code = "STALE_SIGNATURE"
     default_message = "X-Timestamp is more than 5 minutes from the relay's time"

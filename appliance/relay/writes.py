@@ -1,4 +1,5 @@
-"""The relay's changes, each inside one transaction. Module-level, with arguments that pickle."""
+"""Changes the relay's tables, each inside one transaction. Module-level, with arguments that
+pickle."""
 
 import hashlib
 import hmac
@@ -25,7 +26,7 @@ CodeResult = Literal["verified", "refused"]
 
 
 def use_signatures(tx: Tx, rows: Sequence[UsedSignatureRow]) -> None:
-    """Deletes up to two expired ones for each."""
+    """Store used signatures, and delete up to two expired ones for each."""
     tx.execute(
         "DELETE FROM used_signature WHERE digest IN (SELECT digest FROM used_signature"
         " WHERE expires_ms < ? ORDER BY expires_ms LIMIT ?)",
@@ -47,7 +48,7 @@ def add_code(tx: Tx, agent: str, email: str, code: str, public_key: str | None) 
 
 
 def confirm_code(tx: Tx, agent: str, code: str) -> CodeResult:
-    """A wrong code counts as an attempt for all codes that are open for this name."""
+    """Confirm a code. A wrong code counts as an attempt for all of the name's open codes."""
     rows = tx.execute(
         "SELECT id, email, code FROM verifications WHERE agent = ? AND verified_ms IS NULL"
         " AND expires_ms >= ? AND attempts < ?",
@@ -102,8 +103,8 @@ def register(tx: Tx, command: wire.RegisterAgent, address: str) -> None:
 
 
 def approve(tx: Tx, name: str, admin: str, needed: int) -> str:
-    """The status afterwards. The agent becomes active once `needed` admins have approved it;
-    approving an active agent changes nothing."""
+    """Approve an agent and return the new status. The agent becomes active once `needed` admins
+    approve; approving an active agent changes nothing."""
     status = _status(tx, name)
     if status != PENDING:
         return status
@@ -126,7 +127,7 @@ def approve(tx: Tx, name: str, admin: str, needed: int) -> str:
 
 
 def note_ask(tx: Tx, agent: str, admin: str, ask_id: str | None) -> None:
-    """The question to an admin; None: it does not wait any more."""
+    """Record the question to an admin; None: the question does not wait any more."""
     tx.execute(
         "INSERT INTO approvals (agent, admin, ask_id) VALUES (?, ?, ?)"
         " ON CONFLICT DO UPDATE SET ask_id = excluded.ask_id",
@@ -135,7 +136,7 @@ def note_ask(tx: Tx, agent: str, admin: str, ask_id: str | None) -> None:
 
 
 def revoke(tx: Tx, name: str, admin: str) -> str:
-    """Deletes its contacts too; the other agents receive events."""
+    """Revoke an agent and delete its contacts; the other agents receive events."""
     if _status(tx, name) == REVOKED:
         return REVOKED
     _decide(tx, name, REVOKED, admin)
@@ -219,7 +220,7 @@ def request_contact(tx: Tx, agent: str, to: str, greeting: str | None) -> None:
 
 
 def accept_contact(tx: Tx, agent: str, other: str) -> None:
-    """Accepting an active contact changes nothing."""
+    """Accept a contact. Accepting an active contact changes nothing."""
     if _answerable(tx, agent, other) == ACTIVE:
         return
     tx.execute(
@@ -230,7 +231,7 @@ def accept_contact(tx: Tx, agent: str, other: str) -> None:
 
 
 def deny_contact(tx: Tx, agent: str, other: str) -> None:
-    """The requester receives no event."""
+    """Deny a contact. The requester receives no event."""
     if _answerable(tx, agent, other) != PENDING:
         raise wire.NoSuchContact
     _delete_contact(tx, agent, other)
@@ -265,7 +266,7 @@ def _delete_contact(tx: Tx, agent: str, other: str) -> None:
 
 
 def _others(tx: Tx, name: str) -> list[str]:
-    """Agents that have it as a contact, or wait for its answer, or it for theirs."""
+    """Return agents that share a contact or a pending request with this agent."""
     rows = tx.execute(
         "SELECT agent_b FROM contacts WHERE agent_a = ?"
         " UNION SELECT agent_a FROM contacts WHERE agent_b = ?",
@@ -275,7 +276,7 @@ def _others(tx: Tx, name: str) -> list[str]:
 
 
 def _count(tx: Tx, agent: str) -> int:
-    """Its contacts, and the requests that it made."""
+    """Count the agent's contacts, and its pending requests."""
     (count,) = tx.execute(
         "SELECT count(*) FROM contacts WHERE (agent_a = ? OR agent_b = ?)"
         " AND (status = ? OR requested_by = ?)",
@@ -343,8 +344,8 @@ def record(tx: Tx, name: str, agent: str, admin: str | None = None) -> None:
 
 
 def prune(tx: Tx) -> dict[str, int]:
-    """Delete codes and verifications that expired, old events, and all but the newest
-    broadcasts; how many of each."""
+    """Delete expired codes and verifications, old events, and all but the newest broadcasts;
+    return how many of each."""
     rules: tuple[tuple[str, str, Any], ...] = (
         ("verifications", "expires_ms < ?", tx.now_ms),
         ("contact_events", "at_ms < ?", tx.now_ms - int(EVENTS_DAYS * DAY_MS)),

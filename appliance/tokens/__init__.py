@@ -1,4 +1,4 @@
-"""Access tokens: names, scopes and expiry.
+"""Manages access tokens: names, scopes and expiry.
 
     issued ──rotate──▶ issued (the former secret stays valid for the grace period)
        ├── expires_ms passed ──▶ expired
@@ -7,6 +7,6 @@
 A secret is returned only when it is issued; only its SHA-256 is stored.
 
 Invariants:
-- The in-memory token book has exactly the valid tokens of the table.
-- `.agentlip/token` contains the secret of the token `server`.
+- The in-memory token book has exactly the table's valid tokens.
+- `.agentlip/token` contains the secret that the token `server` has.
 """

@@ -1,4 +1,4 @@
-"""Checks of tokens: those that expire soon, the token file, what the table should not allow."""
+"""Checks tokens: early expiry, the token file, what the table should not allow."""
 
 import shlex
 import sqlite3
@@ -42,7 +42,7 @@ def _expiring(context: Context) -> Iterator[Finding]:
 
 
 def _file(context: Context) -> Iterator[Finding]:
-    """An empty or missing file is reported by host.token."""
+    """Check the token file. An empty or missing file is reported by host.token."""
     token = context.datadir.read_token()
     for connection in context.with_tables("auth", "tokens"):
         row = connection.execute(

@@ -1,4 +1,4 @@
-"""`agentlip token`: through the running hub, or on its database file while none runs."""
+"""Implements `agentlip token`: through the running hub, or on its database file while none runs."""
 
 import os
 from math import isfinite
@@ -106,7 +106,7 @@ def list_tokens(session: Session) -> None:
 
 @app.command("revoke")
 def revoke_token(session: Session, token_id: IdArgument) -> None:
-    """Revoke a token and close its connections, or end the session of a browser."""
+    """Revoke a token and close its connections, or end a browser's session."""
     path, hub = SESSIONS if token_id.startswith(OF_SESSION) else PATH, _hub(session)
     token_id = _id_of(hub, token_id)
     answer = hub.delete(f"{path}/{_segment(token_id)}")
@@ -127,7 +127,7 @@ def rotate_token(
         ),
     ] = None,
 ) -> None:
-    """Replace the secret of a token; 'server' is the workspace's own."""
+    """Replace a token's secret; 'server' is the workspace's own token."""
     body, hub = {"grace_seconds": grace}, _hub(session)
     answer = hub.post(f"{PATH}/{_segment(_id_of(hub, token_id))}/rotate", body, "")
     until = answer["token"]["rotating_until"]
@@ -140,7 +140,7 @@ def rotate_token(
 
 
 def _id_of(hub: Any, given: str) -> str:
-    """Return the id of the valid token with this name; anything else is taken as an id."""
+    """Return the id for the valid token with this name; anything else is taken as an id."""
     if given.startswith(("tok_", OF_SESSION)):
         return given
     valid = (row for row in hub.rows(PATH, "tokens") if row["state"] == "active")
@@ -153,7 +153,7 @@ def _show_secret(session: Session, answer: Any) -> None:
 
 
 def _hub(session: Session) -> Any:
-    """A client of the running hub; while none runs, one that works on the database file."""
+    """Return a client for the running hub; while none runs, one that works on the database file."""
     from appliance.sdk.discovery import HubNotRunning, find_hub, find_workspace
     from appliance.sdk.http import HubClient
 
@@ -167,7 +167,7 @@ def _hub(session: Session) -> Any:
 
 
 def _scopes_with_channels(session: Session, scopes: list[str], channels: list[str]) -> list[str]:
-    """Scopes as they are stored: `hub:read@CHANNEL_ID` for each channel named."""
+    """Return scopes as they are stored: `hub:read@CHANNEL_ID` for each channel named."""
     if not channels:
         return scopes
     ids = _channel_ids(session, channels)

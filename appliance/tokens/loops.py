@@ -1,4 +1,4 @@
-"""Maintenance of tokens: expiry, last use, and pruning of ended tokens."""
+"""Maintains tokens: expiry, last use, and pruning."""
 
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.clock import DAY_MS, Clock
@@ -13,7 +13,7 @@ WRITE_SECONDS = 60.0  # between two records of the last use of tokens, which als
 
 
 class TokenMaintenance(Loop):
-    """Ends the sockets and streams of expired tokens; requests check expiry themselves."""
+    """Ends sockets and streams when their tokens expire; requests check expiry themselves."""
 
     name = "token_keeper"
     interval_seconds = 1.0

@@ -1,4 +1,4 @@
-"""Token operations on the database file while no hub runs, under the writer lock."""
+"""Changes tokens in the database file while no hub runs, under the writer lock."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -21,7 +21,8 @@ T = TypeVar("T")
 
 
 class StoppedHub(HubClient):
-    """Does requests about tokens and sessions on the file of a workspace that no hub serves."""
+    """A client that handles token and session requests on the file of a workspace that no hub
+    serves."""
 
     def __init__(self, datadir: DataDir) -> None:
         self._datadir = datadir
@@ -34,7 +35,7 @@ class StoppedHub(HubClient):
         key: str | None,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> Any:
-        """The reply of the hub. Raises HubRunning and SchemaTooOld."""
+        """Return what the hub would reply. Raises HubRunning and SchemaTooOld."""
         path, _, query = path.partition("?")
         fields = dict(parse_qsl(query)) if body is None else msgspec.json.decode(body)
         clock = SystemClock()

@@ -1,4 +1,4 @@
-"""Reads of the token tables, in plain SQL: `agentlip token` also runs without peewee."""
+"""Reads the token tables, in plain SQL: `agentlip token` also runs without peewee."""
 
 from typing import Any
 
@@ -28,7 +28,8 @@ def server_hash(reader: Executor) -> str | None:
 
 
 def tokens(reader: Reader, now_ms: int, after: str, limit: int) -> wire.TokenList:
-    """A page of all stored tokens, oldest first, from behind `after`: time and id of a token."""
+    """Return a page of stored tokens, oldest first, after the position `after`: a token's time
+    and id."""
     created, _, token_id = after.partition(".")
     limit = min(limit, TOKENS_MAX)
     page, more = reader.page(

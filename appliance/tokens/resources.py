@@ -1,7 +1,7 @@
-"""HTTP routes of tokens and of sign-in.
+"""Defines HTTP routes for tokens and sign-in.
 
-No token can have `tokens:admin` itself: only `admin` includes it. Each caller manages the sessions
-of its own token; `admin` manages all.
+A token can't have `tokens:admin` itself: only `admin` includes that scope. Each caller manages its
+own token's sessions; `admin` manages all.
 """
 
 from functools import partial

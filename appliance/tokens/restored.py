@@ -1,4 +1,4 @@
-"""A restore brings no token back that was revoked since the backup, and no secret that was
+"""Restores tokens: no token comes back that was revoked since the backup, and no secret that was
 replaced. Browsers sign in again."""
 
 import sqlite3

@@ -1,4 +1,5 @@
-"""The token service: list, create, revoke, rotate. Methods return when the change is in effect."""
+"""Implements the token verbs: list, create, revoke, rotate. Methods return when the change is in
+effect."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -30,14 +31,15 @@ ALL = wire.TokensQuery()
 
 
 class TokenStore(Protocol):
-    """The Store of a running hub, or of a stopped one."""
+    """The Store in a running hub, or in a stopped one."""
 
     def write(self, function: Callable[..., T], *args: Any) -> T: ...
     def read(self, function: Callable[..., T], *args: Any) -> T: ...
 
 
 class Tokens:
-    """`book` has every valid token; `fixed` are those of the settings, which are always valid."""
+    """The token verbs. `book` has every valid token; `fixed` are the settings' tokens, which are
+    always valid."""
 
     def __init__(
         self,
@@ -95,7 +97,7 @@ class Tokens:
         return issued
 
     def _replace_secret(self, token_id: str, grace_ms: int) -> tuple[wire.TokenIssued, str]:
-        """The token with its new secret, which is valid, and the hash of the former one."""
+        """Return the token with its new secret, which is valid, and the former secret's hash."""
         secret = prefixed_token()
         token, former_hash = self._store.write(
             writes.rotate, token_id, hash_token(secret), grace_ms

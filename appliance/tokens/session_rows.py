@@ -1,7 +1,7 @@
-"""Sessions and one-time links in their table: a session has the rights of its token.
+"""Stores sessions and one-time links in their table: a session has its token's rights.
 
-A row belongs to one secret of the token. Once that secret is replaced or revoked, the session is no
-longer valid, and nothing has to change the row.
+A row belongs to one of the token's secrets. Once that secret is replaced or revoked, the session is
+no longer valid, and nothing has to change the row.
 """
 
 from typing import Literal
@@ -29,7 +29,7 @@ _VALID = (
 
 
 def in_force(reader: Executor, now_ms: int) -> list[tuple[str, Principal]]:
-    """(hash, principal) of every valid session."""
+    """Return (hash, principal) for every valid session."""
     rows = reader.execute(
         f"SELECT s.hash, t.id, t.name, t.scopes, {_UNTIL}, t.senders, s.id {_VALID}"
         " ORDER BY s.created_ms DESC LIMIT ?2",
@@ -44,7 +44,7 @@ def in_force(reader: Executor, now_ms: int) -> list[tuple[str, Principal]]:
 def sessions(
     reader: Reader, now_ms: int, of: str | None, current: str, query: wire.SessionsQuery
 ) -> wire.SessionList:
-    """A page of the valid sessions of all tokens, or only those of the token `of`."""
+    """Return a page of valid sessions for all tokens, or only for the token `of`."""
     page, more = reader.page(
         f"SELECT s.id, t.id, t.name, s.created_ms, {_UNTIL} {_VALID}"
         " AND (?2 IS NULL OR t.id = ?2) AND s.id > ?3 ORDER BY s.id LIMIT ?4",
@@ -66,8 +66,8 @@ def insert(
     digest: str,
     lifetime_ms: int,
 ) -> int:
-    """Store a link or an open session with the rights of a token; returns when it expires. It ends
-    with the secret of `credential`."""
+    """Store a link or an open session with a token's rights; return when it expires. It ends
+    with the secret behind `credential`."""
     until_ms = tx.now_ms + lifetime_ms
     token_hash = _find_secret(tx, token_id, credential)
     tx.execute(
@@ -102,7 +102,7 @@ def open_by_link(tx: Tx, link: str, digest: str, lifetime_ms: int) -> None:
 
 
 def end(tx: Tx, session_id: str, of: str | None) -> None:
-    """End a session. With `of`, only of that token."""
+    """End a session. With `of`, only that token's."""
     ended = tx.execute(
         "DELETE FROM sessions WHERE id = ?1 AND state = 'open' AND (?2 IS NULL OR token_id = ?2)",
         (session_id, of),
@@ -112,8 +112,8 @@ def end(tx: Tx, session_id: str, of: str | None) -> None:
 
 
 def _find_secret(tx: Tx, token_id: str, credential: str | None) -> str:
-    """The hash of the token's secret that `credential` stands for: the beginning of its hash, or of
-    the hash of a session. None: the newest secret. Raises CredentialRefused if it ended."""
+    """Return the hash of the token's secret behind `credential`: the beginning of that hash, or
+    of a session's hash. None: the newest secret. Raises CredentialRefused if the secret ended."""
     row = tx.execute(
         "SELECT s.token_hash FROM tokens AS t JOIN (SELECT id, hash, hash AS token_hash FROM tokens"
         " UNION ALL SELECT token_id, hash, hash FROM retired WHERE until_ms > ?3"

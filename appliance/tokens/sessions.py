@@ -1,4 +1,4 @@
-"""Sign-in of browsers: one-time links, and the sessions that they open."""
+"""Signs browsers in: one-time links, and the sessions that links open."""
 
 import msgspec
 
@@ -20,7 +20,7 @@ SESSION_MS = 30 * DAY_MS
 
 
 class Sessions:
-    """Methods return when the change is in effect, also for open sockets."""
+    """The session verbs. Methods return when the change is in effect, also for open sockets."""
 
     def __init__(self, store: TokenStore, tokens: Tokens, clock: Clock) -> None:
         self._store = store
@@ -41,7 +41,7 @@ class Sessions:
         return wire.Invitation(secret, iso(until_ms))
 
     def open(self, caller: Principal, command: wire.OpenSession) -> tuple[wire.SessionOpened, str]:
-        """The new session, and the secret of its cookie. Both secrets together are valid."""
+        """Return the new session, and its cookie's secret. Both secrets together are valid."""
         cookie, page = prefixed_token(), prefixed_token()
         digest = hash_token(cookie + page)
         if command.invite is not None:
@@ -57,7 +57,7 @@ class Sessions:
         return wire.SessionOpened(**msgspec.structs.asdict(opened), page_secret=page), cookie
 
     def is_invited(self, command: wire.OpenSession) -> bool:
-        """Whether the request has the secret of a valid link."""
+        """Return whether the request has a valid link's secret."""
         link, now_ms = hash_token(command.invite or ""), self._clock.now_ms()
         return bool(self._store.read(session_rows.has_link, link, now_ms))
 
@@ -89,5 +89,5 @@ def check_known(caller: Principal) -> Principal:
 
 
 def _limit_of(caller: Principal) -> str | None:
-    """The token whose sessions the caller may see and end; None: all."""
+    """Return the token whose sessions the caller may see and end; None: all."""
     return None if caller.allows(ADMIN) else check_known(caller).id

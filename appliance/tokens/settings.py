@@ -1,4 +1,4 @@
-"""[auth]: settings of tokens."""
+"""Defines [auth]: token settings."""
 
 import msgspec
 

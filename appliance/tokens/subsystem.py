@@ -1,4 +1,4 @@
-"""The tokens subsystem: the store `auth`, which is open whatever roles are enabled."""
+"""Adds tokens to the appliance: the store `auth`, which is open whatever roles are enabled."""
 
 from collections.abc import Sequence
 
@@ -22,13 +22,13 @@ STORE = "auth"
 
 
 class TokensNeeds(msgspec.Struct, frozen=True):
-    """`fixed`: the tokens of settings."""
+    """The needs. `fixed`: the settings' tokens."""
 
     fixed: Sequence[tuple[str, Principal]]
 
 
 class TokensSubsystem(Subsystem):
-    """`book` has every valid token; `epoch` is the workspace's epoch."""
+    """The tokens. `book` has every valid token; `epoch` is the workspace's epoch."""
 
     name = "tokens"
     sections = {"auth": AuthSettings}

@@ -1,4 +1,4 @@
-"""Requests, replies and errors of tokens."""
+"""Defines token requests, replies and errors."""
 
 import re
 from typing import Annotated
@@ -16,7 +16,7 @@ SENDERS_MAX = 50
 INVITED_SECONDS_MAX = 7 * 86_400
 
 SCOPES = Scopes(frozenset({"admin", "docs:read", "metrics:read"}))
-"""Scopes outside of subsystems: everything, the documentation, metrics."""
+"""Scopes that no subsystem defines: everything, the documentation, metrics."""
 
 BY_CHANNEL = frozenset({"hub:read", "hub:post", "ask:answer"})
 BY_MESH = frozenset({"inbox:read", "inbox:write"})
@@ -66,7 +66,7 @@ class Token(Struct, frozen=True):
 
 
 class TokensQuery(Struct, frozen=True):
-    """Without `limit`, a page is limited only in bytes."""
+    """A page. Without `limit`, only the bytes are limited."""
 
     after: Annotated[
         str,
@@ -77,7 +77,7 @@ class TokensQuery(Struct, frozen=True):
 
 
 class TokenList(Struct, frozen=True):
-    """Oldest first. `next` is the value of `after` for the next page."""
+    """A page, oldest first. `next` is `after` for the next page."""
 
     tokens: list[Token]
     has_more: bool = False
@@ -85,7 +85,7 @@ class TokenList(Struct, frozen=True):
 
 
 class TokenIssued(Struct, frozen=True):
-    """The only response that contains `secret`."""
+    """A new token, in the only response that contains `secret`."""
 
     token: Token
     secret: str
@@ -96,27 +96,27 @@ class TokenRevoked(Struct, frozen=True):
 
 
 class OpenSession(Struct, frozen=True):
-    """`invite`: the secret of a one-time link; without it, the token of the request is used."""
+    """A sign-in. `invite`: a one-time link's secret; without it, the request's token is used."""
 
     invite: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
 
 
 class CreateInvitation(Struct, frozen=True):
-    """`token_id`: whose rights the link gives; without it, those of the caller."""
+    """A new link. `token_id`: whose rights the link gives; without it, the caller's."""
 
     token_id: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
     lifetime_seconds: Annotated[float, Meta(ge=1, le=INVITED_SECONDS_MAX)] = 900.0
 
 
 class Invitation(Struct, frozen=True):
-    """The only response that contains `secret`. The link is `/ui/#invite=SECRET`."""
+    """A link, in the only response that contains `secret`. The link is `/ui/#invite=SECRET`."""
 
     secret: str
     expires_at: str
 
 
 class Who(Struct, frozen=True):
-    """The caller and its rights. `session`: id of the browser's session; null for a token."""
+    """The caller and its rights. `session`: the browser session's id; null for a token."""
 
     session: str | None
     token_id: str
@@ -127,13 +127,14 @@ class Who(Struct, frozen=True):
 
 
 class SessionOpened(Who, frozen=True):
-    """`page_secret`: the page sends it as `X-Agentlip-Request`; the cookie alone is not valid."""
+    """A new session. `page_secret`: the page sends it as `X-Agentlip-Request`; the cookie alone
+    is not valid."""
 
     page_secret: str
 
 
 class BrowserSession(Struct, frozen=True):
-    """A sign-in of a browser. `current`: the caller's."""
+    """A browser's sign-in. `current`: the caller's."""
 
     id: str
     token_id: str
@@ -150,7 +151,7 @@ class SessionsQuery(Struct, frozen=True):
 
 
 class SessionList(Struct, frozen=True):
-    """Oldest first. `next` is the value of `after` for the next page."""
+    """A page, oldest first. `next` is `after` for the next page."""
 
     sessions: list[BrowserSession]
     has_more: bool = False
@@ -222,7 +223,7 @@ class CredentialRefused(Forbidden):
 
 
 def check_scopes(scopes: list[str], grantable: frozenset[str]) -> None:
-    """Raises UnknownScope for one that is not in `grantable`, or can't be limited as it is."""
+    """Raise UnknownScope for a scope that is not in `grantable`, or can't be limited that way."""
     for text in scopes:
         if _STREAM_SCOPE.fullmatch(text):
             continue

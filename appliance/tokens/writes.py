@@ -1,4 +1,4 @@
-"""Changes of tokens, each in one transaction."""
+"""Changes tokens, each in one transaction."""
 
 from collections.abc import Iterable
 
@@ -35,7 +35,7 @@ def create(tx: Tx, command: wire.CreateToken, digest: str) -> wire.Token:
 
 
 def _names(names: list[str]) -> str:
-    """JSON of them, sorted and without duplicates."""
+    """Return the names as JSON, sorted and without duplicates."""
     return msgspec.json.encode(sorted(set(names))).decode()
 
 
@@ -52,8 +52,8 @@ def revoke(tx: Tx, token_id: str) -> wire.Token:
 
 
 def rotate(tx: Tx, token_id: str, digest: str, grace_ms: int) -> tuple[wire.Token, str]:
-    """Replace the secret; the former one stays valid for `grace_ms`, any earlier one does not.
-    Returns the token and the hash of the former secret."""
+    """Replace the secret; the former secret stays valid for `grace_ms`, any earlier secret does
+    not. Return the token and the former secret's hash."""
     if queries.token(tx, token_id, tx.now_ms).state != "active":
         raise wire.TokenNotActive(details={"token_id": token_id})
     until_ms = tx.now_ms + grace_ms
@@ -82,7 +82,7 @@ def record_use(tx: Tx, token_ids: Iterable[str], at_ms: int) -> None:
 
 
 def prune(tx: Tx, before_ms: int) -> int:
-    """Delete tokens that ended before that time; returns how many."""
+    """Delete tokens that ended before that time; return how many."""
     tx.execute("DELETE FROM sessions WHERE expires_ms < ?", (tx.now_ms,))
     ended = "(revoked_ms < ?1 OR expires_ms < ?1)"
     tx.execute(

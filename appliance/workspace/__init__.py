@@ -1,1 +1,1 @@
-"""A workspace on disk: its files and lock, its stores and their schemas, epochs, and swaps."""
+"""Reads and writes a workspace on disk: files and lock, stores and schemas, epochs, and swaps."""

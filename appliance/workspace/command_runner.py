@@ -24,15 +24,15 @@ class CommandTooSlow(Unavailable):
 
 
 class CommandRunner:
-    """Runs `agentlip …` in this workspace, with the current settings of one section.
+    """Runs `agentlip …` in this workspace, with one section's current settings.
 
-    Everything that the command started ends with it.
+    Everything that the command started ends with the command.
     """
 
     def __init__(
         self, datadir: DataDir, section: str, settings: msgspec.Struct, commands: Commands
     ) -> None:
-        """`section`: the name of the section of agentlip.toml that `settings` are of."""
+        """Take the section's name in agentlip.toml, and its settings."""
         self._datadir = datadir
         self._commands = commands
         # The targets of backups read the keys of object stores.

@@ -1,8 +1,8 @@
-"""CONTENTS: every file and folder that a workspace can hold.
+"""Lists CONTENTS: every file and folder that a workspace can hold.
 
-Backups, restores, checks, `agentlip recover` and the reference page of files derive from this list.
-Stores are in it by their declarations, everything else by `contents.toml`. A file that no row
-names fails a test.
+Backups, restores, checks, `agentlip recover` and the reference page about files derive from
+CONTENTS. Stores come from their declarations, everything else from `contents.toml`. A file that no
+row names fails a test.
 """
 
 import re
@@ -22,17 +22,17 @@ _SIGN = re.compile(r"(\*\*/|\*)")
 
 
 class WorkspaceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file, or files of one kind.
+    """A file, or files with one purpose.
 
     path       relative to the workspace; `*` stands for a name, `**/` for any folders, and a path
-               that ends with / for the folder and everything in it
+               that ends with / for the folder and everything below
     kind       how a backup keeps it; None: backups don't have it
     sqlite     a database, which a backup copies by SQLite, and which has a log beside it
-    about      the store that it describes: it goes when the file of that store does
+    about      the store that it describes: it goes when the store's file does
     replaced   a restore removes it if the backup has none
     recorded   `stores.json` records that it was there
     checks     the doctor's checks that notice when it is missing or damaged
-    recovered  the command that saves what can be read of it, if it is damaged
+    recovered  the command that saves what can be read, if it is damaged
     """
 
     path: str
@@ -47,12 +47,12 @@ class WorkspaceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recovered: str = ""
 
     def matches(self, path: str) -> bool:
-        """Whether a path relative to the workspace is one of these."""
+        """Return whether a path relative to the workspace matches."""
         own = "".join(_SIGNS.get(part) or re.escape(part) for part in _SIGN.split(self.path))
         return re.fullmatch(own + ".*" if own.endswith("/") else own, path) is not None
 
     def find(self, workspace: Path) -> Iterator[Path]:
-        """The files that are there, in no order. Links are not followed into folders."""
+        """Yield the existing files, in no order. Links are not followed into folders."""
         for path in workspace.glob(self.path):
             if path.is_file() and self.matches(path.relative_to(workspace).as_posix()):
                 yield path
@@ -82,5 +82,5 @@ CONTENTS = (*_stores(), *msgspec.convert(tomllib.loads(_TEXT)["file"], list[Work
 
 
 def list_beside(store: str) -> list[str]:
-    """The files about the file of a store: they go when it is replaced."""
+    """Return the files about a store's file, which go when the store's file is replaced."""
     return [row.path for row in CONTENTS if row.about == store]

@@ -1,10 +1,9 @@
-"""The files of a workspace, how a workspace is found, and the lock of its one writer.
+"""Knows a workspace's files, finds workspaces, and locks one for its only writer.
 
-The lock is the operating system's (`flock`): it ends with the process that holds it,
-however that process ends. The content of the file is for people and may be wrong; nothing
-depends on it. Only the holder unlinks the file, while it holds the lock. A process
-that locks a file that was unlinked meanwhile notices that name and file differ, and tries
-again.
+The lock is the operating system's (`flock`): it ends with the process that holds it, however that
+process ends. The file's content is for people and may be wrong; nothing depends on it. Only the
+holder unlinks the file, while holding the lock. A process that locks an unlinked file notices that
+name and file differ, and tries again.
 """
 
 import errno
@@ -48,7 +47,7 @@ SHARED_STORES = tuple(sorted(DECLARATIONS.keys() - set(STORES)))
 MANIFEST = "stores.json"
 FOLDERS = ("locks", "logs", "backups")
 BESIDE = ("-wal", "-shm", "-journal")
-"""What SQLite adds to the name of a database for the files beside it."""
+"""What SQLite adds to a database's name for the files beside it."""
 
 _MARKERS = tuple(
     file_of(store) for store, declaration in DECLARATIONS.items() if declaration.marks_workspace
@@ -78,7 +77,7 @@ class DataDirNotWritable(Unavailable):
 
 
 class ServerFile(msgspec.Struct, frozen=True):
-    """The content of `server.json`. It is advisory: clients check `/health`."""
+    """The content of `server.json`. Clients treat it as advice and check `/health`."""
 
     instance_id: str = ""
     db_id: str = ""
@@ -95,7 +94,7 @@ class ServerFile(msgspec.Struct, frozen=True):
 
 
 class LockHolder(msgspec.Struct, frozen=True):
-    """What the holder of the writer lock wrote into the file."""
+    """What the writer lock's holder wrote into the file."""
 
     pid: int = 0
     instance_id: str = ""
@@ -114,7 +113,7 @@ class DataDir:
     """The paths of one workspace. Creating one reads nothing."""
 
     def __init__(self, workspace: Path, stand_ins: Mapping[str, Path] | None = None) -> None:
-        """`stand_ins`: files that are used in place of those of some stores."""
+        """Take `stand_ins`: files that replace some stores' files."""
         self.workspace = workspace.absolute()
         self._stand_ins = stand_ins or {}
         self.dir = self.workspace / DIRECTORY
@@ -132,7 +131,7 @@ class DataDir:
         return self._stand_ins.get(store) or self.workspace / path_of(store)
 
     def store_bytes(self, store: str) -> int:
-        """The size of all files of the store. Missing ones count as empty."""
+        """Return the size of all files in the store. Missing files count as empty."""
         total, database = 0, self.database(store)
         for suffix in ("", *BESIDE):
             with suppress(OSError):
@@ -143,23 +142,25 @@ class DataDir:
         return total
 
     def suspect_file(self, store: str) -> Path:
-        """Exists while the store is marked as damaged and has not been cleared."""
+        """Return the file that exists while the store is marked as damaged and has not been
+        cleared."""
         return suspect_marker(self.database(store))
 
     def read_token(self) -> str | None:
-        """The token of this workspace; None if it can't be read."""
+        """Return this workspace's token; None if it can't be read."""
         text = read_small(self.token_file)
         return (text.decode("utf-8-sig", "replace").strip() or None) if text else None
 
     def read_server(self) -> ServerFile | None:
-        """The content of `server.json`; None if it can't be read. Unknown keys are ignored."""
+        """Return the content of `server.json`; None if it can't be read. Unknown keys are
+        ignored."""
         with suppress(msgspec.DecodeError):
             return msgspec.json.decode(read_small(self.server_file) or b"", type=ServerFile)
         return None
 
     def foreign_token(self) -> str | None:
-        """The token that a hub of another implementation left in `server.json`, if only this user
-        could read and write it there."""
+        """Return the token that another implementation's hub left in `server.json`, if only this
+        user could read and write the file."""
         server = self.read_server()
         with suppress(OSError):
             state = self.server_file.lstat()
@@ -169,7 +170,7 @@ class DataDir:
         return None
 
     def tighten(self) -> list[str]:
-        """Restrict the files that hold the token to their owner; returns the names of files that
+        """Restrict the files that hold the token to their owner; return the names of files that
         were open to others. A link, and a file that can't be changed, stays: a mounted secret."""
         changed = []
         for path in (self.token_file, self.server_file):
@@ -189,17 +190,17 @@ class DataDir:
 
 
 def marks_of(datadir: DataDir) -> list[Path]:
-    """The files that show that the directory is a workspace, also if it lost its database."""
+    """Return the files that mark a directory as a workspace, even without its database."""
     marks = [datadir.dir / name for name in (*_MARKERS, MANIFEST)]
     return [mark for mark in marks if mark.is_file()]
 
 
 def discover(start: Path, home: Path | None = None) -> DataDir:
-    """The workspace that contains `start`: the nearest directory upwards with a database.
+    """Return the workspace that contains `start`: the nearest directory upwards with a database.
 
-    The search ends at `home`, which is searched too, and at the edge of the file system, so a
-    directory above that others can write is not used by mistake. Directories listed in
-    `AGENTLIP_CEILING_DIRECTORIES`, and those above them, are not searched.
+    The search ends at `home`, which is searched too, and at the file system's edge, so a directory
+    above that others can write is not used by mistake. Directories listed in
+    `AGENTLIP_CEILING_DIRECTORIES`, and directories above them, are not searched.
     """
     searched: list[str] = []
     for directory in upwards(start, home):
@@ -213,7 +214,7 @@ def discover(start: Path, home: Path | None = None) -> DataDir:
 
 
 def upwards(start: Path, home: Path | None = None) -> Iterator[Path]:
-    """The directories that a search for a workspace goes through."""
+    """Yield the directories that a search for a workspace goes through."""
     start = start.resolve()
     last = Path(home or os.environ.get("HOME", "/")).resolve()
     listed = os.environ.get("AGENTLIP_CEILING_DIRECTORIES", "").split(os.pathsep)
@@ -233,7 +234,7 @@ def _device(path: Path) -> int:
 
 
 def _is_workspace(directory: Path) -> bool:
-    """Whether there is a workspace. Raises WorkspaceNotTrusted for that of another user."""
+    """Return whether there is a workspace. Raises WorkspaceNotTrusted for another user's."""
     datadir = DataDir(directory)
     try:
         marks = marks_of(datadir)
@@ -254,8 +255,8 @@ def _is_workspace(directory: Path) -> bool:
 
 
 class WriterLock:
-    """At most one process per workspace holds this lock. For one acquire and one release, or for
-    one `with`."""
+    """A lock that at most one process per workspace holds. For one acquire and one release, or
+    for one `with`."""
 
     def __init__(self, datadir: DataDir, instance_id: str, clock: Clock | None = None) -> None:
         self.datadir = datadir
@@ -266,7 +267,7 @@ class WriterLock:
         self.descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Takes the lock, or raises HubRunning after at most 50 ms."""
+        """Take the lock, or raise HubRunning after at most 50 ms."""
         for _ in range(_LOCK_ATTEMPTS_MAX):
             self.descriptor = self._try()
             if self.descriptor is not None:
@@ -283,7 +284,7 @@ class WriterLock:
         self.release()
 
     def release(self) -> None:
-        """Releases the lock and removes the file. Does nothing if the lock is not held."""
+        """Release the lock and remove the file. Do nothing if the lock is not held."""
         descriptor, self.descriptor = self.descriptor, None
         if descriptor is None:
             return
@@ -294,12 +295,12 @@ class WriterLock:
             os.close(descriptor)
 
     def intact(self) -> bool:
-        """False if not held, or if the file was removed while it was held."""
+        """Return whether the lock is held and its file was not removed meanwhile."""
         return self.descriptor is not None and _same_file(self.descriptor, self._path)
 
     def restore(self) -> bool:
-        """Takes the lock again if its file was removed. False if it was not, or if another process
-        has taken it meanwhile."""
+        """Take the lock again if its file was removed. Return False if the file was not removed,
+        or if another process has the lock."""
         if self.descriptor is None or self.intact():
             return False
         descriptor = self._try()
@@ -342,7 +343,7 @@ class WriterLock:
 
 
 def read_lock(datadir: DataDir) -> LockView:
-    """The state of the lock. Never waits, writes or keeps the lock."""
+    """Return the lock's state. Never waits, writes or keeps the lock."""
     try:
         descriptor = open_own(datadir.lock_file, os.O_RDONLY)
     except OSError:
@@ -358,7 +359,7 @@ def read_lock(datadir: DataDir) -> LockView:
 
 
 def pid_alive(pid: int) -> bool:
-    """Whether a process with that number exists. It need not be the same process as before."""
+    """Return whether a process with that number exists, maybe another process than before."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -369,7 +370,7 @@ def pid_alive(pid: int) -> bool:
 
 
 def not_writable(error: OSError, file: str | None = None) -> Unavailable:
-    """The error for a client: with the system's reason, without a path."""
+    """Return the error for a client: with the system's reason, without a path."""
     reason = errno.errorcode.get(error.errno or 0, "error")
     named = {} if file is None else {"file": file}
     kind = StorageFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else DataDirNotWritable

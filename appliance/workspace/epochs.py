@@ -1,9 +1,9 @@
-"""The epochs of a workspace: a list in `.agentlip/epochs.json` that only grows.
+"""Keeps a workspace's epochs: a list in `.agentlip/epochs.json` that only grows.
 
-An epoch is a random id in the table `meta` of the store that keeps the record. A restore of events
-begins a new one, and so does `--accept-loss` of the newest events. Its event ids continue JUMP
-above the highest id that was ever given out, so an id means the same event in all epochs. The file
-is outside of the stores, because a restore replaces those.
+An epoch is a random id in the table `meta` in the store that keeps the record. A restore of events
+begins a new epoch, and so does `--accept-loss` for the newest events. Event ids continue JUMP above
+the highest id that was ever given out, so an id means the same event in all epochs. The file is
+outside the stores, because a restore replaces stores.
 """
 
 from collections.abc import Iterable
@@ -21,10 +21,10 @@ _BYTES_MAX = 16 * 1024 * 1024
 
 
 class Epoch(msgspec.Struct, frozen=True):
-    """An epoch that began with a restore or an accepted loss, or the first one of the workspace.
+    """An epoch that began with a restore or an accepted loss, or the workspace's first epoch.
 
     since           when it began; "" for the first
-    restored        the name of the backup; "" if none was restored
+    restored        the backup's name; "" if none was restored
     first_event_id  ids from here on were given out in this epoch
     highest_before  the highest id given out before
     """
@@ -42,7 +42,7 @@ class EpochList(msgspec.Struct, frozen=True):
 
 
 def read(datadir: DataDir) -> tuple[Epoch, ...]:
-    """The epochs in their order; none if nothing was ever restored or the file can't be read."""
+    """Return the epochs in order; none if nothing was ever restored or the file can't be read."""
     with suppress(OSError, msgspec.DecodeError, UnicodeDecodeError):
         text = read_regular(datadir.dir / FILE, _BYTES_MAX)
         return msgspec.json.decode(text, type=EpochList).epochs
@@ -50,8 +50,8 @@ def read(datadir: DataDir) -> tuple[Epoch, ...]:
 
 
 def first_ids(datadir: DataDir, epoch: str) -> tuple[tuple[int, str], ...]:
-    """(first event id, epoch) of all epochs up to `epoch`, the current one. Nothing if it is not
-    the newest of the list: then the log was lost, and its ids began again."""
+    """Return (first event id, epoch) for all epochs up to `epoch`, the current one. Return
+    nothing if it is not the list's newest: then the log was lost, and its ids began again."""
     listed = read(datadir)
     if not listed or listed[-1].epoch != epoch:
         return ()
@@ -59,20 +59,20 @@ def first_ids(datadir: DataDir, epoch: str) -> tuple[tuple[int, str], ...]:
 
 
 def ids_between(after: int, until: int, firsts: Iterable[tuple[int, str]]) -> int:
-    """How many event ids lie in (after, until], without the jumps at which epochs begin. `firsts`
-    as from `first_ids`."""
+    """Return how many event ids lie in (after, until], without the jumps at which epochs begin.
+    `firsts` comes from `first_ids`."""
     jumps = sum(1 for first, _ in firsts if first > JUMP and after < first - 1 <= until)
     return max(0, until - after - jumps * JUMP)
 
 
 def merge(*lists: Iterable[Epoch]) -> tuple[Epoch, ...]:
-    """All epochs of several lists, each once, in the order of their first ids."""
+    """Return all epochs in several lists, each once, ordered by first id."""
     by_id = {epoch.epoch: epoch for epochs in lists for epoch in epochs}
     return tuple(sorted(by_id.values(), key=lambda epoch: epoch.first_event_id))
 
 
 def continued(before: tuple[Epoch, ...], old: str, begun: Epoch) -> str:
-    """The list, encoded, in which `begun` follows the epochs `before`, of which `old` is one."""
+    """Return the encoded list in which `begun` follows the epochs `before`, which include `old`."""
     if old not in {epoch.epoch for epoch in before}:
         # The first of the list, or the first after the log was lost and its ids began again.
         before = (Epoch(old),)
@@ -81,5 +81,5 @@ def continued(before: tuple[Epoch, ...], old: str, begun: Epoch) -> str:
 
 
 def highest(epochs: Iterable[Epoch]) -> int:
-    """An id that is not below any that was given out before the newest of these epochs began."""
+    """Return an id that is not below any id given out before the newest epoch began."""
     return max((max(epoch.first_event_id - 1, epoch.highest_before) for epoch in epochs), default=0)

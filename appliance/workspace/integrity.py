@@ -9,7 +9,7 @@ from appliance.kernel.store_files import open_database
 
 
 def is_damaged(database: Path, *, quick: bool) -> bool:
-    """Runs SQLite's quick or full check. An empty file counts as damaged."""
+    """Run SQLite's quick or full check. An empty file counts as damaged."""
     if database.stat().st_size == 0:
         return True
     try:

@@ -1,8 +1,7 @@
-"""Records the stores and secrets of a workspace, so that a lost one is never recreated silently.
+"""Records a workspace's stores and secrets, so that a lost one is never recreated silently.
 
-The record is a JSON file, `.agentlip/stores.json`. A workspace that another program made gets
-one at its first start. Each store has a random id, by which a file of another workspace is
-detected.
+The record is a JSON file, `.agentlip/stores.json`. A workspace that another program made gets a
+record at its first start. Each store has a random id, which detects another workspace's file.
 """
 
 import sqlite3
@@ -45,7 +44,8 @@ class StoreLost(Conflict):
     def __init__(
         self, name: str, problem: str = "missing", newest: int = 0, given_out: int = 0, of: str = ""
     ) -> None:
-        """`behind`: the newest event id in the store, and the one that was given out."""
+        """Take, as `behind`, the newest event id in the store, and the newest that was given
+        out."""
         self.store, self.newest, self.given_out, self.of = name, newest, given_out, of
         file = file_of(name)
         path, row = f".agentlip/{file}", "event"
@@ -80,7 +80,8 @@ class RecordUnreadable(Conflict):
 
 
 class WorkspaceManifest(msgspec.Struct):
-    """`stores`: name → id, "" if it has none. `lost`: name → when the loss was accepted."""
+    """The record. `stores`: name → id, "" without an id. `lost`: name → when the loss was
+    accepted."""
 
     version: int = 1
     stores: dict[str, str] = {}
@@ -88,13 +89,13 @@ class WorkspaceManifest(msgspec.Struct):
 
 
 def file_of(name: str) -> str:
-    """The file of a store or secret, relative to `.agentlip/`."""
+    """Return the file for a store or secret, relative to `.agentlip/`."""
     secrets = {TOKEN: "token", IDENTITY: "identity/keypair.json"}
     return secrets.get(name) or store_declaration.file_of(name)
 
 
 def check_names(names: Iterable[str]) -> frozenset[str]:
-    """Validates the values of --accept-loss. Raises Invalid."""
+    """Validate --accept-loss values. Raises Invalid."""
     given = frozenset(name.rstrip("/") for name in names)
     unknown = sorted(name for name in given - set(NAMES) if not name.startswith("network/"))
     if unknown:
@@ -103,12 +104,12 @@ def check_names(names: Iterable[str]) -> frozenset[str]:
 
 
 def read(datadir: DataDir) -> WorkspaceManifest:
-    """The record; empty if there is none."""
+    """Return the record; empty if there is none."""
     return _decode(read_small(datadir.dir / FILE))
 
 
 def unreadable(datadir: DataDir) -> list[str]:
-    """The record and the note of events, if they are there and can't be read."""
+    """Return the record and the event note, if they exist and can't be read."""
     readable = {FILE: _decode(read_small(datadir.dir / FILE)).stores,
                 store_declaration.NEWEST_EVENT: event_ids.read(datadir.dir)}  # fmt: skip
     return [name for name, content in readable.items()
@@ -116,18 +117,18 @@ def unreadable(datadir: DataDir) -> list[str]:
 
 
 def value_in_record(datadir: DataDir, key: str, mode: Mode = "ro") -> str:
-    """A value of `meta` in the store that keeps the record; "" if it can't be read."""
+    """Return a `meta` value from the store that keeps the record; "" if it can't be read."""
     return _meta(datadir.database(RECORD_STORE), key, mode)
 
 
 def remembered_at(database: Path) -> dict[str, str]:
-    """The stores that the record beside a database names."""
+    """Return the stores that the record beside a database names."""
     return _decode(read_small(database.with_name(FILE))).stores
 
 
 def expected(datadir: DataDir) -> dict[str, str]:
-    """What has to be there: name → id. A note shows that a store was there, also if the record is
-    lost."""
+    """Return what has to be there: name → id. A note shows that a store was there, even if the
+    record is lost."""
     noted = [store for store in DECLARATIONS if commit_count.read(datadir.workspace, store)]
     return {**dict.fromkeys(noted, ""), **read(datadir).stores}
 
@@ -135,8 +136,8 @@ def expected(datadir: DataDir) -> dict[str, str]:
 def lost_stores(
     datadir: DataDir, mode: Mode = "ro", stores: Collection[str] = STORES
 ) -> list[StoreLost]:
-    """Recorded stores that are missing, belong to another workspace, or lack events that were given
-    out. Checks `stores` and the secrets."""
+    """Return recorded stores that are missing, belong to another workspace, or lack events that
+    were given out. Check `stores` and the secrets."""
     names = expected(datadir)
     owners = {store_id: name for name, store_id in names.items()}
     lost = []
@@ -157,7 +158,7 @@ def lost_stores(
 
 
 def lost_files(datadir: DataDir) -> dict[str, list[str]]:
-    """The folders that lack recorded files, and the names of these."""
+    """Return the folders that lack recorded files, with these files' names."""
     lost: dict[str, list[str]] = {}
     for name in read(datadir).stores:
         folder, _, file = name.rpartition("/")
@@ -173,7 +174,8 @@ def check(
     log: Log,
     stores: Collection[str] = STORES,
 ) -> None:
-    """Call before `stores` are opened or created. Raises StoreLost unless accepted."""
+    """Raise StoreLost for a lost store unless accepted. Call before `stores` are opened or
+    created."""
     if FILE in unreadable(datadir):
         raise RecordUnreadable
     # A write-ahead log stays as it is: a refused start must not remove what may still be read.
@@ -197,8 +199,8 @@ def check(
 
 
 def remember(datadir: DataDir, stores: Collection[str] = STORES) -> None:
-    """Add existing files to the record. Call with the lock held and `stores` migrated. A chain that
-    began since then, because its file was removed, does not replace the recorded one."""
+    """Add existing files to the record. Call with the lock held and `stores` migrated. A chain
+    that began since then, because its file was removed, does not replace the recorded chain."""
     manifest = read(datadir)
     for store in (*stores, *CHAINS):
         path = datadir.database(store)
@@ -215,8 +217,8 @@ def remember(datadir: DataDir, stores: Collection[str] = STORES) -> None:
 
 
 def begin_chains(datadir: DataDir) -> None:
-    """Make each shared store that has a chain, before its first record. Then it is recorded from
-    the first start on. Call after `check`."""
+    """Make each shared store that has a chain, before its first record, so that it is recorded
+    from the first start on. Call after `check`."""
     for store in CHAINS:
         if not (path := datadir.database(store)).exists():
             store_declaration.open_shared(store, path, "FULL").close()
@@ -244,8 +246,8 @@ def _accept(datadir: DataDir, names: set[str], clock: Clock, log: Log) -> None:
 
 
 def _behind(datadir: DataDir, store: str, mode: Mode) -> StoreLost | None:
-    """The error if the store lacks commits, or events of this epoch or of epochs that it
-    continues."""
+    """Return the error if the store lacks commits, or events from this epoch or from epochs that
+    it continues."""
     database = datadir.database(store)
     noted = commit_count.read(datadir.workspace, store)  # first: an appliance may be running
     if declaration_of(store).numbers_events:
@@ -265,8 +267,8 @@ def _behind(datadir: DataDir, store: str, mode: Mode) -> StoreLost | None:
 
 
 def _leave_events(datadir: DataDir, error: StoreLost, clock: Clock) -> None:
-    """Begin an epoch in which no id of a lost event is given out again. The ids are raised last, so
-    that the loss has to be accepted again if this is interrupted."""
+    """Begin an epoch in which no lost event's id is given out again. The ids are raised last, so
+    that the loss has to be accepted again after an interruption."""
     old, epoch = value_in_record(datadir, epochs.KEY, "rw"), random_id()
     begun = epochs.Epoch(
         epoch, iso(clock.now_ms()), "", error.given_out + JUMP + 1, error.given_out
@@ -280,7 +282,7 @@ def _leave_events(datadir: DataDir, error: StoreLost, clock: Clock) -> None:
 
 
 def _leave_commits(datadir: DataDir, error: StoreLost, _clock: Clock) -> None:
-    """Let the store go on without them. No number of a lost row is given out again."""
+    """Let the store go on without the commits. A lost row's number is never given out again."""
     declaration = declaration_of(error.store)
     with closing(open_database(datadir.database(error.store), "rw")) as connection:
         for table in declaration.restore.raised:
@@ -293,12 +295,12 @@ def _leave_commits(datadir: DataDir, error: StoreLost, _clock: Clock) -> None:
 
 
 def is_empty(file: Path) -> bool:
-    """Whether it has no byte, which no program that saves its data leaves."""
+    """Return whether the file has no byte, which no program that saves its data leaves."""
     return file.is_file() and file.stat().st_size == 0
 
 
 def _put_aside(database: Path, now_ms: int) -> None:
-    """Rename the log of the lost file, which must not be applied to the new one."""
+    """Rename the lost file's log, which must not be applied to the new file."""
     for suffix in BESIDE:
         leftover = database.with_name(database.name + suffix)
         if leftover.exists():
@@ -307,7 +309,7 @@ def _put_aside(database: Path, now_ms: int) -> None:
 
 
 def _id_of(database: Path, store: str, mode: Mode) -> str:
-    """The id in a store's file; "" if it has none or can't be read."""
+    """Return the id in a store's file; "" if it has none or can't be read."""
     return _meta(database, declaration_of(store).id_key, mode)
 
 
@@ -325,7 +327,7 @@ def _decode(text: bytes | None) -> WorkspaceManifest:
 
 
 def _meta(database: Path, key: str, mode: Mode) -> str:
-    """A value of the table `meta`; "" if it can't be read. Never creates a database.
+    """Return a `meta` value; "" if it can't be read. Never creates a database.
 
     With the lock held use `rw`, which leaves no log behind; beside a running appliance `ro`. With
     `unused`, for a workspace without an appliance, nothing is written, not even a log.

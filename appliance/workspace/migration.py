@@ -28,7 +28,7 @@ class MigrationFailed(Unavailable):
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """`opens_with`: number of the oldest program that may open the file after this migration."""
+    """A migration. `opens_with`: the oldest program's number that may open the file afterwards."""
 
     number: int
     name: str
@@ -54,7 +54,7 @@ def read(name: str, text: str) -> Migration:
 
 
 def load(store: str, root: Traversable | None = None) -> tuple[Migration, ...]:
-    """The migrations of `store` in the order they are applied."""
+    """Return the migrations for `store` in order."""
     folder = (root or resources.files(migration_files)) / store
     migrations = [
         read(entry.name, entry.read_text(encoding="utf-8"))
@@ -65,12 +65,12 @@ def load(store: str, root: Traversable | None = None) -> tuple[Migration, ...]:
 
 
 def newest(migrations: Sequence[Migration]) -> int:
-    """The number of the newest migration that is not optional."""
+    """Return the newest required migration's number."""
     return max((migration.number for migration in migrations if not migration.optional), default=0)
 
 
 def statements(migration: Migration) -> Iterator[str]:
-    """The statements of a file, one by one.
+    """Yield a file's statements, one by one.
 
     Python's `executescript` commits an open transaction before it starts, so a step and its record
     would not be one transaction. Instead the file is split at the semicolons at which SQLite

@@ -1,4 +1,4 @@
-"""Which files a process has open, as Linux lists them in `/proc`, and SQLite's lock of a file."""
+"""Finds which files a process has open, as Linux lists them in `/proc`, and locks SQLite files."""
 
 import fcntl
 import os
@@ -17,7 +17,7 @@ WAITS_MAX, WAIT_SECONDS = 100, 0.1  # longer than programs usually wait for a lo
 
 
 def open_files(process: Path) -> Iterator[tuple[Path, str]]:
-    """The open files of `/proc/PID`, each with its name. None of another user's process."""
+    """Yield the open files in `/proc/PID`, each with its name; none for another user's process."""
     with suppress(OSError):
         for descriptor in (process / "fd").iterdir():
             with suppress(OSError):  # closed meanwhile
@@ -25,7 +25,8 @@ def open_files(process: Path) -> Iterator[tuple[Path, str]]:
 
 
 def program_with(names: Iterable[str], except_pid: int = 0) -> str:
-    """`pid 71 (python3 -m http.server)`: a process with one of the files open, or ""."""
+    """Return a process with one of the files open, such as `pid 71 (python3 -m http.server)`, or
+    ""."""
     wanted = frozenset(names)
     for process in Path("/proc").glob("[0-9]*"):
         if process.name != str(except_pid) and any(
@@ -46,9 +47,9 @@ class StoreInUse(Conflict):
 
 @contextmanager
 def kept_unused(database: Path) -> Iterator[None]:
-    """Keeps other programs from using an SQLite file that is about to be replaced, until the end
-    of the block or for ten seconds. Raises StoreInUse if one has it open, which would go on with
-    the former file. A program of another user can't be named."""
+    """Keep other programs from using an SQLite file that is about to be replaced, until the
+    block ends or for ten seconds. Raises StoreInUse if a program has the file open, which would
+    go on with the former file. Another user's program can't be named."""
     path = database.resolve()
     with _sqlite_locked(path) as is_free:
         program = program_with([f"{path}{end}" for end in ("", *BESIDE)], os.getpid())
@@ -64,10 +65,10 @@ def kept_unused(database: Path) -> Iterator[None]:
 
 @contextmanager
 def _sqlite_locked(database: Path) -> Iterator[bool]:
-    """Keeps other programs from using an SQLite file, also once it has another name: they get
-    SQLITE_BUSY. False if one of them has a lock, as each does from its first statement on.
+    """Keep other programs from using an SQLite file, even under another name: they get
+    SQLITE_BUSY. Yield False if a program has a lock, as each does from its first statement on.
 
-    Ends when no program that opened the file meanwhile has it, or after ten seconds.
+    The lock ends when no program that opened the file meanwhile has it, or after ten seconds.
     """
     try:
         file = database.open("rb+")

@@ -1,4 +1,4 @@
-"""The check of files that are used as they are, without a migration."""
+"""Checks files that are used as they are, without a migration."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ class SchemaTooOld(Conflict):
 
 
 def check_stores(datadir: DataDir, stores: Iterable[str]) -> None:
-    """Refuses stores that this program can't serve as they are. Changes nothing.
+    """Refuse stores that this program can't serve as they are. Changes nothing.
 
     Raises StoreDamaged, SchemaTooOld, or what `refuse` raises.
     """
@@ -28,6 +28,6 @@ def check_stores(datadir: DataDir, stores: Iterable[str]) -> None:
 
 
 def refuse_older(before: SchemaState) -> None:
-    """Raises SchemaTooOld if a step of this program is pending."""
+    """Raise SchemaTooOld if one of this program's steps is pending."""
     if before.pending:
         raise SchemaTooOld(f"{before.store}: {SchemaTooOld.default_message}")

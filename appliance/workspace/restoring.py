@@ -1,4 +1,4 @@
-"""What a subsystem does to its store in a restore: `adjust_store` of its `restored.py`.
+"""Defines what a subsystem does to its store in a restore: `adjust_store` in its `restored.py`.
 
     def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> None
 
@@ -22,7 +22,7 @@ NoticeKind = Literal["lost", "lost-delivered", "valid-again", "still-revoked", "
 
 
 class Noticed(msgspec.Struct, frozen=True):
-    """Entries of one kind: how many, and the first of them as (id, text for people).
+    """Entries with one fate: how many, and the first ones as (id, text for people).
 
     lost           made since the backup, and not in it
     lost-delivered  the same, but its receivers have got it
@@ -39,9 +39,9 @@ class Noticed(msgspec.Struct, frozen=True):
 
 
 class RestoreContext(msgspec.Struct):
-    """What `restored` knows and says.
+    """What `restored` modules know and report.
 
-    cut_ms   the moment of the backup
+    cut_ms   the backup's moment
     present  the store before the restore can be read
     settings_file  agentlip.toml before the restore; it may be missing
     damaged  the store before turned out to be damaged
@@ -60,8 +60,8 @@ class RestoreContext(msgspec.Struct):
     notices: list[Noticed] = []
 
     def notice(self, kind: NoticeKind, noun: str, selection: str) -> None:
-        """Says which entries `selection` selects, as an id and a text for people, if there are any.
-        It compares with `present`, so without that store nothing is said."""
+        """Report the entries that `selection` selects, as an id and a text for people, if there
+        are any. The comparison needs `present`, so without that store nothing is reported."""
         if not self.present:
             return
         with self._reading():
@@ -72,11 +72,12 @@ class RestoreContext(msgspec.Struct):
                 self.notices.append(Noticed(self.store, kind, noun, count, first))
 
     def notice_revoked(self, noun: str, selection: str) -> None:
-        """`selection` selects what was revoked since the backup. The caller revokes it again."""
+        """Report what was revoked since the backup, as `selection` selects it. The caller
+        revokes it again."""
         self.notice("valid-again" if self.revive else "still-revoked", noun, selection)
 
     def carry(self, sql: str, *parameters: object) -> bool:
-        """Runs a statement that reads `present`. False if that store can't be read."""
+        """Run a statement that reads `present`. Return False if that store can't be read."""
         if self.present:
             with self._reading():
                 self.connection.execute(sql, parameters)

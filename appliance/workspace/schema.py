@@ -49,7 +49,7 @@ def migrate(
     log: Log,
     migrations: Sequence[Migration] | None = None,
 ) -> SchemaState:
-    """Create the file of `store` or migrate it. Call only with the writer lock held."""
+    """Create the file for `store` or migrate it. Call only with the writer lock held."""
     try:
         released = load(store) if migrations is None else tuple(migrations)
         if not database.exists() and store in manifest.remembered_at(database):
@@ -68,7 +68,7 @@ def migrate(
 def _create(
     database: Path, store: str, migrations: Sequence[Migration], clock: Clock, log: Log
 ) -> SchemaState:
-    """Creates the file under a temporary name and renames it when it is complete."""
+    """Create the file under a temporary name and rename it when complete."""
     unfinished = database.with_name(f".{database.name}.new")
     for suffix in ("", *BESIDE):
         unfinished.with_name(unfinished.name + suffix).unlink(missing_ok=True)
@@ -95,13 +95,12 @@ def create_workspace(
     accepted: Collection[str] = (),
     damaged: dict[str, StoreSuspended] | None = None,
 ) -> bool:
-    """Creates folders, databases and token of a workspace where they are missing. False if all
-    are there.
+    """Create a workspace's folders, databases and token where they are missing. Return False if
+    all are there.
 
     Raises StoreLost for a recorded store that is missing, unless its name is in `accepted`.
-    `damaged` collects damaged stores that are not needed; without it they raise StoreDamaged.
-
-    Only stores in `stores` are created or opened.
+    `damaged` collects damaged stores that are not needed; without it they raise StoreDamaged. Only
+    stores in `stores` are created or opened.
 
     `locked`: the caller, a starting hub, holds the writer lock; then existing databases are
     migrated. Otherwise the lock is taken during this call, and existing databases are not touched.
@@ -131,7 +130,7 @@ def create_workspace(
 
 
 def make_folders(datadir: DataDir) -> None:
-    """Creates the data directory and its folders, for the owner only. Needs no lock."""
+    """Create the data directory and its folders, for the owner only. Needs no lock."""
     try:
         datadir.workspace.mkdir(parents=True, exist_ok=True)
         for name in FOLDERS:
@@ -146,8 +145,8 @@ def make_folders(datadir: DataDir) -> None:
 def stand_ins(
     datadir: DataDir, damaged: dict[str, StoreSuspended], clock: Clock, log: Log
 ) -> DataDir:
-    """The workspace with an empty file in place of each damaged one, for subsystems that read
-    their store when they are built. Nothing is written to it. Call with the lock held."""
+    """Return the workspace with an empty file replacing each damaged one, for subsystems that
+    read their store when they are built. Nothing is written there. Call with the lock held."""
     folder = datadir.dir / "suspended"
     shutil.rmtree(folder, ignore_errors=True)
     if not damaged:

@@ -1,6 +1,6 @@
-"""Reads what a plan needs of a store, changing nothing, beside a running appliance too.
+"""Reads what a plan needs from a store, changing nothing, beside a running appliance too.
 
-`running` says whether an appliance may use the files. If not, they are read without a log.
+`running` shows whether an appliance may use the files. If not, they are read without a log.
 """
 
 import sqlite3
@@ -12,7 +12,8 @@ from appliance.workspace.upgrade import SchemaState, refuse_unusable, state, upg
 
 
 def read_state(database: Path, store: str, *, running: bool) -> SchemaState:
-    """Raises StoreDamaged, or another Unavailable if the file can't be read."""
+    """Return the file's state. Raises StoreDamaged, or another Unavailable if the file can't be
+    read."""
     refuse_unusable(database, store)
     try:
         with closing(open_database(database, "ro" if running else UNUSED)) as connection:

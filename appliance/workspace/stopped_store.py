@@ -1,4 +1,5 @@
-"""One store of a stopped workspace, under the writer lock, for commands that also work then."""
+"""Opens one store in a stopped workspace, under the writer lock, for commands that also work
+then."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -36,8 +37,8 @@ class StoppedStore:
 
 @contextmanager
 def stopped_store(datadir: DataDir, store: str, clock: Clock) -> Iterator[StoppedStore]:
-    """The store on its file. Raises HubRunning if a hub is running, and SchemaTooOld for an
-    older file: one store alone is not migrated, so that the backup before a migration has all
+    """Yield the store on its file. Raises HubRunning if a hub is running, and SchemaTooOld for
+    an older file: one store alone is not migrated, so that the backup before a migration has all
     stores as they were."""
     with WriterLock(datadir, random_id(), clock):
         path = datadir.database(store)

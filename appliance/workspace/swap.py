@@ -1,11 +1,11 @@
-"""Replaces many files of a workspace as one change, which a kill or a power failure can't halve.
+"""Replaces many files in a workspace as one change, which a kill or a power failure can't halve.
 
     new files ──▶ journal ──▶ files renamed ──▶ no journal
 
 New files are complete below `.agentlip/restore/new` before the journal is written. A process that
 finds them without a journal removes them; with a journal it continues the renames, which needs no
-space. The files that were replaced are below `.agentlip/restore/old` until the end, or they are
-kept. Call everything here with the writer lock held, except the two functions that take it.
+space. Replaced files are below `.agentlip/restore/old` until the end, or they are kept. Call
+everything here with the writer lock held, except the two functions that take it.
 """
 
 import errno
@@ -52,8 +52,8 @@ class SwappedFile(msgspec.Struct, frozen=True):
 
 
 class SwapJournal(msgspec.Struct, frozen=True):
-    """The content of `.agentlip/restore.json`. The folder `keep_as` in `.agentlip/backups` gets the
-    replaced files; with "" they are removed."""
+    """The content of `.agentlip/restore.json`. The folder `keep_as` in `.agentlip/backups` gets
+    the replaced files; with "" they are removed."""
 
     version: int = 1
     keep_as: str = ""
@@ -65,7 +65,7 @@ Settled = Literal["undone", "completed"]
 
 
 def new_folder(datadir: DataDir) -> Path:
-    """An empty folder for the new files, which has the layout of a workspace."""
+    """Return an empty folder for the new files, laid out like a workspace."""
     root = datadir.dir / FOLDER
     try:
         shutil.rmtree(root, ignore_errors=True)
@@ -76,19 +76,19 @@ def new_folder(datadir: DataDir) -> Path:
 
 
 def is_pending(datadir: DataDir) -> bool:
-    """Whether an interrupted restore waits. Needs no lock."""
+    """Return whether an interrupted restore waits. Needs no lock."""
     return (datadir.dir / FILE).exists() or (datadir.dir / FOLDER).exists()
 
 
 def commit(datadir: DataDir, journal: SwapJournal) -> None:
-    """Puts the new files in place. Raises before the commit point only, but for a lost disk."""
+    """Put the new files in place. Raises before the commit point only, except for a lost disk."""
     text = msgspec.json.encode(journal).decode() + "\n"
     datadir.write_private(datadir.dir / FILE, text)
     _complete(datadir, journal)
 
 
 def settle(datadir: DataDir) -> Settled | None:
-    """Undoes or completes an interrupted change; None if there is none."""
+    """Undo or complete an interrupted change, and return which; None if there is none."""
     if not is_pending(datadir):
         return None
     journal = read(datadir)
@@ -101,7 +101,7 @@ def settle(datadir: DataDir) -> Settled | None:
 
 @contextmanager
 def hold_stopped(datadir: DataDir, clock: Clock) -> Iterator[None]:
-    """Holds the writer lock, and first undoes or completes an interrupted restore. Raises
+    """Hold the writer lock, and first undo or complete an interrupted restore. Raises
     HubRunning."""
     with WriterLock(datadir, random_id(), clock):
         settle(datadir)
@@ -109,7 +109,8 @@ def hold_stopped(datadir: DataDir, clock: Clock) -> Iterator[None]:
 
 
 def settle_if_stopped(datadir: DataDir, clock: Clock) -> Settled | None:
-    """`settle` with the lock, unless a process holds it: that one has settled, or is restoring."""
+    """Call `settle` with the lock, unless a process holds it: that one has settled, or is
+    restoring."""
     if is_pending(datadir):
         with suppress(HubRunning), WriterLock(datadir, random_id(), clock):
             return settle(datadir)
@@ -117,7 +118,7 @@ def settle_if_stopped(datadir: DataDir, clock: Clock) -> Settled | None:
 
 
 def read(datadir: DataDir) -> SwapJournal | None:
-    """The journal; None if there is none. Raises SwapUnreadable."""
+    """Return the journal; None if there is none. Raises SwapUnreadable."""
     try:
         text = read_regular(datadir.dir / FILE, _JOURNAL_BYTES_MAX)
         return msgspec.json.decode(text, type=SwapJournal)
@@ -148,8 +149,8 @@ def _complete(datadir: DataDir, journal: SwapJournal) -> None:
 
 
 def _put_aside(present: Path, old: Path, stays: bool) -> None:
-    """First what belongs to a database: a log must not be applied to the file that replaces it.
-    `stays`: the file itself may keep its name, until it is replaced."""
+    """Rename a replaced file, first what belongs to a database: a log must not be applied to the
+    next file. `stays`: the file itself may keep its name, until it is replaced."""
     for suffix in (*_BESIDE, ""):
         source = present.with_name(present.name + suffix)
         if source.exists() or source.is_symlink():
@@ -165,14 +166,14 @@ def _put_aside(present: Path, old: Path, stays: bool) -> None:
 
 
 def make_folders(path: Path) -> None:
-    """Makes a folder, and those above it that are missing, for their owner only."""
+    """Make a folder, and missing folders above, for their owner only."""
     for folder in reversed([name for name in (path, *path.parents) if not name.exists()]):
         folder.mkdir(mode=0o700, exist_ok=True)
         sync_directory(folder.parent)
 
 
 def _link(source: Path, target: Path) -> bool:
-    """Gives a file another name; False if that is impossible, as for a folder."""
+    """Give a file another name; return False if that is impossible, as for a folder."""
     try:
         target.unlink(missing_ok=True)
         target.hardlink_to(source)
@@ -182,7 +183,7 @@ def _link(source: Path, target: Path) -> bool:
 
 
 def _move(source: Path, target: Path) -> None:
-    """A rename; between file systems a synced copy under another name, which is then renamed."""
+    """Rename a file; between file systems make a synced copy under another name, then rename it."""
     try:
         source.rename(target)
     except OSError as error:

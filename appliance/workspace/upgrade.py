@@ -37,7 +37,7 @@ RECORDS = (
     "CREATE TABLE IF NOT EXISTS x_migrations (number INTEGER NOT NULL, name TEXT PRIMARY KEY NOT"
     " NULL, sha256 TEXT NOT NULL, applied_ms INTEGER NOT NULL) STRICT"
 )
-"""The table of the applied migrations."""
+"""The table of applied migrations."""
 
 
 class SchemaTooNew(Conflict):
@@ -59,7 +59,7 @@ class StoreDamaged(Unavailable):
 
 
 class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a file, and what this program would do with it."""
+    """A file's state, and what this program would do with the file."""
 
     store: str
     schema: int  # the newest step in the file; 0: no step of this program
@@ -79,7 +79,7 @@ class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
 def state(
     connection: sqlite3.Connection, store: str, migrations: Sequence[Migration] | None = None
 ) -> SchemaState:
-    """The state of an open file. Only reads; raises sqlite3.Error if that fails."""
+    """Return an open file's state. Only reads; raises sqlite3.Error if that fails."""
     released = load(store) if migrations is None else tuple(migrations)
     adapter = adapter_of(store)
     recorded = _read_recorded(connection)
@@ -117,8 +117,8 @@ def state(
 
 
 def refuse_unusable(database: Path, store: str) -> None:
-    """Raises StoreDamaged for a folder or a special file, for example a FIFO, whose opening would
-    not end; for a store that is marked as damaged; and for an empty or missing file with a log."""
+    """Raise StoreDamaged for a folder or a special file, such as a FIFO, whose opening would not
+    end; for a store that is marked as damaged; and for an empty or missing file with a log."""
     if database.exists() and not database.is_file():
         raise StoreDamaged(
             f"{store}: a folder or a special file has the name of the database",
@@ -141,7 +141,7 @@ def refuse_unusable(database: Path, store: str) -> None:
 
 
 def refuse(before: SchemaState) -> None:
-    """Raises SchemaTooNew or MigrationEdited if this program can't migrate it."""
+    """Raise SchemaTooNew or MigrationEdited if this program can't migrate the file."""
     store = before.store
     if before.too_new:
         raise SchemaTooNew(
@@ -155,7 +155,7 @@ def refuse(before: SchemaState) -> None:
 
 
 class Upgrade(msgspec.Struct, frozen=True):
-    """One upgrade of one open file."""
+    """An upgrade for one open file."""
 
     connection: sqlite3.Connection
     database: Path
@@ -208,7 +208,8 @@ class Upgrade(msgspec.Struct, frozen=True):
         return state(self.connection, self.store, self.released)
 
     def _refuse_strangers(self, before: SchemaState) -> None:
-        """A file that another program made after the shared specification is used as it is."""
+        """Refuse a file that another program made, unless it follows the shared specification
+        and can be used as it is."""
         adapter = adapter_of(self.store)
         if adapter is not None and before.spec_version is not None:
             with closing(sqlite3.connect(":memory:", isolation_level=None)) as model:

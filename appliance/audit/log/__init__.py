@@ -1,1 +1,1 @@
-"""The file of the audit log: written by the appliance, and by commands without it."""
+"""Reads and writes the audit log's file, for the appliance and for commands without it."""

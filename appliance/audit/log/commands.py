@@ -1,4 +1,5 @@
-"""Commands that are administrative acts without the appliance. The appliance records requests."""
+"""Lists commands that are administrative acts without the appliance. The appliance records
+requests."""
 
 import os
 from collections.abc import Mapping
@@ -17,25 +18,25 @@ ALWAYS = frozenset({
     "agentlipd install-service", "agentlipd reset", "agentlipd uninstall",
     "agentlipd uninstall-service",
 })  # fmt: skip
-"""They change files themselves."""
+"""Commands that change files themselves."""
 
 WHILE_STOPPED = frozenset({
     "agentlip mesh revoke-member", "agentlip token create", "agentlip token revoke",
     "agentlip token rotate",
 })  # fmt: skip
-"""They send a request if the appliance runs, and otherwise change a store."""
+"""Commands that send a request if the appliance runs, and otherwise change a store."""
 
 _PLANS = ("plan", "show_plan", "dry_run", "print_only")
 
 
 class CurrentCommand:
-    """A command that is not recorded. `outcome` has the facts that are recorded at its end."""
+    """A command that is not recorded. `outcome` has the facts recorded at the end."""
 
     def __init__(self) -> None:
         self.outcome: dict[str, Any] = {}
 
     def begin(self) -> None:
-        """Called before the command changes a store, because the appliance does not run."""
+        """Note that the command will change a store, because the appliance does not run."""
 
 
 _NOT_RECORDED = CurrentCommand()
@@ -43,8 +44,8 @@ CURRENT = ContextVar("command", default=_NOT_RECORDED)
 
 
 def is_act(command: str, given: Mapping[str, Any]) -> bool:
-    """Whether an invocation is recorded: not if its flags only show a plan, or if the appliance
-    runs it for a loop of its own. Without `--yes` such a command changes nothing."""
+    """Return whether an invocation is recorded: not if its flags only show a plan, or if the
+    appliance runs the command for a loop. Without `--yes` such a command changes nothing."""
     if command not in ALWAYS | WHILE_STOPPED or any(given.get(flag) for flag in _PLANS):
         return False
     if OWN_PROCESS in os.environ:

@@ -1,8 +1,7 @@
-"""The file of the audit log: appends in a chain, reads pages, and verifies the chain.
+"""Appends to the audit log's chain, reads pages, and verifies the chain.
 
-Each call opens the file, so that the appliance and commands can write it in turn. An append is one
-transaction, and is on the disk when it returns. A full disk has a reserve for the records of acts
-that free space.
+Each call opens the file, so that the appliance and commands can write in turn. An append is one
+transaction, and is on the disk when it returns. A full disk has a reserve for acts that free space.
 """
 
 import os
@@ -55,7 +54,8 @@ class AuditUnavailable(Unavailable):
 
 
 class AuditedAct(msgspec.Struct, frozen=True):
-    """An act. `outcome` is `unknown` while it runs, or if its process ended before it was recorded.
+    """An act. `outcome` is `unknown` while the act runs, or if its process ended before the
+    outcome was recorded.
 
     began  what was requested, by which caller, and what was there before
     ended  the reply or its error, and what is there after
@@ -73,8 +73,8 @@ class AuditedAct(msgspec.Struct, frozen=True):
 
 
 class ChainHead(NamedTuple):
-    """The newest record of a chain. `chain`: its id; `source`: where it was noted, for example a
-    backup."""
+    """A chain's newest record. `chain`: the chain's id; `source`: where the head was noted, such
+    as a backup."""
 
     seq: int
     hash: str
@@ -83,8 +83,8 @@ class ChainHead(NamedTuple):
 
 
 class ChainVerification(NamedTuple):
-    """`broken`: the number of the first record that is not as it was written; 0: none. `former`:
-    where heads of other chains were noted, which this one replaced."""
+    """A verification. `broken`: the number of the first record that is not as written; 0: none.
+    `former`: where heads were noted for other chains, which this chain replaced."""
 
     chain: str
     former: list[str]
@@ -100,7 +100,7 @@ def file_in(workspace: Path) -> Path:
 
 
 def open_store(path: Path, _synchronous: str = "FULL") -> sqlite3.Connection:
-    """A connection that writes durably; the file is made if it is missing."""
+    """Open a connection that writes durably; make the file if it is missing."""
     with suppress(FileExistsError):
         os.close(open_own(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     connection = open_database(path, "rw")
@@ -116,12 +116,12 @@ def open_store(path: Path, _synchronous: str = "FULL") -> sqlite3.Connection:
 
 
 def make_model(model: sqlite3.Connection, _present: sqlite3.Connection) -> None:
-    """Makes in `model` the tables of the log, as in every file of it."""
+    """Make in `model` the log's tables, as in every log file."""
     model.executescript(_SCHEMA)
 
 
 def append(path: Path, record: AuditRecord) -> int:
-    """Appends a record durably; returns its number. Raises AuditUnavailable or StorageFull."""
+    """Append a record durably; return its number. Raises AuditUnavailable or StorageFull."""
     reserve = path.with_name(RESERVE)
     try:
         try:
@@ -168,7 +168,7 @@ def _insert(connection: sqlite3.Connection, record: AuditRecord) -> int:
 
 
 def _prune(connection: sqlite3.Connection, until: int, now_ms: int) -> None:
-    """Deletes the oldest records. A record says so, and has the hash that the chain begins with."""
+    """Delete the oldest records. A record notes that, with the hash that the chain begins with."""
     row = connection.execute("SELECT hash FROM log WHERE seq = ?", (until,)).fetchone()
     detail = prune_detail(until, row[0] if row else "")
     _insert(connection, AuditRecord(0, now_ms, PRUNE, "done", None, "appliance:audit", "", detail))
@@ -180,7 +180,8 @@ def prune_detail(until: int, digest: str) -> str:
 
 
 def acts(path: Path, before: int, limit: int, actor: str = "") -> list[AuditedAct]:
-    """Acts with numbers below `before`, newest first. With `actor` only those of one actor."""
+    """Return acts with numbers below `before`, newest first. With `actor` only that actor's
+    acts."""
     with _reading(path) as connection:
         rows = connection.execute(_ACTS, (before, actor, limit)).fetchall()
     return [AuditedAct(*row[:-2], *map(_raw, row[-2:])) for row in rows]
@@ -191,13 +192,13 @@ def _raw(text: str) -> msgspec.Raw:
 
 
 def records(path: Path, after: int = 0) -> Iterator[AuditRecord]:
-    """All records above a number, oldest first."""
+    """Yield all records above a number, oldest first."""
     with _reading(path) as connection:
         yield from map(AuditRecord._make, connection.execute(_ALL, (after,)))
 
 
 def verify(path: Path, heads: Iterable[ChainHead] = ()) -> ChainVerification:
-    """Verifies every link, that no record is missing, and that the chain has these heads."""
+    """Verify every link, that no record is missing, and that the chain has these heads."""
     with _reading(path) as connection:
         chain, noted = meta.value(connection, STORE_ID_KEY) or "", list(heads)
         known = {head.seq: head for head in noted if head.chain == chain}
@@ -223,7 +224,7 @@ def verify(path: Path, heads: Iterable[ChainHead] = ()) -> ChainVerification:
 def _problem(
     record: AuditRecord, done: ChainVerification, pruned: Any, noted: ChainHead | None
 ) -> str:
-    """What is wrong with a record behind those that are `done`; "" if nothing is."""
+    """Return what is wrong with a record after the verified ones; "" if nothing is."""
     if not done.records and (record.seq > 1 or record.previous):
         if pruned is None or pruned[0] != prune_detail(record.seq - 1, record.previous):
             return "the records before it are missing, and were not pruned"
@@ -238,7 +239,7 @@ def _problem(
 
 @contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A file that is missing, because nothing was recorded, reads as an empty one."""
+    """Open the file for reading. A missing file, because nothing was recorded, reads as empty."""
     try:
         # SQLite can make no log beside it there.
         mode = UNUSED if is_read_only(path.parent) or _is_full(path) else "rw"

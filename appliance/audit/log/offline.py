@@ -24,7 +24,8 @@ class RecordedCommand(CurrentCommand):
         self._given = {name: value for name, value in given.items() if value not in (None, False)}
 
     def begin(self) -> None:
-        """Raises AuditUnavailable or StorageFull; then nothing may be done."""
+        """Record the beginning. Raises AuditUnavailable or StorageFull; then nothing may be
+        done."""
         if self.datadir is None or os.statvfs(self.datadir.dir).f_flag & os.ST_RDONLY:
             return  # nothing can be changed
         path = file_in(self.datadir.workspace)
@@ -42,7 +43,7 @@ class RecordedCommand(CurrentCommand):
 def record_command(
     command: str, workspace: Path | None, given: Mapping[str, Any]
 ) -> Iterator[None]:
-    """Records the block: an act of ALWAYS at once, one of WHILE_STOPPED when it opens a store."""
+    """Record the block: an act in ALWAYS at once, one in WHILE_STOPPED when it opens a store."""
     act = RecordedCommand(command, workspace, given)
     token = CURRENT.set(act)
     try:
@@ -58,7 +59,7 @@ def record_command(
 
 
 def facts_of(datadir: DataDir) -> dict[str, Any]:
-    """What a restore, a repair or a migration changes of the whole workspace."""
+    """Return what a restore, a repair or a migration changes in the whole workspace."""
     sizes = {store: datadir.store_bytes(store) for store in STORES}
     epoch = manifest.value_in_record(datadir, epochs.KEY)
     return {"epoch": epoch, "store_bytes": {store: size for store, size in sizes.items() if size}}

@@ -1,4 +1,4 @@
-"""Records of the audit log: the chain of their hashes, and what of an act they may contain."""
+"""Builds audit log records: the hash chain, and which facts a record may contain."""
 
 import hashlib
 from collections.abc import Mapping
@@ -20,17 +20,17 @@ Phase = Literal["began", "done", "refused", "failed"]
 
 
 class AuditRecord(NamedTuple):
-    """A row of the table `log`.
+    """A row in the table `log`.
 
     seq       its number; 0 until it has one
-    act       the method and path of an operation, `tool NAME`, or a command
+    act       an operation's method and path, `tool NAME`, or a command
     phase     `began` before the act; the others are its outcome
-    began     of an outcome: the number of the record before the act; otherwise None
-    actor     a principal's id, or the user of the system as `user:NAME` for a command
+    began     for an outcome: the number of the record before the act; otherwise None
+    actor     a principal's id, or the system user as `user:NAME` for a command
     via       http, mcp, or cli
     detail    an object in JSON
-    previous  the hash of the record before it; "" for the first
-    hash      SHA-256, in hexadecimal, of all other fields, as an array in JSON
+    previous  the former record's hash; "" for the first
+    hash      SHA-256, in hexadecimal, over all other fields, as an array in JSON
     """
 
     seq: int
@@ -45,7 +45,7 @@ class AuditRecord(NamedTuple):
     hash: str = ""
 
     def behind(self, seq: int, digest: str) -> "AuditRecord":
-        """The record as the successor of the one with that number and hash."""
+        """Return the record that follows the record with that number and hash."""
         linked = self._replace(seq=seq + 1, previous=digest)
         return linked._replace(hash=linked.expected_hash())
 
@@ -54,8 +54,8 @@ class AuditRecord(NamedTuple):
 
 
 def detail_of(parts: Mapping[str, Any]) -> str:
-    """The JSON of a record's detail, without secrets. What makes it larger than DETAIL_BYTES_MAX is
-    replaced by its size, the largest part first."""
+    """Return the JSON for a record's detail, without secrets. What makes it larger than
+    DETAIL_BYTES_MAX is replaced by its size, the largest part first."""
     kept = {name: redact(value, name) for name, value in parts.items() if value is not None}
     while len(text := _encode(kept)) > DETAIL_BYTES_MAX:
         largest = max(kept, key=lambda name: len(_encode(kept[name])))
@@ -64,8 +64,8 @@ def detail_of(parts: Mapping[str, Any]) -> str:
 
 
 def redact(value: Any, name: str = "", depth: int = DEPTH_MAX) -> Any:
-    """`value` with secrets hidden by the names of their fields, and with limits for texts, lists
-    and depth. A URL loses its credentials and its path. An object `token` describes a token."""
+    """Return `value` with secrets hidden by field name, and with limits for texts, lists and
+    depth. A URL loses its credentials and its path. An object `token` describes a token."""
     value = msgspec.to_builtins(value, enc_hook=str)
     is_secret = is_secret_name(name) or name in _HIDDEN_NAMES
     if value and is_secret and not (name == "token" and isinstance(value, dict)):

@@ -17,29 +17,29 @@ class AuditTrail:
     def __init__(
         self, path: Path, clock: Clock, run: Callable[..., Any], *, read_only: bool = False
     ) -> None:
-        """`run(function, *args)` appends; the server does it in a thread. `read_only`: nothing is
-        recorded, and the stores refuse the acts."""
+        """Take `run(function, *args)`, which appends; the server runs appends in a thread.
+        `read_only`: nothing is recorded, and the stores refuse the acts."""
         self.path = path
         self._clock = clock
         self._run = run
         self._read_only = read_only
 
     def begin(self, act: str, actor: str, via: str, **facts: Any) -> AuditRecord | None:
-        """Records an intent; returns what `end` needs. Raises AuditUnavailable or StorageFull: then
-        the act must not be done."""
+        """Record an intent; return what `end` needs. Raises AuditUnavailable or StorageFull:
+        then the act must not be done."""
         detail = detail_of(facts)
         record = AuditRecord(0, self._clock.now_ms(), act, "began", None, actor, via, detail)
         return self._append(record)
 
     def end(self, began: AuditRecord | None, phase: Phase, **facts: Any) -> None:
-        """Records the outcome. Raises what `begin` raises, although the act was done."""
+        """Record the outcome. Raises what `begin` raises, although the act was done."""
         if began is not None:
             now_ms, detail = self._clock.now_ms(), detail_of(facts)
             self._append(began._replace(at_ms=now_ms, phase=phase, detail=detail))
 
     @contextmanager
     def record(self, act: str, actor: str, via: str, **facts: Any) -> Iterator[dict[str, Any]]:
-        """Records the block. Its additions to the dictionary are recorded with its outcome."""
+        """Record the block. Entries added to the dictionary are recorded with the outcome."""
         began, outcome = self.begin(act, actor, via, **facts), dict[str, Any]()
         try:
             yield outcome
@@ -52,7 +52,7 @@ class AuditTrail:
         self.end(began, "done", **outcome)
 
     def call(self, tool: Tool, command: Any, who: Principal) -> Any:
-        """Calls a tool, and records that if it is `audited`."""
+        """Call a tool, and record the call if the tool is `audited`."""
         if not tool.audited:
             return tool.call(command, who)
         with self.record(f"tool {tool.name}", who.id, "mcp", request=command) as outcome:
@@ -60,7 +60,7 @@ class AuditTrail:
         return outcome["reply"]
 
     def _append(self, record: AuditRecord) -> AuditRecord | None:
-        """None if the workspace is gone, with its records."""
+        """Append the record; return None if the workspace is gone, with its records."""
         if self._read_only or not self.path.parent.is_dir():
             return None
         number = self._run(file.append, self.path, record)
