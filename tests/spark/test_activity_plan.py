@@ -26,11 +26,11 @@ def days(*numbers):
         ({3: 1, 9: 4}, {3: 1}, [9]),  # only other days were requested
     ],
 )
-def test_day_is_stale_if_it_or_a_day_next_to_it_changed(touched, counted, stale):
+def test_day_is_stale_if_it_or_a_day_next_to_it_changed(changed_days, counted, stale):
     def named(numbers):
         return {days(number)[0]: version for number, version in numbers.items()}
 
-    checkpoint = {"changed_days": named(touched)}
+    checkpoint = {"changed_days": named(changed_days)}
     assert sorted(plan.stale_days(checkpoint, named(counted))) == days(*stale)
     newest = plan.newest_changes(checkpoint, named(counted))
     assert plan.stale_days(checkpoint, newest) == set()

@@ -115,14 +115,14 @@ def test_run_whose_lease_was_taken_over_publishes_nothing(storage, tmp_path, cap
     lakes.conversation()[0].export(tmp_path / "in")
     upload(storage, tmp_path / "in", "lost/in")
     words = ["ingest", "--in", f"s3a://{BUCKET}/lost/in", "--out", f"s3a://{BUCKET}/lost/lake"]
-    fill = ingest.Merge._fill
+    fill = ingest.Merge._write_tables
 
     def fill_and_lose(*given):
         fill(*given)
         storage.put("lost/lake/.lock", b"{}")
 
     with monkeypatch.context() as slow:
-        slow.setattr(ingest.Merge, "_fill", fill_and_lose)
+        slow.setattr(ingest.Merge, "_write_tables", fill_and_lose)
         assert "another job writes to s3a://" in job(capsys, *words, code=16)
     assert not [name for name in storage.names("lost/lake") if "silver/runs" in name]
     obstore.delete(storage.store(), "lost/lake/.lock")

@@ -46,7 +46,7 @@ def test_reader_of_a_run_is_not_disturbed_by_the_next(spark, dataset):
     assert dataset.current().read(spark, "differences").count() == 0
 
 
-def test_only_newest_runs_have_a_memory_and_removed_ones_leave_no_file(spark, dataset, monkeypatch):
+def test_only_newest_runs_have_a_checkpoint_and_removed_ones_no_file(spark, dataset, monkeypatch):
     monkeypatch.setattr(tables, "VACUUM_RUNS", 3)
     for number in range(1, 7):
         publish(spark, dataset, *[("a", row) for row in range(number)])

@@ -133,16 +133,16 @@ def publish(
 
 
 def record_run(
-    root: Path | str, schema: str, versions: dict[str, int], number: int = 1, **memory: Any
+    root: Path | str, schema: str, versions: dict[str, int], number: int = 1, **checkpoint: Any
 ) -> None:
     """The row of a run, as a job writes it last."""
     row = {
         "number": number, "schema": schema, "versions": json.dumps(versions),
-        "memory": json.dumps(memory), "ended_at": datetime(2026, 2, 10, tzinfo=UTC),
+        "checkpoint": json.dumps(checkpoint), "ended_at": datetime(2026, 2, 10, tzinfo=UTC),
     }  # fmt: skip
     types = arrow.schema([
         ("number", COUNT), ("schema", arrow.string()), ("versions", arrow.string()),
-        ("memory", arrow.string()), ("ended_at", arrow.timestamp("us", "UTC")),
+        ("checkpoint", arrow.string()), ("ended_at", arrow.timestamp("us", "UTC")),
     ])  # fmt: skip
     once = CommitProperties(app_transactions=[Transaction("runs", number)])
     write_deltalake(f"{root}/runs", arrow.Table.from_pylist([row], types), mode="append",
