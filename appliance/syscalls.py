@@ -100,7 +100,7 @@ def drop_capabilities() -> None:
 
 
 def landlock_version() -> int:
-    """0 if the kernel, its configuration or an outer filter doesn't provide Landlock."""
+    """Return Landlock's version; 0 if the kernel, its configuration or an outer filter lacks it."""
     if not sys.platform.startswith("linux"):
         return 0
     version = _libc.syscall(CREATE_RULESET, None, ctypes.c_size_t(0), CREATE_RULESET_VERSION)
@@ -108,7 +108,8 @@ def landlock_version() -> int:
 
 
 def landlock_ruleset(version: int, *, network: bool) -> int:
-    """The descriptor of a ruleset that denies everything this version knows, except by a rule."""
+    """Return the descriptor for a ruleset that denies everything this version knows, except by a
+    rule."""
     size = 8 if version < 4 else 16 if version < 6 else 24
     attributes = RulesetAttributes(
         FS_RIGHTS[min(version, max(FS_RIGHTS))],

@@ -39,10 +39,12 @@ _COLUMNS = (
 
 @app.command("create")
 def create(session: Session) -> None:
-    """Back up the whole workspace, also while the appliance runs: agentlip backup create
+    """Back up the whole workspace, also while the appliance runs.
 
     An encrypted backup whose secret key is elsewhere is verified at once, because only this process
     can open it.
+
+    Example: agentlip backup create
     """
     from appliance.backup import keys
     from appliance.backup.create import create_backup

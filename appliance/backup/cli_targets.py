@@ -70,7 +70,10 @@ def fetch(
     latest: LatestFlag = False,
     target: TargetFlag = None,
 ) -> None:
-    """Copy a backup back from a target: agentlip backup fetch --latest --target NAME"""
+    """Copy a backup back from a target.
+
+    Example: agentlip backup fetch --latest --target NAME
+    """
     if (name is None) == (not latest):
         raise Invalid("name a backup, or use --latest", hint="agentlip backup fetch --latest")
     work = open_workspace(session)

@@ -65,7 +65,10 @@ def export_segments(
         bool, typer.Option("--due", help="Skip the last segment if it is neither full nor due.")
     ] = False,
 ) -> None:
-    """Write new rows of all logs as closed segments: agentlip export segments --out /data/out"""
+    """Write new rows of all logs as closed segments.
+
+    Example: agentlip export segments --out /data/out
+    """
     exports = _exports(session, out, format_name)
     line = ProgressLine(SystemClock(), not session.machine)
     with exports.only_writer():
@@ -94,7 +97,10 @@ def export_snapshot(
         int, typer.Option("--keep", min=0, help="Newest snapshots that are kept; 0: all.")
     ] = SNAPSHOTS_KEPT,
 ) -> None:
-    """Write the current tables for the audit: agentlip export snapshot --out /data/out"""
+    """Write the current tables for the audit.
+
+    Example: agentlip export snapshot --out /data/out
+    """
     datadir, settings = workspace_of(session, format_name)
     table_writer.require(settings.export_format)
     target = out or datadir.workspace / settings.export_dir
@@ -126,7 +132,10 @@ def verify_export(
         str, typer.Argument(metavar="DIR|URL", help="Directory or s3:// URL of segments.")
     ],
 ) -> None:
-    """Compare all manifests with their files byte by byte: agentlip export verify /data/out"""
+    """Compare all manifests with their files byte by byte.
+
+    Example: agentlip export verify /data/out
+    """
     if "://" in directory:
         datadir, _ = workspace_of(session)
         target = open_target(directory, datadir)

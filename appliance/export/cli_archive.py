@@ -32,7 +32,10 @@ DirectoryArgument = Annotated[
 
 @app.command("verify")
 def verify_archive(session: Session, directory: DirectoryArgument) -> None:
-    """Compare all files with the catalogue byte by byte: agentlip archive verify /data/archive"""
+    """Compare all files with the catalogue byte by byte.
+
+    Example: agentlip archive verify /data/archive
+    """
     result = archive.verify(directory)
     for problem in result.problems:
         session.note(f"{problem.file}: {problem.message}")
@@ -64,7 +67,10 @@ def search_archive(
         int, typer.Option("--limit", min=1, max=HITS_MAX, help="Maximum number of results.")
     ] = 100,
 ) -> None:
-    """Find messages in the archive: agentlip archive search /data/archive --text timeout"""
+    """Find messages in the archive.
+
+    Example: agentlip archive search /data/archive --text timeout
+    """
     query = archive_search.ArchiveQuery(text, channel, sender, day_of(first), day_of(last), limit)
     result = archive_search.search(archive.Archive(directory), query)
     if session.machine:

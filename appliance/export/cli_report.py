@@ -49,7 +49,10 @@ def report_activity(
     ] = ActivityView.sender,
     top: TopFlag = 20,
 ) -> None:
-    """Report messages, edits and replies: agentlip report activity --by topic"""
+    """Report messages, edits and replies.
+
+    Example: agentlip report activity --by topic
+    """
     folder = _gold(session, gold_dir)
     _show(session, activity.report(folder, day_of(first), day_of(last), channel, top), by)
 
@@ -66,7 +69,10 @@ def report_delivery(
     ] = DeliveryView.stage,
     top: TopFlag = 100,
 ) -> None:
-    """Report durations, outcomes and dead letters of deliveries: agentlip report delivery"""
+    """Report durations, outcomes and dead letters of deliveries.
+
+    Example: agentlip report delivery
+    """
     folder = _gold(session, gold_dir)
     _show(session, delivery.report(folder, day_of(first), day_of(last), log, top), by)
 
@@ -80,7 +86,10 @@ def report_as_html(
     last: LastFlag = None,
     channel: ChannelFlag = None,
 ) -> None:
-    """Write one HTML file with all reports and filters: agentlip report html --out report.html"""
+    """Write one HTML file with all reports and filters.
+
+    Example: agentlip report html --out report.html
+    """
     page = report_page.build(_gold(session, gold_dir), day_of(first), day_of(last), channel)
     data = report_html.render(page)
     with writing():

@@ -26,11 +26,11 @@ Call = Callable[[], None]
 class Principal(msgspec.Struct, frozen=True):
     """A known caller. `id` is safe to log and is part of idempotency keys.
 
-    channels    scope → the channels it is limited to; None for a caller without such limits
+    channels    scope → the channels that limit it; None for a caller without such limits
     until_ms    when its credential expires; None: never
-    credential  which of the token's secrets was used, as the beginning of its hash
+    credential  which secret was used, as the beginning of its hash
     senders     the only sender names it may use; None: any
-    session     the id of the browser's session that has these rights; empty: a token itself
+    session     the browser session's id that has these rights; empty: a token itself
     """
 
     id: str

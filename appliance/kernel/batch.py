@@ -61,10 +61,10 @@ class CallOutcome(msgspec.Struct, eq=False):
 
 
 class Tx:
-    """The argument of a write function: statements, one instant, new ids, and `publish`.
+    """A write function's argument: statements, one instant, new ids, and `publish`.
 
     now, now_ms  the job's instant, as ISO 8601 text and in milliseconds
-    steady_ms    the same of the store's steady clock, for stored waits and ages
+    steady_ms    that instant on the store's steady clock, for stored waits and ages
     """
 
     __slots__ = (

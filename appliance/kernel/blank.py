@@ -12,13 +12,12 @@ _FILLERS = frozenset(
 
 
 _TAGGED = re.compile("\U0001f3f4[\U000e0030-\U000e0039\U000e0061-\U000e007a]{3,6}\U000e007f")
-"""The flag of a part of a country: a black flag, and tags that spell the part."""
+"""A region's flag: a black flag, and tags that spell the region."""
 
 
 def printable(text: str, instead: str = "\N{REPLACEMENT CHARACTER}") -> str:
-    """Return `text` with `instead` for each character that is not to be printed: controls, marks of
-    direction, and tags outside of flags, which can hide a text. Emoji that are newer than Python's
-    tables stay."""
+    """Return `text` with `instead` for each unprintable character: controls, direction marks,
+    and tags outside flags, which can hide a text. Emoji newer than Python's tables stay."""
     if text.isprintable():
         return text
     flags = flag_positions(text)
@@ -35,7 +34,7 @@ def is_printable(text: str) -> bool:
 
 
 def flag_positions(text: str) -> frozenset[int]:
-    """Return the positions of flags that are spelled by tags."""
+    """Return where flags stand that tags spell."""
     if "\U0001f3f4" not in text:
         return frozenset()
     return frozenset(at for flag in _TAGGED.finditer(text) for at in range(*flag.span()))

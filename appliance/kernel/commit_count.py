@@ -1,7 +1,7 @@
-"""Counts the commits of a store in its `meta`, and notes the number outside of it.
+"""Counts a store's commits in its `meta`, and notes the number outside the store.
 
-The number of a store that numbers events is that of the newest event, and that of a shared store
-the number of its newest row, because other programs don't count.
+A store that numbers events uses the newest event's number, and a shared store its newest row's
+number, because other programs don't count.
 """
 
 import sqlite3

@@ -10,6 +10,6 @@ from appliance.kernel.scopes import Scopes, join
 
 
 def declared_scopes() -> frozenset[str]:
-    """Return the union of `SCOPES.grantable` in all wire modules."""
+    """Return every wire module's `SCOPES.grantable`, joined."""
     modules = import_named("wire", appliance)
     return join(getattr(module, "SCOPES", Scopes()) for module in modules).grantable

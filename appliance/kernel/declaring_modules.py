@@ -1,4 +1,4 @@
-"""Finds the modules in which subsystems declare something, by the beginnings of their names."""
+"""Finds the modules in which subsystems declare something, by their names' beginnings."""
 
 from importlib import import_module
 from pkgutil import walk_packages

@@ -1,6 +1,7 @@
-"""Deliveries to receivers that may be down: which may start, and what became of them. Pure.
+"""Schedules deliveries to receivers that may be down: which may start, and what became of them.
+Pure.
 
-Times are seconds of one monotonic clock.
+Times are seconds on one monotonic clock.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +18,7 @@ CallOutcome = Literal["delivered", "failed", "gone"]
 
 
 class CallResult(Struct, frozen=True):
-    """The result of one call. `reason` is stored, so it must not contain secrets."""
+    """A call's result. `reason` is stored, so it must not contain secrets."""
 
     outcome: CallOutcome
     reason: str = ""

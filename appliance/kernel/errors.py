@@ -175,7 +175,7 @@ class PayloadTooLarge(Invalid):
 
 
 class CursorBeyondEnd(Conflict):
-    """The client's cursor is of another history, such as that from before a restore."""
+    """The client's cursor belongs to another history, such as the one before a restore."""
 
     code = "CURSOR_BEYOND_END"
     default_message = "the cursor is beyond the newest event"

@@ -1,4 +1,4 @@
-"""The ids of events: the newest one that was given out, also as the note beside the store."""
+"""Finds the newest event id that was given out, also in the note beside the store."""
 
 import sqlite3
 from pathlib import Path
@@ -9,19 +9,19 @@ from appliance.kernel.store_declaration import NEWEST_EVENT
 
 
 def read(folder: Path) -> Noted | None:
-    """The note in a data directory: the newest event id, and the epoch of that moment."""
+    """Return a data directory's note: the newest event id, and the epoch at that moment."""
     return number_note.read(folder / NEWEST_EVENT)
 
 
 def begin(folder: Path, epoch: str, number: int) -> None:
-    """Write the note of a start."""
+    """Write a start's note."""
     note = NumberNote(folder / NEWEST_EVENT)
     note.begin(number, epoch)
     note.close()
 
 
 def newest(connection: sqlite3.Connection) -> int:
-    """The highest id that the store ever gave to an event, also if that event is gone."""
+    """Return the highest id that the store ever gave to an event, even if that event is gone."""
     highest = 0
     if meta.exists(connection, "events"):
         row = connection.execute("SELECT max(event_id) FROM events").fetchone()
@@ -30,7 +30,7 @@ def newest(connection: sqlite3.Connection) -> int:
 
 
 def sequence(connection: sqlite3.Connection, table: str) -> int:
-    """The highest number that a table with AUTOINCREMENT has given out; 0 without one."""
+    """Return the highest number that a table with AUTOINCREMENT has given out; 0 without one."""
     if not meta.exists(connection, "sqlite_sequence"):
         return 0
     query = "SELECT max(seq) FROM sqlite_sequence WHERE name = ?"
@@ -38,7 +38,7 @@ def sequence(connection: sqlite3.Connection, table: str) -> int:
 
 
 def keep_sequence(target: sqlite3.Connection, table: str, number: int) -> None:
-    """The next row of a table with AUTOINCREMENT gets a higher number than `number`."""
+    """Give the next row in a table with AUTOINCREMENT a higher number than `number`."""
     target.execute("UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?", (number, table))
     target.execute(
         "INSERT INTO sqlite_sequence (name, seq) SELECT ?1, ?2 WHERE NOT EXISTS"

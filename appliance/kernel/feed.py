@@ -47,7 +47,7 @@ class FeedSubscription:
         self._wake = Event()
 
     def put(self, items: Sequence[Any], published: int) -> None:
-        """`published`: all bytes published so far, `items` included."""
+        """Queue items. `published`: all bytes published so far, `items` included."""
         if self.lagging:
             return
         if self._queue and published - self._oldest > BYTES_MAX:
@@ -72,13 +72,13 @@ class FeedSubscription:
             self._wake.set()
 
     def drop_queue(self) -> None:
-        """Empties the queue; the reader has to continue from the log."""
+        """Empty the queue; the reader has to continue from the log."""
         self.lagging = True
         self._queue.clear()
         self._wake.set()
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Waits for items or a call of `wake`; False when time ran out."""
+        """Wait for items or a call to `wake`; return False when time ran out."""
         return bool(self._wake.wait(timeout_seconds))
 
     def pop(self, limit: int) -> list[Any]:
@@ -111,7 +111,7 @@ class FeedSubscription:
 
 
 class Feed:
-    """`head` is the number of the newest published item."""
+    """A feed of committed items. `head` is the newest published item's number."""
 
     def __init__(self) -> None:
         self.head = 0

@@ -21,12 +21,13 @@ POLL_SECONDS = 0.03
 def file_lock(
     path: Path, busy: ApplianceError, seconds_left: Callable[[], float] = lambda: 0.0
 ) -> Iterator[int]:
-    """Holds the lock of this file, which is created and stays, so that all lock the same one.
+    """Hold this file's lock. The file is created and stays, so that all processes lock the same
+    file.
 
     Yields the descriptor: a program that inherits it keeps the lock.
 
-    Raises `busy` if another process holds the lock and no seconds are left, and OSError if the
-    file can't be opened.
+    Raises `busy` if another process holds the lock and no seconds are left, and OSError if the file
+    can't be opened.
     """
     descriptor = open_own(path, os.O_RDWR | os.O_CREAT)
     try:
@@ -40,7 +41,7 @@ def file_lock(
 
 
 def try_lock(descriptor: int, *, shared: bool = False) -> bool:
-    """Takes the lock without waiting; False if another process holds it."""
+    """Take the lock without waiting; return False if another process holds it."""
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,5 +1,5 @@
-"""Requests to one server by urllib3, over connections that are kept, all of it limited: time to
-connect, each wait for bytes, the request as a whole, and the bytes of the response.
+"""Sends requests to one server by urllib3, over kept connections, with limits for everything:
+time to connect, each wait for bytes, the whole request, and the response's bytes.
 
 Redirects are not followed, and nothing is decompressed.
 """
@@ -41,11 +41,11 @@ def default_tls() -> ssl.SSLContext:
 
 
 class HttpClient:
-    """The server of `url`. Safe for many greenlets.
+    """A client for the server at `url`. Safe for many greenlets.
 
-    peer     the server in messages of errors: "the broker"
+    peer     the server in error messages: "the broker"
     address  connect to this address; TLS and the header Host keep the name in `url`
-    prefix   the path of `url`, which the caller puts before its own
+    prefix   the path in `url`, which the caller puts before its own
     """
 
     def __init__(
@@ -145,7 +145,8 @@ def _drain(response: urllib3.BaseHTTPResponse, bytes_max: int) -> bytes:
 
 
 def _reason(error: Exception) -> object:
-    """What urllib3 wrapped: it passes the original error as the last argument, or as its cause."""
+    """Return what urllib3 wrapped: it passes the original error as the last argument, or as the
+    cause."""
     return next((arg for arg in error.args if isinstance(arg, Exception)), error.__cause__)
 
 

@@ -30,14 +30,14 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 class Dropped:
-    """The number of lines that this process could not write."""
+    """A counter for lines that this process could not write."""
 
     lines = 0
 
 
 class Log:
-    """Each call writes one line: level, time, message, the ids of the request that the caller works
-    for, fields."""
+    """A log. Each call writes one line: level, time, message, the ids of the request that the
+    caller works for, fields."""
 
     def __init__(
         self,
@@ -106,8 +106,8 @@ class Log:
 
 
 class LogChange(msgspec.Struct, frozen=True):
-    """What changes in the log of a process: its level, and the file at `path` that its standard
-    streams with the numbers `streams` write to from now on."""
+    """A change to a process's log: the level, and the file at `path` that standard streams with
+    the numbers `streams` write to from now on."""
 
     level: str
     path: str = ""

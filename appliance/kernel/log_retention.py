@@ -1,7 +1,7 @@
-"""Prunes the rows of a store's table `log`, whose `event_id` grows with time.
+"""Prunes rows in a store's table `log`, whose `event_id` grows with time.
 
-Ages don't depend on the wall clock being right. Marks in the table `meta` record which event was
-the newest at which time of the steady clock, whose notes this loop stores.
+Ages don't depend on a correct wall clock. Marks in the table `meta` record which event was the
+newest at which steady clock time; this loop stores the clock's notes.
 """
 
 import msgspec
@@ -17,7 +17,7 @@ from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 
 KEY = "log"
-"""The key of the note in the table `meta`."""
+"""The note's key in the table `meta`."""
 
 KEEP_MS = 7 * DAY_MS  # long enough for an export that was down over a weekend
 MARKS = 100  # in the time for which rows are kept: they are kept longer by at most a hundredth
@@ -32,7 +32,7 @@ _DELETE = "DELETE FROM log WHERE event_id <= min(?1, (SELECT min(event_id) FROM 
 
 
 class LogMark(msgspec.Struct, frozen=True, array_like=True):
-    """At `age_ms` of the steady clock, `event_id` was the newest row."""
+    """A mark: at steady clock time `age_ms`, `event_id` was the newest row."""
 
     age_ms: int
     event_id: int
@@ -45,8 +45,8 @@ class LogNote(msgspec.Struct, frozen=True):
 
 
 class LogPruner(Loop):
-    """One per store with a log. An unreadable note is replaced, and the age of all rows begins
-    again."""
+    """A pruner for one store with a log. An unreadable note is replaced, and all rows' ages
+    begin again."""
 
     def __init__(self, store: Store, steady: SteadyClock, clock: Clock, log: Log) -> None:
         super().__init__(clock, log)

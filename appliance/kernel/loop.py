@@ -27,7 +27,7 @@ def last_successes() -> dict[str, float]:
 
 
 def failed_rounds() -> dict[str, float]:
-    """Return each loop's number of failed rounds."""
+    """Return how many rounds each loop has failed."""
     return _by_loop(_failures)
 
 
@@ -44,10 +44,11 @@ STEP_MARGIN_SECONDS = 0.005  # a wait that would end this close to a step ends w
 
 
 def in_step(now: float, seconds: float) -> float:
-    """A wait of `seconds` from `now`, shortened so that it ends together with those of other loops.
+    """Return a wait of `seconds` from `now`, shortened so that it ends together with other
+    loops' waits.
 
-    Waking up costs more than what an idle loop does. So waits of STEP_SECONDS or longer end at a
-    multiple of STEP_SECONDS of the monotonic clock, less than one step early.
+    Waking up costs more than an idle loop's work. So waits of STEP_SECONDS or longer end at a
+    multiple of STEP_SECONDS on the monotonic clock, less than one step early.
     """
     if seconds < STEP_SECONDS:
         return seconds
@@ -75,7 +76,7 @@ class Loop:
         self.due = float("-inf")  # when the next round starts without a nudge
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        """Run one bounded round; returns counts of what it did."""
+        """Run one bounded round; return counts for what it did."""
         raise NotImplementedError
 
     @property

@@ -1,9 +1,8 @@
 """Runs calls from native threads on the event loop.
 
-Native threads (writers and readers of the stores) must not use gevent, except for
-`send` of a loop's async watcher, which is thread-safe. A LoopCallbacks is such a watcher
-with a queue. Calls run on the loop in the order in which they were posted. They run inside
-gevent's hub, so they must not block.
+Native threads (store writers and readers) must not use gevent, except for `send` on a loop's async
+watcher, which is thread-safe. A LoopCallbacks is such a watcher with a queue. Calls run on the loop
+in the order in which they were posted. They run inside gevent's hub, so they must not block.
 """
 
 import sys
@@ -29,7 +28,7 @@ def start_thread(body: Callable[[], None]) -> None:
 
 
 class LoopCallbacks:
-    """Bound to the event loop of the greenlet that makes it."""
+    """A queue of calls, bound to the event loop that its creating greenlet runs on."""
 
     def __init__(self) -> None:
         self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()

@@ -1,4 +1,4 @@
-"""The registry of all metrics. Names are `agentlip_<subsystem>_<what>_<unit>`.
+"""Registers all metrics. Names are `agentlip_<subsystem>_<what>_<unit>`.
 
 Label values come from closed sets (route template, outcome, state), never from ids. Names that
 users choose are labels only where their number is limited.
@@ -70,7 +70,7 @@ def histogram(
 
 
 def _prepare(metric: M) -> M:
-    """Make `labels` of a metric faster, and let `collect` yield its samples in parts."""
+    """Make a metric's `labels` faster, and let `collect` yield its samples in parts."""
     vars(metric)["labels"] = cache(metric.labels)  # finding a series takes longer than counting
     vars(metric)["collect"] = partial(_collect, metric)
     return metric

@@ -18,7 +18,7 @@ _DIGITS = 20
 
 
 class Noted(NamedTuple):
-    """The highest number until now, and the id of what it belongs to: an epoch, or a store."""
+    """A noted number: the highest until now, and the id of its owner: an epoch, or a store."""
 
     number: int
     owner: str
@@ -33,7 +33,7 @@ def read(file: Path) -> Noted | None:
 
 
 class NumberNote:
-    """The note of an open store. On a full or read-only disk the former one stays, which notices
+    """An open store's note. On a full or read-only disk the former note stays, which detects
     less."""
 
     def __init__(self, file: Path) -> None:

@@ -1,4 +1,5 @@
-"""Whose files a process may use: no workspace of another user as root, and no links of others."""
+"""Decides whose files a process may use: no other user's workspace as root, and no other user's
+links."""
 
 import errno
 import os
@@ -19,11 +20,12 @@ class WorkspaceNotTrusted(Forbidden):
 
 
 def refuse_other_owner(workspace: Path, data: Path, *, as_root: bool = False) -> None:
-    """Call before the first write to a workspace by a start. Raises WorkspaceNotTrusted.
+    """Refuse another user's workspace; call before a start's first write. Raises
+    WorkspaceNotTrusted.
 
-    Root would write wherever the owner of the folders has its files point to, so it needs
-    `as_root` for them. For other users the system's permissions are the limit. Links of others
-    are refused always, also for files that SQLite opens.
+    Root would write wherever the folders' owner points files to, so it needs `as_root` for such
+    folders. For other users the system's permissions are the limit. Other users' links are always
+    refused, also for files that SQLite opens.
     """
     us = os.geteuid()
     for path in (workspace, data):

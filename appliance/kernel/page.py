@@ -1,4 +1,4 @@
-"""Limits a page of rows by count and by bytes, both known before the rows are read."""
+"""Limits a page by rows and by bytes, both known before the rows are read."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -13,7 +13,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def text_bytes(text: str | None) -> int:
-    """Return the length of `text` as JSON, where a control character takes six bytes."""
+    """Return the length that `text` has as JSON, where a control character takes six bytes."""
     if not text:
         return 0
     return len(text) if len(text) <= _SHORT else len(_encode(text))

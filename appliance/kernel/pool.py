@@ -1,4 +1,4 @@
-"""A bounded pool of greenlets, which is gevent's, and time limits for code that waits on the event
+"""Wraps gevent's bounded greenlet pool, and limits the time for code that waits on the event
 loop."""
 
 from collections.abc import Iterator

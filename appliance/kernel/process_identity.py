@@ -4,9 +4,9 @@ import msgspec
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True):
-    """Chosen at the start of the process; `epoch` and `epochs` belong to the workspace.
+    """A process's identity, chosen at its start; `epoch` and `epochs` belong to the workspace.
 
-    epochs  (first event id, epoch) of all its epochs, if a backup was ever restored
+    epochs  (first event id, epoch) for all its epochs, if a backup was ever restored
     """
 
     instance_id: str

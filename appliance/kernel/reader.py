@@ -40,7 +40,7 @@ class ReadCancelled(Unavailable):
 
 
 class Reader:
-    """The argument of a read function. One per thread."""
+    """A read function's argument. One per thread."""
 
     def __init__(
         self,
@@ -52,7 +52,8 @@ class Reader:
         steps: int = STEPS_BETWEEN_CHECKS,
         files: StoreFiles | None = None,
     ) -> None:
-        """`files` of a shared store: when they were replaced, the reader is too."""
+        """Take the connection. `files`: a shared store's; when they were replaced, the reader is
+        too."""
         self.connection = connection
         self.files = files
         self.execute = connection.execute
@@ -70,9 +71,9 @@ class Reader:
         make: Callable[[Any], T],
         size: Callable[[T], int],
     ) -> tuple[list[T], bool]:
-        """Return a page of rows converted by `make`, and whether there are more.
+        """Return a page with rows converted by `make`, and whether there are more.
 
-        The page has at most `limit` rows and one page of bytes by `size`. One more row is read to
+        The page has at most `limit` rows and one page's bytes by `size`. One more row is read to
         see whether there are more, so a LIMIT in the statement must allow that row.
         """
         with contextlib.closing(self.execute(sql, parameters)) as cursor:

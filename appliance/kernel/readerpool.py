@@ -1,4 +1,4 @@
-"""Native threads that run reads, each with its own connection, and the queue of reads."""
+"""Runs reads in native threads, each with its own connection, from a queue."""
 
 import sqlite3
 from collections.abc import Callable
@@ -18,7 +18,8 @@ T = TypeVar("T")
 
 
 class ReaderPool:
-    """Used on the loop of `callbacks`. The threads start with the first read."""
+    """A pool of reader threads, used on the loop of `callbacks`. Threads start with the first
+    read."""
 
     def __init__(
         self,

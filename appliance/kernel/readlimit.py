@@ -18,10 +18,10 @@ class ReadStopped(Exception):
 
 
 class ReadLimit:
-    """The limits of the reads of one connection, one read after another."""
+    """A limit for one connection's reads, one after another."""
 
     def __init__(self, clock: Clock, seconds_max: float | None, page_bytes_max: int) -> None:
-        """`page_bytes_max`: bytes of rows in one answer."""
+        """Take the limits. `page_bytes_max`: row bytes in one answer."""
         self.page_bytes_max = page_bytes_max
         self._clock = clock
         self._seconds_max = seconds_max if seconds_max is not None else float("inf")
@@ -29,7 +29,7 @@ class ReadLimit:
         self._cancelled: Callable[[], bool] | None = None
 
     def start(self, cancelled: Callable[[], bool] | None = None) -> None:
-        """Start the time of the next read. It also stops once `cancelled` is true."""
+        """Start the next read's time. The read also stops once `cancelled` is true."""
         self._cancelled = cancelled
         self._deadline = self._clock.monotonic() + self._seconds_max
 
@@ -48,7 +48,7 @@ class ReadLimit:
             raise ReadStopped
 
     def watch(self, connection: sqlite3.Connection, steps: int = STEPS_BETWEEN_CHECKS) -> None:
-        """Interrupt statements of `connection` when the read must stop."""
+        """Interrupt statements on `connection` when the read must stop."""
         connection.set_progress_handler(self.is_over, steps)
 
     @contextmanager

@@ -1,6 +1,6 @@
-"""What the webhooks of the hub and of meshes share: secrets, and what an attempt changes. Pure.
+"""Shares secrets, and what an attempt changes, between hub webhooks and mesh webhooks. Pure.
 
-Times are milliseconds of the clock that the caller uses for them.
+Times are milliseconds on the caller's clock.
 """
 
 from collections.abc import Sequence
@@ -33,14 +33,14 @@ class RegisteredWebhook(Protocol):
 
 
 class WebhookOutbox(Protocol[Message]):
-    """The outbox, passed in by `composition.py` to what hands it the messages of webhooks."""
+    """The outbox, passed in by `composition.py` to subsystems that hand over webhook messages."""
 
     def waiting(self, webhook_id: str, limit: int) -> int:
-        """Return a webhook's number of undelivered messages, counted up to `limit`."""
+        """Return how many messages a webhook has not delivered, counted up to `limit`."""
         ...
 
     def retry(self, changed: set[str]) -> None:
-        """Try the undelivered messages of these webhooks now, and remove them from the set."""
+        """Retry these webhooks' undelivered messages now, and remove the webhooks from the set."""
         ...
 
     def accept(self, handed: Sequence[Message]) -> int:

@@ -9,12 +9,12 @@ EXPONENT_MAX = 64  # beyond it every delay is the longest one, and the power sta
 
 
 class RetrySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The delays of one kind of retry, in seconds.
+    """The delays between retries, in seconds.
 
     initial_seconds  delay after the first failure
     max_seconds      the longest delay, before jitter
     factor           how much longer each delay is than the one before
-    jitter           the share of a delay by which it varies, 0 to 1, so that clients that failed
+    jitter           the share, 0 to 1, by which a delay varies, so that clients that failed
                      together don't come back together
     """
 

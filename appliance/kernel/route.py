@@ -12,13 +12,13 @@ from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError
 
 OPEN: None = None
-"""The scope of an operation that anybody may call. It has to be set explicitly."""
+"""The scope for an operation that anybody may call. It has to be set explicitly."""
 
 READ_DOCS = "docs:read"
-"""The scope of pages about the appliance: free on loopback, any token elsewhere."""
+"""The scope for pages about the appliance: free on loopback, any token elsewhere."""
 
 SIGNATURE = "HTTP_X_AGENTLIP_SIGNATURE"
-"""The key of the signature header in the WSGI environ."""
+"""The signature header's key in the WSGI environ."""
 
 Signer = Callable[[Mapping[str, Any]], Callable[[bytes], Principal] | None]
 """Raises Unauthenticated as early as possible, preferably before the body is read."""
@@ -30,35 +30,35 @@ FRAME_BYTES_MAX = 256 * 1024
 """From a client on a socket; a message has 64 KiB, and six times as much escaped."""
 
 PARAMETER_PATTERN = "^[A-Za-z0-9_.~-]{1,128}$"
-"""What the documentation says about each path parameter."""
+"""The documentation's text for each path parameter."""
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One method of one path.
+    """One method on one path.
 
     scope          `<subsystem>:<verb>`, or OPEN
-    body           struct (or tagged union) of the JSON body, passed as `command`
-    reply          struct of the JSON reply; a tuple: one of them; None: no JSON
-    query          struct of the query parameters, passed as `req.context.query`
-    status         status of a success
-    repeat_status  status of a success that changed nothing, if it differs
+    body           struct (or tagged union) for the JSON body, passed as `command`
+    reply          struct for the JSON reply; a tuple: one among them; None: no JSON
+    query          struct for the query parameters, passed as `req.context.query`
+    status         a success's status
+    repeat_status  a success's status if nothing changed, if it differs
     summary        one line for people; required
     cost           how many requests a decoded body counts as, for batches
     batch          whether the larger body limit applies
-    list_field     field of the body, a list, whose items are validated separately: an invalid
+    list_field     body field, a list, whose items are validated separately: an invalid
                    item is passed as its Invalid error
     probe          a health probe: never rate limited; its Host header is not checked on a
                    network bind
     signer         authenticates signed requests without a token. It is called with the environ
                    and returns None for an unsigned request, or a function that verifies the body
     also           other scopes that admit a caller; the operation itself checks for what
-    by_channel     the operation itself checks the channels that a token is limited to; otherwise
-                   a token that is limited for this scope is refused
-    same_origin    pages of other origins may not even read it (they may never change anything)
-    media          content type of the reply, if it is not JSON
+    by_channel     the operation itself checks the channels that limit a token; otherwise a token
+                   that is limited for this scope is refused
+    same_origin    pages with other origins may not even read it (they may never change anything)
+    media          the reply's content type, if it is not JSON
     keyed          requests with the same Idempotency-Key get the first reply again
     errors         error classes for the documentation, beside the usual ones
-    refusal        keys that the body of an error has too
+    refusal        keys that an error's body has too
     example        a request body for the documentation
     audited        it is an administrative act, which the audit log records
     in_maintenance  maintenance mode does not refuse it
@@ -92,12 +92,12 @@ class Operation(msgspec.Struct, frozen=True):
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """Any of them admits a caller; empty: anybody may call it."""
+        """Return the scopes that admit a caller, each alone; empty: anybody may call it."""
         return () if self.scope is None else (self.scope, *self.also)
 
 
 class Route(msgspec.Struct, frozen=True):
-    """A Falcon path template, its resource, and the operations of its methods.
+    """A Falcon path template, its resource, and its methods' operations.
 
     With Falcon's `suffix`, collection and item can share one class.
     """

@@ -6,7 +6,7 @@ import msgspec
 
 
 class Scopes(msgspec.Struct, frozen=True):
-    """The scopes of a subsystem.
+    """A subsystem's scopes.
 
     grantable  scopes that a token may have
     implied    a scope, and the prefixes of scopes that include it
@@ -19,7 +19,7 @@ class Scopes(msgspec.Struct, frozen=True):
 
 
 def join(every: Iterable[Scopes]) -> Scopes:
-    """The scopes of several subsystems together."""
+    """Join several subsystems' scopes."""
     scopes = list(every)
     return Scopes(
         frozenset().union(*(scope.grantable for scope in scopes)),

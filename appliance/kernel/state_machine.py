@@ -22,16 +22,16 @@ class StateMachine(Generic[State, Event]):
         self.transitions = dict(transitions)
 
     def after(self, state: State, event: Event) -> State:
-        """The state after `event`; raises IllegalTransition."""
+        """Return the state after `event`; raise IllegalTransition."""
         try:
             return self.transitions[state, event]
         except KeyError:
             raise IllegalTransition(f"{event!r} is not possible in state {state!r}") from None
 
     def sources(self, event: Event) -> tuple[State, ...]:
-        """The states in which `event` is possible, in the order of the table."""
+        """Return the states in which `event` is possible, in table order."""
         return tuple(state for state, known in self.transitions if known == event)
 
     def events(self, state: State) -> tuple[Event, ...]:
-        """The events that are possible in `state`; none means that the state is final."""
+        """Return the events that are possible in `state`; none means that the state is final."""
         return tuple(event for known, event in self.transitions if known == state)

@@ -19,13 +19,13 @@ from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 
 TOLERANCE_MS = 2000
-"""Smaller steps of the wall clock are ordinary time synchronization and are not reported."""
+"""Smaller wall clock steps are ordinary time synchronization and are not reported."""
 
 NOTE_SECONDS = 3600.0
 """Between two notes. If the wall clock is behind after a reboot, waits are at most this longer."""
 
 CLOCK_KEY = "clock"
-"""The key of the note in a store's table `meta`."""
+"""The note's key in a store's table `meta`."""
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -39,8 +39,8 @@ class ClockReading(msgspec.Struct, frozen=True):
 
 
 class ClockNote(msgspec.Struct, frozen=True):
-    """A reading, at which the wall clock was `total_ms` ahead of the steady clock; and by how much
-    the wall clock was set last, noticed at `jumped_at`."""
+    """A reading, at which the wall clock was `total_ms` ahead of the steady clock; and by how
+    much the wall clock was set last, noticed at `jumped_at`."""
 
     reading: ClockReading
     jump_ms: int = 0
@@ -49,7 +49,7 @@ class ClockNote(msgspec.Struct, frozen=True):
 
 
 class SteadyClock:
-    """The steady clock of one store, in the process that serves it. `store` is a `Store`, whose
+    """A store's steady clock, in the process that serves the store. `store` is a `Store`, whose
     module needs this one."""
 
     def __init__(self, store: Any, clock: Clock, log: Log) -> None:
@@ -80,7 +80,7 @@ class SteadyClock:
         return self._clock.now_ms() - self.now_ms()
 
     def wall_iso(self, ms: int | None) -> str | None:
-        """A stored time as the wall clock shows it."""
+        """Return a stored time as the wall clock shows it."""
         return None if ms is None else iso(ms + self.ahead_ms())
 
     @property
@@ -107,7 +107,7 @@ class SteadyClock:
 
 
 def steady_ms(connection: meta.Executor, clock: Clock) -> int:
-    """The store's steady clock, read through a connection or a transaction."""
+    """Return the store's steady clock, read through a connection or a transaction."""
     note, now = read_note(connection), read_clocks(clock)
     return now.wall_ms if note is None else steady_at(note, now)
 
@@ -149,7 +149,7 @@ def read_clocks(clock: Clock) -> ClockReading:
 
 @cache
 def read_boot_id() -> str:
-    """The id of this boot; empty where the system has none."""
+    """Return this boot's id; empty where the system has none."""
     try:
         return _BOOT_ID.read_text(encoding="ascii").strip()
     except (OSError, UnicodeError):

@@ -88,7 +88,7 @@ _problems = counter(
 
 
 class Store:
-    """Bound to the event loop of the greenlet that creates it."""
+    """A store, bound to the event loop that its creating greenlet runs on."""
 
     def __init__(
         self,
@@ -103,10 +103,10 @@ class Store:
         restarted: Callable[[], None] = lambda: None,
         catch_up: CatchUp | None = None,
     ) -> None:
-        """`writers` is the process that writes; without it a thread of this process writes, for
-        the courier, tools and tests. `restarted` is called after a restart of that process, when
-        committed writes may not have been published. Tests replace `runner` to inject faults.
-        `catch_up` is work that follows the writes."""
+        """Open the store. `writers` is the process that writes; without it a thread in this
+        process writes, for the courier, tools and tests. `restarted` is called after that
+        process restarts, when committed writes may not have been published. Tests replace
+        `runner` to inject faults. `catch_up` is work that follows the writes."""
         self.name = name
         self.path = path
         self.settings = settings
@@ -165,9 +165,10 @@ class Store:
         return result
 
     def begin(self, calls: Sequence[Call], *, alone: bool = False) -> WriteRequest:
-        """Like `write_many`, but returns at once; `wait` of the result returns the outcomes.
+        """Begin writes like `write_many`, but return at once; the result's `wait` returns the
+        outcomes.
 
-        Calls run in the order in which they began. `alone`: in transactions of their own.
+        Calls run in the order in which they began. `alone`: in separate transactions.
         """
         self._admit(len(calls))
         request = WriteRequest(calls, alone=alone, is_stalled=self._is_stalled)
@@ -200,7 +201,7 @@ class Store:
 
     @property
     def idle(self) -> bool:
-        """Whether no write waits or runs."""
+        """Return whether no write waits or runs."""
         return self._pending == 0
 
     def stalled_seconds(self) -> float:
@@ -212,7 +213,7 @@ class Store:
         return self.stalled_seconds() > STALL_SECONDS_MAX
 
     def _deliver(self, batch: list[WriteRequest], published: list[Any]) -> None:
-        """Runs on the loop: publishes events, then wakes the callers."""
+        """Publish events, then wake the callers. Runs on the loop."""
         now = self._clock.monotonic()
         jobs = 0
         if any(request.calls for request in batch):
@@ -255,7 +256,7 @@ class Store:
             self._checkpoint_due.set()
 
     def _record_problem(self, error: BaseException, now: float) -> None:
-        """Changes the state of the store after an error of a read or write."""
+        """Change the store's state after a failed read or write."""
         if not isinstance(error, StoreFull | StoreBusy | StoreSuspect):
             return
         _problems.labels(self.name, error.code).inc()
@@ -371,8 +372,8 @@ class Store:
         }
 
     def _is_paused(self) -> bool:
-        """Whether the disk takes no writes. Without other writes, one that changes nothing finds
-        out whether it takes them again."""
+        """Return whether the disk takes no writes. Without other writes, one that changes
+        nothing finds out whether it takes them again."""
         if self.settings.read_only:
             return False
         if self._full is not None and self.idle:
@@ -394,13 +395,13 @@ class Store:
 
 
 def _write_same(tx: Tx) -> None:
-    """Writes pages, and leaves the content of the file as it is."""
+    """Write pages, and leave the file's content as it is."""
     tx.execute("CREATE TABLE x_written (value)")
     tx.execute("DROP TABLE x_written")
 
 
 def _try_to_move_wal(reader: Reader) -> bool:
-    """False on a full disk: the log then grows, but writing goes on."""
+    """Move the log; return False on a full disk: the log then grows, but writing goes on."""
     try:
         move_wal(reader)
     except sqlite3.OperationalError as error:

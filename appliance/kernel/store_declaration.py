@@ -1,7 +1,8 @@
-"""What a store declares of itself, in `migrations/<store>/store.toml`. Most have no such file.
+"""Reads what a store declares, in `migrations/<store>/store.toml`. Most stores have no such
+file.
 
-The declaration is found by its folder, so the stores of subsystems that are switched off, and of
-commands that start no subsystem, are known as well. The kernel knows no store by name.
+The declaration is found by its folder, so stores are known even if their subsystem is switched off,
+or a command starts no subsystem. The kernel knows no store by name.
 """
 
 import sqlite3
@@ -23,21 +24,22 @@ class SchemaAdapter(Protocol):
     """A store whose file other programs may write too, after a specification they share."""
 
     spec_version: int
-    """The version of that specification. Its number in a file is `schema_version` in `meta`."""
+    """The specification's version. A file has its number as `schema_version` in `meta`."""
 
     def first_facts(self) -> Sequence[tuple[str, str]]:
-        """Rows of `meta` in a new file."""
+        """Return `meta` rows for a new file."""
 
     def optional_steps_work(self, connection: sqlite3.Connection) -> bool:
-        """Whether what optional migrations made is there and can be used by this SQLite."""
+        """Return whether what optional migrations made exists and works with this SQLite."""
 
     def missing_columns(
         self, connection: sqlite3.Connection, model: sqlite3.Connection
     ) -> list[str]:
-        """Columns of shared tables that `model`, the first migration, has and the file lacks."""
+        """Return columns that `model`, the first migration, has in shared tables and the file
+        lacks."""
 
     def more_objects(self, connection: sqlite3.Connection) -> Sequence[str]:
-        """Statements of what `settle` made in this file, beyond the migrations."""
+        """Return statements for what `settle` made in this file, beyond the migrations."""
 
     def settle(
         self,
@@ -48,15 +50,16 @@ class SchemaAdapter(Protocol):
         now_ms: int,
         log: Any,
     ) -> None:
-        """After the migrations of every start. `adopted`: another program made this file."""
+        """Settle the file after each start's migrations. `adopted`: another program made this
+        file."""
 
 
 class RestoreRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What holds for restores of this store; its `restored` module does the rest.
+    """What restores do to this store; its `restored` module does the rest.
 
     raised      tables with AUTOINCREMENT whose numbers clients keep: none is given out twice
-    references  (store, query, other query): the other query, of that store, selects all values that
-                the query may select. Checked if one of both is restored without the other
+    references  (store, query, other query): the other query, in that store, selects all values that
+                the query may select. Checked if only one store is restored
     """
 
     raised: tuple[str, ...] = ()
@@ -67,8 +70,8 @@ class RecoveryRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How `agentlip recover` treats this store.
 
     suspended   its subsystem is suspended while the file is damaged, and recovered before a restore
-    finish      `module:function` of what completes the new file; a relative module is below the
-                package of the appliance
+    finish      `module:function` that completes the new file; a relative module is below the
+                appliance's package
     """
 
     suspended: bool = False
@@ -76,14 +79,14 @@ class RecoveryRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LogDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the store that is exported as a log, with a schema in `export/schemas`.
+    """A table that is exported as a log, with a schema in `export/schemas`.
 
     kind     its name in paths, manifests and requests; default: the store's name
-    key      the column of the row's number
-    columns  what is selected for a column of the schema, if not the column of the same name
-    times    the same, for columns with milliseconds; `times_of_others`: for text of other programs
+    key      the row number's column
+    columns  what is selected for a schema column, if not the column with that name
+    times    the same, for columns with milliseconds; `times_of_others`: for other programs' text
     scope    what a token needs to read it over HTTP
-    payload  the column whose length counts for the size of a segment
+    payload  the column whose length counts for a segment's size
     kept     its rows are never removed from the store
     """
 
@@ -99,11 +102,11 @@ class LogDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BlobDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Files that rows of the store name, `sha256-…` after their content. They are backed up and
-    restored with it.
+    """Files that the store's rows name, `sha256-…` after their content, backed up and restored
+    with the store.
 
     folder  where they are, below the workspace
-    named   the query of their names
+    named   the query that returns their names
     """
 
     folder: str
@@ -111,19 +114,19 @@ class BlobDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Every field has the default of an ordinary store.
+    """A store's declaration. Every default suits an ordinary store.
 
     shared   other programs open and write the same file, as long as the appliance serves and
              without it. So nothing assumes that this program is the only one: the file is optional,
              is adopted when it appears, has no migrations, and is checkpointed by whoever writes it
-    opens    `module:function(path, synchronous)` of a shared store, which opens the file, or makes
+    opens    `module:function(path, synchronous)` for a shared store, which opens the file, or makes
              it, and brings its schema up to date. It runs for each connection and may be called at
              the same time by several threads and programs
-    model    `module:function(model, present)` of a shared store, which makes in `model` the
+    model    `module:function(model, present)` for a shared store, which makes in `model` the
              tables, indexes and triggers that the file `present` should have
-    head     the query of the newest link of a chain of hashes, which each backup notes
-    commits  the table with AUTOINCREMENT whose numbers are noted outside of a shared store
-    newest   the query of the newest time in it, milliseconds or text, by an index or a small table
+    head     the query for the newest link in a hash chain, which each backup notes
+    commits  the table with AUTOINCREMENT whose numbers are noted outside a shared store
+    newest   the query for its newest time, milliseconds or text, by an index or a small table
     """
 
     contents: str = ""  # what it contains, in Markdown for the reference page of files
@@ -164,7 +167,7 @@ def _declarations() -> dict[str, StoreDeclaration]:
 
 
 DECLARATIONS = _declarations()
-"""Every store of the appliance: the folders of `migrations`."""
+"""Every store in the appliance: the folders in `migrations`."""
 
 ORDINARY = StoreDeclaration()
 
@@ -174,12 +177,12 @@ def declaration_of(store: str) -> StoreDeclaration:
 
 
 def path_of(store: str) -> str:
-    """The file of a store, relative to the workspace."""
+    """Return a store's file, relative to the workspace."""
     return declaration_of(store).path or f"{DATA_FOLDER}/{store}.sqlite3"
 
 
 def note_of(store: str) -> str:
-    """The file with the number of the store's newest commit, relative to the workspace."""
+    """Return the file with the store's newest commit number, relative to the workspace."""
     name = NEWEST_EVENT if declaration_of(store).numbers_events else f"{NOTES}/{store}"
     return f"{path_of(store).rpartition('/')[0]}/{name}"
 
@@ -190,18 +193,18 @@ def file_of(store: str) -> str:
 
 @cache
 def adapter_of(store: str) -> SchemaAdapter | None:
-    """The store's adapter; None for a store that only this program writes."""
+    """Return the store's adapter; None for a store that only this program writes."""
     adapter = declaration_of(store).adapter
     return cast(SchemaAdapter, resolve(adapter)()) if adapter else None
 
 
 def open_shared(store: str, path: Path, synchronous: str) -> sqlite3.Connection:
-    """A connection to a shared store, whose file is made if it is missing."""
+    """Open a shared store, whose file is made if it is missing."""
     opener = resolve(declaration_of(store).opens)
     return cast(sqlite3.Connection, opener(path, synchronous))
 
 
 def resolve(name: str) -> Any:
-    """The function or class that a declaration names."""
+    """Return the function or class that a declaration names."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module, __name__.partition(".")[0]), attribute)

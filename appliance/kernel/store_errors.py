@@ -1,4 +1,4 @@
-"""The errors of stores, and the translation of SQLite's errors."""
+"""Defines store errors, and translates SQLite's errors."""
 
 import os
 import sqlite3
@@ -56,7 +56,7 @@ class StoreSuspended(Unavailable):
 
 
 class StoreDetached(Unavailable):
-    """A file of the store was removed or replaced. What is written now would be lost at the end."""
+    """A store file was removed or replaced. What is written now would be lost at the end."""
 
     code = "STORE_DETACHED"
     default_message = "a file of the store was removed or replaced while it is in use"
@@ -71,7 +71,7 @@ class StoreDetached(Unavailable):
 
 
 class StoreAbsent(Missing):
-    """Nobody has made the file of a shared store. The first write makes it."""
+    """A shared store without a file. The first write makes it."""
 
     code = "STORE_ABSENT"
     default_message = "this store has no file yet; the first write makes it"
@@ -100,7 +100,8 @@ def sqlite_name(error: sqlite3.Error) -> str:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Whether the error means that the file is damaged. A busy file or a full disk is not."""
+    """Return whether the error means that the file is damaged. A busy file or a full disk is
+    not."""
     return sqlite_name(error).startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
 
 
@@ -114,7 +115,7 @@ def free_bytes(directory: Path) -> int:
 
 
 def is_read_only(directory: Path) -> bool:
-    """Whether the file system of `directory` refuses every write."""
+    """Return whether the file system at `directory` refuses every write."""
     try:
         flags = os.statvfs(directory).f_flag
     except OSError:
@@ -123,7 +124,7 @@ def is_read_only(directory: Path) -> bool:
 
 
 def _stopped_writing(directory: Path) -> bool:
-    """Whether the kernel refuses writes after an error of the disk, although the mount is still
+    """Return whether the kernel refuses writes after a disk error, although the mount is still
     called writable (ext4 since Linux 6.13)."""
     try:
         device = directory.stat().st_dev
@@ -137,7 +138,7 @@ def _stopped_writing(directory: Path) -> bool:
 
 
 def translate(error: sqlite3.Error, directory: Path | None = None) -> Exception:
-    """The error for a client for an error of SQLite; an unexpected error is returned unchanged.
+    """Return the client's error for an SQLite error; an unexpected error is returned unchanged.
 
     `directory`: the database's directory. On a full or read-only disk, opening a file fails with
     other errors.

@@ -1,4 +1,4 @@
-"""Opens the files of stores, and tells whether those of an open one are still at their paths.
+"""Opens store files, and detects whether open files are still at their paths.
 
 A file that is removed or replaced goes on working for the processes that have it open, and its
 content is gone when they end.
@@ -16,7 +16,7 @@ VACUUM_BYTES_MAX = 512 * 1024 * 1024  # VACUUM of a larger file delays its write
 
 
 class StoreFiles:
-    """Used by all threads of a store. Create before the store is opened."""
+    """A store's files, for all its threads. Create before the store is opened."""
 
     def __init__(self, database: Path) -> None:
         self._database = database.absolute()
@@ -29,7 +29,7 @@ class StoreFiles:
             self._note(suffix)
 
     def find_change(self) -> str:
-        """The name of a file that was removed or replaced; "": all are in place."""
+        """Return a removed or replaced file's name; "": all are in place."""
         for path, opened in self._opened.items():
             if _identity(path) != opened:
                 return path.name
@@ -45,9 +45,9 @@ class StoreFiles:
 def open_database(
     database: Path, mode: str, busy_seconds: float = BUSY_SECONDS
 ) -> sqlite3.Connection:
-    """Opens a file that exists, without a transaction. `mode`: `ro`, `rw`, or UNUSED for a file
-    that nobody uses: SQLite makes none beside it. Only what a killed process left in a log has to
-    be read with the log."""
+    """Open a file that exists, without a transaction. `mode`: `ro`, `rw`, or UNUSED for a file
+    that nobody uses: SQLite makes none beside it. Only what a killed process left in a log has
+    to be read with the log."""
     if mode == UNUSED:
         log = database.with_name(database.name + _LOG[0])
         mode = "ro" if log.exists() and log.stat().st_size else "ro&immutable=1"
@@ -69,7 +69,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def vacuum_pays(connection: Executor, bytes_max: float = VACUUM_BYTES_MAX) -> bool:
-    """Whether a quarter of the file is free, and the file is small enough for VACUUM."""
+    """Return whether a quarter of the file is free, and the file is small enough for VACUUM."""
     pages, free, size = (
         int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
         for pragma in ("page_count", "freelist_count", "page_size")

@@ -1,4 +1,4 @@
-"""The protocol of a subsystem, through which the composition root uses it.
+"""Defines the protocol through which the composition root uses a subsystem.
 
 `composition.py` builds a tuple of subsystems. Stores, checkpointers, routes, sockets, grantable
 scopes and readiness are derived from that tuple and listed nowhere else.
@@ -19,8 +19,8 @@ from appliance.kernel.tool import Tool
 
 
 class Role(NamedTuple):
-    """What [roles] can switch off. `needs`: the roles without which it is off too, which themselves
-    need none. `is_on`: by default."""
+    """What [roles] can switch off. `needs`: roles without which it is off too, which themselves
+    need none. `is_on`: the default."""
 
     about: str
     needs: tuple[str, ...] = ()
@@ -28,19 +28,20 @@ class Role(NamedTuple):
 
 
 class Subsystem(Protocol):
-    """Built from `(host, needs)`: the process, and a struct of what it gets from other subsystems.
+    """A subsystem, built from `(host, needs)`: the process, and a struct with what other
+    subsystems provide.
 
-    name   the name of its role, which is that of its package or of its file in `operations`
+    name   its role's name, which is also its package's or its file's in `operations`
 
-    role, sections  what it has in [roles], and its sections of the settings, by their names. `just
-           settings` lists both, so that they can be read without the server, and the paths of its
-           routes and sockets, which are refused with the reason while its role is off
+    role, sections  what it has in [roles], and its settings sections, by name. `just settings`
+           lists both, so that they can be read without the server, and its routes' and sockets'
+           paths, which are refused with the reason while its role is off
 
     needed_stores  it can't work without them. While one is damaged, its loops don't run, and its
            routes and sockets respond with the reason
 
-    facts_help  the help of the metric for each of its facts, by name; `*`: a label, which the first
-           part names. Facts that are missing here are no metrics
+    facts_help  the metric help for each fact, by name; `*`: a label, which the first part names.
+           Facts that are missing here are no metrics
     """
 
     name: str
@@ -63,11 +64,11 @@ class Subsystem(Protocol):
         return ()
 
     def facts(self) -> Mapping[str, float]:
-        """Numbers for the doctor, by names that begin with the name of the subsystem."""
+        """Return numbers for the doctor, by names that begin with the subsystem's name."""
         return {}
 
     def start(self) -> None:
-        """Called when the port is bound and the loops run."""
+        """Start; called when the port is bound and the loops run."""
         return
 
     def drain(self) -> None:
@@ -75,7 +76,7 @@ class Subsystem(Protocol):
         return
 
     def close(self, timeout_seconds: float) -> bool:
-        """Called after the loops stopped: finish or abandon work, then close the stores. False when
-        time ran out."""
+        """Finish or abandon work, then close the stores; called after the loops stopped. Return
+        False when time ran out."""
         closed = [store.close(timeout_seconds) for store in self.stores]
         return all(closed)

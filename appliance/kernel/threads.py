@@ -19,7 +19,7 @@ TURN_ITEMS = 100  # cheap items, of some microseconds each
 
 
 class NativeThread:
-    """Runs `body` in a new thread. `join` waits on the loop of `callbacks`."""
+    """A thread that runs `body`. `join` waits on the loop of `callbacks`."""
 
     def __init__(self, body: Callable[[], None], callbacks: LoopCallbacks) -> None:
         self._body = body
@@ -29,7 +29,7 @@ class NativeThread:
         start_thread(self._run)
 
     def join(self, timeout_seconds: float) -> bool:
-        """Waits on the loop; False when the thread still runs."""
+        """Wait on the loop; return False when the thread still runs."""
         return bool(self._ended.wait(timeout_seconds))
 
     def _run(self) -> None:
@@ -48,7 +48,7 @@ def yield_to_loop() -> None:
 
 
 def in_turns(items: Iterable[T], size: int = TURN_ITEMS) -> Iterator[T]:
-    """Iterate over a copy of the items, with a turn of the event loop after each `size` of them."""
+    """Iterate over a copy of the items, with an event loop turn after each `size` items."""
     for index, item in enumerate(list(items), 1):
         yield item
         if index % size == 0:

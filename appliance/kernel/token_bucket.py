@@ -35,7 +35,7 @@ class TokenBucket:
         return max(0.0, (needed - self._level) / self.rate)
 
     def is_full(self, now: float) -> bool:
-        """Whether nothing was taken lately: a full bucket can be forgotten."""
+        """Return whether nothing was charged lately: a full bucket can be forgotten."""
         self._refill(now)
         return self._level >= self._burst
 

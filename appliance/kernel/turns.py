@@ -1,4 +1,4 @@
-"""Turns for long work on the event loop: the parsing of large requests."""
+"""Takes turns for long work on the event loop: parsing large requests."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,8 +26,8 @@ def serve_others() -> None:
 
 @contextmanager
 def piece() -> Iterator[None]:
-    """Parse one piece of a large request. Only one request does so at a time, and others are served
-    before the next piece. Don't nest."""
+    """Parse one piece of a large request. Only one request does so at a time, and others are
+    served before the next piece. Don't nest."""
     with _parsing:
         try:
             yield

@@ -1,8 +1,8 @@
-"""Errors of a request to another server that got no complete response."""
+"""Defines errors for requests to another server that got no complete response."""
 
 
 class Unreachable(Exception):
-    """There was no complete response. The message names the kind of failure, never an address."""
+    """No complete response arrived. The message names the kind of failure, never an address."""
 
 
 class NotConnected(Unreachable):

@@ -1,6 +1,6 @@
-"""An event between greenlets, which is gevent's: `set` wakes the one that waits.
+"""Wraps gevent's event between greenlets: `set` wakes the one that waits.
 
-`clear` forgets earlier calls of `set`. Look for work after this call, not before.
+`clear` forgets earlier calls to `set`. Look for work after this call, not before.
 """
 
 from gevent.event import Event

@@ -1,7 +1,7 @@
-"""Webhook signatures as defined by Standard Webhooks. Pure.
+"""Signs webhooks as Standard Webhooks defines it. Pure.
 
-    webhook-id          of the event: the same at every attempt
-    webhook-timestamp   seconds since 1970, of the attempt
+    webhook-id          the event's: the same at every attempt
+    webhook-timestamp   seconds since 1970, when the attempt began
     webhook-signature   v1,<base64 of HMAC-SHA256 over id.timestamp.body>, one for each secret
 
 Source: github.com/standard-webhooks/standard-webhooks, specification 1.0.0.
@@ -25,7 +25,7 @@ NEW_KEY_BYTES = 32
 
 
 class SignedRequest(Struct, frozen=True):
-    """The request of one attempt, signed with the current secrets."""
+    """One attempt's request, signed with the current secrets."""
 
     url: str
     headers: dict[str, str]
@@ -41,7 +41,7 @@ def new_secret() -> str:
 
 
 def key_of(secret: str) -> bytes:
-    """The key in a secret; raises BadSecret."""
+    """Return the key in a secret; raise BadSecret."""
     try:
         key = base64.b64decode(secret.removeprefix(PREFIX), validate=True)
     except (binascii.Error, ValueError):
@@ -60,7 +60,7 @@ def sign(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
 
 
 def headers(keys: Sequence[str], message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """The headers of one attempt. During a rotation there is more than one secret."""
+    """Return one attempt's headers. During a rotation there is more than one secret."""
     return {
         "content-type": "application/json",
         "webhook-id": message_id,

@@ -11,7 +11,7 @@ from appliance.kernel.ownership import open_own
 
 
 def write_whole(path: Path, content: bytes, *, prefix: str = ".", private: bool = True) -> None:
-    """Writes a file as `whole_file` does."""
+    """Write a file as `whole_file` does."""
     try:
         with whole_file(path, prefix=prefix, private=private) as file:
             file.write(content)
@@ -22,9 +22,10 @@ def write_whole(path: Path, content: bytes, *, prefix: str = ".", private: bool 
 
 @contextmanager
 def whole_file(path: Path, *, prefix: str = ".", private: bool = True) -> Iterator[BinaryIO]:
-    """A file that has its name when the block has ended. If it fails, nothing has changed.
+    """Write a file that has its name when the block has ended. If the block fails, nothing has
+    changed.
 
-    prefix   how the name of the file begins until then
+    prefix   begins the file's name until then
     private  for its owner only; otherwise the umask decides
     """
     temporary = path.with_name(f"{prefix}{path.name}.{secrets.token_hex(8)}")
@@ -40,7 +41,7 @@ def whole_file(path: Path, *, prefix: str = ".", private: bool = True) -> Iterat
 
 @contextmanager
 def new_file(path: Path, *, private: bool = True) -> Iterator[BinaryIO]:
-    """A file that did not exist, synced at the end of the block."""
+    """Open a file that did not exist, synced when the block ends."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     with os.fdopen(open_own(path, flags, 0o600 if private else 0o666), "wb") as file:
         if private and os.fstat(file.fileno()).st_mode & 0o600 != 0o600:
@@ -55,7 +56,7 @@ def sync_file(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Makes names that were created or renamed in `path` survive a power failure."""
+    """Make names that were created or renamed in `path` survive a power failure."""
     _sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
 

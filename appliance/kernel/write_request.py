@@ -23,7 +23,7 @@ class WriteRequest(WriterRequest, eq=False):
     waiter: Waiter = msgspec.field(default_factory=Waiter)
 
     def wait(self) -> list[CallOutcome]:
-        """Wait for the outcomes, in the order of the calls. Call once, in one greenlet.
+        """Wait for the outcomes, in the calls' order. Call once, in one greenlet.
 
         All are StoreBusy if the writer stalls meanwhile. It may still commit the calls later.
         """

@@ -1,7 +1,7 @@
-"""A store's writer: runs batches and maintenance, watches the disk space, translates errors.
+"""Writes to a store: runs batches and maintenance, watches the disk space, translates errors.
 
-A Writer is used by one thread, and knows nothing of event loops, so the same code serves
-in a thread of the process that writes (`writerprocess.py`) and in one of this process (`store.py`).
+A Writer is used by one thread, and knows nothing about event loops, so the same code serves in the
+writer process (`writerprocess.py`) and in a thread in this process (`store.py`).
 """
 
 import sqlite3
@@ -63,8 +63,8 @@ class CatchUp(msgspec.Struct, frozen=True):
 
 
 class WriterRequest(msgspec.Struct, eq=False):
-    """`calls` to run in one transaction with others, or one piece of `maintenance`. `alone`: it is
-    run by itself."""
+    """A request: `calls` to run in one transaction with others, or one piece of `maintenance`.
+    `alone`: nothing else joins it."""
 
     calls: Sequence[Call] = ()
     maintenance: Callable[[Reader], Any] | None = None
@@ -79,7 +79,7 @@ R = TypeVar("R", bound=WriterRequest)
 
 
 class Writer:
-    """Owns the only connection that writes. Errors of a job never raise here."""
+    """The owner of the only connection that writes. Job errors never raise here."""
 
     def __init__(
         self,
@@ -275,7 +275,7 @@ class Writer:
 
 
 def file_bytes(database: Path, suffix: str = "") -> int:
-    """The size of a store's file, or of its log (`-wal`); 0 if there is none."""
+    """Return the size of a store's file, or of its log (`-wal`); 0 if there is none."""
     try:
         return database.with_name(database.name + suffix).stat().st_size
     except OSError:
@@ -283,7 +283,7 @@ def file_bytes(database: Path, suffix: str = "") -> int:
 
 
 def move_wal(reader: Reader) -> None:
-    """A PASSIVE checkpoint: it waits for nothing and blocks nothing, so a reader may do it."""
+    """Run a PASSIVE checkpoint: it waits for nothing and blocks nothing, so a reader may do it."""
     reader.execute("PRAGMA query_only = OFF").fetchall()
     try:
         reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()

@@ -42,7 +42,7 @@ class WriterConfig(msgspec.Struct, frozen=True):
 
 
 class ReceivedRequest(WriterRequest, kw_only=True, eq=False):
-    """A request of the parent, with its number there and the newest id that it knew."""
+    """A request from the parent, with its number there and the newest id that the parent knew."""
 
     number: int
     last_id: int
@@ -54,7 +54,8 @@ def frame(content: Any) -> bytes:
 
 
 def frames_in(buffer: bytearray) -> Iterator[bytes]:
-    """Removes whole frames from the front of `buffer`. An empty frame means the end."""
+    """Remove whole frames from the front of `buffer` and yield them. An empty frame means the
+    end."""
     start, size = 0, len(buffer)
     while size - start >= LENGTH.size:
         (length,) = LENGTH.unpack_from(buffer, start)
@@ -114,7 +115,8 @@ class StoreThread:
 
 
 def _portable(outcome: CallOutcome) -> tuple[Any, BaseException | None]:
-    """An outcome that can be pickled. An error that can't be pickled is replaced by its name."""
+    """Return an outcome that can be pickled. An error that can't be pickled is replaced by its
+    name."""
     error = outcome.error
     if error is None:
         return outcome.result, None

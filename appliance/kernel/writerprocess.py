@@ -1,18 +1,18 @@
-"""Runs the writers of all stores in one child process, each in a thread of its own.
+"""Runs all stores' writers in one child process, each in its own thread.
 
     this process                            the child (`writerchild.py`)
     StoreWriter ─▶ frames ── socketpair ──▶ thread of the store: batch ─▶ commit
                 ◀─ frames ◀── socketpair ─┘
     WriterProcess ── control socket ─▶ "open this store, here is its socket"
 
-The child has its own GIL and CPU core, and its threads wait for the disk in parallel. A frame is
-four bytes of length and a pickle. Functions are pickled by name, so a write must be a
-module-level function with plain arguments. Replies are in the order of the commits.
+The child has its own GIL and CPU core, and its threads wait for the disk in parallel. A frame is a
+length in four bytes and a pickle. Functions are pickled by name, so a write must be a module-level
+function with plain arguments. Replies are in commit order.
 
 Two processes must never write. The child inherits the workspace's lock, so that no other process
-gets it before the child has ended, and the operating system ends the child with its parent.
-If the child ends first, every waiting write fails with "unknown", a new child starts, and each
-store's `restarted` is called, to publish what was committed but not published.
+gets it before the child has ended, and the operating system ends the child with its parent. If the
+child ends first, every waiting write fails with "unknown", a new child starts, and each store's
+`restarted` is called, to publish what was committed but not published.
 """
 
 import os
@@ -51,7 +51,7 @@ Deliver = Callable[[list[WriteRequest], list[Any]], None]
 
 
 class StoreWriter:
-    """One store's writer in the child. `deliver` is called in the hub of the event loop."""
+    """A store's writer in the child. `deliver` is called in the event loop's hub."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class StoreWriter:
         self._ended = Event()
 
     def submit(self, request: WriteRequest) -> None:
-        """Raises pickle.PicklingError for a call that can't be pickled."""
+        """Send a request. Raises pickle.PicklingError for a call that can't be pickled."""
         self._number += 1
         work = {
             "number": self._number, "last_id": self.ids.last, "calls": request.calls,
@@ -100,7 +100,7 @@ class StoreWriter:
         return bool(self._ended.wait(timeout_seconds))
 
     def attach(self, descriptor: int) -> None:
-        """The child serves this store over the other end of `descriptor`."""
+        """Attach the child, which serves this store over the other end of `descriptor`."""
         self._descriptor = descriptor
         os.set_blocking(descriptor, False)
         self._readable = self._loop.io(descriptor, READ)
@@ -113,7 +113,7 @@ class StoreWriter:
         self._readable.start(self._receive)
 
     def detach(self) -> None:
-        """The child has ended, or closed this store: nothing more is written here."""
+        """Detach the child, which has ended, or closed this store: nothing more is written here."""
         if self.alive:
             self.alive = False
             for watcher in (self._readable, self._writable):
@@ -214,8 +214,8 @@ class WriterProcess:
     def open(
         self, config: WriterConfig, deliver: Deliver, restarted: Callable[[], None]
     ) -> StoreWriter:
-        """A store's writer. `restarted` is called when a new child replaced one that ended, before
-        anything is written."""
+        """Return a store's writer. `restarted` is called when a new child replaced one that
+        ended, before anything is written."""
         writer = StoreWriter(self, config, deliver, restarted, self._clock, self._log)
         self._writers.append(writer)
         self._attach(writer)
@@ -233,7 +233,7 @@ class WriterProcess:
             os.kill(self.pid, signal.SIGKILL)
 
     def change_log(self, change: LogChange) -> None:
-        """Change the log of the child; those after it begin with that of this process."""
+        """Change the child's log; later children begin with this process's log."""
         with suppress(OSError):  # it has just ended: the next one inherits the streams
             self._control.sendall(frame(change))
 
@@ -269,7 +269,7 @@ class WriterProcess:
         self._readable.start(self._handle_end)
 
     def _spawn(self, theirs: socket.socket) -> int:
-        """Starts the child, which inherits only its end of the control socket and the lock."""
+        """Start the child, which inherits only its end of the control socket and the lock."""
         theirs.set_inheritable(True)
         module = "appliance.kernel.writerchild"
         arguments = [
@@ -290,7 +290,7 @@ class WriterProcess:
             theirs.close()
 
     def _handle_end(self) -> None:
-        """The child has ended: as requested, or not."""
+        """Handle the child's end: requested, or not."""
         self._readable.stop()
         self._readable.close()
         self._control.close()

@@ -1,4 +1,4 @@
-"""Runs a store's writer in a native thread of this process, which shares the GIL."""
+"""Runs a store's writer in a native thread in this process, which shares the GIL."""
 
 from collections.abc import Callable
 from typing import Any
@@ -41,7 +41,7 @@ class WriterThread:
         self._writer.close()
 
     def _next_batch(self) -> list[WriteRequest]:
-        """The next request and those already queued behind it; empty at the end."""
+        """Return the next request and those already queued behind it; empty at the end."""
         first = self._queue.get()
         if first is None:
             return []

@@ -105,7 +105,7 @@ def check_address(address: str, rules: AddressRules) -> None:
 
 
 def _check_host(host: str, rules: Rules) -> bool:
-    """Whether the host is this machine, by name or address. Raises BadWebhookUrl."""
+    """Return whether the host is this machine, by name or address. Raises BadWebhookUrl."""
     ip = None if "%" in host else ip_of(host)
     if ip is not None:
         check_address(host, rules)
@@ -121,8 +121,8 @@ def _check_host(host: str, rules: Rules) -> bool:
 
 
 def ip_of(text: str) -> Ip | None:
-    """The address without its zone; the IPv4 address that the system uses for an IPv4-mapped IPv6
-    address. None for other texts."""
+    """Return the address without its zone, and the IPv4 address that the system uses for an
+    IPv4-mapped IPv6 address. None for other texts."""
     try:
         ip = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -131,7 +131,8 @@ def ip_of(text: str) -> Ip | None:
 
 
 def _is_special(ip: Ip) -> bool:
-    """Whether the address is of a tunnel, cloud metadata, link-local, multicast or reserved."""
+    """Return whether the address is special: tunnel, cloud metadata, link-local, multicast or
+    reserved."""
     if ip in _NAT64:
         # The gateway connects to the embedded address, which must be public (RFC 6052).
         inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)

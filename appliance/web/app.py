@@ -61,7 +61,7 @@ class MountedOperation:
 
 
 MountedRoute = dict[str, MountedOperation]
-"""The operations of a mounted path by method."""
+"""A mounted path's operations by method."""
 
 
 class AccessMiddleware:
@@ -164,7 +164,8 @@ class AccessMiddleware:
                 count(self._limiter, context, cost, counted=1)
 
     def _verify_signature(self, req: falcon.Request, mounted: MountedOperation) -> Principal:
-        """The principal that signed the request, which so far counted as one without a token."""
+        """Return the principal that signed the request, which so far counted as one without a
+        token."""
         context, limiter = req.context, self._limiter
         refused: RateLimited | None = context.refused
         try:
@@ -205,7 +206,7 @@ class AccessMiddleware:
 
 
 def _signer(req: falcon.Request, mounted: MountedOperation) -> Principal:
-    """The principal that signed the request. Reads the body, which the signature covers."""
+    """Return the principal that signed the request. Reads the body, which the signature covers."""
     verify = None if mounted.operation.signer is None else mounted.operation.signer(req.env)
     if verify is None:
         return ANONYMOUS
@@ -215,7 +216,7 @@ def _signer(req: falcon.Request, mounted: MountedOperation) -> Principal:
 
 
 def count(limiter: RateLimiter, context: Any, cost: int = 1, counted: int = 0) -> None:
-    """Counts a request, as `RateLimiter.charge` does."""
+    """Count a request, as `RateLimiter.charge` does."""
     principal: Principal = context.principal
     principal_id = None if principal is ANONYMOUS else principal.id
     context.allowance = limiter.charge(
@@ -274,7 +275,8 @@ class ErrorHandlers:
     def handle_unexpected(
         self, req: falcon.Request, resp: Response, error: Exception, params: dict[str, Any]
     ) -> None:
-        """A bug. The client gets the request id; the log has the exception's type and frames."""
+        """Reply to a bug. The client gets the request id; the log has the exception's type and
+        frames."""
         request_id = req.context.request_id
         self._log.error(
             "request failed with an unexpected error",
@@ -298,7 +300,7 @@ def make_app(
     absent: Absent = lambda _path: None,
     audit: Any = None,
 ) -> App:
-    """Builds the app. Raises InvalidRoute for a route without scope or summary. `absent` explains
+    """Build the app. Raises InvalidRoute for a route without scope or summary. `absent` explains
     why there is no route at a path; `audit` is the middleware that records acts."""
     check_routes(routes)
     mounted = {

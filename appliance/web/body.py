@@ -43,10 +43,10 @@ _QUOTED_KEY = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
 
 
 class BodyPlan:
-    """Reads and decodes the bodies of one operation.
+    """A plan that reads and decodes one operation's bodies.
 
-    `each` is the only field, a list, whose items are validated separately. Unless `strict`,
-    strings with a number are numbers where the struct has one.
+    `each` is the only field, a list, whose items are validated separately. Unless `strict`, strings
+    with a number are numbers where the struct has one.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class BodyPlan:
         return raw
 
     def decode(self, raw: bytes) -> Any:
-        """The decoded struct. Raises Invalid with the name of the field."""
+        """Return the decoded struct. Raises Invalid with the field's name."""
         if len(raw) <= PIECE_BYTES:
             return self._decode_checked(raw)
         limit = self._marks_max
@@ -99,7 +99,7 @@ class BodyPlan:
 
 
 class Items:
-    """Decodes the items of a list one by one. An invalid item becomes an error."""
+    """A plan that decodes list items one by one. An invalid item becomes an error."""
 
     def __init__(self, kind: Any, field: str) -> None:
         self._kind, self._field = kind, field
@@ -127,7 +127,7 @@ class Items:
 
 
 class QueryPlan:
-    """Decodes the query parameters of one operation. Without a struct none are allowed."""
+    """A plan that decodes one operation's query parameters. Without a struct none are allowed."""
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
@@ -140,7 +140,7 @@ class QueryPlan:
         self._hint = f"this route takes{named}"
 
     def parse(self, query: str) -> Any:
-        """The struct of the query string; None if the operation has none."""
+        """Return the query string's struct; None if the operation has none."""
         values: dict[str, Any] = {}
         for name, value in _pairs(query) if query else ():
             if name not in self._names:
@@ -201,7 +201,7 @@ def check_values(raw: bytes, has_numbers: bool = True) -> None:
 
 
 def check_fields(raw: bytes, *, besides: str = "") -> None:
-    """Raise Invalid for such values in the fields of an object, without the field `besides`."""
+    """Raise Invalid for such values in an object's fields, without the field `besides`."""
     for field, value in msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).items():
         problem, hint = ("", "") if field == besides else _find_wrong_value(bytes(value))
         if problem:
@@ -209,7 +209,7 @@ def check_fields(raw: bytes, *, besides: str = "") -> None:
 
 
 def _find_wrong_value(raw: bytes) -> tuple[str, str]:
-    """What is wrong with a value in `raw`, and what helps; empty: nothing."""
+    """Return what is wrong with a value in `raw`, and what helps; empty: nothing."""
     plain = raw.replace(b"\\\\", b"__")  # the backslashes that are left begin other escapes
     if b"\\u0000" in plain:
         return "text must not contain NUL", WITHOUT_NUL
@@ -219,13 +219,13 @@ def _find_wrong_value(raw: bytes) -> tuple[str, str]:
 
 
 def _has_long_digits(raw: bytes) -> bool:
-    """Whether 19 digits follow each other. Measured: searching for a pattern takes five times as
-    long."""
+    """Return whether 19 digits follow each other. Measured: searching for a pattern takes five
+    times as long."""
     return _LONG in raw.translate(_ZEROS)
 
 
 def _has_huge_integer(plain: bytes) -> bool:
-    """Whether a number is an integer beyond 64 bits. `plain` has no escaped backslashes."""
+    """Return whether a number is an integer beyond 64 bits. `plain` has no escaped backslashes."""
     plain = plain.replace(b'\\"', b"__")
     zeros, end, quotes = plain.translate(_ZEROS), 0, 0
     while (start := zeros.find(_LONG, end)) >= 0:
@@ -250,7 +250,7 @@ def check_params(params: Mapping[str, str]) -> None:
 
 
 def idempotency_key(header: str | None) -> str | None:
-    """The key in `Idempotency-Key`, quoted (RFC 8941 string) or not; None without a key."""
+    """Return the key in `Idempotency-Key`, quoted (RFC 8941 string) or not; None without a key."""
     if header is None:
         return None
     text = header.strip()
@@ -283,7 +283,7 @@ def refuse_field(problem: str) -> NoReturn:
 
 
 def has_numbers(kind: shapes.Type) -> bool:
-    """Whether a body of this type may contain an integer.
+    """Return whether a body with this type may contain an integer.
 
     Measured: the search for long numbers takes 15 µs per kilobyte, and decoding 0.5 µs.
     """
@@ -298,7 +298,7 @@ def _has_integers(kind: shapes.Type) -> bool:
 
 
 def _parts(kind: shapes.Type) -> Iterator[shapes.Type]:
-    """The types of all values in a value of this type, without structs, unions and lists."""
+    """Yield the types that a value with this type contains, without structs, unions and lists."""
     waiting, seen = [kind], set[Any]()
     while waiting:
         part = _bare(waiting.pop())
@@ -315,7 +315,7 @@ def _parts(kind: shapes.Type) -> Iterator[shapes.Type]:
 
 
 def count_marks(raw: bytes, limit: int) -> int:
-    """Brackets, commas and colons outside of the strings of this JSON. Stops above the limit, so
+    """Count brackets, commas and colons outside this JSON's strings. Stops above the limit, so
     that the strings are few or long."""
     plain = raw.replace(b"\\\\", b"").replace(b'\\"', b"")
     count = inside = 0
@@ -371,8 +371,8 @@ def _read(source: Any, bytes_max: int, length: int | None) -> bytes:
 
 
 def decode_json(decode: Callable[[Any], T], raw: Any, what: str) -> T:
-    """What `decode` makes of `raw`. Raises Invalid, which names the field, or begins with
-    `what`."""
+    """Return what `decode` makes from `raw`. Raises Invalid, which names the field, or begins
+    with `what`."""
     # msgspec crashes without memory for a string, of which each character may have four bytes.
     bytes(4 * len(raw))
     try:

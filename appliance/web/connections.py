@@ -1,15 +1,15 @@
-"""The pool of open connections: their states, time limits, and which are closed when it is full.
+"""Manages the pool of open connections: states, time limits, and which close when it is full.
 
 When the pool is full, a new client replaces other connections, in this order:
 
 1. connections that only wait (idle, a half-sent head or body, lingering), the oldest wait first;
 2. requests, streams and sockets without a valid token, the oldest first, above
-   `ANONYMOUS_MAX` of them, or half of all connections if that is less.
+`ANONYMOUS_MAX`, or half of all connections if that is less.
 
-Consumers of the courier, which mostly wait, have a limit of their own and aren't counted here.
-Requests of callers with a token are never closed for others. If nothing can be closed, the new
-client gets one of a few reserved connections. Its request is refused with 503 unless it is a
-health probe, so probes are served however full the pool is.
+Courier consumers, which mostly wait, have a separate limit and aren't counted here. Requests with a
+token are never closed for others. If nothing can be closed, the new client gets one of a few
+reserved connections. Its request is refused with 503 unless it is a health probe, so probes are
+served however full the pool is.
 """
 
 import resource
@@ -37,8 +37,8 @@ BODY_SECONDS_MAX = 60.0  # for a whole body, chunked or not: 8 MiB at 1.2 Mbit/s
 LINGER_SECONDS_MAX = 2.0  # after a response, for the unread rest of a body
 SEND_SECONDS_MAX = 60.0  # for a client to receive a write
 ANONYMOUS_MAX = 100
-"""Sockets, streams and long polls of clients without a valid token, all together: enough for the
-programs of one machine, and a tenth of the connections."""
+"""Sockets, streams and long polls without a valid token, all together: enough for one machine's
+programs, and a tenth of the connections."""
 
 TOKEN_SHARE = 0.8  # share of http.consumers_max for one token
 PROBE_CONNECTIONS_MAX = 32  # in addition to http.connections_max, for health probes
@@ -125,7 +125,7 @@ class Connection:
             self.sock.shutdown(socket.SHUT_RDWR)
 
     def is_gone(self) -> bool:
-        """Whether the client has closed its end, so that nobody reads the response."""
+        """Return whether the client has closed its end, so that nobody reads the response."""
         plain = cast(Any, self.sock)._sock
         try:
             if _CLOSED_BY_PEER:
@@ -139,7 +139,8 @@ class Connection:
             return True
 
     def stay(self, wake: Call) -> Call:
-        """See `caller.Caller`. A wait on a socket is a part of the socket's request."""
+        """Register a wait; see `caller.Caller`. A wait on a socket is a part of the socket's
+        request."""
         if self.wake is not None:
             return _nothing
         counted = not self.authenticated
@@ -167,7 +168,7 @@ class Connection:
         return lambda: consumers.subtract((token_id,))
 
     def is_quiet(self) -> bool:
-        """Idle, without unread bytes of a request."""
+        """Return whether the connection is idle, without unread request bytes."""
         if self.state != IDLE:
             return False
         flags = socket.MSG_PEEK | socket.MSG_DONTWAIT
@@ -231,13 +232,13 @@ class ConnectionPool:
         self._reserved.pop(connection, None)
 
     def states(self) -> dict[str, int]:
-        """The number of connections in each state."""
+        """Return how many connections are in each state."""
         counted = Counter(connection.state for connection in self)
         return {name: counted.get(state, 0) for state, name in enumerate(STATES)}
 
     def sweep(self) -> None:
-        """Close connections that have waited longer than their limit, and end the long requests of
-        clients that have left."""
+        """Close connections that have waited longer than their limit, and end long requests
+        whose clients have left."""
         self.sweeps += 1
         for connection in self:
             if connection.wake is not None and connection.is_gone():

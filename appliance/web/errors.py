@@ -60,12 +60,12 @@ class OriginRefused(Forbidden):
 
 
 def body(error: ApplianceError, request_id: str, more: Mapping[str, Any] = {}) -> bytes:
-    """The JSON body of every failed request. `more`: keys beside those of the error."""
+    """Return a failed request's JSON body. `more`: keys beside the error's."""
     return _encode({**more, **error.to_body(), "request_id": request_id})
 
 
 def headers_of(error: ApplianceError) -> dict[str, str]:
-    """The headers of an error: Retry-After, Allow, Upgrade, WWW-Authenticate."""
+    """Return an error's headers: Retry-After, Allow, Upgrade, WWW-Authenticate."""
     headers = {}
     if error.retry_after is not None:
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after)))

@@ -1,6 +1,6 @@
-"""One HTTP request and its response on a connection.
+"""Runs one HTTP request and its response on a connection.
 
-Adapts gunicorn's framing of bodies and responses to a server without an arbiter, which is
+Adapts gunicorn's framing for bodies and responses to a server without an arbiter, which is
 `worker.py`.
 """
 
@@ -50,7 +50,8 @@ class Input:
 
     @property
     def broken(self) -> bool:
-        """Whether the next request can't be found: reading failed, or the body may never come."""
+        """Return whether the next request can't be found: reading failed, or the body may never
+        come."""
         return self._invite or self._body.failed
 
     def read(self, size: int | None = None) -> bytes:
@@ -94,7 +95,7 @@ class BufferedResponse(Response):
         return self.write
 
     def _line(self, name: str, value: str) -> str:
-        """A header line. Common lines are cached: measured, 7 µs less for each response."""
+        """Return a header line. Common lines are cached: measured, 7 µs less for each response."""
         lowered = name.lower()
         if lowered == "content-length":
             if self._response_forbids_content_length(self.status_code):
@@ -114,7 +115,7 @@ class BufferedResponse(Response):
         return line
 
     def write(self, data: bytes) -> None:
-        """Send part of the body. An empty part sends only the head, for streams."""
+        """Send a body part. An empty part sends only the head, for streams."""
         self.send_headers()
         if not data:
             self._flush(b"")
@@ -158,7 +159,7 @@ class ConnectionReserved(parsing.ParseException):
 
 
 def whole(status: int, error: ApplianceError, date: str) -> bytes:
-    """A complete response for an error outside the application."""
+    """Return a complete response for an error outside the application."""
     body = errors.body(error, random_id())
     headers = {"Content-Type": "application/json", "Content-Length": len(body), **HEADERS}
     headers.update(errors.headers_of(error))
@@ -180,13 +181,13 @@ def refusal(error: Exception) -> tuple[int, ApplianceError]:
 
 
 def unread_bytes(request: Request) -> int | None:
-    """The bytes of the body that have not been read; None: unknown."""
+    """Return how many body bytes have not been read; None: unknown."""
     reader = cast(Body, request.body).reader
     return int(reader.length) if isinstance(reader, LengthReader) else None
 
 
 def environ_base(cfg: Any, listener: tuple[str, str] | None) -> dict[str, Any]:
-    """The part of the environ that all requests of a listener share. None: a socket file."""
+    """Return the environ part that all of a listener's requests share. None: a socket file."""
     host, port = listener or ("", "")
     return {
         **base_environ(cfg),
@@ -201,7 +202,7 @@ def environ_base(cfg: Any, listener: tuple[str, str] | None) -> dict[str, Any]:
 def environ_of(
     base: dict[str, Any], request: StrictRequest, connection: Connection, parser: StrictParser
 ) -> tuple[dict[str, Any], Input]:
-    """The WSGI environ. The parser has dropped header names that would collide."""
+    """Return the WSGI environ. The parser has dropped header names that would collide."""
     check_path(cast(str, request.path))
     environ = base.copy()
     body = Input(connection, request)

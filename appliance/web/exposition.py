@@ -22,7 +22,7 @@ Encode = Callable[["OneMetric"], bytes]
 
 
 class OneMetric(NamedTuple):
-    """A registry with one metric, for the encoders of the client library."""
+    """A registry with one metric, for the client library's encoders."""
 
     metric: Metric
 
@@ -37,7 +37,7 @@ class ExpositionText(NamedTuple):
 
 
 class Exposition:
-    """The text of one registry. Used on the event loop only."""
+    """A registry's text. Used on the event loop only."""
 
     def __init__(self, registry: CollectorRegistry, monotonic: Callable[[], float]) -> None:
         self._registry = registry
@@ -61,7 +61,7 @@ class Exposition:
 
 
 def parts_of(registry: CollectorRegistry, encode: Encode) -> Iterator[bytes]:
-    """Encode a registry in parts of about PART_SAMPLES, with a turn of the event loop between."""
+    """Encode a registry in parts with about PART_SAMPLES, with an event loop turn between."""
     name, samples = "", 0
     for metric in registry.collect():
         text = encode(OneMetric(metric)).removesuffix(b"# EOF\n")

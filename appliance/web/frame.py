@@ -8,7 +8,7 @@ NO_CODE = 1005  # stands for a close frame without code
 
 
 def pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Joins `parts` into writes of about WRITE_BYTES."""
+    """Join `parts` into writes with about WRITE_BYTES."""
     size, some = 0, []
     for part in parts:
         some.append(part)
@@ -26,7 +26,7 @@ def text_frame(payload: bytes) -> bytes:
 
 
 def text_header(size: int) -> bytes:
-    """The header of a text frame with `size` bytes of payload."""
+    """Return a text frame's header for `size` payload bytes."""
     if size < 126:
         return b"\x81" + size.to_bytes(1, "big")
     if size < 65536:
@@ -35,7 +35,7 @@ def text_header(size: int) -> bytes:
 
 
 def close_frame(code: int, reason: str) -> bytes:
-    """A close frame, with the part of `reason` that fits in it."""
+    """Return a close frame, with as much of `reason` as fits."""
     text = reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore").encode()
     payload = b"" if code == NO_CODE else code.to_bytes(2, "big") + text
     return bytes((0x88, len(payload))) + payload

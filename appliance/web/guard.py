@@ -26,10 +26,10 @@ from appliance.web.write_gate import WriteGate
 Environ = Mapping[str, Any]
 
 FREE_ON_LOOPBACK = frozenset({READ_DOCS, "metrics:read"})
-"""Subsystems add the `free` of their scopes."""
+"""Scopes that need no token on loopback. Subsystems add their scopes' `free`."""
 
 UNIX = "agentlip.unix"
-"""Key in the environ of requests over the socket file. No header can set it."""
+"""Key in the environ for requests over the socket file. No header can set it."""
 
 FORWARDING = frozenset(
     "HTTP_" + name.upper().replace("-", "_")
@@ -85,7 +85,7 @@ class Guard:
         ]
 
     def authenticate(self, environ: Environ, *, socket: bool = False) -> Principal:
-        """The caller, or ANONYMOUS without a token. A wrong token raises Unauthenticated.
+        """Return the caller, or ANONYMOUS without a token. A wrong token raises Unauthenticated.
 
         With `socket` the token may also be in the query (`?token=`) or in a subprotocol
         `agentlip.token.<TOKEN>`, because browsers can't set headers on a WebSocket.
@@ -113,17 +113,17 @@ class Guard:
         return principal
 
     def _find_session(self, environ: Environ, page: str) -> Principal | None:
-        """The caller by the cookie and the secret of our page. A cookie that is not valid counts as
-        none, so that a browser which has an old one can still load the page to sign in.
+        """Return the caller by the cookie and our page's secret. An invalid cookie counts as
+        none, so that a browser with an old cookie can still load the page to sign in.
 
-        Browsers send the cookie to servers on other ports of this host too. The page's secret is in
-        its storage, which belongs to one port, so neither these servers nor their pages have both.
+        Browsers send the cookie to servers on this host's other ports too. The page's secret is in
+        its storage, which belongs to one port, so neither such servers nor their pages have both.
         """
         cookie = session_cookie(environ)
         return self._find(environ, cookie + page, session=True) if cookie else None
 
     def _find(self, environ: Environ, secret: str, *, session: bool) -> Principal | None:
-        """The caller by a token or by the secret of a session; None if it is not valid."""
+        """Return the caller by a token or by a session's secret; None if it is not valid."""
         if not _seems_local(environ) and self.scheme(environ) != "https":
             _plain.inc()
         principal = self.book.find(secret)
@@ -139,7 +139,7 @@ class Guard:
     def allows(
         self, principal: Principal, scope: str | None, environ: Environ, also: Sequence[str] = ()
     ) -> bool:
-        """Whether the token has the scope or one of `also`, or the scope is free here."""
+        """Return whether the token has the scope or one in `also`, or the scope is free here."""
         if scope is None or principal.allows(scope) or any(map(principal.allows, also)):
             return True
         beginnings = tuple(text for name in (scope, *also) for text in self._implied.get(name, ()))
@@ -160,7 +160,8 @@ class Guard:
         raise Forbidden(details={"scope": scope})
 
     def is_free(self, scope: str, environ: Environ) -> bool:
-        """Whether the scope needs no token here. Raises OriginRefused for pages of other sites."""
+        """Return whether the scope needs no token here. Raises OriginRefused for pages from
+        other sites."""
         if not (scope in self.free and self.reveals(environ)):
             return False
         if environ.get("HTTP_SEC_FETCH_SITE", "none") not in _OWN_PAGES:
@@ -168,7 +169,7 @@ class Guard:
         return True
 
     def is_local(self, environ: Environ) -> bool:
-        """Whether a program on this machine sent the request, and no proxy forwarded it.
+        """Return whether a program on this machine sent the request, and no proxy forwarded it.
 
         Everything that trusts this machine uses this function. A proxy that adds no header is
         recognized by `http.trusted_proxies`, by a public `Host`, or by HTTP/1.0, which nginx before
@@ -177,12 +178,14 @@ class Guard:
         return _seems_local(environ) and not self._is_proxy(environ.get("REMOTE_ADDR", ""))
 
     def reveals(self, environ: Environ) -> bool:
-        """Whether a caller without a token may see what needs no token on a loopback bind."""
+        """Return whether a caller without a token may see what needs no token on a loopback
+        bind."""
         return self.loopback and self.is_local(environ)
 
     def check_host(self, environ: Environ) -> None:
-        """Raise HostRefused for unknown host names, as DNS rebinding would send. Beyond loopback,
-        addresses are accepted, as Prometheus sends that of a pod: they need no name."""
+        """Raise HostRefused for unknown host names, as DNS rebinding would send. Beyond
+        loopback, addresses are accepted, because Prometheus sends a pod's address: they need no
+        name."""
         if self._hosts is None:
             return
         host = host_name(environ.get("HTTP_HOST", ""))
@@ -191,10 +194,10 @@ class Guard:
             raise HostRefused
 
     def check_origin(self, environ: Environ) -> None:
-        """Raise OriginRefused for a browser's request from a page of another origin.
+        """Raise OriginRefused for a browser's request from a page with another origin.
 
         For mutations and sockets. Requests without Origin are not from browsers. The page's host
-        and port must be those of the request, or its host one of `allowed_hosts`.
+        and port must be the request's, or its host one of `allowed_hosts`.
         """
         origin = environ.get("HTTP_ORIGIN")
         if origin is None:
@@ -215,7 +218,7 @@ class Guard:
         raise OriginRefused
 
     def address(self, environ: Environ) -> str:
-        """The client's address: the peer's, or the one that a trusted proxy forwarded."""
+        """Return the client's address: the peer's, or the one that a trusted proxy forwarded."""
         peer: str = environ.get("REMOTE_ADDR", "")
         if not self._proxies or not self._is_proxy(peer):
             return peer
@@ -237,7 +240,7 @@ class Guard:
         return str(environ.get("wsgi.url_scheme", "http"))
 
     def _is_owner(self, environ: Environ) -> bool:
-        """Whether the request came over the socket file, which only this user can open."""
+        """Return whether the request came over the socket file, which only this user can open."""
         return UNIX in environ and self.is_local(environ)
 
     def _is_proxy(self, address: str) -> bool:
@@ -255,9 +258,9 @@ def _seems_local(environ: Environ) -> bool:
 
 
 def _check_site(scope: str, environ: Environ) -> None:
-    """Raise OriginRefused for a browser's read on behalf of a page of another site or port.
+    """Raise OriginRefused for a browser's read on behalf of a page from another site or port.
 
-    Following a link to the start page is allowed. The Origin of sockets is checked elsewhere.
+    Following a link to the start page is allowed. Sockets' Origin is checked elsewhere.
     """
     mode = environ.get("HTTP_SEC_FETCH_MODE")
     followed = mode == "navigate" and environ.get("HTTP_SEC_FETCH_DEST") == "document"
@@ -276,7 +279,7 @@ def has_signature_scheme(environ: Environ) -> bool:
 
 
 def bearer(header: str) -> str:
-    """The token in an Authorization header. Raises Unauthenticated for another scheme."""
+    """Return the token in an Authorization header. Raises Unauthenticated for another scheme."""
     if header[:7] == "Bearer ":
         return header[7:].strip()
     scheme, _, token = header.strip().partition(" ")
@@ -287,14 +290,14 @@ def bearer(header: str) -> str:
 
 
 def cookie_name(environ: Environ) -> str:
-    """Browsers send a cookie to all ports of a host, so its name has the port: each appliance of a
-    machine has its own."""
+    """Return the cookie's name, with the port: browsers send a cookie to all ports on a host,
+    and each appliance on a machine has its own."""
     port = environ.get("HTTP_HOST", "").rpartition(":")[2]
     return f"agentlip_session_{port}" if port.isascii() and port.isdigit() else "agentlip_session"
 
 
 def session_cookie(environ: Environ) -> str | None:
-    """The secret of a session that the request brings, valid or not."""
+    """Return the session secret that the request brings, valid or not."""
     header = environ.get("HTTP_COOKIE")
     if header is None:
         return None
@@ -320,7 +323,7 @@ def is_loopback(address: str) -> bool:
 
 
 def query_token(query: str) -> str | None:
-    """The token in a query string. Only the hub's socket allows it there."""
+    """Return the token in a query string. Only the hub's socket allows it there."""
     if not any(name in query for name in _QUERY_NAMES):
         return None
     for name, value in parse_qsl(query, keep_blank_values=True, max_num_fields=None):

@@ -1,4 +1,4 @@
-"""The opening handshake of a WebSocket (RFC 6455 §4)."""
+"""Opens a WebSocket by its handshake (RFC 6455 §4)."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def is_upgrade(environ: dict[str, Any]) -> bool:
 
 
 def handshake(environ: dict[str, Any], subprotocol: str | None) -> bytes:
-    """The 101 response to an upgrade request. Raises Invalid for any other request."""
+    """Return the 101 response to an upgrade request. Raises Invalid for any other request."""
     if environ["REQUEST_METHOD"] != "GET":  # the library would accept any method
         raise Invalid("a WebSocket must be opened with GET")
     headers = Headers(

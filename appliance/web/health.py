@@ -1,7 +1,7 @@
-"""The routes `/-/healthy`, `/-/ready` and `/metrics`, for monitoring.
+"""Serves `/-/healthy`, `/-/ready` and `/metrics`, for monitoring.
 
-Healthy means that the process responds. Ready is the result of the doctor's checks, so the probe
-and the doctor agree.
+Healthy means that the process responds. Ready is the doctor's result, so the probe and the doctor
+agree.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ from appliance.web.media import reply, reply_bytes
 from appliance.web.responders import Responders, reply_with
 
 READ_DOCTOR = "doctor:read"
-"""The scope of the doctor's report. No token can have it itself: only `admin` includes it, because
-findings reveal weaknesses."""
+"""The scope for the doctor's report. No token can have it itself: only `admin` includes it,
+because findings reveal weaknesses."""
 
 
 class Alive(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class Alive(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whether requests are served. The rest is only for callers on this machine or with a token.
+    """The readiness. Only callers on this machine or with a token see more than `ready`.
 
     failing    the checks because of which it is not ready
     suspended  damaged stores that are not served, while other stores are: found at the start, or

@@ -55,7 +55,8 @@ class Incoming:
         self._quota = quota
 
     def take_pong(self) -> bytes | None:
-        """The pong for the newest ping since the last call (RFC 6455 §5.5.3: one is enough)."""
+        """Return the pong for the newest ping since the last call (RFC 6455 §5.5.3: one is
+        enough)."""
         pong, self._pong = self._pong, None
         return pong
 
@@ -65,7 +66,7 @@ class Incoming:
         self._fragments.clear()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The next messages, at most MESSAGES_MAX; raises Exhausted or Invalid."""
+        """Return the next messages, at most MESSAGES_MAX; raise Exhausted or Invalid."""
         buffer = self._buffer
         buffer += data
         messages: list[bytes] = []
@@ -141,7 +142,7 @@ class Incoming:
 
 
 def _close_of(payload: bytes) -> tuple[int, str]:
-    """The code and reason in a close frame."""
+    """Return the code and reason in a close frame."""
     try:
         close = Close.parse(payload)
     except UnicodeDecodeError:

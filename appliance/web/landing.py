@@ -1,4 +1,4 @@
-"""The start page: browsers go on to the web UI, and programs get the links of the appliance."""
+"""Serves the start page: browsers go on to the web UI, and programs get the appliance's links."""
 
 from typing import Any
 

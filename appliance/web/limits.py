@@ -1,18 +1,17 @@
-"""Rate limits in fixed windows of one second: per connection, token and address, and global.
+"""Limits rates in fixed windows with one second: per connection, token and address, and global.
 
 A request is admitted if its cost fits in every enabled limit. Only then is it counted, in all of
 them. So a refused request uses up nothing, and a flood affects only its sender.
 
-Requests without a valid token may use only a share of the global limit, so they can't use up
-what callers with a token need. Failed authentication, and requests to routes that work without a
-token, are counted per address.
+Requests without a valid token may use only a share of the global limit, so they can't use up what
+callers with a token need. Failed authentication, and requests to routes that work without a token,
+are counted per address.
 
-A batch may cost more than a limit allows per second. It is admitted if its caller has used
-nothing in the window, and the excess is a debt of the caller's next windows. So the average
-stays at the limit, and no batch is refused forever.
+A batch may cost more than a limit allows per second. It is admitted if its caller has used nothing
+in the window, and the excess is a debt in the caller's next windows. So the average stays at the
+limit, and no batch is refused forever.
 
-At the end of a window all counts but debts are dropped, so memory is bounded by the requests of
-one second.
+When a window ends all counts but debts are dropped, so memory is bounded by one second's requests.
 """
 
 import ipaddress
@@ -31,7 +30,7 @@ _OTHERS = "others"
 UNAUTHENTICATED_SHARE = 0.5  # of `limits.global`; the rest is for callers with a token
 OPEN_CONNECTIONS = 2
 """Without a token, an address may send as much as this many connections: six times a second the
-files of the UI."""
+UI's files."""
 
 OPEN_CHANGE_COST = 10  # a sign-in, or an answer by a link, reads a store
 ADDRESSES_MAX = 10_000  # counted separately in a second, about 100 bytes each
@@ -66,7 +65,7 @@ class RateLimited(Exhausted):
 
 
 class RateLimiter:
-    """Counts the requests of the current second. Used on the event loop only."""
+    """A counter for the current second's requests. Used on the event loop only."""
 
     def __init__(self, settings: LimitSettings, clock: Clock) -> None:
         self._clock = clock
@@ -136,12 +135,12 @@ class RateLimiter:
         return Allowance(tightest, least, self._reset_iso) if admitted else None
 
     def fail(self, address: str) -> None:
-        """Count a failed authentication. Raises RateLimited above the limit of its address."""
+        """Count a failed authentication. Raises RateLimited above its address's limit."""
         self._take_for(address, "failures", self._failures_max, self._failures, 1)
 
     def take_open(self, address: str, cost: int = 1) -> None:
-        """Count a request without a token to a route that needs none. Raises RateLimited above the
-        limit of its address."""
+        """Count a request without a token to a route that needs none. Raises RateLimited above
+        its address's limit."""
         self._take_for(address, "open", self._open_max, self._opened, cost)
 
     def _take_for(
@@ -164,14 +163,14 @@ class RateLimiter:
                 used_by[""] -= 1
 
     def _address_key(self, used_by: dict[str, int], address: str) -> str:
-        """The key of an address: its network for IPv6; a shared one above ADDRESSES_MAX."""
+        """Return an address's key: its network for IPv6; a shared one above ADDRESSES_MAX."""
         key = network_of(address) if ":" in address else address
         if key not in used_by and len(used_by) >= ADDRESSES_MAX:
             return _OTHERS
         return key
 
     def _now_ms(self) -> int:
-        """The time. Starts its window, if another one was before."""
+        """Return the time. Start its window, if another one was before."""
         now_ms = self._clock.now_ms()
         if now_ms // 1000 != self._window:
             self._start_window(now_ms // 1000)
@@ -204,7 +203,7 @@ class RateLimiter:
 
 
 def network_of(address: str) -> str:
-    """The /64 network of an IPv6 address, because one client has all of it; an IPv4 address."""
+    """Return an IPv6 address's /64 network, because one client has all of it; an IPv4 address."""
     ip = ip_of(address)
     if ip is None:
         return address

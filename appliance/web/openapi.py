@@ -19,7 +19,7 @@ _FIELD = re.compile(r"{(\w+)(?::[^}]*)?}")
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """The body of every failed request. Some errors add keys."""
+    """A failed request's body. Some errors add keys."""
 
     error: str
     code: str
@@ -53,8 +53,8 @@ _WITH_BODY = (409, 415, 422)
 
 
 def routes(described: Sequence[Route], free: frozenset[str] = FREE_ON_LOOPBACK) -> list[Route]:
-    """The route of the document, which describes itself too. `free`: scopes that need no token on a
-    loopback bind."""
+    """Return the document's route, which describes itself too. `free`: scopes that need no token
+    on a loopback bind."""
     operation = Operation(READ_DOCS, "This document", reply=dict[str, Any])
     own = Route(PATH, None, {"GET": operation})
 
@@ -225,5 +225,6 @@ def _replies(operation: Operation) -> tuple[Any, ...]:
 
 
 def _key(kind: Any) -> Any:
-    """Generic types are compared as text, because each `list[int]` is another object."""
+    """Return a key for a type. Generic types are compared as text, because each `list[int]` is
+    another object."""
     return kind if isinstance(kind, type) else str(kind)

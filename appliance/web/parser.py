@@ -101,7 +101,7 @@ class StrictRequest(Request):
 
 
 class StrictParser(RequestParser):
-    """The requests of one connection, one after another."""
+    """A connection's requests, one after another."""
 
     mesg_class = StrictRequest
 
@@ -119,7 +119,7 @@ def check_request_line(line: bytes) -> None:
 def check_path(path: str) -> None:
     """Raise Malformed for a path that a proxy may normalize to another one.
 
-    So the guard, the router and the rules of a proxy use the same path.
+    So the guard, the router and a proxy's rules use the same path.
     """
     if "%" not in path and "//" not in path and "/." not in path:
         return
@@ -139,7 +139,7 @@ def check_path(path: str) -> None:
 
 
 def check_environ(environ: Mapping[str, Any], request: StrictRequest) -> None:
-    """Raise Malformed for bad headers that determine the host and the end of a request."""
+    """Raise Malformed for bad headers that determine a request's host and end."""
     host = environ.get("HTTP_HOST")
     if host is not None or environ["SERVER_PROTOCOL"] == "HTTP/1.1":
         check_host(host or "")

@@ -1,8 +1,8 @@
-"""Responders that pass a request on to a verb: a row of a route table, in place of a class.
+"""Makes responders that pass a request on to a verb: a row in a route table, not a class.
 
     Route("/bus/v1/claims", Responders(get=reply_with(bus.claims)), {"GET": Operation(…)})
 
-A verb gets the fields of the path in their order, then the query or the body.
+A verb gets the path's fields in order, then the query or the body.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ Responder = Callable[..., None]
 
 
 class Responders:
-    """The resource of one path, with a responder for each method."""
+    """A path's resource, with a responder for each method."""
 
     def __init__(self, **by_method: Responder) -> None:
         for method, respond in by_method.items():
@@ -25,7 +25,7 @@ class Responders:
 
 
 def reply_with(verb: Verb, status: int = 200) -> Responder:
-    """Replies with what the verb returns."""
+    """Reply with what the verb returns."""
 
     def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
         reply(resp, verb(*arguments_of(req, fields)), status)
@@ -34,7 +34,7 @@ def reply_with(verb: Verb, status: int = 200) -> Responder:
 
 
 def reply_to_caller(verb: Verb, status: int = 200) -> Responder:
-    """Replies with what the verb returns, which also gets the caller."""
+    """Reply with what the verb returns, which also gets the caller."""
 
     def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
         reply(resp, verb(*arguments_of(req, fields), req.context.principal), status)
@@ -43,7 +43,7 @@ def reply_to_caller(verb: Verb, status: int = 200) -> Responder:
 
 
 def reply_to_change(verb: Verb) -> Responder:
-    """Replies as the verb does, which also gets the caller and the idempotency key."""
+    """Reply as the verb does, which also gets the caller and the idempotency key."""
 
     def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
         context = req.context
@@ -53,6 +53,6 @@ def reply_to_change(verb: Verb) -> Responder:
 
 
 def arguments_of(req: Any, fields: Mapping[str, Any]) -> list[Any]:
-    """The fields of the path, then the query or the body."""
+    """Return the path's fields, then the query or the body."""
     query = req.context.query
     return [*fields.values(), *(() if query is None else (query,))]

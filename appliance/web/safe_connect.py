@@ -15,7 +15,7 @@ ADDRESSES_MAX = 4  # addresses of one name to try
 T = TypeVar("T")
 
 Resolve = Callable[[str, int], Sequence[str]]
-"""Returns the addresses of a host in the order to try them; raises OSError."""
+"""Returns a host's addresses in the order to try them; raises OSError."""
 
 
 def resolve(host: str, port: int) -> list[str]:
@@ -24,7 +24,8 @@ def resolve(host: str, port: int) -> list[str]:
 
 
 def resolve_allowed(resolver: Resolve, host: str, port: int, rules: AddressRules) -> Sequence[str]:
-    """All addresses of the host. Raises Unreachable, or BadWebhookUrl if any is not allowed."""
+    """Return all of the host's addresses. Raises Unreachable, or BadWebhookUrl if any is not
+    allowed."""
     try:
         addresses = resolver(host, port)
     except (OSError, UnicodeError):
@@ -48,8 +49,8 @@ def open_socket(
 
 
 def connect_first(addresses: Sequence[str], connect: Callable[[str], T]) -> T:
-    """What `connect` returns for the first address that accepts a connection. Raises OSError, or
-    NotConnected if it does."""
+    """Return what `connect` returns for the first address that accepts a connection. Raises
+    OSError, or NotConnected if it does."""
     last_error: Exception = ConnectionRefusedError()
     for address in addresses[:ADDRESSES_MAX]:
         try:

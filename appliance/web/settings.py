@@ -1,4 +1,4 @@
-"""Settings of the HTTP server: addresses, sizes, time limits and rates."""
+"""Defines HTTP server settings: addresses, sizes, time limits and rates."""
 
 from typing import Annotated
 
@@ -45,18 +45,18 @@ class LimitSettings(
     """`[limits]`: requests a second; 0 switches a limit off."""
 
     per_connection: Rate = 100
-    """Requests a second of one connection. The default is that of the hub specification. Twice as
-    many for all connections of one address to routes that work without a token."""
+    """Requests a second on one connection. The hub specification's default. An address may send
+    twice as many over all connections to routes that work without a token."""
 
     global_: Rate = 1000
-    """Requests a second of all clients. The default is that of the hub specification."""
+    """Requests a second from all clients. The hub specification's default."""
 
     failures_per_address: Rate = 20
     """Failed authentications a second from one IPv4 address or IPv6 /64 network. Beyond it: 429;
     a valid token from the same address still works."""
 
     per_token: Rate = 0
-    """Requests a second of one token, over all its connections. 0: no limit."""
+    """Requests a second with one token, over all its connections. 0: no limit."""
 
     per_address: Rate = 0
     """Requests a second from one IPv4 address or IPv6 /64 network, over all its connections. 0:

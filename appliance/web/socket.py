@@ -38,7 +38,7 @@ CLOSE_CODES = {
     "unauthenticated": UNAUTHORIZED, "forbidden": UNAUTHORIZED, "unavailable": GOING_AWAY,
     "exhausted": POLICY_VIOLATION, "invalid": POLICY_VIOLATION, "missing": POLICY_VIOLATION,
 }  # fmt: skip
-"""By the kind of an error."""
+"""Close codes by error kind."""
 
 _open = gauge("socket_open", "Open WebSockets")
 _closed = counter("socket_closed_total", "WebSockets closed, by close code", ("code",))
@@ -62,11 +62,10 @@ DISCARD_BYTES_MAX = 1024 * 1024  # read and dropped while a closed client goes o
 
 
 class SocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[socket]: limits of every WebSocket."""
+    """[socket]: every WebSocket's limits."""
 
     connections_max: int = 100
-    """WebSockets of callers with a token, without consumers of the courier; 503 above (hub spec
-    §0.1.2)"""
+    """WebSockets with a token, without courier consumers; 503 above (hub spec §0.1.2)"""
 
 
 class SocketGone(Exception):
@@ -181,7 +180,7 @@ class Socket:
         self._incoming.limit(HELLO_BYTES_MAX, quota)
 
     def identify(self) -> None:
-        """The client is authenticated: apply the usual limits from its next frame on."""
+        """Apply the usual limits from the next frame on: the client is authenticated."""
         self.identified = True
         self._incoming.limit(self._frame_bytes_max, self._quota)
 
@@ -217,18 +216,18 @@ class Socket:
         self._unsent.set_size(self._posted_bytes + self._writing)
 
     def _cut_off(self) -> None:
-        """Close this socket, because it has the most of too many unsent bytes."""
+        """Close this socket, because it has the most among too many unsent bytes."""
         self.close(POLICY_VIOLATION, "too many unsent bytes for this client")
         with contextlib.suppress(OSError):
             self._plain.shutdown(SHUT_RDWR)  # the writing greenlet may wait in a write
 
     def is_free(self) -> bool:
-        """Whether `post` can write at once: nothing waits, and the socket is open."""
+        """Return whether `post` can write at once: nothing waits, and the socket is open."""
         return not (self._posted or self._sending or self._tail or self.is_closing)
 
     @property
     def is_closing(self) -> bool:
-        """Whether the close was decided, on either side."""
+        """Return whether the close was decided, on either side."""
         return self._closing is not None or self._ended is not None
 
     def _try(self, frames: bytes) -> bytes:
@@ -282,7 +281,7 @@ class Socket:
             self.send(b"\x89\x00")
 
     def send(self, frames: bytes) -> None:
-        """Write all of `frames`; raises Stalled or SocketGone."""
+        """Write all `frames`; raise Stalled or SocketGone."""
         if self._tail:
             frames = self._tail + frames
             self._tail = b""
@@ -362,7 +361,7 @@ class Socket:
             self._wake()
 
     def _receive(self) -> bytes:
-        """The next bytes; empty at the end."""
+        """Return the next bytes; empty at the end."""
         data, self._leftover = self._leftover, b""
         with contextlib.suppress(OSError):
             return data or bytes(self._raw.recv(RECEIVE_BYTES))

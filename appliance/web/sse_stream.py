@@ -20,17 +20,18 @@ ID_DIGITS_MAX = 18
 
 
 class EventSource(Protocol):
-    """Where the events of one response come from."""
+    """A source for one response's events."""
 
     @property
     def closed(self) -> bool:
-        """Whether no more events will come, for instance because the appliance stops."""
+        """Return whether no more events will come, for instance because the appliance stops."""
 
     def begin(self) -> Iterable[bytes]:
-        """What is sent first: RETRY_LINE, then the stored events after the client's cursor."""
+        """Return what is sent first: RETRY_LINE, then the stored events after the client's
+        cursor."""
 
     def pop(self) -> Iterable[bytes] | None:
-        """The events since the last call, without waiting; None if there are none."""
+        """Return the events since the last call, without waiting; None if there are none."""
 
     def wait(self, seconds: float) -> bool:
         """Wait for an event; False after `seconds` without one."""
@@ -43,11 +44,11 @@ class EventSource(Protocol):
 
 
 class SseStream:
-    """The bytes of one text/event-stream response. The server calls `close` when it is over."""
+    """One text/event-stream response's bytes. The server calls `close` when it is over."""
 
     def __init__(self, source: EventSource, *begin: Callable[[Call], Call]) -> None:
-        """Each of `begin` is called with what ends the response early, and returns how to end it.
-        If one raises, the source is released."""
+        """Take functions that begin the stream: each is called with what ends the response
+        early, and returns how to end it. If one raises, the source is released."""
         self._source = source
         self._open = True
         self._ending = ExitStack()
@@ -85,7 +86,7 @@ class SseStream:
 
 
 def last_event_id(header: str | None) -> int | None:
-    """The cursor of a `Last-Event-ID` header; None without one. Raises Invalid."""
+    """Return the cursor in a `Last-Event-ID` header; None without one. Raises Invalid."""
     if not header:
         return None
     if not (header.isascii() and header.isdigit() and len(header) <= ID_DIGITS_MAX):

@@ -29,8 +29,8 @@ def suspended_routes(routes: Sequence[Route], error: ApplianceError) -> list[Rou
 
 
 def refuse_with(error: ApplianceError) -> Callable[..., Any]:
-    """A responder, or what serves a socket: it accepts the socket, and closes it with the code of
-    the error."""
+    """Return a responder, or what serves a socket: it accepts the socket, and closes it with the
+    error's code."""
 
     def refuse(*_args: Any, **_given: Any) -> None:
         raise error

@@ -1,11 +1,11 @@
-"""Limits the unsent bytes of all clients together.
+"""Limits all clients' unsent bytes together.
 
-Unsent bytes are those that are in memory for one client:
+Unsent bytes are in memory for one client:
   - the part of an HTTP write that the kernel did not take
   - the part of a WebSocket write that the kernel did not take, and replies that wait behind it
 Events and envelopes in live queues do not count. All queues share these objects, which have
-limits of their own (`BYTES_MAX` of a feed, `courier.bytes_total_max`).
-They count once they are joined into a write for one client.
+separate limits (a feed's `BYTES_MAX`, `courier.bytes_total_max`). They count once they are joined
+into a write for one client.
 
 Above the limit, the client with the most bytes for the longest time is disconnected, then the next
 one.
@@ -25,7 +25,7 @@ _shed = counter("unsent_shed_total", "Clients disconnected to free unsent bytes"
 
 
 class Unsent(msgspec.Struct, eq=False):
-    """The unsent bytes of one client. `cut_off` closes its connection and must not wait."""
+    """One client's unsent bytes. `cut_off` closes its connection and must not wait."""
 
     budget: "UnsentBudget"
     kind: str  # `http` or `socket`
@@ -41,7 +41,7 @@ class Unsent(msgspec.Struct, eq=False):
 
 
 class UnsentBudget:
-    """The unsent bytes of all clients. Used on the event loop only."""
+    """All clients' unsent bytes. Used on the event loop only."""
 
     def __init__(self, bytes_max: int, clock: Clock) -> None:
         self.total = 0

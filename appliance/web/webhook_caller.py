@@ -41,15 +41,15 @@ class WebhookCaller:
         self._tls = tls
 
     def check(self, url: str) -> None:
-        """Raises BadWebhookUrl if the URL is not allowed."""
+        """Raise BadWebhookUrl if the URL is not allowed."""
         check_url(url, self._rules)
 
     def call(
         self, url: str, headers: dict[str, str], body: str | None, *, keeps_answer: bool = False
     ) -> CallResult:
-        """One POST, or a GET without a body, and its result; failures of the receiver are returned,
-        not raised. With `keeps_answer` the reason has what the receiver responded: only for URLs of
-        the operator, because others could read internal services by it."""
+        """Send one POST, or a GET without a body, and return its result; receiver failures are
+        returned, not raised. With `keeps_answer` the reason has what the receiver responded:
+        only for the operator's URLs, because others could read internal services by it."""
         try:
             reply = self.request(url, headers, None if body is None else body.encode())
         except (BadWebhookUrl, Unreachable) as error:
@@ -77,7 +77,7 @@ class WebhookCaller:
             return safe_connect.connect_first(self._addresses(url), send_to)
 
     def _addresses(self, url: str) -> Sequence[str]:
-        """The addresses of the URL's host; all of them are allowed."""
+        """Return the addresses of the URL's host; all are allowed."""
         check_url(url, self._rules)
         url_parts = urlsplit(url)
         host, secure = url_parts.hostname or "", url_parts.scheme == "https"
@@ -102,7 +102,7 @@ def result_of(status: int, retry_after: float | None, answer: str = "") -> CallR
 
 
 def seconds_of(value: Any) -> float | None:
-    """Seconds of a Retry-After; None for a date or an invalid value."""
+    """Return the seconds in Retry-After; None for a date or an invalid value."""
     try:
         seconds = float(value)
     except (TypeError, ValueError):

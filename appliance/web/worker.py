@@ -77,7 +77,7 @@ WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 @lru_cache(maxsize=1)
 def date_of(second: int) -> str:
-    """A time as in the header Date."""
+    """Return a time as in the header Date."""
     return email.utils.formatdate(second, usegmt=True)
 
 
@@ -91,7 +91,7 @@ class Listener(StreamServer):
 
 
 class Worker:
-    """Serves `application` on `listeners` until `stop()`; `run()` blocks that long.
+    """A server for `application` on `listeners` until `stop()`; `run()` blocks that long.
 
     `on_signal` is called with the number of SIGTERM or SIGINT, in another greenlet.
     """
@@ -160,7 +160,7 @@ class Worker:
             self._greenlets.spawn(self._serve, base, connection, addr)
 
     def _serve(self, base: dict[str, Any], connection: Connection, addr: Any) -> None:
-        """Serve the requests of a connection, one after another."""
+        """Serve a connection's requests, one after another."""
         caller.current.set(connection)
         parser = StrictParser(self.cfg, connection.sock, addr)
         try:
@@ -217,7 +217,7 @@ class Worker:
         return not response.should_close()
 
     def _receive(self, connection: Connection, parser: StrictParser) -> bool:
-        """Receive bytes of the next request for the parser; False if there is none."""
+        """Receive bytes of the next request for the parser; return False if there is none."""
         data = parser.unreader.take_buffered()
         if not data:
             if not self.alive and parser.req_count:

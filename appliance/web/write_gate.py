@@ -1,8 +1,8 @@
-"""Maintenance mode: refuses the writes of clients for some time, while reads go on.
+"""Refuses client writes for some time (maintenance mode), while reads go on.
 
-Requests of all kinds enter through the guard, which has the gate: HTTP requests by their method,
-requests on sockets when they are charged, tools by what they change. Routes that do not declare
-otherwise are refused, so new ones are too.
+Requests enter through the guard, which has the gate: HTTP requests by their method, requests on
+sockets when they are charged, tools by what they change. Routes that do not declare otherwise are
+refused, so new ones are too.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class UnderMaintenance(Unavailable):
 
 
 class WriteGate:
-    """Open, or closed until a time of the wall clock."""
+    """A gate that is open, or closed until a wall clock time."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
