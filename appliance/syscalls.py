@@ -91,7 +91,7 @@ def has_capabilities() -> bool:
 
 
 def drop_capabilities() -> None:
-    """Drop all capabilities for good. Those that can't be dropped don't exist."""
+    """Drop all capabilities for good. Capabilities that can't be dropped don't exist."""
     for capability in range(CAPABILITIES):
         prctl(PR_CAPBSET_DROP, capability)
     header = CapabilityHeader(CAPABILITY_VERSION_3, 0)
@@ -120,7 +120,7 @@ def landlock_ruleset(version: int, *, network: bool) -> int:
 
 
 def landlock_allow(ruleset: int, path: str, rights: int, is_folder: bool) -> None:
-    """Allow a path. Missing and inaccessible paths are skipped, so they stay denied."""
+    """Allow a path. Missing and inaccessible paths are skipped, and stay denied."""
     try:
         descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

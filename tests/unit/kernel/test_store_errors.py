@@ -11,9 +11,11 @@ from appliance.kernel.store_errors import StoreBusy, StoreFull, StoreSuspect, tr
 
 UNPICKLED = """
 import pickle
-from ops.write_docs import error_classes, import_everything
+import appliance, doctor
+from appliance.kernel.declaring_modules import import_named
+from ops.write_docs import error_classes
 
-import_everything()
+import_named("", appliance, doctor)
 for kind in error_classes():
     error = kind.__new__(kind, "sentence")
     error.__dict__.update(message="sentence", details={"a": 1}, extra={}, retry_after=2.0)
