@@ -40,13 +40,13 @@ NONCES_MEMBER_MAX = 100_000  # signed requests remembered per member: 333/s for 
 
 
 def member_of(principal: Principal) -> str | None:
-    """The key that signed the request; None: it was authenticated by a token."""
+    """Return the key that signed the request; None: a token authenticated it."""
     key = principal.id.removeprefix(PREFIX)
     return key if key != principal.id else None
 
 
 def sender_of(principal: Principal, environ: Environ) -> str:
-    """The member that the request sends for."""
+    """Return the member that the request sends for."""
     signed = member_of(principal)
     if signed is not None:
         return signed
@@ -61,7 +61,7 @@ def sender_of(principal: Principal, environ: Environ) -> str:
 
 
 class Signatures:
-    """Verifies signatures of requests and hellos, and refuses replays.
+    """A verifier for signed requests and hellos, which refuses replays.
 
     broker_id  the id that members sign for, set when the store is open
     unsaved    nonces that are not in the store yet
@@ -123,7 +123,7 @@ class Signatures:
         return verify_once
 
     def hello(self, hello: frames.Hello, challenge: str) -> bool:
-        """Whether this frame authenticates its member; False: it needs a challenge first.
+        """Return whether this frame authenticates its member; False: it needs a challenge first.
 
         Raises if the signature is wrong. A challenge belongs to one connection, so a hello cannot
         be replayed on another.

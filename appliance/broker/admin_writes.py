@@ -1,4 +1,4 @@
-"""Changes of meshes, members, destinations, subscriptions and webhooks, each in a transaction."""
+"""Changes meshes, members, destinations, subscriptions and webhooks, each in a transaction."""
 
 from appliance.broker import queries, webhook_wire, wire, writes
 from appliance.broker.log_writes import log_dead_of_recipient
@@ -87,7 +87,7 @@ def rotate_member(tx: Tx, mesh_id: str, old: str, new: str, name: str) -> None:
 
 
 def create_destination(tx: Tx, mesh_id: str, kind: wire.TopicOrQueue, name: str) -> bool:
-    """False: it exists already."""
+    """Create a destination; return False if it exists already."""
     _check_limit(
         tx,
         "SELECT count(*) FROM place WHERE mesh_id = ? AND kind = ?",
@@ -98,7 +98,7 @@ def create_destination(tx: Tx, mesh_id: str, kind: wire.TopicOrQueue, name: str)
 
 
 def subscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str) -> bool:
-    """False: it was subscribed before."""
+    """Subscribe; return False if it was subscribed before."""
     if not queries.destination_exists(tx, mesh_id, kind, name):
         raise wire.NoSuchDestination(details={"kind": kind, "name": name[:100]})
     if subscriber.startswith("webhook:"):

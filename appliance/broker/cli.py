@@ -91,7 +91,7 @@ def update_mesh(
     permanent: PermanentFlag = None,
     concurrency: PolicyFlag = None,
 ) -> None:
-    """Change the named settings of a mesh. A new --dedupe-days applies to sends from now on.
+    """Change a mesh's named settings. A new --dedupe-days applies to sends from now on.
 
     Example: agentlip mesh update lab --concurrency allow_concurrent
     """
@@ -145,7 +145,7 @@ def add_member(
 
 @meshes.command("members")
 def list_members(session: Session, mesh: MeshArgument) -> None:
-    """List the members of a mesh and whether they are connected."""
+    """List a mesh's members and whether they are connected."""
     session.table(
         session.hub().rows(_path(mesh, "members"), "members"),
         [
@@ -203,7 +203,7 @@ def add_topic(
 
 @meshes.command("topics")
 def list_topics(session: Session, mesh: MeshArgument, queue: QueueFlag = False) -> None:
-    """List the topics of a mesh, or its queues with --queue, and their subscribers."""
+    """List a mesh's topics, or its queues with --queue, and their subscribers."""
     columns: Columns = [
         ("NAME", "name"),
         ("SUBSCRIBERS", lambda row: " ".join(key[:16] for key in row["subscribers"])),
@@ -222,7 +222,7 @@ def subscribe(
     ],
     queue: QueueFlag = False,
 ) -> None:
-    """Subscribe a member to a topic, or make it a consumer of a queue with --queue.
+    """Subscribe a member to a topic, or make it consume a queue with --queue.
 
     Example: agentlip mesh subscribe lab alerts anna
     """
@@ -245,7 +245,7 @@ def unsubscribe(
 
 @meshes.command("webhooks")
 def list_webhooks(session: Session, mesh: MeshArgument) -> None:
-    """List the webhooks of a mesh, which can be subscribed to topics."""
+    """List a mesh's webhooks, which can be subscribed to topics."""
     rows = session.hub().rows(_path(mesh, "webhooks"), "webhooks")
     columns: Columns = [("ID", "id"), ("STATE", _webhook_state), ("URL", "url")]
     session.table(rows, columns, empty="no webhooks")
@@ -326,7 +326,7 @@ def _secret(file: Path | None) -> str | None:
 
 @app.command("status")
 def show_status(session: Session) -> None:
-    """Print counts over all meshes and the result of the last orphan check."""
+    """Print counts over all meshes and the last orphan check's result."""
     answer = session.hub().get("/broker/v1/status")
     summary = ", ".join(
         f"{value} {name}" for name, value in answer.items() if isinstance(value, int)
@@ -341,7 +341,7 @@ def show_history(
     after: Annotated[str, typer.Option("--after", help="Begin after this history_id.")] = "",
     limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows.")] = 100,
 ) -> None:
-    """List the messages of a mesh in the order of acceptance.
+    """List a mesh's messages in acceptance order.
 
     Example: agentlip broker history lab --limit 10
     """

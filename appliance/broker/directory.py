@@ -6,11 +6,11 @@ from appliance.broker import wire
 from appliance.broker.rows import MemberRow, MeshRow, WebhookRow
 
 KEY_EPOCHS_MAX = 100
-"""How many keys of one member, current and former, a dm may be addressed to."""
+"""How many of a member's keys, current and former, a dm may be addressed to."""
 
 
 class Directory:
-    """Meshes and members as of the last change. The store is authoritative."""
+    """Meshes and members after the last change. The store is authoritative."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Directory:
         return mesh
 
     def member(self, mesh_id: str, pubkey: str) -> MemberRow:
-        """An active member; raises NotAMember or MemberIsRevoked."""
+        """Return an active member; raise NotAMember or MemberIsRevoked."""
         member = self._members.get((mesh_id, pubkey))
         if member is None:
             raise wire.NotAMember(details={"member": pubkey[:64]})
@@ -61,11 +61,11 @@ class Directory:
         return member
 
     def members_of(self, mesh_id: str) -> list[MemberRow]:
-        """In the order of names."""
+        """Return members ordered by name."""
         return [row for row in self._members.values() if row.mesh_id == mesh_id]
 
     def find(self, mesh_id: str, key_or_name: str) -> MemberRow:
-        """By key, else by the name of an active member; raises NoSuchMember."""
+        """Return a member by key, else by an active member's name; raise NoSuchMember."""
         member = self._members.get((mesh_id, key_or_name))
         if member is not None:
             return member
@@ -75,15 +75,15 @@ class Directory:
         raise wire.NoSuchMember(details={"member": key_or_name[:100]})
 
     def subscriber(self, mesh_id: str, named: str) -> str:
-        """The key of that member, or `webhook:` and an id as it is."""
+        """Return that member's key, or `webhook:` and an id as it is."""
         return named if named.startswith("webhook:") else self.find(mesh_id, named).pubkey
 
     def memberships(self, pubkey: str) -> list[MemberRow]:
-        """The active members with that key, one per mesh."""
+        """Return the active members with that key, one per mesh."""
         rows = [row for row in self._members.values() if row.pubkey == pubkey]
         return [row for row in rows if row.revoked_ms is None]
 
     def recipients(self, mesh_id: str, pubkey: str) -> tuple[str, ...]:
-        """The recipients whose deliveries this member may claim: itself and its queues."""
+        """Return the recipients whose deliveries this member may claim: itself and its queues."""
         queues = self._queues.get((mesh_id, pubkey), ())
         return (pubkey, *(f"queue:{name}" for name in queues))

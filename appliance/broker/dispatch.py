@@ -1,7 +1,7 @@
-"""Which members are connected, and for which of them deliveries should be claimed next.
+"""Tracks which members are connected, and for which of them deliveries should be claimed next.
 
-All of it is in memory; the delivery rows are authoritative. Rows are claimed only for connections
-with free prefetch, so a member that acks nothing does not delay the others.
+All state is in memory; the delivery rows are authoritative. Rows are claimed only for connections
+with free prefetch, so a member that acks nothing does not delay others.
 """
 
 from collections.abc import Iterable, Sequence
@@ -72,7 +72,7 @@ class Dispatch:
     # -- connecting and disconnecting ---------------------------------------------------------
 
     def attach(self, connection: MemberConnection) -> None:
-        """Applies the mesh's policy for several connections of one member, then registers this
+        """Apply the mesh's policy for several connections from one member, then register this
         one."""
         if len(self._by_owner) >= LINKS_MAX:
             raise wire.TooManyLinks(details={"limit": LINKS_MAX})
@@ -91,7 +91,7 @@ class Dispatch:
         self.mark_ready(connection)
 
     def detach(self, connection: MemberConnection) -> list[int]:
-        """The deliveries that it has not acked; the caller releases them."""
+        """Return the deliveries that the connection has not acked; the caller releases them."""
         if self._by_owner.pop(connection.owner, None) is None:
             return []
         self._remove_from_index(connection)
@@ -111,19 +111,20 @@ class Dispatch:
             self.mark_ready(connection)
 
     def set_status(self, connection: MemberConnection, status: str) -> None:
-        """`idle` receives everything, `working` and `dnd` only messages of priority `now`."""
+        """Set the status. `idle` receives everything, `working` and `dnd` only messages with
+        priority `now`."""
         connection.rank_max = RANK_MAX[status]
         self.mark_ready(connection)
 
     def broadcast(self, mesh_id: str, event: dict[str, Any]) -> None:
-        """Sends an event to every connection of that mesh."""
+        """Send an event to every connection in that mesh."""
         for connection in self.in_mesh(mesh_id):
             connection.send_event(event)
 
     # -- deliveries ----------------------------------------------------------------------------
 
     def on_commit(self, items: Iterable[DeliveriesCommitted]) -> None:
-        """Marks the connections that may receive what was just committed."""
+        """Mark the connections that may receive what was just committed."""
         for item in items:
             for recipient in item.recipients:
                 if recipient.startswith("webhook:"):
@@ -144,12 +145,12 @@ class Dispatch:
             self.work.set()
 
     def wake_all(self) -> None:
-        """Deliveries may have been committed without a call of `on_commit`."""
+        """Wake all: deliveries may have been committed without a call to `on_commit`."""
         self.mark_all_ready()
         self.webhook_work.set()
 
     def ack(self, connection: MemberConnection, message_ids: Iterable[str]) -> int:
-        """Queue acks for the next batch; returns how many were about deliveries of it."""
+        """Queue acks for the next batch; return how many were about the connection's deliveries."""
         acked = 0
         for message_id in message_ids:
             delivery_id = connection.unacked.pop(message_id, None)
@@ -188,7 +189,7 @@ class Dispatch:
         return acks, demands
 
     def put_back(self, acks: Sequence[DeliveryAck], demands: Sequence[Demand]) -> None:
-        """The batch could not be written: all of it goes into the next one."""
+        """Put a batch that could not be written into the next one."""
         self._acks = [*acks, *self._acks]
         for demand in demands:
             connection = self._by_owner.get(demand.owner)
@@ -198,7 +199,7 @@ class Dispatch:
     def assign(
         self, demands: Sequence[Demand], claims: Sequence[Claim]
     ) -> list[tuple[str, list[int]]]:
-        """Push what was leased; returns (owner, deliveries) of connections that have ended."""
+        """Push leased deliveries; return (owner, deliveries) for connections that have ended."""
         by_owner: dict[str, list[Claim]] = {}
         for claim in claims:
             by_owner.setdefault(claim.owner, []).append(claim)
@@ -217,7 +218,7 @@ class Dispatch:
         return orphaned
 
     def expire(self, rows: Iterable[tuple[str, str]]) -> None:
-        """Take back leases that have expired; returns (owner, message) of each."""
+        """Take back leases that have expired; return (owner, message) for each."""
         for owner, message_id in rows:
             if connection := self._by_owner.get(owner):
                 connection.unacked.pop(message_id, None)

@@ -1,4 +1,4 @@
-"""The broker's listings of rows that are not in memory: history and destinations."""
+"""Lists broker rows that are not in memory: history and destinations."""
 
 from functools import cache
 from typing import Any
@@ -24,7 +24,7 @@ _ROWS = given("rows")
 
 
 def _either(name: str) -> Any:
-    """A column of a message, which is in one of the two tables."""
+    """Return a message column, from whichever table has the message."""
     return fn.COALESCE(getattr(TopicMessage, name), getattr(QueuedMessage, name))
 
 
@@ -81,8 +81,8 @@ _DESTINATIONS = statement(
 def history(
     reader: Reader, mesh_id: str, mesh: str, member: str | None, after: str, limit: int
 ) -> tuple[list[wire.HistoryEntry], bool]:
-    """In the order of acceptance, and whether there is another page. A member sees its own
-    messages; None sees all."""
+    """Return messages in acceptance order, and whether there is another page. A member sees its
+    own messages; None sees all."""
     return reader.page(
         _history(member is not None),
         {"mesh": mesh_id, "after": after, "member": member, "rows": limit + 1},
@@ -108,7 +108,7 @@ def destinations(
     after: str,
     limit: int,
 ) -> tuple[list[wire.Destination], bool]:
-    """In the order of names, after the name `after`."""
+    """Return destinations ordered by name, after the name `after`."""
     return reader.page(
         _DESTINATIONS,
         {"mesh": mesh_id, "kind": kind, "after": after, "rows": limit + 1},

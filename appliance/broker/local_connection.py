@@ -1,4 +1,4 @@
-"""A connection of a member in this process: the inbox of the same appliance, without a socket."""
+"""Connects a member in this process: the same appliance's inbox, without a socket."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +13,10 @@ OnEvent = Callable[[dict[str, Any]], None]
 
 
 class LocalConnection(Loop):
-    """Passes deliveries to `callback`, which stores them.
+    """A connection that passes deliveries to `callback`, which stores them.
 
-    If it raises, they are delivered again when their leases have expired. It runs in a greenlet of
-    its own and may wait for its store.
+    If the callback raises, the deliveries come again when their leases have expired. It runs in a
+    separate greenlet and may wait for its store.
     """
 
     name = "broker_local"
@@ -24,7 +24,8 @@ class LocalConnection(Loop):
     def __init__(
         self, broker: Broker, mesh: str, member: str, callback: Callback, on_event: OnEvent
     ) -> None:
-        """Raises MeshNotFound, NotAMember, MemberIsRevoked or AlreadyConnected."""
+        """Connect the member. Raises MeshNotFound, NotAMember, MemberIsRevoked or
+        AlreadyConnected."""
         super().__init__(broker.clock, broker.log)
         self._broker = broker
         self._callback = callback
@@ -45,7 +46,8 @@ class LocalConnection(Loop):
         return {"delivered": len(claims)}
 
     def set_status(self, status: str) -> None:
-        """`idle` receives everything, `working` and `dnd` only messages of priority `now`."""
+        """Set the status. `idle` receives everything, `working` and `dnd` only messages with
+        priority `now`."""
         self._broker.dispatch.set_status(self._connection, status)
 
     def stop(self, timeout_seconds: float = 0.5) -> None:
@@ -58,7 +60,7 @@ class LocalConnection(Loop):
         self.nudge()
 
     def _close(self, _code: int, reason: str) -> None:
-        """The member was revoked or has a newer connection."""
+        """Close: the member was revoked or has a newer connection."""
         self.closed = reason
         self._stop.set()
         self._nudged.set()

@@ -1,7 +1,7 @@
-"""Rows of the broker's log: what was accepted, each delivery, and how it ended.
+"""Writes the broker's log: what was accepted, each delivery, and how it ended.
 
-Written in the transactions that change the state, so a row is there exactly if the change is. The
-rows of a batch are one statement: that costs a third of one statement each.
+Rows are written in the transactions that change the state, so a row is there exactly if the change
+is. A batch's rows are one statement: that costs a third as much as one statement each.
 """
 
 from collections.abc import Sequence
@@ -86,19 +86,19 @@ def log_restart(tx: Tx) -> None:
 
 
 def log_without_message(tx: Tx, id_: int) -> None:
-    """The message of a delivery is gone."""
+    """Log that a delivery's message is gone."""
     sql = f"{_DELIVERIES} {_ALL} WHERE v.id = ?"
     tx.execute(sql, (tx.now_ms, DEAD, MESSAGE_REMOVED, id_))
 
 
 def log_dead_of_message(tx: Tx, message_id: str) -> None:
-    """The message is removed with its deliveries."""
+    """Log that the message is removed with its deliveries."""
     sql = f"{_DELIVERIES} {_ALL} WHERE v.broker_message_id = ?"
     tx.execute(sql, (tx.now_ms, DEAD, MESSAGE_REMOVED, message_id))
 
 
 def log_dead_of_recipient(tx: Tx, mesh_id: str, recipient: str) -> None:
-    """The recipient is removed with its deliveries."""
+    """Log that the recipient is removed with its deliveries."""
     sql = f"{_DELIVERIES} {_ALL} WHERE v.mesh_id = ? AND v.recipient = ?"
     tx.execute(sql, (tx.now_ms, DEAD, RECIPIENT_REMOVED, mesh_id, recipient))
 

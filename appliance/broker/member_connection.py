@@ -1,7 +1,7 @@
-"""One connection of a member to the broker: what it may claim, and what it has not acked yet.
+"""Keeps one member's connection to the broker: what it may claim, and what it has not acked yet.
 
-`member_socket.py` has the connection of a member elsewhere, `local_connection.py` that of the
-inbox in this process. Both register a MemberConnection with the Dispatch.
+`member_socket.py` connects a member elsewhere, `local_connection.py` the inbox in this process.
+Both register a MemberConnection with the Dispatch.
 """
 
 from collections.abc import Callable

@@ -202,7 +202,7 @@ class MemberSocket:
         self._wakeup.set()
 
     def _refuse(self, error: ApplianceError) -> None:
-        """A refusal closes the socket, unless it is negotiated: then it is only answered."""
+        """Close the socket, unless the refusal is negotiated: then only answer it."""
         self._socket.answer(error_frame(error))
         if isinstance(error, AlreadyConnected):
             metrics.negotiations.labels("already_connected").inc()

@@ -25,7 +25,8 @@ Supported = dict[str, dict[str, dict[str, Any]]]
 
 
 def offer(mesh: MeshRow) -> Supported:
-    """The features of this mesh's connections. There are no blobs: the inline limit applies."""
+    """Return the features for this mesh's connections. There are no blobs: the inline limit
+    applies."""
     dedupe: dict[str, Any] = {"version": 2, "mode": mesh.dedupe_mode, "request_fingerprint": True}
     if mesh.dedupe_mode == "retention_scoped":
         dedupe["dedupe_retention_days"] = mesh.dedupe_retention_days
@@ -69,7 +70,7 @@ def check_requirements(
 def check_requirement(
     features: frames.Feature, params: dict[str, Any]
 ) -> NegotiationProblem | None:
-    """Required numbers are minima; all other values must be equal."""
+    """Check a requirement. Required numbers are minima; all other values must be equal."""
     for param, required in features.params.items():
         offered_value = params.get(param)
         number = is_number(required) and param != "version"

@@ -10,7 +10,8 @@ from heapq import heappop, heappush
 
 
 class UsedNonces:
-    """Times are seconds of a monotonic clock, so setting the wall clock does not allow replays."""
+    """The used nonces. Times are seconds on a monotonic clock, so setting the wall clock does
+    not allow replays."""
 
     def __init__(self, total_max: int, member_max: int) -> None:
         self._total_max = total_max
@@ -28,7 +29,8 @@ class UsedNonces:
         self._of_member[member] += 1
 
     def wait_seconds(self, member: str, now: float) -> float:
-        """0 if another nonce of the member can be stored, else how long until one expires."""
+        """Return 0 if another of the member's nonces can be stored, else how long until one
+        expires."""
         self.prune(now)
         if self._of_member[member] < self._member_max and len(self._by_expiry) < self._total_max:
             return 0

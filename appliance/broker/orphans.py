@@ -12,7 +12,7 @@ from appliance.kernel.meta import Executor
 
 
 class Orphan(NamedTuple):
-    """An orphaned row: which rule it violates, of which message, and what is wrong."""
+    """An orphaned row: which rule it violates, for which message, and what is wrong."""
 
     rule: str
     broker_message_id: str
@@ -61,7 +61,8 @@ RULES: tuple[tuple[str, str, str], ...] = (
 
 
 def find_orphans(reader: Executor, before_ms: int, limit: int) -> list[Orphan]:
-    """At most `limit` rows of each rule; deliveries created after `before_ms` are not checked."""
+    """Return at most `limit` rows for each rule; deliveries created after `before_ms` are not
+    checked."""
     orphans = []
     for rule, sentence, sql in RULES:
         parameters = (before_ms, limit) if "?" in sql else (limit,)

@@ -22,7 +22,7 @@ LOWEST = max(RANKS.values())
 
 
 def push_of(mesh: str, message_id: str, row: Sequence[Any]) -> Push:
-    """`row`: the columns of a message, from client_message_id to created_ms."""
+    """Return a push. `row`: the message's columns, from client_message_id to created_ms."""
     client_id, topic, kind, ref, pubkey, name, priority, meta, body, reply_to, created_ms = row
     return Push(
         message_id, client_id, mesh, topic, kind, ref, pubkey, name, priority,
@@ -64,7 +64,7 @@ def last_history(reader: Executor) -> str | None:
 
 
 def broker_id(reader: Executor) -> str:
-    """The id that members sign requests for; created with the store."""
+    """Return the id that members sign requests for; created with the store."""
     return str(meta.value(reader, "broker_id"))
 
 
@@ -81,7 +81,7 @@ def signed_after(reader: Executor) -> int:
 
 
 def used_nonces(reader: Executor, now_ms: int, limit: int) -> list[UsedNonceRow]:
-    """Nonces that have not expired, in the order of expiry."""
+    """Return nonces that have not expired, ordered by expiry."""
     rows = reader.execute(
         "SELECT expires_ms, digest, member FROM used_nonce WHERE expires_ms >= ?"
         " ORDER BY expires_ms LIMIT ?",
@@ -91,7 +91,7 @@ def used_nonces(reader: Executor, now_ms: int, limit: int) -> list[UsedNonceRow]
 
 
 def noted_ms(reader: Executor, key: str) -> int | None:
-    """The time stored under `key` by `retention_writes.note_time`."""
+    """Return the time stored under `key` by `retention_writes.note_time`."""
     text = meta.value(reader, key)
     return None if text is None else int(text)
 
@@ -113,7 +113,7 @@ def dedupe_record(reader: Executor, mesh_id: str, client_message_id: str) -> Ded
 
 
 def unknown_ids(reader: Executor, mesh_id: str, ids: Iterable[str]) -> list[str]:
-    """Those of the client_message_ids that this broker has not accepted, or has forgotten."""
+    """Return the client_message_ids that this broker has not accepted, or has forgotten."""
     return [
         row[0]
         for row in reader.execute(
@@ -136,7 +136,7 @@ def is_active(reader: Executor, mesh_id: str, pubkey: str) -> bool:
 
 
 def current_key(reader: Executor, mesh_id: str, pubkey: str) -> str | None:
-    """The member's key in force, given a current or former one; None: it is not a member."""
+    """Return the member's key in force, given a current or former one; None: it is not a member."""
     for _ in range(KEY_EPOCHS_MAX):
         row = reader.execute(
             "SELECT revoked_ms, successor FROM member WHERE mesh_id = ? AND pubkey = ?",
@@ -162,7 +162,7 @@ def subscribers(reader: Executor, mesh_id: str, kind: str, name: str) -> tuple[s
 
 
 def find_mentioned(reader: Executor, mesh_id: str, named: Sequence[str]) -> list[str]:
-    """Keys of the active members with these keys or names."""
+    """Return the keys of active members with these keys or names."""
     keys: list[str] = []
     for key_or_name in named:
         row = reader.execute(
@@ -181,7 +181,7 @@ def find_mentioned(reader: Executor, mesh_id: str, named: Sequence[str]) -> list
 def ready(
     reader: Executor, mesh_id: str, recipient: str, rank_max: int, limit: int
 ) -> list[tuple[int, str, str, int]]:
-    """(id, message, kind, attempts) of deliveries without a lease, by priority and age."""
+    """Return (id, message, kind, attempts) for deliveries without a lease, by priority and age."""
     return reader.execute(
         "SELECT id, broker_message_id, kind, attempts FROM delivery_queue"
         " WHERE mesh_id = ? AND recipient = ? AND lease_owner IS NULL AND rank <= ?"
@@ -191,7 +191,7 @@ def ready(
 
 
 def message(reader: Executor, mesh: str, message_id: str, kind: str) -> Push | None:
-    """A message by its id; `kind` says in which table it is."""
+    """Return a message by its id; `kind` names its table."""
     table, columns = "message_queue", "NULL, destination_kind, destination_ref"
     if kind == "topic":
         table, columns = "topic_message", "topic, 'topic', topic"
@@ -208,7 +208,7 @@ def outstanding(reader: Executor) -> int:
 
 
 def webhooks_with_work(reader: Executor, webhooks: Sequence[WebhookRow]) -> list[WebhookRow]:
-    """Those webhooks that have ready deliveries: one index lookup for each."""
+    """Return the webhooks that have ready deliveries: one index lookup for each."""
     return [
         webhook
         for webhook in webhooks
@@ -233,7 +233,7 @@ def destination(
 
 
 def webhook(reader: Executor, mesh_id: str, webhook_id: str) -> WebhookRow:
-    """Raises NoSuchHook."""
+    """Return a webhook. Raises NoSuchHook."""
     columns = ", ".join(WebhookRow._fields)
     row = reader.execute(
         f"SELECT {columns} FROM webhook WHERE mesh_id = ? AND id = ?", (mesh_id, webhook_id)

@@ -9,7 +9,8 @@ from appliance.recovery.copying import Copying
 
 TABLE = "client_message_dedupe"
 UNKNOWN = bytes(32)
-"""The fingerprint of an id whose message is lost: no request has it, so a repetition is refused."""
+"""The fingerprint for an id whose message is lost: no request has it, so a repetition is
+refused."""
 _MESSAGES = (
     "SELECT id, mesh_id, client_message_id, 'topic' AS kind, topic AS ref, body, reply_to_id,"
     " priority, meta, sender_pubkey, created_ms, skew_ms FROM topic_message UNION ALL"
@@ -21,7 +22,7 @@ FINGERPRINTED = (
     f" m.reply_to_id, m.priority, m.meta FROM ({_MESSAGES}) AS m"
     f" JOIN {TABLE} AS d ON d.broker_message_id = m.id"
 )
-"""Each message with its fingerprint, and what that is of."""
+"""Each message with its fingerprint, and the fingerprinted fields."""
 _WITHOUT_ROW = (
     f"NOT EXISTS (SELECT 1 FROM {TABLE} AS d WHERE d.mesh_id = m.mesh_id"
     " AND d.client_message_id = m.client_message_id) AND m.client_message_id IS NOT NULL"
@@ -45,7 +46,7 @@ _INSERT = (
 
 
 def finish(copying: Copying) -> None:
-    """Called by a recovery when all tables are copied."""
+    """Finish the outbox; called by a recovery when all tables are copied."""
     if copying.lacks(TABLE):
         copying.add_rebuilt(TABLE, _from_messages(copying))
         reserved = _from_log(copying) + _from_index(copying)
@@ -86,7 +87,7 @@ def _from_log(copying: Copying) -> int:
 
 
 def _from_index(copying: Copying) -> int:
-    """An entry of this index has the key of its row."""
+    """Recover ids from the index, whose entries have the row's key."""
     now_ms, added = copying.clock.now_ms(), 0
     for message, mesh, client_id in copying.damaged.entries("dedupe_message"):
         row = (message, mesh, client_id, "unknown", "topic", "unknown", None, now_ms, now_ms)

@@ -106,7 +106,7 @@ class Registry:
     def rotate_member(
         self, slug: str, key_or_name: str, command: wire.RotateMember
     ) -> wire.MemberReply:
-        """Replace the member's key; `proof` shows that it has the private half of the new one."""
+        """Replace the member's key; `proof` shows that it has the new key's private half."""
         mesh = self._mesh(slug)
         old = self._broker.directory.find(mesh.id, key_or_name)
         self._broker.directory.member(mesh.id, old.pubkey)
@@ -231,7 +231,7 @@ class Registry:
         )
 
     def check_orphans(self) -> list[Orphan]:
-        """Run the orphan check now. Every orphan is a fault of the broker, logged as an error."""
+        """Run the orphan check now. Every orphan is a broker fault, logged as an error."""
         before_ms = self._broker.clock.now_ms() - int(FANOUT_SECONDS_MAX * 1000)
         rows = self._store.read_slow(find_orphans, before_ms, ORPHAN_ROWS_MAX)
         self.orphan_count = len(rows)

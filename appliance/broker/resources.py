@@ -1,4 +1,4 @@
-"""The broker's HTTP resources and the table of its routes."""
+"""Maps the broker's HTTP routes to its verbs."""
 
 import math
 from typing import Any
@@ -95,7 +95,7 @@ class DestinationResource:
 
 
 def find_member_in(broker: Broker, who: Principal, mesh: str) -> str | None:
-    """The key of the requesting member, which must be in this mesh; None for a token."""
+    """Return the requesting member's key, which must be in this mesh; None for a token."""
     mesh_id, signed = broker.directory.mesh(mesh).id, member_of(who)
     if signed is not None:
         broker.directory.member(mesh_id, signed)
@@ -114,7 +114,7 @@ def check_acts_for_itself(broker: Broker, who: Principal, mesh: str, member: str
 
 
 def _show(broker: Broker, verb: Verb) -> Responder:
-    """Shows something of a mesh to its members and to tokens."""
+    """Reply with something about a mesh, for its members and for tokens."""
 
     def show(mesh: str, *given: Any) -> Any:
         *arguments, who = given

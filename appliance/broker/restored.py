@@ -1,4 +1,4 @@
-"""A restore of the broker: a new epoch begins, leases end, and no nonce or revocation since the
+"""Restores the broker: a new epoch begins, leases end, and no nonce or revocation since the
 backup is forgotten."""
 
 import sqlite3
@@ -85,7 +85,7 @@ def _revoke(connection: sqlite3.Connection, context: RestoreContext) -> None:
 
 
 def _heir(connection: sqlite3.Connection, mesh_id: str, pubkey: str) -> str | None:
-    """The key that the member has now; None if it was revoked without a new one."""
+    """Return the member's current key; None if it was revoked without a new one."""
     query = "SELECT successor, revoked_ms FROM member WHERE mesh_id = ? AND pubkey = ?"
     seen = {pubkey}
     while (row := connection.execute(query, (mesh_id, pubkey)).fetchone()) is not None:

@@ -14,7 +14,8 @@ def oldest_kept_ms(now_ms: int, days: int) -> int:
 
 
 def is_misconfigured(mode: str, dedupe_days: int, message_days: int) -> bool:
-    """Whether ids are deleted before their messages, so that a send could be stored twice."""
+    """Return whether ids are deleted before their messages, so that a send could be stored
+    twice."""
     return mode != "permanent" and dedupe_days < message_days
 
 

@@ -58,7 +58,7 @@ class Broker:
         self._buckets: dict[str, TokenBucket] = {}  # by mesh
 
     def open(self) -> None:
-        """Load ids, nonces and meshes; end the leases of connections of an earlier process."""
+        """Load ids, nonces and meshes; end an earlier process's leases."""
         self.store.seed_ids(self.store.read(queries.last_history))
         self.steady.open()
         self.epoch = self.store.read(queries.epoch)
@@ -92,8 +92,8 @@ class Broker:
     # -- accepting ---------------------------------------------------------------------------
 
     def accept(self, member: str, item: Any) -> Answer:
-        """Accept one send of `member`, an authenticated public key. Never raises for what is
-        wrong with the item: the answer is a status and a body (contract, §7)."""
+        """Accept one send from `member`, an authenticated public key. Never raises for an item's
+        faults: the answer is a status and a body (contract, §7)."""
         return self.accept_many(member, [item])[0]
 
     def accept_many(self, member: str, items: Sequence[Any]) -> list[Answer]:
@@ -117,7 +117,7 @@ class Broker:
         return [answers[index] for index in range(len(items))]
 
     def unknown(self, command: wire.UnknownQuery, member: str) -> wire.UnknownIds:
-        """Raises MeshNotFound, NotAMember or MemberIsRevoked."""
+        """Return unknown ids. Raises MeshNotFound, NotAMember or MemberIsRevoked."""
         mesh = self.directory.mesh(command.mesh)
         self.directory.member(mesh.id, member)
         ids = self.store.read(queries.unknown_ids, mesh.id, command.client_message_ids)
@@ -146,15 +146,16 @@ class Broker:
         return self._duplicate_answer(command, record)
 
     def _bucket(self, mesh_id: str) -> TokenBucket | None:
-        """The rate limit of a mesh, with bursts of one second; None: there is no limit."""
+        """Return a mesh's rate limit, with bursts of one second; None: there is no limit."""
         rate = float(self.settings.rate_per_second)
         if rate > 0 and mesh_id not in self._buckets:
             self._buckets[mesh_id] = TokenBucket(rate, rate, self.clock.monotonic())
         return self._buckets.get(mesh_id)
 
     def _write(self, commands: list[Command]) -> list[CallOutcome]:
-        """All in one transaction; if that fails because of one command, each in its own. Then a
-        command that fails stops those behind it to the same destination, to keep their order."""
+        """Write all in one transaction; if that fails because of one command, each separately.
+        Then a command that fails stops later commands to the same destination, to keep their
+        order."""
         if not commands:
             return []
         try:
@@ -182,7 +183,7 @@ class Broker:
         return self.signatures.request(environ, self._write_with_nonces)
 
     def save_nonces(self) -> None:
-        """Store the nonces of sends that were refused before a transaction. Does nothing while
+        """Store the nonces from sends that were refused before a transaction. Does nothing while
         the disk is full."""
         with suppress(Unavailable):
             self._write_with_nonces()
@@ -251,7 +252,7 @@ class Broker:
         close: Callable[[int, str], None],
         instance: MemberInstance | None = None,
     ) -> MemberConnection:
-        """Register a connection of that member. The caller calls `disconnect` when it ends."""
+        """Register that member's connection. The caller calls `disconnect` when it ends."""
         connection = MemberConnection(
             f"{kind}-{next(self.dispatch.numbers)}",
             kind,
@@ -269,8 +270,8 @@ class Broker:
         return connection
 
     def refuse_copy(self, mesh: MeshRow, member: MemberRow, instance: MemberInstance) -> None:
-        """Raises MemberRunsElsewhere if the member is connected from another machine or workspace.
-        That connection goes on and is informed, and the doctor reports both."""
+        """Raise MemberRunsElsewhere if the member is connected from another machine or
+        workspace. That connection goes on and is informed, and the doctor reports both."""
         if mesh.concurrency == "allow_concurrent":
             return
         for other in self.dispatch.connections_of(mesh.id, member.pubkey):
@@ -307,8 +308,8 @@ class Broker:
         self.dispatch.mark_all_ready()
 
     def deliver_batch(self) -> bool:
-        """Write acks and claims of all connections in one commit, then push what was claimed.
-        False if there was nothing to do."""
+        """Write all connections' acks and claims in one commit, then push what was claimed.
+        Return False if there was nothing to do."""
         acks, demands = self.dispatch.next_batch(CLAIM_MAX)
         if not acks and not demands:
             return False

@@ -1,4 +1,4 @@
-"""Revokes a member on the file of a stopped broker."""
+"""Revokes a member in a stopped broker's file."""
 
 from appliance.audit.log.commands import CURRENT
 from appliance.broker import admin_writes, queries, wire
@@ -9,7 +9,7 @@ from appliance.workspace.stopped_store import stopped_store
 
 
 def revoke_member(datadir: DataDir, slug: str, key_or_name: str) -> wire.MemberReply:
-    """Raises MeshNotFound, NoSuchMember, HubRunning and SchemaTooOld."""
+    """Revoke the member. Raises MeshNotFound, NoSuchMember, HubRunning and SchemaTooOld."""
     clock = SystemClock()
     CURRENT.get().begin()
     with stopped_store(datadir, "broker", clock) as store:

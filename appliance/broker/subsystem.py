@@ -1,4 +1,4 @@
-"""The broker as a subsystem of the appliance."""
+"""Adds the broker to the appliance."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,8 +23,8 @@ from appliance.web.socket import Socket
 
 
 class BrokerNeeds(msgspec.Struct, frozen=True):
-    """`check_url` raises BadWebhookUrl for the URL of a webhook that is not allowed; without it,
-    because nothing calls webhooks, there are none."""
+    """The needs. `check_url` raises BadWebhookUrl for a webhook URL that is not allowed; without
+    it, because nothing calls webhooks, there are none."""
 
     check_url: Callable[[str], None] | None = None
 
@@ -57,7 +57,7 @@ class BrokerSubsystem(Subsystem):
         return routes(self.broker, self.registry)
 
     def sockets(self) -> list[SocketRoute]:
-        """The hello frame authenticates the member, so no scope is required."""
+        """Return the sockets. The hello frame authenticates the member, so no scope is required."""
         return [SocketRoute("/broker/v1/link", None, self._serve_link)]
 
     def close(self, timeout_seconds: float) -> bool:

@@ -41,7 +41,7 @@ class Command(Struct, frozen=True):
 
 
 class DedupeRecord(Struct, frozen=True):
-    """A dedupe row. `sender` is the current key of the sending member; None: unknown."""
+    """A dedupe row. `sender` is the sending member's current key; None: unknown."""
 
     broker_message_id: str
     history_id: str
@@ -52,7 +52,7 @@ class DedupeRecord(Struct, frozen=True):
 
 
 def digest_of(item: wire.AcceptItem) -> tuple[bytes, str | None]:
-    """The request's fingerprint and its meta as JSON. Raises if the item itself is wrong."""
+    """Return the request's fingerprint and its meta as JSON. Raises if the item itself is wrong."""
     body = _encode(item.body, "body")
     if len(body) > wire.INLINE_BYTES_MAX:
         raise wire.BodyTooLarge(details={"bytes_max": wire.INLINE_BYTES_MAX, "field": "body"})
@@ -81,7 +81,8 @@ def digest_of(item: wire.AcceptItem) -> tuple[bytes, str | None]:
 
 
 def mentions_of(meta: dict[str, Any] | None, limit: int) -> tuple[str, ...]:
-    """The keys and names in `meta.mentions`, each once. Anything that is not text is ignored."""
+    """Return the keys and names in `meta.mentions`, each once. Anything that is not text is
+    ignored."""
     named = (meta or {}).get("mentions")
     if not isinstance(named, list):
         return ()
@@ -92,7 +93,8 @@ def mentions_of(meta: dict[str, Any] | None, limit: int) -> tuple[str, ...]:
 
 
 def duplicate_receipt(command: Command, record: DedupeRecord) -> wire.Receipt:
-    """The reply for an id that was used before: the first receipt, or ClientMessageIdReused."""
+    """Return the reply for an id that was used before: the first receipt, or
+    ClientMessageIdReused."""
     client_message_id = command.send.client_message_id
     same = record.fingerprint == command.fingerprint
     if not same or record.sender not in (None, command.sender.pubkey):

@@ -1,4 +1,4 @@
-"""Rows of meshes, members and webhooks as wire structs."""
+"""Converts mesh, member and webhook rows to wire structs."""
 
 from appliance.broker import webhook_wire, wire
 from appliance.broker.rows import MemberRow, MeshRow, WebhookRow

@@ -1,10 +1,10 @@
-"""Webhooks of meshes: their messages are handed to the outbox, which calls them.
+"""Hands mesh webhooks' messages to the outbox, which calls the webhooks.
 
     delivery row ──claim──▶ leased ──the outbox has stored its send──▶ deleted
 
-After a crash between the two commits the row is handed over again. The id of its send is derived
-from the webhook and the message, so the outbox recognizes it. Rows that the outbox does not accept
-are handed over when their lease has expired.
+After a crash between the two commits the row is handed over again. Its send's id is derived from
+the webhook and the message, so the outbox recognizes it. Rows that the outbox does not accept are
+handed over when their lease has expired.
 """
 
 from typing import Literal
@@ -62,7 +62,7 @@ class MeshWebhookFeeder(Loop):
         return {"handed": taken}
 
     def _demands(self) -> list[Demand]:
-        """The rows to claim for each webhook that has ready deliveries."""
+        """Return the rows to claim for each webhook that has ready deliveries."""
         broker = self._broker
         enabled = [webhook for webhook in broker.directory.webhooks.values() if webhook.enabled]
         if not enabled:
@@ -83,7 +83,7 @@ class MeshWebhookFeeder(Loop):
 
 
 def message_of(claim: Claim) -> WebhookMessage:
-    """The body is the frame that a connected member would receive."""
+    """Return the message, whose body is the frame that a connected member would receive."""
     body = b'{"type":"push",' + _encode(claim.push)[1:]
     message_id = claim.push.message_id
     return WebhookMessage(claim.owner, f"mw_{claim.owner}_{message_id}", message_id, body.decode())
@@ -98,7 +98,7 @@ class MeshWebhooks:
     def ready(
         self, webhook_id: str, message_id: str, body: bytes
     ) -> SignedRequest | Literal["deleted", "disabled"]:
-        """The request of one attempt, signed now."""
+        """Return one attempt's request, signed now."""
         webhook = self._broker.directory.webhooks.get(webhook_id)
         if webhook is None or not webhook.enabled:
             return "deleted" if webhook is None else "disabled"
@@ -108,7 +108,8 @@ class MeshWebhooks:
         return SignedRequest(webhook.url, headers)
 
     def record_outcome(self, webhook_id: str, outcome: CallOutcome) -> None:
-        """A receiver that is gone or has failed for too long disables its webhook."""
+        """Record an outcome. A receiver that is gone or has failed for too long disables its
+        webhook."""
         broker = self._broker
         webhook = broker.directory.webhooks.get(webhook_id)
         if webhook is None or not note_outcome(webhook, outcome, broker.steady.now_ms())[0]:

@@ -1,4 +1,4 @@
-"""Requests, replies and errors about webhooks of meshes."""
+"""Defines requests, replies and errors for mesh webhooks."""
 
 from typing import Annotated
 
@@ -53,7 +53,7 @@ class MeshWebhookChanged(Struct, frozen=True, omit_defaults=True):
 
 
 class MeshWebhookList(Struct, frozen=True):
-    """In the order of ids. `next`: the value of `after` for the next page."""
+    """A page ordered by id. `next`: `after` for the next page."""
 
     webhooks: list[MeshWebhook]
     has_more: bool = False

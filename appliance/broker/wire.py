@@ -1,4 +1,4 @@
-"""Requests, replies and errors of the broker: sends, meshes, history, diagnostics."""
+"""Defines the broker's requests, replies and errors: sends, meshes, history, diagnostics."""
 
 from typing import Annotated, Any, Literal
 
@@ -100,7 +100,7 @@ class UnknownQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UnknownIds(Struct, frozen=True):
-    """The ids of the request that the broker has not accepted: a restore lost them, or they are too
+    """The request's ids that the broker has not accepted: a restore lost them, or they are too
     old."""
 
     unknown: list[str]
@@ -160,9 +160,9 @@ class RotateMember(Struct, frozen=True):
 
 
 class Member(Struct, frozen=True):
-    """`state` is active or revoked; `connected` is as of this reply. `running_on`: host and
-    workspace of its connection, if known; `refused`: those of a copy that tried to connect
-    meanwhile."""
+    """A member. `state` is active or revoked; `connected` is from this reply's moment.
+    `running_on`: host and workspace of its connection, if known; `refused`: a copy's host and
+    workspace that tried to connect meanwhile."""
 
     pubkey: str
     name: str
@@ -186,7 +186,7 @@ class MeshRowsQuery(Struct, frozen=True):
 
 
 class MemberList(Struct, frozen=True):
-    """In the order of names. `next`: the value of `after` for the next page."""
+    """A page ordered by name. `next`: `after` for the next page."""
 
     members: list[Member]
     has_more: bool = False
@@ -209,7 +209,7 @@ class DestinationReply(Struct, frozen=True):
 
 
 class DestinationList(Struct, frozen=True):
-    """In the order of names. `next`: the value of `after` for the next page."""
+    """A page ordered by name. `next`: `after` for the next page."""
 
     destinations: list[Destination] = field(name="places")
     has_more: bool = False
@@ -238,7 +238,7 @@ class HistoryEntry(Struct, frozen=True):
 
 
 class HistoryPage(Struct, frozen=True):
-    """`next`: the value of `after` for the next page."""
+    """A page of history. `next`: `after` for the next page."""
 
     history: list[HistoryEntry]
     next: str
@@ -314,7 +314,8 @@ class NoSuchDestination(Missing):
 
 
 class FingerprintDiffers(Invalid):
-    """`broker_fingerprint_prefix`: the first bytes of the broker's own fingerprint."""
+    """The fingerprints differ. `broker_fingerprint_prefix`: the first bytes that the broker
+    computed."""
 
     code = "FINGERPRINT_DIFFERS"
     default_message = "request_fingerprint does not match this request"
@@ -330,7 +331,7 @@ class ClientMessageIdReused(Conflict):
 
 
 class ClientMessageIdOfOther(ClientMessageIdReused):
-    """The same request by another member: all members of a mesh share one set of ids."""
+    """Another member used the id: all members in a mesh share one set of ids."""
 
     default_message = "another member has used this client_message_id"
     default_hint = "use an id that begins with your member name, or omit --id"
@@ -411,7 +412,7 @@ class TooManyLinks(Unavailable):
 
 
 def decode(item: Any) -> AcceptItem:
-    """An item from JSON or a mapping. Raises Invalid, which names the field."""
+    """Return an item from JSON or a mapping. Raises Invalid, which names the field."""
     if isinstance(item, AcceptItem):
         return item
     try:

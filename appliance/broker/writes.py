@@ -31,21 +31,21 @@ UNLESS_THERE = "ON CONFLICT DO NOTHING"
 
 
 class AcceptResult(Struct, frozen=True):
-    """The dedupe record of a send, found or created; None: the destination does not exist."""
+    """A send's dedupe record, found or created; None: the destination does not exist."""
 
     record: DedupeRecord | None
     is_new: bool = False
 
 
 class DeliveriesCommitted(Struct, frozen=True):
-    """Published after the commit: the recipients of new deliveries."""
+    """Published after the commit: the new deliveries' recipients."""
 
     mesh_id: str
     recipients: tuple[str, ...]
 
 
 def insert(tx: Tx, table: str, row: NamedTuple, clause: str = "") -> bool:
-    """False: there is a row with this key, and `clause` is UNLESS_THERE."""
+    """Insert a row; return False if there is a row with this key, and `clause` is UNLESS_THERE."""
     columns, marks = ", ".join(row._fields), ", ".join("?" * len(row))
     sql = f"INSERT INTO {table} ({columns}) VALUES ({marks}) {clause}"
     return tx.execute(sql, row).rowcount == 1
@@ -55,8 +55,8 @@ def insert(tx: Tx, table: str, row: NamedTuple, clause: str = "") -> bool:
 
 
 def remember_nonces(tx: Tx, used: Sequence[UsedNonceRow]) -> None:
-    """Call this in or before the transaction of the requests. Each inserted row deletes up to two
-    expired ones, so that few of them are stored."""
+    """Store nonces, in or before the requests' transaction. Each inserted row deletes up to two
+    expired ones, so that few are stored."""
     tx.execute(
         "DELETE FROM used_nonce WHERE (expires_ms, digest) IN (SELECT expires_ms, digest"
         " FROM used_nonce WHERE expires_ms < ? ORDER BY expires_ms LIMIT ?)",
@@ -80,7 +80,7 @@ def accept_many(tx: Tx, commands: Sequence[Command]) -> list[AcceptResult]:
 
 
 def _accept(tx: Tx, command: Command) -> AcceptResult:
-    """Reads before it writes, so that a refusal leaves nothing to roll back."""
+    """Accept a send. Reads before it writes, so that a refusal leaves nothing to roll back."""
     mesh_id = command.mesh.id
     record = queries.dedupe_record(tx, mesh_id, command.send.client_message_id)
     if record is not None:
@@ -134,7 +134,8 @@ def _store_id(tx: Tx, command: Command, made: DedupeRecord) -> None:
 
 
 def _store_message(tx: Tx, command: Command, made: DedupeRecord) -> None:
-    """`created_ms` is a time of the steady clock, and `skew_ms` what to add to show it."""
+    """Store a message. `created_ms` is a steady clock time, and `skew_ms` what to add to show
+    it."""
     mesh_id, sender, send = command.mesh.id, command.sender, command.send
     kind, ref = send.destination_kind, send.destination_ref
     shared: dict[str, Any] = {
@@ -213,8 +214,8 @@ def ack_and_claim(
 
 
 def ack_deliveries(tx: Tx, acks: Sequence[DeliveryAck]) -> int:
-    """Delete acked rows; how many. An ack after the end of its lease still counts, unless the row
-    is leased by another connection now."""
+    """Delete acked rows; return how many. An ack after its lease ended still counts, unless
+    another connection leases the row now."""
     if acks:
         log_writes.log_acked(tx, acks)
     deleted = 0
@@ -264,13 +265,13 @@ def release(tx: Tx, owner: str, ids: Sequence[int]) -> None:
 
 
 def release_all(tx: Tx) -> None:
-    """End all leases. At the start no connection of an earlier process exists any more."""
+    """End all leases. At the start no connection from an earlier process exists any more."""
     log_writes.log_restart(tx)
     tx.execute(f"UPDATE delivery_queue SET {FREE} WHERE lease_owner IS NOT NULL")
 
 
 def expire_leases(tx: Tx, limit: int) -> list[tuple[str, str]]:
-    """End leases that have expired: (owner, message) of each."""
+    """End leases that have expired: return (owner, message) for each."""
     rows = tx.execute(
         "SELECT id, lease_owner, broker_message_id FROM delivery_queue"
         " WHERE lease_owner IS NOT NULL AND lease_until_ms <= ? ORDER BY lease_until_ms LIMIT ?",

@@ -1,4 +1,4 @@
-"""Administration of sends: redrive, drop, prune. Ids are never released."""
+"""Administers sends: redrive, drop, prune. Ids are never released."""
 
 import hashlib
 from typing import Any
@@ -29,8 +29,8 @@ class OutboxAdmin:
         self._outbox = outbox
 
     def redrive(self, command: wire.Redrive, who: Principal, key: str | None = None) -> Reply:
-        """A repeated idempotency key gets the first reply again, even if the sends have changed
-        since; raises KeyReused for another request with that key."""
+        """Redrive sends. A repeated idempotency key gets the first reply again, even if the
+        sends have changed since; raises KeyReused for another request with that key."""
         _check(command)
         store, identity = self._outbox.store, None
         if key is not None and not command.dry_run:
@@ -73,7 +73,7 @@ class OutboxAdmin:
         return self._outbox.store.write(writes.prune, command.dead, before_ms, STEP_ROWS_MAX)
 
     def _select(self, command: wire.Redrive) -> tuple[list[SendRow], bool]:
-        """The sends, and whether others may match the filter too."""
+        """Return the sends, and whether others may match the filter too."""
         outbox = self._outbox
         if command.id is not None:
             return [outbox.store.read(queries.require, command.id)], False
@@ -128,8 +128,8 @@ class OutboxAdmin:
 
 
 def _check(command: wire.Redrive) -> None:
-    """Raises Invalid unless there is one id or a filter, and one way to get the new id. Lost sends
-    keep their ids."""
+    """Raise Invalid unless there is one id or a filter, and one way to get the new id. Lost
+    sends keep their ids."""
     if command.lost:
         others = (command.id, command.new_client_id, command.patch, command.status)
         if command.auto or command.error_contains or any(other is not None for other in others):

@@ -74,8 +74,8 @@ class HttpBrokerTarget(DeliveryTarget):
         self._signing = RequestSigner(clock, broker_id)
 
     def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
-        """Deliver all in one request. If the broker refuses the whole batch, deliver each send by
-        itself, because the refusal may concern only one of them."""
+        """Deliver all sends in one request. If the broker refuses the whole batch, deliver each
+        send by itself, because the refusal may concern only one."""
         if len(sends) == 1:
             return self._deliver_each(sends)
         try:
@@ -93,7 +93,8 @@ class HttpBrokerTarget(DeliveryTarget):
         return [RetryLater(reason, response.retry_after) for _ in sends]
 
     def _deliver_each(self, sends: Sequence[Outgoing]) -> list[Result]:
-        """Stops at the first send that must be repeated: those behind it get the same result."""
+        """Deliver one by one; stop at the first send that must be repeated: later sends get the
+        same result."""
         results: list[Result] = []
         for send in sends:
             try:

@@ -1,4 +1,4 @@
-"""Fill level of the outbox, and whether it accepts sends. Pure."""
+"""Computes the outbox's fill level, and whether it accepts sends. Pure."""
 
 import math
 from typing import Literal
@@ -41,7 +41,7 @@ class Gauge:
 
     @property
     def fill_ratio(self) -> float:
-        """The fill of the file or of the queue, whichever is fuller; 1.0 is the limit."""
+        """Return how full the file or the queue is, whichever is fuller; 1.0 is the limit."""
         return max(self._bytes / self._bytes_max, self._open / self._sends_max)
 
     @property

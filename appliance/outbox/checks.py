@@ -1,4 +1,4 @@
-"""Checks of the outbox: dead letters, sends that wait, capacity, lost ids."""
+"""Checks the outbox: dead letters, waiting sends, capacity, lost ids."""
 
 from collections.abc import Iterator
 

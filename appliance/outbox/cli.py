@@ -57,7 +57,7 @@ def list_sends(
 
 @app.command("status")
 def show_state(session: Session) -> None:
-    """Show queue depth, age of the oldest send and fill level."""
+    """Show queue depth, the oldest send's age and the fill level."""
     state = session.hub().get(PATH)
     counts = ", ".join(f"{count} {status}" for status, count in state["depth"].items() if count)
     age = state["oldest_pending_seconds"]
@@ -74,7 +74,7 @@ def show_state(session: Session) -> None:
 
 @app.command("inspect")
 def inspect(session: Session, any_id: IdArgument) -> None:
-    """Show one send with its payload and its chain of redrives.
+    """Show one send with its payload and its redrive chain.
 
     Example: agentlip outbox inspect out_01K9Z7V0F5W3M2D8S6T4R1Q0P9
     """
@@ -230,7 +230,7 @@ def prune(
 
 @app.command("reload")
 def reload(session: Session) -> None:
-    """Reload the settings of [outbox] without a restart.
+    """Reload the [outbox] settings without a restart.
 
     Example: agentlip outbox reload
     """

@@ -74,7 +74,7 @@ def send(
 
 
 def json_object(text: str, flag: str) -> dict[str, Any]:
-    """The JSON object in `text`, or with @FILE in that file."""
+    """Return the JSON object in `text`, or with @FILE in that file."""
     import msgspec
 
     if text.startswith("@"):

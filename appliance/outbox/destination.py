@@ -51,14 +51,14 @@ def parse(to: str) -> tuple[DestinationKind, str]:
 
 
 def parse_stored(to: str) -> tuple[DestinationKind, str]:
-    """Like `parse`, and the destinations of other targets: for filters over all sends."""
+    """Parse like `parse`, and accept other targets' destinations: for filters over all sends."""
     if to.startswith(NETWORK):
         return "queue", to
     return ("queue", mail(to)) if to.startswith(MAILTO) else parse(to)
 
 
 def topic(name: str) -> str:
-    """A topic's name without the leading #, or BadDestination."""
+    """Return a topic's name without the leading #, or raise BadDestination."""
     return _ref(name.removeprefix("#"))
 
 
@@ -84,12 +84,12 @@ def mail_address(text: str) -> str:
 
 
 def mail_addresses(ref: str) -> list[str]:
-    """The addresses in a stored reference."""
+    """Return the addresses in a stored reference."""
     return ref.removeprefix(MAILTO).split(",")
 
 
 def to_text(kind: str, ref: str) -> str:
-    """The inverse of `parse` and `mail`."""
+    """Return the text that `parse` and `mail` read."""
     if ref.startswith((MAILTO, NETWORK)):
         return ref
     return f"#{ref}" if kind == "topic" else f"{kind}:{ref}"

@@ -32,8 +32,8 @@ class MaxAgeTooLong(BadSettings):
 
 
 def max_age_hours(days: int | None, override: int | None = None) -> int:
-    """The maximum age for receivers that remember ids for `days` (None: permanently). Raises
-    RetentionTooShort or MaxAgeTooLong."""
+    """Return the maximum age for receivers that remember ids for `days` (None: permanently).
+    Raises RetentionTooShort or MaxAgeTooLong."""
     if days is not None and days < RETENTION_DAYS_MIN:
         minimum = f"the minimum is {RETENTION_DAYS_MIN}"
         raise _problem(
@@ -55,12 +55,13 @@ def max_age_hours(days: int | None, override: int | None = None) -> int:
 
 
 def margin_hours(days: int) -> int:
-    """A tenth of the window, at least a day. Integers, because floats round some days wrongly."""
+    """Return a tenth of the window, at least a day. Integers, because floats round some days
+    wrongly."""
     return max(MARGIN_HOURS_MIN, -(-days * 24 // 10))
 
 
 def _problem(kind: type[BadSettings], sentence: str, close_code: int | None = None) -> BadSettings:
-    """With the reason and the close code of the contract."""
+    """Return the error with the reason and the contract's close code."""
     reason = kind.code.lower()
     details: dict[str, Any] = {"reason": reason, "close_code": close_code}
     return kind(f"outbox: {reason}: {sentence}", details=details)

@@ -1,4 +1,4 @@
-"""Listings of sends by status, mesh and destination, and the sends a redrive selects."""
+"""Lists sends by status, mesh and destination, and the sends that a redrive selects."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -34,8 +34,8 @@ def sends(
     limit: int,
     oldest_first: bool,
 ) -> tuple[list[T], bool]:
-    """`make(row)` for the rows that match `filters`, ordered by id (the order of acceptance), and
-    whether there are more."""
+    """Return `make(row)` for the rows that match `filters`, ordered by id (the order of
+    acceptance), and whether there are more."""
     bounds = {"after": after, "before": before}
     return reader.page(
         *_prepare(status, filters, bounds, oldest_first, limit + 1),
@@ -54,7 +54,8 @@ def redrivable(
     with_payload: bool,
     limit: int,
 ) -> list[SendRow]:
-    """Sends that a redrive by filter selects, oldest first; `with_payload`: only with a payload."""
+    """Return sends that a redrive by filter selects, oldest first; `with_payload`: only with a
+    payload."""
     bounds = {
         "kept": with_payload or None,
         "error_contains": error_contains,
@@ -71,7 +72,7 @@ def _prepare(
     oldest_first: bool,
     limit: int,
 ) -> tuple[str, dict[str, Any]]:
-    """A statement and its values. A bound of None is omitted."""
+    """Return a statement and its values. A None bound is omitted."""
     given_bounds = {name: value for name, value in bounds.items() if value is not None}
     sql = _statement(status, tuple(filters), tuple(given_bounds), oldest_first)
     return sql, {**filters, **given_bounds, "rows": limit}
@@ -96,7 +97,7 @@ def _statement(
 
 
 def _index(status: str | None, filters: tuple[str, ...]) -> str:
-    """By destination, except for `dead` and `aborted` sends, of which there are few."""
+    """Return the index: by destination, except for `dead` and `aborted` sends, which are few."""
     if "destination_ref" in filters and status not in ("dead", "aborted"):
         return "outbox_destination"
     return INDEX.get(status or "", "")

@@ -1,8 +1,7 @@
-"""Rows of the outbox's log: acceptances, attempts, and the ends of sends.
+"""Writes the outbox's log: acceptances, attempts, and how sends end.
 
-Written in the transactions that change the state, so a row is there exactly if the change is.
-Where a function says so, it is called before the sends change. The rows of a batch are one
-statement.
+Rows are written in the transactions that change the state, so a row is there exactly if the change
+is. Where a function says so, call it before the sends change. A batch's rows are one statement.
 """
 
 from collections.abc import Sequence
@@ -48,19 +47,19 @@ class SendEvent(Struct, frozen=True, array_like=True):
 
 
 def log_events(tx: Tx, events: Sequence[SendEvent]) -> None:
-    """Attempts: call before the sends change."""
+    """Log attempts; call before the sends change."""
     if events:
         tx.execute(_ENDS, (tx.now_ms, _json(events)))
 
 
 def log_attempts(tx: Tx, events: Sequence[SendEvent]) -> None:
-    """Only of sends that are in flight. Call before they change."""
+    """Log attempts only for sends in flight. Call before they change."""
     if events:
         tx.execute(f"{_ENDS} WHERE s.status = 'inflight'", (tx.now_ms, _json(events)))
 
 
 def log_interrupted(tx: Tx, reason: str, in_flight: Sequence[str]) -> None:
-    """The attempts of all sends in flight, but not in `in_flight`. Call before they change."""
+    """Log the attempts for all sends in flight, but not in `in_flight`. Call before they change."""
     tx.execute(_INTERRUPTED, (tx.now_ms, FAILED, reason, _json(in_flight)))
 
 

@@ -83,10 +83,10 @@ class Watch(Loop):
 
 
 class BrokerComparison(Loop):
-    """After a restore of a mesh's broker, finds the sends that it had accepted and has no more.
+    """Finds, after a mesh's broker was restored, the sends that it had accepted and lacks now.
 
     Only sends with a payload that are younger than the maximum age, because the broker may have
-    forgotten the ids of older ones.
+    forgotten older ids.
     """
 
     name = "outbox_broker_comparison"
@@ -130,7 +130,7 @@ class BrokerComparison(Loop):
 
 
 class OutboxPruner(Loop):
-    """Expires sends that are too old, and prunes the payloads of sends delivered long ago."""
+    """Expires sends that are too old, and prunes payloads delivered long ago."""
 
     name = "outbox_pruner"
     interval_seconds = 30.0

@@ -1,10 +1,10 @@
-"""Mail: a send becomes one mail to all its recipients, submitted to the SMTP server of [mail].
+"""Submits a send as one mail to all its recipients, to the SMTP server in [mail].
 
-A send is delivered when the server accepts the mail for all recipients. If it refuses one of them,
-the mail is not sent to any. So nobody gets a mail twice unless a reply was lost, and then with the
-same Message-ID.
+A send is delivered when the server accepts the mail for all recipients. If it refuses a recipient,
+the mail goes to nobody. So nobody gets a mail twice unless a reply was lost, and then with the same
+Message-ID.
 
-    reply of the server     about                       result
+    server reply            about                       result
     2xx after the data                                  delivered
     4xx, none, timeout      anything                    retry
     5xx                     our name, sender, login     retry: the send is not at fault
@@ -89,7 +89,7 @@ class MailTarget(DeliveryTarget):
         return "queue", ref, f"{self.name}://{domain}"
 
     def check(self, body: bytes, meta: Meta | None) -> None:
-        """Raises Invalid if no mail can be made of it."""
+        """Raise Invalid if the content can't become a mail."""
         problem = mime.meta_problem(meta)
         if problem:
             raise Invalid(problem, details={"field": "meta"})
@@ -142,8 +142,8 @@ class MailTarget(DeliveryTarget):
 
 
 class CodeMailTarget(MailTarget):
-    """Mails that the relay itself writes, to addresses that want to be verified. Clients can't use
-    it, so `allow` of `[mail]` does not apply."""
+    """Mails that the relay itself writes, to addresses that want to be verified. Clients can't
+    use this target, so `allow` in `[mail]` does not apply."""
 
     name = CODE_MAIL
     internal_only = True
@@ -165,7 +165,7 @@ class MailSession:
         self._is_broken = False
 
     def submit(self, recipients: Sequence[str], text: bytes) -> Result:
-        """Raises what the connection raises."""
+        """Submit a mail. Raises what the connection raises."""
         self._message_sent = False
         try:
             server = self._begin()
@@ -185,14 +185,15 @@ class MailSession:
         return self._transfer(server, recipients, text)
 
     def failure(self, reason: str) -> Result:
-        """An attempt without a reply. The mail may have been accepted nevertheless."""
+        """Return the result for an attempt without a reply. The mail may have been accepted
+        nevertheless."""
         self._is_broken = True
         if self._message_sent:
             reason += " after the mail was sent; it is sent again with the same Message-ID"
         return RetryLater(reason)
 
     def close(self) -> None:
-        """Ends the session; the result is already known."""
+        """End the session; the result is already known."""
         server = self._server
         if server is None:
             return
@@ -204,7 +205,7 @@ class MailSession:
         server.close()
 
     def _begin(self) -> smtplib.SMTP:
-        """The connection of the mail before, or a new one if the server has ended that."""
+        """Return the former mail's connection, or a new one if the server has ended that."""
         if self._server is not None:
             with suppress(smtplib.SMTPServerDisconnected):
                 if self._server.rset()[0] == 250:
@@ -213,7 +214,7 @@ class MailSession:
         return self._log_in()
 
     def _log_in(self) -> smtplib.SMTP:
-        """Connection, TLS and login. A refusal here is not about the send, so it is retried."""
+        """Connect, start TLS and log in. A refusal here is not about the send, so it is retried."""
         settings = self._settings
         server = self._server = self._connect()
         self._check_peer(_peer_of(server))
@@ -235,7 +236,7 @@ class MailSession:
         return smtplib.SMTP(*address, timeout=REPLY_SECONDS)
 
     def _check_peer(self, address: str) -> None:
-        """Raises BadWebhookUrl before anything is sent to an address that is not allowed."""
+        """Raise BadWebhookUrl before anything is sent to an address that is not allowed."""
         check_address(address, SERVER_RULES)
         settings = self._settings
         local = ipaddress.ip_address(address).is_loopback
@@ -274,7 +275,7 @@ class MailSession:
         return RetryLater(self._reply_text(code, reply))
 
     def _reply_text(self, code: int, reply: bytes | str) -> str:
-        """The server's reply as one short line, without the password."""
+        """Return the server's reply as one short line, without the password."""
         text = reply if isinstance(reply, str) else reply.decode("utf-8", "replace")
         if self._password:
             text = text.replace(self._password, "***")
@@ -282,7 +283,7 @@ class MailSession:
 
 
 def _peer_of(server: smtplib.SMTP) -> str:
-    """The address of the server that it is connected to."""
+    """Return the connected server's address."""
     assert server.sock is not None
     return str(server.sock.getpeername()[0])
 

@@ -1,4 +1,4 @@
-"""What a mail server in the settings needs, before anything connects to it."""
+"""Checks what a mail server in the settings needs, before anything connects."""
 
 import ssl
 
@@ -10,7 +10,7 @@ ANYWHERE = "*"
 
 
 def tls_context(ca_file: str | None) -> ssl.SSLContext:
-    """Raises BadSettings."""
+    """Check the files and values. Raises BadSettings."""
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
@@ -18,7 +18,7 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
 
 
 def allow_entry(entry: str) -> str:
-    """An entry of mail.allow in the form that is compared. Raises BadSettings."""
+    """Return a mail.allow entry in the form that is compared. Raises BadSettings."""
     if entry == ANYWHERE:
         return entry
     try:
@@ -31,7 +31,7 @@ def allow_entry(entry: str) -> str:
 
 
 def check_mail(settings: MailSettings) -> None:
-    """Raises BadSettings."""
+    """Check the files and values. Raises BadSettings."""
     tls_context(settings.ca_file)
     for entry in settings.allow:
         allow_entry(entry)

@@ -1,4 +1,4 @@
-"""Metrics of the outbox."""
+"""Defines the outbox's metrics."""
 
 from appliance.kernel.metrics import counter, gauge, histogram
 

@@ -1,7 +1,7 @@
-"""Builds the mail of a send. Pure.
+"""Builds a send's mail. Pure.
 
-The bytes and the Message-ID are the same at every attempt, so that servers and mail programs
-recognise a duplicate (RFC 5322, 3.6.4).
+Bytes and Message-ID are the same at every attempt, so that servers and mail programs recognise a
+duplicate (RFC 5322, 3.6.4).
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _FOLDED = _WRITTEN.clone(max_line_length=900)  # a folded Message-ID would be a 
 
 
 def meta_problem(meta: dict[str, Any] | None) -> str:
-    """Why no mail can be made of that meta; empty if it can."""
+    """Return why that meta can't become a mail; empty if it can."""
     fields = meta or {}
     if set(fields) - {SUBJECT}:
         return f"the only meta field of a mail is {SUBJECT}"
@@ -54,7 +54,7 @@ def render(
     priority: str,
     accepted_ms: int,
 ) -> bytes:
-    """The mail as bytes with CRLF. `message_id` and `in_reply_to` are Message-IDs."""
+    """Return the mail as bytes with CRLF. `message_id` and `in_reply_to` are Message-IDs."""
     mail = EmailMessage(policy=_WRITTEN)
     mail["Message-ID"] = message_id
     mail["Date"] = format_datetime(datetime.fromtimestamp(accepted_ms // 1000, UTC))

@@ -1,7 +1,7 @@
-"""Which destinations are delivered in order, and how the names of routes encode it. Pure.
+"""Decides which destinations are delivered in order, and how route names encode that. Pure.
 
-Ordered sends of a mesh have their own route. It is claimed one destination at a time; the other
-route of the mesh is claimed without checking for order.
+A mesh's ordered sends have their own route. It is claimed one destination at a time; the mesh's
+other route is claimed without checking for order.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ OrderedDestinations = frozenset[tuple[str | None, str | None, str | None]]
 
 
 def parse(wanted: Sequence[OrderedDestination]) -> OrderedDestinations:
-    """(mesh, kind, reference) of each rule; None matches any. Raises BadSettings."""
+    """Return (mesh, kind, reference) for each rule; None matches any. Raises BadSettings."""
     try:
         return frozenset(
             (rule.mesh, *((None, None) if rule.to is None else destination.parse_stored(rule.to)))
@@ -27,7 +27,7 @@ def parse(wanted: Sequence[OrderedDestination]) -> OrderedDestinations:
 
 
 def contains(ordered: OrderedDestinations, mesh: str | None, kind: str, ref: str) -> bool:
-    """Whether a rule matches this destination; mail and webhooks have no mesh."""
+    """Return whether a rule matches this destination; mail and webhooks have no mesh."""
     return bool(ordered) and not ordered.isdisjoint(
         ((mesh, kind, ref), (None, kind, ref), (mesh, None, None), (None, None, None))
     )
@@ -42,5 +42,5 @@ def is_in_order(route: str) -> bool:
 
 
 def mesh_of(route: str) -> str:
-    """The mesh in a route's name. For a route of a webhook the result is not a mesh."""
+    """Return the mesh in a route's name. For a webhook's route the result is not a mesh."""
     return route.partition(":")[2].removesuffix(_SUFFIX)

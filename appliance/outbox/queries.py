@@ -1,4 +1,4 @@
-"""Reads of the outbox. Each has a row limit."""
+"""Reads the outbox. Each read has a row limit."""
 
 from typing import NamedTuple, TypeVar
 
@@ -27,7 +27,7 @@ LOST = "accepted by its broker and gone: the broker was restored from an earlier
 
 
 def require(reader: Executor, any_id: str) -> SendRow:
-    """A send by row id or client_message_id. Raises NoSuchSend."""
+    """Return a send by row id or client_message_id. Raises NoSuchSend."""
     for column in ("id", "client_message_id"):
         row = reader.execute(
             f"SELECT {COLUMNS} FROM outbox WHERE {column} = ?", (any_id,)
@@ -50,14 +50,14 @@ _CHAIN = (
 
 
 def inspect(reader: Reader, any_id: str) -> tuple[SendRow, list[SendRow]]:
-    """A send, and the newest sends of its chain of redrives, oldest first. Raises NoSuchSend."""
+    """Return a send, and its redrive chain's newest sends, oldest first. Raises NoSuchSend."""
     row = require(reader, any_id)
     chain = reader.rows(_CHAIN, (row.id, CHAIN_MAX), limit=CHAIN_MAX)
     return row, [SendRow(*sent) for sent in reversed(chain)]
 
 
 def waiting(reader: Executor, route: str, ref: str, limit: int) -> int:
-    """How many sends of one destination are pending or in flight, counted up to `limit`."""
+    """Return how many sends to one destination are pending or in flight, counted up to `limit`."""
     count: int = reader.execute(
         "SELECT count(*) FROM (SELECT 1 FROM outbox INDEXED BY outbox_open"
         " WHERE status IN ('pending', 'inflight') AND route = ? AND destination_kind = 'queue'"
@@ -75,8 +75,8 @@ def last_id(reader: Executor) -> str | None:
 def list_delivered(
     reader: Executor, mesh: str, after: tuple[int, int], limit: int
 ) -> list[tuple[int, int, str, str]]:
-    """(delivered_at, rowid, id, client_message_id) of sends that the mesh's broker has accepted and
-    whose payload is kept, in the order of delivery."""
+    """Return (delivered_at, rowid, id, client_message_id) for sends that the mesh's broker has
+    accepted and whose payload is kept, in delivery order."""
     return reader.execute(
         "SELECT delivered_at, rowid, id, client_message_id FROM outbox INDEXED BY outbox_done"
         " WHERE status = 'done' AND payload_dropped_at IS NULL AND (delivered_at, rowid) > (?, ?)"
@@ -86,13 +86,13 @@ def list_delivered(
 
 
 def broker_epoch(reader: Executor, mesh: str) -> str | None:
-    """The epoch of the mesh's broker with which all sends were last compared."""
+    """Return the mesh broker's epoch with which all sends were last compared."""
     return meta.value(reader, EPOCH + mesh)
 
 
 class OutboxStats(NamedTuple):
-    """Counts by status and of `lost` dead letters, the steady time at which the oldest pending send
-    was accepted, and bytes used by the file."""
+    """Counts by status and `lost` dead letters, the steady time at which the oldest pending send
+    was accepted, and the bytes that the file uses."""
 
     depth: dict[str, int]
     lost: int
@@ -101,7 +101,7 @@ class OutboxStats(NamedTuple):
 
 
 def stats(reader: Executor) -> OutboxStats:
-    """Reads small indexes only: delivered sends are not counted."""
+    """Return the counts from small indexes only: delivered sends are not counted."""
     execute = reader.execute
     depth = {
         status: execute(

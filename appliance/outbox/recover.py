@@ -1,5 +1,5 @@
-"""Completes a recovered outbox: the id of a lost send stays used, so an aborted send takes its
-place (contract §8); a send that is not as it was accepted is not delivered.
+"""Completes a recovered outbox: a lost send's id stays used, so an aborted send takes its place
+(contract §8); a send that is not as it was accepted is not delivered.
 """
 
 from appliance.kernel.ids import IdFactory
@@ -27,7 +27,7 @@ _LOGGED = (
 
 
 def finish(copying: Copying) -> None:
-    """Called by a recovery when all tables are copied."""
+    """Finish the outbox; called by a recovery when all tables are copied."""
     kept = _keep_ids(copying)
     done = copying.result["outbox"]
     # Row numbers have no gaps, because no row is ever deleted.
@@ -46,7 +46,7 @@ def finish(copying: Copying) -> None:
 
 
 def _keep_ids(copying: Copying) -> int:
-    """Inserts an aborted send for each lost send whose id is readable in an index or in the log."""
+    """Insert an aborted send for each lost send whose id is readable in an index or in the log."""
     target, now_ms = copying.target, copying.clock.now_ms()
     numbers = {number for (number,) in target.execute("SELECT rowid FROM outbox")}
     lost: dict[int, str] = {}
@@ -71,7 +71,7 @@ def _keep_ids(copying: Copying) -> int:
 
 
 def _end_changed(copying: Copying) -> None:
-    """Ends waiting sends whose content is not that of their fingerprint."""
+    """End waiting sends whose content doesn't match their fingerprint."""
     changed = [
         (copying.clock.now_ms(), CHANGED, row_id)
         for row_id, digest, *send in copying.target.execute(

@@ -13,7 +13,7 @@ NEED_RESTART = frozenset({"brokers"})
 def compare(
     running: OutboxSettings, read: OutboxSettings
 ) -> tuple[OutboxSettings, list[str], list[str]]:
-    """The new settings, the names that changed, and the names that need a restart."""
+    """Return the new settings, the names that changed, and the names that need a restart."""
     different = [
         name
         for name in OutboxSettings.__struct_fields__

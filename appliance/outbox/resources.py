@@ -1,4 +1,5 @@
-"""HTTP routes of the outbox: `/v1/send`, `/v1/topic/post`, and `/v1/outbox` for operators."""
+"""Defines the outbox's HTTP routes: `/v1/send`, `/v1/topic/post`, and `/v1/outbox` for
+operators."""
 
 from typing import Any
 

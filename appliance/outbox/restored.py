@@ -1,4 +1,4 @@
-"""A restore of the outbox: sends that were in flight at the moment of the backup may have arrived.
+"""Restores the outbox: sends that were in flight when the backup was made may have arrived.
 Receivers know their ids, so they are sent again."""
 
 import sqlite3

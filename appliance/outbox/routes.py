@@ -1,4 +1,4 @@
-"""The routes in memory: which of them may start a delivery now."""
+"""Keeps the routes in memory: which may start a delivery now."""
 
 from collections.abc import Collection
 from typing import Any
@@ -13,7 +13,7 @@ ROUTES_MAX = 1000
 
 
 class RouteState(Receiver):
-    """In-memory state of one route."""
+    """One route's state in memory."""
 
     __slots__ = ("cursor", "slow")
 
@@ -24,8 +24,8 @@ class RouteState(Receiver):
 
 
 class Routes:
-    """The state of every route that was tried. Waits are monotonic, so that a clock change doesn't
-    matter."""
+    """The state of every route that was tried. Waits are monotonic, so that a clock change
+    doesn't matter."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -35,7 +35,7 @@ class Routes:
         return self._routes.setdefault(name, RouteState(BREAKER_FAILURES))
 
     def has_capacity(self, route: RouteState) -> bool:
-        """All slow routes together get at most half of the pool."""
+        """Return whether the route may use the pool: all slow routes together get at most half."""
         if not route.free(self._clock.monotonic(), CONCURRENCY_MAX):
             return False
         if not (route.slow or route.breaker.failures):

@@ -66,7 +66,8 @@ class Sender:
 
     @property
     def in_flight(self) -> int:
-        """Number of sends being delivered, or whose outcome is not recorded yet."""
+        """Return how many sends are being delivered, or have an outcome that is not recorded
+        yet."""
         return len(self._in_flight)
 
     # -- one round -----------------------------------------------------------------------
@@ -87,7 +88,7 @@ class Sender:
         return counts
 
     def _start_deliveries(self, name: str, now_ms: int) -> int:
-        """Start all deliveries that one route allows now; returns the number of sends."""
+        """Start all deliveries that one route allows now; return how many sends."""
         route = self._routes.state(name)
         target = self._outbox.targets.get(name.partition(":")[0])
         claimed = 0
@@ -122,7 +123,7 @@ class Sender:
             raise
 
     def _max_age_ms(self, route: str) -> int:
-        """The maximum age of the route's mesh; routes of other targets have the default."""
+        """Return the maximum age for the route's mesh; other targets' routes have the default."""
         return self._outbox.max_age_hours(ordering.mesh_of(route)) * HOUR_MS
 
     # -- one delivery --------------------------------------------------------------------
@@ -147,8 +148,8 @@ class Sender:
         self._outbox.delivery_work.set()
 
     def _call_target(self, target: DeliveryTarget, sends: list[Outgoing]) -> list[Result]:
-        """A result for each send that was tried. A run ends at a failure, and when its outcomes
-        have to be recorded."""
+        """Return a result for each send that was tried. A run ends at a failure, and when its
+        outcomes have to be recorded."""
         if target.takes_batches:
             return self._attempt(target.name, target.deliver_many, sends)
         ends = self._clock.monotonic() + RUN_SECONDS
@@ -174,7 +175,7 @@ class Sender:
         return [failure] * len(sends)
 
     def _update_breaker(self, route: RouteState, results: list[Result]) -> None:
-        """A route works if at least one send was delivered or refused."""
+        """Note whether the route works: if at least one send was delivered or refused."""
         retries = [result for result in results if isinstance(result, RetryLater)]
         if len(retries) < len(results):
             route.breaker.note_success()
@@ -193,8 +194,8 @@ class Sender:
     def _outcomes(
         self, target: DeliveryTarget, rows: list[SendRow], results: list[Result]
     ) -> list[DeliveryOutcome]:
-        """The outcome of each send. Behind a failed send of an ordered destination, the others wait
-        as if they had not been tried."""
+        """Return each send's outcome. Behind a failed send to an ordered destination, later
+        sends wait as if they had not been tried."""
         outcomes, failed = [], set()
         for row, result in zip_longest(rows, results):
             destination = (row.destination_kind, row.destination_ref)
@@ -247,7 +248,8 @@ class Sender:
     # -- recording --------------------------------------------------------------------
 
     def _record(self, outcomes: list[DeliveryOutcome]) -> None:
-        """Also records outcomes of failed writes. If this fails too, the next round tries again."""
+        """Record outcomes, also for failed writes. If this fails too, the next round tries
+        again."""
         batch, self._unrecorded = [*self._unrecorded, *outcomes], []
         if not batch:
             return

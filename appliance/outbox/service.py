@@ -66,19 +66,19 @@ STEP_ROWS_MAX = 1000  # rows changed by one step of maintenance
 
 
 def features_of(*, mail: bool) -> list[str]:
-    """Names of the send features, with mail if a server is set."""
+    """Return the send features' names, with mail if a server is set."""
     return [*FEATURES, *(["mail"] if mail else [])]
 
 
 class Membership:
-    """Whether this appliance's key may send to a mesh. This one allows every mesh."""
+    """Decides whether this appliance's key may send to a mesh. This class allows every mesh."""
 
     def refusal(self, mesh: str) -> ApplianceError | None:
-        """The error with which sends to the mesh are refused, or None."""
+        """Return the error with which sends to the mesh are refused, or None."""
         return None
 
     def on_revoked(self, mesh: str, pubkey: str) -> None:
-        """A broker refused a send because that key is revoked."""
+        """Note that a broker refused a send because that key is revoked."""
 
 
 class Outbox:
@@ -125,14 +125,14 @@ class Outbox:
     # -- maximum age --------------------------------------------------------------------
 
     def set_retention(self, mesh: str, retention_days: int | None) -> None:
-        """Set how long the broker of a mesh remembers ids, as negotiated; None: permanently. Raises
+        """Set how long a mesh's broker remembers ids, as negotiated; None: permanently. Raises
         RetentionTooShort or MaxAgeTooLong."""
         self.mesh_max_age_hours[mesh] = max_age_hours(retention_days, self.settings.max_age_hours)
         self._retention_days[mesh] = retention_days
 
     def set_epoch(self, mesh: str, epoch: str) -> None:
-        """Set the epoch of the mesh's broker. If it is new, all sends that the broker should have
-        are compared with those that it has."""
+        """Set the mesh broker's epoch. If it is new, all sends that the broker should have are
+        compared with what the broker has."""
         self.broker_epochs[mesh] = epoch
         self.comparison_work.set()
 
@@ -167,9 +167,9 @@ class Outbox:
         internal: bool = False,
         principal: str | None = None,
     ) -> tuple[int, wire.Accepted]:
-        """Status and body of `POST /v1/send`; raises the error of a refused send. `internal`: the
-        caller is this process, which may use all targets and bodies of any size. `principal` is
-        stored with the send."""
+        """Return status and body for `POST /v1/send`; raise a refused send's error. `internal`:
+        the caller is this process, which may use all targets and bodies with any size.
+        `principal` is stored with the send."""
         new = self._prepare(command, key, internal, principal)
         return self._reply(new, *self._accept([new]))
 
@@ -194,8 +194,8 @@ class Outbox:
         internal: bool = False,
         principal: str | None = None,
     ) -> list[tuple[int, wire.Accepted] | ApplianceError]:
-        """Each item by itself, in order; a refused one doesn't affect the others. Items without an
-        id get the key of the request with their index appended."""
+        """Send each item by itself, in order; a refused item doesn't affect the others. Items
+        without an id get the request's key with their index appended."""
         if len(commands) > BATCH_MAX:
             details = {"field": "items", "max": BATCH_MAX}
             raise Invalid(f"more than {BATCH_MAX} items", details=details)
@@ -290,7 +290,7 @@ class Outbox:
         return kind, ref, ordering.route_of(route, in_order)
 
     def check_for_target(self, name: str, body: bytes, meta: Meta | None) -> None:
-        """Raises Invalid if that target can't deliver this body and meta."""
+        """Raise Invalid if that target can't deliver this body and meta."""
         target = self.targets.get(name)
         if target is not None:
             target.check(body, meta)
@@ -321,7 +321,7 @@ class Outbox:
         return results
 
     def _reply(self, new: NewSend, acceptance: Acceptance) -> tuple[int, wire.Accepted]:
-        """The reply of the specification's duplicate table, with its fields."""
+        """Return the reply from the specification's duplicate table, with its fields."""
         count = metrics.sends.labels
         kind = new.destination_kind
         if acceptance.full:
@@ -396,7 +396,7 @@ class Outbox:
 
     @property
     def features(self) -> list[str]:
-        """Names of the enabled send features, for `/v1/version` and `/v1/health`."""
+        """Return the enabled send features' names, for `/v1/version` and `/v1/health`."""
         return features_of(mail=MAIL in self.targets)
 
     def waiting(self, target: str, to: str, limit: int) -> int:
@@ -425,7 +425,7 @@ class Outbox:
 
 
 def target_of(to: str) -> str:
-    """The target of a send that names none."""
+    """Return the target for a send that names none."""
     if to.startswith(destination.NETWORK):
         return destination.NETWORK.rstrip(":")
     return MAIL if to.startswith(destination.MAILTO) else BROKER

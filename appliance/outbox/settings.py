@@ -1,4 +1,4 @@
-"""[outbox] and [mail]: destinations, retries, limits and retention of sends."""
+"""Defines [outbox] and [mail]: destinations, retries, limits and retention."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""States and transitions of a send. Pure."""
+"""Defines a send's states and transitions. Pure."""
 
 from appliance.kernel.state_machine import StateMachine
 

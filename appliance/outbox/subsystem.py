@@ -31,7 +31,7 @@ RESTARTED = "the appliance was restarted during the delivery"
 
 
 class OutboxNeeds(msgspec.Struct, frozen=True):
-    """`local` is the broker of this appliance; `targets` are the targets besides brokers."""
+    """The needs. `local` is this appliance's broker; `targets` are the targets besides brokers."""
 
     local: DeliveryTarget | None
     signer: Callable[[str], Signer]

@@ -14,7 +14,8 @@ TRANSIENT_STATUSES = frozenset({401, 408, 425, 429})
 """4xx statuses that are not about the send, so it is retried. 401 is about the request's signature:
 a wrong clock must not dead-letter a whole outbox. Every other 4xx is final, except KEY_REFUSALS."""
 KEY_REFUSALS = frozenset({"NOT_A_MEMBER", "MEMBER_REVOKED"})
-"""Codes of refusals of the member's key. The send is retried: the key may be added later."""
+"""Codes for refusals because of the member's key. The send is retried: the key may be added
+later."""
 
 
 class Outgoing(msgspec.Struct, frozen=True):
@@ -65,8 +66,9 @@ Deliver = Callable[[Sequence[Outgoing]], list[Result]]
 
 
 class DeliveryTarget:
-    """Delivers the sends that name it. An exception counts as RetryLater; failures of receivers are
-    returned, not raised. A target implements `deliver`, or `deliver_many` if it takes batches."""
+    """A target that delivers the sends naming it. An exception counts as RetryLater; receivers'
+    failures are returned, not raised. A target implements `deliver`, or `deliver_many` if it
+    takes batches."""
 
     name: str
     takes_batches = False  # `deliver_many` gets sends of one route, and keeps their order
@@ -79,8 +81,8 @@ class DeliveryTarget:
 
     @contextmanager
     def run(self) -> Iterator[Deliver]:
-        """What delivers sends of one route one after another: `deliver_many`, or the same with
-        something they share, for example a connection."""
+        """Yield what delivers one route's sends one after another: `deliver_many`, or a variant
+        with something shared, such as a connection."""
         yield self.deliver_many
 
     def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
@@ -88,30 +90,30 @@ class DeliveryTarget:
         return [self.deliver(send) for send in sends]
 
     def resolve(self, to: str) -> tuple[DestinationKind, str, str] | None:
-        """Kind, reference and route of a destination, or None if `to` names one in a mesh. Raises
-        Invalid."""
+        """Return a destination's kind, reference and route, or None if `to` names one in a mesh.
+        Raises Invalid."""
         return None
 
     def check(self, body: bytes, meta: Meta | None) -> None:
-        """Called before a send is stored; raises Invalid if the target can't deliver it."""
+        """Check a send before it is stored; raise Invalid if the target can't deliver it."""
 
     def serves(self, mesh: str) -> bool:
         return True
 
     def unknown(self, mesh: str, ids: Sequence[str]) -> list[str] | None:
-        """Which of these client_message_ids the mesh's broker has not accepted; None: it is
+        """Return which client_message_ids the mesh's broker has not accepted; None: it is
         unreachable now."""
         return None
 
     def close(self) -> None:
-        """Called at the end of the process."""
+        """Close; called when the process ends."""
 
 
 Targets = Mapping[str, DeliveryTarget]
 
 
 def item_of(send: Outgoing) -> dict[str, Any]:
-    """The body of `POST /broker/v1/accept` for one send."""
+    """Return the body of `POST /broker/v1/accept` for one send."""
     item: dict[str, Any] = {
         "mesh": send.mesh,
         "client_message_id": send.client_message_id,
@@ -130,10 +132,10 @@ def item_of(send: Outgoing) -> dict[str, Any]:
 
 
 def result_of(send: Outgoing, status: int, body: Any, retry_after: float | None = None) -> Result:
-    """The result for a broker's reply to one send.
+    """Return the result for a broker's reply to one send.
 
     Only a reply that a broker wrote is final: a success names the send, and a refusal is a JSON
-    object with an error. The error page of a proxy is neither.
+    object with an error. A proxy's error page is neither.
     """
     fields = body if isinstance(body, dict) else {}
     if status in (200, 201):
@@ -159,7 +161,7 @@ def result_of(send: Outgoing, status: int, body: Any, retry_after: float | None 
 
 
 def _revoked_key(fields: Mapping[str, Any]) -> str | None:
-    """The revoked key; None if it was rotated, because the member then has another key."""
+    """Return the revoked key; None if it was rotated, because the member then has another key."""
     details = fields.get("details")
     if fields.get("code") != "MEMBER_REVOKED" or not isinstance(details, Mapping):
         return None
@@ -167,18 +169,18 @@ def _revoked_key(fields: Mapping[str, Any]) -> str | None:
 
 
 def is_broker_refusal(body: Any) -> bool:
-    """Whether an error body was written by a broker: it names the error."""
+    """Return whether a broker wrote an error body: it names the error."""
     return isinstance(body, dict) and bool(_reason(400, body))
 
 
 def _reason(status: int, fields: Mapping[str, Any]) -> str:
-    """The error of a broker's reply, short enough to store; empty if there is none."""
+    """Return the error in a broker's reply, short enough to store; empty if there is none."""
     texts = [str(fields[name]) for name in ("error", "code", "conflict") if fields.get(name)]
     return f"{status}: {', '.join(dict.fromkeys(texts))}"[:500] if texts else ""
 
 
 class BrokersByMesh(DeliveryTarget):
-    """Chooses the broker by mesh: a remote one of the settings, or else the local one."""
+    """Chooses the broker by mesh: a remote one from the settings, or else the local one."""
 
     name = "broker"
     takes_batches = True

@@ -25,7 +25,7 @@ def meta_of(row: SendRow) -> dict[str, Any] | None:
 
 
 def to_wire(row: SendRow, ahead_ms: int = 0) -> wire.OutboxRow:
-    """`ahead_ms`: by how much the wall clock is ahead of the steady clock."""
+    """Convert a row. `ahead_ms`: by how much the wall clock is ahead of the steady clock."""
 
     def at(ms: int | None) -> str | None:
         return None if ms is None else iso(ms)

@@ -34,13 +34,13 @@ class WebhookDirectory(Protocol):
         ...
 
     def record_outcome(self, ref: str, outcome: CallOutcome) -> None:
-        """Called after each attempt."""
+        """Record an outcome, after each attempt."""
         ...
 
 
 class WebhookTarget(DeliveryTarget):
-    """`to` is the id of a registered webhook, or a URL, which is called unsigned. Only this process
-    may use this target."""
+    """The webhook target. `to` is a registered webhook's id, or a URL, which is called unsigned.
+    Only this process may use this target."""
 
     name = WEBHOOK
     internal_only = True
@@ -75,12 +75,12 @@ class WebhookTarget(DeliveryTarget):
         return result_of(result)
 
     def ping(self, url: str) -> str:
-        """Request a URL of the operator; return why that failed, or ""."""
+        """Request one of the operator's URLs; return why that failed, or ""."""
         return self._caller.call(url, {}, None, keeps_answer=True).reason
 
 
 def result_of(result: CallResult) -> Result:
-    """A webhook that is gone makes its send a dead letter."""
+    """Return the result: a webhook that is gone makes its send a dead letter."""
     if result.outcome == "delivered":
         return Delivered()
     if result.outcome == "gone":

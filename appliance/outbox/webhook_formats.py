@@ -1,6 +1,6 @@
-"""What chat and push services accept as the body of a message to the operator. Pure.
+"""Formats messages to the operator for chat and push services. Pure.
 
-Each has its own fields, refuses others with 400, and has its own limit of a text.
+Each service has its own fields, refuses others with 400, and limits the text.
 """
 
 import re
@@ -17,8 +17,8 @@ Fields = Callable[[str, str, SplitResult], dict[str, Any]]
 
 
 class WebhookFormat(NamedTuple):
-    """`urls`: how its URLs begin, without the scheme. `bytes_max`: limit of the text, below the
-    documented characters because the subject needs some. `fields` makes the body."""
+    """A format. `urls`: how its URLs begin, without the scheme. `bytes_max`: the text limit,
+    below the documented characters because the subject needs some. `fields` makes the body."""
 
     urls: str
     bytes_max: int
@@ -26,7 +26,7 @@ class WebhookFormat(NamedTuple):
 
 
 def _parameters(names: str, url: SplitResult) -> dict[str, str]:
-    """Those of the URL that the service reads from the body."""
+    """Return the URL parameters that the service reads from the body."""
     query = parse_qs(url.query)
     return {name: query[name][0] for name in names.split() if name in query}
 
@@ -60,7 +60,7 @@ FORMATS = {name: WebhookFormat(*row) for name, row in {
 
 
 def split_destination(to: str) -> tuple[str, str]:
-    """Return the format and the URL of a destination."""
+    """Return a destination's format and URL."""
     name, separator, _ = to.partition("+http")
     if separator and name.isalpha():
         return name, to[len(name) + 1 :]
@@ -70,7 +70,7 @@ def split_destination(to: str) -> tuple[str, str]:
 
 def format_request(name: str, url: str, message: str) -> tuple[str, str, str]:
     """Return URL, content type and body with which the service takes a message, which is a JSON
-    object with `subject` and `text`. The text is cut to the limit of the service."""
+    object with `subject` and `text`. The text is cut to the service's limit."""
     if name not in FORMATS:
         return url, "application/json", message
     notice, parts, known = msgspec.json.decode(message), urlsplit(url), FORMATS[name]

@@ -1,4 +1,4 @@
-"""Requests, replies and errors of the outbox."""
+"""Defines the outbox's requests, replies and errors."""
 
 from typing import Annotated, Any, Literal
 
@@ -29,7 +29,7 @@ Limit = Annotated[int, Meta(ge=1, description="clamped to the maximum")]
 
 
 class Send(Struct, frozen=True, forbid_unknown_fields=True):
-    """Defaults: `mesh` is that of the settings, `target` the broker of the mesh."""
+    """A send. Defaults: `mesh` from the settings, `target` the mesh's broker."""
 
     to: Destination
     message: str
@@ -46,7 +46,7 @@ class SendBatch(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TopicPost(Struct, frozen=True, forbid_unknown_fields=True):
-    """`mentions` are sent in `meta.mentions`, so they are part of the fingerprint."""
+    """A post. `mentions` are sent in `meta.mentions`, so they are part of the fingerprint."""
 
     topic: Annotated[str, Meta(min_length=1, max_length=200)]
     message: str
@@ -68,7 +68,7 @@ class Accepted(Struct, frozen=True, omit_defaults=True):
 
 
 class SendResult(Struct, frozen=True):
-    """Result for one item of a batch: status and body as `POST /v1/send` returns them."""
+    """One batch item's result: status and body as `POST /v1/send` returns them."""
 
     status: int
     body: dict[str, Any]
@@ -79,9 +79,9 @@ class SendResults(Struct, frozen=True):
 
 
 class OutboxRow(Struct, frozen=True):
-    """The state of one send. `payload_kept` is false after its payload was dropped. `principal` is
-    the token, or the part of the appliance, that requested it; `traceparent`: that of the request,
-    which is sent on to webhooks."""
+    """A send's state. `payload_kept` is false after its payload was dropped. `principal` is the
+    token, or the appliance's part, that requested it; `traceparent`: the request's, which is
+    sent on to webhooks."""
 
     id: str
     client_message_id: str
@@ -117,7 +117,7 @@ class OutboxPage(Struct, frozen=True):
 
 
 class OutboxSend(Struct, frozen=True):
-    """One send with its payload, and the newest 100 of its chain of redrives, oldest first."""
+    """One send with its payload, and its redrive chain's newest 100 sends, oldest first."""
 
     send: OutboxRow
     message: str | None
@@ -137,13 +137,13 @@ class ListQuery(Struct, frozen=True):
 
 
 class InspectQuery(Struct, frozen=True):
-    """`id` is the id of the row or the client_message_id."""
+    """A query for one send. `id` is the row's id or the client_message_id."""
 
     id: RowId
 
 
 class Patch(Struct, frozen=True, forbid_unknown_fields=True):
-    """Replaces `message` and `meta` of the new send; omitted fields are copied from the old one."""
+    """Replaces the new send's `message` and `meta`; omitted fields are copied from the old send."""
 
     message: str | UnsetType = UNSET
     meta: dict[str, Any] | UnsetType | None = UNSET
@@ -197,7 +197,7 @@ class DropResult(Struct, frozen=True):
 
 
 class Prune(Struct, frozen=True, forbid_unknown_fields=True):
-    """Drops the payloads of delivered and retired sends. With `dead`, also retires dead letters and
+    """Drops payloads of delivered and retired sends. With `dead`, also retires dead letters and
     drops their payloads."""
 
     confirm: bool = False
@@ -215,15 +215,15 @@ class Reload(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reloaded(Struct, frozen=True):
-    """Names of [outbox] settings: those now in force, and those that need a restart."""
+    """[outbox] settings by name: those now in force, and those that need a restart."""
 
     changed: list[str]
     needs_restart: list[str]
 
 
 class OutboxState(Struct, frozen=True):
-    """State of the outbox: `level` is normal, high, full or degraded.
-    `lost`: dead letters that a broker had accepted before it was restored."""
+    """The outbox's state: `level` is normal, high, full or degraded. `lost`: dead letters that a
+    broker had accepted before it was restored."""
 
     level: str
     fill: float
@@ -237,7 +237,7 @@ class OutboxState(Struct, frozen=True):
 
 
 class IdReused(Conflict):
-    """`extra` has the fields of the specification's duplicate table."""
+    """The id was used for another send. `extra` has the specification's duplicate table fields."""
 
     code = "IDEMPOTENCY_KEY_REUSED"
     default_message = "idempotency_key_reused"
@@ -259,7 +259,7 @@ class NoBrokerForMesh(Invalid):
 
 
 class MemberRevoked(Forbidden):
-    """A broker revoked the current or a former key of this appliance."""
+    """A broker revoked this appliance's current or former key."""
 
     code = "MEMBER_REVOKED"
     default_message = "the broker of this mesh has revoked the appliance's member key"

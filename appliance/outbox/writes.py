@@ -1,4 +1,4 @@
-"""Changes of the outbox, each in one transaction. Rows are never deleted.
+"""Changes the outbox, each change in one transaction. Rows are never deleted.
 
 Functions take a Tx and plain values, so that the writer process can run them.
 """
@@ -47,8 +47,8 @@ class NewSend(NamedTuple):
 
 
 class Acceptance(NamedTuple):
-    """The result of accepting one send: `state` is that of the existing row, None if there was
-    none; `full`: there was no capacity for a new row."""
+    """One accepted send's result: `state` is the existing row's, None if there was none; `full`:
+    there was no capacity for a new row."""
 
     state: str | None
     same: bool
@@ -62,9 +62,9 @@ _NEW, _FULL = Acceptance(None, True), Acceptance(None, True, full=True)
 
 
 def accept(tx: Tx, sends: Sequence[NewSend], free_sends: int) -> list[Acceptance]:
-    """Store up to `free_sends` sends, and look up the others; one result for each.
+    """Store up to `free_sends` sends, and look up the others; return one result for each.
 
-    Runs under the lock of BEGIN IMMEDIATE, so two requests with the same id can't both store it.
+    Runs under the BEGIN IMMEDIATE lock, so two requests with the same id can't both store it.
     """
     results, accepted = [], []
     for send in sends:
@@ -84,13 +84,14 @@ def accept(tx: Tx, sends: Sequence[NewSend], free_sends: int) -> list[Acceptance
 
 
 def _compare(send: NewSend, row: Any) -> Acceptance:
-    """The fingerprint doesn't include mesh and target, but an id is used for all of them."""
+    """Compare a send with the stored row. The fingerprint doesn't include mesh and target, but
+    an id is used for all of them."""
     same = row[0] == send.fingerprint and row[5] == send.mesh and row[6] == send.target
     return Acceptance(row[1], same, row[2], row[3], row[4])
 
 
 def _insert(tx: Tx, send: NewSend) -> str:
-    """The id of the new row; empty if there is a send with this client_message_id."""
+    """Return the new row's id; empty if there is a send with this client_message_id."""
     row_id = tx.new_id(ID_PREFIX)
     inserted = tx.execute(
         "INSERT INTO outbox (id, client_message_id, request_fingerprint, payload, enqueued_at,"
@@ -121,7 +122,7 @@ def reset_inflight(tx: Tx, delay_ms: int, reason: str, in_flight: Sequence[str])
 def claim(
     tx: Tx, route: str, now_ms: int, too_old_ms: int, limit: int, bytes_max: int
 ) -> list[SendRow]:
-    """Claim due sends of a route. Those that are too old are left to the pruner."""
+    """Claim a route's due sends. Sends that are too old are left to the pruner."""
     rows = tx.execute(
         f"SELECT {COLUMNS} FROM outbox WHERE status = 'pending' AND route = ?"
         " AND next_attempt_at <= ? AND accepted_steady_ms > ?"
@@ -184,7 +185,7 @@ def _claim_rows(tx: Tx, rows: list[SendRow], bytes_max: int) -> list[SendRow]:
 
 
 class DeliveryOutcome(NamedTuple):
-    """The outcome of one delivery. `next_attempt_at` applies to retries."""
+    """One delivery's outcome. `next_attempt_at` applies to retries."""
 
     id: str
     event: str
@@ -276,7 +277,7 @@ def cap_waits(tx: Tx, wait_ms_max: int) -> int:
 
 
 def make_due(tx: Tx, route: str, ref: str) -> int:
-    """Make the waiting sends of one destination due; how many."""
+    """Make the sends waiting for one destination due; return how many."""
     return tx.execute(
         "UPDATE outbox SET next_attempt_at = ?1 WHERE status = 'pending' AND route = ?2 AND"
         " destination_kind = 'queue' AND destination_ref = ?3 AND next_attempt_at > ?1",
@@ -285,7 +286,7 @@ def make_due(tx: Tx, route: str, ref: str) -> int:
 
 
 def prune_payloads(tx: Tx, before_ms: int, limit: int) -> int:
-    """Prune payloads of sends delivered before that time; id, fingerprint and receipt stay."""
+    """Prune payloads delivered before that time; id, fingerprint and receipt stay."""
     return _prune_payloads(tx, "status = 'done'", "delivered_at", before_ms, limit)
 
 
@@ -326,8 +327,8 @@ class Successor(NamedTuple):
 
 
 def redrive(tx: Tx, plan: Sequence[tuple[str, Successor | None]], more: bool) -> Reply:
-    """Retire each send of `plan` and insert its successor, or send it again under its id if there
-    is none: all of them or none."""
+    """Retire each send in `plan` and insert its successor, or send it again under its id if
+    there is none: all of them or none."""
     done = [
         _send_again(tx, row_id) if successor is None else _redrive(tx, row_id, successor)
         for row_id, successor in plan
@@ -345,7 +346,7 @@ def _events_of_redrive(redriven: wire.Redriven) -> list[SendEvent]:
 
 
 def _send_again(tx: Tx, row_id: str) -> wire.Redriven:
-    """Its age begins again: its broker remembers the id from now on."""
+    """Send it again. Its age begins again: its broker remembers the id from now on."""
     changed = tx.execute(
         "UPDATE outbox SET status = 'pending', attempts = 0, last_error = NULL, died_at = NULL,"
         " next_attempt_at = ?1, accepted_steady_ms = ?1 WHERE id = ?2 AND status = 'dead'"
@@ -413,7 +414,7 @@ def drop(tx: Tx, any_id: str) -> wire.DropResult:
 
 
 def prune(tx: Tx, dead: bool, before_ms: int, limit: int) -> wire.Pruned:
-    """Prune payloads of ended sends; with `dead`, also retire dead letters and prune theirs."""
+    """Prune ended sends' payloads; with `dead`, also retire dead letters and prune theirs."""
     pruned = prune_payloads(tx, before_ms, limit)
     pruned += _prune_payloads(tx, "status = 'aborted'", "aborted_at", before_ms, limit - pruned)
     if dead and pruned < limit:
