@@ -11,14 +11,14 @@ from appliance.kernel.whole_file import sync_directory, write_whole
 
 INLINE_BYTES_MAX = 4096
 BLOB_BYTES_MAX = 64 * 1024 * 1024
-"""A larger payload belongs into a file of the workspace whose path the message has."""
+"""A larger payload belongs into a workspace file whose path the message has."""
 _NAME = re.compile(r"sha256-[0-9a-f]{64}")
 
 
 def save(folder: Path, content: bytes) -> str:
-    """Stores `content` and returns its reference. The file is whole, also after kill -9.
+    """Store `content` and return its reference. The file is whole, also after kill -9.
 
-    Call it before the transaction of the message: nobody else has to wait for the disk.
+    Call it before the message's transaction: nobody else has to wait for the disk.
     """
     ref = f"sha256-{hashlib.sha256(content).hexdigest()}"
     path = folder / ref
@@ -35,7 +35,7 @@ def save(folder: Path, content: bytes) -> str:
 
 
 def load(folder: Path, ref: str) -> bytes | None:
-    """The content of a blob; None if it is missing or `ref` does not name a blob."""
+    """Return a blob's content; None if it is missing or `ref` does not name a blob."""
     try:
         return read_regular(folder / ref, BLOB_BYTES_MAX) if _NAME.fullmatch(ref) else None
     except OSError:
@@ -43,7 +43,7 @@ def load(folder: Path, ref: str) -> bytes | None:
 
 
 def size(folder: Path, ref: str) -> int:
-    """Bytes of a blob; 0 if it is missing or `ref` does not name a blob."""
+    """Return a blob's size in bytes; 0 if it is missing or `ref` does not name a blob."""
     try:
         return (folder / ref).lstat().st_size if _NAME.fullmatch(ref) else 0
     except OSError:
@@ -51,6 +51,6 @@ def size(folder: Path, ref: str) -> int:
 
 
 def names(folder: Path) -> Iterator[str]:
-    """The references of all blobs in the folder, without temporary files."""
+    """Yield all blobs' references in the folder, without temporary files."""
     if folder.is_dir():
         yield from (path.name for path in folder.iterdir() if _NAME.fullmatch(path.name))

@@ -1,13 +1,13 @@
-"""Claims of tasks, paths and slots, for a time, with fencing tokens.
+"""Claims tasks, paths and slots, for a time, with fencing tokens.
 
     free ──claim──▶ held ──release──▶ free
                      │ ▲ renew
           lease ends ▼ │ renew, if nobody else has claimed it
                   expired ──claim by another──▶ held
 
-A claim is valid until `lease_until_ms`. The fence of a task rises with each claim, also of other
-programs, and outlives the claim, so a write with an older one can be refused. A claim on
-`path:GLOB` excludes others whose paths overlap, and `slot:NAME:N` is one of N.
+A claim is valid until `lease_until_ms`. A task's fence rises with each claim, also by other
+programs, and outlives the claim, so a write with an older fence can be refused. A claim on
+`path:GLOB` excludes others whose paths overlap, and `slot:NAME:N` is one among N.
 """
 
 import shlex
@@ -66,11 +66,11 @@ def claim(
     lease_ms: int = LEASE_MS,
     key: str | None = None,
 ) -> BusClaim:
-    """Takes the claim, also an expired one of another agent. Raises ClaimHeld if it is valid.
+    """Take the claim, even if another agent's has expired. Raises ClaimHeld if a claim is valid.
 
-    That includes the same claim of the same agent, which may be that of another process: `renew`
-    it. Only if it was made with the same `key`, this is the repetition of that call, and it is
-    returned. Other claims of the agent, with overlapping paths, do not exclude this one.
+    That includes the same agent's claim, which may be another process's: `renew` it. Only if it was
+    made with the same `key`, this call is a repetition, and the claim is returned. The agent's
+    other claims, with overlapping paths, do not exclude this one.
     """
     _check(task, agent, lease_ms)
     query = _CLAIM + "JOIN x_claim_keys USING (task_id, fence) WHERE (task_id, claimed_by, key)"
@@ -101,7 +101,7 @@ def claim_slot(
     agent: str,
     lease_ms: int = LEASE_MS,
 ) -> BusClaim:
-    """Takes the first free one of `slot:NAME:1` … `slot:NAME:slots`. Raises ClaimHeld."""
+    """Take the first free slot in `slot:NAME:1` … `slot:NAME:slots`. Raises ClaimHeld."""
     if not 1 <= slots <= SLOTS_MAX:
         raise Invalid(f"slots: 1 to {SLOTS_MAX:,}")
     first: ClaimHeld | None = None
@@ -140,7 +140,8 @@ def renew(
 def release(
     connection: sqlite3.Connection, task: str, agent: str, fence: int | None = None
 ) -> bool:
-    """Ends the claim; False if the task is not claimed. Raises ClaimLost if another has it."""
+    """End the claim; return False if the task is not claimed. Raises ClaimLost if another agent
+    has it."""
     if _read(connection, task) is None:
         return False
     require(connection, task, agent, fence)
@@ -149,7 +150,7 @@ def release(
 
 
 def release_all(connection: sqlite3.Connection, task: str) -> None:
-    """Ends the claim of the task, whoever has it, and all claims of the task's own agent."""
+    """End the task's claim, whoever has it, and all claims by the task's own agent."""
     connection.execute("DELETE FROM task_claims WHERE task_id = ?1 OR claimed_by = ?1", (task,))
 
 
@@ -160,8 +161,8 @@ def require(
     fence: int | None = None,
     now_ms: int | None = None,
 ) -> BusClaim:
-    """The agent's claim. Raises ClaimLost if another has it, or the fence is another one, or with
-    `now_ms` if it has expired."""
+    """Return the agent's claim. Raises ClaimLost if another agent has it, or the fence differs,
+    or with `now_ms` if it has expired."""
     present = _read(connection, task)
     if (
         present is None
@@ -179,7 +180,7 @@ def all_claims(connection: sqlite3.Connection) -> list[BusClaim]:
 
 
 def path_claims(connection: sqlite3.Connection, now_ms: int) -> list[BusClaim]:
-    """The valid claims of paths; `task_id` has the glob behind `path:`."""
+    """Return valid path claims; `task_id` has the glob behind `path:`."""
     return [present for present in _paths(connection) if present.valid(now_ms)]
 
 
@@ -190,7 +191,7 @@ def wait(
     attempt: Callable[[sqlite3.Connection, int], T],
     pause: Callable[[float], object] = sleep,
 ) -> T:
-    """Calls `attempt(connection, now_ms)`, each time in a transaction of its own, until it does not
+    """Call `attempt(connection, now_ms)`, each time in a new transaction, until it does not
     raise ClaimHeld.
 
     Raises the last ClaimHeld after these seconds.
@@ -217,8 +218,8 @@ def _check(task: str, agent: str, lease_ms: int) -> None:
 
 
 def _rivals(connection: sqlite3.Connection, task: str, agent: str) -> list[BusClaim]:
-    """The claims that exclude one of `task` by the agent: that of `task`, and those of other agents
-    whose paths overlap."""
+    """Return the claims that exclude the agent's claim on `task`: that task's, and other agents'
+    with overlapping paths."""
     if not task.startswith(PATH):
         present = _read(connection, task)
         return [present] if present else []

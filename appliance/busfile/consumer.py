@@ -1,4 +1,4 @@
-"""Waiting for messages. Each look has a connection of its own: the file may have been replaced."""
+"""Waits for messages. Each lookup uses a new connection: the file may have been replaced."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -18,7 +18,7 @@ class PollInterval:
         self.seconds = ACTIVE_SECONDS
 
     def after(self, count: int) -> float:
-        """The wait after a poll that returned `count` messages."""
+        """Return the wait after a poll that returned `count` messages."""
         self.seconds = ACTIVE_SECONDS if count else min(self.seconds * FACTOR, IDLE_SECONDS)
         return self.seconds
 

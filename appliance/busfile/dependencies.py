@@ -65,7 +65,8 @@ def ready(connection: sqlite3.Connection, now_ms: int, limit: int = READY_MAX) -
 
 
 def _path(connection: sqlite3.Connection, start: str, end: str) -> list[str]:
-    """The tasks from `start` to `end`, each needed by the one before; empty without a way."""
+    """Return the tasks from `start` to `end`, each needed by the one before; empty without a
+    way."""
     before: dict[str, str] = {start: ""}
     pending = [start]
     while pending:

@@ -1,4 +1,4 @@
-"""The file of a bus: where it is, connections, transactions, and SQLite's errors in words."""
+"""Opens a bus file: where it is, connections, transactions, and SQLite's errors in words."""
 
 import os
 import random
@@ -53,7 +53,7 @@ class BusNotWritable(Unavailable):
 
 
 class BusPaths:
-    """The paths of the bus of one workspace. Creating one reads nothing."""
+    """One workspace's bus paths. Creating an instance reads nothing."""
 
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace.absolute()
@@ -66,10 +66,10 @@ class BusPaths:
 
 
 def find_paths(explicit: Path | None = None, start: Path | None = None) -> BusPaths:
-    """The bus of the given workspace, or the nearest one above `start`.
+    """Return the given workspace's bus, or the nearest one above `start`.
 
     A folder with the file is preferred to nearer ones without it: the export may be part of a
-    repository, and each of its worktrees then has a folder of that name. Raises BusMissing.
+    repository, and each worktree then has a folder with that name. Raises BusMissing.
     """
     if explicit is not None:
         return BusPaths(explicit.expanduser().resolve())
@@ -94,10 +94,10 @@ def _check_owner(folder: Path, path: Path) -> Path:
 
 
 def connect(paths: BusPaths, *, durable: bool = False, create: bool = True) -> sqlite3.Connection:
-    """A connection for one thread, with the pragmas of the specification.
+    """Open a connection for one thread, with the specification's pragmas.
 
     durable  each commit waits for the disk (`synchronous` FULL); without it, a power failure may
-             undo the last commits, the end of a process does not
+             undo the last commits, a process's end does not
     create   make the file if it is missing; otherwise raises BusMissing
     """
     if not paths.database.exists():
@@ -118,7 +118,7 @@ def connect(paths: BusPaths, *, durable: bool = False, create: bool = True) -> s
 
 
 def open_store(path: Path, synchronous: str) -> sqlite3.Connection:
-    """The connection of a store of the appliance, whose file is the bus."""
+    """Open the appliance's store whose file is the bus."""
     return connect(BusPaths(path.parent.parent), durable=synchronous == "FULL")
 
 
@@ -148,8 +148,8 @@ def _prepare(connection: sqlite3.Connection, durable: bool) -> None:
 
 
 def _continue_numbers(connection: sqlite3.Connection, paths: BusPaths) -> None:
-    """If another file was here before, which was deleted or replaced, numbers of messages and
-    fences continue above those that it gave out."""
+    """Continue message and fence numbers above those that a former, deleted or replaced file
+    gave out."""
     with suppress(FileNotFoundError):  # it is removed just now: nobody goes on with this file
         if _last_file(paths) == _identify(connection, paths):
             return
@@ -170,7 +170,7 @@ def _last_file(paths: BusPaths) -> bytes:
 
 @contextmanager
 def changing(paths: BusPaths) -> Iterator[sqlite3.Connection]:
-    """A transaction that writes, on a connection of its own, so in the file that is there now."""
+    """Yield a new connection in a transaction that writes, so in the file that is there now."""
     with closing(connect(paths)) as connection, transaction(connection):
         yield connection
 
@@ -204,7 +204,7 @@ def sleep(seconds: float) -> None:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """A transaction that writes: all of the block or nothing. Keep it short: others wait.
+    """Run a transaction that writes: the whole block or nothing. Keep it short: others wait.
 
     Raises BusBusy if another program has the file locked for too long, StorageFull, BusDamaged.
     """
@@ -213,7 +213,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def snapshot(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """A context with several reads of the same state."""
+    """Run several reads that see the same state."""
     yield from _within(connection, lambda reader: reader.execute("BEGIN"))
 
 
@@ -244,14 +244,14 @@ def _within(
 
 
 def folder_of(connection: sqlite3.Connection) -> Path:
-    """The folder of the connection's file."""
+    """Return the folder with the connection's file."""
     rows = connection.execute("PRAGMA database_list").fetchall()
     return Path(rows[0][2] if rows else "").parent
 
 
 @contextmanager
 def errors_of(folder: Path) -> Iterator[None]:
-    """Translates SQLite's errors with `translate`."""
+    """Translate SQLite's errors with `translate`."""
     try:
         yield
     except sqlite3.Error as error:
@@ -259,7 +259,7 @@ def errors_of(folder: Path) -> Iterator[None]:
 
 
 def translate(error: sqlite3.Error, folder: Path) -> Exception:
-    """The error for a client. Only BusBusy means that another program was first."""
+    """Return the client's error. Only BusBusy means that another program was first."""
     name = sqlite_name(error)
     if name.startswith(_BUSY):
         return BusBusy()
@@ -273,7 +273,7 @@ def translate(error: sqlite3.Error, folder: Path) -> Exception:
 
 
 def unwritable(error: OSError, folder: Path) -> Exception:
-    """The error for a client when a file beside the database can't be written."""
+    """Return the client's error when a file beside the database can't be written."""
     return _unwritable(folder, f"a file of the bus can't be written: {error.strerror}")
 
 

@@ -1,8 +1,9 @@
-"""Globs of paths in claims: which paths one has, and whether two have a path in common. Pure.
+"""Matches path globs in claims: which paths a glob has, and whether two have a path in common.
+Pure.
 
-As in a .gitignore at the top of the workspace: `*` and `?` stand for characters of one name, `**`
-as a whole name for any number of folders. A glob also stands for everything below what it matches.
-All other characters stand for themselves, also brackets.
+As in a .gitignore at the workspace's top: `*` and `?` stand for characters in one name, `**` as a
+whole name for any number of folders. A glob also stands for everything below what it matches. All
+other characters stand for themselves, also brackets.
 """
 
 import re
@@ -19,15 +20,15 @@ GLOB_LENGTH_MAX = 200
 
 
 def matches(glob: str, path: str) -> bool:
-    """Whether the glob has the path, which is relative to the workspace."""
+    """Return whether the glob has the path, which is relative to the workspace."""
     return _spec(glob).match_file(path)
 
 
 def overlap(left: str, right: str) -> bool:
-    """Whether some path could be in both.
+    """Return whether some path could be in both globs.
 
     Exact, except that a last name with a dot, such as `*.py`, counts as a file: what would be below
-    it counts only for a glob that begins with the same text. Other last names count as folders.
+    counts only for a glob that begins with the same text. Other last names count as folders.
     """
     if is_below(left, right) or is_below(right, left):
         return True
@@ -35,12 +36,12 @@ def overlap(left: str, right: str) -> bool:
 
 
 def is_below(glob: str, other: str) -> bool:
-    """Whether the text of `other` begins with that of `glob`, as a folder."""
+    """Return whether the text `other` begins with `glob`, as a folder."""
     return other.rstrip("/").startswith(glob.rstrip("/") + "/")
 
 
 def check_glob(glob: str) -> str:
-    """Raises Invalid for a glob that names nothing in a workspace."""
+    """Raise Invalid for a glob that names nothing in a workspace."""
     parts = glob.split("/")
     if not 0 < len(glob) <= GLOB_LENGTH_MAX or not parts[0] or {".", ".."} & set(parts):
         raise Invalid(
@@ -59,7 +60,7 @@ def _spec(glob: str) -> "GitIgnoreSpec":
 
 
 def _forms(glob: str) -> list[tuple[str, ...]]:
-    """The glob as names, and with everything below it unless that is a file."""
+    """Return the glob as names, and with everything below unless that is a file."""
     names = tuple(name for name in glob.split("/") if name)
     if names[-1] == "**":
         return [(*names[:-1], "*", "**")] if len(names) > 1 else [names]
@@ -80,8 +81,8 @@ def _characters_meet(left: str, right: str) -> bool:
 def _meet(
     left: Sequence[str], right: Sequence[str], many: str, meets: Callable[[str, str], bool]
 ) -> bool:
-    """Whether both match a common sequence; `many` stands for any number of items, `meets` decides
-    about two others. Goes through pairs of positions, each once."""
+    """Return whether both match a common sequence; `many` stands for any number of items,
+    `meets` decides about two others. Goes through pairs of positions, each once."""
     pending, seen = [(0, 0)], {(0, 0)}
     while pending:
         i, j = pending.pop()

@@ -1,4 +1,4 @@
-"""Heartbeats: one row for each agent, the levels of their age, and a thread that sends them."""
+"""Keeps heartbeats: one row for each agent, age levels, and a thread that sends heartbeats."""
 
 import sqlite3
 import threading
@@ -22,7 +22,7 @@ def age_ms(now_ms: int, at_ms: int) -> int:
 
 
 def level(age: int) -> HeartbeatLevel:
-    """The level of a heartbeat by its age in milliseconds."""
+    """Return a heartbeat's level by its age in milliseconds."""
     if age < WARN_MS:
         return "ok"
     if age < STALE_MS:
@@ -38,7 +38,7 @@ def beat(
     task: str | None = None,
     progress: float | None = None,
 ) -> int:
-    """Records that the agent is alive. Returns `now_ms`."""
+    """Record that the agent is alive. Return `now_ms`."""
     check_name("agent", agent)
     if status not in get_args(Status):
         raise Invalid(f"status: one of {', '.join(get_args(Status))}")
@@ -57,16 +57,16 @@ def beat(
 def write(
     paths: BusPaths, agent: str, status: str, task: str | None, progress: float | None
 ) -> None:
-    """One heartbeat, with a connection of its own."""
+    """Write one heartbeat, with a new connection."""
     with changing(paths) as connection:
         beat(connection, SystemClock().now_ms(), agent, status, task, progress)
 
 
 class HeartbeatThread:
-    """Sends heartbeats from a thread of its own, so that the agent may block.
+    """A thread that sends heartbeats, so that the agent may block.
 
-    The first heartbeat is sent before the constructor returns, and a change of the status at once.
-    A heartbeat that fails is tried again after the interval; `error` has the reason.
+    The first heartbeat is sent before the constructor returns, and a status change at once. A
+    heartbeat that fails is tried again after the interval; `error` has the reason.
     """
 
     def __init__(
@@ -91,13 +91,13 @@ class HeartbeatThread:
     def report(
         self, status: Status, task: str | None = None, progress: float | None = None
     ) -> None:
-        """Changes what the heartbeats contain."""
+        """Change what the heartbeats contain."""
         with self._changed:
             self._state = (status, task, progress)
             self._changed.notify()
 
     def stop(self, timeout_seconds: float = 10.0) -> bool:
-        """Ends the thread; False if it still sends."""
+        """End the thread; return False if it still sends."""
         with self._changed:
             self._stopped = True
             self._changed.notify()

@@ -1,10 +1,10 @@
-"""The export `bus.jsonl`: one line for each message, appended, for people and for git.
+"""Appends messages to the export `bus.jsonl`, a line each, for people and for Git.
 
-A line has the columns of the table, so a large payload is a reference, and the id of the bus: a
-clone of a repository has lines of other buses. The database has the number of the last message in
-the file, and what the file looked like then. If it looks different, after a crash or because
-somebody changed or replaced it, the next run cuts off a torn line and compares the file with the
-table. So no message counts as exported whose line is not there.
+A line has the table's columns, so a large payload is a reference, and the bus id: a cloned
+repository has lines from other buses. The database has the number of the last message in the file,
+and what the file looked like then. If it looks different, after a crash or because somebody changed
+or replaced it, the next run cuts off a torn line and compares the file with the table. So no
+message counts as exported whose line is not there.
 """
 
 import os
@@ -32,7 +32,7 @@ class ExportRunning(Conflict):
 
 
 def export(connection: sqlite3.Connection, paths: BusPaths) -> int:
-    """Appends the messages that are not in the file yet. Returns how many.
+    """Append the messages that are not in the file yet. Return how many.
 
     Raises ExportRunning, and StorageFull: then the next run continues as after a crash.
     """
@@ -47,8 +47,8 @@ def export(connection: sqlite3.Connection, paths: BusPaths) -> int:
 
 
 def last_exported(connection: sqlite3.Connection, export: Path | int) -> int | None:
-    """The number up to which all messages are in the file; 0 if it was changed or replaced since
-    the last export; None if there was no export yet."""
+    """Return the number up to which all messages are in the file; 0 if it was changed or
+    replaced since the last export; None if there was no export yet."""
     row = connection.execute("SELECT last_seq FROM export_state WHERE id = 1").fetchone()
     if row is None or not row[0]:
         return None
@@ -106,9 +106,9 @@ def _line(row: dict[str, Any], bus: str) -> bytes:
 
 
 def _last_found(connection: sqlite3.Connection, file: BinaryIO, bus: str) -> int:
-    """The number before the first message whose line the file lacks. Lines of other buses, and
-    those that differ from the table, count for nothing; those of other exporters have no id. A line
-    without an end is cut off."""
+    """Return the number before the first message whose line the file lacks. Lines from other
+    buses, and lines that differ from the table, count for nothing; other exporters' lines have
+    no id. A line without an end is cut off."""
     rows = (_object(_line(row, bus)) for row in _read(connection, -1, -1))
     expected = next(rows, None)
     query = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'messages'"

@@ -57,7 +57,7 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class BusMessage(msgspec.Struct, frozen=True):
-    """A message as it is delivered, in the order of the table's columns.
+    """A delivered message, in the table's column order.
 
     payload_error  blob_missing, or decode_failed if it is not JSON; `payload` is then its text
     """
@@ -77,7 +77,7 @@ class BusMessage(msgspec.Struct, frozen=True):
 
 
 def with_blob(folder: Path, message: NewMessage) -> NewMessage:
-    """The message to publish: a large payload is in a blob afterwards.
+    """Return the message to publish: a large payload is in a blob afterwards.
 
     Call it before the transaction. A blob whose message is never published is an orphan.
     """
@@ -99,7 +99,7 @@ def with_blob(folder: Path, message: NewMessage) -> NewMessage:
 def publish(
     connection: sqlite3.Connection, now_ms: int, message: NewMessage, *, lag_max: int = LAG_MAX
 ) -> Published:
-    """Adds the message. Repeating it with the same id and content is harmless.
+    """Add the message. Repeating it with the same id and content is harmless.
 
     Raises MessageIdReused, AgentLags if `lag_max` messages wait for a live agent that would get
     this one, and PayloadTooLarge for a payload that `with_blob` has to store first.
@@ -142,8 +142,8 @@ def poll(
     bytes_max: int = POLL_BYTES_MAX,
     after: int | None = None,
 ) -> list[BusMessage]:
-    """The next messages for the agent behind `after` (its cursor), oldest first. The cursor stays.
-    Without an agent, all messages.
+    """Return the agent's next messages behind `after` (its cursor), oldest first. The cursor
+    stays. Without an agent, return all messages.
 
     They end before the message whose payload would exceed `bytes_max`, also one in a blob, but at
     least one message is returned if there is one.
@@ -170,7 +170,7 @@ def poll(
 
 
 def with_payload(folder: Path, message: BusMessage) -> BusMessage:
-    """The message with the payload of its blob."""
+    """Return the message with its blob's payload."""
     if message.payload_ref is None or message.payload is not None:
         return message
     content = blobs.load(folder, message.payload_ref)
@@ -199,7 +199,8 @@ def ack(connection: sqlite3.Connection, now_ms: int, agent: str, seq: int) -> in
 
 
 def reply_chain(connection: sqlite3.Connection, id_: str) -> list[BusMessage]:
-    """The message and those that it replies to, oldest first. Begins where one has been pruned."""
+    """Return the message and those that it replies to, oldest first. Begins where one has been
+    pruned."""
     rows = connection.execute(
         "WITH RECURSIVE chain (id, depth) AS (SELECT ?, 0 UNION"
         " SELECT m.in_reply_to, depth + 1 FROM chain JOIN messages m USING (id)"
@@ -214,8 +215,8 @@ def reply_chain(connection: sqlite3.Connection, id_: str) -> list[BusMessage]:
 def newest(
     connection: sqlite3.Connection, limit: int, correlation_id: str | None = None
 ) -> list[BusMessage]:
-    """The last messages, whoever they are for, oldest first; with a correlation, those about a
-    task."""
+    """Return the last messages, whoever they are for, oldest first; with a correlation, messages
+    about a task."""
     condition = "true" if correlation_id is None else "correlation_id = :task"
     query = f"SELECT {COLUMNS} FROM messages WHERE {condition} ORDER BY seq DESC LIMIT :limit"
     rows = connection.execute(query, {"task": correlation_id, "limit": limit})
@@ -223,14 +224,14 @@ def newest(
 
 
 def cursor(connection: sqlite3.Connection, agent: str) -> int:
-    """The number of the last message that the agent has acked; 0 if there is none."""
+    """Return the number of the last message that the agent has acked; 0 if there is none."""
     query = "SELECT last_acked_seq FROM cursors WHERE agent_id = ?"
     row = connection.execute(query, (agent,)).fetchone()
     return int(row[0]) if row else 0
 
 
 def head(connection: sqlite3.Connection) -> int:
-    """The number of the newest message that was ever published."""
+    """Return the number of the newest message that was ever published."""
     query = "SELECT seq FROM sqlite_sequence WHERE name = 'messages'"
     row = connection.execute(query).fetchone()
     return int(row[0]) if row else 0
@@ -263,7 +264,7 @@ def _check_names(message: NewMessage) -> None:
 
 
 def check_name(kind: str, name: str) -> str:
-    """A name of an agent, task or type: printable text of limited length. Raises Invalid."""
+    """Return an agent, task or type name: printable text with limited length. Raises Invalid."""
     if not (0 < len(name) <= NAME_LENGTH_MAX and is_printable(name) and name == name.strip()):
         raise Invalid(
             f"{kind}: 1 to {NAME_LENGTH_MAX} printable characters, without spaces around them",

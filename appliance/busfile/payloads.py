@@ -1,4 +1,4 @@
-"""What the payloads of the specification's message types contain. Pure.
+"""Defines the payloads for the specification's message types. Pure.
 
 Every type may have more keys, which are kept, and other types may have any payload.
 """
@@ -74,7 +74,7 @@ PAYLOADS: dict[str, type[BusPayload]] = {
 
 
 def typed_payload(type_: str, payload: Any) -> BusPayload | None:
-    """The payload as its type defines it; None for other types.
+    """Return the payload as its type defines it; None for other types.
 
     Raises Invalid for a payload that differs. Other programs write what they like, so a reader has
     to expect one.

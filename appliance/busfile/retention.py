@@ -1,6 +1,6 @@
-"""What bounds a bus: how far an agent may be behind, what may be pruned, and space.
+"""Bounds a bus: how far an agent may be behind, what may be pruned, and space.
 
-The cursors of live agents hold back both. A cursor is live while its agent shows a sign of life, a
+Live agents' cursors hold back both. A cursor is live while its agent shows a sign of life, a
 heartbeat or an ack, within some days, and until it is retired.
 """
 
@@ -46,7 +46,7 @@ class CursorRow(msgspec.Struct, frozen=True):
 def check_lag(
     connection: sqlite3.Connection, now_ms: int, to_agent: str | None, seq: int, lag_max: int
 ) -> None:
-    """Raises AgentLags if more messages than `lag_max` wait for an agent that gets message `seq`.
+    """Raise AgentLags if more messages than `lag_max` wait for an agent that gets message `seq`.
 
     Only agents that are far behind are counted, which are few.
     """
@@ -64,7 +64,7 @@ def check_lag(
 
 
 def _waiting(connection: sqlite3.Connection, agent: str, position: int, enough: int) -> int:
-    """How many messages wait for an agent; above `enough`, not all of them are counted."""
+    """Return how many messages wait for an agent; above `enough`, not all are counted."""
     counted = connection.execute(
         "SELECT count(*) FROM (SELECT 1 FROM messages WHERE to_agent IS NULL AND seq > ?1"
         " LIMIT ?3) UNION ALL SELECT count(*) FROM (SELECT 1 FROM messages"
@@ -92,7 +92,7 @@ def cursors(connection: sqlite3.Connection, now_ms: int) -> list[CursorRow]:
 
 
 def retire_cursor(connection: sqlite3.Connection, now_ms: int, agent: str) -> int:
-    """The cursor holds nothing back until its agent acks again. Returns where it is."""
+    """Retire a cursor, which holds nothing back until its agent acks again. Return where it is."""
     added = connection.execute(
         "INSERT OR REPLACE INTO x_retired_cursors (agent_id, last_acked_seq, retired_at_ms)"
         " SELECT agent_id, last_acked_seq, ? FROM cursors WHERE agent_id = ?"
@@ -105,8 +105,8 @@ def retire_cursor(connection: sqlite3.Connection, now_ms: int, agent: str) -> in
 
 
 def hold(connection: sqlite3.Connection, seq: int | None) -> None:
-    """Keeps the messages above `seq`, the last one in the appliance's segments; None: it writes no
-    segments. The number is in the file, so that pruning without the appliance respects it."""
+    """Keep the messages above `seq`, the last one in the appliance's segments; None: it writes
+    no segments. The number is in the file, so that pruning without the appliance respects it."""
     if seq is None:
         connection.execute("DELETE FROM meta WHERE key = ?", (HELD_KEY,))
     elif meta.value(connection, HELD_KEY) != str(seq):
@@ -114,8 +114,8 @@ def hold(connection: sqlite3.Connection, seq: int | None) -> None:
 
 
 def prunable(connection: sqlite3.Connection, now_ms: int) -> int:
-    """The number up to which messages may be pruned: every live cursor is there, the export if
-    there ever was one, and the segments if the appliance writes them."""
+    """Return the number up to which messages may be pruned: every live cursor is there, the
+    export if there ever was one, and the segments if the appliance writes them."""
     exported = jsonl.last_exported(connection, folder_of(connection) / EXPORT)
     (position,) = connection.execute(
         f"SELECT min(position) FROM (SELECT position FROM ({LIVE_CURSORS}) UNION ALL"
@@ -128,8 +128,8 @@ def prunable(connection: sqlite3.Connection, now_ms: int) -> int:
 
 
 def prune(connection: sqlite3.Connection, now_ms: int, older_than_ms: int) -> int:
-    """Deletes up to PRUNE_BATCH_MAX messages that are old enough and that nobody waits for.
-    Returns how many."""
+    """Delete up to PRUNE_BATCH_MAX messages that are old enough and that nobody waits for.
+    Return how many."""
     deleted = connection.execute(
         "DELETE FROM messages WHERE seq IN (SELECT seq FROM messages WHERE seq <= ? AND ts_ms < ?"
         " ORDER BY seq LIMIT ?)",
@@ -152,7 +152,7 @@ def prune_all(connection: sqlite3.Connection, clock: Clock, older_than_ms: int) 
 
 
 def missing_blobs(connection: sqlite3.Connection, folder: Path) -> list[str]:
-    """References of messages whose blob is missing."""
+    """Return references to missing blobs that messages name."""
     return sorted(_used_refs(connection) - set(blobs.names(folder)))
 
 
@@ -169,8 +169,8 @@ def _used_refs(connection: sqlite3.Connection) -> set[str]:
 
 
 def delete_orphans(connection: sqlite3.Connection, folder: Path, now_ms: int) -> int:
-    """Deletes orphan blobs; returns how many. In a transaction that writes, so that no message
-    with one of them is published meanwhile."""
+    """Delete orphan blobs; return how many. In a transaction that writes, so that no message
+    with such a blob is published meanwhile."""
     orphans = orphan_blobs(connection, folder, now_ms)
     for path in orphans:
         path.unlink(missing_ok=True)
@@ -178,9 +178,9 @@ def delete_orphans(connection: sqlite3.Connection, folder: Path, now_ms: int) ->
 
 
 def vacuum(connection: sqlite3.Connection, bytes_max: float = VACUUM_BYTES_MAX) -> bool:
-    """Gives unused pages back to the disk, if they are many. Outside of a transaction.
+    """Give unused pages back to the disk, if they are many. Outside a transaction.
 
-    Writers wait for as long as it takes. Raises BusBusy if another program is writing.
+    Writers wait for as long as that takes. Raises BusBusy if another program is writing.
     """
     if not vacuum_pays(connection, bytes_max):
         return False

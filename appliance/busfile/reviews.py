@@ -1,7 +1,7 @@
-"""Reviews of tasks: one row for each request of a review, with the commit and the decision.
+"""Stores task reviews: one row for each review request, with the commit and the decision.
 
-An agent never approves its own work. `transition` in `workers.py` sees to that, for all programs
-that use it; a program that writes the state by itself leaves no row, and `merge` demands it.
+An agent never approves its own work. `transition` in `workers.py` ensures that for all programs
+that use it; a program that writes the state by itself leaves no row, and `merge` demands the row.
 """
 
 import sqlite3
@@ -43,7 +43,7 @@ def latest_review(connection: sqlite3.Connection, task: str) -> ReviewRow | None
 def request_review(
     connection: sqlite3.Connection, now_ms: int, task: str, head: str | None
 ) -> None:
-    """Opens a review, or names the commit of the open one."""
+    """Open a review, or name the open review's commit."""
     latest = latest_review(connection, task)
     if latest and latest.decision == "pending":
         connection.execute(
@@ -67,8 +67,8 @@ def decide_review(
     comment: str | None,
     head: str | None = None,
 ) -> None:
-    """Decides the open review; a decision after an approval gets a row of its own. `head`: the
-    commit, if the review has none."""
+    """Decide the open review; a decision after an approval gets another row. `head`: the commit,
+    if the review has none."""
     latest = latest_review(connection, task)
     if latest is None or latest.decision != "pending":
         request_review(connection, now_ms, task, latest.head if latest else None)
@@ -91,7 +91,7 @@ def approve(connection: sqlite3.Connection, now_ms: int, task: str, reviewer: st
 def is_agent(
     connection: sqlite3.Connection, task: str, actor: str, *, or_requested: bool = False
 ) -> bool:
-    """Whether the actor works on the task, as its worker or as holder of its claim. `or_requested`:
+    """Return whether the actor works on the task, as its worker or by its claim. `or_requested`:
     or has requested its review, by a message that every agent could have sent."""
     requested = connection.execute(
         "SELECT 1 FROM task_claims WHERE task_id = ?1 AND claimed_by = ?2 UNION ALL"

@@ -1,4 +1,4 @@
-"""The tables of a bus: creates them, and adopts a file that another program has made."""
+"""Creates a bus's tables, and adopts a file that another program has made."""
 
 import re
 import sqlite3
@@ -27,21 +27,21 @@ class BusSchemaUnknown(Conflict):
 
 
 class BusUnfinished(BusSchemaUnknown):
-    """Another program may be making the tables, of which `messages` is the first."""
+    """Another program may be making the tables, among which `messages` is the first."""
 
 
 def open_schema(connection: sqlite3.Connection) -> None:
-    """Makes the tables in a new file, and ours in one that another program has made.
+    """Make the tables in a new file, and ours in one that another program has made.
 
-    Run it in a transaction that writes. Nothing of the specification is altered in a file that
-    has it. Raises BusSchemaNewer and BusSchemaUnknown, and then nothing has changed.
+    Run it in a transaction that writes. The specification's tables are never altered in a file that
+    has them. Raises BusSchemaNewer and BusSchemaUnknown, and then nothing has changed.
     """
     for file in missing(connection):
         execute(connection, file)
 
 
 def make_model(model: sqlite3.Connection, present: sqlite3.Connection) -> None:
-    """Makes in `model` what the file `present` should have: ours only if we have used it."""
+    """Make in `model` what the file `present` should have: ours only if we have used it."""
     execute(model, SPECIFIED)
     if "x_bus" in _objects(present):
         execute(model, OURS)
@@ -53,7 +53,7 @@ def execute(connection: sqlite3.Connection, file: str) -> None:
 
 
 def missing(connection: sqlite3.Connection) -> list[str]:
-    """The files whose tables have to be made. Raises BusSchemaNewer and BusSchemaUnknown."""
+    """Return the files whose tables have to be made. Raises BusSchemaNewer and BusSchemaUnknown."""
     present = _objects(connection)
     if not present:
         return [SPECIFIED, OURS]
@@ -86,7 +86,7 @@ def _objects(connection: sqlite3.Connection) -> set[str]:
 
 @cache
 def _names(file: str) -> frozenset[str]:
-    """The tables and triggers that a file creates."""
+    """Return the tables and triggers that a file creates."""
     return frozenset(_TABLE.findall(_text(file)))
 
 

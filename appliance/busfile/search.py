@@ -24,7 +24,7 @@ class SearchUnavailable(Unavailable):
 
 
 def search(connection: sqlite3.Connection, text: str, limit: int = 50) -> list[BusMessage]:
-    """`find`, after what is new was indexed. Outside of a transaction."""
+    """Find messages after indexing new ones. Outside a transaction."""
 
     def write(function: Callable[[sqlite3.Connection], int]) -> int:
         with transaction(connection):
@@ -46,7 +46,7 @@ def index_new(write: Callable[[Callable[[sqlite3.Connection], int]], int]) -> No
 
 
 def find(connection: sqlite3.Connection, text: str, limit: int = 50) -> list[BusMessage]:
-    """Indexed messages with all words of `text`, newest first. Raises Invalid."""
+    """Return indexed messages with all words in `text`, newest first. Raises Invalid."""
     words = text[: QUERY_LENGTH_MAX + 1].split()
     if not words or len(text) > QUERY_LENGTH_MAX:
         raise Invalid(f"search for words, up to {QUERY_LENGTH_MAX:,} characters")
@@ -59,7 +59,7 @@ def find(connection: sqlite3.Connection, text: str, limit: int = 50) -> list[Bus
 
 
 def index(connection: sqlite3.Connection) -> int:
-    """Adds the next messages to the index. Returns how many; 0 if it is complete."""
+    """Add the next messages to the index. Return how many; 0 if it is complete."""
     _create(connection)
     query = "SELECT rowid FROM x_messages_fts ORDER BY rowid DESC LIMIT 1"
     (last,) = connection.execute(query).fetchone() or (0,)

@@ -1,12 +1,12 @@
-"""Workers and their states: one table of transitions. Each change publishes its `state_change`.
+"""Changes worker states by one transition table. Each change publishes its `state_change`.
 
     (new) → ASSIGNED → WORKING → IN_REVIEW → APPROVED → COMPLETED
                          ↓  ↑        ↑
                        CONFLICTED ───┘
 
 Every state before COMPLETED can become FAILED, and FAILED becomes ASSIGNED again by `spawn`. Both
-end the claims of the task. STALE is not a state: `status_rows` computes it from the age of the
-heartbeat. The id of a worker is the id of its task.
+end the task's claims. STALE is not a state: `status_rows` computes it from the heartbeat's age. A
+worker's id is its task's id.
 """
 
 import itertools
@@ -79,7 +79,7 @@ class WorkerRow(msgspec.Struct, frozen=True):
 
 
 class WorkerStatus(msgspec.Struct, frozen=True):
-    """A row of `agentlip worker status`. `age_ms`: since the last change of state. `activity`: what
+    """A row in `agentlip worker status`. `age_ms`: since the last state change. `activity`: what
     the last heartbeat reported. `status`: what a person should notice."""
 
     task: str
@@ -106,7 +106,7 @@ def read_worker(connection: sqlite3.Connection, task: str) -> WorkerRow | None:
 
 
 def require_worker(connection: sqlite3.Connection, task: str) -> WorkerRow:
-    """Raises UnknownTask."""
+    """Return the worker. Raises UnknownTask."""
     row = read_worker(connection, task)
     if row is None:
         raise UnknownTask(f"there is no worker for the task {task}")
@@ -123,7 +123,7 @@ def create(
     description: str | None = None,
     actor: str,
 ) -> None:
-    """Makes a worker, or assigns a failed one again. Raises InvalidTransition."""
+    """Make a worker, or assign a failed one again. Raises InvalidTransition."""
     before = read_worker(connection, task)
     if before is None:
         connection.execute(
@@ -151,9 +151,8 @@ def transition(
     *,
     actor: str,
 ) -> None:
-    """Changes the state, if it is still `before`, and publishes the change in this transaction.
-    In a state in which the work has ended, its claims end too.
-    An approval is recorded as a review.
+    """Change the state, if it is still `before`, and publish the change in this transaction. In
+    a state in which the work has ended, its claims end too. An approval is recorded as a review.
 
     Raises UnknownTask, StaleState, InvalidTransition and OwnReview.
     """
@@ -177,8 +176,8 @@ def transition(
 
 
 def check_transition(row: WorkerRow, after: State, *allowed: State) -> None:
-    """Raises InvalidTransition if the state can't become `after`, or a command does that only from
-    the states that are `allowed`."""
+    """Raise InvalidTransition if the state can't become `after`, or a command does that only
+    from the `allowed` states."""
     possible = TRANSITIONS[row.state]
     if after not in possible or row.state not in (allowed or TRANSITIONS):
         raise InvalidTransition(
@@ -197,8 +196,8 @@ def announce(
     actor: str,
     to: str | None = None,
 ) -> None:
-    """Publishes a message about a task; to everybody without `to`. Long texts and lists are cut,
-    because a message of a transaction must fit into its row."""
+    """Publish a message about a task; to everybody without `to`. Long texts and lists are cut,
+    because a transaction's message must fit into its row."""
     limited = {name: _limit(value) for name, value in payload.items()}
     message = NewMessage(
         from_agent=actor, to_agent=to, type=kind, correlation_id=task, payload=limited
@@ -245,7 +244,7 @@ def _status(row: dict[str, Any], now_ms: int) -> WorkerStatus:
 
 
 def _judge(state: State, activity: str | None, level: str) -> str:
-    """A conflict is normal work, so an agent that is late matters more."""
+    """Return what a person should notice. A conflict is normal work, so lateness matters more."""
     if state == "FAILED":
         return "error"
     if state not in JUDGED:

@@ -1,5 +1,6 @@
-"""The commands of workers. Each is idempotent: in the state that it leads to, it succeeds and says
-so. All but `heartbeat` lock their task and first recover what a killed command has begun.
+"""Implements the worker commands. Each is idempotent: in the state that it leads to, it succeeds
+and reports so. All but `heartbeat` lock their task and first recover what a killed command has
+begun.
 """
 
 import sqlite3
@@ -97,7 +98,7 @@ def heartbeat(
 
 
 def start(team: Team, task: str) -> WorkerOutcome:
-    """The heartbeat comes first, so that a task that has become WORKING is not late."""
+    """Start work. The heartbeat comes first, so that a task that has become WORKING is not late."""
     heartbeat(team, task)
     with team.lock(task) as git:
         row = team.worker(task)
@@ -117,9 +118,9 @@ def start(team: Team, task: str) -> WorkerOutcome:
 def done(
     team: Team, task: str, *, skip_rebase: bool = False, folder: Path | None = None
 ) -> WorkerOutcome:
-    """Rebases, then requests the review. A conflict leaves the rebase in progress.
+    """Rebase, then request the review. A conflict leaves the rebase in progress.
 
-    `folder`: a checkout of a task without a worktree. Raises RebaseConflict.
+    `folder`: a checkout for a task without a worktree. Raises RebaseConflict.
     """
     with team.lock(task) as git:
         row = team.worker(task)
@@ -140,7 +141,7 @@ def done(
 
 
 def recover_done(team: Team, git: Git, operation: WorkerOperation) -> None:
-    """A rebase with conflicts is kept for the agent; one that was interrupted is aborted."""
+    """Recover: a rebase with conflicts is kept for the agent; an interrupted one is aborted."""
     row = team.worker(operation.task)
     here = git.at(Path(operation.facts["folder"]))
     if not (here.folder.is_dir() and here.is_rebasing()):
@@ -153,7 +154,7 @@ def recover_done(team: Team, git: Git, operation: WorkerOperation) -> None:
 
 
 def fail(team: Team, task: str, reason: str) -> WorkerOutcome:
-    """Keeps the branch and the worktree, which a later spawn continues."""
+    """Fail the task. The branch and the worktree stay, and a later spawn continues them."""
     with team.lock(task):
         row = team.worker(task)
         if row.state == "FAILED":
@@ -182,7 +183,7 @@ def request_changes(
 def _decide(
     team: Team, task: str, decision: Decided, comment: str | None, head: str | None
 ) -> WorkerOutcome:
-    """The gate's program comes first: if it refuses, nothing has changed."""
+    """Decide a review. The gate's program comes first: if it refuses, nothing has changed."""
     after: State = "APPROVED" if decision == "approved" else "WORKING"
     with team.lock(task) as git:
         row = team.worker(task)

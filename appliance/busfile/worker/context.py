@@ -1,4 +1,4 @@
-"""Which task a folder belongs to: `.worker-ctx.json` in its worktree, and the form of task ids."""
+"""Finds a folder's task: `.worker-ctx.json` in its worktree, and the form of task ids."""
 
 import os
 import re
@@ -44,7 +44,7 @@ class TaskContext(msgspec.Struct, frozen=True):
 
 
 def check_task_id(task: str) -> str:
-    """The id, if it can also be a part of a branch's name. Raises InvalidTaskId."""
+    """Return the id, if it can also be a part of a branch's name. Raises InvalidTaskId."""
     if not TASK_ID.fullmatch(task) or ".." in task or task.endswith((".", ".lock")):
         raise InvalidTaskId(f"{task[:80]!r} is not a task id")
     return task
@@ -60,12 +60,12 @@ def branch_of(task: str, branch_type: str) -> str:
 
 
 def write_context(folder: Path, context: TaskContext) -> None:
-    """Replaces what is there, also a link, and never follows one."""
+    """Replace what is there, also a link, and never follow one."""
     write_whole(folder / FILE_NAME, msgspec.json.format(msgspec.json.encode(context)) + b"\n")
 
 
 def read_context(folder: Path) -> TaskContext | None:
-    """The context of `folder` or of the nearest folder above it; None if there is none.
+    """Return the context for `folder` or for the nearest folder above; None if there is none.
 
     Raises ContextRefused for a link, and for anything else that `write_context` doesn't write.
     """

@@ -72,7 +72,7 @@ class GitResult(NamedTuple):
 
 
 class FileStatus(NamedTuple):
-    """Paths of `git status`: tracked files that differ, and files in conflict."""
+    """Paths from `git status`: tracked files that differ, and files in conflict."""
 
     changed: list[str]
     unmerged: list[str]
@@ -99,7 +99,7 @@ class Git(NamedTuple):
     def attempt(
         self, *words: str, seconds_max: float = LOCAL_SECONDS_MAX, keep_index: bool = False
     ) -> GitResult:
-        """Runs git and returns whatever its exit code is. Raises GitUnavailable."""
+        """Run Git and return the result, whatever its exit code. Raises GitUnavailable."""
         dropped = OF_HOOKS if keep_index else (*OF_HOOKS, INDEX)
         environment = {name: text for name, text in os.environ.items() if name not in dropped}
         try:
@@ -132,15 +132,16 @@ class Git(NamedTuple):
     def run(
         self, *words: str, seconds_max: float = LOCAL_SECONDS_MAX, keep_index: bool = False
     ) -> str:
-        """The output, without the last line break. Raises GitFailed."""
+        """Return the output, without the last line break. Raises GitFailed."""
         result = self.attempt(*words, seconds_max=seconds_max, keep_index=keep_index)
         if result.code:
             raise failure(words[0], result)
         return result.output.removesuffix("\n")
 
     def names(self, *words: str, keep_index: bool = False) -> list[str]:
-        """The files that a command such as `diff` lists, whatever settings and `.gitmodules` say.
-        A file that was moved is there under both names, and a submodule's name ends with `/`."""
+        """Return the files that a command such as `diff` lists, whatever settings and
+        `.gitmodules` contain. A moved file is there under both names, and a submodule's name
+        ends with `/`."""
         output = self.run(words[0], *NAMES, *words[1:], keep_index=keep_index)
         # The mode before and after; 160000 is a submodule.
         raw = iter(output.split("\0"))
@@ -156,18 +157,18 @@ class Git(NamedTuple):
         return self.attempt("merge-base", "--is-ancestor", ancestor, commit).code == 0
 
     def top(self) -> Path:
-        """The root of this checkout. Raises NotARepository."""
+        """Return this checkout's root. Raises NotARepository."""
         result = self.attempt("rev-parse", "--show-toplevel")
         if result.code:
             raise NotARepository(f"{self.folder} is not in a git repository")
         return Path(result.output.rstrip("\n"))
 
     def path_of(self, name: str) -> Path:
-        """A file in git's own folder, which may be the one of this worktree or of all of them."""
+        """Return a file in Git's own folder, which may be this worktree's or shared by all."""
         return (self.folder / self.run("rev-parse", "--git-path", name)).resolve()
 
     def branch(self) -> str | None:
-        """The branch of this checkout; during a rebase, the branch that is rebased."""
+        """Return this checkout's branch; during a rebase, the branch that is rebased."""
         for kind in ("rebase-merge", "rebase-apply"):
             with suppress(OSError):
                 text = (self.path_of(kind) / "head-name").read_text("utf-8")
@@ -179,7 +180,7 @@ class Git(NamedTuple):
         return any(self.path_of(kind).exists() for kind in ("rebase-merge", "rebase-apply"))
 
     def worktrees(self) -> dict[Path, str | None]:
-        """All checkouts of the repository with their branches, the main one first."""
+        """Return all of the repository's checkouts with their branches, the main one first."""
         rows: dict[Path, str | None] = {}
         path = Path()
         for line in self.run("worktree", "list", "--porcelain").splitlines():
@@ -197,11 +198,12 @@ class Git(NamedTuple):
         return FileStatus([name for name in changed if name not in unmerged], unmerged)
 
     def is_clean(self) -> bool:
-        """Whether there is nothing that removing this worktree would lose."""
+        """Return whether removing this worktree would lose nothing."""
         return not self.run("status", "--porcelain")
 
     def target(self, name: str) -> TargetBranch | None:
-        """The branch `name`, from here or from origin, whichever is newer; None if it is absent."""
+        """Return the branch `name`, from here or from origin, whichever is newer; None if it is
+        absent."""
         local = self.commit_of(f"refs/heads/{name}")
         remote = self.commit_of(f"refs/remotes/origin/{name}")
         tip = local or remote
@@ -217,7 +219,7 @@ class Git(NamedTuple):
         return TargetBranch(name, tip, local)
 
     def integration(self) -> TargetBranch:
-        """The branch that collects approved work. Raises NotARepository."""
+        """Return the branch that collects approved work. Raises NotARepository."""
         for name in self._integration_names():
             if target := self.target(name):
                 return target
@@ -236,7 +238,7 @@ class Git(NamedTuple):
     # -- changes ---------------------------------------------------------------------------------
 
     def fetch(self) -> None:
-        """Fetches from origin, if the repository has it."""
+        """Fetch from origin, if the repository has it."""
         if "origin" in self.run("remote").split():
             self.run("fetch", "--quiet", "origin", seconds_max=LONG_SECONDS_MAX)
 
@@ -249,7 +251,7 @@ class Git(NamedTuple):
         return self.status() if result.code else FileStatus([], [])
 
     def merge_commit(self, target: TargetBranch, branch: str, head: str, message: str) -> str:
-        """Makes a commit that merges `head` of `branch` into `target`, without a checkout. No
+        """Make a commit that merges `branch` at `head` into `target`, without a checkout. No
         branch has changed yet. Raises MergeConflict."""
         if self.contains(target.tip, head):
             return target.tip
@@ -267,7 +269,7 @@ class Git(NamedTuple):
         return self.run("commit-tree", tree, "-p", target.tip, "-p", head, "-m", message)
 
     def advance(self, target: TargetBranch, commit: str) -> None:
-        """Moves the branch to a commit that contains it, also in the checkout that has it.
+        """Move the branch to a commit that contains it, also in the checkout that has it.
 
         Raises GitFailed if it moved meanwhile, or if changes in the checkout would be lost.
         """
@@ -279,7 +281,7 @@ class Git(NamedTuple):
         self.run("update-ref", "-m", "agentlip worker merge", name, commit, before)
 
     def remove_worktree(self, folder: Path, *, force: bool = False) -> None:
-        """Removes a worktree, also a locked one. Raises GitFailed if it has uncommitted files,
+        """Remove a worktree, also a locked one. Raises GitFailed if it has uncommitted files,
         which `force` removes too."""
         if folder in self.worktrees():
             self.attempt("worktree", "unlock", str(folder))

@@ -1,9 +1,9 @@
-"""The guard of path claims: which paths of a change are claimed by somebody else.
+"""Guards path claims: which changed paths somebody else has claimed.
 
-A claim on `path:GLOB` counts while its lease runs. Paths are relative to the root of a checkout, so
-a claim covers the same file in all worktrees. A person overrides the guard by the environment
-variable AGENTLIP_GUARD_OVERRIDE with a reason, and the override is published: that of a commit once
-it exists, also with `git commit --no-verify`. No refusal names the variable: models would set it.
+A claim on `path:GLOB` counts while its lease runs. Paths are relative to a checkout's root, so a
+claim covers the same file in all worktrees. A person overrides the guard by the environment
+variable AGENTLIP_GUARD_OVERRIDE with a reason, and the override is published: a commit's once it
+exists, also with `git commit --no-verify`. No refusal names the variable: models would set it.
 """
 
 import os
@@ -54,7 +54,7 @@ class TurnNotOver(Conflict):
 
 
 def check_paths(team: Team, agent: str, paths: Sequence[str], hook: str) -> None:
-    """Raises PathClaimed, unless a person overrides it."""
+    """Raise PathClaimed, unless a person overrides the guard."""
     now_ms = team.clock.now_ms()
     refused = _claimed_by_others(team, agent, paths)
     if not refused:
@@ -121,7 +121,7 @@ def report_paths(team: Team, agent: str, paths: Sequence[str], hook: str) -> Non
 
 
 def _brought_in(git: Git, base: str) -> list[str]:
-    """What a merge into `base` changes, without what the branch that collects work has already."""
+    """Return what a merge into `base` changes, without what the collecting branch has already."""
     target = target_of(git, git.branch()).tip
     changed = [git.names("diff", "--cached", tip, keep_index=True) for tip in (base, target)]
     return sorted(set(changed[0]) & set(changed[1]))
@@ -137,7 +137,7 @@ def check_push(team: Team, git: Git, agent: str, lines: str) -> None:
 
 
 def check_tool(team: Team, agent: str, raw: bytes) -> None:
-    """`PreToolUse` of an agent harness: the file that a tool is about to change."""
+    """Check the file that a tool is about to change: an agent harness's `PreToolUse`."""
     call = read_hook_input(raw)
     fields = call.get("tool_input")
     if not isinstance(fields, dict) or not WRITING_TOOLS.search(str(call.get("tool_name"))):
@@ -149,8 +149,8 @@ def check_tool(team: Team, agent: str, raw: bytes) -> None:
 
 
 def check_stop(team: Team, task: str, wait_seconds: float = WAIT_SECONDS) -> None:
-    """`Stop` of an agent harness: waits for the review's decision, for some time, then sends the
-    agent back to work. After STOPS_MAX times the turn may end. Raises TurnNotOver."""
+    """Wait for the review's decision, for some time, then send the agent back to work: an agent
+    harness's `Stop`. After STOPS_MAX times the turn may end. Raises TurnNotOver."""
     end = team.clock.monotonic() + wait_seconds
     while team.clock.monotonic() < end and team.worker(task).state == "IN_REVIEW":
         sleep(POLL_SECONDS)
@@ -186,7 +186,7 @@ def read_hook_input(raw: bytes) -> dict[str, Any]:
 
 
 def _in_checkout(team: Team, path: Path) -> str | None:
-    """The path from the root of its checkout; None outside of the repository."""
+    """Return the path from its checkout's root; None outside the repository."""
     worktrees = team.paths.workspace / "worktrees"
     if path.is_relative_to(worktrees):
         return "/".join(path.relative_to(worktrees).parts[1:])

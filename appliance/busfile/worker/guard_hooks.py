@@ -1,7 +1,7 @@
-"""Installs the guard in one worktree: hooks of git, and hooks of the agent harness.
+"""Installs the guard in one worktree: Git hooks, and agent harness hooks.
 
-Git gets a folder of hooks for this worktree only (`core.hooksPath` in its own settings). Each of
-them calls the hook that would have run without it, so existing hooks keep working.
+Git gets a hooks folder for this worktree only (`core.hooksPath` in its own settings). Each hook
+calls the hook that would have run without it, so existing hooks keep working.
 """
 
 import shlex
@@ -66,7 +66,7 @@ def install(git: Git, task: str | None, warn: Callable[[str], None]) -> None:
 
 
 def exclude(git: Git, lines: Sequence[str]) -> None:
-    """Has git ignore files that we write, without a change of the repository's own files."""
+    """Have Git ignore files that we write, without changing the repository's own files."""
     path = git.path_of("info/exclude")
     text = path.read_text("utf-8") if path.exists() else ""
     missing = [line for line in lines if line not in text.splitlines()]
@@ -93,7 +93,7 @@ def _install_git_hooks(git: Git, task: str | None) -> None:
 
 
 def _original(git: Git, folder: Path) -> str:
-    """The folder of the hooks that run without the guard, as a word for the shell."""
+    """Return the folder with the hooks that run without the guard, as a word for the shell."""
     git.attempt("config", "--worktree", "--unset-all", "core.hooksPath")
     setting = git.attempt("config", "--type=path", "--get", "core.hooksPath").output.strip()
     hooks = git.folder / setting if setting else git.path_of("hooks")
@@ -118,7 +118,8 @@ def _install_harness_hooks(git: Git) -> None:
 
 
 def program() -> str:
-    """This program as words for the shell, also where `agentlip` is not on the PATH. Neither the
-    current folder nor PYTHONPATH, which may lead into it, can replace it (-P and -E)."""
+    """Return this program as words for the shell, also where `agentlip` is not on the PATH.
+    Neither the current folder nor PYTHONPATH, which may lead into it, can replace it (-P and
+    -E)."""
     package = __name__.partition(".")[0]
     return f"{shlex.quote(sys.executable)} -EPm {package}"

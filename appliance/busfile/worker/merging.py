@@ -33,7 +33,7 @@ class NotReviewed(Conflict):
 
 
 def merge(team: Team, git: Git, task: str) -> WorkerOutcome:
-    """Merges what was approved. A conflict makes the task WORKING again. Raises MergeConflict."""
+    """Merge what was approved. A conflict makes the task WORKING again. Raises MergeConflict."""
     row = team.worker(task)
     if row.state == "COMPLETED":
         return _finish_again(team, git, row, discard=False)
@@ -68,7 +68,7 @@ def recover_merge(team: Team, git: Git, operation: WorkerOperation) -> None:
 
 
 def cancel(team: Team, git: Git, task: str, discard: bool) -> WorkerOutcome:
-    """Makes the task FAILED, then removes its worktree, unless that has uncommitted changes. The
+    """Make the task FAILED, then remove its worktree, unless that has uncommitted changes. The
     branch stays, and `spawn` continues it."""
     row = team.worker(task)
     if row.state == "FAILED":
@@ -101,7 +101,7 @@ def _complete(team: Team, git: Git, operation: WorkerOperation) -> WorkerOutcome
 
 
 def clean_up(team: Team, git: Git, operation: WorkerOperation) -> str:
-    """Removes the worktree, the merged branch and the files of the review. Returns what stays."""
+    """Remove the worktree, the merged branch and the review's files. Return what stays."""
     task = operation.task
     kept = _remove_worktree(team, git, task, operation.facts.get("discard", False))
     if operation.kind == "merge" and not kept:
@@ -119,14 +119,14 @@ def clean_up(team: Team, git: Git, operation: WorkerOperation) -> str:
 
 
 def _finish_again(team: Team, git: Git, row: WorkerRow, discard: bool) -> WorkerOutcome:
-    """The task already is in its last state; its worktree may still be there."""
+    """Finish a task that already is in its last state; its worktree may still be there."""
     exists = row.worktree and team.folder(row.task).exists()
     kept = _remove_worktree(team, git, row.task, discard) if exists else ""
     return WorkerOutcome(row.task, row.state, False, f"{row.task} already is {row.state}{kept}")
 
 
 def _remove_worktree(team: Team, git: Git, task: str, discard: bool) -> str:
-    """Returns what stays, in words."""
+    """Remove the worktree; return what stays, in words."""
     folder = team.folder(task)
     try:
         git.remove_worktree(folder, force=discard)
@@ -138,7 +138,7 @@ def _remove_worktree(team: Team, git: Git, task: str, discard: bool) -> str:
 def check_reviewed(
     row: WorkerRow, reviewed: str | None, commit: str | None, hint: str | None = None
 ) -> None:
-    """Raises ChangedSinceApproval if `commit`, a commit or its first digits, was not reviewed."""
+    """Raise ChangedSinceApproval if `commit`, a commit or its first digits, was not reviewed."""
     if reviewed and commit and not reviewed.startswith(commit):
         raise ChangedSinceApproval(
             f"the review of {row.task} is of commit {reviewed[:12]}, not of {commit[:12]}",
@@ -148,7 +148,7 @@ def check_reviewed(
 
 
 def _check_mergeable(team: Team, git: Git, row: WorkerRow) -> tuple[str, str]:
-    """The branch and the commit to merge."""
+    """Return the branch and the commit to merge."""
     folder = team.folder(row.task)
     if folder in git.worktrees() and not git.at(folder).is_clean():
         raise UncommittedChanges(f"{folder} has changes that are not committed")

@@ -1,7 +1,7 @@
-"""The journal of what leaves SQLite, so that a command that was killed is finished or undone.
+"""Journals what leaves SQLite, so that a killed command is finished or undone.
 
 A command writes what it is about to do into `x_operations`, does it, and removes the row together
-with its last change of rows. A row whose task is not locked belongs to a command that was killed.
+with its last row change. A row whose task is not locked belongs to a killed command.
 """
 
 import sqlite3
@@ -53,10 +53,10 @@ Recovery = Callable[["Team", Git, WorkerOperation], object]
 
 
 class Team(msgspec.Struct):
-    """What the commands of one workspace work with: its bus, its repository, and who calls.
+    """What one workspace's commands work with: bus, repository, and caller.
 
     `warn` gets sentences about things that don't stop a command. `reach` is called before each step
-    of an operation; tests end the process there.
+    in an operation; tests end the process there.
     """
 
     paths: BusPaths
@@ -72,7 +72,7 @@ class Team(msgspec.Struct):
         return Git(self.paths.workspace)
 
     def folder(self, task: str) -> Path:
-        """Where the worktree of a task is."""
+        """Return where a task's worktree is."""
         return self.paths.workspace / "worktrees" / task
 
     def worker(self, task: str) -> WorkerRow:
@@ -80,7 +80,7 @@ class Team(msgspec.Struct):
 
     @contextmanager
     def change(self) -> Iterator[tuple[sqlite3.Connection, int]]:
-        """A transaction in the file that is there now, and the time of its changes."""
+        """Yield a transaction in the file that is there now, and the time for its changes."""
         with changing(self.paths) as connection:
             yield connection, self.clock.now_ms()
 
@@ -117,7 +117,7 @@ class Team(msgspec.Struct):
             write_operation(connection, now_ms, operation)
 
     def proceed(self, operation: WorkerOperation, step: str) -> WorkerOperation:
-        """Writes that this step begins."""
+        """Record that this step begins."""
         self.reach(f"before {step}")
         with self.change() as (connection, _):
             connection.execute(

@@ -1,4 +1,4 @@
-"""What a person reads about a task: its history, its messages, and why it is stuck."""
+"""Reports on a task for a person: its history, its messages, and why it is stuck."""
 
 import sqlite3
 from typing import Any

@@ -18,7 +18,8 @@ from appliance.kernel.errors import Conflict
 SETTING = "agentlip.reviewGate"
 GATE_SECONDS_MAX = 60.0
 STOPS_MAX = 3
-"""How often an agent is kept from ending its turn for one review; each is a turn of its model."""
+"""How often an agent is kept from ending its turn for one review; each time is a turn for its
+model."""
 
 GateVerb = Literal["enable", "approve", "reject", "remove"]
 
@@ -39,7 +40,7 @@ def count_stop(connection: sqlite3.Connection, task: str) -> int:
 
 
 def call_gate(team: Team, verb: GateVerb, task: str, comment: str | None = None) -> None:
-    """Calls the external program, if one is set. Raises GateRefused for its failures."""
+    """Call the external program, if one is set. Raises GateRefused for its failures."""
     setting = team.git.attempt("config", "--get", SETTING).output.strip()
     if not setting:
         return

@@ -20,7 +20,7 @@ Child = subprocess.Popen[bytes]
 
 
 def run_command(team: Team, task: str, words: Sequence[str]) -> int:
-    """The exit code of the command, 128 and the number for a signal. Raises Invalid."""
+    """Return the command's exit code, 128 and the number for a signal. Raises Invalid."""
     team.worker(task)
     send = partial(heartbeats.write, team.paths, task)
     if shutil.which(words[0]) is None:

@@ -1,4 +1,4 @@
-"""Makes the branch and the worktree of a task, and the worker; all of it or nothing."""
+"""Makes a task's branch, worktree and worker; all or nothing."""
 
 import shutil
 from collections.abc import Iterator
@@ -95,7 +95,7 @@ def spawn(team: Team, git: Git, task: str, options: SpawnOptions) -> WorkerOutco
 
 
 def undo_spawn(team: Team, git: Git, operation: WorkerOperation) -> None:
-    """Removes what spawn has made; what was there before stays."""
+    """Remove what spawn has made; what was there before stays."""
     task, facts = operation.task, operation.facts
     if facts["new_worktree"]:
         folder = team.folder(task)
@@ -111,7 +111,7 @@ def undo_spawn(team: Team, git: Git, operation: WorkerOperation) -> None:
 
 
 def target_of(git: Git, branch: str | None) -> TargetBranch:
-    """The branch on which a task's branch is rebased, and into which it is merged."""
+    """Return the branch on which a task's branch is rebased, and into which it is merged."""
     name = git.attempt("config", "--get", f"branch.{branch}.{TARGET}").output.strip()
     return (git.target(name) if name else None) or git.integration()
 
@@ -119,7 +119,7 @@ def target_of(git: Git, branch: str | None) -> TargetBranch:
 def _plan(
     team: Team, git: Git, row: WorkerRow | None, task: str, options: SpawnOptions
 ) -> tuple[WorkerOperation, TargetBranch]:
-    """Checks everything that can be checked first. A failed task keeps its branch and worktree."""
+    """Check everything that can be checked first. A failed task keeps its branch and worktree."""
     branch = row.branch if row and row.branch else branch_of(task, options.branch_type)
     from_branch = (options.from_branch or "").removeprefix("origin/")
     target = git.target(from_branch) if from_branch else git.integration()
@@ -170,7 +170,7 @@ def _perform(team: Team, git: Git, operation: WorkerOperation, target: TargetBra
 
 @contextmanager
 def _naming(task: str, step: str) -> Iterator[None]:
-    """Errors name the step. Those with a code of their own keep it."""
+    """Name the step in errors. Errors with their own code keep it."""
     try:
         yield
     except (GitFailed, OSError) as error:
