@@ -19,7 +19,7 @@ ENQUEUE, SUBSCRIBE, OPERATE, READ = "enqueue", "subscribe", "admin", "read"
 
 
 def require(principal: Principal, verb: str, name: str) -> None:
-    """Raise unless the scopes allow it. `name` is a stream, a pattern of streams, or a view."""
+    """Raise unless the scopes allow it. `name` is a stream, a stream pattern, or a view."""
     if not _allowed(principal.scopes, verb, name):
         kind = "views" if verb == READ else "streams"
         raise StreamRefused(details={"scope": f"{kind}:{name}:{verb}"})
@@ -37,8 +37,8 @@ def _allowed(scopes: frozenset[str], verb: str, name: str) -> bool:
 
 
 def _globs(scopes: Iterable[str], verb: str) -> Iterable[str]:
-    """Patterns of the scopes for this verb. A pattern in a scope also matches patterns that it
-    covers: a wildcard can be matched by a wildcard only."""
+    """Return the scopes' patterns for this verb. A scope's pattern also matches patterns that it
+    covers: only a wildcard can match a wildcard."""
     prefix, suffix = ("views:" if verb == READ else "streams:"), f":{verb}"
     for scope in scopes:
         if scope.startswith(prefix) and scope.endswith((suffix, ":*")):

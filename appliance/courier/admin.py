@@ -1,4 +1,4 @@
-"""Administration of streams: statistics, inspection, pauses, redrives, purges, trigger tests."""
+"""Administers streams: statistics, inspection, pauses, redrives, purges, trigger tests."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -170,7 +170,7 @@ class CourierAdmin:
         )
 
     def _clock_time(self, at: float | None) -> str | None:
-        """The wall-clock time of an instant of the queue's monotonic clock."""
+        """Return the wall-clock time for an instant on the queue's monotonic clock."""
         if at is None:
             return None
         return iso(int(self._courier.clock.now_ms() + at - self._courier.now()))
@@ -256,7 +256,7 @@ class CourierAdmin:
     # -- triggers ---------------------------------------------------------------------------
 
     def rules(self, who: Principal) -> dict[str, Any]:
-        """All rules, without the paths of URLs. The scope must cover all streams."""
+        """Return all rules, without their URLs' paths. The scope must cover all streams."""
         require(who, OPERATE, "*")
         engine = self._courier.engine
         rows = [
@@ -272,7 +272,7 @@ class CourierAdmin:
 
 
 def select(stream: Stream, state: str, command: wire.Selection) -> Iterator[StreamItem]:
-    """The envelopes in one state that match a selection, in order."""
+    """Yield the envelopes in one state that match a selection, in order."""
     wanted = set(command.ids)
     left = command.limit if command.limit is not None else -1
     for item in list(stream.iterate(state)):

@@ -1,4 +1,5 @@
-"""What the journal writes: envelopes of durable streams, their changes, and outcomes. Pure.
+"""Defines what the journal writes: durable streams' envelopes, their changes, and outcomes.
+Pure.
 
 These records are passed to the writer's thread and stored as rows, never as they are.
 """
@@ -7,11 +8,11 @@ from msgspec import Struct
 
 
 class JournalRecord(Struct, frozen=True, tag=True, array_like=True, gc=False):
-    """The name of a class is the tag of its records."""
+    """A record, whose class name is its tag."""
 
 
 class EnvelopeAppended(JournalRecord, frozen=True):
-    """A new envelope, in the order of the journal's columns; times of the steady clock."""
+    """A new envelope, in the journal's column order; steady clock times."""
 
     stream: str
     id: str
@@ -24,9 +25,8 @@ class EnvelopeAppended(JournalRecord, frozen=True):
 
 
 class EnvelopeOutcome(JournalRecord, frozen=True):
-    """What became of an envelope, for the log; times of the monotonic clock. `attempt`: the number
-    of the delivery. `delivered_ms` and `consumer`: those of the lease that ended, if there was
-    one."""
+    """What became of an envelope, for the log; monotonic clock times. `attempt`: the delivery's
+    number. `delivered_ms` and `consumer`: the ended lease's, if there was one."""
 
     name: str
     error: str | None
@@ -40,11 +40,11 @@ class EnvelopeOutcome(JournalRecord, frozen=True):
 
 
 class JournalChange(JournalRecord, frozen=True):
-    """A change of a durable stream."""
+    """A durable stream's change."""
 
 
 class EnvelopeChange(JournalChange, frozen=True):
-    """`row`: the number of the envelope's row in the journal."""
+    """An envelope's change. `row`: the envelope's row number in the journal."""
 
     row: int
 
@@ -56,11 +56,12 @@ class LoggedChange(EnvelopeChange, frozen=True):
 
 
 class EnvelopeGone(EnvelopeChange, frozen=True):
-    """It was dropped, or was never accepted."""
+    """The envelope was dropped, or was never accepted."""
 
 
 class EnvelopeAcked(LoggedChange, frozen=True):
-    """`ordinal` counts the acks of the stream, which remembers the latest `limit` ids."""
+    """The envelope was acked. `ordinal` counts the stream's acks, and the stream remembers the
+    latest `limit` ids."""
 
     stream: str
     ordinal: int
@@ -77,7 +78,8 @@ class EnvelopeReturned(EnvelopeChange, frozen=True):
 
 
 class AttemptFailed(LoggedChange, frozen=True):
-    """`limit`: how many attempts of the envelope are kept; with 0 only the log has it."""
+    """An attempt failed. `limit`: how many of the envelope's attempts are kept; with 0 only the
+    log has it."""
 
     limit: int
     consumer: str
@@ -92,7 +94,7 @@ class EnvelopeDead(LoggedChange, frozen=True):
 
 
 class EnvelopeExpired(LoggedChange, frozen=True):
-    """Another change says what became of the envelope."""
+    """The envelope expired. Another change has what became of it."""
 
 
 class EnvelopeRedriven(EnvelopeChange, frozen=True):
@@ -113,15 +115,15 @@ class StreamForgotten(JournalChange, frozen=True):
 
 
 class LatestDropped(JournalChange, frozen=True):
-    """The view of all inboxes has its latest envelope no more."""
+    """The view of all inboxes lost its latest envelope."""
 
     stream: str
 
 
 class JournalBatch(Struct, frozen=True, array_like=True):
-    """What one transaction writes: changes in the order they happened, and outcomes, those of
-    changes that were written before and samples. `offset_ms`: the wall clock minus the monotonic
-    clock, which the outcomes have."""
+    """One transaction's content: changes in the order they happened, and outcomes, from changes
+    written before and from samples. `offset_ms`: the wall clock minus the monotonic clock, which
+    the outcomes have."""
 
     changes: list[JournalChange]
     journaled: list[EnvelopeOutcome]

@@ -1,4 +1,4 @@
-"""Checks of the courier: full streams, waiting envelopes, memory, journals."""
+"""Checks the courier: full streams, waiting envelopes, memory, journals."""
 
 from collections.abc import Iterator
 

@@ -85,8 +85,8 @@ def enqueue(
 ) -> None:
     """Put an envelope, or several from stdin, into a stream.
 
-    Other ways to send: agentlip msg send posts to a topic of this hub; agentlip outbox send
-    reaches members of meshes and mail addresses.
+    Other ways to send: agentlip msg send posts to this hub's topics; agentlip outbox send reaches
+    mesh members and mail addresses.
     """
     from appliance.sdk.courier import envelope
 
@@ -138,7 +138,7 @@ def subscribe(
         ),
     ] = None,
 ) -> None:
-    """Print envelopes as JSON lines, or run a command for each of them.
+    """Print envelopes as JSON lines, or run a command for each.
 
     Delivery is at least once: an envelope is acked when it is printed or the command exits with 0,
     and nacked otherwise.
@@ -156,9 +156,9 @@ def stats(
         str | None, typer.Argument(help="One stream; all streams by default.")
     ] = None,
 ) -> None:
-    """Show statistics of streams: envelopes by state, rates, latency and age.
+    """Show stream statistics: envelopes by state, rates, latency and age.
 
-    agentlip top shows rates and depths of the appliance until Ctrl-C.
+    agentlip top shows the appliance's rates and depths until Ctrl-C.
     """
     answer = session.hub().get("/v1/stats", stream=stream)
     if stream is not None:
@@ -180,7 +180,7 @@ def peek(
         str | None, typer.Option("--id", help="Only the envelope with this id, in any state.")
     ] = None,
 ) -> None:
-    """List envelopes of a stream without leasing them."""
+    """List a stream's envelopes without leasing them."""
     if id_ is not None:
         kept = session.hub().get("/v1/envelope", stream=stream, id=id_)
         session.answer(kept, msgspec.json.format(msgspec.json.encode(kept)).decode())

@@ -1,4 +1,5 @@
-"""The longer commands of `agentlip courier`: enqueue lines, follow streams, pipes, rules."""
+"""Implements the longer `agentlip courier` commands: enqueue lines, follow streams, pipes,
+rules."""
 
 import os
 import subprocess
@@ -126,7 +127,7 @@ def _put(out: IO[bytes], line: bytes) -> None:
 
 
 def check_settings_file(file: Path) -> tuple[list[str], int]:
-    """The problems of the triggers in a settings file, and the number of triggers."""
+    """Return a settings file's trigger problems, and how many triggers there are."""
     tables = read_toml(file)
     courier = tables.get("courier", {})
     rows = courier.get("triggers", []) if isinstance(courier, dict) else None

@@ -45,7 +45,7 @@ def serve_git_diff(session: Session, repository: Path, stream: str, exit_after: 
 
 
 def result_for(request: dict[str, Any], repository: Path) -> tuple[str, dict[str, Any]]:
-    """The stream for the answer, and the answer."""
+    """Return the answer's stream, and the answer."""
     sender = str(request.get("from") or "unknown")
     agent = re.sub(r"/(outbox|inbox)$", "", sender)
     to = f"{agent if '/' in agent else f'agents/{agent}'}/inbox"
@@ -62,7 +62,7 @@ def result_for(request: dict[str, Any], repository: Path) -> tuple[str, dict[str
 
 
 def diff(payload: dict[str, Any], repository: Path) -> dict[str, Any]:
-    """The diff, or an error. Nothing in the request can become an option of git."""
+    """Return the diff, or an error. Nothing in the request can become a Git option."""
     refs = [str(payload[name]) for name in ("from", "to") if payload.get(name)]
     paths = [str(path) for path in payload.get("paths") or []][:100]
     if not all(_ref(ref) for ref in refs):

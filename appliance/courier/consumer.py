@@ -59,7 +59,7 @@ class Consumer:
             self.wait_until = now + FAIRNESS_WAIT_MS if is_quick else 0.0
 
     def find(self, id_: str) -> StreamItem | None:
-        """The leased envelope with this id; the first of several from different streams."""
+        """Return the leased envelope with this id; the first one if different streams have it."""
         item = self.inflight.get(id_)
         if item is None and id_ in self.same_id_items:
             item = self.same_id_items[id_][0]

@@ -50,7 +50,7 @@ COMPACT_AT = 100_000  # pending changes above which they are compacted
 
 
 class StreamContext:
-    """Facts of a stream that enqueuing needs. `last_ms`: the time of the last envelope."""
+    """Facts about a stream that enqueuing needs. `last_ms`: the last envelope's time."""
 
     __slots__ = ("bucket", "inbox", "last_ms", "rules")
 
@@ -75,7 +75,7 @@ class EnqueuePipeline:
         journal: Journal | None,
         webhooks: WebhookSink | None = None,
     ) -> None:
-        """`webhooks` accepts webhooks of triggers durably, or raises."""
+        """Take what enqueuing needs. `webhooks` accepts trigger webhooks durably, or raises."""
         self.contexts: dict[str, StreamContext] = {}
         self._queue = queue
         self._engine = engine
@@ -97,7 +97,7 @@ class EnqueuePipeline:
     # -- streams ---------------------------------------------------------------------------
 
     def open(self, name: str) -> Stream:
-        """The stream with this name, created if the settings allow it."""
+        """Return the stream with this name, created if the settings allow that."""
         stream = self._queue.streams.get(name)
         if stream is not None:
             return stream
@@ -134,7 +134,7 @@ class EnqueuePipeline:
     # -- envelopes ---------------------------------------------------------------------------
 
     def enqueue(self, stream: Stream, parsed: Sequence[ParsedEnvelope]) -> int:
-        """Enqueue in order and dispatch. Returns the number of duplicates."""
+        """Enqueue in order and dispatch. Return how many were duplicates."""
         context = self.contexts.get(stream.name) or self._make_context(stream)
         size = 0
         for envelope in parsed:
@@ -211,7 +211,7 @@ class EnqueuePipeline:
     # -- capacity ------------------------------------------------------------------------------
 
     def _ensure_capacity(self, stream: Stream, parsed: Sequence[ParsedEnvelope], size: int) -> None:
-        """Make sure that all of them fit, or raise."""
+        """Make sure that all envelopes fit, or raise."""
         total_max = self._settings.bytes_total_max
         self._bytes += size
         if self._bytes > total_max:
@@ -265,7 +265,7 @@ class EnqueuePipeline:
     def _apply_rules(
         self, stream: Stream, rules: tuple[TriggerRule, ...], parsed: Sequence[ParsedEnvelope]
     ) -> tuple[list[ParsedEnvelope], list[tuple[Effect, str]]]:
-        """The envelopes after enrichment, and the effects to run once they are enqueued."""
+        """Return the envelopes after enrichment, and the effects to run once they are enqueued."""
         out: list[ParsedEnvelope] = []
         effects: list[tuple[Effect, str]] = []
         seen: set[str] = set()
@@ -292,7 +292,7 @@ class EnqueuePipeline:
     def _parse_enriched(
         self, stream: Stream, envelope: ParsedEnvelope, env: dict[str, Any]
     ) -> ParsedEnvelope:
-        """The enriched envelope if it is valid, otherwise the original."""
+        """Return the enriched envelope if it is valid, otherwise the original."""
         try:
             new = parse(encode(env), stream.name)
         except ApplianceError as error:
@@ -305,7 +305,7 @@ class EnqueuePipeline:
         return new
 
     def _run_effects(self, effects: Sequence[tuple[Effect, str]]) -> None:
-        """Run effects and the effects of their envelopes, at most `CASCADE_MAX`. Count failures."""
+        """Run effects and their envelopes' effects, at most `CASCADE_MAX`. Count failures."""
         waiting = deque(effects)
         left = CASCADE_MAX
         outcomes: dict[tuple[str, str], set[str]] = {}
@@ -380,8 +380,8 @@ class EnqueuePipeline:
             self._queue.set_paused(self._open_durable(paused.stream), until)
 
     def _open_durable(self, name: str) -> Stream:
-        """A stream in the journal. It stays durable until it is forgotten, even if the settings no
-        longer declare it durable."""
+        """Return a stream in the journal. It stays durable until it is forgotten, even if the
+        settings no longer declare it durable."""
         stream = self._queue.streams.get(name)
         if stream is None:
             stream = self._queue.open(name, self.now())
@@ -390,7 +390,7 @@ class EnqueuePipeline:
         return stream
 
     def _restore_rows(self, journal: Journal) -> None:
-        """Put the envelopes of the journal into their streams."""
+        """Put the journal's envelopes into their streams."""
         attempts: dict[int, list[AttemptRow]] = {}
         for attempt in journal.read_all(AttemptRow):
             attempts.setdefault(attempt.number, []).append(attempt)
@@ -466,7 +466,7 @@ class EnqueuePipeline:
 
 
 def journal_entry(stream: Stream, envelope: ParsedEnvelope, now_ms: int) -> EnvelopeAppended:
-    """A record for the journal; `now_ms` of the steady clock."""
+    """Return a record for the journal; `now_ms` on the steady clock."""
     options = envelope.options
     ttl_ms = options.ttl_ms or stream.policy.ttl_seconds * 1000
     return EnvelopeAppended(

@@ -73,7 +73,7 @@ def _options(meta: Envelope) -> DeliveryOptions:
 
 
 def _address(body: bytes, meta: Envelope, to: str) -> bytes:
-    """The same envelope with `to` filled in (courier contract §3)."""
+    """Return the same envelope with `to` filled in (courier contract §3)."""
     if meta.to is None and b'"to"' not in body:
         return b'{"to":%b,%b' % (encode(to), body.lstrip()[1:])
     return encode({**_decode_raw(body), "to": to})
@@ -85,7 +85,7 @@ def _with_trace(body: bytes, meta: Envelope, trace: str) -> bytes:
 
 
 def as_dict(body: bytes) -> dict[str, Any]:
-    """The whole envelope. Raises if a number in the payload is out of range."""
+    """Return the whole envelope. Raises if a number in the payload is out of range."""
     try:
         return _decode_any(body)
     except msgspec.DecodeError as error:
@@ -93,12 +93,12 @@ def as_dict(body: bytes) -> dict[str, Any]:
 
 
 def meta_of(body: bytes) -> Envelope:
-    """The fields of an accepted envelope that the courier reads."""
+    """Return the fields that the courier reads from an accepted envelope."""
     return _decode(body)
 
 
 def nesting(body: bytes) -> int:
-    """The nesting depth of arrays and objects in this JSON."""
+    """Return how deep arrays and objects nest in this JSON."""
     steps = _strings.sub(b"", body).translate(_steps, _others)
     if not steps:
         return 0

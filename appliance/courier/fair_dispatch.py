@@ -38,7 +38,7 @@ def dispatch(stream: Stream, now: float, limit: int | None = None) -> int:
 
 
 def dispatch_to(consumer: Consumer, now: float) -> int:
-    """Serve a consumer that was granted credit: its streams in turn, a few envelopes of each."""
+    """Serve a consumer that was granted credit: its streams in turn, a few envelopes each."""
     if len(consumer.subscriptions) == 1:
         return dispatch(consumer.subscriptions[0].stream, now)
     dispatched = 0

@@ -12,7 +12,7 @@ FOREVER = float("inf")
 
 
 class FailedAttempt(NamedTuple):
-    """An attempt in the history of an envelope; `at` is of the monotonic clock."""
+    """An attempt in an envelope's history; `at` is on the monotonic clock."""
 
     at: float
     consumer: str
@@ -66,7 +66,7 @@ class StreamItem:
 
 
 class Expiry:
-    """The timer of an envelope's time to live."""
+    """The timer for an envelope's time to live."""
 
     __slots__ = ("deadline", "item", "timer_id")
 
@@ -77,7 +77,7 @@ class Expiry:
 
 
 class DeliveryOptions(msgspec.Struct, frozen=True, gc=False):
-    """What an envelope asks for."""
+    """What an envelope requests."""
 
     priority: int = DEFAULT_PRIORITY
     key: str | None = None

@@ -35,7 +35,7 @@ class Journal:
     inserts have to update the sequence."""
 
     def __init__(self, store: Store, steady: SteadyClock) -> None:
-        """`steady`: the clock of all times in the journal but those of its log."""
+        """Take the store. `steady`: the clock for all times in the journal except its log's."""
         self._store = store
         self.steady = steady
         steady.open()
@@ -62,7 +62,7 @@ class Journal:
             self._store.write(writes.prune, int(recent_ids.SECONDS_MAX * 1000))
 
     def read_all(self, kind: type[Row]) -> list[Row]:
-        """All rows of a table, in the order of its primary key."""
+        """Return a table's rows, ordered by primary key."""
         rows: list[Row] = []
         while True:
             page = self._store.read(listings.page, kind, rows[-1] if rows else None)
@@ -72,8 +72,8 @@ class Journal:
 
 
 def compact(changes: Sequence[JournalChange]) -> list[JournalChange]:
-    """Fewer changes with the same result: those that a later change of the same envelope
-    overwrites are left out. While the disk is full, this bounds them by the number of envelopes."""
+    """Return fewer changes with the same result: changes that a later one overwrites are left
+    out. While the disk is full, this bounds the changes by the number of envelopes."""
     kept: list[JournalChange] = []
     ended: set[int] = set()
     attempts: Counter[int] = Counter()
@@ -92,13 +92,13 @@ def compact(changes: Sequence[JournalChange]) -> list[JournalChange]:
 
 
 def _newest(reader: Reader) -> int:
-    """The highest number that was ever assigned or reserved."""
+    """Return the highest number that was ever assigned or reserved."""
     row = reader.row("SELECT seq FROM sqlite_sequence WHERE name = 'journal'")
     return int(row[0]) if row else 0
 
 
 def has_envelopes(path: Path) -> bool:
-    """Whether the journal contains envelopes, even if no stream is declared durable now."""
+    """Return whether the journal contains envelopes, even if no stream is declared durable now."""
     if not path.exists():
         return False
     with closing(open_connection(path, "FULL", query_only=True)) as connection:

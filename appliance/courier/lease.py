@@ -1,4 +1,4 @@
-"""Leases: work taken exclusively for a time, by one holder. Pure.
+"""Defines leases: work taken exclusively for a time, by one holder. Pure.
 
     ready ──claim──▶ leased ──ack──▶ done
       ▲                │ renew: leased until later
@@ -6,12 +6,12 @@
       ├──nack, expire──┤ after a delay, while attempts are left
       │                └──reject, or no attempts left──▶ dead ──redrive──▶ ready
 
-A claim counts an attempt. So the number of attempts differs for each claim of the same work, and is
-its fencing token: a request with an older number can't end the lease of a newer claim. The token
-is needed where one holder can claim the same work twice, as a webhook of the broker whose call was
-interrupted for longer than its lease. A connection or consumer has a name of its own, settles only
-what it holds, and loses what it holds when it ends. Courier applies these rules to envelopes in
-memory, the broker to rows of its delivery queue.
+A claim counts an attempt. So the attempt number differs for each claim on the same work, and is its
+fencing token: a request with an older number can't end a newer claim's lease. The token is needed
+where one holder can claim the same work twice, such as a broker webhook whose call was interrupted
+for longer than its lease. A connection or consumer has a name, settles only what it holds, and
+loses what it holds when it ends. Courier applies these rules to envelopes in memory, the broker to
+rows in its delivery queue.
 """
 
 from appliance.kernel.state_machine import StateMachine
@@ -35,6 +35,6 @@ LEASE = StateMachine({
 
 
 def renewed_until(claimed_at: float, now: float, lease_time: float, total_max: float) -> float:
-    """The end of a lease that is renewed at `now`: `lease_time` from now, but no later than
-    `total_max` after the claim. All four in one unit."""
+    """Return when a lease that is renewed at `now` ends: `lease_time` from now, but no later
+    than `total_max` after the claim. All four in one unit."""
     return min(now + lease_time, claimed_at + total_max)

@@ -1,4 +1,4 @@
-"""Reads the tables of the journal page by page, at the start."""
+"""Reads the journal's tables page by page, at the start."""
 
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ _FIRST = {"number": 0, "stream": "", "slot": -1}  # before the first key of each
 
 
 def _after(table: type[Table], row: Any) -> str:
-    """The rows after a primary key, in its order."""
+    """Return the condition for rows after a primary key, in key order."""
     key = table._meta.get_primary_keys()
     cursor = Tuple(*[given(field.name) for field in key])
     query = table.select(*fields(table, row._fields)).where(Tuple(*key) > cursor)
@@ -37,6 +37,6 @@ _STATEMENTS = {
 
 
 def page(reader: Reader, kind: type[Row], after: Row | None) -> list[Row]:
-    """The next rows after that one; None: the first rows."""
+    """Return the next rows after that one; None: the first rows."""
     values = _FIRST if after is None else after._asdict()
     return [kind(*row) for row in reader.rows(_STATEMENTS[kind], values, limit=PAGE)]

@@ -89,7 +89,7 @@ class LiveView:
 
 
 class LiveViewEvents:
-    """The events of one server-sent event stream (`EventSource` of `SseStream`)."""
+    """One server-sent event stream's events (`EventSource` for `SseStream`)."""
 
     def __init__(self, live: LiveView) -> None:
         self._live = live
@@ -170,14 +170,14 @@ class LiveViewSocket:
 
 
 def row_filter(glob: str | None) -> Callable[[str], bool]:
-    """A filter of rows by a pattern for their address; without one, all rows."""
+    """Return a row filter by address pattern; without one, all rows pass."""
     if glob is None:
         return lambda _: True
     return lambda key: matches(glob, key)
 
 
 def row_json(row: Any) -> Any:
-    """A row for encoding as JSON: an envelope's bytes are used unchanged."""
+    """Return a row for encoding as JSON: an envelope's bytes are used unchanged."""
     return msgspec.Raw(row) if isinstance(row, bytes) else row
 
 

@@ -1,4 +1,4 @@
-"""Rows of the courier's log: outcomes of envelopes. The writer process calls this."""
+"""Writes the courier's log: envelope outcomes. The writer process calls this."""
 
 from typing import Any
 

@@ -46,8 +46,8 @@ class Tick(Loop):
 
 
 class JournalWriter(Loop):
-    """Writes changes of durable streams to the journal, each round in one transaction, and samples
-    of the outcomes in memory streams to the log."""
+    """Writes durable streams' changes to the journal, each round in one transaction, and samples
+    of memory streams' outcomes to the log."""
 
     name = "courier_journal"
 

@@ -1,5 +1,5 @@
-"""Metrics of the courier. Users choose stream names, so the label is the declared pattern that
-matches the stream. The JSON of `/v1/metrics` has each stream by name.
+"""Exposes the courier's metrics. Users choose stream names, so the label is the declared pattern
+that matches the stream. The JSON at `/v1/metrics` has each stream by name.
 
 The queue updates plain numbers for every envelope; they become metrics when they are collected.
 """
@@ -131,6 +131,6 @@ watch = _collector.watch
 
 
 COURIER_REGISTRY = CollectorRegistry()
-"""The courier's metrics only. `/metrics` has those of all subsystems."""
+"""The courier's metrics only. `/metrics` has all subsystems' metrics."""
 for _metric in (_collector, triggers, emitted, errors, sessions):
     COURIER_REGISTRY.register(_metric)

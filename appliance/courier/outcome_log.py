@@ -1,10 +1,10 @@
-"""Which outcomes of envelopes are logged: all of durable streams, a sample of memory streams. Pure.
+"""Decides which envelope outcomes are logged: all in durable streams, a sample in memory
+streams. Pure.
 
-Outcomes of durable streams are part of the changes for the journal. The log is written after the
+Durable streams' outcomes are part of the changes for the journal. The log is written after the
 journal, when no changes wait for that, so a burst of acks does not wait for it. Outcomes whose
-changes are in the journal and samples wait here, in a limited number; a crash loses these rows of
-the log, and no state. An envelope is in the sample by its id, so all its outcomes are logged or
-none.
+changes are in the journal and samples wait here, in a limited number; a crash loses these log rows,
+and no state. An envelope is in the sample by its id, so all its outcomes are logged or none.
 """
 
 from collections import deque
@@ -40,7 +40,7 @@ class OutcomeLog:
     def record(
         self, name: str, item: StreamItem, now: float, consumer: Any = None, error: str = ""
     ) -> EnvelopeOutcome | None:
-        """The outcome in a durable stream; None: outcomes are not logged."""
+        """Return the outcome in a durable stream; None: outcomes are not logged."""
         return outcome_of(name, item, now, consumer, error) if self.enabled else None
 
     def add(
@@ -51,13 +51,13 @@ class OutcomeLog:
             self._samples.append(outcome_of(name, item, now, consumer, error))
 
     def add_journaled(self, outcomes: list[EnvelopeOutcome], now: float) -> None:
-        """Keep outcomes of durable streams whose changes the journal has."""
+        """Keep durable streams' outcomes whose changes the journal has."""
         if outcomes:
             self._journaled.append((now, outcomes))
             self._journaled_count += len(outcomes)
 
     def take_journaled(self, now: float, *, quiet: bool) -> list[EnvelopeOutcome]:
-        """The next outcomes that are written, if `quiet` or if they are due."""
+        """Return the next outcomes to write, if `quiet` or if they are due."""
         taken: list[EnvelopeOutcome] = []
         while self._journaled:
             is_due = quiet or now - self._journaled[0][0] >= JOURNALED_MS
@@ -70,7 +70,7 @@ class OutcomeLog:
         return taken
 
     def pop(self, now: float, limit: int, *, at_once: bool = False) -> list[EnvelopeOutcome]:
-        """The next samples, if they are due or `at_once`."""
+        """Return the next samples, if they are due or `at_once`."""
         samples = self._samples
         due = at_once or len(samples) >= SAMPLES_DUE or now - self._written_ms >= SAMPLE_MS
         if not samples or not due:
@@ -90,14 +90,14 @@ class OutcomeLog:
 
 
 def failure(outcome: str, error: str) -> tuple[str, str]:
-    """Name and error of a failed attempt."""
+    """Return a failed attempt's name and error."""
     if outcome == "lease_expired":
         return FAILED, outcome
     return (REJECTED if outcome == "rejected" else FAILED), error
 
 
 def death(reason: str, error: str) -> str:
-    """The error of a dead letter: its reason, and what the consumer last said."""
+    """Return a dead letter's error: its reason, and the consumer's last message."""
     return f"{reason}: {error}" if error else reason
 
 

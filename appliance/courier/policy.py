@@ -1,4 +1,4 @@
-"""The policy of a stream, and which declared pattern applies to it. Pure."""
+"""Defines a stream's policy, and which declared pattern applies. Pure."""
 
 import random
 import re
@@ -23,10 +23,10 @@ DELIVERIES_MAX = 25  # with RETRY, an envelope that always fails is a dead lette
 
 
 class StreamPolicy(msgspec.Struct, frozen=True):
-    """The settings of one stream. settings.py explains them, except these, which are constant:
+    """A policy. settings.py explains the fields, except these, which are constant.
 
     lease_total_ms_max  the longest lease including all its extensions
-    dead_max            dead letters of a stream; the oldest are dropped first
+    dead_max            a stream's dead letters; the oldest are dropped first
     aging_ms            waiting this long raises an envelope's priority by one; 0: never
     """
 
@@ -70,7 +70,7 @@ def pattern(text: str) -> re.Pattern[str]:
 
 
 def is_name(text: str) -> bool:
-    """Whether a stream can have this name: printable, without wildcards or empty parts."""
+    """Return whether a stream can have this name: printable, without wildcards or empty parts."""
     return (
         0 < len(text) <= NAME_MAX
         and is_printable(text)
@@ -92,7 +92,7 @@ def matches(glob: str, name: str) -> bool:
 
 
 def most_specific(globs: Iterable[str], name: str) -> str | None:
-    """The matching pattern with the most literal characters; the first one if several are equal."""
+    """Return the matching pattern with the most literal characters; the first among equals."""
     best: str | None = None
     for glob in globs:
         if matches(glob, name) and (best is None or _weight(glob) > _weight(best)):

@@ -33,7 +33,7 @@ class Queue:
         label_of: Callable[[str], str] = lambda _: "other",
         outcomes: OutcomeLog | None = None,
     ) -> None:
-        """`label_of` returns the metrics label for the name of a stream."""
+        """Take the policies. `label_of` returns a stream name's metrics label."""
         self.outcomes = OutcomeLog() if outcomes is None else outcomes
         self.streams: dict[str, Stream] = {}
         self.consumers: dict[str, Consumer] = {}
@@ -53,7 +53,7 @@ class Queue:
     # -- streams ------------------------------------------------------------------------
 
     def open(self, name: str, now: float) -> Stream:
-        """The stream with this name, created if it doesn't exist."""
+        """Return the stream with this name, created if it doesn't exist."""
         stream = self.streams.get(name)
         if stream is None:
             policy = self._policy_of(name)
@@ -95,8 +95,8 @@ class Queue:
             self.consumers.pop(consumer.id, None)
 
     def disconnect(self, consumer: Consumer, now: float, is_lost: bool = False) -> int:
-        """Remove a consumer and release its leases, in order, or expire those of a lost one that
-        was sent them. Returns how many."""
+        """Remove a consumer and release its leases, in order, or expire a lost consumer's leases
+        that were sent. Return how many."""
         remove_subscriptions(consumer)
         self._pattern_consumers.discard(consumer)
         self.consumers.pop(consumer.id, None)
@@ -245,6 +245,6 @@ class Queue:
 
 
 def has_named_consumer(stream: Stream) -> bool:
-    """Whether a consumer subscribed to this stream by its name. A subscription to a pattern doesn't
-    keep a stream: it gets a new subscription if the stream comes back."""
+    """Return whether a consumer subscribed to this stream by its name. A subscription to a
+    pattern doesn't keep a stream: it gets a new subscription if the stream comes back."""
     return any(subscription.consumer.glob is None for subscription in stream.subscriptions)

@@ -1,11 +1,11 @@
-"""The ready envelopes of a stream, in the order in which they are delivered. Pure.
+"""Orders a stream's ready envelopes for delivery. Pure.
 
-There are ten priorities; 9 is delivered first. Within a priority, `StreamItem.order` decides. Every
-`aging_ms` of waiting raises an envelope by one priority, so that low priorities are late but never
+There are ten priorities; 9 is delivered first. Within a priority, `StreamItem.order` decides.
+Waiting for `aging_ms` raises an envelope by one priority, so that low priorities are late but never
 starve.
 
-Envelopes with a partition key wait in the queue of their key. Only the first of them is available,
-and only while no other envelope of the key is leased or delayed. So the order within a key is kept.
+Envelopes with a partition key wait in their key's queue. Only the first is available, and only
+while no other envelope with the key is leased or delayed. So the order within a key is kept.
 """
 
 from collections import deque
@@ -18,10 +18,10 @@ STALE_MAX = 64
 
 
 class PartitionQueue:
-    """The envelopes of one partition key.
+    """One partition key's envelopes.
 
     head        available: it is in a PriorityLevel
-    blocked_by  leased or delayed: none of the key is available
+    blocked_by  leased or delayed: no envelope with the key is available
     waiting     the others
     """
 
@@ -44,7 +44,7 @@ class PriorityLevel:
         self.keyed: list[tuple[int, StreamItem]] = []
 
     def first(self) -> StreamItem | None:
-        """The next envelope. Drops envelopes that are no longer ready."""
+        """Return the next envelope. Drops envelopes that are no longer ready."""
         unkeyed, keyed = self.unkeyed, self.keyed
         while unkeyed and unkeyed[0].state != READY:
             unkeyed.popleft()
@@ -62,7 +62,7 @@ class PriorityLevel:
 
 
 class ReadyQueue:
-    """Ready envelopes of one stream: `ready_count` in all, of which `available` can be taken."""
+    """One stream's ready envelopes: `ready_count` in all, among which `available` can be taken."""
 
     __slots__ = ("_aging_ms", "_levels", "_partitions", "_stale", "available", "ready_count")
 
@@ -91,7 +91,7 @@ class ReadyQueue:
         level.unkeyed.append(item)
 
     def put_back(self, item: StreamItem) -> None:
-        """Return a leased or delayed envelope to the head of its key, or else to the tail."""
+        """Return a leased or delayed envelope to its key's head, or else to the tail."""
         partition = None if item.key is None else self._partitions.get(item.key)
         if partition is None or partition.blocked_by is not item:
             self.add(item)
@@ -103,7 +103,7 @@ class ReadyQueue:
         self._offer_head(item.key, partition)
 
     def block_key(self, item: StreamItem) -> None:
-        """Make no envelope of this key available before this one, which is delayed."""
+        """Make no envelope with this key available before this one, which is delayed."""
         if item.key is None:
             return
         partition = self._partitions.get(item.key)
@@ -112,7 +112,7 @@ class ReadyQueue:
             partition.blocked_by = item
 
     def unblock_key(self, item: StreamItem) -> None:
-        """Make the next of its key available: this leased or delayed envelope was removed."""
+        """Make the key's next envelope available: this leased or delayed one was removed."""
         if item.key is None:
             return
         partition = self._partitions.get(item.key)
@@ -155,7 +155,7 @@ class ReadyQueue:
         return taken
 
     def oldest(self) -> StreamItem | None:
-        """The oldest available envelope."""
+        """Return the oldest available envelope."""
         heads = [first for level in self._levels.values() if (first := level.first()) is not None]
         return min(heads, key=lambda item: item.order, default=None)
 
@@ -196,7 +196,7 @@ class ReadyQueue:
         return best
 
     def _offer_head(self, key: str, partition: PartitionQueue) -> None:
-        """Make the first of a key available, unless the key is blocked."""
+        """Make a key's first envelope available, unless the key is blocked."""
         if partition.blocked_by is not None or partition.head is not None:
             return
         waiting = partition.waiting

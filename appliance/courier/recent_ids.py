@@ -1,4 +1,5 @@
-"""Ids of recently acked envelopes, to recognize duplicates. Limited in number and time. Pure.
+"""Keeps ids of recently acked envelopes, to recognize duplicates. Limited in number and time.
+Pure.
 
 Ids of envelopes that are still in the stream are not in here.
 """

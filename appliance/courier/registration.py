@@ -11,7 +11,7 @@ KERNEL = {"type": "transform", "accepts": ["envelope"], "produces": ["envelope",
 
 
 def registration(host: str, port: int, boot_id: str, auth: str, streams: int) -> dict[str, Any]:
-    """The arguments of `register` (Hostess, kernel) and `announce` (Router).
+    """Return the arguments for `register` (Hostess, kernel) and `announce` (Router).
 
     auth  yes, no or optional
     """

@@ -1,4 +1,4 @@
-"""The courier's HTTP API: a class for each resource, and the table of routes."""
+"""Serves the courier's HTTP API: a class for each resource, and the route table."""
 
 from collections.abc import Callable
 from typing import Any
@@ -86,7 +86,7 @@ class RegistrationResource:
 
 
 def _reply(verb: Callable[..., Any]) -> Responder:
-    """Replies with what a verb of the courier returns, which gets the caller first."""
+    """Reply with what a courier verb returns, which gets the caller first."""
     return reply_to_caller(lambda *given: verb(given[-1], *given[:-1]))
 
 

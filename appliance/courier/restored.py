@@ -1,6 +1,6 @@
-"""What a restore of the courier loses and offers again.
+"""Restores the courier: what is lost and offered again.
 
-Leases are in memory only, so every envelope of the backup can be leased again.
+Leases are in memory only, so every envelope in the backup can be leased again.
 """
 
 import sqlite3

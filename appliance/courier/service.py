@@ -83,7 +83,7 @@ class Courier:
         metrics.watch(self.queue, self.now)
 
     def now(self) -> float:
-        """Milliseconds of the monotonic clock. The queue uses them for all times."""
+        """Return milliseconds on the monotonic clock. The queue uses them for all times."""
         return self.clock.monotonic() * 1000
 
     # -- enqueue-----------------------------------------------------------------------
@@ -95,7 +95,7 @@ class Courier:
         return wire.Enqueued(parsed.id, self.boot_id, bool(duplicates))
 
     def enqueue_batch(self, who: Principal, to: str, raws: Sequence[Any]) -> wire.EnqueuedBatch:
-        """Enqueue all of them or none. The error names the invalid envelope by its index."""
+        """Enqueue all or none. The error names the invalid envelope by its index."""
         self.open_stream(who, ENQUEUE, to)
 
         def parse_item(index: int) -> ParsedEnvelope:
@@ -109,12 +109,12 @@ class Courier:
     def enqueue_parsed(
         self, who: Principal, stream: Stream, parsed: Sequence[ParsedEnvelope]
     ) -> int:
-        """Enqueue in order. Returns the number of duplicates."""
+        """Enqueue in order. Return how many were duplicates."""
         self.charge(who, len(parsed))
         return self.pipeline.enqueue(stream, parsed)
 
     def open_stream(self, who: Principal, verb: str, name: str) -> Stream:
-        """The stream, created if it doesn't exist. Raises without permission."""
+        """Return the stream, created if it doesn't exist. Raises without permission."""
         require(who, verb, name)
         stream = self.queue.streams.get(name)
         if stream is None:
@@ -122,7 +122,7 @@ class Courier:
         return stream
 
     def find_stream(self, who: Principal, verb: str, name: str) -> Stream:
-        """The stream. Raises if it doesn't exist, or without permission."""
+        """Return the stream. Raises if it doesn't exist, or without permission."""
         require(who, verb, name)
         stream = self.queue.streams.get(name)
         if stream is None:
@@ -225,7 +225,7 @@ class Courier:
             self._waiters.discard(wakeup)
 
     def receiver(self, who: Principal, id_: str) -> Consumer:
-        """The consumer of an earlier receive by the same caller."""
+        """Return the consumer from an earlier receive by the same caller."""
         consumer = self.queue.consumers.get(id_)
         if consumer is None or consumer.name != who.id or not id_.startswith(RECEIVER):
             raise wire.LeaseLost(details={"receiver": id_})
@@ -234,7 +234,7 @@ class Courier:
     # -- ack, nack, extend ----------------------------------------------------------------
 
     def ack(self, consumer: Consumer, ids: Sequence[str]) -> list[str]:
-        """Ack envelopes. Returns the ids that the consumer has no lease of."""
+        """Ack envelopes. Return the ids that the consumer has not leased."""
         now = self.now()
         touched: dict[str, Stream] = {}
         lost = self.queue.ack(consumer, ids, now, touched)
@@ -252,8 +252,8 @@ class Courier:
         delay_ms: int | None = None,
         error: str = "",
     ) -> list[str]:
-        """Nack envelopes. Returns the ids that the consumer has no lease of. Without `mode`, delay
-        and error it is the nack of the specification, see `StreamPolicy.bare_delay_ms`."""
+        """Nack envelopes. Return the ids that the consumer has not leased. Without `mode`, delay
+        and error it is the specification's nack, see `StreamPolicy.bare_delay_ms`."""
         now = self.now()
         lost = []
         for id_ in ids:
@@ -290,7 +290,7 @@ class Courier:
     def report_leases(
         self, consumer: Consumer, ids: Sequence[str], lost: Sequence[str]
     ) -> wire.LeaseResult:
-        """The response to an ack, nack or extend. Raises LeaseLost if it had no effect."""
+        """Return the response to an ack, nack or extend. Raises LeaseLost if it had no effect."""
         self.forget_idle(consumer)
         if len(lost) == len(ids):
             raise wire.LeaseLost(details={"ids": lost[:100]})
@@ -317,6 +317,6 @@ class Courier:
 
 
 def delivery(item: StreamItem) -> msgspec.Raw:
-    """An envelope in the response of a receive."""
+    """Return an envelope for a receive's response."""
     attempt = b',"attempt":%d' % item.attempts if item.attempts > 1 else b""
     return msgspec.Raw(b'{"deliver":%b%b}' % (item.body, attempt))

@@ -1,4 +1,4 @@
-"""[courier]: streams, limits, tokens and triggers of the envelope queue."""
+"""Defines [courier]: streams, limits, tokens and triggers."""
 
 from typing import Annotated
 
@@ -23,8 +23,8 @@ Glob = Annotated[str, Meta(min_length=1, max_length=256)]
 
 
 class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[[courier.streams]]: settings of streams that match `pattern`. Only the most specific pattern
-    that matches applies; settings that it leaves out have their values from [courier]."""
+    """[[courier.streams]]: settings for streams that match `pattern`. Only the most specific
+    matching pattern applies; settings that it leaves out have their values from [courier]."""
 
     pattern: Glob
     durable: bool | None = None
@@ -39,7 +39,7 @@ class StreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TokenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[[courier.tokens]]: a file that contains a token, and the scopes of that token."""
+    """[[courier.tokens]]: a file that contains a token, and that token's scopes."""
 
     token_file: str
     scopes: list[str]
@@ -47,17 +47,17 @@ class TokenSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[courier]: streams of envelopes. [[courier.streams]] overrides settings for some streams."""
+    """[courier]: envelope streams. [[courier.streams]] overrides settings for some streams."""
 
     lease_seconds: Lease = 30.0
     """seconds to ack a delivery, unless the consumer asks for another lease"""
     depth_max: Positive = 100_000  # ready, delayed and leased envelopes in one stream
     bytes_max: Positive = 256 * 1024 * 1024
-    """bytes of envelopes in one stream, dead letters included"""
+    """envelope bytes in one stream, dead letters included"""
     bytes_total_max: Positive = 512 * 1024 * 1024  # bytes of envelopes in all streams
     overflow_policy: OverflowPolicy = "reject"  # what a full stream does with new envelopes
     deliveries_max: Count = DELIVERIES_MAX
-    """deliveries of an envelope before it becomes a dead letter; 0 means no limit"""
+    """deliveries before an envelope becomes a dead letter; 0 means no limit"""
     retry: RetrySettings | None = None
     """delays before redeliveries: initial_seconds, max_seconds, factor and jitter, as in
     outbox.retry. Unset: 1 s, doubled up to 60 s"""
@@ -66,14 +66,14 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rate_per_token: float = 0.0  # envelopes per second from one token; 0 means no limit
     rate_per_stream: float = 0.0  # envelopes per second into one stream; 0 means no limit
     streams: tuple[StreamSettings, ...] = ()
-    """settings of streams by pattern; see docs/reference/courier.md"""
+    """stream settings by pattern; see docs/reference/courier.md"""
     triggers: tuple[TriggerRule, ...] = ()
     """rules that run when envelopes are enqueued; see docs/reference/courier.md"""
     tokens: tuple[TokenSettings, ...] = ()
     """tokens and their scopes; if there are any, loopback clients need one too"""
 
     def policy_of(self, stream: str) -> StreamPolicy:
-        """The policy of the stream with this name."""
+        """Return the policy for the stream with this name."""
         glob = most_specific((declared.pattern for declared in self.streams), stream)
         values = {
             name: getattr(self, name)
@@ -90,7 +90,7 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return StreamPolicy(**values)
 
     def pattern_of(self, stream: str) -> str:
-        """The declared pattern that applies to a stream, or `other`."""
+        """Return the declared pattern that applies to a stream, or `other`."""
         return most_specific((declared.pattern for declared in self.streams), stream) or "other"
 
     @property

@@ -148,7 +148,7 @@ class ConsumerSocket:
         self._report_lost(lost)
 
     def _apply(self) -> None:
-        """Apply the acks and the credit of all frames that were read together."""
+        """Apply the acks and the credit from all frames that were read together."""
         acks, credit = self._acks, self._credit
         self._acks, self._credit = [], 0
         if credit:  # before the acks, so that one dispatch uses both
@@ -206,7 +206,7 @@ class ProducerSocket:
             self._accepted = None
 
     def _read(self, message: bytes) -> list[wire.PublishFrame]:
-        """The frames in a message. In an array, only the invalid ones get errors."""
+        """Return the frames in a message. In an array, only the invalid ones get errors."""
         try:
             frame = decode_json(_decode_publishes, message, "the frame")
         except ApplianceError as error:
@@ -261,8 +261,8 @@ class ProducerSocket:
         seqs: Sequence[int],
         starts: Sequence[int],
     ) -> None:
-        """Enqueue all of them, or else the parts that begin at `starts`. Only a full stream takes a
-        part of an array; otherwise an array gets one error."""
+        """Enqueue all envelopes, or else the parts that begin at `starts`. Only a full stream
+        takes a part of an array; otherwise an array gets one error."""
         count = len(parsed)
         try:
             self._charge(count)
@@ -280,7 +280,7 @@ class ProducerSocket:
                 self._put(stream, parsed[start:end], seqs[start:end], ())
 
     def _refuse_array(self, count: int, first: dict[str, int]) -> None:
-        """Send one error for an array beyond the limit. None of it is enqueued."""
+        """Send one error for an array beyond the limit. Nothing is enqueued."""
         limit = wire.BATCH_MAX
         error = Invalid(
             f"more than {limit} envelopes in an array", hint=f"send at most {limit} in one array"
@@ -326,7 +326,7 @@ def batch_frame(items: Sequence[StreamItem]) -> bytes:
 
 
 def seq_of(part: bytes | msgspec.Raw) -> dict[str, int]:
-    """The `seq` of an invalid frame, if it is readable."""
+    """Return an invalid frame's `seq`, if it is readable."""
     try:
         seq = _decode_sequence(part).seq
     except (msgspec.DecodeError, RecursionError):

@@ -1,6 +1,7 @@
-"""One bounded stream: its envelopes, their states and transitions. Pure: no clock, no I/O.
+"""Implements one bounded stream: its envelopes, their states and transitions. Pure: no clock, no
+I/O.
 
-`now` is in milliseconds of a monotonic clock. The states are drawn in `__init__.py`.
+`now` is in milliseconds on a monotonic clock. The states are drawn in `__init__.py`.
 """
 
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ ATTEMPTS_KEPT_MAX = 20  # failed attempts in the history of an envelope
 
 
 class ConsumerLeases(Protocol):
-    """What a stream needs of a consumer; see `Consumer`."""
+    """What a stream needs from a consumer; see `Consumer`."""
 
     inflight: dict[str, StreamItem]
     same_id_items: dict[str, list[StreamItem]]
@@ -54,8 +55,9 @@ class Stream:
         changes: list[change.JournalChange] | None = None,
         outcomes: outcome_log.OutcomeLog | None = None, label: str = "other",
     ) -> None:  # fmt: skip
-        """The stream adds itself to `deferred_streams` while dispatch waits for a quick consumer,
-        and to `changes` what is written to the journal (change.py) if it is durable."""
+        """Take what streams share. The stream adds itself to `deferred_streams` while dispatch
+        waits for a quick consumer, and to `changes` what is written to the journal (change.py)
+        if it is durable."""
         self.name = name
         self.policy = policy
         self.label = label  # in metrics, where users' names would be too many
@@ -87,7 +89,7 @@ class Stream:
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is anything that forgetting the stream would lose."""
+        """Return whether there is anything that forgetting the stream would lose."""
         return bool(self.items or self.dead or self.paused or self.reserved)
 
     def has_capacity(self, count: int, size: int) -> bool:
@@ -98,13 +100,14 @@ class Stream:
         )
 
     def could_free_capacity(self, count: int, size: int) -> bool:
-        """Whether dropping ready envelopes would free enough; if not, none should be dropped."""
+        """Return whether dropping ready envelopes would free enough; if not, none should be
+        dropped."""
         stuck = len(self.items) - self.ready_queue.ready_count + self.reserved
         policy = self.policy
         return stuck + count <= policy.depth_max and self.dead_bytes + size <= policy.bytes_max
 
     def has_id(self, id_: str) -> bool:
-        """Whether the id is in the stream or was acked recently."""
+        """Return whether the id is in the stream or was acked recently."""
         return id_ in self.items or id_ in self.recent_ids or id_ in self.dead
 
     def find(self, id_: str) -> StreamItem | None:
@@ -204,7 +207,7 @@ class Stream:
     # -- end of a lease ------------------------------------------------------------------
 
     def ack(self, item: StreamItem, now: float) -> None:
-        """The envelope is done: remove it."""
+        """Remove the envelope: it is done."""
         consumer = item.consumer
         self._end_lease(item, ACK)
         self.stats.acked += 1
@@ -275,7 +278,7 @@ class Stream:
             self.changes.append(attempt)
 
     def _end_lease(self, item: StreamItem, event: str) -> None:
-        """Raises IllegalTransition if it is not leased."""
+        """End a lease. Raises IllegalTransition if it is not leased."""
         item.state = LEASE.after(item.state, event)
         if item.lease_bucket is not None:
             item.lease_bucket.pop(item, None)
@@ -309,7 +312,7 @@ class Stream:
         return False
 
     def _requeue(self, item: StreamItem, now: float, delay_ms: float) -> None:
-        """Return it to the tail, or to the head of its key, now or after `delay_ms`."""
+        """Return the envelope to the tail, or to its key's head, now or after `delay_ms`."""
         if item.expires <= now:
             self.ready_queue.unblock_key(item)
             self._expire(item, now)
@@ -333,7 +336,7 @@ class Stream:
         self._timers.set(item, until)
 
     def on_timer(self, item: StreamItem, now: float) -> str:
-        """The lease or the delay of `item` is over. Returns what happened, or an empty string."""
+        """Handle the end of the lease or delay. Return what happened, or an empty string."""
         if item.state == LEASED:
             item.lease_bucket = None
             self.expire_lease(item, now)
@@ -352,7 +355,7 @@ class Stream:
         return ""
 
     def on_expiry(self, item: StreamItem, now: float) -> bool:
-        """Its time to live is over. A leased envelope expires when it comes back."""
+        """Handle the end of the time to live. A leased envelope expires when it comes back."""
         if item.state not in (READY, DELAYED):
             return False
         self._withdraw(item)
@@ -413,7 +416,7 @@ class Stream:
     # -- administration-----------------------------------------------------------------------
 
     def iterate(self, state: str | None) -> Iterator[StreamItem]:
-        """Envelopes in one state, or all, in the order of arrival."""
+        """Yield envelopes in one state, or all, ordered by arrival."""
         if state != DEAD:
             yield from (i for i in self.items.values() if state is None or i.state == state)
         if state in (None, DEAD):

@@ -1,4 +1,4 @@
-"""Statistics of a stream: every envelope, what became of it, rates and latencies. Pure."""
+"""Counts a stream: every envelope, what became of it, rates and latencies. Pure."""
 
 from bisect import bisect_left
 from collections import deque
@@ -58,7 +58,7 @@ class StreamStats:
         return (self.enqueued - enqueued) / seconds, (self.delivered - delivered) / seconds
 
     def percentiles(self) -> tuple[float, float]:
-        """(p50, p95) of the time from acceptance to first delivery, in milliseconds."""
+        """Return (p50, p95) for the time from acceptance to first delivery, in milliseconds."""
         if not self._latencies:
             return 0.0, 0.0
         ordered = sorted(self._latencies)
@@ -66,7 +66,7 @@ class StreamStats:
         return ordered[int(last * 0.5)], ordered[int(last * 0.95)]
 
     def add(self, other: "StreamStats") -> None:
-        """Add the counts of a forgotten stream."""
+        """Add a forgotten stream's counts."""
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for reason, count in other.dropped.items():

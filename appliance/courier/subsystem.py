@@ -1,4 +1,4 @@
-"""The courier as a subsystem of the appliance."""
+"""Adds the courier to the appliance."""
 
 from collections.abc import Callable, Sequence
 
@@ -33,14 +33,16 @@ Charge = Callable[[int], None]
 
 
 class CourierNeeds(msgspec.Struct, frozen=True):
-    """`webhooks` accepts webhooks of triggers; without it triggers can't have webhook actions."""
+    """The needs. `webhooks` accepts trigger webhooks; without it triggers can't have webhook
+    actions."""
 
     webhooks: WebhookSink | None = None
 
 
 class CourierSubsystem(Subsystem):
-    """`store` is open only if a stream is declared durable, the journal contains envelopes, or
-    outcomes of memory streams are logged. While it is damaged, streams in memory are still served.
+    """The courier. `store` is open only if a stream is declared durable, the journal contains
+    envelopes, or memory streams' outcomes are logged. While it is damaged, streams in memory are
+    still served.
     """
 
     name = "courier"
@@ -53,8 +55,8 @@ class CourierSubsystem(Subsystem):
     }  # its metrics have the others, with more labels
 
     def __init__(self, host: Host, needs: CourierNeeds) -> None:
-        """A thread of this process writes the journal: waking another process twice costs a single
-        durable envelope a third of its CPU time."""
+        """Build the courier. A thread in this process writes the journal: waking another process
+        twice costs a single durable envelope a third of its CPU time."""
         settings, clock, log = host.section(CourierSettings), host.clock, host.log
         path = host.served.database("courier")
         self.store: Store | None = None
@@ -125,7 +127,7 @@ class CourierSubsystem(Subsystem):
 
 
 def tokens(settings: CourierSettings) -> list[tuple[str, Principal]]:
-    """The tokens in [[courier.tokens]], for the token book."""
+    """Return the tokens in [[courier.tokens]], for the token book."""
     return [
         (
             hash_token(secret(token.token_file)),

@@ -1,7 +1,7 @@
-"""Timers of envelopes: ends of leases, delays and times to live. Pure.
+"""Times envelopes: ends of leases, delays and times to live. Pure.
 
-Leases of one length end in the order in which they began, so they are kept in a dictionary in
-insertion order, their bucket: to start and to end one costs one dictionary operation. All other
+Leases with one length end in the order in which they began, so they are kept in a dictionary in
+insertion order, their bucket: starting and ending one costs one dictionary operation. All other
 timers (delays, times to live, extended leases) are in a heap. Cancelled ones stay there until half
 of the heap is stale; then it is rebuilt.
 """
@@ -23,7 +23,7 @@ class Timer(Protocol):
 
 
 class Timers:
-    """All times are milliseconds of a monotonic clock.
+    """The timers. All times are milliseconds on a monotonic clock.
 
     sleeping_until  `due` is not called before then, unless a timer wakes the caller; 0: awake
     """
@@ -42,7 +42,7 @@ class Timers:
         return len(self._heap) + sum(len(bucket) for bucket in self._lease_buckets.values())
 
     def lease_bucket(self, lease_ms: int) -> dict[Timer, None] | None:
-        """The bucket for leases of this length; None if there are too many lengths."""
+        """Return the bucket for leases with this length; None if there are too many lengths."""
         bucket = self._lease_buckets.get(lease_ms)
         if bucket is None:
             if len(self._lease_buckets) >= LEASE_BUCKETS_MAX:
@@ -96,7 +96,7 @@ class Timers:
         return due_timers
 
     def next_due(self) -> float | None:
-        """A time before which nothing is due."""
+        """Return a time before which nothing is due."""
         deadlines = [
             next(iter(bucket)).deadline for bucket in self._lease_buckets.values() if bucket
         ]
@@ -110,7 +110,7 @@ class Timers:
         self._on_wake = wake
 
     def wake(self) -> None:
-        """Wake the caller of `sleep_until`, if it sleeps."""
+        """Wake the `sleep_until` caller, if it sleeps."""
         if self.sleeping_until:
             self.sleeping_until = 0.0
             self._on_wake()

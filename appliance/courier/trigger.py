@@ -80,7 +80,7 @@ class RuleLimits(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"
 
 
 class TriggerRule(Struct, frozen=True, forbid_unknown_fields=True):
-    """One row of [[courier.triggers]]."""
+    """One row in [[courier.triggers]]."""
 
     id: Name
     do: Annotated[list[Action], Meta(min_length=1, max_length=16)]
@@ -98,9 +98,9 @@ class Effect(Struct, frozen=True):
 
 
 class RuleState:
-    """The state of a rule between two envelopes.
+    """A rule's state between two envelopes.
 
-    Not a `CircuitBreaker`: after a pause a rule fires for every envelope of a batch and may fail
+    Not a `CircuitBreaker`: after a pause a rule fires for every envelope in a batch and may fail
     FAILURES_MAX times again, where a breaker allows one call and opens with its first failure.
     """
 
@@ -127,7 +127,7 @@ class TriggerEngine:
     def fire(
         self, rules: Iterable[TriggerRule], stream: str, env: Env, now: float
     ) -> tuple[Env | None, list[Effect]]:
-        """The enriched envelope, or None if no rule changed it; and the effects."""
+        """Return the enriched envelope, or None if no rule changed it; and the effects."""
         changed: Env | None = None
         firing = []
         for rule in rules:
@@ -160,7 +160,7 @@ class TriggerEngine:
         state.fired_at = state.fired_at if acted else None
 
     def record_outcome(self, rule_id: str, succeeded: bool, now: float) -> None:
-        """Count the outcome of an effect, and pause a rule that keeps failing."""
+        """Count an effect's outcome, and pause a rule that keeps failing."""
         state = self.states[rule_id]
         state.failures = 0 if succeeded else state.failures + 1
         if state.failures >= FAILURES_MAX:
@@ -168,7 +168,7 @@ class TriggerEngine:
             state.failures = 0
 
     def _matches(self, rule: TriggerRule, stream: str, env: Env) -> bool:
-        """Whether all conditions hold, and the envelope has not passed too many rules."""
+        """Return whether all conditions hold, and the envelope has not passed too many rules."""
         when = rule.when
         headers = env.get("headers") or {}
         for glob, value in (
@@ -187,7 +187,8 @@ NO_OUTBOX = "webhook actions need the outbox, which is disabled"
 
 
 def of_type(rules: tuple[TriggerRule, ...], type_: str) -> tuple[TriggerRule, ...]:
-    """The rules that an envelope of this type can fire. Doesn't need the whole envelope."""
+    """Return the rules that an envelope with this type can fire. Doesn't need the whole
+    envelope."""
     return tuple(rule for rule in rules if rule.when.type is None or matches(rule.when.type, type_))
 
 
@@ -198,7 +199,7 @@ def hops_of(env: Env) -> int:
 
 
 def check(rules: Sequence[TriggerRule], webhooks: bool) -> list[str]:
-    """The problems of a table of rules. `webhooks`: whether the outbox can send webhooks."""
+    """Return a rule table's problems. `webhooks`: whether the outbox can send webhooks."""
     problems = []
     seen: set[str] = set()
     for rule in rules:
@@ -254,13 +255,13 @@ def _effect(rule: TriggerRule, index: int, action: Action, stream: str, env: Env
 
 
 def _target_stream(template: str, env: Env) -> str:
-    """The name of a stream; empty, and so invalid, if the envelope has no text in that field."""
+    """Return a stream's name; empty, and so invalid, if the envelope has no text in that field."""
     to = fill_template(template, env)
     return to if isinstance(to, str) else ""
 
 
 def _notice_id(text: str) -> str:
-    """The id of a notice: the same for the same envelope, and at most ID_MAX characters."""
+    """Return a notice's id: the same for the same envelope, and at most ID_MAX characters."""
     if len(text) <= ID_MAX:
         return text
     return f"n-{hashlib.sha256(text.encode()).hexdigest()}"

@@ -13,7 +13,7 @@ PREFIX, SUFFIX = "agents/", "/inbox"
 
 
 def is_inbox(stream: str) -> bool:
-    """Whether the address has the form agents/<name>/inbox."""
+    """Return whether the address has the form agents/<name>/inbox."""
     name = stream[len(PREFIX) : -len(SUFFIX)]
     return (
         stream.startswith(PREFIX)
@@ -49,7 +49,7 @@ class Watcher:
         self.wake()
 
     def pop(self, limit: int) -> list[tuple[str, int, str, Any]]:
-        """The next changes, at most `limit`, and at most its credit if it uses credit."""
+        """Return the next changes, at most `limit`, and at most the credit if it uses credit."""
         if self.credit is not None:
             limit = min(limit, self.credit)
         keys = list(self.pending)[:limit]
@@ -72,7 +72,7 @@ class View:
         self._bytes_max = bytes_max
 
     def put(self, key: str, row: Any) -> list[str]:
-        """Set a row. Returns the keys of evicted rows."""
+        """Set a row. Return the evicted rows' keys."""
         before = self.rows.pop(key, None)
         change = "add" if before is None else "update"
         self.rows[key] = row
@@ -104,7 +104,7 @@ class View:
         return rows[:limit]
 
     def watch(self, watcher: Watcher) -> int:
-        """Start watching. Returns the version of a snapshot that is taken now."""
+        """Start watching. Return the version for a snapshot that is taken now."""
         self.watchers.add(watcher)
         return self.version
 

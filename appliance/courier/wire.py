@@ -33,7 +33,7 @@ Mode = Literal["release", "fail", "reject"]
 
 
 class Envelope(Struct, frozen=True, gc=False, rename={"sender": "from"}):
-    """The fields of an envelope that the courier reads. All others are passed on unchanged."""
+    """The envelope fields that the courier reads. All others are passed on unchanged."""
 
     id: EnvelopeId
     ts: Annotated[str, Meta(min_length=1, max_length=64)]
@@ -93,8 +93,8 @@ class ExtendRequest(Struct, frozen=True, rename="camel"):
 class Selection(
     Struct, frozen=True, forbid_unknown_fields=True, rename={"from_": "from", "dry_run": "dryRun"}
 ):
-    """Envelopes of one stream: those that match every given condition; without any, all. So a
-    condition that is not known is refused."""
+    """One stream's envelopes that match every given condition; without any, all. So an unknown
+    condition is refused."""
 
     stream: StreamName
     ids: list[EnvelopeId] = []
@@ -195,7 +195,7 @@ class PublishFrame(Struct, frozen=True, gc=False):
 
 
 class SequenceOnly(Struct, frozen=True):
-    """The number of a frame whose other fields are invalid."""
+    """A frame's number, whose other fields are invalid."""
 
     seq: int | UnsetType = UNSET
 
@@ -216,7 +216,7 @@ class EnqueuedBatch(Struct, frozen=True):
 
 
 class StreamStatsReply(Struct, frozen=True, rename="camel"):
-    """The seven fields of the specification, and more for operators."""
+    """The specification's seven fields, and more for operators."""
 
     depth: int
     inflight: int
@@ -406,7 +406,7 @@ class StreamRefused(Forbidden):
 
 
 def error_body(error: ApplianceError, **more: Any) -> dict[str, Any]:
-    """The content of an error frame: the specification's `code` and `message`, and more."""
+    """Return an error frame's content: the specification's `code` and `message`, and more."""
     body: dict[str, Any] = {"code": error.status, "message": error.message, "name": error.code}
     if error.details.get("field"):
         body["field"] = error.details["field"]

@@ -1,4 +1,4 @@
-"""Writes of the journal. The writer process calls these functions by name, so this module imports
+"""Writes the journal. The writer process calls these functions by name, so this module imports
 neither an event loop nor a store."""
 
 from collections.abc import Callable, Sequence
@@ -63,8 +63,8 @@ DELETE_LATEST = "DELETE FROM latest WHERE stream = ?"
 def append(
     tx: Tx, entries: Sequence[EnvelopeAppended], is_inbox: bool, first: int, reserve: int
 ) -> list[int]:
-    """Store envelopes of one stream as rows from `first` on. Returns their numbers. The last
-    envelope of an inbox becomes its latest. `reserve`: the new sequence, unless 0."""
+    """Store one stream's envelopes as rows from `first` on. Return their numbers. An inbox's
+    last envelope becomes its latest. `reserve`: the new sequence, unless 0."""
     rows = list(range(first, first + len(entries)))
     tx.executemany(
         INSERT, [(row, *astuple(entry)) for row, entry in zip(rows, entries, strict=True)]
@@ -77,7 +77,7 @@ def append(
 
 
 def apply(tx: Tx, batch: JournalBatch) -> int:
-    """Write the changes and outcomes of a JournalBatch."""
+    """Write a JournalBatch's changes and outcomes."""
     for kind, group in groupby(batch.changes, key=type):
         APPLY[kind](tx, list(group))
     log_outcomes(tx, batch)

@@ -1,16 +1,16 @@
-"""The SDK: read, post and follow a workspace. It needs none of the server's libraries.
+"""Reads, posts to and follows a workspace, without the server's libraries.
 
     from agentlip.sdk import Client
 
-A checkout knows it by this name as well (setup.py). Names are loaded when they are first used, so
-a program pays only for what it imports.
+A checkout knows the SDK by this name as well (setup.py). Names are loaded when they are first used,
+so a program pays only for what it imports.
 
 client, aio             the hub: requests, and events with a durable cursor
-courier, courier_aio    producers and consumers of envelopes
-bus, bus_aio            agents of the worker bus
-network                 agents of the network: contacts and encrypted messages
+courier, courier_aio    envelope producers and consumers
+bus, bus_aio            worker bus agents
+network                 network agents: contacts and encrypted messages
 discovery               which workspace, which hub, which token
-reader                  stateless reads of the database, without a hub
+reader                  stateless database reads, without a hub
 http                    requests to the hub, retried where that is safe
 """
 

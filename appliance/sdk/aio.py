@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class CallThreads:
-    """The threads in which a client of asyncio runs calls that wait. They end with `close`."""
+    """Threads in which an asyncio client runs calls that wait. They end with `close`."""
 
     def __init__(self, threads_max: int) -> None:
         self._pool = ThreadPoolExecutor(threads_max, "agentlip")
@@ -60,7 +60,7 @@ class ThreadedClient(AsyncClosing):
 async def iterate(
     values: Generator[T], end: Callable[[], object] = lambda: None
 ) -> AsyncGenerator[T]:
-    """The values, which are taken in a thread of its own. `end` ends a wait for one."""
+    """Yield the values, which a separate thread takes. `end` ends a wait for one."""
     thread = CallThreads(1)
     try:
         while (value := await thread.submit(partial(next, values, None))) is not None:
@@ -74,7 +74,7 @@ async def iterate(
 def run_in_thread(
     verb: Callable[Concatenate[Any, P], T],
 ) -> Callable[Concatenate[ThreadedClient, P], Awaitable[T]]:
-    """The method of the client, run in a thread."""
+    """Return the client's method, run in a thread."""
 
     async def call(self: ThreadedClient, /, *args: P.args, **more: P.kwargs) -> T:
         method = getattr(self._client, verb.__name__)
@@ -85,7 +85,7 @@ def run_in_thread(
 
 
 class AsyncClient(ThreadedClient):
-    """Takes the arguments of `Client`. Belongs to one event loop, which runs all
+    """A `Client` for asyncio, with the same arguments. Belongs to one event loop, which runs all
     callbacks."""
 
     _client: Client
@@ -117,7 +117,7 @@ class AsyncClient(ThreadedClient):
         return iterate(self._client.events(), self._client.end_events)
 
     def _call_in_loop(self, function: Callable[[Any], T]) -> Callable[[Any], T]:
-        """`function` for the thread of `events`: the event loop calls it."""
+        """Return `function` for the thread that runs `events`: the event loop calls it."""
 
         async def call(argument: Any) -> T:
             return function(argument)

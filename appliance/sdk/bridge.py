@@ -1,8 +1,8 @@
-"""MCP over standard input and output, forwarded to `/mcp` of a running hub.
+"""Forwards MCP over standard input and output to a running hub's `/mcp`.
 
-Both directions carry one JSON-RPC message per line; standard output carries only messages.
-Requests run concurrently, because one of them may wait for events. After a restart of the hub
-the next request finds its new address.
+Both directions carry one JSON-RPC message per line; standard output carries only messages. Requests
+run concurrently, because one may wait for events. After the hub restarts, the next request finds
+its new address.
 """
 
 import base64
@@ -44,7 +44,8 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Bridge:
-    """`locate` returns the address of the hub. It is called again when the hub does not answer."""
+    """The bridge. `locate` returns the hub's address, and is called again when the hub does not
+    answer."""
 
     def __init__(
         self,
@@ -129,14 +130,14 @@ class Bridge:
             self._slots.release()
 
     def _request(self, message: Json, line: bytes) -> bytes:
-        """The hub's response. Reading the result of a task may take longer than one request."""
+        """Return the hub's response. Reading a task's result may take longer than one request."""
         for _ in range(RESULT_REQUESTS_MAX if message.get("method") == "tasks/result" else 0):
             with contextlib.suppress(TimeoutError):
                 return b"" if _key(message) in self._cancelled else self._try(message, line)
         return self._try(message, line)
 
     def _try(self, message: Json, line: bytes) -> bytes:
-        """A second attempt follows only if the first one reached no hub."""
+        """Send the request. A second attempt follows only if the first one reached no hub."""
         endpoint = self._endpoint or self._find()
         try:
             return self._post(endpoint, message, line)
@@ -168,7 +169,7 @@ class Bridge:
         return _error(message["id"], INTERNAL_ERROR, sentence, data)
 
     def _headers(self, endpoint: Endpoint, message: Json) -> dict[str, str]:
-        """The headers that a client of the HTTP transport sends."""
+        """Return the headers that an HTTP transport client sends."""
         headers = request_headers(endpoint, b"")
         headers["Accept"] = "application/json, text/event-stream"
         version = _modern_version(message)
@@ -201,7 +202,8 @@ class Bridge:
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
     def _refuse(self, message: Json, sentence: str, data: Json) -> None:
-        """A failed tool call is a result that the model reads; other failures are errors."""
+        """Refuse a message. A failed tool call is a result that the model reads; other failures
+        are errors."""
         if _key(message) in self._cancelled:
             return
         if message.get("method") != "tools/call":
@@ -225,7 +227,7 @@ class Bridge:
 
 
 def header_value(value: str) -> str:
-    """The value, encoded as the MCP transport requires where a header cannot hold it."""
+    """Return the value, encoded as the MCP transport requires where a header cannot hold it."""
     plain = value.isascii() and value.isprintable() and value == value.strip()
     if plain and not (value.startswith("=?base64?") and value.endswith("?=")):
         return value
@@ -233,7 +235,7 @@ def header_value(value: str) -> str:
 
 
 def _modern_version(message: Json) -> str | None:
-    """The protocol version that requests of the modern era carry."""
+    """Return the protocol version that modern requests carry."""
     params = message.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     version = meta.get(VERSION_KEY) if isinstance(meta, dict) else None

@@ -113,7 +113,7 @@ class BusAgent(Closing):
         """Send one heartbeat."""
 
     def heartbeat(self, status: Status = "working", task: str | None = None) -> HeartbeatThread:
-        """Send a heartbeat every ten seconds, from a thread, until the end of a `with` block."""
+        """Send a heartbeat every ten seconds, from a thread, until a `with` block ends."""
         return HeartbeatThread(self.beat, status, task)
 
     def consume(
@@ -133,7 +133,7 @@ class BusAgent(Closing):
 
 
 class FileBus(BusAgent):
-    """An agent that works on the file. Every call has a connection of its own."""
+    """An agent that works on the file. Every call uses a new connection."""
 
     def __init__(self, agent: str, workspace: Path | str | None = None) -> None:
         super().__init__(agent)
@@ -200,8 +200,8 @@ class FileBus(BusAgent):
 
 
 class HttpBus(BusAgent):
-    """An agent that uses an appliance, with the methods of FileBus. Takes the arguments of
-    `HubTarget` for its address."""
+    """An agent that uses an appliance, with FileBus methods. Takes `HubTarget` arguments for its
+    address."""
 
     def __init__(self, agent: str, *target: Any, **options: Any) -> None:
         super().__init__(agent)
@@ -225,7 +225,7 @@ class HttpBus(BusAgent):
                 return msgspec.convert(page["messages"], list[BusMessage])
 
     def follow(self, after: int | None = None, *, every: bool = False) -> Generator[BusMessage]:
-        """Connects again after a break, also if the appliance restarts."""
+        """Yield messages; connect again after a break, also if the appliance restarts."""
         after = self._get("messages", agent=self.agent, limit=1)["head"] if after is None else after
         path = "/bus/v1/stream" + ("" if every else "?" + urlencode({"agent": self.agent}))
         failures = 0
@@ -288,7 +288,7 @@ class HttpBus(BusAgent):
 
     @contextmanager
     def _hub(self) -> Iterator[HubClient]:
-        """A connection for the exclusive use of the block, with the errors of the bus."""
+        """Yield a connection for the block's exclusive use, with the bus errors."""
         try:
             with self._hubs.lend() as hub:
                 yield hub
@@ -300,7 +300,7 @@ class HttpBus(BusAgent):
 
 
 def _message(line: bytes) -> BusMessage | None:
-    """The message in a line of server-sent events, if it has arrived whole."""
+    """Return the message in a server-sent events line, if it has arrived whole."""
     return _decode(line[5:]) if line.startswith(b"data:") and line.endswith(b"\n") else None
 
 

@@ -26,7 +26,7 @@ from appliance.sdk.http import REQUEST_WAIT_SECONDS_MAX
 
 
 class AsyncBus(ThreadedClient):
-    """What both kinds of agents share: everything."""
+    """What both kinds of asyncio agents share: everything."""
 
     kind: type[BusAgent]
 
@@ -65,7 +65,7 @@ class AsyncBus(ThreadedClient):
     async def heartbeat(
         self, status: Status = "working", task: str | None = None
     ) -> AsyncIterator[HeartbeatThread]:
-        """Send a heartbeat every ten seconds, from a thread, until the end of the block."""
+        """Send a heartbeat every ten seconds, from a thread, until the block ends."""
         thread = await self._threads.submit(partial(self._client.heartbeat, status, task))
         try:
             yield thread
@@ -105,12 +105,12 @@ class AsyncBus(ThreadedClient):
 
 
 class AsyncFileBus(AsyncBus):
-    """Takes the arguments of `FileBus`."""
+    """A `FileBus` for asyncio, with the same arguments."""
 
     kind = FileBus
 
 
 class AsyncHttpBus(AsyncBus):
-    """Takes the arguments of `HttpBus`."""
+    """An `HttpBus` for asyncio, with the same arguments."""
 
     kind = HttpBus

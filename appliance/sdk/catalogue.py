@@ -1,11 +1,11 @@
-"""Finds the ids of channels and topics by name through the hub."""
+"""Finds channel and topic ids by name through the hub."""
 
 from appliance.hub.wire import NoSuchChannel, NoSuchTopic
 from appliance.sdk.http import HubClient
 
 
 def channel_id_of(client: HubClient, name_or_id: str) -> str:
-    """The id of a channel given by name or id. Raises NoSuchChannel."""
+    """Return a channel's id, given its name or id. Raises NoSuchChannel."""
     for row in client.rows("/api/v1/channels", "channels", cursor="after_name", key="name"):
         if name_or_id in (row["id"], row["name"]):
             return str(row["id"])
@@ -15,7 +15,7 @@ def channel_id_of(client: HubClient, name_or_id: str) -> str:
 
 
 def topic_id_in(client: HubClient, channel: str, title: str) -> str:
-    """The id of a topic given by its channel and title. Raises NoSuchTopic or NoSuchChannel."""
+    """Return a topic's id, given its channel and title. Raises NoSuchTopic or NoSuchChannel."""
     path = f"/api/v1/channels/{channel_id_of(client, channel)}/topics"
     for row in client.rows(path, "topics", cursor="before_id", key="id"):
         if row["title"] == title:
@@ -26,6 +26,6 @@ def topic_id_in(client: HubClient, channel: str, title: str) -> str:
 
 
 def topic_id_of(client: HubClient, reference: str) -> str:
-    """The id of a topic given by id or CHANNEL/TITLE. Raises NoSuchTopic or NoSuchChannel."""
+    """Return a topic's id, given its id or CHANNEL/TITLE. Raises NoSuchTopic or NoSuchChannel."""
     channel, slash, title = reference.partition("/")
     return topic_id_in(client, channel, title) if slash else reference

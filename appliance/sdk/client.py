@@ -179,7 +179,7 @@ class Client(Closing):
     def rename_topic(
         self, topic_id: str, title: str, *, key: str | None = None
     ) -> models.TopicChanged:
-        """Change the title of a topic. Raises AlreadyExists if the title is taken."""
+        """Change a topic's title. Raises AlreadyExists if the title is taken."""
         return self._patch(self._topic(topic_id), {"title": title}, key, models.TopicChanged)
 
     def send_message(
@@ -207,7 +207,7 @@ class Client(Closing):
         *,
         key: str | None = None,
     ) -> models.MessageChanged:
-        """Replace the text of a message. Raises VersionConflict if it has another version than
+        """Replace a message's text. Raises VersionConflict if it has another version than
         expected."""
         body = {"op": "edit", "content_raw": content_raw, "expected_version": expected_version}
         return self._patch(_message(message_id), body, key, models.MessageChanged)
@@ -253,7 +253,7 @@ class Client(Closing):
         source_message_id: str | None = None,
         key: str | None = None,
     ) -> models.AttachmentAdded:
-        """Attach something to a topic. An equal attachment is returned instead of added twice."""
+        """Attach something to a topic. An equal attachment is returned, not added twice."""
         body = {
             "kind": kind,
             "value_json": value_json,
@@ -269,7 +269,7 @@ class Client(Closing):
     def list_channels(
         self, limit: int = 1000, after_name: str | None = None
     ) -> list[models.Channel]:
-        """Channels sorted by name; `after_name` continues after the last one of a page."""
+        """Return channels sorted by name; `after_name` continues after a page's last channel."""
         return self._get(
             "/api/v1/channels", list[models.Channel], "channels", limit=limit, after_name=after_name
         )
@@ -277,7 +277,8 @@ class Client(Closing):
     def list_topics(
         self, channel_id: str, limit: int = 50, before_id: str | None = None
     ) -> list[models.Topic]:
-        """Topics, most recently used first; `before_id` continues after the last one of a page."""
+        """Return topics, most recently used first; `before_id` continues after a page's last
+        topic."""
         path = f"/api/v1/channels/{path_segment(channel_id)}/topics"
         return self._get(path, list[models.Topic], "topics", limit=limit, before_id=before_id)
 
@@ -286,7 +287,7 @@ class Client(Closing):
         return self._get(_message(message_id), models.Message, "message")
 
     def tail_messages(self, topic_id: str, limit: int = 50) -> list[models.Message]:
-        """The newest messages of a topic, newest first."""
+        """Return a topic's newest messages, newest first."""
         return self.page_messages(topic_id, limit=limit)
 
     def page_messages(
@@ -298,9 +299,9 @@ class Client(Closing):
         after_id: str | None = None,
         limit: int = 50,
     ) -> list[models.Message]:
-        """A page of a topic or a channel: newest first, or oldest first with `after_id`.
+        """Return a topic's or channel's page: newest first, or oldest first with `after_id`.
 
-        A page of large messages holds fewer than `limit`: continue until a page is empty.
+        A page with large messages holds fewer than `limit`: continue until a page is empty.
         """
         return self._get(
             "/api/v1/messages", list[models.Message], "messages",
@@ -309,7 +310,7 @@ class Client(Closing):
         )  # fmt: skip
 
     def messages(self, topic_id: str) -> Generator[models.Message]:
-        """All messages of a topic, oldest first, page by page."""
+        """Yield a topic's messages, oldest first, page by page."""
         newest = self.tail_messages(topic_id, 1000)
         pages = [newest]
         for _ in range(PAGES_MAX):
@@ -322,12 +323,12 @@ class Client(Closing):
     def list_attachments(
         self, topic_id: str, kind: str | None = None, limit: int = 50
     ) -> list[models.Attachment]:
-        """The attachments of a topic, newest first."""
+        """Return a topic's attachments, newest first."""
         path, kinds = f"{self._topic(topic_id)}/attachments", list[models.Attachment]
         return self._get(path, kinds, "attachments", kind=kind, limit=limit)
 
     def list_enrichments(self, message_id: str) -> list[models.Enrichment]:
-        """The enrichments that plugins made from the current text."""
+        """Return the enrichments that plugins made from the current text."""
         path, kinds = f"{_message(message_id)}/enrichments", list[models.Enrichment]
         return self._get(path, kinds, "enrichments")
 
@@ -379,14 +380,14 @@ class Client(Closing):
         return self._post("/v1/send", body, "", models.SendAccepted)
 
     def send_status(self, send_id: str) -> models.SendState:
-        """The state of a send, by its `client_message_id` or the id of its row. Raises NotFound."""
+        """Return a send's state, by its `client_message_id` or its row's id. Raises NotFound."""
         return self._get("/v1/outbox/inspect", models.SendState, "send", id=send_id)
 
     def receive(
         self, *, mesh: str | None = None, limit: int = 100, wait_seconds: float = 0.0
     ) -> list[models.InboxMessage]:
-        """The oldest received messages after the last acked one; waits for the first if there is
-        none. Without an `ack`, the next call returns them again."""
+        """Return the oldest received messages after the last acked one; wait for the first if
+        there is none. Without an `ack`, the next call returns them again."""
         return self._get(
             "/v1/inbox", list[models.InboxMessage], "messages",
             since=self._inbox_cursor.event_id, mesh=mesh, limit=limit, wait=wait_seconds,
@@ -438,7 +439,7 @@ class Client(Closing):
             return msgspec.convert(hub.patch(path, body, key), kind)
 
     def _topic(self, reference: str) -> str:
-        """The path of a topic. A path can't contain the `/` of a name, so names are looked up."""
+        """Return a topic's path. A path can't contain the `/` in a name, so names are looked up."""
         with self._hubs.lend() as hub:
             return f"/api/v1/topics/{path_segment(topic_id_of(hub, reference))}"
 

@@ -1,4 +1,4 @@
-"""Clients as context managers: the end of the block closes them."""
+"""Makes clients context managers: the block's end closes them."""
 
 from abc import ABC, abstractmethod
 from typing import Self

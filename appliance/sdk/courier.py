@@ -1,4 +1,4 @@
-"""Producing and consuming envelopes. Delivery is at least once: consumers de-duplicate by id.
+"""Produces and consumes envelopes. Delivery is at least once: consumers de-duplicate by id.
 
     with Producer(find_hub) as producer:
         producer.send("agents/Jen/inbox", envelope("sprint.assign", {"wave": "B"}))
@@ -12,8 +12,8 @@
     def work(envelope): ...
     consumer.run()
 
-`find_hub` returns the address of the appliance and is called for every connection. A thread renews
-the leases of all envelopes until their acks were sent.
+`find_hub` returns the appliance's address and is called for every connection. A thread renews the
+leases on all envelopes until their acks were sent.
 """
 
 import threading
@@ -154,13 +154,13 @@ class Consumer(Closing):
             self.flush(grant=False)
 
     def handler(self, function: Callable[[Env], Any]) -> Callable[[Env], Any]:
-        """Decorator: `run` calls the function for every envelope."""
+        """Register a handler: `run` calls the function for every envelope."""
         self._handler = require_plain(function)
         return function
 
     def run(self, handler: Callable[[Env], Any] | None = None) -> None:
         """Call the handler for every envelope until `stop`: ack when it returns, nack when it
-        raises, with type and message of the error. Raises HandlerNotPlain for an async handler."""
+        raises, with the error's type and message. Raises HandlerNotPlain for an async handler."""
         work = handler or self._handler
         if work is None:
             raise ValueError("run() needs a handler")
@@ -235,7 +235,7 @@ class Consumer(Closing):
     # -- inside -------------------------------------------------------------------------
 
     def _grant(self, unsettled: int = 0) -> dict[str, int]:
-        """Count the credit that is missing, and return its part of a frame."""
+        """Count the missing credit, and return its frame part."""
         credit = min(self._credit, self._prefetch + unsettled) - self._granted
         if credit <= 0:
             return {}

@@ -32,8 +32,8 @@ class AsyncDelivery(ThreadedClient):
 
 
 class AsyncConsumer(AsyncClosing):
-    """Takes the arguments of `Consumer` and runs one in threads. Only one task may iterate, and
-    only once."""
+    """A `Consumer` for asyncio, with the same arguments, run in threads. Only one task may
+    iterate, and only once."""
 
     def __init__(self, locate: Locate, stream: str, **options: Any) -> None:
         self._consumer = Consumer(locate, stream, **options)
@@ -44,8 +44,8 @@ class AsyncConsumer(AsyncClosing):
             yield AsyncDelivery(delivery, self._threads)
 
     async def run(self, handler: Callable[[Env], Any]) -> None:
-        """Call the handler, a coroutine function or a plain one, for every envelope until `stop`:
-        ack when it has run, nack when it raises, with type and message of the error."""
+        """Call the handler, a coroutine function or a plain one, for every envelope until
+        `stop`: ack when it has run, nack when it raises, with the error's type and message."""
         async for delivery in self:
             try:
                 result = handler(delivery.envelope)

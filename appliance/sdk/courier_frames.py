@@ -21,7 +21,7 @@ RECONNECT = RetrySettings(initial_seconds=0.2, max_seconds=10.0)
 
 
 class ErrorFrame(msgspec.Struct, frozen=True):
-    """The content of an error frame."""
+    """An error frame's content."""
 
     code: int = 0
     message: str = ""
@@ -35,8 +35,8 @@ class ErrorFrame(msgspec.Struct, frozen=True):
 
 
 class CourierFrame(msgspec.Struct, frozen=True):
-    """`deliver`: an envelope, delivered the `attempt`-th time, or a list of them with `attempts`.
-    These numbers are missing if all of them are 1."""
+    """A frame. `deliver`: an envelope, delivered the `attempt`-th time, or a list with
+    `attempts`. These numbers are missing if all are 1."""
 
     accepted: int | None = None
     error: ErrorFrame | None = None
@@ -80,7 +80,8 @@ def _whole(digits: str) -> float:
 
 
 def envelope(type_: str, payload: Any, sender: str | None = None, **more: Any) -> Env:
-    """A new envelope with an id and a timestamp; `more` are other fields (tags, headers, …)."""
+    """Return a new envelope with an id and a timestamp; `more` are other fields (tags, headers,
+    …)."""
     now = datetime.now(UTC)
     made: Env = {
         "id": more.pop("id", None) or f"e-{random_id()}",
@@ -99,12 +100,12 @@ def key_of(env: Env) -> str:
 
 
 def is_final_error(error: ErrorFrame) -> bool:
-    """Whether every further attempt at the same subscription would fail too."""
+    """Return whether every further attempt at the same subscription would fail too."""
     return error.id is None and error.code in (401, 403, 404)
 
 
 def error_text(error: BaseException) -> str:
-    """Type and message of what a handler raised, as a nack may contain them."""
+    """Return the type and message that a handler raised, as a nack may contain them."""
     text = f"{type(error).__name__}: {error}"
     return text[:ERROR_CHARACTERS_MAX].encode("utf-8", "replace").decode()
 

@@ -1,4 +1,4 @@
-"""Sending envelopes over one socket, within the limits of the appliance."""
+"""Sends envelopes over one socket, within the appliance's limits."""
 
 import time
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ class Producer(Closing):
     def send_many(self, to: str, envelopes: Iterable[Env]) -> int:
         """Send envelopes and return their number. Raises EnvelopeRefused at the end, or after
         REFUSED_MAX refusals, with the refused ones in `details.refused`. All others before the
-        last of these were accepted."""
+        last refused one were accepted."""
         count = 0
         for env in envelopes:
             self.post(to, env)
@@ -71,7 +71,7 @@ class Producer(Closing):
         self._bytes += len(fields)
 
     def flush(self) -> None:
-        """Wait for all responses. Raises the first rejection, which lists all of them."""
+        """Wait for all responses. Raises the first rejection, which lists all rejections."""
         self._send_posted()
         self._report()
 

@@ -46,7 +46,7 @@ class FileCursor:
         return self._path is not None
 
     def load(self) -> Cursor | None:
-        """The stored cursor, or None."""
+        """Return the stored cursor, or None."""
         if self._path is None or not self._path.exists():
             return None
         try:

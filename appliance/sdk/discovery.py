@@ -56,7 +56,7 @@ class BadAddress(Invalid):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The response of `/health`; remote clients may get fewer details."""
+    """The response from `/health`; remote clients may get fewer details."""
 
     status: str = "ok"
     instance_id: str = ""
@@ -69,7 +69,7 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class ReadyResponse(msgspec.Struct, frozen=True):
-    """The response of `/-/ready`; remote clients may get no `findings` and no `facts`."""
+    """The response from `/-/ready`; remote clients may get no `findings` and no `facts`."""
 
     ready: bool = False
     failing: list[str] = []
@@ -80,7 +80,7 @@ class ReadyResponse(msgspec.Struct, frozen=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """The address of a hub and the token for it."""
+    """A hub's address and the token for it."""
 
     host: str
     port: int
@@ -103,7 +103,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 def find_workspace(explicit: Path | None, start: Path | None = None) -> DataDir:
-    """The given workspace, or the nearest one above `start`."""
+    """Return the given workspace, or the nearest one above `start`."""
     if explicit is None:
         return discover(start or Path.cwd())
     datadir = DataDir(explicit.expanduser().resolve())
@@ -121,7 +121,7 @@ def find_workspace(explicit: Path | None, start: Path | None = None) -> DataDir:
 
 
 def find_hub(workspace: Path | None = None, environ: Mapping[str, str] = os.environ) -> Endpoint:
-    """The hub of the given workspace, else AGENTLIP_URL, else the current workspace."""
+    """Return the given workspace's hub, else AGENTLIP_URL, else the current workspace's."""
     if workspace is None and environ.get("AGENTLIP_URL"):
         return remote(environ)
     datadir = find_workspace(workspace)
@@ -148,12 +148,12 @@ def remote(environment: Mapping[str, str]) -> Endpoint:
 
 
 def endpoint_of(server: ServerFile, token: str | None = None) -> Endpoint:
-    """The address for clients on this machine."""
+    """Return the address for clients on this machine."""
     return Endpoint(ANY_ADDRESS.get(server.host, server.host), server.port, token=token)
 
 
 def local(datadir: DataDir, environment: Mapping[str, str]) -> tuple[Endpoint, Health]:
-    """The hub of this workspace, verified by its database id."""
+    """Return this workspace's hub, verified by its database id."""
     server = datadir.read_server()
     if server is None or not server.port:
         raise HubNotRunning(
@@ -190,7 +190,7 @@ def _prove(datadir: DataDir, server: ServerFile, endpoint: Endpoint) -> Health:
 
 
 def ask_health(endpoint: Endpoint) -> Health | None:
-    """The response of `/health`, or None if no hub answers. Sends no token."""
+    """Return the response from `/health`, or None if no hub answers. Sends no token."""
     status, text = probe(replace(endpoint, token=None), "/health")
     if status == 200:
         with suppress(msgspec.DecodeError):
@@ -199,7 +199,8 @@ def ask_health(endpoint: Endpoint) -> Health | None:
 
 
 def ask_ready(endpoint: Endpoint) -> ReadyResponse:
-    """The response of `/-/ready`. Another implementation without this route counts as ready."""
+    """Return the response from `/-/ready`. Another implementation without this route counts as
+    ready."""
     status, text = probe(endpoint, "/-/ready")
     if status in (401, 403):  # without a token the response has fewer details
         status, text = probe(replace(endpoint, token=None), "/-/ready")
@@ -224,7 +225,8 @@ def probe(
 def fetch(
     endpoint: Endpoint, path: str, timeout: float, bytes_max: int = HEALTH_BYTES_MAX
 ) -> tuple[int, bytes]:
-    """Status and body of a GET with the endpoint's token. Raises OSError and HTTPException."""
+    """Return a GET's status and body, sent with the endpoint's token. Raises OSError and
+    HTTPException."""
     headers = authorization(endpoint)
     with closing(connect(endpoint, timeout)) as connection:
         connection.request("GET", endpoint.prefix + path, headers=headers)
@@ -249,7 +251,8 @@ def connect(endpoint: Endpoint, timeout: float) -> http.client.HTTPConnection:
 
 
 def _token_from(environment: Mapping[str, str]) -> str | None:
-    """AGENTLIP_TOKEN, else the content of AGENTLIP_TOKEN_FILE. Empty variables are ignored."""
+    """Return AGENTLIP_TOKEN, else the content of the file that AGENTLIP_TOKEN_FILE names. Empty
+    variables are ignored."""
     token = environment.get("AGENTLIP_TOKEN", "").strip()
     if token:
         return token

@@ -1,10 +1,7 @@
-"""The errors of the hub as exceptions. The error code determines the class.
+"""Defines the hub's errors as exceptions. The error code determines the class.
 
-Refused
-├── InvalidInput ── PayloadTooLarge, CrossChannelMove
-├── TokenRejected, NotAllowed, NotFound
-├── VersionConflict, AlreadyExists, KeyReused
-└── RateLimited, HubBusy ── StorageFull
+Refused ├── InvalidInput ── PayloadTooLarge, CrossChannelMove ├── TokenRejected, NotAllowed,
+NotFound ├── VersionConflict, AlreadyExists, KeyReused └── RateLimited, HubBusy ── StorageFull
 """
 
 from typing import Any
@@ -71,7 +68,7 @@ class VersionConflict(Refused):
 
 
 class AlreadyExists(Refused):
-    """The name is taken; `details` has the id of the existing object."""
+    """The name is taken; `details` has the existing object's id."""
 
 
 class KeyReused(Refused):
@@ -79,7 +76,7 @@ class KeyReused(Refused):
 
 
 class RateLimited(Refused):
-    """Too many requests, and the retries of the client are used up."""
+    """Too many requests, and the client's retries are used up."""
 
 
 class HubBusy(Refused):
@@ -118,7 +115,7 @@ BY_STATUS: dict[int, type[Refused]] = {
 
 
 def refusal(status: int, body: Json, retry_after: float | None = None) -> Refused:
-    """The exception for an error response. Items of a batch have no status: pass 0."""
+    """Return the exception for an error response. Batch items have no status: pass 0."""
     usual, kind = BY_CODE.get(str(body.get("code") or ""), (500, None))
     status = status or usual
     return (kind or BY_STATUS.get(status, Refused))(status, body, retry_after)

@@ -42,7 +42,7 @@ class ClientClosed(Invalid):
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """The limits of retries: attempts per request, and seconds of waiting between them."""
+    """Retry limits: attempts per request, and seconds to wait between them."""
 
     attempts_max: int = 6
     wait_seconds_max: float = 30.0
@@ -83,7 +83,7 @@ class HubClient:
         return self._insist("GET", f"{path}?{urlencode(given)}" if given else path, None, None)
 
     def rows(self, path: str, name: str, **query: Any) -> list[Json]:
-        """All rows of the list `name`, page by page."""
+        """Return all rows in the list `name`, page by page."""
         return self.page(path, name, **query)[0]
 
     def page(
@@ -118,7 +118,7 @@ class HubClient:
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Json:
-        """Leaves out fields of `body` without a value."""
+        """Send a POST, leaving out `body` fields without a value."""
         return self._insist("POST", path, _encode(body), _key(key), headers or {})
 
     def put(self, path: str) -> Json:
@@ -180,7 +180,7 @@ class HubClient:
         return seconds if error.http_status in BUSY else None
 
     def lines(self, path: str, after: str) -> Generator[bytes]:
-        """The lines of an event stream behind the event `after`. Raises ConnectionBroken."""
+        """Yield an event stream's lines behind the event `after`. Raises ConnectionBroken."""
         headers = {"Accept": "text/event-stream", "Last-Event-ID": after}
         with closing(self), self._answer("GET", path, None, headers) as reply:
             if reply.status != http.client.OK:
@@ -207,7 +207,7 @@ class HubClient:
     def _answer(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> Iterator[http.client.HTTPResponse]:
-        """The response, which is read in the block."""
+        """Yield the response, which is read in the block."""
         connection, endpoint = self._connect()
         try:
             sent = {**request_headers(endpoint, body), **headers}
@@ -249,7 +249,7 @@ class HubConnections:
 
     @contextmanager
     def lend(self) -> Iterator[HubClient]:
-        """A connection for the exclusive use of the block."""
+        """Yield a connection for the block's exclusive use."""
         try:
             hub = self._idle.pop()
         except IndexError:  # all are in use by other threads
@@ -280,7 +280,7 @@ class HubConnections:
 
 
 def _key(given: str | None) -> str:
-    """The given key or a new one. An empty key sends none: batches have a key per item."""
+    """Return the given key or a new one. An empty key sends none: batches have a key per item."""
     return random_id() if given is None else given
 
 
@@ -310,7 +310,7 @@ def request_headers(endpoint: Endpoint, body: bytes | None) -> dict[str, str]:
 
 
 def json_object(text: bytes) -> Json:
-    """The object; an empty one for anything else that a program sent."""
+    """Return the object; an empty one for anything else that a program sent."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):

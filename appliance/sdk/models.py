@@ -1,8 +1,8 @@
-"""The structs that SDK clients return. They ignore fields that a newer hub adds.
+"""Defines the structs that SDK clients return. They ignore fields that a newer hub adds.
 
-Those of the hub specification are the hub's own. The others have the names and fields of the wire;
-fields that another release of the hub may omit have defaults, so client and hub can be upgraded in
-any order.
+The hub specification's structs are the hub's own. The others have the names and fields on the wire;
+fields that another hub release may omit have defaults, so client and hub can be upgraded in any
+order.
 """
 
 from typing import Any
@@ -37,7 +37,7 @@ class Envelope(msgspec.Struct, frozen=True):
 
 
 class Enrichment(msgspec.Struct, frozen=True):
-    """A finding of a plugin: `span` is {"start": n, "end": n}, in characters of the text."""
+    """A plugin's finding: `span` is {"start": n, "end": n}, in text characters."""
 
     id: str
     kind: str
@@ -104,7 +104,7 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class NewMessage(msgspec.Struct, frozen=True):
-    """One message of a batch. With your own key you can repeat it in another process."""
+    """One batch message. With your own key you can repeat it in another process."""
 
     topic_id: str
     sender: str

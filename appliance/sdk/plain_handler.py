@@ -1,4 +1,4 @@
-"""Handlers of clients that use threads: plain functions, whose work is done when they return."""
+"""Checks thread clients' handlers: plain functions, whose work is done when they return."""
 
 import inspect
 from typing import TypeVar

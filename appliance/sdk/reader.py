@@ -94,7 +94,7 @@ class WorkspaceReader(Closing):
         return self._fetch(f"{query} ORDER BY id <> ?1, name <> ?1 LIMIT 1", names, missing)
 
     def topics(self, channel: str, limit: int = ROWS_MAX) -> list[Row]:
-        """Topics of a channel (name or id), the most recently used first."""
+        """Return a channel's topics (by name or id), the most recently used first."""
         query = (
             f"SELECT {TOPIC} FROM topics WHERE channel_id = ?"
             f" ORDER BY updated_at DESC, {self._order} DESC LIMIT ?"
@@ -102,7 +102,7 @@ class WorkspaceReader(Closing):
         return self._rows(query, (self.channel(channel)["id"], _rows_max(limit)))
 
     def topic(self, topic_id: str) -> Row:
-        """A topic by id or CHANNEL/TITLE."""
+        """Return a topic by id or CHANNEL/TITLE."""
         channel, slash, title = topic_id.partition("/")
         if slash:
             return self.topic_titled(channel, title)
@@ -128,10 +128,10 @@ class WorkspaceReader(Closing):
         before_id: str | None = None,
         after_id: str | None = None,
     ) -> list[Row]:
-        """Messages of a topic: the newest ones, or those before or after a message.
+        """Return a topic's messages: the newest ones, or those before or after a message.
 
-        Newest first, or oldest first with `after_id`. Continuing from the last row of a page
-        never skips or repeats a message. The HTTP API of the hub does the same.
+        Newest first, or oldest first with `after_id`. Continuing from a page's last row never skips
+        or repeats a message. The hub's HTTP API does the same.
         """
         rows_max = _rows_max(limit)
         where, parameters = ["topic_id = ?"], [self.topic(topic_id)["id"]]
@@ -154,7 +154,7 @@ class WorkspaceReader(Closing):
         limit: int = ROWS_MAX,
         before_id: str | None = None,
     ) -> list[Row]:
-        """Attachments of a topic, newest first, from below `before_id`."""
+        """Return a topic's attachments, newest first, from below `before_id`."""
         topic_id = self.topic(topic_id)["id"]
         where, parameters = ["topic_id = ?"], [topic_id]
         if kind is not None:
@@ -184,10 +184,11 @@ class WorkspaceReader(Closing):
         before: str | None = None,
         limit: int = 100,
     ) -> Row:
-        """Messages that match the words: `messages` with snippets, `fts_used`, `has_more`.
+        """Return messages that match the words: `messages` with snippets, `fts_used`,
+        `has_more`.
 
-        The HTTP API of the hub returns the same. Times are ISO 8601; `after` is inclusive,
-        `before` is exclusive.
+        The hub's HTTP API returns the same. Times are ISO 8601; `after` is inclusive, `before` is
+        exclusive.
         """
         query = parse(words)
         where = fulltext.conditions(
@@ -208,7 +209,7 @@ class WorkspaceReader(Closing):
         return {"messages": messages, "fts_used": hits.fts_used, "has_more": hits.has_more}
 
     def counts(self) -> Row:
-        """Numbers for a status line, read from the ends of indexes."""
+        """Return numbers for a status line, read from index ends."""
         query = (
             "SELECT (SELECT COALESCE(MAX(event_id), 0) FROM events) AS last_event_id,"
             " (SELECT COALESCE(MAX(rowid), 0) FROM messages) AS messages,"
@@ -217,17 +218,17 @@ class WorkspaceReader(Closing):
         return self._rows(query, ())[0]
 
     def _message(self, table: str) -> str:
-        """The columns of a message in `table`."""
+        """Return a message's columns in `table`."""
         principal = f"(SELECT principal FROM {PRINCIPALS} WHERE message_id = {table}.id)"
         stored = ", ".join(f"{table}.{name}" for name in STORED_MESSAGE)
         return f"{stored}, {principal if self._has_principals else 'NULL'} AS principal"
 
     def _anchor(self, field: str, query: str, id_: str) -> Row:
-        """The row that a page continues from. Raises UnknownCursor."""
+        """Return the row that a page continues from. Raises UnknownCursor."""
         return self._fetch(query, (id_,), UnknownCursor(field, id_))
 
     def _fetch(self, query: str, parameters: Sequence[Any], missing: ApplianceError) -> Row:
-        """The first row. Raises `missing` if there is none."""
+        """Return the first row. Raises `missing` if there is none."""
         rows = self._rows(query, parameters)
         if not rows:
             raise missing
@@ -242,7 +243,7 @@ class WorkspaceReader(Closing):
 
 
 def open_database(database: Path) -> sqlite3.Connection:
-    """A read-only connection, with or without a running hub."""
+    """Open a read-only connection, with or without a running hub."""
     try:
         return _connect(database, "mode=ro")
     except sqlite3.OperationalError:
@@ -255,7 +256,7 @@ def open_database(database: Path) -> sqlite3.Connection:
 
 
 def read_column(database: Path, sql: str) -> list[str]:
-    """Return the first column of a query; nothing if the database can't be read."""
+    """Return a query's first column; nothing if the database can't be read."""
     with suppress(sqlite3.Error), closing(open_database(database)) as connection:
         return [row[0] for row in connection.execute(sql)]
     return []

@@ -1,4 +1,4 @@
-"""The reads of `WorkspaceReader` over HTTP, for callers that have only a hub's address."""
+"""Reads over HTTP what `WorkspaceReader` reads, for callers that have only a hub's address."""
 
 from typing import Any
 from urllib.parse import quote
@@ -10,7 +10,7 @@ from appliance.sdk.reader import ROWS_MAX, Row
 
 
 class RemoteReader(Closing):
-    """Use it as a context manager. The hub limits the size of a page."""
+    """A reader, used as a context manager. The hub limits page sizes."""
 
     def __init__(self, client: HubClient) -> None:
         self._client = client
@@ -22,7 +22,7 @@ class RemoteReader(Closing):
         return self._rows("/api/v1/channels", "channels", limit, "after_name", "name")
 
     def topics(self, channel: str, limit: int) -> list[Row]:
-        """Topics of a channel (name or id), the most recently used first."""
+        """Return a channel's topics (by name or id), the most recently used first."""
         channel_id = channel_id_of(self._client, channel)
         path = f"/api/v1/channels/{channel_id}/topics"
         return self._rows(path, "topics", limit, "before_id")
@@ -55,7 +55,7 @@ class RemoteReader(Closing):
         return self._rows(path, "attachments", limit, "before_id", kind=kind, before_id=before_id)
 
     def search(self, words: str, *, channel: str | None = None, **query: Any) -> Row:
-        """Search with the conditions of `WorkspaceReader.search`."""
+        """Search with `WorkspaceReader.search` conditions."""
         channel_id = None if channel is None else channel_id_of(self._client, channel)
         return self._client.get("/api/v1/search", q=words, channel_id=channel_id, **query)
 

@@ -218,7 +218,7 @@ class StdioConnection:
 
 
 def serve_socket(locate: Locate, path: Path) -> None:
-    """Serve every client of a Unix socket. Only the owner of the socket may connect."""
+    """Serve every client on a Unix socket. Only the socket's owner may connect."""
     if path.is_socket():
         path.unlink()
     before = os.umask(0o177)
@@ -267,7 +267,7 @@ def _decode(line: bytes) -> Json:
 
 
 def _without_line_breaks(env: msgspec.Raw) -> msgspec.Raw:
-    """The envelope with line breaks replaced by spaces, which JSON treats alike."""
+    """Return the envelope with line breaks replaced by spaces, which JSON treats alike."""
     return msgspec.Raw(bytes(env).replace(b"\n", b" ").replace(b"\r", b" "))
 
 

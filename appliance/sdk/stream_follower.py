@@ -42,7 +42,7 @@ NORMAL, GOING_AWAY, UNAUTHORIZED = 1000, 1001, 4401
 
 
 class StreamFrame(msgspec.Struct, frozen=True):
-    """The fields of a frame that control the stream. The whole frame is passed on unchanged."""
+    """The frame fields that control the stream. The whole frame is passed on unchanged."""
 
     type: str = ""
     event_id: int = 0
@@ -65,7 +65,7 @@ class StreamEvent(msgspec.Struct, frozen=True):
 
 
 class NewHistory(msgspec.Struct, frozen=True):
-    """The cursor `after` is no longer valid. `newest` is the last event of the hub."""
+    """The cursor `after` is no longer valid. `newest` is the hub's last event."""
 
     reason: str
     epoch: str
@@ -93,7 +93,7 @@ class Rejected(ApplianceError):
 
 
 class CallbackError(Exception):
-    """Wraps an exception of a callback, to distinguish it from connection errors."""
+    """Wraps a callback's exception, to distinguish it from connection errors."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ socket_log.addHandler(logging.NullHandler())
 
 
 class StreamCallbacks:
-    """The callbacks for changes of the connection."""
+    """Callbacks for connection changes."""
 
     def __init__(self) -> None:
         self.disconnected: list[Callable[[str], object]] = []  # with the reason
@@ -234,7 +234,7 @@ class Follower:
             _notify(self._signals.reconnected, self.after)
 
     def _take(self, text: str) -> StreamEvent | None:
-        """The event in a frame; None for unknown frames and duplicates."""
+        """Return a frame's event; None for unknown frames and duplicates."""
         frame = _decode(text)
         if frame.type == "error":
             if frame.code == "EPOCH_CHANGED":
@@ -249,7 +249,7 @@ class Follower:
         return StreamEvent(frame.event_id, frame.name, text)
 
     def _is_over(self, error: Exception) -> bool:
-        """Whether the hub closed the stream permanently."""
+        """Return whether the hub closed the stream permanently."""
         over = isinstance(error, ConnectionClosed) and _code(error) == NORMAL
         if over:
             self._note_loss("the hub closed the stream permanently")

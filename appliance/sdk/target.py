@@ -1,4 +1,4 @@
-"""Locates the hub of a client and verifies it for every connection."""
+"""Locates a client's hub and verifies it for every connection."""
 
 import os
 import re
@@ -39,7 +39,7 @@ class HubTarget:
     """A workspace (default: the nearest one above the working directory) or a URL, and a token.
 
     The token is `token`, or the content of `token_file` (read for every connection, so that a
-    rotation is noticed), or the token of the workspace.
+    rotation is noticed), or the workspace's token.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class HubTarget:
         return f"HubTarget(db_id={self.health.db_id!r})"
 
     def locate(self) -> Endpoint:
-        """The current address of the hub, after its identity was verified."""
+        """Return the hub's current address, after its identity was verified."""
         endpoint, health = self._locate()
         check_protocol(health)
         db_id = self.health.db_id
@@ -95,7 +95,7 @@ class HubTarget:
 
 
 def check_protocol(health: Health) -> None:
-    """Accept every minor version of the known major version."""
+    """Accept every minor version within the known major version."""
     version = _VERSION.fullmatch(health.protocol_version)
     if health.protocol_version and (version is None or int(version[1]) != PROTOCOL_MAJOR):
         raise ProtocolUnknown(

@@ -60,11 +60,11 @@ class SocketRefused(ApplianceError):
 
 
 class WebSocket:
-    """An open WebSocket to `path` of an appliance.
+    """An open WebSocket to `path` on an appliance.
 
-    `ca_file`: certificates to trust instead of the system's. `received_at`: when the last bytes
-    arrived, including pings, in seconds of the monotonic clock. The connection is closed if the
-    server sends a frame longer than `frame_bytes_max` or too many frames without a message.
+    `ca_file`: certificates to trust, not the system's. `received_at`: when the last bytes arrived,
+    including pings, in monotonic clock seconds. The connection is closed if the server sends a
+    frame longer than `frame_bytes_max` or too many frames without a message.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class WebSocket:
             self._write()
 
     def receive(self, timeout_seconds: float | None) -> list[bytes]:
-        """The received messages; waits for the first one. Empty if none came in time."""
+        """Return the received messages; wait for the first one. Empty if none came in time."""
         if not self._messages and not self._is_buffered():
             if self._wait(timeout_seconds):
                 self._read()
@@ -110,8 +110,8 @@ class WebSocket:
         return messages
 
     def _wait(self, timeout_seconds: float | None) -> bool:
-        """Whether data arrived. `close` in another thread ends the wait and leaves the descriptor
-        open, because closing it during `select` is undefined."""
+        """Return whether data arrived. `close` in another thread ends the wait and leaves the
+        descriptor open, because closing it during `select` is undefined."""
         with self._lock:
             if self._closed:
                 raise SocketBroken
@@ -232,7 +232,7 @@ class WebSocket:
             raise SocketBroken("the server floods this connection with control frames or fragments")
 
     def _end(self) -> None:
-        """The server closed the connection. Received messages are returned first."""
+        """Note that the server closed the connection. Received messages are returned first."""
         if self._messages:
             return
         close = self._protocol.close_rcvd

@@ -1,11 +1,11 @@
-"""What an agent of the network imports, without an appliance. Needs the extra `agentlip[network]`.
+"""Holds what a network agent imports, without an appliance. Needs the extra `agentlip[network]`.
 
 agent, aio      what a program uses: contacts, messages, keys
 endpoint        receives messages, as a WSGI or ASGI application
 relay_client    signed requests to a relay
-folder          the files of an agent: name, relay, key
+folder          an agent's files: name, relay, key
 state           the file with what an agent has to keep
-pins            keys of contacts, as a person accepted them
+pins            contacts' keys, as a person accepted them
 peers           contacts, and envelopes to and from them
 outgoing        messages that wait for their recipient, and their reports
 incoming        messages received, each handed over once

@@ -1,11 +1,11 @@
-"""An agent of the network: what a program imports.
+"""Implements a network agent: what a program imports.
 
     agent = NetworkAgent("anna.agent", on_message=handle)
     agent.start()                                  # heartbeats, and messages that wait
     agent.send("bert", {"text": "The build is green."})
 
-Its folder is made by `agentlip network init`, or by `AgentFolder.create`. Messages of others come
-in through `endpoint.py`.
+Its folder is made by `agentlip network init`, or by `AgentFolder.create`. Others' messages come in
+through `endpoint.py`.
 """
 
 import threading
@@ -90,10 +90,11 @@ class NetworkAgent(Closing):
         post: Post | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """
+        """Open the agent's folder.
+
         on_message    gets each message once; an exception makes its sender try again. Without it,
                       messages are kept for `messages`
-        auto_approve  accept every request for contact, without a person
+        auto_approve  accept every contact request, without a person
         receipts      confirm to senders that a message was handled
         """
         if not HEARTBEATS[0] <= heartbeat_seconds <= HEARTBEATS[1]:
@@ -175,15 +176,15 @@ class NetworkAgent(Closing):
         return str(key.public)
 
     def _other_keys(self) -> list[AgentKey]:
-        """The keys with which senders may have sealed: the current one, which another process may
-        have made, and the former one, which is deleted an hour after the rotation."""
+        """Return the keys with which senders may have sealed: the current one, which another
+        process may have made, and the former one, which is deleted an hour after the rotation."""
         keys = [self.folder.key()]
         with suppress(NoNetworkAgent):
             keys.append(self.folder.former_key())
         return keys
 
     def _has_former_key(self) -> bool:
-        """Whether contacts may not know the present key yet."""
+        """Return whether contacts may not know the present key yet."""
         return self._clock.now_ms() - int(self.state.cursor(ROTATED) or 0) < FORMER_MS
 
     def _is_registered(self, key: AgentKey) -> bool:
@@ -196,13 +197,14 @@ class NetworkAgent(Closing):
     # -- contacts ------------------------------------------------------------------------------
 
     def contacts(self) -> list[CachedContact]:
-        """The contacts from the relay; while it is down, those of the last time."""
+        """Return the contacts from the relay; while it is down, the last known contacts."""
         with suppress(ApplianceError):
             self.peers.refresh()
         return list(self.peers.contacts.values())
 
     def pending_requests(self) -> list[dict[str, Any]]:
-        """Requests that wait for an answer: `from`, `greeting`, `requesterEmail`, `publicKey`."""
+        """Return requests that wait for an answer: `from`, `greeting`, `requesterEmail`,
+        `publicKey`."""
         rows: list[dict[str, Any]] = self.relay.request("GET", "/contacts/pending")
         return rows
 
@@ -239,7 +241,7 @@ class NetworkAgent(Closing):
         return safety_number(self._key.public, shown)
 
     def confirm_key(self, name: str) -> None:
-        """A person compared the safety number. Raises KeyChanged."""
+        """Note that a person compared the safety number. Raises KeyChanged."""
         pin = self._pin(name)
         if pin.offered is not None:
             raise KeyChanged(details={"agent": name})
@@ -283,7 +285,7 @@ class NetworkAgent(Closing):
         return self.outgoing.report(message_id)
 
     def reports(self) -> list[SendReport]:
-        """The newest first."""
+        """Return reports, newest first."""
         return self.outgoing.reports()
 
     def _deliver(self, claimed: ClaimedMessage) -> SendReport:
@@ -310,7 +312,7 @@ class NetworkAgent(Closing):
         kind: TYPES = "direct",
         presence: AgentPresence | None = None,
     ) -> SendAttempt:
-        """Try once to deliver a message, for callers with a queue of their own."""
+        """Try once to deliver a message, for callers with their own queue."""
         presence = presence or self._presences.known(name)
         endpoint, started = presence.endpoint, self._clock.monotonic()
         status, problem, final, again = None, None, False, None
@@ -345,7 +347,7 @@ class NetworkAgent(Closing):
     def receive(self, body: bytes) -> OpenedMessage | None:
         """Verify an envelope and hand its message over. None: it was handed over before.
 
-        Raises EnvelopeRefused, ContactsNotCurrent, MessageBeingHandled, and errors of the handler.
+        Raises EnvelopeRefused, ContactsNotCurrent, MessageBeingHandled, and the handler's errors.
         """
         message = self.peers.open(body)
         if of_timestamp(message.timestamp) <= self._restored_ms:
@@ -369,7 +371,8 @@ class NetworkAgent(Closing):
         return message
 
     def messages(self, after: int = 0, limit: int = 100) -> list[StoredMessage]:
-        """Messages received without `on_message`, oldest first. `after` is the `number` of one."""
+        """Return messages received without `on_message`, oldest first. `after` is a message's
+        `number`."""
         return self._incoming.messages(after, limit)
 
     def _note_receipt(self, message: OpenedMessage, now_ms: int) -> None:
@@ -378,7 +381,8 @@ class NetworkAgent(Closing):
             self._emit("receipt", message.sender, messageId=message_id)
 
     def _send_receipt(self, message: OpenedMessage, now_ms: int) -> None:
-        """The next round of `run_once` delivers it. Agents that know only 2.0 have no receipts."""
+        """Queue a receipt, which the next `run_once` round delivers. Agents that know only 2.0
+        have no receipts."""
         contact = self.peers.contacts.get(message.sender)
         if contact is not None and contact.newest_version() != FORMER_VERSION:
             payload = {"messageId": message.message_id, "status": "delivered"}
@@ -400,7 +404,7 @@ class NetworkAgent(Closing):
         self.state.close()
 
     def run_once(self) -> None:
-        """A heartbeat if it is time for one, and every message that is due."""
+        """Send a heartbeat if it is time for one, and every message that is due."""
         now = self._clock.monotonic()
         if now >= self._next_poll:
             self._next_poll = now + RETRY_SECONDS
@@ -420,7 +424,7 @@ class NetworkAgent(Closing):
             self._deliver(claimed)
 
     def poll(self) -> None:
-        """Send a heartbeat; read contacts, their events, the keys of admins, and broadcasts."""
+        """Send a heartbeat; read contacts, their events, the admins' keys, and broadcasts."""
         self.relay.key = self.folder.key()  # another process may have replaced it
         if not self._has_former_key():
             self.folder.forget_former()
@@ -463,7 +467,8 @@ class NetworkAgent(Closing):
 
 
 def _is_waiting(report: SendReport, presence: AgentPresence) -> bool:
-    """Whether an attempt is useless, because the recipient was not seen since the last one."""
+    """Return whether an attempt is useless, because the recipient was not seen since the last
+    one."""
     if not report.was_tried_enough or presence.online is None:
         return False
     return presence.online is False or presence.last_seen == report.attempts[-1].last_seen

@@ -1,4 +1,4 @@
-"""An agent of the network for asyncio: the methods of `NetworkAgent` as coroutines.
+"""Wraps a network agent for asyncio: `NetworkAgent` methods as coroutines.
 
     async with AsyncNetworkAgent("anna.agent", on_message=handle) as agent:
         await agent.send("bert", {"text": "The build is green."})
@@ -18,8 +18,8 @@ from appliance.sdk.network.agent import NetworkAgent
 
 
 class AsyncNetworkAgent(ThreadedClient):
-    """Takes the arguments of `NetworkAgent`. Belongs to one event loop. `endpoint.py` takes
-    `agent`, the agent whose calls these are."""
+    """A `NetworkAgent` for asyncio, with the same arguments. Belongs to one event loop.
+    `endpoint.py` takes `agent`, the agent whose calls these are."""
 
     _client: NetworkAgent
 
@@ -43,7 +43,7 @@ class AsyncNetworkAgent(ThreadedClient):
         return self
 
     def _call_in_loop(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """`function` for threads, which wait until the event loop has run it."""
+        """Return `function` for threads, which wait until the event loop has run it."""
 
         async def call(argument: Any) -> Any:
             result = function(argument)

@@ -50,8 +50,9 @@ class KeyringFailed(Unavailable):
 
 
 class AgentConfig(Struct, frozen=True):
-    """`endpoint`: the URL at which other agents reach this one. `loopback` allows endpoints of
-    others on this machine, without TLS, for tests. `keyring`: where the key is."""
+    """An agent's configuration. `endpoint`: the URL at which other agents reach this one.
+    `loopback` allows other endpoints on this machine, without TLS, for tests. `keyring`: where
+    the key is."""
 
     name: str
     relay: str
@@ -66,7 +67,7 @@ class AgentFolder:
 
     @classmethod
     def create(cls, path: Path, config: AgentConfig, key: AgentKey | None = None) -> "AgentFolder":
-        """A new agent, with the given key or a new one. Raises AgentFolderExists."""
+        """Create an agent, with the given key or a new one. Raises AgentFolderExists."""
         check_agent_name(config.name)
         for made in (path.parent, path):
             made.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -84,7 +85,7 @@ class AgentFolder:
         write_whole(self.path / "agent.json", msgspec.json.encode(config))
 
     def config(self) -> AgentConfig:
-        """Raises NoNetworkAgent."""
+        """Return the configuration. Raises NoNetworkAgent."""
         try:
             return msgspec.json.decode((self.path / "agent.json").read_bytes(), type=AgentConfig)
         except (OSError, ValueError):
@@ -94,7 +95,7 @@ class AgentFolder:
         return self._read_key("key")
 
     def next_key(self) -> AgentKey:
-        """The key of a rotation, the same one until `promote_next`."""
+        """Return a rotation's key, the same one until `promote_next`."""
         with suppress(FileExistsError):
             self._write_key("key.next", AgentKey.generate())
         return self._read_key("key.next")
@@ -121,7 +122,7 @@ class AgentFolder:
             self._keyring("delete_password", "key.former")
 
     def _read_key(self, name: str) -> AgentKey:
-        """Raises NoNetworkAgent, KeyExposed, KeyringFailed, BadKey."""
+        """Read a key. Raises NoNetworkAgent, KeyExposed, KeyringFailed, BadKey."""
         if self.config().keyring:
             text = self._keyring("get_password", name)
             if text is None:
@@ -137,7 +138,7 @@ class AgentFolder:
         return AgentKey.of(secret(str(path)))
 
     def _write_key(self, name: str, key: AgentKey) -> None:
-        """Raises FileExistsError if it is there."""
+        """Write a key. Raises FileExistsError if it is there."""
         if self.config().keyring:
             if self._keyring("get_password", name) is not None:
                 raise FileExistsError
@@ -148,7 +149,7 @@ class AgentFolder:
         sync_directory(self.path)
 
     def _keyring(self, verb: str, name: str, *secret: str) -> Any:
-        """Calls the library `keyring`, which uses the keyring of the system."""
+        """Call the library `keyring`, which uses the system's keyring."""
         config = self.config()
         entry = f"{config.name}@{config.relay} {name}"
         try:

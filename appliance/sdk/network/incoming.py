@@ -1,6 +1,6 @@
-"""Messages of other agents, each handed over once: the claim of a message is stored before its
-handler runs, and its end afterwards. The sender gets a success only then, so a message whose
-handler failed, or whose process was killed, comes again.
+"""Hands over other agents' messages, each once: a message's claim is stored before its handler
+runs, and its end afterwards. The sender gets a success only then, so a message whose handler
+failed, or whose process was killed, comes again.
 """
 
 from typing import Any
@@ -40,7 +40,8 @@ class IncomingMessages:
         self._state = state
 
     def claim(self, message: OpenedMessage, now_ms: int) -> bool:
-        """False if it was handed over before. Raises MessageBeingHandled."""
+        """Claim a message; return False if it was handed over before. Raises
+        MessageBeingHandled."""
         with self._state.transaction() as tx:
             claimed = tx.execute(
                 "INSERT INTO incoming (sender, id, at_ms, claimed_until_ms, timestamp)"
@@ -60,11 +61,11 @@ class IncomingMessages:
         return False
 
     def release(self, message: OpenedMessage) -> None:
-        """Its handler failed."""
+        """Release a message whose handler failed."""
         self._end(message, 0, None)
 
     def finish(self, message: OpenedMessage, now_ms: int, *, keep: bool) -> None:
-        """It was handed over. `keep`: its payload, for `messages`."""
+        """Finish a message that was handed over. `keep`: its payload, for `messages`."""
         payload = msgspec.json.encode(message.payload).decode() if keep else None
         self._end(message, None, payload)
         with self._state.transaction() as tx:

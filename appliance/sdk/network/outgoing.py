@@ -75,7 +75,7 @@ class SendReport(Struct, frozen=True, rename="camel"):
 
     @property
     def was_tried_enough(self) -> bool:
-        """Whether only a change of the recipient's presence makes another attempt useful."""
+        """Return whether only a change in the recipient's presence makes another attempt useful."""
         return len(self.attempts) > len(DELAYS_MS)
 
 
@@ -91,8 +91,8 @@ class OutgoingMessages:
     def add(
         self, recipient: str, payload: dict[str, Any], kind: TYPES, now_ms: int, lease_ms: int = 0
     ) -> str:
-        """The id of the message, leased to the caller if it delivers it. Raises NetworkQueueFull
-        and NetworkMessageTooLarge."""
+        """Return the message's id, leased to the caller if it delivers it. Raises
+        NetworkQueueFull and NetworkMessageTooLarge."""
         text = msgspec.json.encode(payload)
         if len(text) > PAYLOAD_BYTES_MAX:
             raise NetworkMessageTooLarge
@@ -116,7 +116,7 @@ class OutgoingMessages:
         return message_id
 
     def claim(self, now_ms: int) -> ClaimedMessage | None:
-        """The message that is due first, leased to the caller."""
+        """Return the message that is due first, leased to the caller."""
         with self._state.transaction() as tx:
             row = tx.execute(
                 f"SELECT {_COLUMNS} FROM outgoing WHERE status IN ('pending', 'sending')"
@@ -132,7 +132,8 @@ class OutgoingMessages:
         return ClaimedMessage(_report(row), msgspec.json.decode(row[3]))
 
     def record(self, report: SendReport, attempt: SendAttempt | None, now_ms: int) -> SendReport:
-        """The report after an attempt; None: it was not tried, because nothing had changed."""
+        """Return the report after an attempt; None: it was not tried, because nothing had
+        changed."""
         attempts = [*report.attempts, attempt] if attempt else report.attempts
         status, due_ms = _following(report.created_ms, attempts, attempt, now_ms)
         with self._state.transaction() as tx:
@@ -147,7 +148,7 @@ class OutgoingMessages:
         return msgspec.structs.replace(report, status=status, due_ms=due_ms, attempts=attempts)
 
     def note_receipt(self, message_id: str, recipient: str, now_ms: int) -> bool:
-        """Whether this is the first receipt of a message that was sent to this agent."""
+        """Return whether this is the first receipt for a message that was sent to this agent."""
         with self._state.transaction() as tx:
             return bool(
                 tx.execute(
@@ -158,7 +159,7 @@ class OutgoingMessages:
             )
 
     def report(self, message_id: str) -> SendReport:
-        """Raises NoSuchReport."""
+        """Return a report. Raises NoSuchReport."""
         with self._state.transaction() as tx:
             row = tx.execute(
                 f"SELECT {_COLUMNS} FROM outgoing WHERE id = ?", (message_id,)
@@ -168,7 +169,7 @@ class OutgoingMessages:
         return _report(row)
 
     def reports(self, limit: int = REPORTS_MAX) -> list[SendReport]:
-        """The newest first."""
+        """Return reports, newest first."""
         with self._state.transaction() as tx:
             rows = tx.execute(
                 f"SELECT {_COLUMNS} FROM outgoing ORDER BY number DESC LIMIT ?", (limit,)
@@ -179,7 +180,7 @@ class OutgoingMessages:
 def _following(
     created_ms: int, attempts: list[SendAttempt], attempt: SendAttempt | None, now_ms: int
 ) -> tuple[SendStatus, int]:
-    """Status and time of the next attempt."""
+    """Return the next attempt's status and time."""
     if attempt is not None and attempt.problem is None:
         return "delivered", now_ms
     if attempt is not None and attempt.final:

@@ -62,7 +62,7 @@ class BadAgentEndpoint(Invalid):
 
 
 class CachedContact(Struct, frozen=True, rename="camel"):
-    """A row of GET /contacts."""
+    """A row from GET /contacts."""
 
     agent: str
     public_key: str
@@ -74,7 +74,7 @@ class CachedContact(Struct, frozen=True, rename="camel"):
     rotation: str | None = None
 
     def newest_version(self) -> str:
-        """The version of envelopes to send."""
+        """Return the envelope version to send."""
         try:
             return VERSION if check_version(self.version)[1] else FORMER_VERSION
         except MalformedEnvelope:
@@ -143,7 +143,7 @@ class Peers:
         self._keep(others, self._cache.admins)
 
     def contact(self, name: str) -> CachedContact:
-        """Raises NotAContact, after the relay was queried."""
+        """Return a contact. Raises NotAContact, after the relay was queried."""
         if name not in self.contacts:
             self.refresh()
         if name not in self.contacts:
@@ -151,7 +151,7 @@ class Peers:
         return self.contacts[name]
 
     def check(self, name: str) -> tuple[CachedContact, KeyPin]:
-        """A contact to which messages may be sent. Raises NotAContact, KeyChanged."""
+        """Return a contact to which messages may be sent. Raises NotAContact, KeyChanged."""
         contact = self.contact(name)
         pin = self._pin_of(contact)
         if pin.offered is not None:
@@ -166,7 +166,7 @@ class Peers:
         kind: TYPES = "direct",
         endpoint: str | None = None,
     ) -> tuple[str, bytes]:
-        """The endpoint of a contact (the given one if there is one), and an envelope for it.
+        """Return a contact's endpoint (the given one if there is one), and an envelope for it.
         Raises NotAContact, KeyChanged, BadAgentEndpoint, MalformedEnvelope."""
         contact, pin = self.check(name)
         endpoint = endpoint or contact.endpoint or ""
@@ -214,7 +214,8 @@ class Peers:
         return None if contact is None else self._cipher(name, self._pin_of(contact).key, own)
 
     def _cipher(self, name: str, key: str, own: AgentKey | None = None) -> Correspondence:
-        """With their shared secret, which is derived once for each pair of keys."""
+        """Return the cipher with their shared secret, which is derived once for each pair of
+        keys."""
         own = own or self._relay.key
         if own is None:
             raise NoNetworkAgent
@@ -238,7 +239,7 @@ class Peers:
 
 
 def check_endpoint(url: str, loopback: bool = False) -> None:
-    """Raises BadAgentEndpoint."""
+    """Check an endpoint. Raises BadAgentEndpoint."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -250,7 +251,7 @@ def check_endpoint(url: str, loopback: bool = False) -> None:
 
 
 def _convert(row: Any) -> CachedContact | None:
-    """None for a row that no agent of this protocol can have."""
+    """Return a contact; None for a row that no agent in this protocol can have."""
     try:
         contact = msgspec.convert(row, CachedContact)
     except msgspec.ValidationError:
@@ -267,7 +268,7 @@ def _is_key(text: str) -> bool:
 
 
 def _read(file: Path) -> AgentCache:
-    """An empty cache if the file is missing or damaged."""
+    """Return the cache; an empty one if the file is missing or damaged."""
     try:
         cache = msgspec.json.decode(file.read_bytes(), type=AgentCache)
     except (OSError, ValueError):

@@ -71,7 +71,7 @@ class KeyPins:
             tx.execute("DELETE FROM pins WHERE agent = ?", (agent,))
 
     def revoke(self, agent: str) -> None:
-        """An admin announced that the agent is revoked, which is final."""
+        """Revoke a pin: an admin announced that the agent is revoked, which is final."""
         with self._state.transaction() as tx:
             tx.execute("INSERT OR IGNORE INTO revoked (agent) VALUES (?)", (agent,))
 
@@ -84,8 +84,8 @@ class KeyPins:
 def pin_after(
     pin: KeyPin | None, agent: str, shown: str, former: str | None, rotation: str | None
 ) -> KeyPin:
-    """The pin of `agent` after the relay shows a key for it, perhaps with the signature by which
-    `former` gave way to it. Raises BadKey."""
+    """Return the pin for `agent` after the relay shows its key, perhaps with the signature by
+    which `former` gave way to it. Raises BadKey."""
     key = AgentPublicKey.of(shown)
     if pin is None:
         return KeyPin(agent, shown)

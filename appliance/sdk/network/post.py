@@ -1,4 +1,4 @@
-"""One POST to the endpoint of another agent: to a public address, over TLS 1.3, and without
+"""Posts once to another agent's endpoint: to a public address, over TLS 1.3, and without
 following redirects."""
 
 import http.client
@@ -23,8 +23,8 @@ there was no response."""
 
 
 class PostRules(msgspec.Struct, frozen=True):
-    """Which endpoints of other agents are called: public ones, or with `allow_loopback` also those
-    on this machine."""
+    """Which endpoints may be called: public ones, or with `allow_loopback` also those on this
+    machine."""
 
     allow_loopback: bool
     allow_http: bool

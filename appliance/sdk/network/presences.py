@@ -1,7 +1,7 @@
-"""Whether other agents are online, as the relay showed it last.
+"""Remembers whether other agents are online, as the relay showed it last.
 
-Presences come with the contacts of each heartbeat, and one stays fresh for two heartbeats. So a
-send needs no request to the relay, unless the last one failed or the recipient was offline.
+Presences come with each heartbeat's contacts, and one stays fresh for two heartbeats. So a send
+needs no request to the relay, unless the last one failed or the recipient was offline.
 """
 
 import msgspec
@@ -30,7 +30,7 @@ class AgentPresence(Struct, frozen=True, rename="camel"):
 
 
 class Presences:
-    """`online`: agents that are online, each with the end of this knowledge."""
+    """The presences. `online`: agents that are online, each with when this knowledge ends."""
 
     def __init__(self, relay: RelayClient, clock: Clock, fresh_seconds: float) -> None:
         self._relay, self._clock, self._fresh_seconds = relay, clock, fresh_seconds

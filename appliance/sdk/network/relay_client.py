@@ -1,4 +1,4 @@
-"""Signed requests of an agent or an admin to a relay, repeated if the connection breaks."""
+"""Sends an agent's or admin's signed requests to a relay, repeated if the connection breaks."""
 
 import time
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class RelayUnreachable(Unavailable):
 
 
 class RelayRefused(Invalid):
-    """`details.status` and `details.code` are those of the relay."""
+    """A refusal. `details.status` and `details.code` are the relay's."""
 
     code = "RELAY_REFUSED"
     default_message = "the relay refused the request"
@@ -56,7 +56,7 @@ class RelayClient:
         self.skew_ms: int | None = None
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """The decoded reply. Each attempt has a signature of its own. Raises RelayRefused, and
+        """Return the decoded reply. Each attempt has its own signature. Raises RelayRefused, and
         RelayUnreachable if no attempt got a reply in JSON."""
         for seconds in PAUSES_SECONDS:
             try:

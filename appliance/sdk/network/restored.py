@@ -1,4 +1,4 @@
-"""The state of an agent after a restore of a backup."""
+"""Restores an agent's state from a backup."""
 
 from contextlib import closing
 from pathlib import Path
@@ -7,12 +7,13 @@ from appliance.kernel.clock import HOUR_MS
 from appliance.sdk.network.state import AgentState
 
 RESTORED = "restored_ms"
-"""The cursor with the time of the restore. Envelopes that were sealed before it may have been
+"""The cursor with the restore's time. Envelopes that were sealed before it may have been
 received since the backup, so they are not accepted. Their senders seal them again."""
 
 
 def adjust_store(path: Path, now_ms: int) -> None:
-    """Messages of more than an hour ago are not sent any more. Raises AgentStateDamaged."""
+    """Adjust the store: messages older than an hour are not sent any more. Raises
+    AgentStateDamaged."""
     with closing(AgentState(path)) as state:
         state.set_cursor(RESTORED, str(now_ms))
         with state.transaction() as tx:

@@ -1,8 +1,8 @@
-"""What an agent has to keep: pinned keys, messages to others, messages received.
+"""Stores what an agent has to keep: pinned keys, messages to others, messages received.
 
 One SQLite file, which several processes may use at once, for example a program and the command
-line. It can't be made again from the relay, so a damaged one is refused. Facts that the relay
-has are in the cache (`peers.py`).
+line. It can't be made again from the relay, so a damaged one is refused. Facts that the relay has
+are in the cache (`peers.py`).
 """
 
 import os
@@ -49,7 +49,7 @@ class AgentState:
     """Safe for many threads: one transaction at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Raises AgentStateDamaged."""
+        """Open the state. Raises AgentStateDamaged."""
         self._lock = threading.Lock()
         try:
             os.close(open_own(path, os.O_RDWR | os.O_CREAT))
@@ -65,7 +65,7 @@ class AgentState:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """The block's changes are made together, or not at all. Raises AgentStateDamaged."""
+        """Make the block's changes together, or not at all. Raises AgentStateDamaged."""
         with self._lock:
             try:
                 self._database.execute("BEGIN IMMEDIATE")
