@@ -49,7 +49,7 @@ class BuildPackage(build_py):
 
 
 def built_from() -> str:
-    """The commit and its date, from the environment or from git; the placeholder without them."""
+    """Return the commit and its date, from the environment or from Git; else the placeholder."""
     given = os.environ.get("AGENTLIP_COMMIT", "")
     if not given and (ROOT / ".git").exists() and which("git"):
         words = ["git", "-C", str(ROOT), "log", "-1", "--format=%H %cs"]

@@ -30,13 +30,13 @@ class Access:
         self._store = store
 
     def require_unlimited(self, principal: Principal, scope: str) -> None:
-        """Raises OtherChannel for limited tokens; for operations that concern no single channel."""
+        """Raise OtherChannel for limited tokens; for operations that concern no single channel."""
         if principal.channels_for(scope) is not None:
             raise OtherChannel(details={"scope": scope})
 
     def find_channel(self, principal: Principal, scope: str, reference: str) -> str:
-        """The id of a channel by id or name. Raises NoSuchChannel, or OtherChannel for a limited
-        token, which can't find out what exists elsewhere."""
+        """Return a channel's id, by id or name. Raises NoSuchChannel, or OtherChannel for a
+        limited token, which can't find out what exists elsewhere."""
         channel_id = self._store.read(queries.channel_ids, [reference]).get(reference)
         self._check(principal, scope, channel_id)
         if channel_id is None:
@@ -44,8 +44,8 @@ class Access:
         return channel_id
 
     def find_topic(self, principal: Principal, scope: str, reference: str) -> str:
-        """The id of a topic by id or CHANNEL/TITLE. Raises NoSuchTopic, OtherChannel for a limited
-        token, or Invalid. Unknown ids pass: the operation itself reports them."""
+        """Return a topic's id, by id or CHANNEL/TITLE. Raises NoSuchTopic, OtherChannel for a
+        limited token, or Invalid. Unknown ids pass: the operation itself reports them."""
         if "/" in reference:
             topic = self._store.read(queries.topics_named, [reference]).get(reference)
             self._check(principal, scope, topic and topic[1])
@@ -71,8 +71,8 @@ class Access:
                 self._check(principal, scope, channel_id)
 
     def narrow(self, wanted: Filter, principal: Principal) -> Filter:
-        """The part of `wanted` that this caller may read. Channels that don't exist yet are left
-        out, because tokens are limited to channel ids."""
+        """Return the part of `wanted` that this caller may read. Channels that don't exist yet
+        are left out, because tokens are limited to channel ids."""
         only = principal.channels_for(READ)
         if only is None:
             return wanted

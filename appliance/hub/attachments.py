@@ -1,7 +1,7 @@
-"""Attachments of topics: validation, deduplication, adding and listing.
+"""Validates, deduplicates, adds and lists topic attachments.
 
-Attachments never change. Adding an equal one again (ADR-0007: same topic, kind, key and dedupe
-key) returns the existing one and writes no event.
+Attachments never change. Adding an equal one again (ADR-0007: same topic, kind, key and dedupe key)
+returns the existing one and writes no event.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ _sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 def check(command: wire.AddAttachment) -> None:
-    """Raises for values that are too large or too deep, and for addresses that aren't allowed."""
+    """Raise for values that are too large or too deep, and for addresses that aren't allowed."""
     size = len(encode(command.value_json))
     if size > wire.VALUE_BYTES_MAX:
         raise PayloadTooLarge(
@@ -44,7 +44,7 @@ def check(command: wire.AddAttachment) -> None:
 
 
 def check_value(value: Any, depth: int = VALUE_DEPTH_MAX) -> None:
-    """Check every text and every address in a value of at most `depth` levels."""
+    """Check every text and every address in a value with at most `depth` levels."""
     if depth == 0:
         raise Invalid(
             f"value_json is nested deeper than {VALUE_DEPTH_MAX}",
@@ -88,11 +88,10 @@ def _check_address(name: str, address: Any) -> None:
 
 
 def dedupe_key(value: dict[str, Any]) -> str:
-    """The same key for equal JSON values, however they are written.
+    """Return the same key for equal JSON values, however they are written.
 
-    As in RFC 8785, the order of keys and the notation of numbers and strings don't matter. The
-    bytes differ from RFC 8785, since only the hub computes this key; integers beyond 2⁵³ stay
-    exact.
+    As in RFC 8785, key order and number and string notation don't matter. The bytes differ from RFC
+    8785, since only the hub computes this key; integers beyond 2⁵³ stay exact.
     """
     return "sha256:" + hashlib.sha256(_sorted(_plain(value))).hexdigest()
 
@@ -141,7 +140,7 @@ def add(
 
 
 def _require_message(tx: Tx, message_id: str, channel_id: str) -> None:
-    """Require a message of that channel, in any topic. A message of another channel counts as
+    """Require a message in that channel, in any topic. A message in another channel counts as
     missing, so that callers can't probe which messages exist there."""
     row = tx.execute(
         "SELECT 1 FROM messages WHERE id = ? AND channel_id = ?", (message_id, channel_id)
@@ -153,7 +152,7 @@ def _require_message(tx: Tx, message_id: str, channel_id: str) -> None:
 
 
 def attachment_of(row: Any) -> wire.Attachment:
-    """The attachment for a response; the stored JSON is not parsed again."""
+    """Return the attachment for a response; the stored JSON is not parsed again."""
     id_, topic_id, kind, key, value, dedupe, source, created_at = row
     value_json = cast(dict[str, Any], msgspec.Raw(value.encode()))
     return wire.Attachment(id_, topic_id, kind, key, value_json, dedupe, source, created_at)

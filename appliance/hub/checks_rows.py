@@ -1,4 +1,4 @@
-"""Checks of rows against their events: replayed, they must give what is stored now.
+"""Checks rows against their events: replayed, they must give what is stored now.
 
 The cheap checks read the newest events; the expensive one reads all.
 """
@@ -46,7 +46,7 @@ NEWEST_ROWS_MAX = 1_000  # newest rows of a table that a cheap check reads
 
 
 class _Window:
-    """The states and breaks of the newest events, and the highest id given out then."""
+    """The newest events' states and breaks, and the highest id given out then."""
 
     def __init__(self, events: list[ReplayedEvent], sequence: int | None) -> None:
         self.events = events
@@ -109,8 +109,8 @@ def _breaks(breaks: list[tuple[Key, Break]], problem: Problem) -> Iterator[Findi
 
 
 def _backwards(events: list[ReplayedEvent]) -> Iterator[Finding]:
-    """Events whose time is before that of the event before them, by more than ordinary
-    corrections of a clock."""
+    """Yield findings about events earlier than the event before them, by more than ordinary
+    clock corrections."""
     before: float | None = None
     for event in events:
         moment = _seconds(event.ts)
@@ -196,7 +196,7 @@ def _window(connection: sqlite3.Connection) -> _Window:
 
 
 def _windows(context: Context) -> Iterator[_Window]:
-    """The window that another check of the same run has read, or a new one."""
+    """Yield the window that another check in the same run has read, or a new one."""
     if context in _WINDOWS:
         yield _WINDOWS[context]
         return
@@ -205,7 +205,8 @@ def _windows(context: Context) -> Iterator[_Window]:
 
 
 def _hub(context: Context) -> Iterator[sqlite3.Connection]:
-    """The hub's store if it has all tables, in one transaction: events and rows fit together."""
+    """Yield the hub's store if it has all tables, in one transaction: events and rows fit
+    together."""
     needed = ("events", "x_message_principals", *event_replay.TABLES.values())
     for connection in context.with_tables("hub", *needed):
         with snapshot(connection):

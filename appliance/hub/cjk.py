@@ -1,6 +1,7 @@
-"""Searching Chinese, Japanese and Korean text, whose words are not separated by spaces.
+"""Indexes and searches Chinese, Japanese and Korean text, whose words are not separated by
+spaces.
 
-FTS5's tokenizer makes one token of a whole run of such characters. Here a run becomes overlapping
+FTS5's tokenizer makes one token from a whole run of such characters. Here a run becomes overlapping
 pairs of characters (bigrams, as in Lucene's CJKAnalyzer):
 
     東京都   →   東京 京都 都          a text in the index
@@ -28,12 +29,12 @@ def contains(text: str) -> bool:
 
 
 def pairs(text: str) -> str:
-    """The indexed form of `text`: each run as pairs, followed by its last character."""
+    """Return `text` as it is indexed: each run as pairs, followed by its last character."""
     return _RUN.sub(lambda run: _pairs(run[0], closed=False), unicodedata.normalize("NFKC", text))
 
 
 def phrase(term: str) -> str:
-    """The FTS5 phrase that finds `term` in the output of `pairs`."""
+    """Return the FTS5 phrase that finds `term` in what `pairs` returns."""
     text = unicodedata.normalize("NFKC", term)
     pieces, prefix, end = [], False, 0
     for run in _RUN.finditer(text):
@@ -46,6 +47,7 @@ def phrase(term: str) -> str:
 
 
 def _pairs(run: str, closed: bool) -> str:
-    """`closed`: leave out the last character on its own, because the run may continue."""
+    """Return a run as pairs. `closed`: leave out the single last character, because the run may
+    continue."""
     last = len(run) - 1 if closed else len(run)
     return f" {' '.join(run[index : index + 2] for index in range(last))} "

@@ -70,7 +70,7 @@ def create_channel(
 
 @topics.command("list")
 def list_topics(session: Session, channel: ChannelFlag, limit: LimitFlag = 1000) -> None:
-    """List topics of a channel, newest activity first."""
+    """List a channel's topics, newest activity first."""
     with open_reader(session) as reader:
         rows = reader.topics(channel, limit)
     session.table(
@@ -122,7 +122,7 @@ def tail_messages(
     topic: TopicPart = None,
     limit: LimitFlag = 50,
 ) -> None:
-    """Show the newest messages of a topic, newest first.
+    """Show a topic's newest messages, newest first.
 
     agentlip listen --topic-id prints new messages as they come.
     """
@@ -162,7 +162,7 @@ def page_messages(
 ) -> None:
     """Show one page of messages: newest first, or with --after-id oldest first.
 
-    To continue, give the id of the last message: none is skipped or repeated.
+    To continue, give the last message's id: none is skipped or repeated.
     """
     with open_reader(session) as reader:
         target_id = _topic_to_read(reader, topic_id, channel, topic)
@@ -184,10 +184,10 @@ def send_message(
     stdin: Annotated[bool, typer.Option("--stdin", help="Read it from standard input.")] = False,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Post a message to a topic of this hub.
+    """Post a message to a topic in this hub.
 
-    See also: agentlip outbox send for members of meshes and mail addresses, and agentlip courier
-    enqueue for work queues.
+    See also: agentlip outbox send for mesh members and mail addresses, and agentlip courier enqueue
+    for work queues.
     """
     text = _content(content, stdin)
     hub = session.hub()
@@ -210,7 +210,7 @@ def edit_message(
     expected_version: VersionFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Change the text of a message. The old text stays in the event log."""
+    """Change a message's text. The old text stays in the event log."""
     body: dict[str, Any] = {"op": "edit", "content_raw": _content(content, stdin)}
     answer = _patch(session, message_id, body, expected_version, idempotency_key)
     version = answer["message"]["version"]

@@ -1,4 +1,4 @@
-"""Commands on the attachments of topics."""
+"""Implements the commands for topic attachments."""
 
 from typing import Annotated, Any
 
@@ -28,7 +28,7 @@ def list_attachments(
         str | None, typer.Option("--before-id", help="Only attachments older than this one.")
     ] = None,
 ) -> None:
-    """List the attachments of a topic, newest first."""
+    """List a topic's attachments, newest first."""
     with open_reader(session) as reader:
         rows = reader.attachments(topic_id, kind, limit, before_id)
     session.table(

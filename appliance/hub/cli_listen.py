@@ -107,7 +107,7 @@ def _put_text(session: Session, text: str) -> None:
 
 
 def sentence(event: dict[str, Any]) -> str:
-    """An event on one line: time, id, name, and the message or object."""
+    """Return an event on one line: time, id, name, and the message or object."""
     data = event.get("data") or {}
     message = data.get("message")
     if isinstance(message, dict):

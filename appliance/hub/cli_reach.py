@@ -21,7 +21,7 @@ KeyFlag = Annotated[
 
 
 def open_reader(session: Session) -> Any:
-    """The database of a workspace; the hub if only its address is known."""
+    """Open a workspace's database; the hub if only its address is known."""
     if session.workspace is None and os.environ.get("AGENTLIP_URL"):
         from appliance.sdk.remotereader import RemoteReader
 
@@ -33,7 +33,7 @@ def open_reader(session: Session) -> Any:
 
 
 def segment(text: str) -> str:
-    """An id as a segment of a path."""
+    """Return an id as a path segment."""
     if not text:
         raise Invalid("an id must not be empty", hint="agentlip msg tail --topic-id ID shows ids")
     return quote(text, safe="")

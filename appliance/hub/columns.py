@@ -1,4 +1,4 @@
-"""The columns of each table, in the field order of its struct."""
+"""Names each table's columns, in its struct's field order."""
 
 from appliance.hub import wire
 
@@ -13,7 +13,7 @@ EVENT_COLUMNS = f"{ENVELOPE_COLUMNS}, entity_type, entity_id"
 
 
 def message_columns(table: str) -> str:
-    """The columns of a message; `table` is `messages` or its alias in the statement."""
+    """Return a message's columns; `table` is `messages` or its alias in the statement."""
     columns = ", ".join(f"{table}.{name}" for name in STORED_MESSAGE)
     return (
         f"{columns}, (SELECT principal FROM x_message_principals"

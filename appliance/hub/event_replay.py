@@ -1,4 +1,4 @@
-"""Replays events: what the rows of channels, topics, messages and attachments should contain.
+"""Replays events: what channel, topic, message and attachment rows should contain.
 
 Only facts that events state are compared, because other programs write events with fewer fields.
 """
@@ -15,7 +15,7 @@ from appliance.hub.columns import ATTACHMENT, CHANNEL, MESSAGE, STORED_MESSAGE, 
 from appliance.hub.wire import TOMBSTONE
 
 State = dict[str, Any]
-"""Facts of one entity, by column; `content_raw` and others are missing if they aren't known."""
+"""One entity's facts, by column; `content_raw` and others are missing if they aren't known."""
 
 # The event that creates an entity, with its kind, which is also the entity's name in the payload.
 # Entities come after those that they refer to.
@@ -75,7 +75,7 @@ class Break(NamedTuple):
 
 
 def apply(state: State | None, event: ReplayedEvent) -> tuple[State, Break | None]:
-    """The state after the event, and whether it does not follow the state before.
+    """Return the state after the event, and whether it does not follow the state before.
 
     `state`: None if no earlier event is known.
     """
@@ -144,7 +144,7 @@ def _set(state: State, column: str, value: Any, kind: type) -> None:
 
 
 def payload_of(data_json: str) -> dict[str, Any]:
-    """The decoded payload; empty if it is not an object."""
+    """Return the decoded payload; empty if it is not an object."""
     try:
         data = _decode(data_json)
     except msgspec.DecodeError:
@@ -153,7 +153,7 @@ def payload_of(data_json: str) -> dict[str, Any]:
 
 
 def row_of(connection: sqlite3.Connection, kind: str, entity_id: str) -> State | None:
-    """The stored row in the shape of a state; None if it is missing."""
+    """Return the stored row in a state's shape; None if it is missing."""
     cursor = connection.execute(ROW[kind], (entity_id,))
     row = cursor.fetchone()
     if row is None:
@@ -162,7 +162,7 @@ def row_of(connection: sqlite3.Connection, kind: str, entity_id: str) -> State |
 
 
 def differences(state: State, row: State) -> list[str]:
-    """The columns of the row that differ from the state."""
+    """Return the row's columns that differ from the state."""
     names = state.keys() & row.keys() - _TIMES
     return sorted(name for name in names if not _equal(name, state[name], row[name]))
 
@@ -181,12 +181,12 @@ def _equal(name: str, expected: Any, stored: Any) -> bool:
 
 
 def digest(text: str) -> bytes:
-    """A short form of a text, for states of many messages."""
+    """Return a text's short form, for many messages' states."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def newest(connection: sqlite3.Connection, rows_max: int, bytes_max: int) -> list[ReplayedEvent]:
-    """The newest events, oldest first."""
+    """Return the newest events, oldest first."""
     events: list[ReplayedEvent] = []
     size = 0
     for event in map(ReplayedEvent._make, connection.execute(NEWEST, (rows_max,))):
@@ -198,7 +198,7 @@ def newest(connection: sqlite3.Connection, rows_max: int, bytes_max: int) -> lis
 
 
 def all_events(connection: sqlite3.Connection) -> Iterator[list[ReplayedEvent]]:
-    """Every event in order, in pieces of 5,000."""
+    """Yield every event in order, in pieces of 5,000."""
     last = -1
     while events := [ReplayedEvent._make(row) for row in connection.execute(AFTER, (last, 5000))]:
         yield events

@@ -35,7 +35,7 @@ class CommittedEvent(msgspec.Struct, eq=False):
 
     @property
     def envelope(self) -> bytes:
-        """The JSON text of the event (hub spec §0.9, "Event envelope"), built once."""
+        """Return the event's JSON text (hub spec §0.9, "Event envelope"), built once."""
         if self._envelope is None:
             self._envelope = envelope(
                 self.number, self.ts, self.name,
@@ -61,7 +61,7 @@ def append(
     topic_id: str | None = None,
     topic_id2: str | None = None,
 ) -> int:
-    """Write the event of a change, in its transaction; returns the event_id.
+    """Write a change's event, in its transaction; return the event_id.
 
     entity  (type, id)
     data    a JSON object
@@ -100,7 +100,7 @@ def _head(name: str, channel_id: str | None, topic_id: str | None, topic_id2: st
 
 
 def row_json(row: Any) -> bytes:
-    """An event in the format of `GET /api/v1/events`; `row` has `columns.EVENT_COLUMNS`."""
+    """Return an event as `GET /api/v1/events` has it; `row` has `columns.EVENT_COLUMNS`."""
     number, ts, name, channel_id, topic_id, topic_id2, data, entity_type, entity_id = row
     head = _head(name, channel_id, topic_id, topic_id2).removesuffix('"data":')
     entity = encode({"type": entity_type, "id": entity_id}).decode()

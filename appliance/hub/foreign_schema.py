@@ -25,8 +25,8 @@ _RANDOM_BITS = 80
 
 
 class HubSchema:
-    """The adapter of the hub's store: other programs that follow the hub specification may have
-    created its file, or may write to it between two starts."""
+    """The hub store's adapter: other programs that follow the hub specification may have created
+    its file, or may write to it between two starts."""
 
     spec_version = 1
 
@@ -39,7 +39,7 @@ class HubSchema:
     def missing_columns(
         self, connection: sqlite3.Connection, model: sqlite3.Connection
     ) -> list[str]:
-        """Columns of the specification that `model` has and `connection` lacks, as
+        """Return the specification's columns that `model` has and `connection` lacks, as
         `table.column`."""
         return sorted(_columns(model) - _columns(connection))
 
@@ -55,7 +55,7 @@ class HubSchema:
         now_ms: int,
         log: Any,
     ) -> None:
-        """Store the order of messages, and remove search triggers that would fail."""
+        """Store the message order, and remove search triggers that would fail."""
         stored_order = meta.read(connection, "x_id_order")
         order = find_id_order(connection, now_ms)
         if not order.changed and not optional_missing:
@@ -92,7 +92,8 @@ class HubSchema:
 
 
 def id_order(connection: sqlite3.Connection) -> IdOrder:
-    """The column that orders messages by creation, for a program that only reads the file.
+    """Return the column that orders messages by creation, for a program that only reads the
+    file.
 
     `rowid` is always correct, as messages are never deleted. `id` is faster and correct if the last
     start stored it and no other program has added messages since, whose ids need not sort after
@@ -108,7 +109,7 @@ def id_order(connection: sqlite3.Connection) -> IdOrder:
 
 
 class IdOrderCheck(NamedTuple):
-    """The order of the messages in a file, and the last compared message."""
+    """A file's message order, and the last compared message."""
 
     order: IdOrder
     changed: bool  # it differs from the stored order, or none is stored
@@ -117,7 +118,7 @@ class IdOrderCheck(NamedTuple):
 
 
 def find_id_order(connection: sqlite3.Connection, now_ms: int) -> IdOrderCheck:
-    """Compares the ids of messages added since the last check. `rowid`, once stored, stays.
+    """Compare the ids of messages added since the last check. `rowid`, once stored, stays.
 
     Call it at every start, because another program may have written in between.
     """
@@ -131,7 +132,7 @@ def find_id_order(connection: sqlite3.Connection, now_ms: int) -> IdOrderCheck:
 
 
 def store_id_order(connection: sqlite3.Connection, check: IdOrderCheck) -> None:
-    """Runs in the caller's transaction."""
+    """Store the order, in the caller's transaction."""
     if check.order == "rowid":
         for statement in ROWID_INDEXES:
             connection.execute(statement)
@@ -144,7 +145,7 @@ def store_checked(connection: sqlite3.Connection, check: IdOrderCheck) -> None:
 
 
 def _new_ids_sort_last(connection: sqlite3.Connection, now_ms: int) -> bool:
-    """Whether every new `msg_<ULID>` will be greater than all existing ids."""
+    """Return whether every new `msg_<ULID>` will be greater than all existing ids."""
     (last,) = connection.execute("SELECT max(id) FROM messages").fetchone()
     if last is None or last < _MESSAGE_PREFIX + encode_ulid(now_ms << _RANDOM_BITS):
         return True
@@ -153,7 +154,7 @@ def _new_ids_sort_last(connection: sqlite3.Connection, now_ms: int) -> bool:
 
 
 def _checked(connection: sqlite3.Connection) -> tuple[int, str]:
-    """The last message whose id was checked; (0, "") if unknown, or if that row changed."""
+    """Return the last message whose id was checked; (0, "") if unknown, or if that row changed."""
     number, _, last_id = (meta.read(connection, "x_id_checked") or "").partition(" ")
     if number.isdecimal():
         row = connection.execute("SELECT id FROM messages WHERE rowid = ?", (int(number),))
@@ -165,7 +166,8 @@ def _checked(connection: sqlite3.Connection) -> tuple[int, str]:
 def _ids_increase(
     connection: sqlite3.Connection, checked: tuple[int, str]
 ) -> tuple[bool, tuple[int, str]]:
-    """Whether all ids after `checked` increase with the rowid, and the last one that does."""
+    """Return whether all ids after `checked` increase with the rowid, and the last one that
+    does."""
     number, previous = checked
     rows = connection.execute(
         "SELECT rowid, id FROM messages WHERE rowid > ? ORDER BY rowid", (number,)
@@ -178,7 +180,7 @@ def _ids_increase(
 
 
 def _columns(connection: sqlite3.Connection) -> set[str]:
-    """Those of the specification's tables, which have no prefix."""
+    """Return the columns of the specification's tables, which have no prefix."""
     rows = connection.execute(
         "SELECT t.name || '.' || c.name FROM sqlite_schema AS t, pragma_table_info(t.name) AS c"
         " WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
@@ -188,7 +190,8 @@ def _columns(connection: sqlite3.Connection) -> set[str]:
 
 
 def search_ready(connection: sqlite3.Connection) -> bool:
-    """Whether the full-text index exists, works with this SQLite, and is updated by triggers."""
+    """Return whether the full-text index exists, works with this SQLite, and is updated by
+    triggers."""
     names = (*SEARCH_TRIGGERS, "x_fts", "x_cjk", "x_cjk_changed", "x_cjk_messages")
     if not all(meta.exists(connection, name) for name in names):
         return False

@@ -63,8 +63,8 @@ def find(
     rows_max: int,
     limit: ReadLimit,
 ) -> TextMatches:
-    """At most `rows_max` messages and one page of bytes that also match `where`, which refers to
-    the table as `m`."""
+    """Return at most `rows_max` messages and one page in bytes that also match `where`, which
+    refers to the table as `m`."""
     search = _Search(connection, query, where, limit)
     with snapshot(connection):
         indexed_until = search.indexed_until()
@@ -83,8 +83,8 @@ def conditions(
     after: str | None,
     before: str | None,
 ) -> tuple[str, list[str]]:
-    """The condition for messages that are not deleted and match these values; None matches any.
-    Raises Invalid for what is not a time."""
+    """Return the condition for messages that are not deleted and match these values; None
+    matches any. Raises Invalid for what is not a time."""
     where, parameters = ["m.deleted_at IS NULL"], list[str]()
     for condition, value in (
         ("m.channel_id = ?", channel_id),
@@ -100,7 +100,7 @@ def conditions(
 
 
 def _instant(name: str, text: str | None) -> str | None:
-    """The time in the format of `created_at`."""
+    """Return the time as `created_at` has it."""
     try:
         return None if text is None else utc(text)
     except ValueError:
@@ -128,7 +128,7 @@ class _Search:
         self._snippets = Snippets(query.terms)
 
     def indexed_until(self) -> int | None:
-        """The last rowid in the index; None without an index or without FTS5."""
+        """Return the last rowid in the index; None without an index or without FTS5."""
         if not self._is_there(INDEX):
             return None
         try:
@@ -149,7 +149,7 @@ class _Search:
         return True
 
     def numbers(self, indexed_until: int, matches_max: int) -> list[int]:
-        """Rowids of at most `matches_max` matches: few are ranked, many are newest first."""
+        """Return at most `matches_max` matching rowids: few are ranked, many are newest first."""
         matches = self._above(indexed_until, matches_max)
         if len(matches) < matches_max:
             indexed: set[int] = set()
@@ -164,7 +164,7 @@ class _Search:
     # -- beyond the index --------------------------------------------------------------------
 
     def _above(self, indexed_until: int, matches_max: int) -> list[int]:
-        """The newest rows that match and are not in the index."""
+        """Return the newest rows that match and are not in the index."""
         where = self._where
         maybe, parameters = self._query.maybe("m.content_raw")
         # The cheap check decides for ASCII texts only.
@@ -233,7 +233,7 @@ class _Search:
         ).fetchall()
 
     def page(self, columns: str, numbers: Sequence[int], rows_max: int) -> TextMatches:
-        """One page of these rows, in this order."""
+        """Return one page with these rows, in this order."""
         columns = f"m.content_raw, {columns}"
         rows = (row for number in numbers for row in self._row(number, columns))
         return self._cut(rows, rows_max, True)
@@ -261,12 +261,12 @@ class _Search:
 
 
 def _is_missing(error: sqlite3.DatabaseError) -> bool:
-    """Whether the table or the FTS5 module is missing."""
+    """Return whether the table or the FTS5 module is missing."""
     return getattr(error, "sqlite_errorname", "") in ("SQLITE_ERROR", "SQLITE_AUTH")
 
 
 def _chunks(rows: Iterable[Text]) -> Iterator[list[Text]]:
-    """Chunks of limited rows and characters; a single row may exceed the limit."""
+    """Yield chunks with limited rows and characters; a single row may exceed the limit."""
     chunk: list[Text] = []
     size = 0
     for number, text in rows:

@@ -44,7 +44,7 @@ def keep_up(tx: Tx, messages_max: int) -> bool:
 
 
 def follow_changes(tx: Tx) -> None:
-    """Update the index of pairs for messages that were changed."""
+    """Update the pair index for messages that were changed."""
     try:
         changed = tx.execute(
             "SELECT c.message, c.old_content, m.content_raw FROM x_cjk_changed AS c"
@@ -80,7 +80,7 @@ def _index_pairs(tx: Tx, until: int, messages_max: int) -> int:
 
 
 def _piece(tx: Tx, indexed: int, messages_max: int) -> tuple[int, int]:
-    """The number of messages in the next batch, and the rowid of its last one."""
+    """Return how many messages the next batch has, and its last rowid."""
     count = last = 0
     left = PIECE_CHARACTERS_MAX
     sizes = tx.execute(

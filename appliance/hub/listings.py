@@ -1,4 +1,4 @@
-"""The hub's listings: pages of channels, topics and attachments."""
+"""Lists the hub's channels, topics and attachments in pages."""
 
 from functools import cache
 from typing import Any, cast

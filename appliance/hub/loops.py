@@ -51,5 +51,6 @@ class Indexer(Loop):
 
 
 def catch_up() -> CatchUp:
-    """Keeps the index at most a second behind under any load; other programs read it too."""
+    """Return the work that keeps the index at most a second behind under any load; other
+    programs read it too."""
     return CatchUp(indexing.keep_up, INDEX_SECONDS, INDEX_BATCH_MAX)

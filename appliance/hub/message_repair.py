@@ -1,4 +1,4 @@
-"""Changes rows of messages to what their events say: `doctor repair --run CHECK --data`."""
+"""Changes message rows to match their events: `doctor repair --run CHECK --data`."""
 
 import sqlite3
 
@@ -12,7 +12,7 @@ _COLUMNS = event_replay.COLUMNS["message"]
 
 
 def restore_message(connection: sqlite3.Connection, arguments: Arguments, _clock: Clock) -> str:
-    """Sets a message's row to the state that its events describe, or writes it again. Columns that
+    """Set a message's row to the state that its events describe, or write it again. Columns that
     no event states stay as they are."""
     message_id = arguments["message"]
     row = event_replay.row_of(connection, "message", message_id)
@@ -64,8 +64,8 @@ def _insert(connection: sqlite3.Connection, message_id: str, state: State) -> st
 
 
 def replay(connection: sqlite3.Connection, message_id: str) -> State:
-    """The state of a message after all its events, with the times of its last edit and of its
-    deletion. Raises CannotRepair if events are missing or out of order."""
+    """Return a message's state after all its events, with the times when it was last edited and
+    deleted. Raises CannotRepair if events are missing or out of order."""
     state: State | None = None
     rows = connection.execute(event_replay.OF_ENTITY, ("message", message_id))
     for event in map(ReplayedEvent._make, rows.fetchall()):

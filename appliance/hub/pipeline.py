@@ -1,4 +1,4 @@
-"""A pipeline of two steps: the next piece begins while the previous one finishes."""
+"""Runs two steps as a pipeline: the next piece begins while the previous one finishes."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""The hub's reads: functions of a Reader, each with a row limit."""
+"""Reads the hub: functions that take a Reader, each with a row limit."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ SCANNED_EVENTS_MAX = 10_000  # comparing more events one by one makes a slow rea
 
 
 def facts(reader: Reader) -> dict[str, Any]:
-    """What the service needs at its start: ids, their order, the newest event."""
+    """Return what the service needs at its start: ids, their order, the newest event."""
     meta = dict(reader.rows("SELECT key, value FROM meta", limit=100))
     newest = reader.row("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
     last_ids = [
@@ -56,7 +56,7 @@ def index_lag(reader: Reader) -> int:
 
 
 def channel_ids(reader: Reader, references: Sequence[str]) -> dict[str, str]:
-    """Reference → id, for references that are the id or name of a channel."""
+    """Return reference → id, for references that are a channel's id or name."""
     plain = {reference: plain_name(reference) for reference in references}
     wanted = sorted({*plain, *plain.values()})
     marks = ",".join("?" * len(wanted))
@@ -72,10 +72,10 @@ def channel_ids(reader: Reader, references: Sequence[str]) -> dict[str, str]:
 
 
 def topics_named(reader: Reader, references: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Reference → (topic id, channel id), for references CHANNEL/TITLE that exist.
+    """Return reference → (topic id, channel id), for references CHANNEL/TITLE that exist.
 
-    Names and titles may contain `/`, so each of the first `SPLITS_MAX` is tried. If several
-    topics fit, the one with the shortest channel name is meant.
+    Names and titles may contain `/`, so each of the first `SPLITS_MAX` is tried. If several topics
+    fit, the one with the shortest channel name is meant.
     """
     topics: dict[str, tuple[str, str]] = {}
     for reference in references:
@@ -104,7 +104,7 @@ def channels_of_topics(reader: Reader, topic_ids: Sequence[str]) -> dict[str, st
 
 
 def message(reader: Executor, message_id: str) -> wire.Message:
-    """Raises NoSuchMessage."""
+    """Return a message. Raises NoSuchMessage."""
     row = reader.execute(f"SELECT {MESSAGE} FROM messages WHERE id = ?", (message_id,)).fetchone()
     if row is None:
         raise wire.NoSuchMessage(details={"message_id": message_id})
@@ -112,7 +112,7 @@ def message(reader: Executor, message_id: str) -> wire.Message:
 
 
 def place_of_message(reader: Reader, message_id: str) -> tuple[str | None, str | None]:
-    """Its channel id and topic id; None without such a message."""
+    """Return a message's channel id and topic id; None without such a message."""
     row = reader.row("SELECT channel_id, topic_id FROM messages WHERE id = ?", (message_id,))
     return row or (None, None)
 
@@ -154,7 +154,7 @@ def page_messages(reader: Reader, query: wire.MessagesQuery, order: str) -> wire
 
 
 def require_scope_exists(reader: Reader, query: wire.MessagesQuery | wire.SearchQuery) -> None:
-    """Raises if the topic or channel of the query doesn't exist."""
+    """Raise if the query's topic or channel doesn't exist."""
     if query.topic_id and not reader.row("SELECT 1 FROM topics WHERE id = ?", (query.topic_id,)):
         raise wire.NoSuchTopic(details={"topic_id": query.topic_id})
     if query.channel_id and not reader.row(
@@ -177,7 +177,7 @@ class EventPage(NamedTuple):
 def list_events(
     reader: Reader, query: wire.EventsQuery, until: int, only: frozenset[str] | None = None
 ) -> EventPage:
-    """Events oldest first: after a cursor, or the newest `tail` of them."""
+    """Return events oldest first: after a cursor, or the newest `tail`."""
     conditions = ["event_id > ?", "event_id <= ?"]
     parameters: list[Any] = [query.after, until]
     for column, value in (("name", query.name), ("scope_channel_id", query.channel_id)):
@@ -217,10 +217,10 @@ def replay(
     bytes_max: int,
     framed: bool,
 ) -> tuple[bytes, int]:
-    """The log from `after` (not included) as bytes to send, and the cursor they reach.
+    """Return the log from `after` (not included) as bytes to send, and the cursor they reach.
 
-    At most `limit` events and about `bytes_max` bytes. The cursor is `until` when no events
-    are left. `framed`: WebSocket frames; else server-sent events.
+    At most `limit` events and about `bytes_max` bytes. The cursor is `until` when no events are
+    left. `framed`: WebSocket frames; else server-sent events.
     """
     sql, parameters = replay_statement(after, until, wanted, limit)
     pieces: list[bytes] = []
@@ -245,10 +245,10 @@ def replay(
 def replay_statement(
     after: int, until: int, wanted: Filter | None, limit: int
 ) -> tuple[str, list[Any]]:
-    """The query of ADR-0003, which uses an index for every filter.
+    """Return the query from ADR-0003, which uses an index for every filter.
 
-    One index seek for each scope, ordered and limited, then their union: replaying a quiet topic
-    of a long log reads only its own events.
+    One index seek for each scope, ordered and limited, then their union: replaying a quiet topic in
+    a long log reads only its own events.
     """
     bounds = "event_id > ? AND event_id <= ?"
     end = "ORDER BY event_id ASC LIMIT ?"
@@ -275,7 +275,7 @@ def replay_statement(
 def _scan_statement(
     wanted: Filter, bounds: str, end: str, parameters: list[Any], limit: int
 ) -> tuple[str, list[Any]]:
-    """One scan of the range that compares each event with all scopes.
+    """Return one scan over the range that compares each event with all scopes.
 
     IN lists, because a chain of that many ORs is too deep for SQLite. The `+` keeps SQLite from
     collecting and sorting matches by other indexes for every piece.

@@ -1,8 +1,8 @@
-"""Turns of large reads on the event loop.
+"""Gives large reads turns on the event loop.
 
 Each caller reads one piece at a time. All callers without a token count as one, so many of them
-read no more than one caller does. Their bytes are limited too, so that replaying the log again and
-again leaves time for other requests.
+read no more than one caller does. Their bytes are limited too, so that replaying the log repeatedly
+leaves time for other requests.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ class Turns:
 
     @contextmanager
     def turn(self, who: Principal) -> Iterator[Callable[[int], None]]:
-        """Wait for this caller's turn. Call the result with the size of what was read. Don't wait
+        """Wait for this caller's turn. Call the result with the size that was read. Don't wait
         for the client within the turn."""
         lock = self._locks.setdefault(who.id, GreenletLock())
         with lock:

@@ -46,7 +46,7 @@ _CURSORS = ("SELECT max(cursor) FROM x_plugin_cursors", "SELECT max(cursor) FROM
 
 
 def finish(copying: Copying) -> None:
-    """Adds what the events state of lost rows, and names rows whose events are lost."""
+    """Add what the events state about lost rows, and name rows whose events are lost."""
     rebuilding = Rebuilding(copying)
     rebuilt = rebuilding.run()
     for name, rows in rebuilt.items():
@@ -74,7 +74,7 @@ class Rebuilding:
         self.incomplete = {name for name in copying.result if copying.lacks(name)}
 
     def run(self) -> dict[str, int]:
-        """The number of rebuilt rows, by table."""
+        """Return how many rows were rebuilt, by table."""
         self._keep_event_ids()
         rebuilt = {}
         self._target.execute(_MAKE)
@@ -86,7 +86,7 @@ class Rebuilding:
         return rebuilt
 
     def _rebuild(self, name: str, kind: str) -> int:
-        """Writes the rows of a kind that are missing, as their events describe them."""
+        """Write a kind's missing rows, as their events describe them."""
         table = TABLES[kind]
         self._target.execute("DELETE FROM temp.missing")
         self._target.execute(
@@ -115,7 +115,7 @@ class Rebuilding:
         return rebuilt
 
     def _number_after(self, event_id: int) -> int:
-        """The rowid after that of the message before this event."""
+        """Return the rowid after the message before this event."""
         row = self._target.execute(
             "SELECT m.rowid FROM events AS e JOIN messages AS m ON m.id = e.entity_id"
             " WHERE e.name = 'message.created' AND e.event_id < ? ORDER BY e.event_id DESC LIMIT 1",
@@ -140,13 +140,14 @@ class Rebuilding:
         return self._target.execute(query, (row_number,)).fetchone() is not None
 
     def _keep_event_ids(self) -> None:
-        """Makes sure that ids of lost events are not used again: clients would skip new events."""
+        """Keep lost events' ids from being used again: clients would skip new events."""
         known = [self._target.execute(query).fetchone()[0] or 0 for query in _CURSORS]
         keep_sequence(self._target, "events", max(known))
 
 
 def _rows_without_events(target: sqlite3.Connection) -> tuple[int, list[str]]:
-    """How many channels, topics, messages and attachments have no event of creation; the first."""
+    """Return how many channels, topics, messages and attachments have no creation event; and the
+    first."""
     count = 0
     named: list[str] = []
     for name, kind in CREATED.items():

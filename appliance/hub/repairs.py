@@ -1,4 +1,4 @@
-"""What a repair builds again in the hub's store, and its changes of messages."""
+"""Rebuilds parts of the hub's store in a repair, and changes messages."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -28,8 +28,8 @@ _INDEX_ALL = "INSERT INTO messages_fts(messages_fts) VALUES ('rebuild')"
 
 
 def restart_fts(connection: sqlite3.Connection, store: str, clock: Clock) -> str:
-    """Makes an empty full-text index by its migration. The hub fills it in batches, as it does with
-    new messages; until then searches also read the messages that are not in it."""
+    """Make an empty full-text index by its migration. The hub fills it in batches, as it does
+    with new messages; until then searches also read the messages that are not in it."""
     if not has_fts5(connection):
         raise CannotRepair("this Python's SQLite has no FTS5, so it can't make the index")
     drop_search_triggers(connection)
@@ -50,8 +50,8 @@ def restart_fts(connection: sqlite3.Connection, store: str, clock: Clock) -> str
 
 
 def _forget_fts(connection: sqlite3.Connection) -> bool:
-    """The index knows messages by rowid, which changes where numbers are missing. Without x_fts it
-    counts as missing, so an interruption does no harm."""
+    """Forget the index, which knows messages by rowid, which changes where numbers are missing.
+    Without x_fts it counts as missing, so an interruption does no harm."""
     if not meta.exists(connection, "x_fts"):
         return False
     count, last = connection.execute("SELECT count(*), max(rowid) FROM messages").fetchone()
@@ -75,8 +75,8 @@ EventScope = tuple[str, str | None, str | None]  # channel id, topic id, second 
 
 
 def _fill_event_scopes(connection: sqlite3.Connection, _store: str, _clock: Clock) -> str:
-    """Fills the empty scopes of events from their own payload, and from earlier events of the same
-    message. The rest of each event stays as it is."""
+    """Fill events' empty scopes from their own payload, and from the same message's earlier
+    events. The rest of each event stays as it is."""
     trigger = connection.execute(
         "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = ?", (_IMMUTABLE,)
     ).fetchone()
@@ -109,7 +109,7 @@ def _read_unscoped(connection: sqlite3.Connection) -> Iterator[ReplayedEvent]:
 
 
 def _topics_of_messages(connection: sqlite3.Connection) -> dict[int, str]:
-    """The topic of the message at the time of each of its events, if one of them has no scope."""
+    """Return a message's topic at the time of each of its events, if one has no scope."""
     wanted = {event.entity_id for event in _read_unscoped(connection) if event.kind == "message"}
     now: dict[str, str] = {}
     topics = {}

@@ -1,10 +1,10 @@
-"""Requests over a WebSocket: the operations of the HTTP API as frames.
+"""Handles requests over a WebSocket: the HTTP API's operations as frames.
 
     {"type": "request", "id": 7, "op": "message.create", "data": {…}}
     {"type": "response", "id": 7, "status": 201, "body": {…}}
 
-Requests that arrive together are written together: their messages are handed to the writer at
-once. Responses are sent in the order of the requests.
+Requests that arrive together are written together: their messages are handed to the writer at once.
+Responses are sent in request order.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ _encode = msgspec.json.Encoder().encode
 def _with_id(
     field: str, kind: Any, command: Any, verb: Callable[..., Reply]
 ) -> tuple[BodyPlan, Any]:
-    """An operation whose data is the command of an HTTP route, and the id that is in its path."""
+    """Return an operation whose data is an HTTP route's command, and the id that is in its path."""
     names = command.__struct_fields__
     fields = [
         (item.name, item.type) if item.required else (item.name, item.type, item.default)
@@ -73,7 +73,7 @@ def constant(frames: bytes) -> FrameSource:
 
 
 def wait_for_all(sources: list[FrameSource]) -> FrameSource:
-    """Waits for all sources; don't call them again."""
+    """Wait for all sources; don't call them again."""
     return constant(b"".join([source() for source in sources]))
 
 

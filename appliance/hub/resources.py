@@ -1,4 +1,4 @@
-"""The hub on HTTP: one class for each noun, and the table of routes (hub spec §0.9)."""
+"""Serves the hub over HTTP: one class for each noun, and the route table (hub spec §0.9)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,8 @@ class HubResource:
 
 class MessageBatchResource(HubResource):
     def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateMessages) -> None:
-        """A key in the header applies to items without a key: each gets its index appended.
+        """Post messages. A key in the header applies to items without a key: each gets its index
+        appended.
 
         An invalid item is passed on as its error.
         """

@@ -1,4 +1,4 @@
-"""What a restore of the hub loses."""
+"""Restores the hub: reports what is lost."""
 
 import sqlite3
 

@@ -1,4 +1,4 @@
-"""Moving messages to another topic of their channel (hub spec §0.14, ADR-0004).
+"""Moves messages to another topic in their channel (hub spec §0.14, ADR-0004).
 
 Each message gets its own event, scoped to the old topic, the new topic and the channel. Any number
 of messages takes one INSERT and one UPDATE over the same selection.

@@ -12,7 +12,7 @@ COLUMNS = message_columns("m")
 def find(
     reader: Reader, words: Query, query: wire.SearchQuery, only: frozenset[str] | None = None
 ) -> wire.SearchResult:
-    """Messages that contain the words and match the filters of the query.
+    """Return messages that contain the words and match the query's filters.
 
     `only`: the channels that the caller may read; None: all.
     """

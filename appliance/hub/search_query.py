@@ -25,7 +25,7 @@ class SearchSyntax(Invalid):
 
 
 class Query(msgspec.Struct, frozen=True):
-    """Alternatives, of which one must match; every text of an alternative must occur.
+    """Alternatives, one of which must match; every text in an alternative must occur.
 
     A query without alternatives matches nothing.
     """
@@ -34,25 +34,26 @@ class Query(msgspec.Struct, frozen=True):
 
     @property
     def terms(self) -> list[str]:
-        """All texts, in the order of the query."""
+        """Return all texts, in query order."""
         return [term for terms in self.alternatives for term in terms]
 
     @property
     def match(self) -> str:
-        """The right side of FTS5's MATCH: only strings, AND, OR and parentheses."""
+        """Return the right side of FTS5's MATCH: only strings, AND, OR and parentheses."""
         return " OR ".join(
             f"({' AND '.join(_quote(term) for term in terms)})" for terms in self.alternatives
         )
 
     @property
     def match_pairs(self) -> str:
-        """Like `match`, for an index of texts converted by `cjk.pairs`."""
+        """Return a `match` for an index with texts converted by `cjk.pairs`."""
         return " OR ".join(
             f"({' AND '.join(cjk.phrase(term) for term in terms)})" for terms in self.alternatives
         )
 
     def contained(self, column: str) -> tuple[str, list[str]]:
-        """A condition that is true where every text of an alternative occurs, and its parameters.
+        """Return a condition that is true where every text in an alternative occurs, and its
+        parameters.
 
         ASCII letters are compared without case. Not LIKE: its time grows with the product of both
         lengths for texts like "aaaa".
@@ -64,7 +65,7 @@ class Query(msgspec.Struct, frozen=True):
         return f"({condition})", [term.translate(_LOWER) for term in self.terms]
 
     def maybe(self, column: str) -> tuple[str, list[str]]:
-        """A cheap condition for ASCII texts: false only where `match` can't match.
+        """Return a cheap condition for ASCII texts: false only where `match` can't match.
 
         Non-ASCII words are ignored, because FTS5 finds `Zoe` for `Zoë`.
         """
@@ -80,7 +81,8 @@ _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def parse(text: str) -> Query:
-    """Raises SearchSyntax for empty or too long queries, open quotes and dangling operators."""
+    """Parse a query. Raises SearchSyntax for empty or too long queries, open quotes and dangling
+    operators."""
     if len(text) > QUERY_CHARACTERS_MAX:
         raise SearchSyntax(f"the search has more than {QUERY_CHARACTERS_MAX} characters")
     if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
@@ -135,7 +137,7 @@ def _dangling(operator: str) -> SearchSyntax:
 
 
 def _words(term: str) -> list[str]:
-    """What FTS5 treats as words: runs of letters and digits, including combining marks."""
+    """Return what FTS5 treats as words: runs of letters and digits, including combining marks."""
     spaced = "".join(
         c if unicodedata.category(c) in _IN_WORDS or _begins_word(c) else " " for c in term
     )

@@ -183,8 +183,8 @@ class Hub:
         principal: Principal,
         keys: Sequence[str | None],
     ) -> Callable[[], list[Reply | ApplianceError]]:
-        """Hand messages to the writer. The returned function waits for the results of
-        `create_messages`. Call it exactly once.
+        """Hand messages to the writer. The returned function waits for the results that
+        `create_messages` returns. Call it exactly once.
         """
         results: list[Reply | ApplianceError | None] = [None] * len(commands)
         calls: list[Any] = []
@@ -218,8 +218,8 @@ class Hub:
     def _posting(
         self, command: wire.CreateMessage | wire.BatchMessage, principal: Principal, key: str | None
     ) -> tuple[Any, ...]:
-        """The arguments of `call_once` that post a message. With one key, a batch and a single
-        POST are the same request, so a retry may use either route."""
+        """Return the `call_once` arguments that post a message. With one key, a batch and a
+        single POST are the same request, so a retry may use either route."""
         topic_id = self.access.find_topic(principal, POST, command.topic_id)
         check_message(command.sender, command.content_raw)
         check_sender(command.sender, principal.senders)
@@ -294,13 +294,13 @@ class Hub:
         return self.store.read(listings.attachments, topic_id, query)
 
     def search(self, query: wire.SearchQuery, principal: Principal) -> wire.SearchResult:
-        """Finds every committed message (see `hub/fulltext.py`)."""
+        """Find every committed message that matches (see `hub/fulltext.py`)."""
         words = parse(query.q)
         query = self._resolve(query, principal)
         return self.store.read_slow(search.find, words, query, principal.channels_for(READ))
 
     def list_events(self, query: wire.EventsQuery, principal: Principal) -> bytes:
-        """The body of `GET /api/v1/events`; with `wait`, waits for the first event."""
+        """Return the body for `GET /api/v1/events`; with `wait`, wait for the first event."""
         only = principal.channels_for(READ)
         if query.tail is None:
             check_cursor(query.after, self.feed.head, self.identity.epoch)
@@ -321,7 +321,8 @@ class Hub:
     def _events(
         self, query: wire.EventsQuery, until: int, only: frozenset[str] | None
     ) -> queries.EventPage:
-        """Names and channels of a limited token are compared event by event, which is slow."""
+        """Return events. Names and a limited token's channels are compared event by event, which
+        is slow."""
         scans = query.name is not None or only is not None
         slow = scans and until - query.after > queries.SCANNED_EVENTS_MAX
         read = self.store.read_slow if slow else self.store.read
@@ -330,7 +331,7 @@ class Hub:
     def _await_events(
         self, query: wire.EventsQuery, until: int, principal: Principal
     ) -> queries.EventPage:
-        """The first wanted events after `until`, or none if the wait times out."""
+        """Return the first wanted events after `until`, or none if the wait times out."""
         only = principal.channels_for(READ)
 
         def wants(event: Any) -> bool:
@@ -363,7 +364,7 @@ class Hub:
     def live_filter(
         self, subscriptions: wire.Subscriptions | None, principal: Principal
     ) -> LiveFilter | None:
-        """The filter of a listener, limited to what its token may read; None: everything."""
+        """Return a listener's filter, limited to what its token may read; None: everything."""
         if subscriptions is None:
             only = principal.channels_for(READ)
             return None if only is None else LiveFilter(frozenset(), lambda: Filter(only))
@@ -376,7 +377,8 @@ class Hub:
         return LiveFilter(frozenset(subscriptions.channels), resolve)
 
     def filter_for(self, channels: Sequence[str], topics: Sequence[str]) -> Filter:
-        """A Filter from references: channels by id or name, topics by id or CHANNEL/TITLE."""
+        """Return a Filter from references: channels by id or name, topics by id or
+        CHANNEL/TITLE."""
         ids = self.store.read(queries.channel_ids, list(channels)) if channels else {}
         titles = [reference for reference in topics if "/" in reference]
         named = self.store.read(queries.topics_named, titles) if titles else {}
@@ -390,7 +392,7 @@ class Hub:
     def read_log(
         self, after: int, until: int, wanted: Filter | None, framed: bool = True
     ) -> tuple[bytes, int]:
-        """A piece of the log ready to send, and the cursor it reaches."""
+        """Return a log piece ready to send, and the cursor it reaches."""
         scans = wanted is not None and len(wanted.terms) > queries.UNION_TERMS_MAX
         read = self.store.read_slow if scans else self.store.read
         return read(
@@ -398,7 +400,7 @@ class Hub:
         )
 
     def _resolve(self, query: Q, principal: Principal) -> Q:
-        """The query with ids in place of names, and a limit within the maximum."""
+        """Return the query with ids in place of names, and a limit within the maximum."""
         channel, topic = query.channel_id, query.topic_id
         return msgspec.structs.replace(
             query,
@@ -430,7 +432,7 @@ def health_of(
 def keyed_request(
     principal: Principal, method: str, route: str, key: str | None, command: Any
 ) -> idempotency.KeyedRequest | None:
-    """None without an idempotency key."""
+    """Return the keyed request; None without an idempotency key."""
     if key is None:
         return None
     fingerprint = hashlib.sha256(_canonical(command)).hexdigest()

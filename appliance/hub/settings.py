@@ -1,4 +1,4 @@
-"""[hub]: limits of the message hub."""
+"""Defines [hub]: the message hub's limits."""
 
 import msgspec
 

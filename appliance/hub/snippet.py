@@ -1,7 +1,7 @@
-"""Snippets: the part of a text around the first match of a search.
+"""Makes snippets: the part of a text around a search's first match.
 
-The text is scanned in windows of limited size, so the work grows with the length of the text and
-not with the number of matches (FTS5's snippet() compares every match with every other).
+The text is scanned in windows with limited size, so the work grows with the text's length and not
+with the number of matches (FTS5's snippet() compares every match with every other).
 """
 
 import re
@@ -23,7 +23,7 @@ class Snippets:
     """Cuts snippets for one search."""
 
     def __init__(self, terms: Iterable[str]) -> None:
-        """`terms`: the words and phrases of the query."""
+        """Take the query's words and phrases."""
         words: list[str] = []
         runs: list[str] = []
         for term in terms:
@@ -58,7 +58,7 @@ class Snippets:
 
 
 def fold(text: str) -> str:
-    """Without case and accents, as FTS5 compares; offsets of characters stay the same."""
+    """Return a text without case and accents, as FTS5 compares; character offsets stay the same."""
     return text.lower() if text.isascii() else text.translate(_folded)
 
 

@@ -17,7 +17,7 @@ from appliance.web.sse_stream import SseStream, last_event_id
 def event_stream(
     hub: Hub, query: wire.StreamQuery, header: str | None, principal: Principal
 ) -> SseStream:
-    """The response to one request; `header` is its `Last-Event-ID`."""
+    """Return the response to one request; `header` is its `Last-Event-ID`."""
     source = HubEventSource(hub, query, header, principal)
     return SseStream(source, hub.waits.enter, partial(hub.book.watch, principal))
 
@@ -57,7 +57,7 @@ class HubEventSource(FeedSource):
         return super().catch_up()
 
     def read_stored(self) -> Iterator[bytes]:
-        """The events between the cursor and the head of the log, piece by piece."""
+        """Yield the events between the cursor and the log's head, piece by piece."""
         while self._cursor < self._hub.feed.head:
             with self._hub.turns.turn(self._principal) as charge:
                 until, live_filter = self._hub.feed.head, self._live_filter
@@ -71,6 +71,6 @@ class HubEventSource(FeedSource):
 
 
 def start_of(query: wire.StreamQuery, header: str | None) -> int:
-    """Where to begin: `Last-Event-ID` of a reconnecting client, else `after`, else 0."""
+    """Return where to begin: a reconnecting client's `Last-Event-ID`, else `after`, else 0."""
     cursor = last_event_id(header)
     return query.after or 0 if cursor is None else cursor

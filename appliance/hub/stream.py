@@ -154,7 +154,7 @@ class HubSession:
         self._subscription.recover()
 
     def _take_direct(self, items: Sequence[Any]) -> bool:
-        """Called by the publisher: writes what the kernel accepts at once, without a wake-up."""
+        """Write what the kernel accepts at once, without a wake-up; called by the publisher."""
         live_filter = self._live_filter
         if not self._idle or not self._socket.is_free() or (live_filter and live_filter.by_name):
             return False
@@ -174,7 +174,7 @@ class HubSession:
             self._socket.send(piece)
 
     def _frames(self, items: Sequence[Any]) -> list[bytes]:
-        """The frames of new and wanted `items`; moves the cursor past them."""
+        """Return frames for new and wanted `items`; move the cursor past them."""
         if self._live_filter is not None:
             items = self._live_filter.filter(items)
         frames = [item.frame for item in items if item.number > self._cursor]
@@ -228,7 +228,7 @@ class HubSession:
 
 
 class _Joined:
-    """Cache of the newest items' frames, for sockets that get the same items."""
+    """A cache for the newest items' frames, for sockets that get the same items."""
 
     items: Sequence[Any] = ()
     frames = b""

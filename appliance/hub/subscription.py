@@ -15,7 +15,7 @@ NAMING_EVENTS = ("channel.created", "topic.created", "topic.renamed")
 
 
 class Filter(msgspec.Struct, frozen=True):
-    """Ids of channels and topics; `unresolved`: names that don't exist yet."""
+    """Channel and topic ids; `unresolved`: names that don't exist yet."""
 
     channels: frozenset[str] = frozenset()
     topics: frozenset[str] = frozenset()
@@ -30,7 +30,8 @@ class Filter(msgspec.Struct, frozen=True):
 
     @property
     def terms(self) -> list[tuple[str, str]]:
-        """(scope column, id) pairs in a fixed order; an event matches if one of them does."""
+        """Return (scope column, id) pairs in a fixed order; an event matches if one of them
+        does."""
         topics = sorted(self.topics)
         return (
             [("scope_channel_id", channel) for channel in sorted(self.channels)]
@@ -42,21 +43,22 @@ class Filter(msgspec.Struct, frozen=True):
 class LiveFilter:
     """What a listener wants, including channels that are named but do not exist yet.
 
-    The order matters: let the feed queue what `wants` accepts, call `resolve`, then read the
-    log. Call `refresh` before each piece of the log, when its end is known. Pass everything
-    that comes from the queue through `filter`.
+    The order matters: let the feed queue what `wants` accepts, call `resolve`, then read the log.
+    Call `refresh` before each log piece, when its end is known. Pass everything that comes from the
+    queue through `filter`.
     """
 
     __slots__ = ("_lookup", "by_name", "current")
 
     def __init__(self, names: frozenset[str], lookup: Callable[[], Filter]) -> None:
-        """`names` may also be ids; `lookup` finds all of them in the database."""
+        """Take what is wanted. `names` may also be ids; `lookup` finds all of them in the
+        database."""
         self._lookup = lookup
         self.by_name = False  # some name did not exist when it was first resolved
         self.current = Filter(unresolved=names)
 
     def wants(self, event: CommittedEvent) -> bool:
-        """True for every event while a name is unresolved; `filter` decides then."""
+        """Return True for every event while a name is unresolved; `filter` decides then."""
         current = self.current
         return (
             event.channel_id in current.channels
@@ -70,12 +72,13 @@ class LiveFilter:
         self.by_name = bool(self.current.unresolved)
 
     def refresh(self) -> None:
-        """Resolve names again: the event of a channel created by now may already have passed."""
+        """Resolve names again: the event for a channel created by now may already have passed."""
         if self.current.unresolved:
             self.current = self._lookup()
 
     def filter(self, items: Sequence[Any]) -> Sequence[Any]:
-        """The wanted items. Items queued before the last name was resolved are not filtered yet."""
+        """Return the wanted items. Items queued before the last name was resolved are not
+        filtered yet."""
         return [item for item in items if self._matches(item)] if self.by_name else items
 
     def _matches(self, event: CommittedEvent) -> bool:

@@ -68,7 +68,8 @@ class HubSubsystem(Subsystem):
         self.feed.close()
 
     def _publish_missed(self) -> None:
-        """After a restart of the writer: committed events that it didn't publish are in the log."""
+        """Publish, after the writer restarts, committed events that it didn't publish: they are
+        in the log."""
         self.feed.jump(self.hub.newest_event())
 
     def _serve(

@@ -1,4 +1,4 @@
-"""Checks texts of users: no U+0000, no blank names, not too long; one spelling for each name."""
+"""Checks users' texts: no U+0000, no blank names, not too long; one spelling for each name."""
 
 import unicodedata
 
@@ -20,10 +20,10 @@ _KEYCAP = "\ufe0f\u20e3"  # after a digit, * or #
 
 
 def plain_name(name: str) -> str:
-    """The spelling under which a name or title is stored and found.
+    """Return the spelling under which a name or title is stored and looked up.
 
-    Unicode's form NFC, without invisible characters, and with single spaces between words, so
-    that names that look alike are one name.
+    Unicode's form NFC, without invisible characters, and with single spaces between words, so that
+    names that look alike are one name.
     """
     text = unicodedata.normalize("NFC", name)
     if not text.isascii():
@@ -52,7 +52,7 @@ def check_message(sender: str, content: str) -> None:
 
 
 def check_text(**fields: str | None) -> None:
-    """Raises Invalid for U+0000: SQLite's functions end a text there, which would bypass checks."""
+    """Raise Invalid for U+0000: SQLite's functions end a text there, which would bypass checks."""
     for name, text in fields.items():
         if text is not None and "\0" in text:
             raise Invalid(

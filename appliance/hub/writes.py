@@ -60,7 +60,7 @@ def create_topic(tx: Tx, command: wire.CreateTopic, principal: str | None) -> Re
 
 
 def find_or_create_topic(tx: Tx, channel: str, title: str, principal: str | None) -> str:
-    """The id of the topic. It and its channel are created if they don't exist."""
+    """Return the topic's id. The topic and its channel are created if they don't exist."""
     if tx.execute(_CHANNEL_NAMED, (channel,)).fetchone() is None:
         create_channel(tx, wire.CreateChannel(channel), principal)
     (channel_id,) = tx.execute(_CHANNEL_NAMED, (channel,)).fetchone()
@@ -184,7 +184,8 @@ def delete_message(
 
 
 def message_to_change(tx: Tx, message_id: str, expected_version: int | None) -> wire.Message:
-    """The current message. Raises VersionConflict if its version is not `expected_version`."""
+    """Return the current message. Raises VersionConflict if its version is not
+    `expected_version`."""
     message = queries.message(tx, message_id)
     if expected_version is not None and expected_version != message.version:
         raise wire.VersionConflict(

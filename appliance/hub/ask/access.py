@@ -34,6 +34,6 @@ def may_answer(ask: StoredAsk, who: Answerer) -> bool:
 def channels_of(
     principal: Principal, scopes: Iterable[str] = (READ, POST, wire.ANSWER)
 ) -> frozenset[str] | None:
-    """The only channels in which all of these scopes are granted; None: all."""
+    """Return the only channels in which all these scopes are granted; None: all."""
     limits = [each for each in map(principal.channels_for, scopes) if each is not None]
     return frozenset.intersection(*limits) if limits else None

@@ -1,4 +1,4 @@
-"""Checks of asks: deadlines that nothing has settled."""
+"""Checks asks: deadlines that nothing has settled."""
 
 from collections.abc import Iterator
 

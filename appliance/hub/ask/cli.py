@@ -1,4 +1,4 @@
-"""`agentlip ask`: questions to people, from the side of who asks and of who answers."""
+"""Implements `agentlip ask`: questions to people, for the asking side and the answering side."""
 
 from typing import Annotated, Any
 
@@ -138,7 +138,7 @@ def cancel_ask(
     sender: SenderFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Withdraw an ask of your own."""
+    """Withdraw your ask."""
     body = {"sender": sender}
     ask = session.hub().post(f"{_path(ask_id)}/cancel", body, idempotency_key)["ask"]
     session.answer(ask, f"cancelled {ask_id}")
@@ -158,7 +158,7 @@ def show_answer_secret(
 
 
 def _print_answer(session: Session, ask_id: str, wait_seconds: float) -> None:
-    """Wait, also through restarts of the appliance, and leave with the documented exit code."""
+    """Wait, also while the appliance restarts, and exit with the documented code."""
     from appliance.sdk.http import PATIENT
 
     hub, until = session.hub(PATIENT), CLOCK.monotonic() + wait_seconds

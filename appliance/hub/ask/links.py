@@ -1,12 +1,12 @@
-"""Links that can answer an ask, for one recipient each.
+"""Makes links that can answer an ask, for one recipient each.
 
-    ask_01K….0.BASE64        the ask, the number of the recipient of a mail, and an HMAC
+    ask_01K….0.BASE64        the ask, the mail recipient's number, and an HMAC
     ask_01K….ID.BASE64       the ask, a webhook, and an HMAC with the webhook's key
 
-The HMAC of a mail covers the ask, the recipient's address and the deadline, so a link can't be
-changed to another one. A link needs no token: it is as secret as the mail that contains it. The
-receiver of a webhook makes its link itself, with a key that an administrator gave it. Callers that
-choose the secret of a webhook can't compute this key.
+A mail's HMAC covers the ask, the recipient's address and the deadline, so a link can't be changed
+to another one. A link needs no token: it is as secret as the mail that contains it. A webhook's
+receiver makes its link itself, with a key that an administrator gave it. Callers that choose a
+webhook's secret can't compute this key.
 """
 
 import base64
@@ -28,7 +28,7 @@ def link_of(key: bytes, ask: StoredAsk, number: int) -> str:
 
 
 def webhook_key(key: bytes, webhook_id: str, secret: str) -> bytes:
-    """The key of a webhook's links. A new secret of the webhook makes another one."""
+    """Return the key for a webhook's links. A new webhook secret makes another key."""
     return hmac.digest(key, f"webhook\0{webhook_id}\0{secret}".encode(), hashlib.sha256)
 
 
@@ -38,13 +38,13 @@ def webhook_link_of(key: bytes, ask_id: str, webhook_id: str) -> str:
 
 
 def parts_of(link: str) -> tuple[str, str]:
-    """The ask, and the number of the recipient or the id of the webhook."""
+    """Return the ask, and the recipient's number or the webhook's id."""
     ask_id, _, rest = link.partition(".")
     return ask_id, rest.partition(".")[0]
 
 
 def recipient_of(key: bytes, ask: StoredAsk, link: str) -> str:
-    """The address for which this link was made. Raises NoSuchLink."""
+    """Return the address for which this link was made. Raises NoSuchLink."""
     for number, address in enumerate(ask.mail_to):
         if hmac.compare_digest(link_of(key, ask, number).encode(), link.encode()):
             return address
@@ -54,7 +54,7 @@ def recipient_of(key: bytes, ask: StoredAsk, link: str) -> str:
 def check_receiver(
     key: bytes, webhook: EventWebhookRow, ask: StoredAsk, link: str, now_ms: int
 ) -> None:
-    """Raises NoSuchLink unless this link was made with the key of the webhook, and the webhook
+    """Raise NoSuchLink unless this link was made with the webhook's key, and the webhook
     receives the question."""
     wanted = views.selection_of(webhook)
     in_scope = ask.row.channel_id in wanted.channels or ask.topic_id in wanted.topics

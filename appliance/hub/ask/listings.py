@@ -1,4 +1,4 @@
-"""The listing of asks."""
+"""Lists asks."""
 
 from functools import cache
 from typing import Any

@@ -17,8 +17,8 @@ MAILED_MAX = 20  # asks that are handed over in one round
 
 
 class Deadlines(Loop):
-    """Sleeps until the next deadline; a new one wakes it. Deadlines are times of the steady clock,
-    so they don't move when the wall clock is set."""
+    """Sleeps until the next deadline; a new one wakes it. Deadlines are steady clock times, so
+    they don't move when the wall clock is set."""
 
     name = "ask_deadlines"
     shortest_seconds = 0.05
@@ -53,8 +53,7 @@ class AskMail(Protocol):
     """The outbox, passed in by `composition.py`."""
 
     def send(self, key: str, address: str, subject: str, text: str) -> None:
-        """Accept a mail; it is durable then. The same key is the same mail. Raises the errors of
-        the outbox."""
+        """Accept a mail durably. The same key is the same mail. Raises the outbox's errors."""
 
 
 class Mailer(Loop):

@@ -1,4 +1,4 @@
-"""What is counted of asks."""
+"""Defines the ask metrics."""
 
 from appliance.kernel.metrics import counter
 

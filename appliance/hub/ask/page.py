@@ -54,7 +54,7 @@ def _facts(ask: wire.Ask) -> list[str]:
 
 
 def _form(ask: wire.Ask) -> str:
-    """The form is sent to the address of the page, which contains the link."""
+    """Return the form, which is sent to the page's address, which contains the link."""
     buttons = "".join(
         f'<button name="answer" value="{escape(choice)}">{escape(choice)}</button> '
         for choice in ask.choices

@@ -1,4 +1,4 @@
-"""Reads of asks: one by its id, those whose deadline has passed."""
+"""Reads asks: one by its id, those whose deadline has passed."""
 
 from typing import Any
 
@@ -69,12 +69,12 @@ def find_unmailed(reader: Reader, limit: int) -> list[StoredAsk]:
 
 
 def waiting_keys(reader: Reader, principal_id: str, limit: int) -> list[tuple[str, str]]:
-    """(id, key) of the asks of this principal that wait."""
+    """Return (id, key) for this principal's waiting asks."""
     return reader.rows(_WAITING_KEYS, (principal_id, limit), limit=limit)
 
 
 def to_wire(ask: StoredAsk, ahead_ms: int) -> wire.Ask:
-    """`ahead_ms`: how far the wall clock is ahead of the steady clock."""
+    """Convert an ask. `ahead_ms`: how far the wall clock is ahead of the steady clock."""
     row = ask.row
     return wire.Ask(
         id=row.id,

@@ -26,7 +26,7 @@ EXAMPLE = {
 
 
 class AskPage:
-    """The page behind a link of a mail or a webhook. The link is the credential, so it needs no
+    """The page behind a mail's or webhook's link. The link is the credential, so it needs no
     token."""
 
     def __init__(self, asks: Asks) -> None:

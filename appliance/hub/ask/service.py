@@ -48,7 +48,7 @@ class Asks:
     def create(
         self, command: wire.CreateAsk, principal: Principal, key: str | None = None
     ) -> Reply:
-        """The same key gives the same ask, as it is now."""
+        """Create an ask. The same key gives the same ask, as it is now."""
         _check(command)
         check_sender(command.sender, principal.senders)
         topic_id = command.topic_id and self._hub.access.find_topic(
@@ -107,17 +107,17 @@ class Asks:
         return bytes.fromhex(self.store.write(writes.link_key))
 
     def link(self, ask: queries.StoredAsk, number: int) -> str:
-        """The link for the recipient of this number."""
+        """Return the link for the recipient with this number."""
         return links.link_of(self._link_key, ask, number)
 
     def show_by_link(self, link: str) -> tuple[wire.Ask, bool]:
-        """The ask, and whether the link may answer it. Opening a link answers nothing. Raises
-        NoSuchLink."""
+        """Return the ask, and whether the link may answer it. Opening a link answers nothing.
+        Raises NoSuchLink."""
         ask, who = self._by_link(link)
         return queries.to_wire(ask, self.steady.ahead_ms()), may_answer(ask, who)
 
     def is_answerable(self, link: str) -> bool:
-        """Whether the link is valid, and may answer an ask that waits."""
+        """Return whether the link is valid, and may answer an ask that waits."""
         try:
             ask, who = self._by_link(link)
         except wire.NoSuchLink:
@@ -129,13 +129,14 @@ class Asks:
         self.answer_as(ask.row.id, text, who)
 
     def answer_secret(self, webhook_id: str) -> wire.AnswerSecret:
-        """The secret with which the receiver of a webhook makes links. Raises NoSuchWebhook."""
+        """Return the secret with which a webhook's receiver makes links. Raises NoSuchWebhook."""
         webhook = self.store.read(require_webhook, webhook_id)
         key = links.webhook_key(self._link_key, webhook.id, webhook.secret)
         return wire.AnswerSecret(webhook.id, base64.b64encode(key).decode())
 
     def _by_link(self, link: str) -> tuple[queries.StoredAsk, Answerer]:
-        """The ask, and the recipient or webhook for which the link was made. Raises NoSuchLink."""
+        """Return the ask, and the recipient or webhook for which the link was made. Raises
+        NoSuchLink."""
         ask_id, name = links.parts_of(link)
         try:
             ask: queries.StoredAsk = self.store.read(queries.find, ask_id)
@@ -151,8 +152,8 @@ class Asks:
     def show(
         self, ask_id: str, wait_seconds: float, principal: Principal, scope: str = READ
     ) -> wire.AskShown:
-        """Waits while nobody has settled it, at most `wait_seconds`. `scope`: what lets the caller
-        see it."""
+        """Return an ask; wait while nobody has settled it, at most `wait_seconds`. `scope`: what
+        lets the caller see it."""
         ask: queries.StoredAsk = self.store.read(queries.find, ask_id)
         _check_visible(principal, ask, scope)
         if ask.row.state == states.WAITING and wait_seconds > 0:
@@ -255,7 +256,7 @@ def check_bytes(field: str, text: str, limit: int) -> None:
 
 
 def _sender_of(sender: str | None, principal: Principal) -> str:
-    """The sender of a reply: as given, or the name of the token."""
+    """Return a reply's sender: as given, or the token's name."""
     if sender is None:
         sender = principal.label or principal.name
         if principal.senders is not None and sender not in principal.senders:

@@ -1,4 +1,4 @@
-"""States and transitions of an ask. Pure."""
+"""Defines an ask's states and transitions. Pure."""
 
 from appliance.kernel.state_machine import StateMachine
 

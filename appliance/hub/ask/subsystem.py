@@ -1,4 +1,4 @@
-"""The subsystem of asks."""
+"""Adds asks to the appliance."""
 
 from collections.abc import Sequence
 

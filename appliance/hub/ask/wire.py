@@ -1,4 +1,4 @@
-"""Requests, replies and errors of asks."""
+"""Defines ask requests, replies and errors."""
 
 from typing import Annotated, Literal
 
@@ -40,11 +40,13 @@ Seconds = Annotated[int, Meta(ge=1, le=DEADLINE_SECONDS_MAX)]
 
 
 class Ask(Struct, frozen=True):
-    """`asker` and `principal`: the sender and the token of the question. `default`: the answer at
-    the deadline. `may_answer`: the names of tokens, mail addresses and ids of webhooks that alone
-    may answer; empty: all with the scope. `blocks`: what waits for the answer. `answered_by` and
-    `answered_principal`: sender and token of the reply, also of a cancellation.
-    `reply_id`: the message with the answer."""
+    """An ask.
+
+    `asker` and `principal`: the question's sender and token. `default`: the answer at the deadline.
+    `may_answer`: token names, mail addresses and webhook ids that alone may answer; empty:
+    everybody with the scope. `blocks`: what waits for the answer. `answered_by` and
+    `answered_principal`: the reply's sender and token, also a cancellation's. `reply_id`: the
+    message with the answer."""
 
     id: str
     state: State
@@ -85,7 +87,7 @@ class CreateAsk(Struct, frozen=True):
 
 
 class AnswerAsk(Struct, frozen=True):
-    """Without `sender`, the name of the token."""
+    """An answer. Without `sender`, the token's name."""
 
     answer: Answer
     sender: Sender | None = None
@@ -116,7 +118,7 @@ class AskShown(Struct, frozen=True):
 
 
 class AskList(Struct, frozen=True):
-    """Newest first. `next`: the value of `after` for the next page."""
+    """Asks, newest first. `next`: `after` for the next page."""
 
     asks: list[Ask]
     has_more: bool = False
@@ -124,7 +126,7 @@ class AskList(Struct, frozen=True):
 
 
 class AnswerSecret(Struct, frozen=True):
-    """`secret`: base64 of the key that signs links. A new secret of the webhook replaces it."""
+    """A secret. `secret`: the key that signs links, in base64. A new webhook secret replaces it."""
 
     webhook_id: str
     secret: str

@@ -1,4 +1,4 @@
-"""Changes of asks, inside their transactions: the row and its message are written together."""
+"""Changes asks, inside their transactions: the row and its message are written together."""
 
 import secrets
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ _message = msgspec.json.Decoder(hub_wire.MessageChanged).decode
 
 
 class AskIdentity(msgspec.Struct, frozen=True):
-    """The asking principal, and the idempotency key with the fingerprint of the request."""
+    """The asking principal, and the idempotency key with the request's fingerprint."""
 
     principal_id: str
     principal: str | None
@@ -44,8 +44,8 @@ def create(
     topic_id: str | None,
     mail_to: Sequence[str] = (),
 ) -> Reply:
-    """`topic_id`: the topic of the question; None: one in CHANNEL, which is created if needed. The
-    same key gives the same ask, in the state that it has now."""
+    """Create an ask. `topic_id`: the question's topic; None: one in CHANNEL, which is created if
+    needed. The same key gives the same ask, in its current state."""
     former = _by_key(tx, identity)
     if former is not None:
         return Reply(200, _encode_shown(tx, former), replayed=True)
@@ -105,7 +105,7 @@ def answer(tx: Tx, ask_id: str, text: str, who: Answerer) -> Reply:
 
 
 def cancel(tx: Tx, ask_id: str, principal_id: str | None, who: Answerer) -> Reply:
-    """`principal_id`: only an ask of this principal; None: of any."""
+    """Cancel an ask. `principal_id`: only this principal's ask; None: anybody's."""
     ask = queries.find(tx, ask_id)
     if principal_id is not None and principal_id != ask.row.principal_id:
         raise wire.NotYourAsk(details={"ask_id": ask_id})
@@ -114,7 +114,7 @@ def cancel(tx: Tx, ask_id: str, principal_id: str | None, who: Answerer) -> Repl
 
 
 def link_key(tx: Tx) -> str:
-    """The secret of all links, in hexadecimal digits. The first call makes it."""
+    """Return the secret behind all links, in hexadecimal digits. The first call makes it."""
     key = meta.value(tx, LINK_KEY)
     if key is None:
         key = secrets.token_hex(LINK_KEY_BYTES)
@@ -188,7 +188,7 @@ def _make_refusal(ask: StoredAsk) -> wire.AskSettled:
 
 
 def _by_key(tx: Tx, identity: AskIdentity) -> StoredAsk | None:
-    """Raises KeyReused if the request with this key was different."""
+    """Return the ask by its key. Raises KeyReused if the request with this key was different."""
     if identity.key is None:
         return None
     sql = "SELECT id, fingerprint FROM x_asks WHERE principal_id = ? AND key = ?"

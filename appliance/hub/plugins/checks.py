@@ -1,4 +1,4 @@
-"""Checks of plugins: their modules, isolation and failures."""
+"""Checks plugins: their modules, isolation and failures."""
 
 from collections.abc import Iterator, Mapping
 
@@ -60,8 +60,8 @@ def _way_out(gaps: list[str]) -> str:
 
 
 def _modules(context: Context) -> Iterator[Finding]:
-    """Reads the settings file, so it also works without a running appliance. If the section is not
-    valid, settings.file reports it."""
+    """Check the modules. Reads the settings file, so it also works without a running appliance.
+    If the section is not valid, settings.file reports it."""
     settings = section(context.datadir.settings_file, "plugins", PluginsSettings)
     for own in settings.all if settings is not None else ():
         if own.enabled:

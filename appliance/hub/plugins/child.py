@@ -64,7 +64,7 @@ def _take_socket() -> socket.socket:
 
 
 def _pid() -> int:
-    """The pid outside of this process's own PID namespace, if it has one."""
+    """Return the pid outside this process's own PID namespace, if it has one."""
     try:
         return int(Path("/proc/self").readlink().name)
     except (OSError, ValueError):
@@ -96,7 +96,7 @@ def _work(function: Any, line: bytes, load: dict[str, Any], filename: str) -> by
 
 
 def _error_report(error: BaseException, filename: str) -> dict[str, Any]:
-    """The class and line of an error. Its text may quote a message, so it is not reported."""
+    """Return an error's class and line. Its text may quote a message, so it is not reported."""
     at = error.lineno if isinstance(error, SyntaxError) and error.filename == filename else None
     step = error.__traceback__
     while step is not None:

@@ -1,4 +1,4 @@
-"""`agentlip plugin`, `re-enrich`: status of plugins, and reprocessing."""
+"""Implements `agentlip plugin`, `re-enrich`: plugin status, and reprocessing."""
 
 from typing import Annotated, Any
 
@@ -37,7 +37,7 @@ def list_enrichments(
     session: Session,
     message_id: Annotated[str, typer.Option("--message-id", help="Id of the message.")],
 ) -> None:
-    """Show the enrichments of a message: what plugins found in its text."""
+    """Show a message's enrichments: what plugins extracted from its text."""
     answer = session.hub().get(f"/api/v1/messages/{segment(message_id)}/enrichments")
     columns: Columns = [
         ("PLUGIN", "plugin"), ("KIND", "kind"),

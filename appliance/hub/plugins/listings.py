@@ -1,4 +1,4 @@
-"""The plugins' listings: cursors, and the enrichments of a message."""
+"""Lists plugin cursors, and a message's enrichments."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def cursors(reader: Reader) -> dict[str, PluginCursorRow]:
 
 
 def enrichments(reader: Reader, message_id: str, limit: int) -> wire.EnrichmentList:
-    """The enrichments of the current text."""
+    """Return the current text's enrichments."""
     message = messages(reader, [message_id]).get(message_id)
     if message is None:
         raise hub_wire.NoSuchMessage(details={"message_id": message_id})

@@ -46,7 +46,7 @@ class PluginRunner(Loop):
         log: Log,
         epochs: Iterable[tuple[int, str]] = (),
     ) -> None:
-        """`epochs`: the first event ids of all epochs, see `ProcessIdentity`."""
+        """Take the plugin. `epochs`: the epochs' first event ids, see `ProcessIdentity`."""
         super().__init__(clock, log)
         self._epochs = tuple(epochs)
         self.plugin = plugin
@@ -74,7 +74,8 @@ class PluginRunner(Loop):
         return ids_between(self._pending.cursor, self._feed.head, self._epochs)
 
     def start(self) -> None:
-        """Called before anything is served, so that a new plugin sees every message from now on."""
+        """Start; called before anything is served, so that a new plugin sees every message from
+        now on."""
         try:
             self._begin()
         except ApplianceError as error:
@@ -130,7 +131,7 @@ class PluginRunner(Loop):
             return {}
 
     def _round(self, now_ms: int) -> dict[str, int]:
-        """New messages, then reprocessing; at most ROUND_MESSAGES of both."""
+        """Process new messages, then reprocess; at most ROUND_MESSAGES together."""
         pending = self._begin() if self._pending is None else self._pending
         counts = {"done": 0, "failed": 0, "stale": 0}
         plugin = self.plugin
@@ -221,8 +222,8 @@ class PluginRunner(Loop):
         return able
 
     def _keep(self, worked: list[tuple[str, Call]]) -> list[tuple[str, str]]:
-        """Store results; returns (message id, outcome) pairs. Raises if the store refuses all of
-        them; the messages are then still pending."""
+        """Store results; return (message id, outcome) pairs. Raises if the store refuses all;
+        the messages are then still pending."""
         if not worked:
             return []
         done, error = [], None
@@ -273,7 +274,7 @@ class PluginRunner(Loop):
 
 
 def _ms(ts: str, now_ms: int) -> int:
-    """The time of an event in milliseconds; `now_ms` if another program wrote no valid time."""
+    """Return an event's time in milliseconds; `now_ms` if another program wrote no valid time."""
     try:
         return int(datetime.fromisoformat(ts).timestamp() * 1000)
     except ValueError:

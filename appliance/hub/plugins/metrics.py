@@ -1,4 +1,4 @@
-"""Metrics of plugins. Their names come from the settings, so the label set is closed."""
+"""Defines the plugin metrics. Plugin names come from the settings, so the label set is closed."""
 
 from appliance.kernel.metrics import counter, histogram
 

@@ -19,11 +19,11 @@ _extracts = msgspec.json.Decoder(list[wire.Extract]).decode
 
 
 class BadOutput(Exception):
-    """Why the output is refused. The message contains nothing of the output itself."""
+    """The output is refused. The message has the reason, and nothing from the output itself."""
 
 
 def findings(raw: msgspec.Raw, content: str) -> list[wire.EnrichmentFinding]:
-    """The output of a linkifier, if all of it can be stored for this text. Raises BadOutput."""
+    """Return a linkifier's output, if all of it can be stored for this text. Raises BadOutput."""
     items: list[wire.EnrichmentFinding] = _decode(_findings, raw)
     for finding in items:
         if not finding.span.start < finding.span.end <= len(content):
@@ -33,7 +33,7 @@ def findings(raw: msgspec.Raw, content: str) -> list[wire.EnrichmentFinding]:
 
 
 def extracts(raw: msgspec.Raw, message_id: str) -> list[Added]:
-    """The output of an extractor as commands to add attachments. Raises BadOutput."""
+    """Return an extractor's output as commands to add attachments. Raises BadOutput."""
     added = []
     for extract in _decode(_extracts, raw):
         command = hub_wire.AddAttachment(

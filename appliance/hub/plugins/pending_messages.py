@@ -1,7 +1,7 @@
-"""The messages that one plugin has yet to process, and how far its cursor may move. Pure.
+"""Tracks the messages that one plugin has yet to process, and how far its cursor may move. Pure.
 
-Events are noted in log order. Several events of one message share one entry with the event id of
-the first, so the oldest entry shows up to where everything is processed.
+Events are noted in log order. A message's events share one entry with the first event's id, so the
+oldest entry shows up to where everything is processed.
 """
 
 import msgspec
@@ -43,7 +43,7 @@ class PendingMessages:
         return self.position
 
     def note(self, event_id: int, name: str, message_id: str, at_ms: int, now_ms: int) -> None:
-        """The next event of the log; `at_ms` is when it happened."""
+        """Note the log's next event; `at_ms` is when it happened."""
         self.position = event_id
         if name == CREATED:
             self._entries.setdefault(message_id, PendingEntry(event_id, now_ms, now_ms))

@@ -73,7 +73,7 @@ class Plugin:
             )
 
     def work(self, message: hub_wire.Message) -> Call:
-        """What to store for `message`. Raises PluginFailure without a valid result."""
+        """Return what to store for `message`. Raises PluginFailure without a valid result."""
         assert self.worker is not None
         began = self._clock.monotonic()
         try:
@@ -138,6 +138,6 @@ class Plugin:
 
 
 def _plugin_view(message: hub_wire.Message) -> dict[str, Any]:
-    """The message as plugins get it (hub spec §0.9, plugin contract), and its version."""
+    """Return the message as plugins get it (hub spec §0.9, plugin contract), and its version."""
     names = ("id", "content_raw", "sender", "topic_id", "channel_id", "created_at", "version")
     return {name: getattr(message, name) for name in names}

@@ -1,4 +1,4 @@
-"""The plugins' reads: cursors, the next piece of the log, messages, enrichments."""
+"""Reads for plugins: cursors, the next log piece, messages, enrichments."""
 
 import hashlib
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ LogEntry = tuple[int, str, str, str, bool]  # event_id, name, entity_id, ts, con
 def log_piece(
     reader: Reader, after: int, until: int, limit: int, needed: str | None = None
 ) -> list[LogEntry]:
-    """The next events of any kind, and whether their data contains `needed`. Other programs may
-    escape slashes in JSON, so an escaped slash counts as well."""
+    """Return the next events, whatever their name, and whether their data contains `needed`.
+    Other programs may escape slashes in JSON, so an escaped slash counts as well."""
     return reader.rows(
         "SELECT event_id, name, entity_id, ts, ?4 IS NULL OR instr(data_json, ?4) > 0"
         r" OR instr(data_json, '\/') > 0 FROM events WHERE event_id > ?1 AND event_id <= ?2"

@@ -88,7 +88,7 @@ def hide() -> None:
 
 
 def _probe(data_dir: str, *, shut: bool, own_namespace: bool) -> dict[str, str]:
-    """What this process can do, by trying it."""
+    """Return what this process can do, by trying it."""
     return {
         "write": _write(data_dir, trusted=shut),
         "read": "open" if _can_read(data_dir) else "denied",
@@ -122,7 +122,7 @@ def _fork() -> None:
 
 
 def _can_outlive() -> bool:
-    """Whether it can clear the signal that it gets when its supervisor ends."""
+    """Return whether the process can clear the signal that it gets when its supervisor ends."""
     if sys.platform != "linux":
         return True
     return syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -172,7 +172,7 @@ def confine(data_dir: str, more: Sequence[str], *, network: bool) -> int:
 
 
 def _libraries() -> list[str]:
-    """Paths of Python, of the system, and of this process in /proc."""
+    """Return the paths that belong to Python, the system, and this process in /proc."""
     own = [os.path.join("/proc", name) for name in _own_pids()]
     return [*SYSTEM_FOLDERS, *SYSTEM_FILES, sys.prefix, sys.base_prefix, sys.base_exec_prefix, *own]
 
@@ -184,7 +184,7 @@ def _own_pids() -> list[str]:
 
 
 def readable(data_dir: str, roots: Sequence[str]) -> list[tuple[str, bool]]:
-    """Existing paths of `roots` without `data_dir`: (path, is a folder)."""
+    """Return existing paths in `roots` without `data_dir`: (path, is a folder)."""
     paths = []
     for root in map(os.path.realpath, roots):
         if root == "/" or _is_below(root, data_dir):
@@ -202,8 +202,8 @@ def _is_below(path: str, root: str) -> bool:
 
 
 def _beside(data_dir: str, root: str) -> list[tuple[str, bool]]:
-    """All paths below `root` except `data_dir`. Landlock has no exceptions, so the siblings of
-    each folder on the way to `data_dir` are listed one by one."""
+    """Return all paths below `root` except `data_dir`. Landlock has no exceptions, so each
+    folder's siblings on the way to `data_dir` are listed one by one."""
     paths = []
     here = root
     for name in os.path.relpath(data_dir, root).split("/"):
@@ -224,7 +224,7 @@ def _beside(data_dir: str, root: str) -> list[tuple[str, bool]]:
 
 
 def _write(data_dir: str, *, trusted: bool) -> str:
-    """`denied` if writing fails because of the isolation; otherwise `open`."""
+    """Return `denied` if writing fails because of the isolation; otherwise `open`."""
     if _can_create(data_dir) or _can_open(os.path.join(data_dir, "db.sqlite3"), os.O_WRONLY):
         return "open"
     return "denied" if trusted else "open"
@@ -242,7 +242,7 @@ def _can_create(data_dir: str) -> bool:
 
 
 def _can_read(data_dir: str) -> bool:
-    """Whether the appliance's files, or a file that only root can read, are readable."""
+    """Return whether the appliance's files, or a file that only root can read, are readable."""
     own = [os.path.join(data_dir, name) for name in ("token", "db.sqlite3")]
     return any(_can_open(path, os.O_RDONLY) for path in (*own, "/etc/shadow"))
 

@@ -67,7 +67,7 @@ CLONE_FORBIDDEN = 0x7E02A000  # new namespaces, a tracer, another parent
 
 
 def enforce(*, network: bool, subprocesses: bool) -> bool:
-    """Filter the calls of this process and its children. False if that isn't possible."""
+    """Filter system calls by this process and its children. Return False if that isn't possible."""
     if sys.platform != "linux" or platform.libc_ver()[0] != "glibc" or pyseccomp is None:
         return False
     try:

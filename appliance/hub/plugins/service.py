@@ -1,4 +1,4 @@
-"""The plugins' operations: status, reprocessing, and enrichments of a message."""
+"""Implements the plugin operations: status, reprocessing, and a message's enrichments."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -17,7 +17,7 @@ LAG_WARNING_EVENTS = 10_000.0  # a plugin that is further behind does not catch 
 
 
 class PluginProgress(Protocol):
-    """The progress of one plugin (`loops.PluginRunner`)."""
+    """One plugin's progress (`loops.PluginRunner`)."""
 
     plugin: Plugin
 

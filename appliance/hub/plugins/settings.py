@@ -42,7 +42,8 @@ class PluginsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def all(self) -> tuple[PluginSettings, ...]:
-        """The plugins of `use`, after the built-in `urls` unless it is off or listed there."""
+        """Return the plugins in `use`, after the built-in `urls` unless it is off or listed
+        there."""
         for own in self.use:
             if own.name == URLS or own.builtin == URLS:
                 return self.use

@@ -1,4 +1,4 @@
-"""The source code of plugins: a module below the workspace, read once, or a built-in.
+"""Reads plugin source code: a module below the workspace, read once, or a built-in.
 
 The plugin's process gets the text that was read here and never opens the file.
 """
@@ -29,7 +29,7 @@ class PluginSource(msgspec.Struct, frozen=True):
 
 
 def read(plugin: PluginSettings, workspace: Path) -> PluginSource:
-    """Raises BadSource."""
+    """Read the source. Raises BadSource."""
     if (plugin.module is None) == (plugin.builtin is None):
         raise BadSource("it needs either `module` or `builtin`")
     if plugin.builtin is not None:
@@ -47,8 +47,8 @@ def _source(data: bytes) -> PluginSource:
 
 
 def _read_below(workspace: Path, module: str, bytes_max: int) -> bytes:
-    """The file's bytes. Links may only lead to files below the workspace and outside of its data.
-    The resolved path is then opened without following links, so none can be swapped in."""
+    """Return the file's bytes. Links may only lead to files below the workspace and outside its
+    data. The resolved path is then opened without following links, so none can be swapped in."""
     root = workspace.resolve()
     try:
         real = (root / module).resolve(strict=True)

@@ -15,14 +15,14 @@ Offset = Annotated[int, Meta(ge=0, description="in characters (code points)")]
 
 
 class TextSpan(Struct, frozen=True):
-    """From `start` to before `end`, in characters (code points) of the message's text."""
+    """A text span, from `start` to before `end`, in the message text's characters (code points)."""
 
     start: Offset
     end: Offset
 
 
 class EnrichmentFinding(Struct, frozen=True):
-    """An enrichment in the output of a linkifier and in `message.enriched`."""
+    """An enrichment in a linkifier's output and in `message.enriched`."""
 
     kind: Kind
     span: TextSpan
@@ -30,7 +30,7 @@ class EnrichmentFinding(Struct, frozen=True):
 
 
 class Extract(Struct, frozen=True):
-    """An attachment in the output of an extractor."""
+    """An attachment in an extractor's output."""
 
     kind: Kind
     value_json: dict[str, Any]
@@ -39,7 +39,7 @@ class Extract(Struct, frozen=True):
 
 
 class MessageEnriched(Struct, frozen=True):
-    """All enrichments by `plugin` for this version; those of earlier versions are void."""
+    """All enrichments by `plugin` for this version; earlier versions' enrichments are void."""
 
     message_id: str
     enrichments: list[EnrichmentFinding]
@@ -96,7 +96,8 @@ STEPS = (
 
 
 def gaps(isolation: Isolation, network: bool, subprocesses: bool) -> list[str]:
-    """What the plugin can do without permission; `network`, `subprocesses`: the permissions."""
+    """Return what the plugin can do without permission; `network`, `subprocesses`: the
+    permissions."""
     allowed = {"files"} | {
         name for name, may in (("network", network), ("subprocesses", subprocesses)) if may
     }
@@ -107,8 +108,8 @@ def gaps(isolation: Isolation, network: bool, subprocesses: bool) -> list[str]:
 
 
 class PluginStatus(Struct, frozen=True):
-    """`lag`: events between its cursor and the end of the log. `done`, `failed`: messages since the
-    start. `redo`: events of a `re-enrich` request that are left to process."""
+    """A plugin's status. `lag`: events between its cursor and the log's end. `done`, `failed`:
+    messages since the start. `redo`: a `re-enrich` request's events that are left to process."""
 
     name: str
     type: str
@@ -157,7 +158,7 @@ class Enrichment(Struct, frozen=True):
 
 
 class EnrichmentList(Struct, frozen=True):
-    """The enrichments of the current text; empty for a deleted message."""
+    """The current text's enrichments; empty for a deleted message."""
 
     message_id: str
     version: int

@@ -44,8 +44,8 @@ _NAME = re.compile(r"\w{1,64}")
 
 
 class PluginFailure(Exception):
-    """A failure of one message or one start. `passing`: not caused by the message, which is then
-    retried; `where`: class and line of an error for the log, never its text."""
+    """One message's or start's failure. `passing`: not caused by the message, which is then
+    retried; `where`: an error's class and line for the log, never its text."""
 
     def __init__(self, outcome: str, sentence: str, *, passing: bool = False, **where: Any) -> None:
         super().__init__(sentence)
@@ -128,7 +128,7 @@ class PluginWorker:
         self._log_isolation(self.isolation)
 
     def ask(self, message: bytes) -> msgspec.Raw:
-        """The plugin's output for a message, as unchecked JSON."""
+        """Return the plugin's output for a message, as unchecked JSON."""
         self.start()
         seconds = self._plugin.timeout_seconds
         reply = self._exchange(message, seconds, OUTPUT_BYTES_MAX + REPLY_BYTES_MAX)
@@ -144,7 +144,7 @@ class PluginWorker:
         return reply.outputs
 
     def rest(self) -> None:
-        """Between two messages: end a process that has used half of its CPU time."""
+        """End, between two messages, a process that has used half of its CPU time."""
         if self._replacement_due:
             self.stop()
 

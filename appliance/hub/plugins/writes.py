@@ -1,7 +1,7 @@
-"""Stores results of plugins: rows and event together, if the message hasn't changed.
+"""Stores plugin results: rows and event together, if the message hasn't changed.
 
-The check of content, version and deletion is in the same transaction (hub spec §4.6). Each
-function returns an outcome: `stored`, `same` (nothing new) or `stale`.
+Content, version and deletion are checked in the same transaction (hub spec §4.6). Each function
+returns an outcome: `stored`, `same` (nothing new) or `stale`.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def principal_of(plugin: str) -> str:
 
 
 def begin(tx: Tx, plugin: str, head: int) -> PluginCursorRow:
-    """The plugin's cursor; a new plugin starts at the end of the log."""
+    """Return the plugin's cursor; a new plugin starts at the log's end."""
     tx.execute(
         "INSERT INTO x_plugin_cursors (plugin, cursor, updated_at) VALUES (?, ?, ?)"
         " ON CONFLICT (plugin) DO NOTHING",
@@ -123,7 +123,7 @@ def store_attachments(
 
 
 def _find_unchanged(tx: Tx, seen: hub_wire.Message) -> hub_wire.Message | None:
-    """The message, or None if its content or version changed or it was deleted."""
+    """Return the message, or None if its content or version changed or it was deleted."""
     row = tx.execute(f"SELECT {MESSAGE} FROM messages WHERE id = ?", (seen.id,)).fetchone()
     if row is None:
         return None

@@ -1,4 +1,4 @@
-"""`agentlip webhook`: receivers of events."""
+"""Implements `agentlip webhook`: event receivers."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -107,7 +107,7 @@ def update_webhook(
     enabled: EnabledFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Change a webhook. --name, --channel and --topic-id replace the selection of events."""
+    """Change a webhook. --name, --channel and --topic-id replace the event selection."""
     wanted = _wanted(name, channel, topic_id)
     if all_events and wanted:
         raise Invalid(

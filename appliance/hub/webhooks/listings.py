@@ -1,4 +1,4 @@
-"""The listing of webhooks."""
+"""Lists webhooks."""
 
 from appliance.hub.model import EventWebhook
 from appliance.hub.rows import EventWebhookRow

@@ -53,7 +53,7 @@ class WebhookFeeder(Loop):
         return {"handed": handed, "moved": len(moves), "held": blocked}
 
     def _serve(self, row: EventWebhookRow, head: int) -> tuple[int, int]:
-        """Hand over some events of a webhook; returns its new cursor and the number accepted."""
+        """Hand over some of a webhook's events; return its new cursor and the number accepted."""
         capacity = WAITING_MAX - self._post.waiting(row.id, WAITING_MAX)
         if capacity <= 0:
             return row.cursor, 0

@@ -30,7 +30,7 @@ def find(reader: Any, webhook_id: str) -> EventWebhookRow | None:
 
 
 def behind(reader: Reader, head: int, limit: int) -> list[EventWebhookRow]:
-    """Enabled webhooks whose cursor is before `head`."""
+    """Return enabled webhooks whose cursor is before `head`."""
     sql = f"SELECT {COLUMNS} FROM x_webhooks WHERE enabled = 1 AND cursor < ? ORDER BY id LIMIT ?"
     return [EventWebhookRow(*row) for row in reader.rows(sql, (head, limit), limit=limit)]
 
@@ -38,10 +38,10 @@ def behind(reader: Reader, head: int, limit: int) -> list[EventWebhookRow]:
 def pending(
     reader: Reader, row: EventWebhookRow, until: int, limit: int, scan_max: int
 ) -> tuple[list[tuple[int, bytes]], int]:
-    """(event_id, envelope) of wanted events after the cursor, and the cursor reached.
+    """Return (event_id, envelope) for wanted events after the cursor, and the cursor reached.
 
-    Skips unwanted events, at most `scan_max` rows, so that the cursor of a selective webhook
-    advances too.
+    Skips unwanted events, at most `scan_max` rows, so that a selective webhook's cursor advances
+    too.
     """
     wanted = views.selection_of(row)
     scopes = _scopes(wanted)

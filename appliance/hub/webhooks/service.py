@@ -112,12 +112,13 @@ class Webhooks:
     def next_events(
         self, row: EventWebhookRow, until: int, limit: int
     ) -> tuple[list[OutgoingEvent], int]:
-        """The next events for a webhook, and the cursor after them."""
+        """Return a webhook's next events, and the cursor after them."""
         events, cursor = self._store.read(queries.pending, row, until, limit, SCAN_ROWS_MAX)
         return [self._outgoing(row, number, envelope) for number, envelope in events], cursor
 
     def _outgoing(self, row: EventWebhookRow, number: int, envelope: bytes) -> OutgoingEvent:
-        """The key includes the epoch, because event ids repeat if the log was lost."""
+        """Return an outgoing event. The key includes the epoch, because event ids repeat if the
+        log was lost."""
         message_id = f"{self._epoch_of(number)}:{number}"
         return OutgoingEvent(
             webhook_id=row.id,
@@ -128,14 +129,14 @@ class Webhooks:
         )
 
     def _epoch_of(self, number: int) -> str:
-        """The epoch in which an event was written: so its id stays the same after a restore, and
-        receivers recognize what they already have."""
+        """Return the epoch in which an event was written: so its id stays the same after a
+        restore, and receivers recognize what they already have."""
         identity = self._hub.identity
         written = (epoch for first, epoch in reversed(identity.epochs) if number >= first)
         return next(written, identity.epoch)
 
     def ready(self, webhook_id: str, message_id: str, body: bytes) -> SignedRequest | str:
-        """The request of one attempt, signed now; or `deleted` or `disabled`."""
+        """Return one attempt's request, signed now; or `deleted` or `disabled`."""
         row = self._store.read(queries.find, webhook_id)
         if row is None:
             return "deleted"
@@ -159,7 +160,8 @@ class Webhooks:
                 self._log.warning("a webhook was disabled", webhook=webhook_id, cause=cause)
 
     def _resolve(self, wanted: wire.EventSelection) -> wire.EventSelection:
-        """The selection with channel ids for names. Raises if a channel or topic is missing."""
+        """Return the selection with channel ids for names. Raises if a channel or topic is
+        missing."""
         for name in wanted.__struct_fields__:
             if len(getattr(wanted, name)) > FILTERS_MAX:
                 raise Invalid(

@@ -1,4 +1,4 @@
-"""[webhooks]: allowed receivers of events."""
+"""Defines [webhooks]: allowed event receivers."""
 
 import msgspec
 

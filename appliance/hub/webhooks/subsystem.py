@@ -1,4 +1,4 @@
-"""The subsystem of the hub's webhooks."""
+"""Adds the hub's webhooks to the appliance."""
 
 import msgspec
 

@@ -76,7 +76,7 @@ class WebhooksQuery(Struct, frozen=True):
 
 
 class WebhookList(Struct, frozen=True):
-    """Ordered by id, without the paths of URLs. `next`: the value of `after` for the next page."""
+    """Ordered by id, without URL paths. `next`: `after` for the next page."""
 
     webhooks: list[EventWebhook]
     has_more: bool = False

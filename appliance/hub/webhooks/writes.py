@@ -1,4 +1,4 @@
-"""Changes of webhooks, inside their transactions. They write no events."""
+"""Changes webhooks, inside their transactions. Writes no events."""
 
 from collections.abc import Sequence
 
@@ -74,7 +74,7 @@ def advance(tx: Tx, moves: Sequence[tuple[str, int, int, int]]) -> None:
 
 
 def note_attempt(tx: Tx, webhook_id: str, outcome: CallOutcome) -> str | None:
-    """Record the outcome of an attempt. If it disables the webhook, returns the cause."""
+    """Record an attempt's outcome. If it disables the webhook, return the cause."""
     row = queries.find(tx, webhook_id)
     if row is None:
         return None

@@ -1,13 +1,13 @@
-"""Linkifier: paths of files in a message, with line numbers.
+"""Links file paths in a message, with line numbers (linkifier).
 
     src/app.py:12      kind code_ref    {"path": "src/app.py", "line": 12}
     app.py#L12-L20     kind code_ref    {"path": "app.py", "line": 12, "end_line": 20}
     docs/intro.md      kind file_path   {"path": "docs/intro.md"}
 
 config:
-    url         template of a link: "https://git.example.com/repo/blob/main/{path}#L{line}"
+    url         link template: "https://git.example.com/repo/blob/main/{path}#L{line}"
     extensions  file extensions recognised without a folder in the path
-    most        limit of references in one message (default 50)
+    most        references in one message at most (default 50)
 
 The files are not opened. Uses only the standard library.
 """

@@ -1,12 +1,11 @@
-"""Extractor: the web addresses in a message, as attachments of its topic.
+"""Extracts a message's web addresses as attachments on its topic (extractor).
 
 config:
     allow_domains  only these hosts and their subdomains (default: all)
     block_domains  never these hosts and their subdomains, even if allowed
-    most           limit of addresses in one message (default 50)
+    most           addresses in one message at most (default 50)
 
-Addresses that contain credentials are skipped. Nothing is fetched. Uses only the standard
-library.
+Addresses that contain credentials are skipped. Nothing is fetched. Uses only the standard library.
 """
 
 import hashlib
@@ -41,8 +40,8 @@ def extract(message: dict[str, Any], config: dict[str, Any]) -> list[dict[str, A
 
 
 def trim(url: str) -> str:
-    """Without trailing punctuation of the sentence; a closing bracket stays if it was opened in
-    the address."""
+    """Return an address without the sentence's trailing punctuation; a closing bracket stays if
+    it was opened in the address."""
     end = len(url)
     unopened = {last: url.count(last) - url.count(first) for last, first in _PAIRS.items()}
     while end and (url[end - 1] in ".,;:!?*_~|" or unopened.get(url[end - 1], 0) > 0):
@@ -53,7 +52,7 @@ def trim(url: str) -> str:
 
 
 def dedupe_key(parts: SplitResult) -> str:
-    """The same key for addresses that differ in the case of the host or in the default port."""
+    """Return the same key for addresses that differ in the host's case or in the default port."""
     host, port = parts.hostname or "", parts.port
     if ":" in host:
         host = f"[{host}]"
@@ -65,7 +64,7 @@ def dedupe_key(parts: SplitResult) -> str:
 
 
 def _split(url: str) -> SplitResult | None:
-    """None if it is not an address, too long, or contains credentials."""
+    """Return the parts; None if it is not an address, too long, or contains credentials."""
     try:
         parts = urlsplit(url)
         _ = parts.port
