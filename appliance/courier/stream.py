@@ -1,5 +1,4 @@
-"""Implements one bounded stream: its envelopes, their states and transitions. Pure: no clock, no
-I/O.
+"""Implements one bounded stream: envelopes, states, transitions. Pure: no clock, no I/O.
 
 `now` is in milliseconds on a monotonic clock. The states are drawn in `__init__.py`.
 """
