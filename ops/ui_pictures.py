@@ -1,6 +1,6 @@
-"""Makes the pictures of the web UI in the documentation: `just pictures`.
+"""Takes the documentation's web UI pictures for `just pictures`.
 
-They show a workspace that is filled here, in a window of the same size each time.
+Every run fills a new workspace with the same texts and uses the same window sizes.
 """
 
 import base64
@@ -41,7 +41,7 @@ QUESTIONS = (
 
 
 def fill(hub: ServedHub) -> tuple[str, str]:
-    """Post channels with topics, and a talk in one of them."""
+    """Create channels and topics, and post a conversation in the topic `release 2.4`."""
     for name, titles in {"deploys": ("staging",), "research": ("vector index", "prices")}.items():
         channel_id = hub.channel(name)
         for title in titles:
@@ -64,7 +64,7 @@ def save(page: UiPage, name: str) -> None:
 
 
 def save_operated(hub: ServedHub, page: UiPage) -> None:
-    """Save the operator's views after some work."""
+    """Fill the hub with work, and save the operator's views."""
     fill_all(hub)
     page.tab.resize(980, 760)
     page.go("#/operate?view=findings")

@@ -123,8 +123,8 @@ class TokenBook:
         return current is not None and not is_expired(current, now_ms)
 
     def watch(self, principal: Principal, on_end: Call) -> Call:
-        """Call `on_end` once the credential is no longer valid; return a function that stops
-        watching.
+        """Register `on_end`, which is called when the credential ends, and return a function that
+        cancels the registration.
 
         If the credential ended before this call, `on_end` is called at once.
         """

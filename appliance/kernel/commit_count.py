@@ -43,12 +43,12 @@ class CommitCount:
         self._note.begin(self._number, meta.read(connection, declaration.id_key) or "")
 
     def count(self) -> None:
-        """Call in a transaction that has changed something."""
+        """Count a commit. Call `count` inside each transaction that has changed something."""
         if not self._table:
             self._connection.execute(meta.SET, (KEY, str(self._number + 1)))
 
     def note(self) -> None:
-        """Call when the transaction is committed."""
+        """Note the number outside the store. Call `note` after the commit."""
         if self._table:
             self._number = event_ids.sequence(self._connection, self._table)
         else:

@@ -62,6 +62,6 @@ class RemoteReader(Closing):
     def _rows(
         self, path: str, name: str, limit: int, cursor: str, key: str = "id", **query: Any
     ) -> list[Row]:
-        """`limit` rows, page by page, because the hub also limits a page in bytes."""
+        """Return `limit` rows, page by page, because the hub also limits a page in bytes."""
         limit = min(limit, ROWS_MAX)
         return self._client.page(path, name, limit, cursor=cursor, key=key, **query)[0]

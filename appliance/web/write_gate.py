@@ -37,7 +37,7 @@ class WriteGate:
         return max(0.0, (self._until_ms - self._clock.now_ms()) / 1000)
 
     def close_until(self, until_ms: int) -> None:
-        """Also closes sockets on which clients write. 0 opens the gate."""
+        """Close the gate until this time, and sockets on which clients write. 0 opens the gate."""
         self._until_ms = until_ms
         if self.seconds_left:
             for close in list(self._sockets.values()):
@@ -56,8 +56,8 @@ class WriteGate:
         self.check(unless=tool.changes == "nothing")
 
     def watch(self, close: CloseSocket) -> Callable[[], object]:
-        """Close a socket that writes when maintenance begins; returns a function that stops
-        this."""
+        """Register a writing socket, which `close` closes when maintenance begins, and return a
+        function that cancels the registration."""
         key = object()
         self._sockets[key] = close
         return lambda: self._sockets.pop(key, None)

@@ -45,7 +45,7 @@ class AuditRecord(NamedTuple):
     hash: str = ""
 
     def behind(self, seq: int, digest: str) -> "AuditRecord":
-        """Return the record that follows the record with that number and hash."""
+        """Return a copy that follows the record with this number and hash."""
         linked = self._replace(seq=seq + 1, previous=digest)
         return linked._replace(hash=linked.expected_hash())
 
@@ -54,8 +54,11 @@ class AuditRecord(NamedTuple):
 
 
 def detail_of(parts: Mapping[str, Any]) -> str:
-    """Return the JSON for a record's detail, without secrets. What makes it larger than
-    DETAIL_BYTES_MAX is replaced by its size, the largest part first."""
+    """Return the JSON for a record's detail, without secrets.
+
+    If the JSON is larger than DETAIL_BYTES_MAX, parts are replaced by their size, the largest
+    first.
+    """
     kept = {name: redact(value, name) for name, value in parts.items() if value is not None}
     while len(text := _encode(kept)) > DETAIL_BYTES_MAX:
         largest = max(kept, key=lambda name: len(_encode(kept[name])))
