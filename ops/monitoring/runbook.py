@@ -9,25 +9,25 @@ HEAD = """\
 
 <!-- Written by `just monitoring` from ops/monitoring/slo.toml. Not edited by hand. -->
 
-Each alert of the shipped rules has a section here, which its annotation `runbook_url` refers to.
-Run the command on the machine of the appliance, in the folder that contains `.agentlip`.
+Each alert in the shipped rules has a section here, to which the alert's `runbook_url`
+links. Run the command on the appliance's machine, in the folder that contains `.agentlip`.
 [Monitor an appliance](monitor.md) shows how to install the rules."""
 
 BURNING = """\
 ## {name}
 
-Critical or warning, by how fast the error budget of an objective is used up:
+Critical or warning, by how fast an objective's error budget is used up:
 
 {objectives}
 
 A budget is for 30 days. Each alert looks at a long window, so that few errors fire nothing, and at
-a short one, so that it resolves soon after the errors end. Objectives with fewer events than listed
-fire nothing, so an idle appliance doesn't: only probes ask it, and its own loops write.
+a short one, so that the alert resolves soon after the errors end. With fewer events than listed, an
+objective does not fire, for example on an idle appliance with only probes and background loops.
 
 {windows}
 
-Find the reason in the dashboard of the subsystem: errors of requests come from full or slow disks,
-suspended stores, or defects, which the log has.
+Find the reason in the subsystem's dashboard: request errors come from full or slow disks, suspended
+stores, or defects, which the log has.
 
 ```sh
 agentlip doctor
@@ -49,13 +49,13 @@ def _parts(row: Row) -> Iterator[str]:
     levels = [f"{severity} from {limit}" for severity, limit in limits.items()]
     facts = [row["group"], *(levels or [row["severity"]])]
     if "threshold" in row:
-        facts.append(f"threshold {row['threshold']} of section 6.5 of the hub's specification")
+        facts.append(f"threshold {row['threshold']} in section 6.5, hub specification")
     yield "Subsystem " + ", ".join(facts) + "."
     yield row["about"]
     commands = row["action"].split(", then ")
     yield "```sh\n" + "\n".join(commands) + "\n```"
     wait = f"for {row['for']} " if row.get("for") else ""
-    yield f"It fires if this has a result {wait}in Prometheus:"
+    yield f"The alert fires if the following query has a result {wait}in Prometheus:"
     yield f"```promql\n{row['expr']}\n```"
 
 
