@@ -70,11 +70,11 @@ def _stores() -> Iterator[WorkspaceFile]:
             recovered=f"agentlip recover {store}",
         )
         if not declared.numbers_events:
-            what = f"the number of the newest commit of {store}, to notice a file that lacks it"
+            what = f"{store}'s newest commit number, to notice a file that lacks it"
             yield WorkspaceFile(note_of(store), what, about=store, checks=("store.record",))
         if declared.blobs:
             path = f"{declared.blobs.folder}/sha256-*"
-            yield WorkspaceFile(path, f"large payloads of {store}", kind="blob")
+            yield WorkspaceFile(path, f"large payloads from the {store} store", kind="blob")
 
 
 _TEXT = resources.files(__package__).joinpath("contents.toml").read_text(encoding="utf-8")
