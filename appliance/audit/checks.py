@@ -38,7 +38,7 @@ CAUSES = tuple(
 CHECKS = (
     Check(
         name="audit.chain",
-        inspects="the records of the audit log are a whole chain, which backups confirm",
+        inspects="the audit log's records are a whole chain, which backups confirm",
         find=_chain,
         problems=(BROKEN, UNREADABLE, REPLACED),
     ),

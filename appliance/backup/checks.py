@@ -248,7 +248,7 @@ CHECKS = (
         find=_verified, problems=(BAD, UNPROVEN),
     ),
     Check(
-        name="backup.failures", inspects="the last attempt of each phase of a backup succeeded",
+        name="backup.failures", inspects="the last attempt at each backup phase succeeded",
         find=_failures, problems=(FAILING,),
     ),
     Check(

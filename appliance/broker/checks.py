@@ -80,11 +80,11 @@ ALTERED = Problem("altered", Severity.ERROR)
 UNKNOWN_RECIPIENT = Problem("unknown", Severity.ERROR, hint=COPY)
 CHECKS = (
     Check(
-        name="broker.webhooks", inspects="webhooks of meshes succeed", find=_webhooks,
+        name="broker.webhooks", inspects="mesh webhooks succeed", find=_webhooks,
         problems=(FAILING, DISABLED),
     ),
     Check(
-        name="broker.retention", inspects="ids of sends are kept as long as their messages",
+        name="broker.retention", inspects="send ids are kept as long as their messages",
         find=_retention, problems=(TOO_SHORT,),
     ),
     Check(

@@ -94,19 +94,19 @@ NO_WORKER = Problem("no-worker", Severity.INFO, "git worktree list; git worktree
 CHECKS = (
     Check(
         name="bus.mode",
-        inspects="the file of the worker bus has a log, and was not deleted or replaced lately",
+        inspects="the worker bus file has a log, and was not deleted or replaced lately",
         find=_file,
         problems=(OTHER_MODE, REPLACED, GONE),
     ),
     Check(
         name="bus.deleted",
-        inspects="no message of the worker bus was deleted except by its retention",
+        inspects="no worker bus message was deleted except by retention",
         find=_deleted,
         problems=(DELETED,),
     ),
     Check(
         name="bus.claims",
-        inspects="no claim of the worker bus expired long ago, and holders send heartbeats",
+        inspects="no worker bus claim expired long ago, and holders send heartbeats",
         find=find_rows(
             "bus",
             RowRule(
@@ -133,7 +133,7 @@ CHECKS = (
     ),
     Check(
         name="bus.cursors",
-        inspects="no cursor of the worker bus is above the newest message",
+        inspects="no worker bus cursor is above the newest message",
         find=find_rows(
             "bus",
             RowRule(
@@ -150,7 +150,7 @@ CHECKS = (
     ),
     Check(
         name="bus.export",
-        inspects="the export of the worker bus is not far behind, if there is one",
+        inspects="the worker bus export, if enabled, is not far behind",
         find=_export,
         problems=(BEHIND,),
     ),
@@ -159,7 +159,7 @@ CHECKS = (
         problems=(NO_WORKTREE, NO_WORKER),
     ),
     Check(
-        name="bus.blobs", inspects="every blob of the worker bus is there, and has a message",
+        name="bus.blobs", inspects="every worker bus blob exists, and has a message",
         find=_blobs, cost=Cost.EXPENSIVE, problems=(BLOB_MISSING, ORPHANS),
     ),
 )  # fmt: skip

@@ -92,7 +92,7 @@ CHECKS = (
     ),
     Check(
         name="courier.journal",
-        inspects="every envelope of a durable stream is readable",
+        inspects="every envelope in a durable stream is readable",
         cost=Cost.EXPENSIVE,
         find=find_rows(
             "courier",
@@ -109,7 +109,7 @@ CHECKS = (
     ),
     Check(
         name="courier.limits",
-        inspects="the journals of durable streams are within the streams' limits",
+        inspects="the durable streams' journals are within the streams' limits",
         cost=Cost.EXPENSIVE, find=_limits, problems=(OVER_LIMIT,),
     ),
 )  # fmt: skip

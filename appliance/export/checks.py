@@ -122,13 +122,13 @@ _BROKEN = Problem("broken", Severity.ERROR)
 CHECKS = (
     Check(
         name="export.lag",
-        inspects="rows of all logs are exported in time, where the appliance exports",
+        inspects="rows from all logs are exported in time, where the appliance exports",
         find=_lag,
         problems=(BEHIND,),
     ),
     Check(
         name="export.segments",
-        inspects="exported segments are there, of the size they should have, and in a chain",
+        inspects="exported segments exist, have the recorded size, and form a chain",
         find=_segments,
         problems=(_BROKEN, _BROKEN_CHAIN),
     ),

@@ -221,20 +221,20 @@ _GAP = Problem("gap", Severity.ERROR, hint=COPY)
 END = Problem("end", Severity.ERROR, hint=COPY)
 CHECKS = (
     Check(
-        name="events.rows", inspects="the rows of the newest events are as these say", find=_rows,
+        name="events.rows", inspects="the newest events match their rows", find=_rows,
         problems=(DIFFERS, MISSING),
     ),
     Check(
-        name="events.order", inspects="the newest events are in the order in which they happened",
+        name="events.order", inspects="the newest events are in chronological order",
         find=_order, problems=(_MIXED, _TIME),
     ),
     Check(
-        name="events.deleted", inspects="none of the newest events was deleted", find=_deleted,
+        name="events.deleted", inspects="no recent event was deleted", find=_deleted,
         problems=(_GAP, END),
     ),
     Check(
         name="events.rows-all",
-        inspects="every row is as its events say, and every event follows from those before",
+        inspects="every row matches its events, and every event follows from earlier events",
         cost=Cost.EXPENSIVE, includes="events.rows", find=_everything,
         problems=(DIFFERS, MISSING, _MIXED, _TIME, _GAP),
     ),

@@ -135,7 +135,7 @@ CHECKS = (
     ),
     Check(
         name="identity.copied",
-        inspects="the member key exists once, and is the one with which this workspace sent",
+        inspects="the member key exists once, and this workspace sent with that key",
         find=_copied,
         problems=(SECOND_FILE, OTHER_WORKSPACE),
     ),

@@ -91,7 +91,7 @@ def _compare(context: Context) -> Iterator[Finding]:
 DIFFERS = Problem("differs", Severity.ERROR)
 CHECKS = (
     Check(
-        name="audit.rows", inspects="tokens and members of meshes are as the audit log has them",
+        name="audit.rows", inspects="tokens and mesh members match the audit log",
         cost=Cost.EXPENSIVE, find=_compare, problems=(DIFFERS,),
     ),
 )  # fmt: skip

@@ -89,12 +89,12 @@ CAUSES = (
 CHECKS = (
     Check(
         name="events.sequence",
-        inspects="the newest part of the event log has no gaps except those of a restore",
+        inspects="the event log's newest part has no gaps except from restores",
         find=_newest_sequence,
         problems=(_GAP,),
     ),
     Check(
-        name="events.sequence-all", inspects="the event log has no gaps except those of a restore",
+        name="events.sequence-all", inspects="the event log has no gaps except from restores",
         cost=Cost.EXPENSIVE, includes="events.sequence", find=_sequence, problems=(_GAP,),
     ),
 )  # fmt: skip

@@ -98,7 +98,7 @@ CAUSES = (
 )
 CHECKS = (
     Check(
-        name="export.agrees", inspects="events and received messages are as they were exported",
+        name="export.agrees", inspects="events and received messages match the export",
         cost=Cost.EXPENSIVE, find=_agrees, problems=(DIFFERS,),
     ),
 )  # fmt: skip

@@ -121,11 +121,11 @@ ORPHAN = Problem("orphan", hint="agentlip jobs list")
 OVERDUE = Problem("overdue", hint="agentlipd restart")
 CHECKS = (
     Check(
-        name="jobs.files", inspects="every file of a job can be read", find=_files,
+        name="jobs.files", inspects="every job file can be read", find=_files,
         problems=(WRONG_FILE,),
     ),
     Check(
-        name="jobs.outcomes", inspects="the latest run of each job has not failed", find=_outcomes,
+        name="jobs.outcomes", inspects="each job's latest run has not failed", find=_outcomes,
         problems=(FAILING,),
     ),
     Check(

@@ -116,7 +116,7 @@ SKEW = Problem("skew", hint="timedatectl; date -u")
 CHECKS = (
     Check(
         name="network.agents",
-        inspects="every agent of the network has its files, which can be read, and a private key",
+        inspects="every network agent has readable files and a private key",
         find=_agents, always=True, problems=(LOST, UNUSABLE),
     ),
     Check(
@@ -124,11 +124,11 @@ CHECKS = (
         problems=(CHANGED, REVOKED),
     ),
     Check(
-        name="network.links", inspects="the relay and the contacts of the agents can be reached",
+        name="network.links", inspects="the relay and the agents' contacts can be reached",
         find=_links, problems=(NO_RELAY, UNREACHABLE),
     ),
     Check(
-        name="network.clock", inspects="the clock is that of the relay", find=_clock,
+        name="network.clock", inspects="the clock agrees with the relay's clock", find=_clock,
         problems=(SKEW,),
     ),
 )  # fmt: skip

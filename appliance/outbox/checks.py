@@ -135,7 +135,7 @@ CHECKS = (
     ),
     Check(
         name="outbox.chain",
-        inspects="every redriven send has its successor",
+        inspects="every redriven send has a successor",
         find=find_rows(
             "outbox",
             RowRule(
@@ -155,7 +155,7 @@ CHECKS = (
     ),
     Check(
         name="outbox.room",
-        inspects="undelivered sends and the file are below 80 % of their limits",
+        inspects="undelivered sends and the file are below 80 % of the limits",
         find=_room,
         problems=(FULL,),
     ),

@@ -109,7 +109,7 @@ CHECKS = (
         problems=(EXPIRING,),
     ),
     Check(
-        name="tokens.file", inspects="the token file holds the token of this workspace", find=_file,
+        name="tokens.file", inspects="the token file holds this workspace's token", find=_file,
         problems=(FOREIGN,),
     ),
     Check(

@@ -178,7 +178,7 @@ UNREACHABLE = Problem("unreachable", hint="agentlipd restart")
 DELAYED = Problem("delayed", hint="check the load of the machine: uptime")
 CHECKS = (
     Check(
-        name="host.disk", inspects="free space on the disk of the data directory", ready=True,
+        name="host.disk", inspects="free space on the data directory's disk", ready=True,
         find=_disk, problems=(READ_ONLY, FULL, PAUSED, LOW),
     ),
     Check(
@@ -198,7 +198,7 @@ CHECKS = (
         ready=True, find=_process, problems=(STOPPING, STARTING, UNREACHABLE),
     ),
     Check(
-        name="host.loop-delay", inspects="the delay of the event loop", ready=True,
+        name="host.loop-delay", inspects="the event loop's delay", ready=True,
         find=_loop_delay, problems=(DELAYED,),
     ),
 )  # fmt: skip

@@ -410,7 +410,7 @@ CHECKS = (
         problems=(FOREIGN, OTHER_OWNER, OTHER_USER),
     ),
     Check(
-        name="host.logs", inspects="the directory of the logs can be written, and is not too large",
+        name="host.logs", inspects="the log directory can be written, and is not too large",
         find=_logs, problems=(NO_FOLDER, NOT_WRITABLE, TOO_LARGE),
     ),
 )  # fmt: skip

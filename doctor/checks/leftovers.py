@@ -76,12 +76,12 @@ INCOMPLETE = Problem("incomplete", Severity.INFO, hint=_REPAIR)
 UNUSED = Problem("unused", Severity.INFO, hint="agentlip doctor repair --run store.free-pages")
 CHECKS = (
     Check(
-        name="host.leftovers", inspects="no files of interrupted programs are left",
+        name="host.leftovers", inspects="no files from interrupted programs are left",
         problems=(INCOMPLETE,), find=_leftovers,
     ),
     Check(
         name="store.free-pages",
-        inspects="no store consists of unused pages by more than a quarter",
+        inspects="unused pages fill at most a quarter of each store",
         problems=(UNUSED,),
         find=_free_pages,
     ),

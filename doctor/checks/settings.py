@@ -181,7 +181,7 @@ CHECKS = (
     ),
     Check(
         name="settings.unread",
-        inspects="there is no settings file of another implementation, which is ignored",
+        inspects="no ignored settings file from another implementation exists",
         find=_unread,
         problems=(IGNORED,),
     ),

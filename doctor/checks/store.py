@@ -204,7 +204,7 @@ CHECKS = (
         ready=True, find=_writer, problems=(ENDED, RESTARTING, DETACHED, PAUSED, STALLED),
     ),
     Check(
-        name="store.wal", inspects="the size of the write-ahead logs", ready=True,
+        name="store.wal", inspects="the write-ahead logs' sizes", ready=True,
         find=find_large_log, problems=(LARGE,),
     ),
     Check(

@@ -131,7 +131,7 @@ CHECKS = (
     ),
     Check(
         name="store.objects",
-        inspects="every table, index, trigger and view is as the migrations made it",
+        inspects="every table, index, trigger and view matches the migrations",
         find=_objects,
         problems=(MISSING, ALTERED, OTHER_TRIGGER),
     ),

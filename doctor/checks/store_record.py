@@ -68,13 +68,13 @@ LOST = {problem.name: problem for problem in (MISSING, FOREIGN, BEHIND)} | {"emp
 CHECKS = (
     Check(
         name="store.record",
-        inspects="no store or secret of this workspace is missing, foreign or older than it was",
+        inspects="no store or secret in this workspace is missing, foreign or older than before",
         find=_record,
         problems=(MISSING, FOREIGN, BEHIND, UNREADABLE, ACCEPTED_LOSS),
     ),
     Check(
         name="store.log",
-        inspects="every commit in the write-ahead logs of a stopped appliance can be read",
+        inspects="every commit in a stopped appliance's write-ahead logs can be read",
         find=_unread,
         problems=(IGNORED_FRAMES,),
     ),

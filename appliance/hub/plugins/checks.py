@@ -95,7 +95,7 @@ ROOT = Problem("root", hint=OTHER_PYTHON)
 NOT_ISOLATED = Problem("not-isolated")
 CHECKS = (
     Check(
-        name="plugins.modules", inspects="the modules of plugins exist and are readable",
+        name="plugins.modules", inspects="plugin modules exist and are readable",
         find=_modules, problems=(UNUSABLE,),
     ),
     Check(
