@@ -317,3 +317,24 @@ def test_rotation_whose_reply_was_lost_is_completed(network, anna):
 def _signatures(former: AgentKey, following: AgentKey) -> dict[str, str]:
     text = rotation_text("anna", former.public, following.public)
     return {"signature": former.sign(text), "proof": following.sign(text)}
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"", b"\x00" * 64, b'{"contacts": {"bert"', b'{"contacts": 7}', b"[]",
+        b'{"contacts": {"bert": {"agent": "bert", "publicKey": "no key"}}}',
+        b'{"admins": {"root": "no key"}}',
+    ],
+)  # fmt: skip
+def test_damaged_cache_is_rebuilt_from_the_relay(network, anna, damage):
+    cache = anna.folder.path / "cache.json"
+    key = json.loads(cache.read_bytes())["contacts"]["bert"]["publicKey"]
+    anna.close()
+    cache.write_bytes(damage)
+    anna = network.open("anna")
+    assert anna.send("bert", {"text": "hi"}).status == "delivered"
+    anna.poll()
+    rebuilt = json.loads(cache.read_bytes())
+    assert rebuilt["contacts"]["bert"]["publicKey"] == key
+    assert "no key" not in rebuilt["admins"].values()
+    assert network.texts("bert") == ["hi"]
