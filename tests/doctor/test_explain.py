@@ -16,7 +16,7 @@ from doctor.run import UnknownCheck
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 def test_check_and_each_of_its_findings_is_explained(check):
     whole = explain(check.name)
-    assert whole["about"].startswith("It ")
+    assert whole["about"].startswith("The check ")
     assert [row["problem"] for row in whole["findings"]] == [each.name for each in check.problems]
     for problem in (*(each.name for each in check.problems), *COMMON_PROBLEMS):
         (row,) = explain(f"{check.name}:{problem}")["findings"]

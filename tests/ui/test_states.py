@@ -9,6 +9,7 @@ from tests.support.commands import agentlip, succeed
 from tests.support.http_server import http_server
 from tests.support.servedhub import ServedHub, serve
 from tests.support.uipage import ui_page
+from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -141,7 +142,8 @@ def test_sign_out_forgets_the_secret_of_the_page(hub):
         page.go("#/sign-in")
         page.click("main button", "Sign out")
         page.sees("Sign in", "h1")
-        assert page.tab.evaluate("localStorage.getItem('agentlip.ui.page')") == '""'
+        secret = "localStorage.getItem('agentlip.ui.page')"
+        until(lambda: page.tab.evaluate(secret) == '""', 10, "the secret is forgotten")
 
 
 def test_restore_replaces_what_open_pages_show(tmp_path):
