@@ -318,6 +318,7 @@ def _signatures(former: AgentKey, following: AgentKey) -> dict[str, str]:
     text = rotation_text("anna", former.public, following.public)
     return {"signature": former.sign(text), "proof": following.sign(text)}
 
+
 @pytest.mark.parametrize(
     "damage",
     [
