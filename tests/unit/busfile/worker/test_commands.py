@@ -2,6 +2,7 @@
 
 import pytest
 
+from appliance.busfile import workers
 from appliance.busfile.worker import commands, report, reviews
 from appliance.busfile.worker.commands import RebaseConflict, RebaseRequired, WrongBranch
 from appliance.busfile.worker.context import read_context
@@ -73,6 +74,20 @@ def test_command_changes_the_state_once(team, before, name, after):
     again = COMMANDS[name](team.team)
     assert (again.changed, again.state) == (False, after)
     assert team.rows("SELECT count(*) FROM x_operations") == [(0,)]
+
+
+def test_heartbeat_exists_before_a_task_becomes_working(team, monkeypatch):
+    team.to("ASSIGNED")
+    beats, transition = [], workers.transition
+
+    def observed(connection, *rest, **named):
+        beats.append(connection.execute("SELECT count(*) FROM heartbeats").fetchone()[0])
+        return transition(connection, *rest, **named)
+
+    assert team.rows("SELECT count(*) FROM heartbeats") == [(0,)]
+    monkeypatch.setattr(workers, "transition", observed)
+    commands.start(team.team, "t")
+    assert (beats, team.state()) == ([1], "WORKING")
 
 
 def test_spawn_makes_branch_worktree_context_and_row(team):
