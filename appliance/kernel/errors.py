@@ -14,7 +14,6 @@ A subsystem derives its own errors from these in its `wire.py`. `web/socket.py` 
 map the kinds to close codes and exit codes.
 """
 
-import copyreg
 from typing import Any, ClassVar
 
 
@@ -52,7 +51,7 @@ class ApplianceError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without `__init__`, whose arguments differ between subclasses."""
-        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+        return BaseException.__new__, (type(self), *self.args), self.__dict__
 
     def to_body(self) -> dict[str, Any]:
         """Return a refused request's body. `extra` can't replace the body's keys."""

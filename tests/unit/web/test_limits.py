@@ -14,11 +14,18 @@ def limiter(clock: FakeClock, **limits: float) -> RateLimiter:
     return RateLimiter(LimitSettings(**{"per_connection": 0, "global_": 0, **limits}), clock)
 
 
-def admitted(rates: RateLimiter, times: int, connection: str = "c", **more: object) -> int:
+def admitted(
+    rates: RateLimiter,
+    times: int,
+    connection: str = "c",
+    *,
+    token: str | None = "p",
+    address: str = "a",
+) -> int:
     count = 0
     for _ in range(times):
         try:
-            rates.charge(connection, more.get("token", "p"), str(more.get("address", "a")))  # type: ignore[arg-type]
+            rates.charge(connection, token, address)
         except RateLimited:
             continue
         count += 1
