@@ -124,7 +124,7 @@ COMMANDS = {
         ),
         "recover": (
             "appliance.recovery.cli:app",
-            "Copy what can be read of a damaged store into a new file.",
+            "Copy a damaged store's readable rows into a new file.",
         ),
         "token": ("appliance.tokens.cli:app", "Tokens: create, list, revoke, rotate."),
         "migrate": (

@@ -1,6 +1,6 @@
 """Sums the delivery tables: stage durations, outcomes, and dead letter causes.
 
-A route, a subscription or a stream is a destination in one of the logs.
+A destination is a route, a subscription or a stream, by log.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ Stage = tuple[str, str, str]
 
 
 def select(folder: Path, first: str | None, last: str | None, log: str | None) -> GoldRows:
-    """Return the rows of the selected days, for all logs or one."""
+    """Return the rows for the selected days, from all logs or one."""
     tables = Gold(folder, DELIVERY, first, last)
     return GoldRows(tables, ("log", "destination"), lambda row: log in (None, row["log"]))
 

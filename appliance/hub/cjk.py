@@ -1,14 +1,14 @@
 """Indexes and searches Chinese, Japanese and Korean text, whose words are not separated by
 spaces.
 
-FTS5's tokenizer makes one token from a whole run of such characters. Here a run becomes overlapping
-pairs of characters (bigrams, as in Lucene's CJKAnalyzer):
+FTS5's tokenizer makes one token from adjacent characters in these scripts. This module makes
+overlapping pairs (bigrams, as in Lucene's CJKAnalyzer):
 
     東京都   →   東京 京都 都          a text in the index
-    東京     →   "東京"                a search term: a phrase of pairs
-    京       →   "京"*                 a single character: the beginning of a pair
+    東京     →   "東京"                a search term: pairs as a phrase
+    京       →   "京"*                 a single character: the first in a pair
 
-The rest of a text stays unchanged, so one index serves mixed texts.
+Other text stays unchanged, so a single index serves mixed texts.
 """
 
 import re

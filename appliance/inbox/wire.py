@@ -62,7 +62,7 @@ class InboxMessage(Struct, frozen=True):
 
 
 class InboxPage(Struct, frozen=True):
-    """`next`: the value of `since` for the next page. `reset`: the cursor in the request belongs
+    """`next`: `since` for the next page. `reset`: the cursor in the request belongs
     to another store, so this page begins with the oldest message."""
 
     mesh: str
@@ -73,7 +73,7 @@ class InboxPage(Struct, frozen=True):
 
 
 class InboxQuery(Struct, frozen=True, rename={"sender": "from"}):
-    """`since`: a cursor or a time in ISO 8601. `from`: key or name of a member. `wait`: seconds to
+    """`since`: a cursor or a time in ISO 8601. `from`: a member's key or name. `wait`: seconds to
     wait for a message if there is none."""
 
     since: Annotated[str, Meta(min_length=1, max_length=40)] | None = None
@@ -97,7 +97,7 @@ class MeshQuery(Struct, frozen=True):
 
 
 class MeshListQuery(Struct, frozen=True):
-    """`after`: `next` of the previous page."""
+    """`after`: `next` from the previous page."""
 
     mesh: MeshName | None = None
     after: RowsAfter = ""
@@ -106,7 +106,7 @@ class MeshListQuery(Struct, frozen=True):
 
 class ChangeProfile(Struct, frozen=True, forbid_unknown_fields=True):
     """Omitted fields stay as they are. With the status `working` or `dnd`, the broker sends only
-    messages of priority `now`. `name` is changed at the broker first."""
+    messages with priority `now`. `name` is changed at the broker first."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
     summary: Annotated[str, Meta(max_length=500)] | None = None
@@ -124,7 +124,7 @@ class ProfileReply(Struct, frozen=True):
 
 
 class BrokerPage(Struct, frozen=True, kw_only=True):
-    """A page of a broker's list, which brokers limit in bytes too."""
+    """A page from a broker's list. Brokers limit pages in bytes too."""
 
     has_more: bool = False
     next: RowsAfter = ""
@@ -189,7 +189,7 @@ class InboxTopic(Struct, frozen=True):
 
 
 class InboxTopics(Struct, frozen=True):
-    """The broker's, in the order of names. While `has_more` is true, the list continues with
+    """The broker's topics, ordered by name. While `has_more` is true, the list continues with
     `after` set to `next`."""
 
     mesh: str
@@ -209,7 +209,7 @@ class LinkState(Struct, frozen=True):
 
 
 class MeshHealth(Struct, frozen=True):
-    """The health of one mesh; `links` lists all meshes."""
+    """One mesh's health; `links` lists all meshes."""
 
     connected: bool
     lag_ms: int | None
@@ -276,7 +276,7 @@ class BrokerUnknown(Missing):
 
 
 class BrokerRefused(Invalid):
-    """`details.status` and `details.code` are those of the broker's reply."""
+    """`details.status` and `details.code` come from the broker's reply."""
 
     code = "BROKER_REFUSED"
     status = 502

@@ -48,13 +48,13 @@ def list_jobs(session: Session) -> None:
 
 @app.command("pause")
 def pause_job(session: Session, job: OptionalJob = None, every: AllFlag = False) -> None:
-    """Start no more runs of a job, or of all jobs. Runs that have started continue."""
+    """Start no more runs, for one job or for all jobs. Started runs continue."""
     _switch(session, job, every, "pause")
 
 
 @app.command("resume")
 def resume_job(session: Session, job: OptionalJob = None, every: AllFlag = False) -> None:
-    """Start runs of a job, or of all jobs, again."""
+    """Start runs again, for one job or for all jobs."""
     _switch(session, job, every, "resume")
 
 
@@ -153,7 +153,7 @@ def print_output(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Print until it is over.")] = False,
     attempt: Annotated[int, typer.Option("--attempt", min=0, help="Attempt; 0: the latest.")] = 0,
 ) -> None:
-    """Print the output of a run."""
+    """Print a run's output."""
     hub, query, over = session.hub(), {"attempt": attempt, "after": 0}, False
     while not over:
         path = f"{PATH}/runs/{segment(run_id)}/output"
@@ -179,7 +179,7 @@ def list_history(
     job: JobArgument,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of runs.")] = 20,
 ) -> None:
-    """List the runs of a job, newest first."""
+    """List a job's runs, newest first."""
     rows, _ = session.hub().page(f"{PATH}/{segment(job)}/history", "runs", limit)
     columns = [("RUN", "id"), ("STATE", "state"), ("CAUSE", "cause"), ("CREATED", "created_at")]
     columns += [("ENDED", "ended_at"), ("ATTEMPTS", "attempts_made"), ("ERROR", "error")]

@@ -28,8 +28,8 @@ def send_test(
 ) -> None:
     """Send a test message to all destinations. Exit code 1 if one does not arrive.
 
-    Waits up to 22 seconds for the first attempts of the outbox. PROBLEM has the reply of the
-    destination; the outbox goes on: agentlip outbox list.
+    Waits up to 22 seconds for the outbox's first attempts. PROBLEM has the destination's
+    reply; the outbox goes on: agentlip outbox list.
     """
     tested = session.hub().post("/api/v1/notify/test", {"direct": direct})
     session.table(tested["results"], COLUMNS, "no destinations")

@@ -1,4 +1,4 @@
-"""`agentlip recover`: gets data out of a damaged store.
+"""`agentlip recover`: rescues data from a damaged store.
 
 Exit codes: 0 everything is saved, 1 something is lost or nothing was done.
 """
@@ -31,7 +31,7 @@ def recover(
         bool, typer.Option("--yes", help="Put the new file in place, and keep the damaged one.")
     ] = False,
 ) -> None:
-    """Copy what can be read of a damaged store into a new file. Without --yes, only report it.
+    """Copy a damaged store's readable rows into a new file. Without --yes, only report the rows.
 
     Stop the appliance first. Exit code 1: some rows could not be saved.
 
@@ -72,7 +72,7 @@ def lines_of(done: RecoveryReport) -> list[str]:
 
 
 def _lost(table: TableRecovery) -> str:
-    """Return the number of lost rows; `unknown` if nothing shows it."""
+    """Return how many rows are lost; `unknown` if nothing shows it."""
     text = str(table.lost)
     if not table.counted:
         text = f"at least {text}" if table.lost else "unknown"

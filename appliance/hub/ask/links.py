@@ -5,7 +5,7 @@
 
 A mail's HMAC covers the ask, the recipient's address and the deadline, so a link can't be changed
 to another one. A link needs no token: it is as secret as the mail that contains it. A webhook's
-receiver makes its link itself, with a key that an administrator gave it. Callers that choose a
+receiver makes the link, with a key from an administrator. Callers that choose a
 webhook's secret can't compute this key.
 """
 

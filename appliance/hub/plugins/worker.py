@@ -1,7 +1,7 @@
 """The process of one plugin: started when there is work, killed on timeouts and errors.
 
-It inherits no environment and no descriptors. It gets its source code only after it has reported
-its isolation and the isolation is sufficient.
+The process inherits no environment and no descriptors, and gets the plugin's source code only after
+reporting sufficient isolation.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Requests, replies and errors of hooks."""
+"""Hook requests, replies and errors."""
 
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ ACT, READ = "hooks:act", "inbox:read"
 
 
 class Act(Struct, frozen=True, forbid_unknown_fields=True):
-    """`scope` is one of the scopes in the hook's input."""
+    """`scope` is a scope from the hook's input."""
 
     scope: Annotated[str, Meta(min_length=1, max_length=240)]
     message: Annotated[str, Meta(min_length=1, max_length=65_536)]

@@ -1,4 +1,4 @@
-"""Parses an erasure order: which messages, and what becomes of their senders. Pure.
+"""Parses an erasure order: the messages to erase and the senders to rename. Pure.
 
 {"schema_version": 1, "reference": "request 17", "senders": ["ann"], "before": "2026-02-01",
 "sender_becomes": "former member"}
@@ -23,9 +23,9 @@ Names: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=ITEMS_MAX)]
 
 
 class OrderFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message is selected by any of the lists, and by `before` if that is given.
+    """Any list selects a message. `before` narrows the lists; without a list, it selects alone.
 
-    before          the first day (UTC) of which messages stay; None for no limit
+    before          the first day (UTC) whose messages stay; None for no limit
     sender_becomes  replaces the senders' names; None keeps them
     """
 
@@ -40,7 +40,7 @@ class OrderFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ErasureOrder(OrderFile, frozen=True, kw_only=True):
-    """The order with the SHA-256 of its file in hexadecimal, which identifies it."""
+    """The order, identified by the file's SHA-256 in hexadecimal."""
 
     sha256: str
 
