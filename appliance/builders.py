@@ -22,6 +22,7 @@ from appliance.courier.subsystem import CourierNeeds, CourierSubsystem
 from appliance.host import Host
 from appliance.hub.ask.reviews import ReviewAsks
 from appliance.hub.ask.subsystem import AskNeeds, AskSubsystem
+from appliance.hub.entries.subsystem import EntriesNeeds, EntriesSubsystem
 from appliance.hub.plugins.subsystem import PluginsNeeds, PluginsSubsystem
 from appliance.hub.subsystem import HealthSubsystem, HubNeeds, HubSubsystem
 from appliance.hub.webhooks.service import Webhooks
@@ -313,6 +314,10 @@ def build_ask(built: Built) -> AskSubsystem:
     return AskSubsystem(built.host, AskNeeds(require(built.hub).hub, mail))
 
 
+def build_entries(built: Built) -> EntriesSubsystem:
+    return EntriesSubsystem(built.host, EntriesNeeds(require(built.hub).hub))
+
+
 def build_review_asks(built: Built) -> LoopBetween | None:
     """Ask people to decide the reviews on the worker bus."""
     host, settings = built.host, built.host.section(BusSettings)
@@ -384,7 +389,8 @@ def build_notify(built: Built) -> NotifySubsystem:
     if built.hub is not None:
         senders["topic"] = TopicNotices(HubTopics(built.hub.hub, "notify"))
     asks = None if built.ask is None else built.ask.asks
-    problems = partial(observe, partial(list_findings, built.latest), asks)
+    entries = None if built.entries is None else built.entries.entries
+    problems = partial(observe, partial(list_findings, built.latest), asks, entries)
     former = None if outbox is None else partial(drop_former, outbox, built.host.log)
     needs = NotifyNeeds(senders, problems, built.webhook_target.ping, former)
     return NotifySubsystem(built.host, needs)

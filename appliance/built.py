@@ -8,6 +8,7 @@ from appliance.bus.subsystem import BusSubsystem
 from appliance.courier.subsystem import CourierSubsystem
 from appliance.host import Host
 from appliance.hub.ask.subsystem import AskSubsystem
+from appliance.hub.entries.subsystem import EntriesSubsystem
 from appliance.hub.subsystem import HubSubsystem
 from appliance.hub.webhooks.service import Webhooks
 from appliance.identity.service import MemberIdentity
@@ -53,6 +54,7 @@ class Built:
     mailbox: Mailbox | None
     outbox: OutboxSubsystem | None
     inbox: InboxSubsystem | None
+    entries: EntriesSubsystem | None
     ask: AskSubsystem | None
     courier: CourierSubsystem | None
     audit: AuditSubsystem

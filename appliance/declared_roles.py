@@ -4,6 +4,7 @@ import msgspec
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "ask": ("hub",),
+    "entries": ("hub",),
     "export": ("hub",),
     "hooks": ("inbox",),
     "mcp": ("hub",),
@@ -20,6 +21,7 @@ class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     broker: bool = True  # relay of meshes, for members here and elsewhere
     bus: bool = True  # the worker bus of .worker-state, over HTTP and for tools
     courier: bool = True  # streams of envelopes between programs
+    entries: bool = True  # inboxes of senders: addressed messages and receipts; needs `hub`
     export: bool = True  # segments, snapshots and reports of the hub's log; needs `hub`
     hooks: bool = True  # commands that run on events of the inbox; needs `inbox`
     hub: bool = True  # channels, topics, messages, events and search

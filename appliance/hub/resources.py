@@ -7,6 +7,7 @@ import falcon
 
 from appliance.hub import wire
 from appliance.hub.access import POST, READ
+from appliance.hub.recipients import MessageCreated
 from appliance.hub.service import Hub, batch_body
 from appliance.hub.sse import event_stream
 from appliance.kernel.errors import CursorBeyondEnd
@@ -121,7 +122,7 @@ def _message_routes(hub: Hub) -> list[Route]:
             "GET": Operation(READ, reply=wire.MessageList, query=wire.MessagesQuery,
                              summary="List messages of a topic or channel",
                              by_channel=True),
-            "POST": Operation(POST, keyed=True, body=wire.CreateMessage, reply=wire.MessageChanged,
+            "POST": Operation(POST, keyed=True, body=wire.CreateMessage, reply=MessageCreated,
                               status=201, summary="Post a message", by_channel=True),
         }),
         Route("/api/v1/messages/{message_id}", Responders(

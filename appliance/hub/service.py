@@ -9,6 +9,7 @@ import msgspec
 
 from appliance.hub import attachments, listings, metrics, queries, retopic, search, wire, writes
 from appliance.hub.access import POST, READ, Access
+from appliance.hub.addressing import Addressing, mentions
 from appliance.hub.events import encode
 from appliance.hub.reading_turns import Turns
 from appliance.hub.search_query import parse
@@ -30,6 +31,7 @@ from appliance.kernel.errors import (
 from appliance.kernel.feed import Feed
 from appliance.kernel.idempotency import Reply
 from appliance.kernel.process_identity import ProcessIdentity
+from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 
 WAITING_MAX = 500  # long polls and SSE streams of callers with a token; more get a 503
@@ -56,6 +58,7 @@ class Hub:
         """`book` ends long polls and streams when their token ends."""
         self.store = store
         self.access = Access(store)
+        self.steady = SteadyClock(store, clock, store.log)
         self.book = book or TokenBook()
         self.feed = feed
         self.settings = settings
@@ -224,8 +227,38 @@ class Hub:
         check_message(command.sender, command.content_raw)
         check_sender(command.sender, principal.senders)
         plain = (topic_id, command.sender, command.content_raw)
-        identity = keyed_request(principal, "POST", "messages", key, wire.CreateMessage(*plain))
-        return identity, writes.create_message, *plain, principal.label, caller.traceparent()
+        asked = (command.to, command.ack_by_seconds, command.on_overdue)
+        request = wire.CreateMessage(*plain, *asked)
+        identity = keyed_request(principal, "POST", "messages", key, request)
+        return (
+            identity, writes.create_message, *plain, principal.label, caller.traceparent(),
+            self._addressing(request),
+        )  # fmt: skip
+
+    def _addressing(self, command: wire.CreateMessage) -> Addressing | None:
+        """Return who the message is addressed to; None: nobody."""
+        mentioned = mentions(command.content_raw)
+        if command.ack_by_seconds is not None and not command.to:
+            raise Invalid(
+                "ack_by_seconds needs recipients",
+                details={"field": "ack_by_seconds"},
+                hint='add "to": [NAME]',
+            )
+        if command.on_overdue is not None and command.ack_by_seconds is None:
+            raise Invalid(
+                "on_overdue needs a deadline",
+                details={"field": "on_overdue"},
+                hint="add ack_by_seconds",
+            )
+        if not command.to and not mentioned:
+            return None
+        for name in command.to:
+            check_name(to=name)
+        names = (*command.to, *mentioned)
+        return Addressing(
+            tuple(dict.fromkeys(command.to)), mentioned, self.book.known_names(names),
+            command.ack_by_seconds, command.on_overdue,
+        )  # fmt: skip
 
     def _mutate(
         self,

@@ -46,6 +46,7 @@ class HubSubsystem(Subsystem):
         )
         self.stores = (self.store,)
         self.hub = Hub(self.store, self.feed, settings, clock, identity, needs.book)
+        self.hub.steady.open()
         if not self.store.settings.read_only:
             event_ids.begin(host.datadir.dir, identity.epoch, self.feed.head)
         self.loops = (

@@ -17,6 +17,8 @@ BATCH_MAX = 500
 PAGE_MAX = 1000  # rows in one response; a larger `limit` is clamped
 VALUE_BYTES_MAX = 16_384
 VERSION_MAX = 2**63 - 1
+RECIPIENTS_MAX = 50  # names in `to`: each gets a row, and a receipt in the reply
+ACK_SECONDS_MAX = 90 * 86_400
 
 Id = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
 Reference = Annotated[str, Meta(min_length=1, max_length=100, description="an id, or a name")]
@@ -35,6 +37,16 @@ DedupeKey = Annotated[str, Meta(min_length=1, max_length=500)]
 Instant = Annotated[str, Meta(max_length=40, description="ISO 8601; UTC without a zone")]
 Mode = Literal["one", "later", "all"]
 EventId = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Recipients = Annotated[
+    list[Sender], Meta(max_length=RECIPIENTS_MAX, description="names that get an inbox entry")
+]
+AckSeconds = Annotated[
+    int, Meta(ge=1, le=ACK_SECONDS_MAX, description="seconds in which `to` has to acknowledge")
+]
+_WISH = r"^(remind|reassign:.+)$"
+OnOverdue = Annotated[
+    str, Meta(max_length=210, pattern=_WISH, description="then: remind, or reassign:NAME")
+]
 
 
 # -- nouns -------------------------------------------------------------------------
@@ -105,16 +117,16 @@ class RenameTopic(Struct, frozen=True):
     title: Title
 
 
-class CreateMessage(Struct, frozen=True):
+class CreateMessage(Struct, frozen=True, omit_defaults=True):
     topic_id: TopicReference
     sender: Sender
     content_raw: Content
+    to: Recipients = []
+    ack_by_seconds: AckSeconds | None = None
+    on_overdue: OnOverdue | None = None
 
 
-class BatchMessage(Struct, frozen=True):
-    topic_id: TopicReference
-    sender: Sender
-    content_raw: Content
+class BatchMessage(CreateMessage, frozen=True, omit_defaults=True):
     idempotency_key: Key | None = None
 
 

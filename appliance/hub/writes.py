@@ -8,7 +8,8 @@ import sqlite3
 
 from msgspec import structs
 
-from appliance.hub import events, indexing, queries, wire
+from appliance.hub import addressing, events, indexing, queries, receipts, wire
+from appliance.hub.addressing import Addressing, StoredMessage
 from appliance.hub.columns import CHANNEL, TOPIC
 from appliance.hub.events import encode
 from appliance.kernel.auth import check_sender
@@ -104,6 +105,7 @@ def create_message(
     content: str,
     principal: str | None,
     traceparent: str | None = None,
+    addressed: Addressing | None = None,
 ) -> Reply:
     row = tx.execute("SELECT channel_id FROM topics WHERE id = ?", (topic_id,)).fetchone()
     if row is None:
@@ -125,13 +127,17 @@ def create_message(
             message_id, topic_id, channel_id, sender, content, 1, now, None, None, None, principal
         )
     )
-    trace = b',"traceparent":%b' % encode(traceparent) if traceparent else b""
+    stored = StoredMessage(message_id, topic_id, channel_id, sender)
+    entries, unknown = addressing.deliver(tx, stored, addressed)
+    more = b',"traceparent":%b' % encode(traceparent) if traceparent else b""
+    more += addressing.event_part(entries)
     event_id = events.append(
         tx, "message.created", ("message", message_id),
-        b'{"message":%b,"principal":%b%b}' % (message, encode(principal), trace),
+        b'{"message":%b,"principal":%b%b}' % (message, encode(principal), more),
         channel_id=channel_id, topic_id=topic_id,
     )  # fmt: skip
-    return Reply(201, b'{"message":%b,"event_id":%d}' % (message, event_id))
+    more = receipts.reply_part(tx, message_id, unknown) if addressed is not None else b""
+    return Reply(201, b'{"message":%b,"event_id":%d%b}' % (message, event_id, more))
 
 
 def edit_message(

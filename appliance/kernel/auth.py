@@ -113,6 +113,10 @@ class TokenBook:
             self.used.add(principal.id)
         return principal
 
+    def known_names(self, names: Iterable[str]) -> frozenset[str]:
+        """Return those of the names that a token has, or may use as a sender."""
+        return self._names.intersection(names)
+
     def is_valid(self, principal: Principal, now_ms: int) -> bool:
         """Return whether the principal's credential is still valid."""
         if principal is ANONYMOUS or principal is OWNER:
@@ -165,6 +169,11 @@ class TokenBook:
 
     def _take(self, entries: Iterable[tuple[str, Principal]]) -> None:
         self._principals = dict(entries)
+        self._names = frozenset(
+            name
+            for principal in self._principals.values()
+            for name in (principal.senders or (principal.name,))
+        )
         self._by_credential = {
             (principal.id, principal.credential): principal
             for principal in self._principals.values()

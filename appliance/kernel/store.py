@@ -111,7 +111,7 @@ class Store:
         self.path = path
         self.settings = settings
         self._clock = clock
-        self._log = log
+        self.log = log
         self._publish = publish
         self._callbacks = LoopCallbacks()
         self._pending = 0
@@ -247,7 +247,7 @@ class Store:
             self._detached = None
         elif self._detached is None:
             self._detached = StoreDetached(self.name, file)
-            self._log.error(self._detached.message, store=self.name, code=self._detached.code)
+            self.log.error(self._detached.message, store=self.name, code=self._detached.code)
         return self._detached
 
     def _note_written(self, jobs: int) -> None:
@@ -265,11 +265,11 @@ class Store:
             self._full = error
         elif isinstance(error, StoreSuspect) and self._suspect is None:
             self._suspect = error
-            self._log.error("database suspect: this store has stopped", store=self.name)
+            self.log.error("database suspect: this store has stopped", store=self.name)
             try:
                 os.close(open_own(suspect_marker(self.path), os.O_WRONLY | os.O_CREAT))
             except OSError as failure:
-                self._log.error("can't leave a mark beside it", failure, store=self.name)
+                self.log.error("can't leave a mark beside it", failure, store=self.name)
 
     # -- reading -------------------------------------------------------------------
 
@@ -338,7 +338,7 @@ class Store:
             return False
         self._jobs_in_wal = 0
         if not self.read(_try_to_move_wal):
-            self._log.warning("upkeep failed; serving goes on", store=self.name)
+            self.log.warning("upkeep failed; serving goes on", store=self.name)
             return False
         long = file_bytes(self.path, "-wal") > WAL_BYTES_TRUNCATE
         self._maintain(empty_wal if long else move_wal)

@@ -22,8 +22,6 @@ from appliance.kernel.caller import is_there
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid, Unauthenticated
 from appliance.kernel.idempotency import Reply, call_once
-from appliance.kernel.log import Log
-from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.wakeup import Wakeup
 
 PAGE_MAX = 200  # asks in one response; a larger `limit` is clamped
@@ -34,13 +32,11 @@ _canonical = msgspec.json.Encoder(order="deterministic").encode
 class Asks:
     """One per process. Every operation returns when its effect is durable and published."""
 
-    def __init__(
-        self, hub: Hub, clock: Clock, log: Log, settings: AskSettings | None = None
-    ) -> None:
+    def __init__(self, hub: Hub, clock: Clock, settings: AskSettings | None = None) -> None:
         self._hub = hub
         self.store = hub.store
         self._clock = clock
-        self.steady = SteadyClock(hub.store, clock, log)
+        self.steady = hub.steady
         self.settings = settings or AskSettings()
         self.deadlines = Wakeup()  # set on new deadlines
         self.mails = Wakeup()  # set on asks that have to be mailed

@@ -36,8 +36,7 @@ class AskSubsystem(Subsystem):
 
     def __init__(self, host: Host, needs: AskNeeds) -> None:
         settings, clock, log = host.section(AskSettings), host.clock, host.log
-        self.asks = Asks(needs.hub, clock, log, settings)
-        self.asks.steady.open()
+        self.asks = Asks(needs.hub, clock, settings)
         self.loops: tuple[Loop, ...] = (Deadlines(self.asks, clock, log),)
         if needs.mail is not None and settings.mail_to:
             self.loops += (Mailer(self.asks, needs.mail, clock, log),)
