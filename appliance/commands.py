@@ -18,6 +18,10 @@ COMMANDS = {
         ),
         "listen": ("appliance.hub.cli_listen:app", "Follow the event stream."),
         "search": ("appliance.hub.cli_search:app", "Search messages, best match first."),
+        "inbox": (
+            "appliance.inbox.cli:app",
+            "Messages that wait for you in this hub (--mine), and messages of meshes.",
+        ),
     },
     "People": {
         "ask": (
@@ -51,7 +55,6 @@ COMMANDS = {
             "appliance.identity.cli:app",
             "The member key: the identity of this appliance in meshes.",
         ),
-        "inbox": ("appliance.inbox.cli:app", "Read messages of meshes: list, watch, topics."),
         "network": (
             "appliance.mailbox.cli:app",
             "An agent of the network: contacts, encrypted messages, keys.",

@@ -1,11 +1,9 @@
 """`agentlip bus`: messages, claims and cursors of a team of agents, without a server."""
 
 import itertools
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -16,7 +14,7 @@ from appliance.busfile import search as fulltext
 from appliance.busfile.blobs import BLOB_BYTES_MAX
 from appliance.busfile.file import BusPaths, connect, find_paths, snapshot, transaction
 from appliance.busfile.messages import BusMessage
-from appliance.busfile.worker.context import read_context
+from appliance.busfile.worker.context import AGENT, agent_name
 from appliance.cli_support import Session, plain_app, text_of, until_signalled
 from appliance.kernel.clock import DAY_MS, SystemClock, iso
 from appliance.kernel.errors import Invalid
@@ -29,7 +27,6 @@ app = plain_app(
 cursor = plain_app("Cursors of agents: list, retire.")
 app.add_typer(cursor, name="cursor")
 T = TypeVar("T")
-AGENT = "AGENTLIP_AGENT"
 CLOCK = SystemClock()
 
 
@@ -37,8 +34,7 @@ def own_name(named: str = "") -> str:
     """Return the named agent, else that of the worktree's task, else that of AGENTLIP_AGENT."""
     if named:
         return named
-    context = read_context(Path.cwd())
-    if name := context.task if context else os.environ.get(AGENT):
+    if name := agent_name():
         return name
     raise Invalid("your name is missing", hint=f"add --agent NAME, or set {AGENT}")
 

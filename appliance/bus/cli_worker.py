@@ -1,6 +1,5 @@
 """`agentlip worker`: tasks with branches and worktrees, from spawn to merge. It needs no server."""
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -10,10 +9,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.bus.cli import AGENT, print_messages
+from appliance.bus.cli import print_messages
 from appliance.busfile import file, messages, workers
 from appliance.busfile.worker import commands, guard, guard_hooks, report
-from appliance.busfile.worker.context import NotInWorktree, read_context
+from appliance.busfile.worker.context import NotInWorktree, agent_name, read_context
 from appliance.busfile.worker.git import Git
 from appliance.busfile.worker.operations import Team, WorkerOutcome
 from appliance.busfile.worker.run import run_command
@@ -380,8 +379,7 @@ def _paths(session: Session) -> file.BusPaths:
 def _actor() -> str:
     """Return the acting name: in a worktree the task's agent, so nobody decides under another
     name."""
-    context = read_context(Path.cwd())
-    return context.task if context else os.environ.get(AGENT) or commands.ORCHESTRATOR
+    return agent_name() or commands.ORCHESTRATOR
 
 
 def _task(named: str | None) -> str:

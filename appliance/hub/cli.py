@@ -136,10 +136,18 @@ def tail_messages(
 def show_message(
     session: Session,
     message_id: Annotated[str, typer.Argument(help="Id of the message.")],
+    receipts: Annotated[
+        bool, typer.Option("--receipts", help="What became of it, recipient by recipient.")
+    ] = False,
 ) -> None:
-    """Show one message in full."""
+    """Show one message in full, or its receipts."""
     with open_reader(session) as reader:
         row = reader.message(message_id)
+    if receipts:
+        from appliance.hub.entries.cli import show_receipts
+
+        show_receipts(session, message_id)
+        return
     edited = f", edited {row['edited_at']}" if row["edited_at"] else ""
     lines = [f"{plain(row['sender'])}, {row['created_at']}{edited}"]
     lines += [plain(line) for line in row["content_raw"].splitlines()]
@@ -182,9 +190,19 @@ def send_message(
     topic: TopicPart = None,
     content: ContentFlag = None,
     stdin: Annotated[bool, typer.Option("--stdin", help="Read it from standard input.")] = False,
+    to: Annotated[
+        list[str] | None, typer.Option("--to", help="A name whose inbox gets it; may be repeated.")
+    ] = None,
+    ack_by: Annotated[
+        int | None,
+        typer.Option("--ack-by", min=1, help="Seconds in which --to has to acknowledge it."),
+    ] = None,
+    on_overdue: Annotated[
+        str | None, typer.Option("--on-overdue", help="Then: `remind`, or `reassign:NAME`.")
+    ] = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Post a message to a topic in this hub.
+    """Post a message to a topic in this hub. A name behind @ in the text gets it in its inbox too.
 
     See also: agentlip outbox send for mesh members and mail addresses, and agentlip courier enqueue
     for work queues.
@@ -195,10 +213,20 @@ def send_message(
         "topic_id": _topic_to_write(hub, topic_id, channel, topic),
         "sender": sender,
         "content_raw": text,
+        "to": to,
+        "ack_by_seconds": ack_by,
+        "on_overdue": on_overdue,
     }
-    answer = hub.post("/api/v1/messages", body, idempotency_key)
-    sent = {"message_id": answer["message"]["id"], "event_id": answer["event_id"]}
+    answer = hub.post("/api/v1/messages", _given(body), idempotency_key)
+    addressed = {key: answer[key] for key in ("receipts", "unknown") if key in answer}
+    sent = {"message_id": answer["message"]["id"], "event_id": answer["event_id"], **addressed}
     session.answer(sent, f"sent {sent['message_id']} (event {sent['event_id']})")
+    for receipt in addressed.get("receipts", ()):
+        session.note(f"{plain(receipt['name'])}: {receipt['before']} entries wait before it")
+    waiting = {receipt["name"] for receipt in addressed.get("receipts", ())}
+    for name in addressed.get("unknown", ()):
+        then = "its entry waits" if name in waiting else "it gets no entry"
+        session.note(f"nobody has used the name {plain(name)} yet, and {then}")
 
 
 @messages.command("edit")
@@ -258,6 +286,11 @@ def retopic_message(
     answer = _patch(session, message_id, body, expected_version, idempotency_key)
     count = answer["affected_count"]
     session.answer(answer, f"moved {count} message{'' if count == 1 else 's'} to {to_topic_id}")
+
+
+def _given(body: dict[str, Any]) -> dict[str, Any]:
+    """Return what was given, so that a hub without inboxes takes a plain message."""
+    return {name: value for name, value in body.items() if value is not None}
 
 
 def _patch(

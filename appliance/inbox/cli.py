@@ -1,4 +1,4 @@
-"""`agentlip inbox`: messages received from meshes, and topic subscriptions."""
+"""`agentlip inbox`: hub entries for a name, mesh messages, topic subscriptions."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -6,11 +6,16 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli_support import Columns, Row, Session, plain_app
+from appliance.hub.entries import cli as entries
 
 app = plain_app(
-    "Read messages of meshes: list, watch, topics.\n\nExample: agentlip inbox list --topic alerts",
-    "Other appliances/inbox",
+    "Messages that wait for you in this hub (--mine), and messages of meshes.\n\n"
+    "Examples: agentlip inbox mine --wait 60; agentlip inbox list --topic alerts",
+    "Messages/inbox",
 )
+app.info.cls = entries.InboxGroup
+for name, verb in entries.VERBS.items():
+    app.command(name)(verb)
 
 MeshFlag = Annotated[
     str | None, typer.Option("--mesh", help="Name of the mesh (default: inbox.mesh).")

@@ -11,6 +11,7 @@ import msgspec
 
 from appliance.hub import wire
 from appliance.hub.access import POST, READ
+from appliance.hub.recipients import MessageCreated
 from appliance.hub.service import Hub
 from appliance.kernel.auth import Principal
 from appliance.kernel.idempotency import Reply
@@ -131,7 +132,13 @@ class HubTools:
         return TopicMade(made.topic.id, made.event_id)
 
     def post_message(self, arguments: PostMessageArguments, who: Principal) -> MessageDone:
-        return _done(self._hub.create_message(arguments, who, arguments.idempotency_key))
+        command = msgspec.convert(arguments, wire.CreateMessage, from_attributes=True)
+        reply = self._hub.create_message(command, who, arguments.idempotency_key)
+        done = msgspec.json.decode(reply.body, type=MessageCreated)
+        waiting = [f"{each.name}: {each.before} before it" for each in done.receipts]
+        return MessageDone(
+            done.message.id, done.message.version, done.event_id, waiting, done.unknown
+        )
 
     def edit_message(self, arguments: EditMessageArguments, who: Principal) -> MessageDone:
         command = wire.EditMessage(arguments.content, arguments.expected_version)
@@ -211,7 +218,8 @@ TOOLS: tuple[Tool, ...] = (
         WaitEventsArguments, EventsResult, READ, HubTools.wait_events,
     ),
     Tool(
-        "post_message", "Post a message", "Post to a topic.",
+        "post_message", "Post a message",
+        "Post to a topic; `to` and @name in the text put it into inboxes.",
         PostMessageArguments, MessageDone, POST, HubTools.post_message, "adds",
     ),
     Tool(

@@ -209,9 +209,13 @@ class TopicMade(ToolResult, frozen=True):
     event_id: int
 
 
-class PostMessageArguments(wire.CreateMessage, frozen=True, forbid_unknown_fields=True):
+class PostMessageArguments(ToolArguments, frozen=True):
+    topic_id: wire.TopicReference
     sender: Annotated[wire.Sender, Meta(description="your name")]
     content_raw: wire.Content = field(name="content")
+    to: wire.Recipients = []
+    ack_by_seconds: wire.AckSeconds | None = None
+    on_overdue: wire.OnOverdue | None = None
     idempotency_key: Key | None = None
 
 
@@ -230,8 +234,11 @@ class DeleteMessageArguments(ToolArguments, frozen=True):
 
 
 class MessageDone(ToolResult, frozen=True):
-    """Without `event_id`, nothing had to be changed."""
+    """Without `event_id`, nothing had to be changed. `waiting`: each recipient's earlier entries.
+    `unknown`: names without an inbox."""
 
     message_id: str
     version: int
     event_id: int | None = None
+    waiting: list[str] = []
+    unknown: list[str] = []

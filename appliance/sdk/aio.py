@@ -146,12 +146,23 @@ class AsyncClient(ThreadedClient):
     list_attachments = run_in_thread(Client.list_attachments)
     list_enrichments = run_in_thread(Client.list_enrichments)
     search = run_in_thread(Client.search)
+    list_entries = run_in_thread(Client.list_entries)
+    acknowledge_entries = run_in_thread(Client.acknowledge_entries)
+    acknowledge_range = run_in_thread(Client.acknowledge_range)
+    decline_entry = run_in_thread(Client.decline_entry)
+    receipts = run_in_thread(Client.receipts)
+    follow_topic = run_in_thread(Client.follow_topic)
+    unfollow_topic = run_in_thread(Client.unfollow_topic)
     send = run_in_thread(Client.send)
     send_status = run_in_thread(Client.send_status)
     receive = run_in_thread(Client.receive)
     ack = run_in_thread(Client.ack)
     ask = run_in_thread(Client.ask)
     wait_for_answer = run_in_thread(Client.wait_for_answer)
+
+    def entries(self, name: str | None = None) -> AsyncGenerator[models.Entry]:
+        """Like `Client.entries`, as an async iterator."""
+        return iterate(self._client.entries(name))
 
     def messages(self, topic_id: str) -> AsyncGenerator[models.Message]:
         """Like `Client.messages`, as an async iterator."""

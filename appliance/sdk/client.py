@@ -13,7 +13,6 @@ with a busy one, it is repeated as long as `retry` allows, and then fails with a
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
-from urllib.parse import quote
 
 import msgspec
 
@@ -21,9 +20,8 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
 from appliance.sdk import models
-from appliance.sdk.catalogue import topic_id_of
-from appliance.sdk.closing import Closing
 from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, FileCursor
+from appliance.sdk.entries import EntryVerbs
 from appliance.sdk.errors import refusal
 from appliance.sdk.http import (
     REQUEST_WAIT_SECONDS_MAX,
@@ -32,6 +30,7 @@ from appliance.sdk.http import (
     Json,
     Retry,
 )
+from appliance.sdk.paths import message_path, path_segment
 from appliance.sdk.plain_handler import require_plain
 from appliance.sdk.stream_follower import Follower, NewHistory, StreamCallbacks
 from appliance.sdk.target import HubTarget
@@ -45,7 +44,7 @@ Subscriptions = dict[str, list[str]]
 T = TypeVar("T")
 
 
-class Client(Closing):
+class Client(EntryVerbs):
     """One hub, by workspace (default: the nearest one above the working directory) or by URL.
 
     Channels can be given by id or name, topics by id or as CHANNEL/TITLE.
@@ -183,11 +182,24 @@ class Client(Closing):
         return self._patch(self._topic(topic_id), {"title": title}, key, models.TopicChanged)
 
     def send_message(
-        self, topic_id: str, sender: str, content_raw: str, *, key: str | None = None
-    ) -> models.MessageChanged:
-        """Post a message to a topic."""
-        body = {"topic_id": topic_id, "sender": sender, "content_raw": content_raw}
-        return self._post("/api/v1/messages", body, key, models.MessageChanged)
+        self,
+        topic_id: str,
+        sender: str,
+        content_raw: str,
+        *,
+        to: Sequence[str] = (),
+        ack_by_seconds: int | None = None,
+        on_overdue: str | None = None,
+        key: str | None = None,
+    ) -> models.MessageCreated:
+        """Post a message to a topic. Each name in `to`, and behind `@` in the text, gets an inbox
+        entry. Names in `to` have `ack_by_seconds` to acknowledge it; then `on_overdue` says
+        `remind` or `reassign:NAME`."""
+        body = {
+            "topic_id": topic_id, "sender": sender, "content_raw": content_raw, "to": to,
+            "ack_by_seconds": ack_by_seconds, "on_overdue": on_overdue,
+        }  # fmt: skip
+        return self._post("/api/v1/messages", body, key, models.MessageCreated)
 
     def send_messages(self, messages: Sequence[models.NewMessage]) -> list[models.BatchOutcome]:
         """Send many messages. Returns for each, in order, the new message or its error."""
@@ -210,7 +222,7 @@ class Client(Closing):
         """Replace a message's text. Raises VersionConflict if it has another version than
         expected."""
         body = {"op": "edit", "content_raw": content_raw, "expected_version": expected_version}
-        return self._patch(_message(message_id), body, key, models.MessageChanged)
+        return self._patch(message_path(message_id), body, key, models.MessageChanged)
 
     def delete_message(
         self,
@@ -222,7 +234,7 @@ class Client(Closing):
     ) -> models.MessageChanged:
         """Replace a message by a tombstone. Raises VersionConflict like `edit_message`."""
         body = {"op": "delete", "actor": actor, "expected_version": expected_version}
-        return self._patch(_message(message_id), body, key, models.MessageChanged)
+        return self._patch(message_path(message_id), body, key, models.MessageChanged)
 
     def retopic_message(
         self,
@@ -240,7 +252,7 @@ class Client(Closing):
             "mode": mode,
             "expected_version": expected_version,
         }
-        return self._patch(_message(message_id), body, key, models.Moved)
+        return self._patch(message_path(message_id), body, key, models.Moved)
 
     def add_attachment(
         self,
@@ -284,7 +296,7 @@ class Client(Closing):
 
     def get_message(self, message_id: str) -> models.Message:
         """One message. Raises NotFound."""
-        return self._get(_message(message_id), models.Message, "message")
+        return self._get(message_path(message_id), models.Message, "message")
 
     def tail_messages(self, topic_id: str, limit: int = 50) -> list[models.Message]:
         """Return a topic's newest messages, newest first."""
@@ -329,7 +341,7 @@ class Client(Closing):
 
     def list_enrichments(self, message_id: str) -> list[models.Enrichment]:
         """Return the enrichments that plugins made from the current text."""
-        path, kinds = f"{_message(message_id)}/enrichments", list[models.Enrichment]
+        path, kinds = f"{message_path(message_id)}/enrichments", list[models.Enrichment]
         return self._get(path, kinds, "enrichments")
 
     def search(
@@ -422,36 +434,6 @@ class Client(Closing):
             ask = self._get(path, models.Ask, "ask", wait=min(left, REQUEST_WAIT_SECONDS_MAX))
             if ask.state != "waiting" or left <= REQUEST_WAIT_SECONDS_MAX:
                 return ask
-
-    # -- requests --------------------------------------------------------------------
-
-    def _get(self, path: str, reply: type[T], field: str | None, /, **query: Any) -> T:
-        with self._hubs.lend() as hub:
-            answer = hub.get(path, **query)
-        return msgspec.convert(answer if field is None else answer[field], reply)
-
-    def _post(self, path: str, body: Json, key: str | None, kind: type[T]) -> T:
-        with self._hubs.lend() as hub:
-            return msgspec.convert(hub.post(path, body, key), kind)
-
-    def _patch(self, path: str, body: Json, key: str | None, kind: type[T]) -> T:
-        with self._hubs.lend() as hub:
-            return msgspec.convert(hub.patch(path, body, key), kind)
-
-    def _topic(self, reference: str) -> str:
-        """Return a topic's path. A path can't contain the `/` in a name, so names are looked up."""
-        with self._hubs.lend() as hub:
-            return f"/api/v1/topics/{path_segment(topic_id_of(hub, reference))}"
-
-
-def path_segment(text: str) -> str:
-    if not text:
-        raise Invalid("an id must not be empty")
-    return quote(text, safe="")
-
-
-def _message(message_id: str) -> str:
-    return f"/api/v1/messages/{path_segment(message_id)}"
 
 
 def _with_key(message: models.NewMessage) -> models.NewMessage:

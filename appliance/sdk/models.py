@@ -5,10 +5,17 @@ fields that another hub release may omit have defaults, so client and hub can be
 order.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from appliance.hub.entries.wire import Entry as Entry
+from appliance.hub.entries.wire import EntryPage as EntryPage
+from appliance.hub.entries.wire import Followed as Followed
+from appliance.hub.entries.wire import MessageCreated as MessageCreated
+from appliance.hub.entries.wire import MessageReceipt as MessageReceipt
+from appliance.hub.entries.wire import Settled as Settled
 from appliance.hub.wire import Attachment as Attachment
 from appliance.hub.wire import AttachmentAdded as AttachmentAdded
 from appliance.hub.wire import Channel as Channel
@@ -103,13 +110,16 @@ class Ask(msgspec.Struct, frozen=True):
     message_id: str = ""
 
 
-class NewMessage(msgspec.Struct, frozen=True):
+class NewMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """One batch message. With your own key you can repeat it in another process."""
 
     topic_id: str
     sender: str
     content_raw: str
     idempotency_key: str | None = None
+    to: Sequence[str] = ()
+    ack_by_seconds: int | None = None
+    on_overdue: str | None = None
 
 
 BatchOutcome = MessageChanged | Refused

@@ -76,6 +76,7 @@ EXCEPTIONS = (
     ("appliance.sdk.reader", "appliance.hub.*"),  # reads a hub's database as the hub does
     ("appliance.mcp.*", "appliance.hub.*"),  # its tools are the hub's verbs
     ("appliance.export.cli_target", "appliance.backup.*"),  # segments go where backups can go
+    ("appliance.inbox.cli", "appliance.hub.entries.cli"),  # one command for both inboxes
     ("appliance.*.cli*", "doctor.*"),  # commands that say what the doctor finds
     ("appliance.*", "appliance"),  # the version
     ("doctor.*", "appliance"),

@@ -15,6 +15,9 @@ TASK_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 BRANCH_TYPE = re.compile(r"[a-z][a-z0-9-]{0,15}")
 
 
+AGENT = "AGENTLIP_AGENT"  # names the agent outside worktrees
+
+
 class InvalidTaskId(Invalid):
     code = "INVALID_TASK_ID"
     default_message = "the task id can't be used in names of files and branches"
@@ -41,6 +44,13 @@ class TaskContext(msgspec.Struct, frozen=True):
     task: str
     workspace: str
     branch: str
+
+
+def agent_name() -> str | None:
+    """Return the agent's name: the task of the worktree around the current folder, or else that in
+    AGENTLIP_AGENT."""
+    context = read_context(Path.cwd())
+    return context.task if context else os.environ.get(AGENT) or None
 
 
 def check_task_id(task: str) -> str:

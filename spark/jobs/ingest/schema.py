@@ -64,7 +64,7 @@ NOUNS = {
     "topic.attachment_added": "attachment",
 }
 FIELDS = {
-    "message.created": ("message", "principal"),
+    "message.created": ("message", "principal", "entries"),
     "message.edited": ("message_id", "old_content", "new_content", "version", "principal"),
     "message.moved_topic": (
         "message_id", "old_topic_id", "new_topic_id", "channel_id", "mode", "version", "principal",

@@ -15,8 +15,8 @@ from appliance.web.health import READ_DOCTOR
 
 LISTED = describe(TOOLS)
 # A list is in the context of every conversation: about four characters a token.
-LIST_CHARACTERS_MAX = 13_000
-MODEL_CHARACTERS_MAX = 6_000
+LIST_CHARACTERS_MAX = 14_000
+MODEL_CHARACTERS_MAX = 6_500
 
 
 def size(value):
