@@ -33,12 +33,15 @@ USE = {
     "POST /registry/agents", "POST /registry/agents/{agent}/rotate-key", "POST /contacts/request",
     "POST /contacts/{agent}/accept", "POST /contacts/{agent}/deny", "DELETE /contacts/{agent}",
     "PUT /presence", "POST /relay/send", "POST /relay/inbox/{agent}/ack", "POST /mcp",
+    "POST /api/v1/inbox/acknowledge",
+    "POST /api/v1/inbox/decline", "POST /api/v1/topics/{topic_id}/follow",
+    "POST /api/v1/topics/{topic_id}/unfollow",
 }  # fmt: skip
 TOOLS_OF_USE = {
     "post_message", "create_topic", "create_channel", "edit_message", "delete_message",
     "ask_person", "claim_task", "renew_claim", "complete_task", "bus_send", "courier_enqueue",
     "release_claim", "change_task_state", "send_heartbeat", "bus_ack",
-    "courier_receive", "courier_ack", "inbox_subscribe", "outbox_send",
+    "courier_receive", "courier_ack", "inbox_subscribe", "outbox_send", "acknowledge",
 }  # fmt: skip
 SOCKET_REQUESTS = {
     "channel.create", "topic.create", "topic.rename", "message.create", "message.edit",

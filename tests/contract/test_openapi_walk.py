@@ -33,6 +33,7 @@ ENDLESS = {
 EXAMPLES = 3  # the same ones each time, for each of some hundred operations
 CONSTANTS = {
     "appliance.hub.ask.wire.WAIT_SECONDS_MAX": 0.05,
+    "appliance.hub.entries.wire.WAIT_SECONDS_MAX": 0.05,
     "appliance.bus.wire.WAIT_SECONDS_MAX": 0.05,
     "appliance.hub.service.WAIT_SECONDS_MAX": 0.02,
     "appliance.courier.service.WAIT_SECONDS_MAX": 0.05,

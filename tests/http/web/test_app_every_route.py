@@ -41,6 +41,7 @@ KEYS = ["a b", "x" * 256, '"open', '""']
 MADE_BY_NAME = {("PUT", "/api/v1/jobs/{job}")}
 CONSTANTS = {
     "appliance.hub.ask.wire.WAIT_SECONDS_MAX": 0.05,
+    "appliance.hub.entries.wire.WAIT_SECONDS_MAX": 0.05,
     "appliance.bus.wire.WAIT_SECONDS_MAX": 0.05,
     "appliance.hub.service.WAIT_SECONDS_MAX": 0.02,
     "appliance.courier.service.WAIT_SECONDS_MAX": 0.05,

@@ -21,6 +21,7 @@ CORE_MS_MAX = 5.0
 REFERENCE_SECONDS = 0.016  # what `reference_work` takes on the machine that CORE_MS_MAX is for
 CONSTANTS = {
     "appliance.hub.ask.wire.WAIT_SECONDS_MAX": 0.05,
+    "appliance.hub.entries.wire.WAIT_SECONDS_MAX": 0.05,
     "appliance.bus.wire.WAIT_SECONDS_MAX": 0.05,
     "appliance.hub.service.WAIT_SECONDS_MAX": 0.02,
     "appliance.courier.service.WAIT_SECONDS_MAX": 0.05,

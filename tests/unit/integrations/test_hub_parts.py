@@ -22,13 +22,13 @@ def env(tmp_path):
 def test_questions_that_wait_are_observed_beside_the_findings(env):
     answered, waiting = env.ask("Old?"), env.ask("Deploy?")
     env.answer(answered["id"], "yes")
-    observed = observe(lambda: DISK, env.asks)
+    observed = observe(lambda: DISK, env.asks, None)
     assert observed["host.disk"] == DISK["host.disk"]
     (problem,) = observed["ask"]
     assert (problem.subject, problem.severity) == (waiting["id"], "question")
     assert problem.hint == f"agentlip ask answer {waiting['id']} ANSWER"
     env.store.close()
-    assert observe(lambda: DISK, env.asks) == DISK, "the store of the hub fails"
+    assert observe(lambda: DISK, env.asks, None) == DISK, "the store of the hub fails"
 
 
 def test_job_events_are_each_event_once_with_its_channel(env):

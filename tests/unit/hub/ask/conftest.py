@@ -26,7 +26,7 @@ class AskEnvironment(HubEnvironment):
     def _open(self):
         super()._open()
         log = Log(io.BytesIO())
-        self.asks = Asks(self.hub, self.clock, log)
+        self.asks = Asks(self.hub, self.clock)
         self.asks.steady.open()
         self.loop = Deadlines(self.asks, self.clock, log)
 

@@ -1,0 +1,40 @@
+"""Names behind @ in a text."""
+
+import pytest
+
+from appliance.hub.addressing import MENTIONS_MAX, mentions
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("hello", ()),
+        ("@ada look", ("ada",)),
+        ("look, @ada.", ("ada",)),
+        ("@ada @bob @ada", ("ada", "bob")),
+        ("(@ada)", ("ada",)),
+        ("@agents.build-7: done", ("agents.build-7",)),
+        ("mail ada@example.com", ()),
+        ("https://example.com/@ada", ()),
+        ("@@ada", ()),
+        ("@ ada", ()),
+        ("`@ada`", ()),
+        ("```\n@ada\n```\n@bob", ("bob",)),
+        ("```\n@ada", ()),
+        ("@ada `x` @bob", ("ada", "bob")),
+        ("@größe @北京", ("größe", "北京")),
+        ("@-ada @.ada", ()),
+        ("@" + "a" * 101, ("a" * 100,)),
+    ],
+)
+def test_names_are_found_outside_code_and_addresses(text, names):
+    assert mentions(text) == names
+
+
+def test_one_text_mentions_a_limited_number_of_names():
+    assert len(mentions(" ".join(f"@n{number}" for number in range(500)))) == MENTIONS_MAX
+
+
+@pytest.mark.parametrize("piece", ["@", "`", "```", "@a`", "@a "])
+def test_hostile_text_of_the_largest_size_is_read_in_linear_steps(piece):
+    assert len(mentions(piece * (65_536 // len(piece)))) <= 1
