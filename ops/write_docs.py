@@ -23,6 +23,9 @@ from appliance.cli_support import EXIT_BY_KIND, EXIT_BY_STATUS, EXIT_GENERAL
 from appliance.courier.settings import CourierSettings
 from appliance.courier.subsystem import free_scopes
 from appliance.hub import wire
+from appliance.hub.entries import wire as entries_wire
+from appliance.hub.entries.service import Entries
+from appliance.hub.entries.subsystem import EntriesSubsystem
 from appliance.hub.plugins import wire as plugin_wire
 from appliance.hub.plugins import writes as plugin_writes
 from appliance.hub.service import Hub
@@ -34,6 +37,7 @@ from appliance.kernel.declaring_modules import import_named
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.metrics import REGISTRY
 from appliance.kernel.route import Route
+from appliance.kernel.steady_clock import ClockNote, read_clocks, write_note
 from appliance.settings import Settings
 from appliance.tokens.wire import BY_CHANNEL, BY_MESH
 from appliance.web.guard import FREE_ON_LOOPBACK
@@ -106,6 +110,8 @@ def sample_appliance() -> tuple[list[Route], list[dict[str, Any]]]:
     with whole_appliance() as whole:
         (hub,) = (part.hub for part in whole.subsystems if isinstance(part, HubSubsystem))
         exercise(hub)
+        (entries,) = (p.entries for p in whole.subsystems if isinstance(p, EntriesSubsystem))
+        address(hub, entries)
         logged = hub.list_events(wire.EventsQuery(limit=1000), WRITER)
         return whole.routes(), msgspec.json.decode(logged)["events"]
 
@@ -132,6 +138,20 @@ def exercise(hub: Hub) -> None:
     hub.store.write(plugin_writes.store_enrichments, "counts", seen, [finding])
     hub.patch_message(message_id, wire.MoveMessage(other, "later", 2), who)
     hub.patch_message(message_id, wire.DeleteMessage("ci", 3), who)
+
+
+def address(hub: Hub, entries: Entries) -> None:
+    """Write every event of an inbox."""
+    names = ["ada", "bob", "cy"]
+    command = wire.CreateMessage(
+        "general/archive", "ci", "please review", names, 3600, "reassign:eve"
+    )
+    hub.create_message(command, WRITER)
+    entries.acknowledge(entries_wire.Acknowledge([1], name="ada"), WRITER)
+    entries.decline(entries_wire.Decline(2, "not my service", "bob"), WRITER)
+    two_hours_later = ClockNote(read_clocks(hub.clock), total_ms=-7_200_000)
+    hub.store.write(write_note, two_hours_later)
+    entries.handle_due()
 
 
 # -- the pages ---------------------------------------------------------------------------
