@@ -1,6 +1,7 @@
 """The operations of incoming webhooks: accept deliveries; add, show, test and remove endpoints."""
 
 import hashlib
+import re
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +31,7 @@ ATTACHED_BYTES_MAX = 200 * 1024  # larger payloads are left out of an envelope: 
 EnvelopeSink = Callable[[str, bytes], None]
 """(stream, envelope). Envelopes with the same id are stored once."""
 
+_is_secret = re.compile(r"[!-~]{16,200}").fullmatch
 # What verifies a request to an unknown name: nobody has its secret.
 NOBODY = IncomingRow("", "json", secrets.token_hex(32), None, None, None, "[]", "")
 
@@ -152,6 +154,8 @@ class IncomingWebhooks:
             raise wire.BadEndpoint("only the template json has a header of its own")
         if command.stream is not None and command.to:
             raise wire.BadEndpoint("an envelope has no addressees: leave out `to`")
+        if command.secret is not None and not _is_secret(command.secret):
+            raise wire.BadEndpoint("a secret has 16 to 200 visible ASCII characters, no spaces")
         for name in command.to:
             check_name(to=name)
         if command.stream is not None and self._stream is None:

@@ -88,7 +88,8 @@ def _pushed(payload: Payload) -> tuple[str, list[str], str]:
         return f"deleted {target}", [], url
     count = text_at(payload, "total_commits_count") or str(len(commits))
     forced = "force-" if payload.get("forced") is True else ""
-    return f"{forced}pushed {count} commits to {target}", [_commit(c) for c in commits], url
+    noun = "commit" if count == "1" else "commits"
+    return f"{forced}pushed {count} {noun} to {target}", [_commit(c) for c in commits], url
 
 
 def _commit(commit: Payload) -> str:

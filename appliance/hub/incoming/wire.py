@@ -16,8 +16,7 @@ DELIVERY_ID_LENGTH_MAX = 200
 Template = Literal["github", "gitlab", "alertmanager", "grafana", "healthchecks", "json"]
 EndpointName = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9_-]{0,39}$")]
 EndpointSecret = Annotated[
-    str,
-    Meta(pattern="^[!-~]{16,200}$", description="16 to 200 visible ASCII characters"),
+    str, Meta(max_length=200, description="16 to 200 visible ASCII characters")
 ]
 HeaderName = Annotated[str, Meta(pattern="^[A-Za-z0-9-]{1,64}$")]
 StreamName = Annotated[str, Meta(min_length=1, max_length=256)]
