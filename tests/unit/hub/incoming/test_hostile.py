@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from appliance.hub.incoming import wire
+from appliance.hub.incoming import senders, wire
 from appliance.kernel.blank import is_printable
 from appliance.kernel.metrics import REGISTRY
 from tests.unit.hub.incoming import samples
@@ -20,7 +20,7 @@ def refusals(reason):
 
 def test_body_above_the_limit_is_refused(fixture):
     fixture.add("ci", "json")
-    for size, status in ((wire.BODY_BYTES_MAX, 201), (wire.BODY_BYTES_MAX + 1, 400)):
+    for size, status in ((512 * 1024, 201), (512 * 1024 + 1, 400)):
         body = b'{"title":"x","more":"%b"}' % (b"x" * (size - 23))
         assert len(body) == size
         result = fixture.deliver("ci", body, samples.bearer(body, 0))
@@ -81,6 +81,21 @@ def test_github_request_without_its_headers_is_refused(fixture, missing):
     result = fixture.deliver("ci", body, headers)
     assert (result.status_code, result.json["code"]) == (400, "BAD_DELIVERY")
     assert missing in result.json["error"]
+
+
+@pytest.mark.parametrize("sender", samples.SENDERS)
+def test_refusal_takes_one_hmac_for_any_name_and_credential(fixture, monkeypatch, sender):
+    body, headers = fixture.endpoint_for(sender)
+    sizes, digest = [], senders.hmac.digest
+
+    def counting(key, signed, name):
+        sizes.append(len(signed) >= len(body))
+        return digest(key, signed, name)
+
+    monkeypatch.setattr(senders.hmac, "digest", counting)
+    for name, given_headers in (("unknown", headers), ("unknown", {}), ("ci", {})):
+        assert fixture.deliver(name, body, given_headers).status_code == 401
+    assert sizes == [True] * 3
 
 
 def test_other_media_type_is_refused(fixture):
