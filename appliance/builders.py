@@ -23,6 +23,7 @@ from appliance.host import Host
 from appliance.hub.ask.reviews import ReviewAsks
 from appliance.hub.ask.subsystem import AskNeeds, AskSubsystem
 from appliance.hub.entries.subsystem import EntriesNeeds, EntriesSubsystem
+from appliance.hub.incoming.subsystem import IncomingNeeds, IncomingSubsystem
 from appliance.hub.plugins.subsystem import PluginsNeeds, PluginsSubsystem
 from appliance.hub.subsystem import HealthSubsystem, HubNeeds, HubSubsystem
 from appliance.hub.webhooks.service import Webhooks
@@ -45,6 +46,7 @@ from appliance.integrations.courier_outbox import send_trigger_webhook
 from appliance.integrations.hooks_inbox import own_url
 from appliance.integrations.hooks_outbox import send_hook_message
 from appliance.integrations.inbox_broker import LocalMeshSubscriber
+from appliance.integrations.incoming_courier import enqueue_delivery
 from appliance.integrations.jobs_ask import HubJobAsks
 from appliance.integrations.jobs_courier import EnvelopeJobEvents
 from appliance.integrations.jobs_export import segment_events
@@ -301,6 +303,12 @@ def build_courier(built: Built) -> CourierSubsystem:
     outbox = built.outbox
     sink = None if outbox is None else partial(send_trigger_webhook, outbox.outbox)
     return CourierSubsystem(built.host, CourierNeeds(sink))
+
+
+def build_incoming(built: Built) -> IncomingSubsystem:
+    courier = built.courier
+    stream = None if courier is None else partial(enqueue_delivery, courier.courier)
+    return IncomingSubsystem(built.host, IncomingNeeds(require(built.hub).hub, stream))
 
 
 def build_plugins(built: Built) -> PluginsSubsystem:

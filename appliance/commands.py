@@ -69,6 +69,7 @@ COMMANDS = {
         ),
     },
     "Extensions": {
+        "incoming": ("appliance.hub.incoming.cli:app", "Signed webhooks from other services."),
         "plugin": ("appliance.hub.plugins.cli:app", "Plugins: their state and results."),
         "re-enrich": (
             "appliance.hub.plugins.cli:re_enrich_app",

@@ -63,6 +63,7 @@ ROWS = (
     Row("webhooks", builders.build_webhooks),
     Row("mesh_webhooks", builders.build_mesh_webhooks),
     Row("courier", builders.build_courier),
+    Row("incoming", builders.build_incoming),
     Row("export", lambda built: ExportSubsystem(built.host)),
     Row("bus_topic", builders.build_bus_topic),
     Row("plugins", builders.build_plugins),

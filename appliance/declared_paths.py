@@ -53,6 +53,7 @@ PATHS = {
         "/v1/streams",
         "/v1/subscribe",
     ),
+    "incoming": ("/api/v1/incoming",),
     "export": ("/api/v1/reports", "/api/v1/segments", "/api/v1/snapshots"),
     "plugins": ("/api/v1/messages/{message_id}/enrichments", "/api/v1/plugins"),
     "entries": (

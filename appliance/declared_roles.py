@@ -7,6 +7,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "entries": ("hub",),
     "export": ("hub",),
     "hooks": ("inbox",),
+    "incoming": ("hub",),
     "mcp": ("hub",),
     "network": ("inbox",),
     "plugins": ("hub",),
@@ -26,6 +27,7 @@ class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hooks: bool = True  # commands that run on events of the inbox; needs `inbox`
     hub: bool = True  # channels, topics, messages, events and search
     inbox: bool = True  # messages received from meshes
+    incoming: bool = True  # signed webhooks from other services; needs `hub`
     jobs: bool = True  # jobs with a schedule, and the runs that batch jobs report
     mcp: bool = True  # tools for agents at `/mcp`; needs `hub`
     network: bool = False  # agents of the network that this appliance keeps; needs `inbox`

@@ -40,7 +40,8 @@ CLASSES = {
     "hub": {
         "channels": "Channel", "enrichments": "Enrichment", "messages": "Message",
         "topic_attachments": "Attachment", "topics": "Topic", "x_asks": "Ask",
-        "x_enrichment_sets": "EnrichmentSet", "x_plugin_cursors": "PluginCursor",
+        "x_enrichment_sets": "EnrichmentSet", "x_incoming": "Incoming",
+        "x_plugin_cursors": "PluginCursor",
         "x_webhooks": "EventWebhook",
     },
     "inbox": {"hook_runs": "HookRun", "inbox": "ReceivedMessage", "profiles": "Profile"},

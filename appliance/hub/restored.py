@@ -12,6 +12,7 @@ _ROWS = (
     ("attachment", "topic_attachments", "id", "kind"),
     ("webhook", "x_webhooks", "id", "url"),
     ("ask", "x_asks", "id", "asker"),
+    ("incoming webhook", "x_incoming", "name", "template"),
 )
 
 

@@ -32,6 +32,19 @@ class AskRow(NamedTuple):
     reply_id: str | None
 
 
+class IncomingRow(NamedTuple):
+    """A row in `x_incoming`."""
+
+    name: str
+    template: Literal["github", "gitlab", "alertmanager", "grafana", "healthchecks", "json"]
+    secret: str
+    signature_header: str | None
+    topic_id: str | None
+    stream: str | None
+    to_json: str
+    created_at: str
+
+
 class PluginCursorRow(NamedTuple):
     """A row in `x_plugin_cursors`."""
 

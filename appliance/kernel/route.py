@@ -64,6 +64,8 @@ class Operation(msgspec.Struct, frozen=True):
     in_maintenance  maintenance mode does not refuse it
     credential     for an open operation: whether the parameters contain a valid credential, such as
                    a link. Otherwise a request without a token is not audited: anybody could send it
+    verifies_sender  the responder reads the body and verifies the sender: `Authorization` is not a
+                   token, and `body` is only for the documentation. The path must end in a field
     """
 
     scope: str | None
@@ -89,6 +91,7 @@ class Operation(msgspec.Struct, frozen=True):
     audited: bool = False
     in_maintenance: bool = False
     credential: Callable[..., bool] | None = None
+    verifies_sender: bool = False
 
     @property
     def scopes(self) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class MountedOperation:
         self.query = QueryPlan(operation.query)
         self.body = (
             None
-            if operation.body is None
+            if operation.body is None or operation.verifies_sender
             else BodyPlan(operation.body, bytes_max, operation.list_field)
         )
         self.same_origin = method not in READING or operation.same_origin
@@ -79,6 +79,12 @@ class AccessMiddleware:
         self._limiter = limiter
         self._routes = routes
         self._probes = probes
+        self._verifying = frozenset(
+            (method, path.rpartition("/")[0])
+            for path, route in routes.items()
+            for method, mounted in route.items()
+            if mounted.operation.verifies_sender
+        )
 
     def process_request(self, req: falcon.Request, _resp: Response) -> None:
         environ, context, guard = req.env, req.context, self._guard
@@ -92,8 +98,9 @@ class AccessMiddleware:
         context.address = address = guard.address(environ)
         context.connection = f"{environ.get('REMOTE_ADDR')}:{environ.get('REMOTE_PORT')}"
         context.is_secure = guard.scheme(environ) == "https"
+        verifying = (req.method, req.path.rpartition("/")[0]) in self._verifying
         try:
-            context.principal = guard.authenticate(environ)
+            context.principal = ANONYMOUS if verifying else guard.authenticate(environ)
         except ApplianceError as error:
             if isinstance(error, Unauthenticated):
                 self._limiter.fail(address)

@@ -17,6 +17,7 @@ USE = {
     "POST /api/v1/channels", "POST /api/v1/topics", "PATCH /api/v1/topics/{topic_id}",
     "POST /api/v1/messages", "PATCH /api/v1/messages/{message_id}", "POST /api/v1/messages/batch",
     "POST /api/v1/topics/{topic_id}/attachments", "POST /api/v1/asks",
+    "POST /api/v1/incoming/{name}",
     "POST /bus/v1/messages", "POST /bus/v1/acks", "POST /bus/v1/claims",
     "POST /bus/v1/claims/renew", "POST /bus/v1/claims/release", "POST /bus/v1/heartbeats",
     "POST /bus/v1/workers/{task}/state",
@@ -50,7 +51,7 @@ SOCKET_REQUESTS = {
 # Groups of commands that read, use the appliance, or send requests that it records.
 REQUESTS_AND_READS = {
     "agentlip ask", "agentlip attachment", "agentlip bus", "agentlip channel", "agentlip courier",
-    "agentlip inbox", "agentlip jobs", "agentlip msg", "agentlip network",
+    "agentlip inbox", "agentlip incoming", "agentlip jobs", "agentlip msg", "agentlip network",
     "agentlip outbox", "agentlip plugin", "agentlip report", "agentlip topic", "agentlip webhook",
     "agentlip worker", "agentlip archive", "agentlip config", "agentlip mcp", "agentlip audit",
     "agentlip broker", "agentlip forecast", "agentlip log", "agentlip maintenance",

@@ -88,6 +88,13 @@ def keep(hub, url):
     }
     made = hub.http.post("/api/v1/webhooks", {k: webhook[k] for k in ("url", "events")})
     secret = hub.made(made)["secret"]
+    endpoint = {"name": "planted", "template": "json", "topic_id": topic}
+    incoming = hub.made(hub.http.post("/api/v1/incoming", endpoint))["secret"]
+    tried = {"payload": f'{{"title": "{SECRET}"}}', "send": True}
+    assert hub.http.post("/api/v1/incoming/planted/test", tried).status == 200
+    for sent in (incoming, f"{SECRET}-guessed"):
+        headers = {"Authorization": f"Bearer {sent}"}
+        hub.connect(None).post("/api/v1/incoming/planted", {"title": SECRET}, headers=headers)
     hub.send(topic, SECRET)
     assert hub.http.post("/v1/send", {"to": "#t", "message": SECRET}).status == 202
     mail = {"to": f"{CANARY}@{CANARY}.example", "message": SECRET, "target": "mail"}
@@ -105,7 +112,7 @@ def keep(hub, url):
     with SocketClient(hub.port, hub.token) as socket:
         socket.hello()
         socket.request("message.create", {"topic_id": topic, "sender": 1, "content_raw": SECRET})
-    return token, secret, hub.token
+    return token, secret, incoming, hub.token
 
 
 def find(secrets, name, content):

@@ -14,6 +14,7 @@ from appliance.backup.create import create_backup
 from appliance.backup.restore_job import RestoreJob
 from appliance.kernel.log import Log
 from appliance.workspace.datadir import STORES, DataDir, WriterLock
+from appliance.workspace.migration import load, newest
 from appliance.workspace.schema import create_workspace
 from tests.doctor.used import FILLED
 from tests.migrations.oldest import unpack_oldest
@@ -93,7 +94,8 @@ def test_oldest_workspace_gets_the_steps_of_a_later_program(
     oldest: DataDir, tmp_path: Path
 ) -> None:
     newer = OtherProgram(tmp_path / "newer", STEPS)
-    before, rows = schemas(oldest), contents(oldest)
+    rows = contents(oldest)
+    present = {store: newest(load(store)) for store in schemas(oldest)}
     checked = newer.agentlip("doctor", "--all", "--json", cwd=oldest.workspace).json["checks"]
     problems = {finding["problem"] for check in checked for finding in check["findings"]}
     assert "old" in problems
@@ -101,7 +103,7 @@ def test_oldest_workspace_gets_the_steps_of_a_later_program(
     done = newer.agentlip("migrate", "--apply", "--yes", "--json", cwd=oldest.workspace).json
     steps = {name.partition("/")[0] for name in STEPS}
     assert set(done["migrated"]) == steps
-    assert schemas(oldest) == {store: n + (store in steps) for store, n in before.items()}
+    assert schemas(oldest) == {store: n + (store in steps) for store, n in present.items()}
     assert contents(oldest) == rows
     assert_healthy(newer.agentlip, oldest)
 

@@ -28,6 +28,7 @@ PRINTS_NO_JSON = {
 NOT_PROMISED_YET = (
     "agentlip archive", "agentlip ask", "agentlip audit", "agentlip backup", "agentlip broker",
     "agentlip bus", "agentlip export", "agentlip forecast", "agentlip identity", "agentlip inbox",
+    "agentlip incoming",
     "agentlip jobs", "agentlip log", "agentlip network",
     "agentlip maintenance", "agentlip mesh", "agentlip migrate", "agentlip notify",
     "agentlip outbox", "agentlip plugin", "agentlip re-enrich", "agentlip recover",

@@ -61,6 +61,7 @@ GUESSES = (
     ("POST", "/api/v1/invitations", b"{}", {}),
     ("DELETE", "/api/v1/sessions/current", None, {}),
     ("DELETE", "/api/v1/sessions/ses_x", None, {}),
+    ("POST", "/api/v1/incoming/x", b"{}", {}),
 )
 
 
@@ -68,7 +69,11 @@ def test_refusals_without_a_credential_leave_no_record(hub):
     before = acts(hub, limit=1)
     stranger = hub.connect(None)
     document = hub.http.get("/api/v1/openapi.json").body["paths"]
-    templates = {"/ask/x": "/ask/{link}", "/api/v1/sessions/ses_x": "/api/v1/sessions/{session_id}"}
+    templates = {
+        "/ask/x": "/ask/{link}",
+        "/api/v1/sessions/ses_x": "/api/v1/sessions/{session_id}",
+        "/api/v1/incoming/x": "/api/v1/incoming/{name}",
+    }
     guessed = {f"{method} {templates.get(path, path)}" for method, path, *_ in GUESSES}
     is_open = {
         f"{method.upper()} {path}"

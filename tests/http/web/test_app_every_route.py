@@ -38,6 +38,7 @@ BODIES = {
 LIMITS = ["0", "-1", "", "x", "1.5", "1e3", "+1", "%D9%A3", "null", "true", "1&{name}=2"]
 TEXTS = ["a%00b", "%FF", "%ED%A0%80"]
 KEYS = ["a b", "x" * 256, '"open', '""']
+VERIFIES_SENDER = "/api/v1/incoming/nobody"  # refuses a request without a signature undecoded
 MADE_BY_NAME = {("PUT", "/api/v1/jobs/{job}")}
 CONSTANTS = {
     "appliance.hub.ask.wire.WAIT_SECONDS_MAX": 0.05,
@@ -253,12 +254,16 @@ def test_every_invalid_body_is_refused(hub, operations, document):
     for method, path, _schema, good in bodies(operations, document):
         for what, raw in BODIES.items():
             headers = {"Content-Length": "0"} if raw == b"" else {}
-            checker.expect({400}, what, method, path, raw=raw, headers=headers)
+            undecoded = path == VERIFIES_SENDER and raw
+            checker.expect(
+                {401 if undecoded else 400}, what, method, path, raw=raw, headers=headers
+            )
         surplus = json.dumps({**good, "surplus": "X"}).encode()
         for what, value in (("not UTF-8", b"\xff"), ("NUL", b"\\u0000")):
             raw = surplus.replace(b'"X"', b'"%b"' % value)
             # Where items are validated one by one, a NUL may be found only then.
             statuses = {200, 400} if path.endswith("/batch") else {400}
+            statuses = {401} if path == VERIFIES_SENDER else statuses
             checker.expect(statuses, f"{what} in a field nobody knows", method, path, raw=raw)
         text = {"Content-Type": "text/plain"}
         checker.expect({415}, "another type", method, path, body=good, headers=text)
@@ -311,7 +316,9 @@ def test_every_id_in_a_path_must_exist(hub, operations, document):
         kinds = variants(media["schema"], document) if media else [None]
         for kind in kinds:
             body = None if kind is None else good_body(kind, document)
-            checker.expect({404}, "an unknown id", method, filled(path), body=body)
+            unverified = method == "POST" and filled(path) == VERIFIES_SENDER
+            status = 401 if unverified else 404
+            checker.expect({status}, "an unknown id", method, filled(path), body=body)
             for value in ("a%00b", "%FF", "%ED%A0%80"):
                 checker.expect({400}, value, method, filled(path, value), body=body)
     checker.end(at_least=30)

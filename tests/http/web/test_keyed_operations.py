@@ -63,6 +63,7 @@ def requests(hub):
         "POST /v1/outbox/redrive": (None, {"id": dead, "auto": True}),
         "POST /v1/outbox/requeue": (None, {"id": dead, "auto": True}),
         "POST /api/v1/webhooks": (None, {"url": url + "other"}),
+        "POST /api/v1/incoming": (None, {"name": "ci", "template": "json", "topic_id": topic}),
         "PATCH /api/v1/webhooks/{webhook_id}": ({"webhook_id": webhook}, {"description": "d"}),
         "POST /api/v1/asks": (
             None, {"text": "Go?", "sender": "ci", "choices": ["yes", "no"], "topic_id": topic},
