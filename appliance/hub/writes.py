@@ -17,6 +17,10 @@ from appliance.kernel.batch import Tx
 from appliance.kernel.idempotency import Reply
 
 _CHANNEL_NAMED = "SELECT id FROM channels WHERE name = ?"
+_TOPIC_FOR_MESSAGE = (
+    "SELECT channel_id, EXISTS (SELECT 1 FROM x_follows WHERE topic_id = topics.id) FROM topics"
+    " WHERE id = ?"
+)
 _TOPIC_TITLED = "SELECT id FROM topics WHERE channel_id = ? AND title = ?"
 
 # -- channels and topics ---------------------------------------------------------------
@@ -107,10 +111,11 @@ def create_message(
     traceparent: str | None = None,
     addressed: Addressing | None = None,
 ) -> Reply:
-    row = tx.execute("SELECT channel_id FROM topics WHERE id = ?", (topic_id,)).fetchone()
+    row = tx.execute(_TOPIC_FOR_MESSAGE, (topic_id,)).fetchone()
     if row is None:
         raise wire.NoSuchTopic(details={"topic_id": topic_id})
-    channel_id, now = row[0], tx.now
+    channel_id, has_followers = row
+    now = tx.now
     message_id = tx.new_id("msg_")
     tx.execute(
         "INSERT INTO messages (id, topic_id, channel_id, sender, content_raw, created_at)"
@@ -127,10 +132,12 @@ def create_message(
             message_id, topic_id, channel_id, sender, content, 1, now, None, None, None, principal
         )
     )
-    stored = StoredMessage(message_id, topic_id, channel_id, sender)
-    entries, unknown = addressing.deliver(tx, stored, addressed)
     more = b',"traceparent":%b' % encode(traceparent) if traceparent else b""
-    more += addressing.event_part(entries)
+    unknown: list[str] = []
+    if addressed is not None or has_followers:
+        stored = StoredMessage(message_id, topic_id, channel_id, sender)
+        entries, unknown = addressing.deliver(tx, stored, addressed)
+        more += addressing.event_part(entries)
     event_id = events.append(
         tx, "message.created", ("message", message_id),
         b'{"message":%b,"principal":%b%b}' % (message, encode(principal), more),
