@@ -20,6 +20,7 @@ from appliance.courier import wire as courier_wire
 from appliance.courier.settings import CourierSettings
 from appliance.courier.subsystem import CourierNeeds, CourierSubsystem
 from appliance.host import Host
+from appliance.hub.agents.subsystem import AgentsNeeds, AgentsSubsystem
 from appliance.hub.ask.reviews import ReviewAsks
 from appliance.hub.ask.subsystem import AskNeeds, AskSubsystem
 from appliance.hub.entries.subsystem import EntriesNeeds, EntriesSubsystem
@@ -320,6 +321,10 @@ def build_ask(built: Built) -> AskSubsystem:
     if built.outbox is not None and built.host.section(MailSettings).host:
         mail = OutboxMail(built.outbox.outbox, MAIL, "appliance:ask")
     return AskSubsystem(built.host, AskNeeds(require(built.hub).hub, mail))
+
+
+def build_agents(built: Built) -> AgentsSubsystem:
+    return AgentsSubsystem(built.host, AgentsNeeds(require(built.hub).hub))
 
 
 def build_entries(built: Built) -> EntriesSubsystem:

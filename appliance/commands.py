@@ -6,6 +6,10 @@ COMMANDS = {
         "doctor": ("doctor.cli:app", "Check the workspace and its hub for problems."),
     },
     "Messages": {
+        "agent": (
+            "appliance.hub.agents.cli:app",
+            "Agents that are woken by their inbox: run, status, pause, resume, logs.",
+        ),
         "channel": (
             "appliance.hub.cli:channels",
             "Channels: groups of topics, one per project or team.",

@@ -62,6 +62,7 @@ PATHS = {
         "/api/v1/topics/{topic_id}/follow",
         "/api/v1/topics/{topic_id}/unfollow",
     ),
+    "agents": ("/api/v1/agents",),
     "ask": ("/api/v1/asks", "/api/v1/webhooks/{webhook_id}/answer-secret", "/ask"),
     "relay": ("/admin", "/contacts", "/presence", "/registry", "/relay", "/verify"),
     "backup": ("/api/v1/backups",),

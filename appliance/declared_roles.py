@@ -3,6 +3,7 @@
 import msgspec
 
 NEEDS: dict[str, tuple[str, ...]] = {
+    "agents": ("hub",),
     "ask": ("hub",),
     "entries": ("hub",),
     "export": ("hub",),
@@ -17,6 +18,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
 
 
 class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    agents: bool = True  # reports, pauses and turns of agents that are woken; needs `hub`
     ask: bool = True  # questions to people; needs `hub`
     backup: bool = True  # backups on a schedule, and over HTTP
     broker: bool = True  # relay of meshes, for members here and elsewhere

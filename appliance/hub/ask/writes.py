@@ -7,6 +7,7 @@ import msgspec
 
 from appliance.hub import wire as hub_wire
 from appliance.hub import writes as hub_writes
+from appliance.hub.addressing import Addressing
 from appliance.hub.ask import queries, states, wire
 from appliance.hub.ask.access import Answerer, may_answer
 from appliance.hub.ask.queries import StoredAsk
@@ -148,7 +149,10 @@ def _settle(tx: Tx, ask: StoredAsk, event: str, answer: str | None, who: Answere
     reply_id = None
     if ask.topic_id:  # else a recovery lost the question
         content = _reply(state, answer, row.id)
-        posted = hub_writes.create_message(tx, ask.topic_id, who.sender, content, who.principal)
+        asker = Addressing(mentioned=(row.asker,))
+        posted = hub_writes.create_message(
+            tx, ask.topic_id, who.sender, content, who.principal, addressed=asker
+        )
         reply_id = _message(posted.body).message.id
     settled = {
         "state": state,

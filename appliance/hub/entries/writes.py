@@ -1,6 +1,7 @@
 """Changes inboxes, inside their transactions: the entry and its event are written together."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -112,6 +113,16 @@ def unfollow(tx: Tx, topic_id: str, name: str) -> Reply:
     sql = "DELETE FROM x_follows WHERE topic_id = ? AND name = ?"
     changed = tx.execute(sql, (topic_id, name)).rowcount > 0
     return Reply(200, encode(wire.Followed(wire.Follow(topic_id, name, tx.now), changed)))
+
+
+def escalate(tx: Tx, name: str, ids: Sequence[int]) -> None:
+    """Mark an agent's open entries as overdue, so that the operator hears of them."""
+    for number in ids:
+        with suppress(wire.NoSuchEntry):
+            entry = queries.find(tx, Inbox(name, None), number)
+            if entry.settled_at is None:
+                tx.execute(_NOTE_OVERDUE, (tx.now, entry.id))
+                _append(tx, "entry.overdue", entry, name, entry.state, reason="no turn settles it")
 
 
 def handle_due(tx: Tx) -> int:

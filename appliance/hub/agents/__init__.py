@@ -1,0 +1,8 @@
+"""Agents that are woken: a program starts a turn when entries wait, and reports here.
+
+    asleep ─ entries ─▶ working ─ all settled ─▶ asleep
+                           └ failed, or left entries ─▶ waiting ─▶ working
+
+`agentlip agent run` is that program. It runs where the agent's files are, so the hub only
+knows its reports.
+"""

@@ -1,0 +1,157 @@
+"""`agentlip agent`: wake an agent when entries wait for it; pause, resume and watch agents."""
+
+import signal
+from typing import Annotated, Any
+
+import typer
+
+from appliance.cli_support import Session, note, plain, plain_app
+from appliance.hub.cli_reach import KeyFlag, segment
+from appliance.kernel.clock import SystemClock
+
+app = plain_app(
+    "Agents that are woken by their inbox: run, status, pause, resume, logs.\n\n"
+    "Example: agentlip agent run ada -- ./ada.sh",
+    "Messages/agent",
+)
+PATH = "/api/v1/agents"
+CLOCK = SystemClock()
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the agent.")]
+
+
+@app.command("run")
+def run_agent(
+    session: Session,
+    name: NameArgument,
+    command: Annotated[list[str], typer.Argument(help="The command for a turn, after --.")],
+    text: Annotated[
+        bool,
+        typer.Option("--text", help="Give the entries as text on standard input, not as JSON."),
+    ] = False,
+    ack: Annotated[
+        bool, typer.Option("--ack", help="Acknowledge a turn's entries if it exits with 0.")
+    ] = False,
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=0.01, max=1440, help="The longest turn.")
+    ] = 30.0,
+    turns: Annotated[
+        int, typer.Option("--turns", min=1, max=3600, help="Most turns in an hour.")
+    ] = 60,
+) -> None:
+    """Start a command for each batch of inbox entries, one at a time, until it is stopped.
+
+    A turn gets its entries as JSON on standard input and in the file AGENTLIP_ENTRIES, and settles
+    them with agentlip inbox ack or decline. If it leaves some, it is told once, in another turn;
+    then they are escalated to the operator. A turn that fails is repeated, later each time.
+
+    On SIGTERM the turn ends, and the agent's claims on the bus are released.
+
+    Example: agentlip agent run ada --text -- claude -p
+    """
+    from appliance.hub.agents.claims import release_all
+    from appliance.hub.agents.running import Limits, Waking
+    from appliance.hub.agents.turn import check_command
+    from appliance.kernel.errors import ApplianceError
+    from appliance.sdk.http import PATIENT
+
+    check_command(command)
+    hub = session.hub(PATIENT)
+    limits = Limits(turns, minutes * 60, text, ack)
+    waking = Waking(hub, name, command, limits, CLOCK, note)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: waking.end())
+    session.note(f"{plain(name)} sleeps until entries wait; Ctrl-C ends it")
+    waking.run()
+    try:
+        released = release_all(hub, name)
+    except ApplianceError as error:
+        session.note(f"claims were not released: {error.message}")
+    else:
+        session.note(f"{plain(name)} stopped; {released} claims released")
+
+
+@app.command("status")
+def list_agents(
+    session: Session,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of agents.")] = 200,
+) -> None:
+    """List agents: state, last report, pause, and entries that wait.
+
+    Example: agentlip agent status
+    """
+    rows, _ = session.hub().page(PATH, "agents", limit)
+    session.table(
+        rows,
+        [("NAME", "name"), ("STATE", _state), ("SINCE", "state_since"),
+         ("REPORTED", "reported_at"), ("OPEN", "open"), ("PAUSE", _pause)],
+        empty="no agents; start one with 'agentlip agent run NAME -- COMMAND'",
+    )  # fmt: skip
+
+
+@app.command("pause")
+def pause_agent(
+    session: Session,
+    name: NameArgument,
+    reason: Annotated[str | None, typer.Option("--reason", help="Why.")] = None,
+    seconds: Annotated[
+        int | None, typer.Option("--for", min=1, help="Seconds until it goes on by itself.")
+    ] = None,
+    idempotency_key: KeyFlag = None,
+) -> None:
+    """Keep an agent's turns from starting. A turn that runs goes on.
+
+    Example: agentlip agent pause ada --reason 'deploy freeze' --for 3600
+    """
+    body = {"reason": reason, "seconds": seconds}
+    answer = session.hub().post(f"{PATH}/{segment(name)}/pause", body, idempotency_key)
+    session.answer(answer["agent"], f"paused {plain(name)}: agentlip agent resume {plain(name)}")
+
+
+@app.command("resume")
+def resume_agent(session: Session, name: NameArgument, idempotency_key: KeyFlag = None) -> None:
+    """Let a paused agent's turns start again.
+
+    Example: agentlip agent resume ada
+    """
+    answer = session.hub().post(f"{PATH}/{segment(name)}/resume", {}, idempotency_key)
+    session.answer(answer["agent"], f"resumed {plain(name)}")
+
+
+@app.command("logs")
+def show_turns(
+    session: Session,
+    name: NameArgument,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=100, help="Turns.")] = 20,
+    output: Annotated[
+        bool, typer.Option("--output", help="What the newest turn printed at its end.")
+    ] = False,
+) -> None:
+    """List an agent's last turns, newest first.
+
+    Example: agentlip agent logs ada --output
+    """
+    answer = session.hub().get(f"{PATH}/{segment(name)}/turns", limit=limit)
+    if output and answer["turns"]:
+        newest = answer["turns"][0]
+        session.answer(newest, "\n".join(plain(line) for line in newest["output"].splitlines()))
+        return
+    session.table(
+        answer["turns"],
+        [("ID", "id"), ("BEGAN", "began_at"), ("SECONDS", "seconds"), ("OUTCOME", "outcome"),
+         ("CODE", "code"), ("ENTRIES", lambda row: len(row["entries"])),
+         ("LEFT", lambda row: len(row["open"]))],
+        empty="no turns yet", answer=answer,
+    )  # fmt: skip
+
+
+def _state(row: Any) -> str:
+    return "paused" if row["pause"] else str(row["state"])
+
+
+def _pause(row: Any) -> str:
+    pause = row["pause"]
+    if pause is None:
+        return ""
+    until = f" until {pause['until']}" if pause["until"] else ""
+    return f"by {pause['by']}{until}: {pause['reason'] or 'no reason given'}"

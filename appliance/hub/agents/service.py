@@ -1,0 +1,58 @@
+"""The verbs: report, pause, resume, list agents and their turns."""
+
+from appliance.hub.agents import metrics, queries, wire, writes
+from appliance.hub.service import Hub, keyed_request
+from appliance.hub.text import check_name, check_text
+from appliance.kernel.auth import Principal, check_sender
+from appliance.kernel.idempotency import Reply, call_once
+
+
+class Agents:
+    """One per process. Every operation returns when its effect is durable."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._store = hub.store
+
+    def report(self, name: str, command: wire.Report, principal: Principal) -> wire.ReportTaken:
+        """Take what a waking program says. A repeated turn is stored once."""
+        check_name(name=name)
+        check_sender(name, principal.senders)
+        if command.turn is not None:
+            check_text(output=command.turn.output)
+        taken: wire.ReportTaken = self._store.write(writes.report, name, command)
+        if command.turn is not None:
+            metrics.turns.labels(command.turn.outcome).inc()
+        metrics.escalated.inc(len(command.escalate))
+        return taken
+
+    def pause(
+        self, name: str, command: wire.PauseAgent, principal: Principal, key: str | None = None
+    ) -> Reply:
+        """Keep an agent's turns from starting; a running turn ends as it would."""
+        check_name(name=name)
+        if command.reason is not None:
+            check_name(reason=command.reason)
+        identity = keyed_request(principal, "POST", f"agents/{name}/pause", key, command)
+        by = principal.label or principal.name
+        reply: Reply = self._store.write(*call_once(identity, writes.pause, name, command, by))
+        return reply
+
+    def resume(
+        self, name: str, command: wire.ResumeAgent, principal: Principal, key: str | None = None
+    ) -> Reply:
+        identity = keyed_request(principal, "POST", f"agents/{name}/resume", key, command)
+        reply: Reply = self._store.write(*call_once(identity, writes.resume, name))
+        return reply
+
+    def list_agents(self, query: wire.AgentsQuery) -> wire.AgentList:
+        limit = min(query.limit, wire.PAGE_MAX)
+        ahead_ms = self._hub.steady.ahead_ms()
+        agents = self._store.read(queries.page, query.after, limit, ahead_ms)
+        has_more, agents = len(agents) > limit, agents[:limit]
+        return wire.AgentList(agents, has_more, agents[-1].name if has_more else "")
+
+    def turns(self, name: str, query: wire.TurnsQuery) -> wire.TurnList:
+        self._store.read(queries.find, name, 0)
+        limit = min(query.limit, wire.TURNS_KEPT)
+        return wire.TurnList(self._store.read(queries.turns, name, limit))
