@@ -34,7 +34,7 @@ USE = {
     "POST /registry/agents", "POST /registry/agents/{agent}/rotate-key", "POST /contacts/request",
     "POST /contacts/{agent}/accept", "POST /contacts/{agent}/deny", "DELETE /contacts/{agent}",
     "PUT /presence", "POST /relay/send", "POST /relay/inbox/{agent}/ack", "POST /mcp",
-    "POST /api/v1/inbox/acknowledge",
+    "POST /api/v1/inbox/acknowledge", "POST /api/v1/agents/{agent}/report",
     "POST /api/v1/inbox/decline", "POST /api/v1/topics/{topic_id}/follow",
     "POST /api/v1/topics/{topic_id}/unfollow",
 }  # fmt: skip
@@ -50,7 +50,7 @@ SOCKET_REQUESTS = {
 }  # fmt: skip
 # Groups of commands that read, use the appliance, or send requests that it records.
 REQUESTS_AND_READS = {
-    "agentlip ask", "agentlip attachment", "agentlip bus", "agentlip channel", "agentlip courier",
+    "agentlip agent", "agentlip ask", "agentlip attachment", "agentlip bus", "agentlip channel", "agentlip courier",
     "agentlip inbox", "agentlip incoming", "agentlip jobs", "agentlip msg", "agentlip network",
     "agentlip outbox", "agentlip plugin", "agentlip report", "agentlip topic", "agentlip webhook",
     "agentlip worker", "agentlip archive", "agentlip config", "agentlip mcp", "agentlip audit",

@@ -1,0 +1,217 @@
+"""`agentlip agent run` against a served appliance: turns, limits, pauses, signals and kills."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from time import monotonic
+
+import pytest
+
+from tests.support.commands import command, environment
+from tests.support.servedhub import ServedHub, serve
+from tests.support.until import until
+
+pytestmark = pytest.mark.slow
+# Appends what it was given to a file; acknowledges as its arguments say.
+AGENT = """
+import json, os, subprocess, sys, time, urllib.request
+work = json.load(sys.stdin)
+assert work == json.load(open(os.environ["AGENTLIP_ENTRIES"]))
+with open(sys.argv[1], "a") as file:
+    file.write(json.dumps([work["turn"], work["reminder"],
+                           [entry["message"]["content_raw"] for entry in work["entries"]]]) + "\\n")
+time.sleep(float(sys.argv[3]))
+print("handled by", work["agent"])
+if sys.argv[2] == "fail":
+    sys.exit(7)
+if sys.argv[2] == "ack":
+    ids = [entry["id"] for entry in work["entries"]]
+    body = json.dumps({"ids": ids, "name": work["agent"]}).encode()
+    head = {"Authorization": "Bearer " + os.environ["TOKEN"], "Content-Type": "application/json"}
+    url = os.environ["HUB"] + "/api/v1/inbox/acknowledge"
+    for attempt in range(200):
+        try:
+            urllib.request.urlopen(urllib.request.Request(url, body, head)).read()
+            break
+        except OSError:
+            time.sleep(0.1)
+"""
+
+
+class Agent:
+    """One `agent run`, whose turns note in a file what they got."""
+
+    def __init__(self, hub, folder, how, *flags, name="ada", seconds=0):
+        self.file, self.script = folder / "turns", folder / "agent.py"
+        self.script.write_text(AGENT)
+        self.hub, self.name = hub, name
+        turn = [sys.executable, self.script, self.file, how, str(seconds)]
+        words = [*command("agentlip"), "agent", "run", name, *flags, "--", *map(str, turn)]
+        self.words = words
+        self.start()
+
+    def start(self):
+        more = {"HUB": f"http://127.0.0.1:{self.hub.port}", "TOKEN": self.hub.token}
+        self.process = subprocess.Popen(
+            self.words, cwd=self.hub.workspace, env=environment(**more), stderr=subprocess.PIPE
+        )
+
+    def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.communicate(timeout=30)[1].decode()
+
+    def turns(self):
+        if not self.file.exists():
+            return []
+        return [json.loads(line) for line in self.file.read_text().splitlines()]
+
+    def wait_for(self, count):
+        until(lambda: len(self.turns()) >= count, 30, f"{count} turns")
+        return self.turns()
+
+
+def send(hub, topic_id, text, name="ada"):
+    body = {"topic_id": topic_id, "sender": "boss", "content_raw": text, "to": [name]}
+    return ServedHub.made(hub.http.post("/api/v1/messages", body))
+
+
+def states(hub, name="ada"):
+    sql = "SELECT state FROM x_entries WHERE name = ? ORDER BY id"
+    return [state for (state,) in hub.rows(sql, name)]
+
+
+def agent_row(hub, name="ada"):
+    rows = hub.http.get("/api/v1/agents").body["agents"]
+    return next((row for row in rows if row["name"] == name), None)
+
+
+def is_asleep(hub, name="ada"):
+    row = agent_row(hub, name)
+    return row is not None and row["state"] == "asleep"
+
+
+def test_entries_start_one_turn_at_a_time(hub, ids, tmp_path):
+    send(hub, ids[1], "one", "a1")
+    send(hub, ids[1], "two", "a1")
+    agent = Agent(hub, tmp_path, "ack", name="a1", seconds=0.5)
+    agent.wait_for(1)
+    send(hub, ids[1], "three", "a1")
+    assert agent.wait_for(2) == [[1, False, ["one", "two"]], [2, False, ["three"]]]
+    until(lambda: states(hub, "a1") == ["acknowledged"] * 3, 20, "they are settled")
+    until(lambda: is_asleep(hub, "a1"), 20, "it sleeps")
+    assert "a1 stopped" in agent.end()
+    assert agent_row(hub, "a1")["state"] == "stopped"
+    turns = hub.http.get("/api/v1/agents/a1/turns").body["turns"]
+    assert [(turn["outcome"], turn["output"]) for turn in turns] == [
+        ("done", "handled by a1\n"),
+        ("done", "handled by a1\n"),
+    ]
+
+
+def test_turn_that_leaves_its_entries_is_told_once_then_they_are_escalated(hub, ids, tmp_path):
+    send(hub, ids[1], "one", "a2")
+    agent = Agent(hub, tmp_path, "leave", name="a2")
+    overdue = "SELECT 1 FROM x_entries WHERE name = 'a2' AND overdue_at IS NOT NULL"
+    until(lambda: hub.rows(overdue), 30, "it is escalated")
+    assert agent.turns() == [[1, False, ["one"]], [2, True, ["one"]]]
+    send(hub, ids[1], "two", "a2")
+    assert agent.wait_for(3)[2] == [3, False, ["two"]]
+    agent.end()
+
+
+def test_failing_turn_is_repeated_later(hub, ids, tmp_path):
+    send(hub, ids[1], "one", "a3")
+    agent = Agent(hub, tmp_path, "fail", name="a3")
+    began = monotonic()
+    assert [reminder for _, reminder, _ in agent.wait_for(2)] == [False, False]
+    assert monotonic() - began >= 2
+    assert agent_row(hub, "a3")["open"] == 1
+    agent.end()
+
+
+def test_flag_ack_settles_entries_of_a_turn_that_succeeds(hub, ids, tmp_path):
+    send(hub, ids[1], "one", "a4")
+    agent = Agent(hub, tmp_path, "leave", "--ack", name="a4")
+    until(lambda: states(hub, "a4") == ["acknowledged"], 30, "it is settled")
+    assert len(agent.turns()) == 1
+    agent.end()
+
+
+def test_paused_agent_starts_nothing_until_it_is_resumed(hub, ids, tmp_path):
+    agent = Agent(hub, tmp_path, "ack", name="a5")
+    until(lambda: is_asleep(hub, "a5"), 20, "it sleeps")
+    assert hub.http.post("/api/v1/agents/a5/pause", {"reason": "freeze"}).status == 200
+    sent = send(hub, ids[1], "one", "a5")
+    assert sent["receipts"][0]["waking"] == "paused"
+    until(
+        lambda: agent_row(hub, "a5")["reported_at"] > sent["message"]["created_at"], 20, "a report"
+    )
+    assert (agent.turns(), states(hub, "a5")) == ([], ["stored"])
+    assert hub.http.post("/api/v1/agents/a5/resume", {}).status == 200
+    agent.wait_for(1)
+    agent.end()
+
+
+def test_turn_that_takes_too_long_is_ended_with_its_descendants(hub, ids, tmp_path):
+    send(hub, ids[1], "one", "a6")
+    agent = Agent(hub, tmp_path, "leave", "--minutes", "0.01", name="a6", seconds=600)
+    agent.wait_for(2)
+    turns = hub.http.get("/api/v1/agents/a6/turns").body["turns"]
+    assert turns[-1]["outcome"] == "late"
+    agent.end()
+
+
+def test_second_program_replaces_the_first(hub, ids, tmp_path):
+    first = Agent(hub, tmp_path, "ack", name="a7")
+    until(lambda: is_asleep(hub, "a7"), 20, "it sleeps")
+    second = Agent(hub, tmp_path, "ack", name="a7")
+    until(lambda: _replaced(hub, ids, first), 60, "the first ends")
+    assert (
+        "another program runs this agent now" in first.process.communicate(timeout=30)[1].decode()
+    )
+    second.end()
+
+
+def _replaced(hub, ids, first):
+    send(hub, ids[1], "wake up", "a7")
+    return first.process.poll() is not None
+
+
+def test_sigterm_ends_the_turn_and_releases_claims(hub, ids, tmp_path):
+    claimed = hub.http.post("/bus/v1/claims", {"task": "t-8", "agent": "a8"})
+    assert claimed.status == 201, claimed
+    send(hub, ids[1], "one", "a8")
+    agent = Agent(hub, tmp_path, "leave", name="a8", seconds=600)
+    agent.wait_for(1)
+    assert "1 claims released" in agent.end()
+    turns = hub.http.get("/api/v1/agents/a8/turns").body["turns"]
+    assert [turn["outcome"] for turn in turns] == ["stopped"]
+    assert hub.http.get("/bus/v1/claims").body["claims"] == []
+
+
+def test_no_entry_is_dropped_through_kills_of_program_and_appliance(tmp_path):
+    """Each entry is in at least one turn, and settled; a turn ends with a killed program."""
+    chance, count = random.Random(7), 30
+    with serve(tmp_path / "ws") as hub:
+        (tmp_path / "ws").mkdir(exist_ok=True)
+        _, topic_id = hub.channel_with_topic("general")
+        agent = Agent(hub, tmp_path, "ack", seconds=0.05)
+        for number in range(count):
+            send(hub, topic_id, str(number))
+            if chance.random() < 0.15:
+                agent.process.kill()
+                agent.process.communicate(timeout=10)
+                agent.start()
+            if chance.random() < 0.1:
+                hub.kill()
+                hub.start()
+        try:
+            until(lambda: states(hub) == ["acknowledged"] * count, 90, "all are settled")
+        finally:
+            agent.end()
+        given = {text for _, _, texts in agent.turns() for text in texts}
+        assert given == {str(number) for number in range(count)}
+        assert os.path.exists(agent.file)
