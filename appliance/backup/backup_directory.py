@@ -128,7 +128,7 @@ class BackupDirectory:
                 lock.enter_context(file_lock(self._lock_file, BackupRunning()))
             if not self._is_created and not self.root.is_dir():
                 raise BackupNotWritable(
-                    f"the directory of backups {self.root} does not exist",
+                    f"the backup directory {self.root} does not exist",
                     hint=f"mount the disk, or create the directory: mkdir -p {self.root}",
                 )
             with writing():

@@ -50,7 +50,7 @@ def _age(context: Context) -> Iterator[Finding]:
     for listed in listed_backups:
         if is_future(listed.cut_ms, now_ms):
             hours = (listed.cut_ms - now_ms) / HOUR_MS
-            sentence = f"its time is {hours:.1f} hours ahead of the clock, so its age is unknown"
+            sentence = f"its time is {hours:.1f} hours ahead of the clock, so the age is unknown"
             yield FUTURE.finding(listed.name, sentence)
     newest = newest_of(listed_backups, now_ms)
     took, asked = 0.0 if newest is None else newest.seconds, settings.every_seconds
@@ -66,7 +66,7 @@ def _age(context: Context) -> Iterator[Finding]:
         sentence = f"the newest backup is {age / 3600:.0f} hours old"
         yield OLD.finding(newest.name, sentence)
     elif not context.number("backup.due_seconds") and has_data(context.datadir, context.stores):
-        sentence = "there is no backup of this workspace"
+        sentence = "this workspace has no backup"
         yield NONE.finding("workspace", sentence)
 
 

@@ -13,7 +13,7 @@ from appliance.workspace.datadir import DataDir
 
 BackupArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME]", help="A backup of the list."),
+    typer.Argument(metavar="[NAME]", help="A backup that `agentlip backup list` shows."),
 ]
 LatestFlag = Annotated[
     bool, typer.Option("--latest", help="The newest backup, except those made before a restore.")
@@ -77,7 +77,7 @@ def restore(
         )
     if store and (into is not None or revive):
         raise Invalid(
-            "--store replaces stores of this workspace, so --into and --revive can't be used",
+            "--store replaces this workspace's stores, so --into and --revive can't be used",
             hint="agentlip backup restore --help",
         )
     work = open_workspace(session)

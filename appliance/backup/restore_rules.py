@@ -101,7 +101,7 @@ def check_references(job: RestoreJob, new: DataDir) -> None:
             )
             if broken := sorted(lacking - lacked):
                 raise RestoreRefused(
-                    f"rows of {store} would refer to rows that {other} lacks:"
+                    f"rows in {store} would refer to rows that {other} lacks:"
                     f" {', '.join(broken[:5])}",
                     hint="restore both stores: agentlip backup restore"
                     f" {job.manifest.name} --store {store} --store {other} --plan",

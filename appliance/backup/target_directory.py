@@ -85,7 +85,7 @@ class DirectoryTarget:
     def _check_root(self) -> None:
         if not self._root.is_dir():
             raise TargetRefused(
-                f"the directory of target {self.name} does not exist",
+                f"the directory for target {self.name} does not exist",
                 hint=f"mount the disk, or create the directory: mkdir -p {self._root}",
             )
 

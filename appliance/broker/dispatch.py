@@ -36,8 +36,8 @@ class MemberRunsElsewhere(AlreadyConnected):
     code = "MEMBER_RUNS_ELSEWHERE"
     default_message = "the member is connected from another machine or workspace"
     default_hint = (
-        "stop one of the two appliances (agentlipd down), or stop this one and give it its own key:"
-        " agentlip identity remint --yes"
+        "stop one of the two appliances (agentlipd down), or stop this one and make "
+        "a new key for it: agentlip identity remint --yes"
     )
 
 

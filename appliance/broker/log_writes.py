@@ -15,7 +15,7 @@ ACCEPTED = "message.accepted"
 SENT, ACKED, FAILED, DEAD = "delivery.sent", "delivery.acked", "delivery.failed", "delivery.dead"
 
 RELEASED = "released before it was acked"
-LEASE_EXPIRED = "not acked before the end of the lease"
+LEASE_EXPIRED = "not acked before the lease ended"
 RESTARTED = "the broker was restarted"
 RECIPIENT_REMOVED = "the recipient was removed"
 MESSAGE_REMOVED = "the message was removed"

@@ -216,7 +216,7 @@ def instance_of(frame: frames.Negotiate) -> MemberInstance | None:
     try:
         return instance_in(frame.optional)
     except msgspec.ValidationError as error:
-        raise Invalid(f"the instance of the member is not valid: {error}") from None
+        raise Invalid(f"the member's instance is not valid: {error}") from None
 
 
 def push_frame(push: Push) -> bytes:

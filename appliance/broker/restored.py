@@ -45,8 +45,8 @@ def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> Non
 
 
 def _notice(context: RestoreContext) -> None:
-    context.notice("lost", "message of a mesh", _LOST.format("EXISTS"))
-    context.notice("lost-delivered", "message of a mesh", _LOST.format("NOT EXISTS"))
+    context.notice("lost", "mesh message", _LOST.format("EXISTS"))
+    context.notice("lost-delivered", "mesh message", _LOST.format("NOT EXISTS"))
     context.notice(
         "lost",
         "member",

@@ -281,7 +281,7 @@ class Broker:
             both = {"mesh": mesh.slug, "running_on": first, "refused": refused}
             if other.refused != instance:
                 key = member.pubkey[:16]
-                self.log.warning("a copy of a member was refused", member=key, **both)
+                self.log.warning("a member's copy was refused", member=key, **both)
             other.refused = instance
             event = {"type": "event", "event": "member_runs_elsewhere", "member": member.pubkey}
             other.send_event(event | both)

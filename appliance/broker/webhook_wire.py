@@ -67,5 +67,5 @@ class WebhookNotFound(Missing):
 
 class WebhooksNotAvailable(Conflict):
     code = "WEBHOOKS_NOT_AVAILABLE"
-    default_message = "this broker does not deliver to webhooks: its appliance has no outbox"
+    default_message = "this broker does not deliver to webhooks: the appliance has no outbox"
     default_hint = "receive over GET /broker/v1/link instead"

@@ -181,7 +181,7 @@ class MemberReply(Struct, frozen=True):
 class MeshRowsQuery(Struct, frozen=True):
     """Without a limit, a page holds as many rows as fit into its size in bytes."""
 
-    after: Annotated[str, Meta(max_length=200, description="`next` of the page before")] = ""
+    after: Annotated[str, Meta(max_length=200, description="`next` from the page before")] = ""
     limit: Limit = 10_000
 
 
@@ -285,7 +285,7 @@ class NoSuchMember(Missing):
 
 class NotAMember(Forbidden):
     code = "NOT_A_MEMBER"
-    default_message = "this key is not a member of the mesh"
+    default_message = "this key does not belong to a member of the mesh"
     default_hint = "add it where the broker runs: agentlip mesh add-member MESH NAME --key KEY"
 
 
@@ -363,7 +363,7 @@ class StaleSignature(Unauthenticated):
 
     code = "STALE_SIGNATURE"
     default_message = "the signature's timestamp is too far from the broker's time"
-    default_hint = "set the clock of the member's machine; details.now is the broker's time"
+    default_hint = "set the clock on the member's machine; details.now is the broker's time"
 
 
 class SignatureUsed(Unauthenticated):
@@ -390,7 +390,7 @@ class TooManySignatures(Exhausted):
 
 class MeshTaken(Conflict):
     code = "ALREADY_EXISTS"
-    default_message = "a mesh of that name exists"
+    default_message = "a mesh with that name exists"
     default_hint = "agentlip mesh list"
 
 

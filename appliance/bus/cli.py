@@ -22,11 +22,11 @@ from appliance.kernel.clock import DAY_MS, SystemClock, iso
 from appliance.kernel.errors import Invalid
 
 app = plain_app(
-    "A team of agents on one machine: messages, claims, cursors. No server is needed.\n\n"
+    "An agent team on one machine: messages, claims, cursors. No server is needed.\n\n"
     "Example: agentlip bus claim task-7 --agent ada",
-    "Teams of agents, without a server/bus",
+    "Agent teams, without a server/bus",
 )
-cursor = plain_app("Cursors of agents: list, retire.")
+cursor = plain_app("Agent cursors: list, retire.")
 app.add_typer(cursor, name="cursor")
 T = TypeVar("T")
 AGENT = "AGENTLIP_AGENT"
@@ -47,7 +47,7 @@ AgentFlag = Annotated[
     str,
     typer.Option(
         "--agent",
-        help=f"Your name on the bus (default: the task of the worktree, else {AGENT}).",
+        help=f"Your name on the bus (default: the worktree's task, else {AGENT}).",
         callback=own_name, show_default=False,
     ),
 ]  # fmt: skip
@@ -63,7 +63,7 @@ LeaseFlag = Annotated[
 WaitFlag = Annotated[
     float, typer.Option("--wait", min=0, max=86_400, help="Wait up to this many seconds.")
 ]
-LimitFlag = Annotated[int, typer.Option("--limit", min=1, max=500, help="Maximum number of rows.")]
+LimitFlag = Annotated[int, typer.Option("--limit", min=1, max=500, help="Row limit.")]
 LISTED = [
     ("SEQ", "seq"), ("TIME", "time"), ("FROM", "from_agent"), ("TO", "to"), ("TYPE", "type"),
     ("TASK", "correlation_id"), ("PAYLOAD", "text"),
@@ -103,10 +103,10 @@ def send(
         str | None, typer.Option("--task", help="The task it is about (correlation_id).")
     ] = None,
     reply_to: Annotated[
-        str | None, typer.Option("--reply-to", help="Id of the message that this one answers.")
+        str | None, typer.Option("--reply-to", help="The message that this one answers, by id.")
     ] = None,
     id_: Annotated[
-        str | None, typer.Option("--id", help="Id of the message, for a retry; random by default.")
+        str | None, typer.Option("--id", help="Message id, for a retry; random by default.")
     ] = None,
 ) -> None:
     """Send a message to one agent or to all.
@@ -151,7 +151,7 @@ def poll(
 @app.command("ack")
 def ack(
     session: Session,
-    seq: Annotated[int, typer.Argument(metavar="SEQ", help="Number of a message.")],
+    seq: Annotated[int, typer.Argument(metavar="SEQ", help="Message number.")],
     agent: AgentFlag = "",
 ) -> None:
     """Report that a message and all before it are handled.
@@ -173,7 +173,8 @@ def tail(
         str | None, typer.Option("--task", help="Only messages about this task.")
     ] = None,
     replies: Annotated[
-        str | None, typer.Option("--replies", help="Only this message, and those it replies to.")
+        str | None,
+        typer.Option("--replies", help="Only this message and the chain it answers."),
     ] = None,
 ) -> None:
     """Print the last messages, whoever they are for.
@@ -219,7 +220,7 @@ def claim(
     lease: LeaseFlag = claims.LEASE_MS / 1000,
     wait: WaitFlag = 0,
     slots: Annotated[
-        int | None, typer.Option("--slots", help="Claim one of this many slots of TASK.")
+        int | None, typer.Option("--slots", help="Claim one slot of TASK, which has this many.")
     ] = None,
 ) -> None:
     """Claim a task, a path or a slot. The first agent wins; renew the claim while you work.

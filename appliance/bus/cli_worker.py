@@ -29,18 +29,18 @@ from appliance.cli_support import (
 from appliance.kernel.clock import SystemClock
 
 app = plain_app(
-    "Tasks of a team of agents, each with a branch and a worktree.\n\n"
+    "An agent team's tasks, each with a branch and a worktree.\n\n"
     "The orchestrator runs spawn, approve, request-changes, merge and cancel in the workspace."
     " The agent runs start, done, fail and heartbeat in the task's worktree.\n\n"
     "Example: agentlip worker spawn fix-login --description 'the login times out'",
-    "Teams of agents, without a server/worker",
+    "Agent teams, without a server/worker",
 )
-guard_app = plain_app("The guard of claimed paths, in git and in the agent harness.")
+guard_app = plain_app("The guard for claimed paths, in git and in the agent harness.")
 app.add_typer(guard_app, name="guard")
 
-TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task.")]
+TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Task id.")]
 TaskFlag = Annotated[
-    str | None, typer.Option("--task", help="Id of the task (default: the one of this worktree).")
+    str | None, typer.Option("--task", help="Task id (default: this worktree's task).")
 ]
 StateFlag = Annotated[
     workers.State | None, typer.Option("--state", help="Only tasks in this state.")
@@ -63,13 +63,13 @@ def spawn(
     session: Session,
     task: TaskArgument,
     description: Annotated[
-        str | None, typer.Option("--description", help="What the agent has to do.")
+        str | None, typer.Option("--description", help="The agent's task.")
     ] = None,
     from_branch: Annotated[
         str | None, typer.Option("--from-branch", help="Branch to start from and to merge into.")
     ] = None,
     branch_type: Annotated[
-        str, typer.Option("--type", help="First part of the branch's name, such as fix.")
+        str, typer.Option("--type", help="The branch name's first part, such as fix.")
     ] = "feat",
     no_fetch: Annotated[
         bool, typer.Option("--no-fetch", help="Do not fetch from origin first.")
@@ -131,7 +131,9 @@ def approve(
 def request_changes(
     session: Session,
     task: TaskArgument,
-    comment: Annotated[str | None, typer.Argument(help="What the agent has to change.")] = None,
+    comment: Annotated[
+        str | None, typer.Argument(help="Changes that the agent has to make.")
+    ] = None,
     head: HeadFlag = None,
 ) -> None:
     """Return the task to its agent.
@@ -155,7 +157,7 @@ def cancel(
     session: Session,
     task: TaskArgument,
     discard: Annotated[
-        bool, typer.Option("--discard", help="Remove uncommitted changes of the worktree too.")
+        bool, typer.Option("--discard", help="Remove the worktree's uncommitted changes too.")
     ] = False,
 ) -> None:
     """Make a task FAILED and remove its worktree. Its branch stays.
@@ -282,7 +284,7 @@ def show(session: Session, task: TaskArgument) -> None:
 def logs(
     session: Session,
     task: TaskArgument,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Number of rows.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Row limit.")] = 50,
 ) -> None:
     """List the newest messages about a task.
 

@@ -97,7 +97,7 @@ def _claim_routes(bus: Bus) -> list[Route]:
             "POST": Operation(wire.WRITE, body=wire.RenewClaim, reply=BusClaim,
                               errors=(ClaimLost,),
                               example={"task": "task-7", "agent": "ada", "fence": 1},
-                              summary="Renew the lease of a claim"),
+                              summary="Renew a claim's lease"),
         }),
         Route("/bus/v1/claims/release", Responders(post=reply_to_caller(as_agent(bus.release))), {
             "POST": Operation(wire.WRITE, body=wire.ReleaseClaim, reply=wire.Released,
@@ -127,6 +127,6 @@ def _worker_routes(bus: Bus) -> list[Route]:
             "POST": Operation(wire.WRITE, body=wire.ChangeState, reply=WorkerStatus,
                               errors=(UnknownTask, StaleState, InvalidTransition, OwnReview),
                               example={"from": "WORKING", "to": "FAILED", "actor": "ada"},
-                              summary="Change the state of a worker, if it is what it was"),
+                              summary="Change a worker's state, if nobody changed it meanwhile"),
         }),
     ]  # fmt: skip

@@ -31,7 +31,7 @@ class BusNeeds(msgspec.Struct, frozen=True):
 
 class BusSubsystem(Subsystem):
     name = "bus"
-    role = Role("the worker bus of .worker-state, over HTTP and for tools")
+    role = Role("the worker bus in .worker-state, over HTTP and for tools")
     sections = {"bus": BusSettings}
     scopes = wire.SCOPES
 

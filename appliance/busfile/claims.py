@@ -42,7 +42,7 @@ class ClaimHeld(Conflict):
 class ClaimLost(Lost):
     code = "BUS_CLAIM_LOST"
     default_message = "the claim is no longer held"
-    default_hint = "stop the work on it, then claim it again"
+    default_hint = "stop the work on the claimed task or path, then claim it again"
 
 
 class BusClaim(msgspec.Struct, frozen=True):
@@ -261,7 +261,7 @@ def _held_error(present: BusClaim, task: str, agent: str, now_ms: int) -> ClaimH
 
 def _lost_error(present: BusClaim | None, task: str) -> ClaimLost:
     if present is None:
-        return ClaimLost(f"nobody has a claim of {task}")
+        return ClaimLost(f"nobody has claimed {task}")
     return ClaimLost(
         f"{present.claimed_by} has {present.task_id}, with fence {present.fence}",
         details=msgspec.to_builtins(present),

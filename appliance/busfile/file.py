@@ -42,13 +42,13 @@ class BusBusy(Unavailable):
 
 class BusDamaged(Unavailable):
     code = "BUS_DAMAGED"
-    default_message = "the file of the bus is damaged"
+    default_message = "the bus file is damaged"
     default_hint = "agentlip doctor --run store; agentlipd down; agentlip recover bus --yes"
 
 
 class BusNotWritable(Unavailable):
     code = "BUS_NOT_WRITABLE"
-    default_message = "the file of the bus can't be opened for writing"
+    default_message = "the bus file can't be opened for writing"
     default_hint = "check owner and mode: ls -ld .worker-state .worker-state/bus.db"
 
 
@@ -266,15 +266,15 @@ def translate(error: sqlite3.Error, folder: Path) -> Exception:
     if name == "SQLITE_FULL":
         return StorageFull()
     if name.startswith(("SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN")):
-        return _unwritable(folder, f"the file of the bus can't be read or written: {error}")
+        return _unwritable(folder, f"the bus file can't be read or written: {error}")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):
-        return BusDamaged(f"the file of the bus is damaged: {error}")
+        return BusDamaged(f"the bus file is damaged: {error}")
     return error
 
 
 def unwritable(error: OSError, folder: Path) -> Exception:
     """Return the client's error when a file beside the database can't be written."""
-    return _unwritable(folder, f"a file of the bus can't be written: {error.strerror}")
+    return _unwritable(folder, f"a bus file can't be written: {error.strerror}")
 
 
 def _unwritable(folder: Path, message: str) -> Exception:

@@ -84,4 +84,4 @@ def typed_payload(type_: str, payload: Any) -> BusPayload | None:
         return msgspec.convert(payload or {}, kind) if kind else None
     except msgspec.ValidationError as error:
         known = ", ".join(PAYLOADS[type_].__struct_encode_fields__) or "any object"
-        raise Invalid(f"payload of {type_}: {error}", hint=f"keys of {type_}: {known}") from None
+        raise Invalid(f"payload for {type_}: {error}", hint=f"keys in {type_}: {known}") from None

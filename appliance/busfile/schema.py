@@ -17,7 +17,7 @@ _TABLE = re.compile(r"^CREATE (?:TABLE|TRIGGER) (?:IF NOT EXISTS )?(\w+)", re.MU
 class BusSchemaNewer(Conflict):
     code = "BUS_SCHEMA_NEWER"
     default_message = "the bus has a newer schema than this program"
-    default_hint = "install the newest version of agentlip; nothing in the file was changed"
+    default_hint = "install the newest agentlip version; nothing in the file was changed"
 
 
 class BusSchemaUnknown(Conflict):

@@ -60,7 +60,7 @@ class InvalidTransition(Conflict):
 
 class StaleState(Conflict):
     code = "STALE_STATE"
-    default_message = "another command changed the state of the task meanwhile"
+    default_message = "another command changed the task's state meanwhile"
     default_hint = "agentlip worker show TASK; then run the same command again"
 
 

@@ -66,7 +66,7 @@ def diff(payload: dict[str, Any], repository: Path) -> dict[str, Any]:
     refs = [str(payload[name]) for name in ("from", "to") if payload.get(name)]
     paths = [str(path) for path in payload.get("paths") or []][:100]
     if not all(_ref(ref) for ref in refs):
-        return {"ok": False, "error": "from and to must be names of commits"}
+        return {"ok": False, "error": "from and to must be commit names"}
     command = ["git", "-C", str(repository), "diff", "--no-ext-diff", "--no-textconv", "--no-color"]
     try:
         done = subprocess.run(

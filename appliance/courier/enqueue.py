@@ -112,7 +112,7 @@ class EnqueuePipeline:
             raise wire.StreamLimitReached(retry_after=RETRY_SECONDS)
         stream = self._queue.open(name, self.now())
         if stream.policy.durable and self._journal is None:
-            raise Unavailable("the journal of durable streams is not open")
+            raise Unavailable("the journal for durable streams is not open")
         self._make_context(stream)
         return stream
 

@@ -46,7 +46,7 @@ class CourierSubsystem(Subsystem):
     """
 
     name = "courier"
-    role = Role("streams of envelopes between programs")
+    role = Role("envelope streams between programs")
     sections = {"courier": CourierSettings}
     facts_help = {
         "courier.full": "Streams that are nearly full",

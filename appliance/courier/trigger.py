@@ -217,7 +217,7 @@ def check(rules: Sequence[TriggerRule], webhooks: bool) -> list[str]:
             if "*" in target:
                 problems.append(f"{rule.id}: {_tag(action)} needs one stream, not a pattern")
             elif not is_name(_template.sub("x", target)):
-                problems.append(f"{rule.id}: {_tag(action)} needs the name of a stream")
+                problems.append(f"{rule.id}: {_tag(action)} needs a stream name")
     return problems
 
 

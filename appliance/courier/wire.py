@@ -142,7 +142,7 @@ class ViewQuery(Struct, frozen=True):
     filter: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
     limit: Limit = 1000
     after: (
-        Annotated[str, Meta(max_length=457, description="the last addr of the previous page")]
+        Annotated[str, Meta(max_length=457, description="the last addr from the previous page")]
         | None
     ) = None
 
@@ -382,7 +382,7 @@ class StreamLimitReached(Exhausted):
 
 
 class RateExceeded(Exhausted):
-    default_message = "rate limit of this token or stream exceeded"
+    default_message = "rate limit for this token or stream exceeded"
     default_hint = (
         "wait for retry_after seconds, or raise courier.rate_per_token and rate_per_stream"
     )

@@ -173,7 +173,7 @@ class Exporter:
         if newest is None:
             return 0
         if newest.workspace_id not in (None, self._log.workspace_id):
-            raise OtherHistory("the directory contains the log of another workspace")
+            raise OtherHistory("the directory contains another workspace's log")
         self._check_end(newest)
         return newest.last_event_id
 

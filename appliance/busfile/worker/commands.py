@@ -256,7 +256,7 @@ def _report_conflict(team: Team, row: WorkerRow, status: FileStatus) -> None:
             workers.transition(
                 connection, now_ms, row.task, "WORKING", "CONFLICTED", actor=row.task
             )
-        payload = {"reason": "conflicts of the rebase", "files": status.unmerged}
+        payload = {"reason": "rebase conflicts", "files": status.unmerged}
         workers.announce(connection, now_ms, "task_blocked", row.task, payload, actor=row.task)
         remove_operation(connection, row.task)
 

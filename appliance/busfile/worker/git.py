@@ -58,7 +58,7 @@ class BranchDiverged(Conflict):
 class MergeConflict(Conflict):
     code = "MERGE_CONFLICT"
     default_message = "the branch conflicts with the integration branch"
-    default_hint = "the agent rebases with agentlip worker done, in the worktree of the task"
+    default_hint = "the agent rebases with agentlip worker done, in the task's worktree"
 
     def __init__(self, message: str, files: list[str]) -> None:
         self.files = files

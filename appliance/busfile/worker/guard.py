@@ -40,10 +40,10 @@ WRITING_TOOLS = re.compile(r"edit|write|patch|notebook|create|delete|move", re.I
 
 class PathClaimed(Conflict):
     code = "PATH_CLAIMED"
-    default_message = "another agent has claimed a path of this change"
+    default_message = "another agent has claimed a path in this change"
     default_hint = (
-        "leave the path as it is until the claim ends, or ask its holder:"
-        " agentlip bus send release_request --to HOLDER"
+        "leave the path unchanged until the claim ends, or send a request to the "
+        "holder: agentlip bus send release_request --to HOLDER"
     )
 
 
@@ -117,7 +117,7 @@ def report_paths(team: Team, agent: str, paths: Sequence[str], hook: str) -> Non
     if refused := _claimed_by_others(team, agent, paths):
         reason = os.environ.get(OVERRIDE) or UNCHECKED
         _publish_override(team, agent, refused, hook, reason)
-        team.warn("others have claimed paths of this commit, so it was published on the bus")
+        team.warn("other agents have claimed paths in this commit; the bus has a notice")
 
 
 def _brought_in(git: Git, base: str) -> list[str]:

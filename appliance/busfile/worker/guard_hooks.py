@@ -24,7 +24,7 @@ PASSED_ON = (
     "pre-rebase", "post-checkout", "post-rewrite",
 )  # fmt: skip
 SCRIPT = """#!/bin/sh
-# Written by: agentlip worker guard install. It checks path claims, then calls your own hook.
+# Written by: agentlip worker guard install. Checks path claims, then calls your own hook.
 name=${{0##*/}}
 original={original}/$name
 if [ "$name" = pre-push ]; then

@@ -22,7 +22,7 @@ class UncommittedChanges(Conflict):
 
 class ChangedSinceApproval(Conflict):
     code = "CHANGED_SINCE_APPROVAL"
-    default_message = "the branch has other commits than those that were reviewed"
+    default_message = "the branch changed after the review"
     default_hint = "agentlip worker request-changes TASK; then done and approve again"
 
 
@@ -141,7 +141,7 @@ def check_reviewed(
     """Raise ChangedSinceApproval if `commit`, a commit or its first digits, was not reviewed."""
     if reviewed and commit and not reviewed.startswith(commit):
         raise ChangedSinceApproval(
-            f"the review of {row.task} is of commit {reviewed[:12]}, not of {commit[:12]}",
+            f"the review for {row.task} approves commit {reviewed[:12]}, not {commit[:12]}",
             details={"head": commit, "reviewed": reviewed},
             hint=hint or f"agentlip worker request-changes {row.task}; then done and approve again",
         )
@@ -157,7 +157,7 @@ def _check_mergeable(team: Team, git: Git, row: WorkerRow) -> tuple[str, str]:
     if row.branch is None or head is None:
         raise GitFailed(f"the branch {row.branch} does not exist")
     if review is None or review.decision != "approved" or review.reviewer == row.task:
-        raise NotReviewed(f"no review of another approves a commit of {row.task}")
+        raise NotReviewed(f"no other agent's review approves a commit on {row.task}")
     check_reviewed(row, review.head or "none", head)
     return row.branch, head
 

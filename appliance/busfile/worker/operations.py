@@ -27,7 +27,7 @@ Kind = Literal["spawn", "done", "merge", "cancel"]
 class TaskBusy(Unavailable):
     code = "TASK_BUSY"
     default_message = "another command works on this task"
-    default_hint = "wait until it ends, then run the same command again"
+    default_hint = "wait until that command ends, then run this one again"
 
 
 class WorkerOperation(NamedTuple):

@@ -18,8 +18,7 @@ from appliance.kernel.errors import Conflict
 SETTING = "agentlip.reviewGate"
 GATE_SECONDS_MAX = 60.0
 STOPS_MAX = 3
-"""How often an agent is kept from ending its turn for one review; each time is a turn for its
-model."""
+"""How often one review keeps an agent from ending its turn; each time costs a turn of the model."""
 
 GateVerb = Literal["enable", "approve", "reject", "remove"]
 

@@ -45,7 +45,7 @@ def _wait(team: Team, task: str, child: Child) -> int:
             try:
                 _renew_claims(team, task)
             except ApplianceError as error:  # the next round tries again, before the lease ends
-                team.warn(f"claims of {task} are not renewed: {error.message}")
+                team.warn(f"claims by {task} are not renewed: {error.message}")
 
 
 def _renew_claims(team: Team, task: str) -> None:

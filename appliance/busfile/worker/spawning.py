@@ -33,13 +33,13 @@ OF_WORKTREE = ("/.worker-ctx.json", "/.claude/settings.local.json")
 
 class SpawnFailed(Conflict):
     code = "SPAWN_FAILED"
-    default_message = "a step of spawn failed, and the steps before it were undone"
+    default_message = "a step of spawn failed, and the earlier steps were undone"
     default_hint = "correct what the message reports, then run the same command again"
 
 
 class AlreadyExists(Conflict):
     code = "ALREADY_EXISTS"
-    default_message = "the branch or the folder of the task already exists"
+    default_message = "the task's branch or folder already exists"
     default_hint = "use another task id, or remove what exists: git worktree list; git branch"
 
 
