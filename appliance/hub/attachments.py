@@ -40,7 +40,7 @@ def check(command: wire.AddAttachment) -> None:
         )
     check_value(command.value_json)
     if command.kind == "url" and not isinstance(command.value_json.get("url"), str):
-        raise wire.BadUrl('value_json of an attachment of kind "url" needs a string "url"')
+        raise wire.BadUrl('value_json for a "url" attachment needs a string "url"')
 
 
 def check_value(value: Any, depth: int = VALUE_DEPTH_MAX) -> None:
@@ -64,7 +64,7 @@ def check_value(value: Any, depth: int = VALUE_DEPTH_MAX) -> None:
         check_text(value_json=value)
     elif isinstance(value, int) and value not in INTEGERS:
         raise Invalid(
-            "value_json contains an integer of more than 64 bits",
+            "value_json contains an integer that needs more than 64 bits",
             details={"field": "value_json"},
             hint="send it as a string",
         )

@@ -120,7 +120,7 @@ CHECKS = (
     ),
     Check(
         name="hub.cursors",
-        inspects="no webhook or plugin has passed the end of the event log",
+        inspects="no webhook or plugin has passed the event log's end",
         find=find_rows(
             "hub",
             RowRule(

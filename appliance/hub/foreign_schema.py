@@ -78,7 +78,7 @@ class HubSchema:
                 connection.execute("ROLLBACK")
             raise
         if adopted:
-            log.info("workspace of another program adopted", id_order=order.order)
+            log.info("adopted another program's workspace", id_order=order.order)
         elif stored_order == "id" and order.changed:
             log.warning(
                 "another program added messages whose ids do not sort after ours; messages are"

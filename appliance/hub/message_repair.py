@@ -24,8 +24,8 @@ def restore_message(connection: sqlite3.Connection, arguments: Arguments, _clock
         return _insert(connection, message_id, state)
     if row["version"] > state.get("version", 0):
         raise CannotRepair(
-            f"message {message_id}: its row has version {row['version']}, newer than its events;"
-            " their last one may be lost"
+            f"message {message_id}: the row has version {row['version']}, newer than the "
+            "message's events; the last event may be lost"
         )
     changed = event_replay.differences(state, row)
     if "principal" in changed:

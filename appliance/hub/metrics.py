@@ -7,7 +7,7 @@ from appliance.kernel.metrics import counter, gauge, histogram
 
 mutations = counter("hub_mutations_total", "Mutations by verb and outcome", ("verb", "outcome"))
 sessions = gauge("hub_sessions", "Open event streams", ("kind",))
-replayed = counter("hub_replayed_bytes_total", "Bytes of the event log sent in replays")
+replayed = counter("hub_replayed_bytes_total", "Event log bytes sent in replays")
 lagged = counter(
     "hub_sessions_lagged_total", "Sessions that fell behind and went back to the event log"
 )

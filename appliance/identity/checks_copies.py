@@ -64,7 +64,7 @@ def _elsewhere(context: Context) -> Iterator[Finding]:
                     continue
                 yield ELSEWHERE.finding(
                     f"mesh {key[len(COPY) :].partition(':')[0]}, member {note.pubkey[:16]}",
-                    f"the member runs on {note.running_on}, and a copy of it on {note.refused}"
+                    f"the member runs on {note.running_on}, and its copy on {note.refused}"
                     " is refused",
                 )
 
@@ -80,7 +80,7 @@ def _second_files(context: Context, keys: StoredKeyPair) -> Iterator[Finding]:
             if seed in _text(path):
                 yield SECOND_FILE.finding(
                     str(path.relative_to(context.datadir.workspace)),
-                    "the file is a copy of the member key: its readers can send as this appliance",
+                    "the file copies the member key: its readers can send as this appliance",
                     f"rm {path}",
                 )
 
@@ -101,8 +101,8 @@ def _other_workspace(
     if made_ms < row[1]:  # a key that was made later replaced the other one
         yield OTHER_WORKSPACE.finding(
             KEYPAIR,
-            f"the key was not the one of this workspace at {iso(row[1])}: then it was"
-            f" {row[0][:16]}, and this key is older; it was copied from another workspace",
+            f"this workspace had another key at {iso(row[1])}: {row[0][:16]}, and this key is "
+            "older; it was copied from another workspace",
         )
 
 
@@ -129,7 +129,7 @@ OTHER_WORKSPACE = Problem("other-workspace", hint="agentlip identity show")
 CHECKS = (
     Check(
         name="identity.elsewhere",
-        inspects="no copy of a member runs on another machine or workspace",
+        inspects="no member has a copy that runs on another machine or workspace",
         find=_elsewhere,
         problems=(ELSEWHERE,),
     ),

@@ -9,7 +9,7 @@ from appliance.cli_support import Session, plain_app
 from appliance.kernel.errors import Invalid
 
 app = plain_app(
-    "The member key: the identity of this appliance in meshes.\n\n"
+    "The member key: this appliance's identity in meshes.\n\n"
     "Example: agentlip identity show --json | jq -r .pubkey",
     "Other appliances/identity",
 )

@@ -42,7 +42,7 @@ class IdentityFiles:
         except OSError as error:
             where = shlex.quote(str(path))
             raise wire.KeysDamaged(
-                f"the file {name} of the member key can't be read: {error.strerror}",
+                f"the file {name} with the member key can't be read: {error.strerror}",
                 hint=f"ls -ld {where}; restore the file from a backup, or move it away",
             ) from None
 

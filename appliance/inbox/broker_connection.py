@@ -272,9 +272,7 @@ class BrokerConnection(Loop):
             self._stop_for_good(NAMES[code])
         elif code in COPIES:
             # Another process uses our key, or an old connection is still open: reconnect slowly.
-            self.log.warning(
-                "another connection uses the key of this member", mesh=self.mesh, code=code
-            )
+            self.log.warning("another connection uses this member's key", mesh=self.mesh, code=code)
             self._failures += SLOW_FAILURES
             self._wait("replaced", COPIES[code] or message)
         else:

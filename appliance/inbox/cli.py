@@ -8,21 +8,19 @@ import typer
 from appliance.cli_support import Columns, Row, Session, plain_app
 
 app = plain_app(
-    "Read messages of meshes: list, watch, topics.\n\nExample: agentlip inbox list --topic alerts",
+    "Read mesh messages: list, watch, topics.\n\nExample: agentlip inbox list --topic alerts",
     "Other appliances/inbox",
 )
 
-MeshFlag = Annotated[
-    str | None, typer.Option("--mesh", help="Name of the mesh (default: inbox.mesh).")
-]
-TopicFlag = Annotated[str | None, typer.Option("--topic", help="Only messages of this topic.")]
+MeshFlag = Annotated[str | None, typer.Option("--mesh", help="Mesh name (default: inbox.mesh).")]
+TopicFlag = Annotated[str | None, typer.Option("--topic", help="Only messages in this topic.")]
 FromFlag = Annotated[
-    str | None, typer.Option("--from", help="Only messages of this member: key or name.")
+    str | None, typer.Option("--from", help="Only messages from this member: key or name.")
 ]
 OthersFlag = Annotated[
     bool, typer.Option("--others", help="Leave out messages sent by this appliance.")
 ]
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name.")]
 
 
 def _where(message: Row) -> str:
@@ -46,7 +44,7 @@ def list_messages(
     ] = None,
     topic: TopicFlag = None,
     sender: FromFlag = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Row limit.")] = 20,
     mesh: MeshFlag = None,
     others: OthersFlag = False,
 ) -> None:
@@ -140,7 +138,7 @@ def profile(
         str | None, typer.Option("--status", help="idle, working or dnd (do not disturb).")
     ] = None,
     summary: Annotated[
-        str | None, typer.Option("--summary", help="What this appliance works on.")
+        str | None, typer.Option("--summary", help="This appliance's work, as text.")
     ] = None,
     mesh: MeshFlag = None,
 ) -> None:
@@ -170,7 +168,7 @@ def health(session: Session, mesh: MeshFlag = None) -> None:
 @app.command("runs")
 def runs(
     session: Session,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Row limit.")] = 20,
     mesh: MeshFlag = None,
 ) -> None:
     """List runs of hooks, newest first.
@@ -184,7 +182,7 @@ def runs(
         rows,
         [("AT", "at"), ("OUTCOME", "outcome"), ("MS", "duration_ms"), ("HOOK", "hook"),
          ("RUN", "id")],
-        empty="no runs of hooks yet",
+        empty="no hook runs yet",
     )  # fmt: skip
 
 

@@ -144,7 +144,7 @@ class Inbox:
                 try:
                     listener(event)
                 except Exception as error:
-                    self._log.error("a listener of the inbox failed", error)
+                    self._log.error("an inbox listener failed", error)
 
     # -- receiving ---------------------------------------------------------------------------
 

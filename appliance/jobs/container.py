@@ -22,13 +22,13 @@ def start(settings: JobsSettings, template: ForkTemplate, order: AttemptOrder) -
     spec = order.spec
     if spec.spark:
         if not settings.spark:
-            raise NotStarted("a Spark job needs `spark` of [jobs]")
+            raise NotStarted("a Spark job needs `spark` in [jobs]")
         spec = msgspec.structs.replace(spec, command=(*settings.spark, *spec.command))
         order = msgspec.structs.replace(order, spec=spec)
     if spec.image is None:
         return ProcessExecution(template, order)
     if settings.container_socket is None:
-        raise NotStarted("a job with an image needs `container_socket` of [jobs]")
+        raise NotStarted("a job with an image needs `container_socket` in [jobs]")
     return ContainerExecution(template, order, settings.container_socket)
 
 

@@ -26,10 +26,10 @@ ALIASES = {
     "@hourly": "0 * * * *",
 }  # fmt: skip
 HINTS = {
-    r"@reboot": "set `interval_seconds`, whose first run follows the start of the appliance",
+    r"@reboot": "set `interval_seconds`, whose first run follows the appliance's start",
     r"@": f"use five fields, or one of {', '.join(ALIASES)}",
     r"(CRON_)?TZ=": "write the zone in the field `time_zone`",
-    r"(.* )?H\b": "`H` is of Jenkins: choose a minute, as in '17 * * * *'",
+    r"(.* )?H\b": "`H` is Jenkins syntax: choose a minute, as in '17 * * * *'",
     r"(\S+ +){5}\S+$": "use five fields; `interval_seconds` is for times below a minute",
 }
 """Hints for expressions that other programs accept, by their beginning."""

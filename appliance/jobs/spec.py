@@ -89,7 +89,9 @@ def check_known(field: str, patterns: Iterable[str], names: Collection[str]) -> 
     """Raise SpecProblem if a pattern matches no name."""
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
-            raise SpecProblem(field, f"{field}: {pattern!r} is none of {', '.join(sorted(names))}")
+            raise SpecProblem(
+                field, f"{field}: {pattern!r} is not one of {', '.join(sorted(names))}"
+            )
 
 
 def check_cycle(name: str, specs: Mapping[str, wire.JobSpec]) -> None:

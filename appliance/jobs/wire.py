@@ -207,7 +207,7 @@ class RunQuery(Struct, frozen=True):
 
 
 class JobHistoryQuery(Struct, frozen=True):
-    after: Annotated[str, Meta(max_length=64, description="`next` of the previous page")] = ""
+    after: Annotated[str, Meta(max_length=64, description="`next` from the previous page")] = ""
     limit: Annotated[int, Meta(ge=1)] = 50
 
 
@@ -317,7 +317,7 @@ class JobBusy(Conflict):
 
 class JobIsFile(Conflict):
     code = "JOB_IS_FILE"
-    default_message = "this job is a file of the workspace"
+    default_message = "this job is a file in the workspace"
     default_hint = "for the operator: change or remove jobs/NAME.toml"
 
 

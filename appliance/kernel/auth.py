@@ -65,7 +65,7 @@ OWNER = Principal("owner", "this user, by the socket's file", frozenset({ADMIN})
 class SenderNotAllowed(Forbidden):
     code = "SENDER_NOT_ALLOWED"
     default_message = "this token may not use that sender name"
-    default_hint = "agentlip token list shows the allowed sender names of each token"
+    default_hint = "agentlip token list shows each token's allowed sender names"
 
 
 def check_sender(name: str, senders: frozenset[str] | None) -> None:
@@ -74,7 +74,7 @@ def check_sender(name: str, senders: frozenset[str] | None) -> None:
         allowed = sorted(senders)
         raise SenderNotAllowed(
             details={"sender": name, "allowed": allowed},
-            hint="sender names of this token: " + ", ".join(allowed),
+            hint="this token's sender names: " + ", ".join(allowed),
         )
 
 

@@ -132,7 +132,7 @@ class HttpClient:
             total += len(chunk)
             if total > self._limits.reply_bytes_max:
                 limit = self._limits.reply_bytes_max
-                raise Unreachable(f"the response of {self._peer} has more than {limit:,} bytes")
+                raise Unreachable(f"the response from {self._peer} has more than {limit:,} bytes")
             chunks.append(chunk)
         return b"".join(chunks)
 

@@ -11,9 +11,9 @@ from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter, gauge, histogram
 from appliance.kernel.wakeup import Wakeup
 
-_rounds = counter("loop_rounds_total", "Rounds of background loops that were started", ("loop",))
-_failures = counter("loop_failures_total", "Rounds of background loops that failed", ("loop",))
-_seconds = histogram("loop_round_seconds", "Duration of a round of a background loop", ("loop",))
+_rounds = counter("loop_rounds_total", "Background loop rounds that were started", ("loop",))
+_failures = counter("loop_failures_total", "Background loop rounds that failed", ("loop",))
+_seconds = histogram("loop_round_seconds", "Duration of one background loop round", ("loop",))
 _success = gauge(
     "loop_last_success_timestamp_seconds",
     "Unix time at which the last successful round ended",

@@ -16,7 +16,7 @@ SMALL_FILE_BYTES_MAX = 65_536
 class WorkspaceNotTrusted(Forbidden):
     code = "WORKSPACE_NOT_TRUSTED"
     default_message = "the workspace belongs to another user"
-    default_hint = "if you trust it, name it with '--workspace DIR'"
+    default_hint = "if you trust the folder, name it with '--workspace DIR'"
 
 
 def refuse_other_owner(workspace: Path, data: Path, *, as_root: bool = False) -> None:

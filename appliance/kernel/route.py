@@ -12,7 +12,7 @@ from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError
 
 OPEN: None = None
-"""The scope for an operation that anybody may call. It has to be set explicitly."""
+"""The scope for an operation that anybody may call. This scope has to be set explicitly."""
 
 READ_DOCS = "docs:read"
 """The scope for pages about the appliance: free on loopback, any token elsewhere."""

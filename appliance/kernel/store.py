@@ -78,7 +78,7 @@ T = TypeVar("T")
 BATCH_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _batches = histogram("store_batch_jobs", "Writes in one commit", ("store",), BATCH_ROWS)
 _commit_seconds = histogram(
-    "store_batch_seconds", "Time from the first write of a batch to its reply", ("store",)
+    "store_batch_seconds", "Time from a batch's first write to its reply", ("store",)
 )
 _problems = counter(
     "store_trouble_total",

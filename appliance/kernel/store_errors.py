@@ -59,7 +59,7 @@ class StoreDetached(Unavailable):
     """A store file was removed or replaced. What is written now would be lost at the end."""
 
     code = "STORE_DETACHED"
-    default_message = "a file of the store was removed or replaced while it is in use"
+    default_message = "a store file was removed or replaced while in use"
     default_hint = "put the file back if it was moved; or: agentlip backup restore --latest --plan"
 
     def __init__(self, store: str, file: str) -> None:
@@ -74,7 +74,7 @@ class StoreAbsent(Missing):
     """A shared store without a file. The first write makes it."""
 
     code = "STORE_ABSENT"
-    default_message = "this store has no file yet; the first write makes it"
+    default_message = "this store has no file yet; the first write creates one"
 
 
 class StoreReadOnly(Unavailable):

@@ -21,7 +21,7 @@ RESTORED = (
     " restored/.agentlip/{0} .agentlip/network/; rm -rf restored"
     " # or, if it was removed on purpose: agentlipd restart --accept-loss {0}"
 )
-DAMAGED = "if it is damaged, move it away: mkdir -p {0}/damaged; mv {0}/state.sqlite3* {0}/damaged"
+DAMAGED = "if damaged, move it away: mkdir -p {0}/damaged; mv {0}/state.sqlite3* {0}/damaged"
 _CHANGED = "SELECT agent FROM pins WHERE offered IS NOT NULL ORDER BY agent LIMIT ?"
 
 
@@ -83,7 +83,8 @@ def _keys_of(path: Path, connection: sqlite3.Connection) -> Iterator[Finding]:
     for (contact,) in connection.execute("SELECT agent FROM revoked ORDER BY agent"):
         if contact in cached.contacts:
             yield REVOKED.finding(
-                f"agent {path.name}: {contact}", "it was revoked, and its key is in the cache"
+                f"agent {path.name}: {contact}",
+                "revoked, but the cache still has its key",
             )
 
 
@@ -92,7 +93,7 @@ def _links(context: Context) -> Iterator[Finding]:
         int(context.number(f"network.{fact}") or 0) for fact in ("relay_failed", "unreachable")
     )
     if failed:
-        yield NO_RELAY.finding("relay", f"the last heartbeat of {failed} agents failed")
+        yield NO_RELAY.finding("relay", f"the last heartbeat from {failed} agents failed")
     if unreachable:
         text = f"{unreachable} contacts did not respond to the last message to them"
         yield UNREACHABLE.finding("contacts", text)

@@ -97,7 +97,7 @@ class Mailbox:
             )
         except ApplianceError as error:
             if self.problems.get(path.name) != error.message:
-                self.log.error("an agent of the network can't be used", error, folder=path.name)
+                self.log.error("a network agent can't be used", error, folder=path.name)
             self.problems[path.name] = error.message
             return
         self.problems.pop(path.name, None)

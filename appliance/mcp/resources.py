@@ -155,7 +155,7 @@ def routes(guard: Guard, tools: Sequence[Tool], tasks: Tasks) -> list[Route]:
     """Admit a caller with any tool's scope; each call checks its own."""
     operation = Operation(
         READ,
-        "Send one JSON-RPC message of the Model Context Protocol (docs/how-to/mcp.md)",
+        "Send one JSON-RPC message in the Model Context Protocol (docs/how-to/mcp.md)",
         reply=dict[str, Any],
         by_channel=True,
         in_maintenance=True,  # the gate checks each tool

@@ -175,11 +175,11 @@ def _event_item(row: wire.EventRow, max_chars: int) -> EventItem:
 
 TOOLS: tuple[Tool, ...] = (
     Tool(
-        "status", "Status", "Readiness of the hub, your identity and scopes, and the newest event.",
+        "status", "Status", "Hub readiness, your identity and scopes, and the newest event.",
         NoArguments, StatusResult, READ, HubTools.status,
     ),
     Tool(
-        "doctor", "Check for problems", "Problems of the appliance, each with a remedy.",
+        "doctor", "Check for problems", "The appliance's problems, each with a remedy.",
         DoctorArguments, DoctorResult, READ_DOCTOR, HubTools.doctor,
     ),
     Tool(
@@ -187,12 +187,12 @@ TOOLS: tuple[Tool, ...] = (
         NoArguments, ChannelsResult, READ, HubTools.list_channels,
     ),
     Tool(
-        "list_topics", "List topics", "Topics of a channel (id or name), newest activity first.",
+        "list_topics", "List topics", "A channel's topics (by id or name), newest activity first.",
         ListTopicsArguments, TopicsResult, READ, HubTools.list_topics,
     ),
     Tool(
         "read_topic", "Read a topic",
-        "The newest messages of a topic (id or CHANNEL/TITLE), oldest first; before_id pages back,"
+        "A topic's newest messages (by id or CHANNEL/TITLE), oldest first; before_id pages back,"
         " after_id forward.",
         ReadTopicArguments, MessagesResult, READ, HubTools.read_topic,
     ),
@@ -206,8 +206,8 @@ TOOLS: tuple[Tool, ...] = (
     ),
     Tool(
         "wait_events", "Wait for events",
-        "Events after a cursor; waits up to wait_s for the first. Pass the cursor and epoch of the"
-        " last call to miss none.",
+        "Events after a cursor; waits up to wait_s for the first. Pass the cursor and epoch "
+        "from the last call to miss none.",
         WaitEventsArguments, EventsResult, READ, HubTools.wait_events,
     ),
     Tool(
@@ -223,7 +223,7 @@ TOOLS: tuple[Tool, ...] = (
         CreateChannelArguments, ChannelMade, POST, HubTools.create_channel, "adds",
     ),
     Tool(
-        "edit_message", "Edit a message", "Replace the text of a message.",
+        "edit_message", "Edit a message", "Replace a message's text.",
         EditMessageArguments, MessageDone, POST, HubTools.edit_message, "replaces",
     ),
     Tool(

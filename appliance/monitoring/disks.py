@@ -14,10 +14,10 @@ def watched_folders(host: Host) -> Mapping[str, tuple[Path, str]]:
     return {
         "workspace": (data, ""),
         "backups": (workspace / host.section(BackupSettings).directory,
-                    "agentlip backup prune; keep fewer: keep_* of [backup]"),
+                    "agentlip backup prune; keep fewer: keep_* in [backup]"),
         "exports": (workspace / host.section(ExportSettings).export_dir,
                     "agentlip export compact; or move old segments to an archive"),
-        "output of jobs": (data / "jobs", "agentlip jobs list; lower output_bytes_max of jobs"),
+        "job output": (data / "jobs", "agentlip jobs list; lower the jobs' output_bytes_max"),
         "logs": (data / "logs", "lower log.rotate_bytes; log.level, log.access"),
-        "saved files of repairs": (data / "repairs", "remove the oldest folders in it"),
+        "files saved by repairs": (data / "repairs", "remove the oldest folders in it"),
     }  # fmt: skip

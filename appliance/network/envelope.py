@@ -58,7 +58,7 @@ class NotTheRecipient(EnvelopeRefused):
 
 class SenderNotAContact(EnvelopeRefused):
     code = "SENDER_NOT_A_CONTACT"
-    default_message = "the sender is not a contact of the recipient"
+    default_message = "the sender is not the recipient's contact"
 
 
 class MalformedEnvelope(EnvelopeRefused):

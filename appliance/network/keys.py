@@ -32,7 +32,7 @@ LOW_ORDER = frozenset({0, 1, P - 1, _ORDER_8, P - _ORDER_8})
 class BadKey(Invalid):
     code = "BAD_KEY"
     default_message = "this is not a usable Ed25519 key"
-    default_hint = "send the base64 of the key's DER: SPKI if it is public, PKCS #8 if private"
+    default_hint = "send the key's DER in base64: SPKI for a public key, PKCS #8 for a private one"
 
 
 class AgentPublicKey:

@@ -14,7 +14,7 @@ def _deadlines(context: Context) -> Iterator[Finding]:
     for connection in context.with_tables("hub", "x_asks"):
         late_ms = steady_ms(connection, context.clock) - LATE_MS
         for (ask_id,) in connection.execute(_OVERDUE, (late_ms, FINDINGS_MAX)):
-            yield OVERDUE.finding(f"ask {ask_id}", "its deadline has passed, but it still waits")
+            yield OVERDUE.finding(f"ask {ask_id}", "still waits, although the deadline has passed")
 
 
 OVERDUE = Problem("overdue", hint="agentlipd up")

@@ -93,4 +93,4 @@ class Mailer(Loop):
             try:
                 self._mail.send(f"{ask.row.id}_{number}", address, subject, text)
             except (Invalid, Forbidden) as error:  # it would be refused each time
-                self.log.warning("a mail of an ask was refused", ask=ask.row.id, code=error.code)
+                self.log.warning("a mail about an ask was refused", ask=ask.row.id, code=error.code)

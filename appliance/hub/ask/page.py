@@ -30,7 +30,9 @@ def mail_text(ask: wire.Ask, url: str) -> str:
     lines = [f"{ask.asker} asks:", "", ask.text, "", *_facts(ask)]
     if ask.choices:
         lines.append("Choices: " + " | ".join(ask.choices))
-    return "\n".join([*lines, "", "To answer, open this page. Opening it answers nothing.", url])
+    return "\n".join(
+        [*lines, "", "To answer, open this page and choose. A visit answers nothing.", url]
+    )
 
 
 def render(ask: wire.Ask, note: str = "", *, answers: bool = True) -> bytes:

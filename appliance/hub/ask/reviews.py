@@ -72,7 +72,7 @@ class ReviewAsks(Loop):
 
     def _follow(self, review: PendingReview) -> int:
         command = wire.CreateAsk(
-            text=f"Review of {review.task}: approve commit {review.head}?",
+            text=f"Review {review.task}: approve commit {review.head}?",
             sender=review.task,
             choices=[APPROVE, CHANGES],
             blocks=[review.task],
@@ -84,5 +84,5 @@ class ReviewAsks(Loop):
         refusal = self._reviews.decide(review, ask.answer == APPROVE, comment)
         if refusal is not None:
             self.interval_seconds = RETRY_SECONDS
-            self.log.warning("the answer of a review was refused", ask=ask.id, reason=refusal)
+            self.log.warning("a review's answer was refused", ask=ask.id, reason=refusal)
         return int(refusal is None)

@@ -100,7 +100,7 @@ def answer(tx: Tx, ask_id: str, text: str, who: Answerer) -> Reply:
         raise wire.NotAChoice(details={"choices": ask.choices})
     due = ask.row.due_steady_ms
     if due is not None and due <= tx.steady_ms:
-        raise wire.AskSettled("the deadline of this ask has passed", details={"ask_id": ask_id})
+        raise wire.AskSettled("this ask's deadline has passed", details={"ask_id": ask_id})
     return Reply(200, _settle(tx, ask, states.ANSWER, text, who))
 
 

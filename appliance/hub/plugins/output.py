@@ -47,9 +47,7 @@ def _decode(decode: Any, raw: msgspec.Raw) -> Any:
     try:
         items = decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
-        raise BadOutput(
-            "the output is not a list of the items that this type of plugin returns"
-        ) from None
+        raise BadOutput("the output is not a list of items that this plugin type returns") from None
     if len(items) > ITEMS_MAX:
         raise BadOutput(f"the output has more than {ITEMS_MAX} items")
     return items

@@ -177,4 +177,4 @@ class NoSuchPlugin(Missing):
 class PluginUnfit(Invalid):
     code = "PLUGIN_UNFIT"
     default_message = "a required plugin can't run"
-    default_hint = "fix the plugin, or set required = false in [[plugins.use]] of agentlip.toml"
+    default_hint = "fix the plugin, or set required = false in [[plugins.use]] in agentlip.toml"

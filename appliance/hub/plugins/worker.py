@@ -156,7 +156,7 @@ class PluginWorker:
     def _missing(self, isolation: wire.Isolation) -> str:
         """Why the isolation isn't sufficient; empty if it is."""
         if isolation.write != "denied" or isolation.read != "denied":
-            return "it can't be kept from accessing .agentlip/: no Landlock, no other user"
+            return "can't be kept from accessing .agentlip/: no Landlock, no other user"
         if isolation.uid == 0 and self._plugin.subprocesses:
             return (
                 "a plugin with subprocesses can't run as root: user"

@@ -1,4 +1,4 @@
-"""[hooks]: commands that run on events of the inbox."""
+"""[hooks]: commands that run on inbox events."""
 
 from typing import Annotated, Literal
 
@@ -22,7 +22,7 @@ class HookCommand(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[hooks]: commands that run on events of the inbox; docs/reference/inbox.md."""
+    """[hooks]: commands that run on inbox events; docs/reference/inbox.md."""
 
     enabled: Literal["auto", "on", "off"] = "auto"  # auto: off in CI
     commands: tuple[HookCommand, ...] = ()  # commands and their events

@@ -19,7 +19,7 @@ class HooksSubsystem(Subsystem):
     """The hooks. Their runs are stored in the inbox's database."""
 
     name = "hooks"
-    role = Role("commands that run on events of the inbox", ("inbox",))
+    role = Role("commands that run on inbox events", ("inbox",))
     sections = {"hooks": HookSettings}
     needed_stores = frozenset({"inbox"})
 
