@@ -83,7 +83,7 @@ def show_version(session: Session) -> None:
 def init(
     session: Session,
     directory: Annotated[
-        Path | None, typer.Argument(help="Directory of the workspace (default: the current one).")
+        Path | None, typer.Argument(help="Workspace directory (default: the current one).")
     ] = None,
 ) -> None:
     """Create a workspace: the directory .agentlip/ and its database."""

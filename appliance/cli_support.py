@@ -51,9 +51,7 @@ WorkspaceFlag = Annotated[
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonlFlag = Annotated[bool, typer.Option("--jsonl", help="Print one JSON value per line.")]
-WideFlag = Annotated[
-    bool, typer.Option("--wide", help="Don't cut lines at the width of the terminal.")
-]
+WideFlag = Annotated[bool, typer.Option("--wide", help="Don't cut lines at the terminal's width.")]
 
 
 def _show_version(wanted: bool) -> None:

@@ -26,7 +26,7 @@ REMOVED = f"{DIRECTORY}.removed-"  # the renamed folder, until it is removed
 class ResetFailed(ApplianceError):
     kind = "invalid"
     code = "RESET_FAILED"
-    default_message = "the data of this workspace could not be removed"
+    default_message = "this workspace's data could not be removed"
     default_hint = "agentlip doctor"
 
 

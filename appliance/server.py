@@ -165,9 +165,7 @@ def prepare(
     """Recover, create and migrate the stores, after a backup if they are older. Return the
     workspace to serve; `damaged` collects the suspended stores."""
     for name in datadir.tighten():
-        log.warning(
-            "a file with a token was readable by other users; its mode was corrected", file=name
-        )
+        log.warning("a token file was readable by other users; the mode was corrected", file=name)
     stores = settings.roles.stores
     refuse_older(settings.store.migrate_at_start, lambda: pending_stores(datadir, stores))
     upgrade.apply(

@@ -42,7 +42,7 @@ _LOG_NAMES = ("agentlipd.log", "agentlipd.log.1")
 
 class BundleExists(Conflict):
     code = "BUNDLE_EXISTS"
-    default_message = "the file of the support bundle exists already"
+    default_message = "the support bundle's file exists already"
     default_hint = "name another file: agentlip doctor bundle --out FILE"
 
 

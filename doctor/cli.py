@@ -59,7 +59,7 @@ def bare(
         bool, typer.Option("--checkpoint", help="Checkpoint the write-ahead logs first.")
     ] = False,
     repairs: Annotated[
-        bool, typer.Option("--repair", "--fix", help="The same as the command repair.")
+        bool, typer.Option("--repair", "--fix", help="Run the command repair.")
     ] = False,
     dry_run: DryRunFlag = False,
     yes: YesFlag = False,
@@ -98,7 +98,7 @@ def list_checks(
 @report_failure
 def explain_finding(
     ctx: typer.Context,
-    finding: Annotated[str, typer.Argument(help="Check, or a finding of it: host.disk:full.")],
+    finding: Annotated[str, typer.Argument(help="A check, or one finding: host.disk:full.")],
     workspace: WorkspaceFlag = None,
     as_json: JsonFlag = False,
 ) -> None:

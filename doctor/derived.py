@@ -99,19 +99,19 @@ def _create(connection: sqlite3.Connection, store: str, kind: str) -> str:
 
 VIEWS = DerivedPart(
     name="views",
-    message="create the views of {} again",
+    message="create the views in {} again",
     build=_create_views,
     checks=("store.objects",),
 )
 INDEXES = DerivedPart(
     name="indexes",
-    message="build the indexes of {} again",
+    message="build the indexes in {} again",
     build=_build_indexes,
     checks=("store.integrity", "store.objects"),
 )
 TRIGGERS = DerivedPart(
     name="triggers",
-    message="create the triggers of {} again",
+    message="create the triggers in {} again",
     build=_create_triggers,
     checks=("store.objects",),
     copied=True,

@@ -227,7 +227,7 @@ def _heading(facts: WorkspaceFacts) -> list[str]:
 def _summary(what: DoctorReport) -> str:
     findings = [finding for outcome in what.checks for finding in outcome.findings]
     explained = sum(1 for finding in findings if finding.explained_by and finding.severity.rank)
-    caused = f"; {explained} of them explained by others" if explained else ""
+    caused = f"; {explained} explained by other findings" if explained else ""
     return (
         f"Summary: {_count(what.warnings, 'warning')}, {_count(what.errors, 'error')}{caused}"
         f" ({_count(len(what.checks), 'check')})"

@@ -56,7 +56,7 @@ class ExpensiveCheck(Invalid):
 class VerdictUnavailable(Unavailable):
     code = "VERDICT_UNAVAILABLE"
     default_message = "the checks could not run"
-    default_hint = "agentlip doctor, on the machine of the appliance"
+    default_hint = "agentlip doctor, on the appliance's machine"
 
 
 class _Kept(msgspec.Struct, frozen=True):

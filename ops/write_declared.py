@@ -26,7 +26,7 @@ from ops.size import GENERATED
 
 # The headings of `agentlip --help`, in their order.
 HEADINGS = (
-    "Workspace", "Messages", "People", "Work for consumers", "Teams of agents, without a server",
+    "Workspace", "Messages", "People", "Work for consumers", "Agent teams, without a server",
     "Other appliances", "Extensions", "Administration",
 )  # fmt: skip
 # The sections of the settings that belong to no subsystem.

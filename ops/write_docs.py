@@ -60,12 +60,12 @@ ON_TERMINAL = re.compile(
 )
 FREE = FREE_ON_LOOPBACK | hub_scopes.free | free_scopes(CourierSettings())
 
-COURIER = "Streams and views of the [courier](courier.md#access)"
+COURIER = "Streams and views in the [courier](courier.md#access)"
 # Scopes that no token has, and what a caller needs instead. All others are part of `admin`.
 NO_TOKEN_HAS = {
     "broker:subscribe": "`broker:admin`, or a member's signature",
-    "courier:use": "a stream or view", "hooks:act": "the token of a hook's run",
-    "relay:admin": "the signature of a relay's admin", "relay:agent": "an agent's signature",
+    "courier:use": "a stream or view", "hooks:act": "a hook run's token",
+    "relay:admin": "a relay admin's signature", "relay:agent": "an agent's signature",
 }  # fmt: skip
 
 # Decisions without a page. Numbers that neither have one were reserved, and never used.
@@ -160,9 +160,9 @@ def errors_page() -> str:
     return page(
         [
             "## Responses over HTTP, on sockets and in batches",
-            "The last column is the exit code of the command line.",
+            "The last column is the command line's exit code.",
             table(("Code", "HTTP", "Message", "Hint", "Exit"), answers),
-            "## At the start of the appliance, and in the search for a workspace",
+            "## At the appliance's start, and in the search for a workspace",
             table(("Code", "Message", "Hint"), start),
             "## Only in the command line and the SDK",
             table(("Code", "Message", "Hint", "Exit"), terminal),
@@ -232,7 +232,7 @@ def tokens_page(routes: Sequence[Route]) -> str:
             for scope in operation.scopes if len(operation.scopes) <= 2 else ():
                 if scope in permits:
                     permits[scope].append(operation.summary)
-    permits["bus:approve"].append("Decide about the work of other agents")
+    permits["bus:approve"].append("Decide about other agents' work")
     permits |= {
         ADMIN: ["Everything"],
         "streams:PATTERN:…": [COURIER],

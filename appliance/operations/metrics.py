@@ -10,7 +10,7 @@ from appliance.kernel.threads import yield_to_loop
 
 messages = counter(
     "notify_messages_total",
-    "Messages to the operator, by what took them: outbox, hub, direct; none: they are lost",
+    "Messages to the operator, by carrier: outbox, hub, direct; none: lost messages",
     ("via",),
 )
 for _via in ("outbox", "direct", "hub", "none"):

@@ -223,7 +223,7 @@ def routes(notifier: Notifier) -> list[Route]:
             "POST": Operation(wire.NOTIFY, body=wire.NotifyTest, reply=wire.NotifyTested,
                               errors=(wire.NothingToNotify, Exhausted),
                               audited=True, in_maintenance=True,
-                              summary="Send a test message to all destinations of [notify]"),
+                              summary="Send a test message to all [notify] destinations"),
         }),
     ]  # fmt: skip
 

@@ -44,7 +44,7 @@ def list_sends(
     failed: FailedFlag = False,
     mesh: MeshFlag = None,
     to: ToFlag = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of sends.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum sends.")] = 50,
 ) -> None:
     """List sends without their payloads, newest first.
 
@@ -105,9 +105,9 @@ def redrive(
     ] = None,
     id_flag: Annotated[str | None, typer.Option("--id", help="Same as the argument ID.")] = None,
     new_client_id: Annotated[
-        str | None, typer.Option("--new-client-id", help="client_message_id of the new send.")
+        str | None, typer.Option("--new-client-id", help="client_message_id for the new send.")
     ] = None,
-    auto: Annotated[bool, typer.Option("--auto", help="Generate the id of each new send.")] = False,
+    auto: Annotated[bool, typer.Option("--auto", help="Generate an id for each new send.")] = False,
     patch_payload: Annotated[
         str | None,
         typer.Option(
@@ -129,7 +129,7 @@ def redrive(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=1, help="Maximum number of sends: 100, with --lost all."),
+        typer.Option("--limit", min=1, help="Maximum sends: 100, with --lost all."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change, change nothing.")
@@ -137,7 +137,7 @@ def redrive(
     lost: Annotated[
         bool,
         typer.Option(
-            "--lost", help="Send again, with the same ids, what a restore of the broker lost."
+            "--lost", help="Send again, with the same ids, the sends that a broker restore lost."
         ),
     ] = False,
 ) -> None:
@@ -186,7 +186,7 @@ def _show_redriven(session: Session, answer: dict[str, Any]) -> None:
     ]
     session.table(rows, columns, empty="nothing to redrive", answer=answer)
     if answer["more"]:
-        session.note(f"limit of {len(rows)} reached; repeat the command or raise --limit")
+        session.note(f"limit {len(rows)} reached; repeat the command or raise --limit")
     if rows and answer["dry_run"]:
         session.note("nothing was changed; omit --dry-run to redrive")
 
@@ -225,7 +225,7 @@ def prune(
         body = {"confirm": True, "dead": dead, "older_than_seconds": older_than}
         answer = hub.post(f"{PATH}/prune", body, "")
         pruned, more = pruned + answer["pruned"], answer["more"]
-    session.answer({"pruned": pruned}, f"dropped the payloads of {pruned} sends")
+    session.answer({"pruned": pruned}, f"dropped the payloads from {pruned} sends")
 
 
 @app.command("reload")

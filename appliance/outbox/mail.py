@@ -189,7 +189,7 @@ class MailSession:
         nevertheless."""
         self._is_broken = True
         if self._message_sent:
-            reason += " after the mail was sent; it is sent again with the same Message-ID"
+            reason += " after the mail was sent; the mail is sent again with the same Message-ID"
         return RetryLater(reason)
 
     def close(self) -> None:

@@ -260,7 +260,7 @@ class Sender:
             if not isinstance(error, Exception):
                 raise
             count = len(self._unrecorded)
-            self._log.error("outcomes of deliveries could not be recorded", error, count=count)
+            self._log.error("delivery outcomes could not be recorded", error, count=count)
 
     def _write_outcomes(self, batch: list[DeliveryOutcome]) -> None:
         self._outbox.store.write(writes.record_outcomes, batch)

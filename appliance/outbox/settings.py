@@ -45,7 +45,7 @@ class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     brokers: tuple[BrokerEndpoint, ...] = ()
     """remote brokers, one per mesh; see docs/reference/outbox.md"""
     in_order: tuple[OrderedDestination, ...] = ()
-    """destinations delivered in order of acceptance; see docs/reference/outbox.md"""
+    """destinations delivered in acceptance order; see docs/reference/outbox.md"""
     message_bytes_max: Positive = 65_536  # size of a message body in UTF-8
     sends_max: Positive = 1_000_000  # undelivered sends; new sends are refused at 95 %
     bytes_max: Positive = 5 * 1024**3  # size of the database file; new sends are refused at 95 %

@@ -11,7 +11,7 @@ from appliance.mesh.fingerprint import DestinationKind, Priority
 Meta = dict[str, Any]
 MAIL, CODE_MAIL = "mail", "code-mail"
 TRANSIENT_STATUSES = frozenset({401, 408, 425, 429})
-"""4xx statuses that are not about the send, so it is retried. 401 is about the request's signature:
+"""4xx statuses that are not about the send, which is retried. 401 is about the request's signature:
 a wrong clock must not dead-letter a whole outbox. Every other 4xx is final, except KEY_REFUSALS."""
 KEY_REFUSALS = frozenset({"NOT_A_MEMBER", "MEMBER_REVOKED"})
 """Codes for refusals because of the member's key. The send is retried: the key may be added

@@ -249,7 +249,7 @@ class IdReused(Conflict):
 class TwoIds(Invalid):
     code = "TWO_IDS"
     default_message = "the Idempotency-Key header and client_message_id differ"
-    default_hint = "send only one of them, or the same value in both"
+    default_hint = "send only one field, or the same value in both"
 
 
 class NoBrokerForMesh(Invalid):
@@ -262,7 +262,7 @@ class MemberRevoked(Forbidden):
     """A broker revoked this appliance's current or former key."""
 
     code = "MEMBER_REVOKED"
-    default_message = "the broker of this mesh has revoked the appliance's member key"
+    default_message = "this mesh's broker has revoked the appliance's member key"
     default_hint = (
         "stop the appliance, make a new key with 'agentlip identity remint --yes', then add it on"
         " the broker's machine: agentlip mesh add-member MESH NAME --key KEY"
@@ -284,7 +284,9 @@ class MessageTooLarge(Invalid):
 class MailNotAllowed(Forbidden):
     code = "MAIL_NOT_ALLOWED"
     default_message = "mail to that address is not allowed (mail.allow)"
-    default_hint = "add it or its @DOMAIN to mail.allow in agentlip.toml, then: agentlipd restart"
+    default_hint = (
+        "add the address or @DOMAIN to mail.allow in agentlip.toml, then: agentlipd restart"
+    )
 
 
 class InsufficientStorage(Unavailable):

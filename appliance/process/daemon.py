@@ -46,7 +46,7 @@ SERVER_MODULES = ("falcon", "gevent", "gunicorn", "peewee", "prometheus_client")
 class ServerNotInstalled(ApplianceError):
     kind = "invalid"
     code = "SERVER_NOT_INSTALLED"
-    default_message = "the server part of agentlip is not installed"
+    default_message = "agentlip's server part is not installed"
     default_hint = "pip install 'agentlip[appliance]'"
 
 
@@ -65,7 +65,7 @@ class RunsElsewhere(Conflict):
 
 class StartBusy(Unavailable):
     code = "START_BUSY"
-    default_message = "another start of this appliance is still in progress"
+    default_message = "this appliance is already being started"
     default_hint = "agentlipd status"
 
 

@@ -101,8 +101,10 @@ def listen_on_file(datadir: DataDir) -> socket.socket:
         listener.close()
         raise PortTaken(
             f"can't listen on {path.name}: {error.strerror or error}",
-            hint="the path of a socket has at most 107 bytes; use a workspace with a shorter path,"
-            " or set http.unix_socket = false",
+            hint=(
+                "a socket path has at most 107 bytes; use a shorter workspace path, or set "
+                "http.unix_socket = false"
+            ),
         ) from error
     finally:
         os.umask(before)

@@ -33,8 +33,10 @@ def refuse_second_hub(datadir: DataDir) -> None:
     raise HubRunning(
         f"a hub already runs in this workspace (pid {details['pid']}, port {endpoint.port})",
         details=details,
-        hint="stop that hub first; if this workspace is a copy of its workspace,"
-        " remove .agentlip/server.json from the copy",
+        hint=(
+            "stop that hub first; if this workspace is a copy, remove .agentlip/server.json "
+            "from the copy"
+        ),
     )
 
 

@@ -37,13 +37,13 @@ class StopFailed(Unavailable):
 class LockHeldElsewhere(Unavailable):
     code = "LOCK_HELD_ELSEWHERE"
     default_message = "the writer lock is held by a process that can't be signalled from here"
-    default_hint = "stop it where it runs: in its container, or as its user"
+    default_hint = "stop the appliance where it runs: in its container, or as its user"
 
 
 class ForeignHub(Conflict):
     code = "FOREIGN_HUB"
-    default_message = "a hub of another implementation runs in this workspace"
-    default_hint = "stop it with its own command"
+    default_message = "a hub from another implementation runs in this workspace"
+    default_hint = "stop that hub with its own command"
 
 
 class Stopped(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ def stop(datadir: DataDir, say: Callable[[str], None]) -> Stopped | None:
 
 def foreign(state: State) -> ForeignHub:
     return ForeignHub(
-        f"a hub of another implementation runs here: pid {state['pid']}, {state['url']}",
+        f"a hub from another implementation runs here: pid {state['pid']}, {state['url']}",
         details={"pid": state["pid"], "port": state["port"]},
     )
 

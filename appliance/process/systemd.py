@@ -111,7 +111,7 @@ class UninstallFailed(ApplianceError):
 
 class OtherService(Conflict):
     code = "OTHER_SERVICE"
-    default_message = "the service of this name was not installed for this workspace"
+    default_message = "the service with this name was not installed for this workspace"
     default_hint = "agentlipd uninstall-service --help"
 
 
@@ -260,7 +260,7 @@ def uninstall(unit: Unit) -> dict[str, Any]:
         return {"path": str(path), "removed": [], "next": []}
     if serves != unit.workspace:
         raise OtherService(
-            f"{path} is the service of the workspace {serves}, not of {unit.workspace}",
+            f"{path} is the service for the workspace {serves}, not of {unit.workspace}",
             details={"path": str(path), "workspace": str(serves)},
             hint=f"agentlipd uninstall-service --workspace {shlex.quote(str(serves))}",
         )
@@ -277,7 +277,7 @@ def uninstall(unit: Unit) -> dict[str, Any]:
         "path": str(path),
         "removed": [str(file) for file in removed],
         "next": [
-            "if it runs, stop it:",
+            "if the appliance runs, stop it:",
             f"  {unit.control} stop {unit.name}.service",
             f"  {unit.control} daemon-reload",
         ],

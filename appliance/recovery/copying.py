@@ -33,7 +33,7 @@ class TableRecovery(msgspec.Struct):
     rebuilt    rows that were made from other tables
     lost       rows that are known to be lost
     counted    whether `lost` is exact; otherwise the number is a minimum
-    ambiguous  rows on pages that may belong to this table or to another; not copied
+    ambiguous  rows on pages that may belong to two tables; not copied
     """
 
     read: int = 0

@@ -18,7 +18,7 @@ OWN_SIZES = (4096, 4096)  # bytes of a page, and how many hold content, in files
 INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF = 2, 5, 10, 13
 _TABLES, _INDEXES = (TABLE_INTERIOR, TABLE_LEAF), (INDEX_INTERIOR, INDEX_LEAF)
 _FAMILIES = {kind: family for family in (_TABLES, _INDEXES) for kind in family}
-"""The page kinds in a tree, by the kind of its root."""
+"""The page kinds in a tree, by its root's kind."""
 
 _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
 _FLOAT = struct.Struct(">d")
@@ -38,7 +38,7 @@ class Cell(NamedTuple):
 class PageFile:
     """A database file and its write-ahead log. Pages count from 1.
 
-    read(offset, length)  bytes of the database file, fewer at its end
+    read(offset, length)  database file bytes, fewer at its end
     wal                   the whole log, or nothing
     """
 

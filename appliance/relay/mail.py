@@ -19,8 +19,9 @@ class CodeMail(Protocol):
 
 def text_of(agent: str, code: str) -> str:
     return (
-        f"The code for the agent {agent} is {code}.\n\nIt is valid for {CODE_MINUTES} minutes. If"
-        " you did not ask for it, ignore this mail: without the code nobody can use your"
+        f"The code for the agent {agent} is {code}.\n\nThe code is valid for {CODE_MINUTES} "
+        "minutes. If you did not ask for a code, ignore this mail: without the code nobody can "
+        "use your"
         " address.\n"
     )
 

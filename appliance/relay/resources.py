@@ -101,7 +101,7 @@ class Operations:
             return None if self._relay.is_v1_gone() else self._signatures.agent(environ)
 
         return Operation(
-            OPEN, signer=signer, summary=f"{summary} of version 1 (deprecated)", refusal=REFUSAL,
+            OPEN, signer=signer, summary=f"{summary} in version 1 (deprecated)", refusal=REFUSAL,
             errors=(*SIGNED, v1.V1Gone, v1.V1NotYours), **more,
         )  # fmt: skip
 

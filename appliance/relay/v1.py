@@ -32,8 +32,8 @@ class V1Gone(Invalid):
     code = "V1_GONE"
     status = 410
     default_message = (
-        "version 1 of the protocol is not served any more: move to version 2, which"
-        " docs/reference/relay.md describes"
+        "protocol version 1 is not served any more: move to version 2, which "
+        "docs/reference/relay.md describes"
     )
     default_hint = "agentlip network init NAME --relay URL --endpoint URL"
 

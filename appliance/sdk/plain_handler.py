@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class HandlerNotPlain(Invalid):
-    default_message = "the handler is async or a generator: calling it does not run it"
+    default_message = "the handler is async or a generator: a plain call does not run it"
     default_hint = "use AsyncConsumer, AsyncFileBus or AsyncHttpBus, or a plain function"
 
 

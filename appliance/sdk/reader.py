@@ -42,7 +42,7 @@ class DatabaseUnreadable(Unavailable):
 
 class SchemaUnknown(Unavailable):
     code = "SCHEMA_UNKNOWN"
-    default_message = "this program does not know the schema of the database"
+    default_message = "this program does not know the database schema"
     default_hint = "upgrade agentlip"
 
 

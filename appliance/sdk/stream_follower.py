@@ -264,7 +264,7 @@ class Follower:
                 self._following = False
                 if self._beginnings < BEGINNINGS_MAX:
                     return 0.0
-                reason = "the history of the hub keeps changing"
+                reason = "the hub's history keeps changing"
             elif isinstance(error, ConnectionClosed):
                 reason, minimum = self._after_close(error)
             elif isinstance(error, InvalidStatus):
@@ -291,7 +291,7 @@ class Follower:
         start = (
             f"continuing after event {self.after}" if self.after else "starting from the beginning"
         )
-        self._say(f"the history of the hub changed ({why}): {start}")
+        self._say(f"the hub's history changed ({why}): {start}")
         raise StartOver
 
     def _after_close(self, error: ConnectionClosed) -> tuple[str, float]:

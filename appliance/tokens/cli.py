@@ -14,7 +14,7 @@ app = plain_app(
     "Tokens: create, list, revoke, rotate. 'server' is the workspace's own.", "Administration/token"
 )
 
-IdArgument = Annotated[str, typer.Argument(metavar="TOKEN", help="Id or name of the token.")]
+IdArgument = Annotated[str, typer.Argument(metavar="TOKEN", help="Token id or name.")]
 PATH, SESSIONS = "/api/v1/tokens", "/api/v1/sessions"
 OF_SESSION = "ses_"  # how the id of a session begins
 INVITED_SECONDS = 86_400.0  # for a colleague, who may read the link tomorrow
@@ -23,7 +23,7 @@ INVITED_SECONDS = 86_400.0  # for a colleague, who may read the link tomorrow
 @app.command("create")
 def create_token(
     session: Session,
-    name: Annotated[str, typer.Option("--name", help="Unique name of the token.")],
+    name: Annotated[str, typer.Option("--name", help="Unique token name.")],
     scope: Annotated[
         list[str],
         typer.Option("--scope", help="Scope: hub:read, hub:post, admin, …; may be repeated."),
@@ -149,7 +149,7 @@ def _id_of(hub: Any, given: str) -> str:
 
 def _show_secret(session: Session, answer: Any) -> None:
     session.answer(answer, str(answer["secret"]))
-    session.note(f"token {answer['token']['id']}: store it safely, it is not shown again")
+    session.note(f"token {answer['token']['id']}: store it safely, because it is not shown again")
 
 
 def _hub(session: Session) -> Any:

@@ -97,7 +97,7 @@ class UiFiles:
 def routes() -> list[Route]:
     served = UiFiles()
     page = Operation(OPEN, "The web UI", media="text/html")
-    part = Operation(OPEN, "A script, style or picture of the web UI", media="*/*")
+    part = Operation(OPEN, "Get a script, style or picture for the web UI", media="*/*")
     return [
         Route("/ui", served, {"GET": page}, suffix="index"),
         Route("/ui/", served, {"GET": page}, suffix="index"),

@@ -149,7 +149,7 @@ class QueryPlan:
             if name in self._numbers and not (
                 _WHOLE.fullmatch(value) and abs(int(value)) <= INT_MAX
             ):
-                raise _field_error("expected an integer of 64 bits", name)
+                raise _field_error("expected a 64-bit integer", name)
             if name in self._lists:
                 values.setdefault(name, []).append(value)
             elif name in values:

@@ -85,7 +85,7 @@ class Incoming:
                     break
                 length = int.from_bytes(buffer[at + 2 : start - 4], "big")
             if length < 0:
-                self.closed = CloseCode.PROTOCOL_ERROR, "frames of clients must be masked"
+                self.closed = CloseCode.PROTOCOL_ERROR, "client frames must be masked"
             elif length > self._bytes_max:
                 self._refuse_size()
             elif start + length > size:

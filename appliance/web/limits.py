@@ -48,7 +48,7 @@ class Allowance(msgspec.Struct, frozen=True):
 class RateLimited(Exhausted):
     """`allowance`: the limit that was reached, for the headers."""
 
-    default_hint = "wait `retry_after` seconds; the limits are in [limits] of agentlip.toml"
+    default_hint = "wait `retry_after` seconds; the limits are in [limits] in agentlip.toml"
 
     def __init__(self, allowance: Allowance, which: str, retry_after: float) -> None:
         super().__init__(

@@ -26,7 +26,7 @@ HEADERS = {
 
 _latency = histogram(
     "http_request_seconds",
-    "Time from a request to its response, or to the begin of a stream",
+    "Time from a request to its response, or until a stream begins",
     ("method", "route", "transport"),  # a status would give each route fifteen more series
 )
 _responses = counter(

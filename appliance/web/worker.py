@@ -303,7 +303,7 @@ class Worker:
             if connection.is_quiet():
                 connection.cut()
         if not self._greenlets.join(timeout=DRAIN_SECONDS_MAX):
-            self.log.warning("requests were aborted at the end of the drain", **self._pool.states())
+            self.log.warning("requests were aborted when the drain ended", **self._pool.states())
             self._greenlets.kill(block=True, timeout=1)
 
     def _log_states(self) -> None:

@@ -42,12 +42,13 @@ DIRECTORY = DATA_FOLDER
 STORES = tuple(store for store, declaration in DECLARATIONS.items() if not declaration.shared)
 """Every store whose file belongs to the appliance."""
 SHARED_STORES = tuple(sorted(DECLARATIONS.keys() - set(STORES)))
-"""Stores whose files other programs write too. They are optional, and nothing here makes them."""
+"""Stores whose files other programs write too. All are optional, and nothing here makes them.
+"""
 
 MANIFEST = "stores.json"
 FOLDERS = ("locks", "logs", "backups")
 BESIDE = ("-wal", "-shm", "-journal")
-"""What SQLite adds to a database's name for the files beside it."""
+"""The endings that SQLite adds to a database's name for the files beside it."""
 
 _MARKERS = tuple(
     file_of(store) for store, declaration in DECLARATIONS.items() if declaration.marks_workspace
@@ -73,7 +74,7 @@ class HubRunning(Conflict):
 class DataDirNotWritable(Unavailable):
     code = "DATA_DIR_NOT_WRITABLE"
     default_message = "the data directory can't be written"
-    default_hint = "check its owner, its mount and free space: ls -ld .agentlip; df -h .agentlip"
+    default_hint = "check owner, mount and free space: ls -ld .agentlip; df -h .agentlip"
 
 
 class ServerFile(msgspec.Struct, frozen=True):

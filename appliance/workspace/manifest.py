@@ -38,7 +38,7 @@ Mode = Literal["ro", "rw", "unused"]
 
 class StoreLost(Conflict):
     code = "STORE_LOST"
-    default_message = "a store of this workspace is missing"
+    default_message = "a store is missing in this workspace"
     default_hint = "restore a copy, or create it empty: agentlipd up --accept-loss STORE"
 
     def __init__(
@@ -64,7 +64,9 @@ class StoreLost(Conflict):
             details={"store": name, "file": file, "problem": problem},
             hint=_swap(path, store_declaration.path_of(of))
             if of
-            else f"restore a copy of it; or go on without it: agentlipd up --accept-loss {name}",
+            else (
+                f"restore a copy; or go on without this store: agentlipd up --accept-loss {name}"
+            ),
         )
 
 
@@ -75,7 +77,7 @@ def _swap(first: str, second: str) -> str:
 
 class RecordUnreadable(Conflict):
     code = "RECORD_UNREADABLE"
-    default_message = "the record of the stores, stores.json, can't be read"
+    default_message = "the list of stores, stores.json, can't be read"
     default_hint = "mv .agentlip/stores.json .agentlip/backups/; agentlipd up # if none is missing"
 
 

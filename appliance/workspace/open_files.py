@@ -41,7 +41,7 @@ def program_with(names: Iterable[str], except_pid: int = 0) -> str:
 
 class StoreInUse(Conflict):
     code = "STORE_IN_USE"
-    default_message = "another program has the file of the store open"
+    default_message = "another program has the store's file open"
     default_hint = "end that program"
 
 
@@ -54,7 +54,7 @@ def kept_unused(database: Path) -> Iterator[None]:
     with _sqlite_locked(path) as is_free:
         program = program_with([f"{path}{end}" for end in ("", *BESIDE)], os.getpid())
         if program or not is_free:
-            program = program or "one of another user"
+            program = program or "another user's process"
             raise StoreInUse(
                 f"{path.name} is open in another program: {program}",
                 details={"file": path.name, "program": program},

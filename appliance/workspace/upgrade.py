@@ -37,7 +37,7 @@ RECORDS = (
     "CREATE TABLE IF NOT EXISTS x_migrations (number INTEGER NOT NULL, name TEXT PRIMARY KEY NOT"
     " NULL, sha256 TEXT NOT NULL, applied_ms INTEGER NOT NULL) STRICT"
 )
-"""The table of applied migrations."""
+"""The table with applied migrations."""
 
 
 class SchemaTooNew(Conflict):
@@ -121,7 +121,7 @@ def refuse_unusable(database: Path, store: str) -> None:
     end; for a store that is marked as damaged; and for an empty or missing file with a log."""
     if database.exists() and not database.is_file():
         raise StoreDamaged(
-            f"{store}: a folder or a special file has the name of the database",
+            f"{store}: a folder or a special file has the database's name",
             hint="agentlip doctor --run store.opens",
         )
     if suspect_marker(database).exists():
@@ -146,7 +146,7 @@ def refuse(before: SchemaState) -> None:
     if before.too_new:
         raise SchemaTooNew(
             f"{store}: the data was written by a newer program (schema {before.schema},"
-            f" needs a program of at least {before.compat}; this one is {before.program})",
+            f" needs version {before.compat} or newer; this one is {before.program})",
         )
     if before.edited:
         raise MigrationEdited(
@@ -218,7 +218,7 @@ class Upgrade(msgspec.Struct, frozen=True):
                 if not adapter.missing_columns(self.connection, model):
                     return
         raise StoreDamaged(
-            f"{self.store}: the file is a database, but not one of this store",
+            f"{self.store}: the file is a database, but not for this store",
             hint="move the file away, or restore a backup: agentlip backup list",
         )
 
@@ -292,7 +292,7 @@ def upgrade_error(error: sqlite3.Error, store: str) -> Unavailable:
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return MigrationFailed(
             f"{store}: another program uses the database",
-            hint="stop it or wait until it has finished: agentlipd status",
+            hint="stop that program or wait until it has finished: agentlipd status",
         )
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
         return DataDirNotWritable(f"{store}: the database can't be written: {error}")

@@ -32,7 +32,7 @@ def _clock(context: Context) -> Iterator[Finding]:
         yield PAST.finding(
             "clock",
             f"this machine's clock ({iso(now_ms)}) is {minutes:.0f} minutes behind the newest time"
-            f" in the store {store} ({iso(newest)}); or it was ahead when that was written",
+            f" in the store {store} ({iso(newest)}); or the clock was ahead at that write",
         )
     yield from _jumped(context)
 

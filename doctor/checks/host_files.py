@@ -68,7 +68,7 @@ def _private(context: Context) -> Iterator[Finding]:
     names = ", ".join(finding.subject for finding in findings[:_LISTED_MAX])
     yield MANY_OPEN.finding(
         folder.name,
-        f"other users of this machine may read or change {len(findings)} files and directories:"
+        f"other users on this machine may read or change {len(findings)} files and directories:"
         f" {names} …",
         severity=max(
             (finding.severity for finding in findings), key=lambda severity: severity.rank
@@ -116,7 +116,7 @@ def _too_open(entry: Entry, reachable: bool, own: bool) -> Finding:
     protected = "" if reachable else "; now only the data directory's own mode prevents it"
     return TOO_OPEN.finding(
         entry.name,
-        f"other users of this machine may {verb} the {kind} (mode {mode:04o}){protected}",
+        f"other users on this machine may {verb} the {kind} (mode {mode:04o}){protected}",
         f"chmod go= {shlex.quote(str(entry.path))}",
         severity=severity,
     )
@@ -250,7 +250,7 @@ def _others_stores(context: Context) -> Iterator[Finding]:
     findings = [
         OTHER_OWNER.finding(
             store,
-            f"its file belongs to {user_name(owner)}, who can read and change it",
+            f"the file belongs to {user_name(owner)}, who can read and change it",
             f"{_sudo()}chown {own} {shlex.quote(str(context.datadir.database(store)))}",
         )
         for store, owner in owners.items()
@@ -273,7 +273,7 @@ def _summarize(context: Context, findings: Iterable[Finding], command: str) -> I
     yield msgspec.structs.replace(
         listed[0],
         subject=context.datadir.dir.name,
-        message=f"{len(listed)} files do not belong to the user of this appliance: {names} …",
+        message=f"{len(listed)} files do not belong to this appliance's user: {names} …",
         hint=f"{command} {shlex.quote(str(context.datadir.dir))}",
     )
 
@@ -289,7 +289,8 @@ def _other_user(context: Context, own: str, owner: str) -> Iterator[Finding]:
     if denied:
         yield OTHER_USER.finding(
             context.datadir.dir.name,
-            f"it belongs to {owner}, and {own} can't use {len(denied)} files in it, so this report"
+            f"it belongs to {owner}, and {own} can't use {len(denied)} files in it, so "
+            "this report"
             " is incomplete",
             f"sudo -u {owner} agentlip doctor"
             f" --workspace {shlex.quote(str(context.datadir.workspace))}",
@@ -340,7 +341,7 @@ def groups_of(uid: int) -> frozenset[int]:
 def _logs(context: Context) -> Iterator[Finding]:
     folder = context.datadir.logs
     if folder.is_file():
-        sentence = "a file has the name of the folder, so the appliance does not start"
+        sentence = "a file has the folder's name, so the appliance does not start"
         yield NO_FOLDER.finding(folder.name, sentence, f"mv {folder} {folder}.file; agentlipd up")
     if not folder.is_dir():
         return

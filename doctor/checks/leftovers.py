@@ -31,7 +31,7 @@ def _free_pages(context: Context) -> Iterator[Finding]:
             continue  # store.opens reports it
         if share >= FREE_SHARE_MIN and share * size >= FREE_BYTES_MIN:
             yield UNUSED.finding(
-                store, f"{share * size / _MIB:.0f} MiB of its file ({share:.0%}) are unused"
+                store, f"{share * size / _MIB:.0f} MiB in its file ({share:.0%}) are unused"
             )
 
 
@@ -61,7 +61,7 @@ def _in_folder(context: Context, folder: Path, now_seconds: float) -> Iterator[F
             and TEMPORARY.fullmatch(entry.name)
             and now_seconds - state.st_mtime > AGE_SECONDS_MIN
         ):
-            yield INCOMPLETE.finding(name, "an incomplete file of an interrupted program")
+            yield INCOMPLETE.finding(name, "an incomplete file, left by an interrupted program")
 
 
 def free_share(connection: sqlite3.Connection) -> float:

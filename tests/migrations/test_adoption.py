@@ -87,7 +87,7 @@ def test_it_opens_with_everything_as_it_was(tmp_path: Path, search: bool) -> Non
     assert not state.pending
     assert not state.optional_missing
     assert state.spec_version == 1
-    assert b"workspace of another program adopted" in store_file.lines.getvalue()
+    assert b"adopted another program's workspace" in store_file.lines.getvalue()
 
 
 def test_wrong_search_triggers_are_replaced_and_the_index_is_rebuilt(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def response(
         again = [] if error.retry_after is None else [("Retry-After", f"{error.retry_after:.0f}")]
         return error.status, _refusal(error.message, error.code), [*HEADERS, *again]
     except Exception:
-        agent.problem = "the handler of a message failed"
+        agent.problem = "a message handler failed"
         return 500, _refusal("the message was not handled", "INTERNAL_ERROR"), [*HEADERS]
     return 200, msgspec.json.encode({"ok": True, "duplicate": message is None}), [*HEADERS]
 

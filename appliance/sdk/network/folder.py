@@ -27,7 +27,7 @@ from appliance.network.names import check_agent_name
 
 class NoNetworkAgent(Missing):
     code = "NO_NETWORK_AGENT"
-    default_message = "there is no agent of the network in this folder"
+    default_message = "this folder has no network agent"
     default_hint = "agentlip network init NAME --relay URL --endpoint URL # or --folder DIR"
 
 
@@ -45,7 +45,7 @@ class KeyExposed(Forbidden):
 
 class KeyringFailed(Unavailable):
     code = "KEYRING_FAILED"
-    default_message = "the keyring of the system can't be used"
+    default_message = "the system's keyring can't be used"
     default_hint = "pip install keyring, and unlock it; or make the agent without --keyring"
 
 
@@ -126,7 +126,7 @@ class AgentFolder:
         if self.config().keyring:
             text = self._keyring("get_password", name)
             if text is None:
-                raise NoNetworkAgent("the keyring has no key of this agent")
+                raise NoNetworkAgent("the keyring has no key for this agent")
             return AgentKey.of(text)
         path = self.path / name
         try:

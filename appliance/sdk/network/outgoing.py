@@ -33,7 +33,7 @@ _COLUMNS = "id, recipient, type, payload, status, created_ms, due_ms, attempts, 
 
 class NetworkQueueFull(Exhausted):
     code = "NETWORK_QUEUE_FULL"
-    default_message = f"{PENDING_MAX} messages of this agent wait for their recipients"
+    default_message = f"{PENDING_MAX} messages from this agent wait for their recipients"
     default_hint = "agentlip network report; wait until some are delivered or expire"
 
 
@@ -44,7 +44,7 @@ class NetworkMessageTooLarge(Invalid):
 
 
 class NoSuchReport(Missing):
-    default_message = "there is no report of this message"
+    default_message = "there is no report for this message"
     default_hint = "agentlip network report"
 
 

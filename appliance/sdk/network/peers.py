@@ -51,7 +51,7 @@ class ContactsNotCurrent(Unavailable):
     """The sender may be a new contact, or may have a new key: it should try again."""
 
     code = "CONTACTS_NOT_CURRENT"
-    default_message = "the contacts of the recipient can't be read from its relay now"
+    default_message = "the recipient's contacts can't be read from its relay now"
     default_hint = "send the message again in some seconds"
 
 

@@ -40,8 +40,8 @@ class AgentStateDamaged(Unavailable):
     code = "AGENT_STATE_DAMAGED"
     default_message = "the agent's file state.sqlite3 can't be read or written"
     default_hint = (
-        "if it is damaged, move it away: messages that wait are lost, and keys of contacts have to"
-        " be compared again"
+        "if the file is damaged, move it away: messages that wait are lost, and "
+        "contacts' keys have to be compared again"
     )
 
 
