@@ -164,7 +164,7 @@ class WsgiApplication:
             self._limiter.charge(connection_of(environ), caller_id(caller), address)
         if is_anonymous(caller, route):
             return  # the connection counts it
-        # A broker link authenticates only later. It has its own quota, so that other clients
+        # A broker link authenticates only later, and has its own quota, so that other clients
         # without a token can't block it.
         if caller_id(caller) is not None:
             others = (socket for socket in self._open if not socket.consumes)

@@ -126,7 +126,7 @@ class S3Target:
         try:
             yield
         except (BaseError, OSError, ValueError) as error:
-            # Its text has addresses and the server's words; `from None` keeps it out of logs.
+            # The error has addresses and the server's words; `from None` keeps them out of logs.
             raise _translate(self.name, name, error) from None
 
 

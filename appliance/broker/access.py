@@ -1,8 +1,7 @@
 """Authenticates requests: by a member's signature, or by a token of the appliance.
 
-A signed request needs no token. Its principal is `member:` and the key, and it may do what a
-member may do for itself. A token with `broker:accept` may send for any member, which it names in
-X-Agentlip-Member.
+A signed request needs no token. The principal is `member:` and the key, and may do what members may
+do for themselves. A token with `broker:accept` may send for any member, named in X-Agentlip-Member.
 """
 
 from collections.abc import Callable, Mapping, Sequence

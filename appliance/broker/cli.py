@@ -171,7 +171,7 @@ def rename_member(
 
 @meshes.command("revoke-member")
 def revoke_member(session: Session, mesh: MeshArgument, member: MemberArgument) -> None:
-    """Revoke a member immediately and permanently. Its connections are closed.
+    """Revoke a member immediately and permanently, and close the member's connections.
 
     Also works while the appliance is stopped, for example before the start after a restore.
     """

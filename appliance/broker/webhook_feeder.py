@@ -2,10 +2,9 @@
 
     delivery row ──claim──▶ leased ──the outbox has stored its send──▶ deleted
 
-After a crash between the two commits the row is handed over again. Its send's id is derived from
-the webhook and the message, so the outbox recognizes it. Rows that the outbox does not accept are
-handed over when their lease has expired.
-"""
+After a crash between the two commits the row is handed over again. The send's id is derived from
+the webhook and the message, so the outbox recognizes repeats. Rows that the outbox does not accept
+are handed over when their lease has expired."""
 
 from typing import Literal
 
@@ -90,7 +89,7 @@ def message_of(claim: Claim) -> WebhookMessage:
 
 
 class MeshWebhooks:
-    """What the outbox needs to call webhooks: signed requests, and a record of their outcomes."""
+    """The webhook callbacks for the outbox: signed requests, and a record of their outcomes."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

@@ -335,7 +335,7 @@ def list_cursors(session: Session) -> None:
 def retire(
     session: Session, agent: Annotated[str, typer.Argument(metavar="NAME", help="The agent.")]
 ) -> None:
-    """Stop waiting for an agent that is gone. Its cursor counts again once it acks a message.
+    """Stop waiting for an agent that is gone. The agent's cursor counts again after its next ack.
 
     Example: agentlip bus cursor retire ada
     """

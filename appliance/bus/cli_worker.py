@@ -1,4 +1,5 @@
-"""`agentlip worker`: tasks with branches and worktrees, from spawn to merge. It needs no server."""
+"""`agentlip worker`: tasks with branches and worktrees, from spawn to merge. No server is
+needed."""
 
 import os
 import sys
@@ -160,7 +161,7 @@ def cancel(
         bool, typer.Option("--discard", help="Remove the worktree's uncommitted changes too.")
     ] = False,
 ) -> None:
-    """Make a task FAILED and remove its worktree. Its branch stays.
+    """Make a task FAILED and remove its worktree. The branch stays.
 
     Example: agentlip worker cancel fix-login
     """
@@ -173,7 +174,7 @@ def fail(
     reason: Annotated[str, typer.Argument(help="Why the task can't be done.")],
     task: TaskFlag = None,
 ) -> None:
-    """Give up the task. Its branch and its worktree stay.
+    """Give up the task. Branch and worktree stay.
 
     Example: agentlip worker fail 'the service has no test account'
     """
@@ -204,8 +205,8 @@ def run(
 ) -> None:
     """Run a command, and keep the heartbeat and the claims of the task until it ends.
 
-    Signals are passed to the command, and its exit code is the exit code. What it has started ends
-    with it.
+    Signals are passed to the command, and its exit code is the exit code. Processes that the
+    command has started end with it.
 
     Example: agentlip worker run -- ./agent.sh
     """

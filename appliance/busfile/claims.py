@@ -46,7 +46,7 @@ class ClaimLost(Lost):
 
 
 class BusClaim(msgspec.Struct, frozen=True):
-    """A claim as it is in the file, with its fence. It may have expired."""
+    """A stored claim with its fence, maybe expired."""
 
     task_id: str
     claimed_by: str

@@ -1,8 +1,7 @@
 """Full-text search in messages. The index belongs to this program and can be made again.
 
-It has the sender, type, correlation and inline payload of a message, not payloads in blobs. Other
-programs don't write it, so a search first adds what is new.
-"""
+The index has a message's sender, type, correlation and inline payload, but no payloads from blobs.
+Other programs don't write the index, so a search first adds new messages."""
 
 import sqlite3
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What checks can read: workspace files, and facts about the running appliance."""
+"""The inputs for checks: workspace files, and facts about the running appliance."""
 
 import os
 import sqlite3
@@ -26,8 +26,7 @@ _SHARED_BYTES_MIN = 32_768  # SQLite's unit of shared memory
 
 
 class Context:
-    """What checks can read. Opens each store at most once, read-only, and closes the store at
-    the end.
+    """The inputs for checks. Opens each store at most once, read-only, and closes it at the end.
 
     live        facts about the running appliance (see `live.facts`); None if none is reachable
     live_error  why the appliance could not be reached

@@ -43,7 +43,7 @@ class CommandResult(msgspec.Struct, frozen=True):
 
 
 class Commands:
-    """A runner for commands. Its template is a process that stays from the first command on."""
+    """A runner for commands. The template process stays from the first command on."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -10,8 +10,8 @@ START_SECONDS = 30.0
 
 
 class ForkTemplate:
-    """A process that forks others. It starts with the first fork, and again if it has ended,
-    which ends all forked processes too."""
+    """A process that forks others, started with the first fork. When the template ends, all forked
+    processes end too, and the next fork starts another."""
 
     def __init__(self, module: str) -> None:
         """Take the template's program as a `module`, whose `main` calls `template.serve`."""

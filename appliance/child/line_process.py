@@ -27,11 +27,11 @@ class ProcessEnded(Exception):
 
 
 class ResponseTooLong(Exception):
-    """The child sent a line that is too long. It is killed."""
+    """The child sent a line that is too long, and is killed."""
 
 
 class UnrequestedLine(ResponseTooLong):
-    """The child sent more than one line for one request. It is killed."""
+    """The child sent more than one line for one request, and is killed."""
 
 
 class LineProcess:

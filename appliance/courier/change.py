@@ -25,8 +25,8 @@ class EnvelopeAppended(JournalRecord, frozen=True):
 
 
 class EnvelopeOutcome(JournalRecord, frozen=True):
-    """What became of an envelope, for the log; monotonic clock times. `attempt`: the delivery's
-    number. `delivered_ms` and `consumer`: the ended lease's, if there was one."""
+    """An envelope's outcome, for the log; monotonic clock times. `attempt`: the delivery's number.
+    `delivered_ms` and `consumer`: the ended lease's, if there was one."""
 
     name: str
     error: str | None

@@ -9,9 +9,8 @@ to one stream:
     do = [{ action = "route", to = "skills/git.diff" }]
 
 The payload is `{"from": REF, "to": REF, "paths": [...]}`. The result goes to the sender's inbox
-with the request's `corr`. Its id is derived from the request's, so a request that is delivered
-twice is answered once.
-"""
+with the request's `corr`. The result's id is derived from the request's id, so a request that is
+delivered twice is answered once."""
 
 import re
 import subprocess

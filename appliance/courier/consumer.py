@@ -92,7 +92,7 @@ def add_subscription(stream: Stream, consumer: Consumer) -> None:
 
 
 def remove_subscriptions(consumer: Consumer) -> None:
-    """End all its subscriptions and its credit. Its leases stay."""
+    """End all subscriptions and the credit. Leases stay."""
     consumer.credit = 0
     for subscription in consumer.subscriptions:
         subscription.stream.subscriptions.remove(subscription)

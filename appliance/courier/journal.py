@@ -1,7 +1,7 @@
 """The journal of durable streams: rows in SQLite, written in batches.
 
-An envelope is stored before its producer gets an answer. What happens to it later (ack, failure,
-dead letter) is written a moment after it happened: a crash in between delivers it again, as
+An envelope is stored before its producer gets an answer. Later changes (ack, failure, dead letter)
+are written a moment after they happen: a crash in between delivers the envelope again, as
 at-least-once delivery allows. Leases are not written: after a restart every leased envelope is
 ready.
 """

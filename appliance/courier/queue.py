@@ -88,7 +88,7 @@ class Queue:
             dispatch_to(consumer, now)
 
     def unsubscribe(self, consumer: Consumer) -> None:
-        """Deliver nothing more to it. It keeps its leases."""
+        """Deliver nothing more to a consumer, which keeps its leases."""
         remove_subscriptions(consumer)
         self._pattern_consumers.discard(consumer)
         if not consumer.inflight:

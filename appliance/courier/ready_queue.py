@@ -75,7 +75,7 @@ class ReadyQueue:
         self.available = 0
 
     def add(self, item: StreamItem) -> None:
-        """Append an envelope. Its `order` is the highest."""
+        """Append the envelope with the highest `order`."""
         self.ready_count += 1
         if item.key is not None:
             partition = self._partitions.get(item.key)
@@ -121,7 +121,7 @@ class ReadyQueue:
             self._offer_head(item.key, partition)
 
     def remove(self, item: StreamItem) -> None:
-        """Remove an envelope that was not taken. Its state is no longer READY."""
+        """Remove an envelope that was not taken and whose state is no longer READY."""
         self.ready_count -= 1
         if item.key is not None:
             partition = self._partitions[item.key]

@@ -39,7 +39,7 @@ ATTEMPTS_KEPT_MAX = 20  # failed attempts in the history of an envelope
 
 
 class ConsumerLeases(Protocol):
-    """What a stream needs from a consumer; see `Consumer`."""
+    """The part of `Consumer` that a stream needs."""
 
     inflight: dict[str, StreamItem]
     same_id_items: dict[str, list[StreamItem]]
@@ -362,7 +362,7 @@ class Stream:
         return True
 
     def _expire(self, item: StreamItem, now: float) -> None:
-        """Drop it or make it a dead letter. It is not in the ready queue and has no timer."""
+        """Drop or dead-letter an envelope without timer, outside the ready queue."""
         self.stats.expired += 1
         if not self.policy.durable:
             self._outcomes.add(outcome_log.EXPIRED, item, now)

@@ -89,7 +89,7 @@ class TriggerRule(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Effect(Struct, frozen=True):
-    """What a fired rule causes: an envelope or webhook for `to`, or a count under the name `to`."""
+    """A fired rule's effect: an envelope or webhook for `to`, or a count under the name `to`."""
 
     rule: str
     action: str

@@ -176,7 +176,7 @@ class ConsumerFrame(
     forbid_unknown_fields=True,
     rename={"delay_ms": "delayMs", "lease_ms": "leaseMs"},
 ):
-    """A frame that a consumer sends. It can contain several operations."""
+    """A frame that a consumer sends, with one or more operations."""
 
     credit: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
     ack: IdOrIds | UnsetType = UNSET

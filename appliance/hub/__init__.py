@@ -9,7 +9,7 @@ session (one WebSocket following the event log).
 Invariants:
 - Every change writes its row and its event in one transaction; an event is never
   changed or removed, a message row never removed.
-- `event_id` increases in commit order. It is the only order of events.
+- `event_id` increases in commit order, the only order of events.
 - A message's version increases by one with every change, including a move to another topic;
   its channel never changes.
 - An attachment never changes, and equal attachments are stored once.

@@ -224,7 +224,7 @@ def delete_message(
     expected_version: VersionFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Replace a message by a tombstone. Its text stays in the event log."""
+    """Replace a message by a tombstone. The text stays in the event log."""
     body: dict[str, Any] = {"op": "delete", "actor": actor}
     answer = _patch(session, message_id, body, expected_version, idempotency_key)
     deleted = {"deleted": True, "event_id": answer.get("event_id")}

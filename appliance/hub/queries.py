@@ -295,7 +295,7 @@ def _scan_statement(
 
 
 def sse_event(number: int, envelope: bytes) -> bytes:
-    """One server-sent event. Its data must be one line: line ends, which other programs may write
+    """One server-sent event. The data must be one line: line ends, which other programs may write
     between JSON tokens, become spaces."""
     if b"\n" in envelope or b"\r" in envelope:
         envelope = envelope.translate(LINE_ENDS)

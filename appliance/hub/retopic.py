@@ -11,7 +11,7 @@ from appliance.kernel.batch import Tx
 from appliance.kernel.idempotency import Reply
 
 MOVED = "message.moved_topic"
-# The same JSON as an encoded `wire.MessageMoved`; a test compares them.
+# This JSON equals an encoded `wire.MessageMoved`; a test compares them.
 DATA = (
     "json_object('message_id', id, 'old_topic_id', topic_id, 'new_topic_id', ?,"
     " 'channel_id', channel_id, 'mode', ?, 'version', version + 1, 'principal', ?)"

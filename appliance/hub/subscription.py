@@ -41,7 +41,7 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 class LiveFilter:
-    """What a listener wants, including channels that are named but do not exist yet.
+    """A listener's filter, including channels that are named but do not exist yet.
 
     The order matters: let the feed queue what `wants` accepts, call `resolve`, then read the log.
     Call `refresh` before each log piece, when its end is known. Pass everything that comes from the

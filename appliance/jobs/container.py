@@ -60,8 +60,8 @@ def find(path: str | None, handle: str) -> Mapping[str, str] | None:
 
 
 def _body(order: AttemptOrder) -> dict[str, Any]:
-    """Describe the container. It runs as the appliance's user without any capability, so mounted
-    folders give it no more access than the appliance has."""
+    """Describe the container, which runs as the appliance's user without any capability, so mounted
+    folders give no more access than the appliance has."""
     spec, inside = order.spec, {"AGENTLIP_ARTEFACTS": ARTEFACTS}
     folders = [f"{order.artefacts}:{ARTEFACTS}"]
     if EVENT in order.environment:

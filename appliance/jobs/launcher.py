@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def launch(raw: socket.socket, ended: int) -> None:
-    """Run one attempt. It ends with the appliance or the template: both descriptors hang up."""
+    """Run one attempt, which ends with the appliance or the template: both descriptors hang up."""
     lines = raw.makefile("rb")
     order = json.loads(lines.readline(LINE_BYTES_MAX) or b"null")
     if order is None:

@@ -4,8 +4,8 @@ that both share. Standard library only, because the Spark image has no other app
     python3 -m appliance.jobs.spark_service serve SOCKET PROGRAM...    beside Spark
     python3 -m appliance.jobs.spark_service request SOCKET             `spark` of [jobs]
 
-The requesting process is a job attempt. Its output is passed to the program, so nothing is copied.
-When it ends, for example because the attempt was cancelled, the program is killed.
+The requesting process is a job attempt, whose output is passed to the program, so nothing is
+copied. When the process ends, for example because the attempt was cancelled, the program is killed.
 """
 
 import json

@@ -53,7 +53,7 @@ class Trigger(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What to run, and when. Without `cron` and `interval_seconds`, it runs when asked.
+    """A job: program and schedule. Without `cron` and `interval_seconds`, it runs on request.
 
     command      the program and its arguments; it runs in the workspace's folder. With `image`: the
                  arguments of the image, which may be none

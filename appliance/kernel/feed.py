@@ -130,7 +130,7 @@ class Feed:
             callback()
 
     def on_publish(self, callback: Callable[[], None]) -> None:
-        """Call `callback` after each publish and jump. It must neither wait nor raise."""
+        """Call `callback`, which must neither wait nor raise, after each publish and jump."""
         self._callbacks.append(callback)
 
     def subscribe(

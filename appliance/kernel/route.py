@@ -49,7 +49,7 @@ class Operation(msgspec.Struct, frozen=True):
                    item is passed as its Invalid error
     probe          a health probe: never rate limited; its Host header is not checked on a
                    network bind
-    signer         authenticates signed requests without a token. It is called with the environ
+    signer         authenticates signed requests without a token; called with the environ
                    and returns None for an unsigned request, or a function that verifies the body
     also           other scopes that admit a caller; the operation itself checks for what
     by_channel     the operation itself checks the channels that limit a token; otherwise a token

@@ -6,7 +6,8 @@ publishes to the feed first and replies afterwards. So when a caller has its rep
 subscription already has the event.
 
 `read` runs a function in one of a few native threads, on a read-only connection. `read_slow` uses
-other threads, so that an expensive read delays no other. It stops when its client disconnects.
+other threads, so that an expensive read delays no other. The read stops when its client
+disconnects.
 
 A full disk refuses writes until there is space again, while reads go on. A damaged file stops
 the store and leaves a marker file; the store stays stopped until the doctor clears it.
@@ -240,8 +241,7 @@ class Store:
             request.waiter.switch(None)
 
     def _check_files(self) -> StoreDetached | None:
-        """Why nothing that is written now would stay, if a file was removed or replaced. It ends
-        when the file is put back."""
+        """Return the error if a file was removed or replaced, so new writes would be lost."""
         file = "" if self._shared else self._files.find_change()  # its writer checks a shared one
         if not file:
             self._detached = None

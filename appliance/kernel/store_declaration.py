@@ -55,7 +55,7 @@ class SchemaAdapter(Protocol):
 
 
 class RestoreRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What restores do to this store; its `restored` module does the rest.
+    """Declarations for restores of this store; its `restored` module does the rest.
 
     raised      tables with AUTOINCREMENT whose numbers clients keep: none is given out twice
     references  (store, query, other query): the other query, in that store, selects all values that

@@ -56,7 +56,7 @@ class StoreSuspended(Unavailable):
 
 
 class StoreDetached(Unavailable):
-    """A store file was removed or replaced. What is written now would be lost at the end."""
+    """A store file was removed or replaced, so new writes would be lost at the end."""
 
     code = "STORE_DETACHED"
     default_message = "a store file was removed or replaced while in use"

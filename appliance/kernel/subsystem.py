@@ -19,8 +19,8 @@ from appliance.kernel.tool import Tool
 
 
 class Role(NamedTuple):
-    """What [roles] can switch off. `needs`: roles without which it is off too, which themselves
-    need none. `is_on`: the default."""
+    """A role that [roles] can switch off. `needs`: roles without which this one is off too, which
+    need no roles. `is_on`: the default."""
 
     about: str
     needs: tuple[str, ...] = ()

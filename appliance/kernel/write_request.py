@@ -25,8 +25,7 @@ class WriteRequest(WriterRequest, eq=False):
     def wait(self) -> list[CallOutcome]:
         """Wait for the outcomes, in the calls' order. Call once, in one greenlet.
 
-        All are StoreBusy if the writer stalls meanwhile. It may still commit the calls later.
-        """
+        All are StoreBusy if the writer stalls meanwhile; the calls may still be committed later."""
         while not self.is_stalled() or self.waiter.ready():
             with gevent.Timeout(STALL_CHECK_SECONDS, False):
                 self.waiter.get()
@@ -38,8 +37,8 @@ class WriteRequest(WriterRequest, eq=False):
 
 
 class ReadRequest(msgspec.Struct, Generic[T], eq=False):
-    """One function for a reader thread. Once `is_cancelled` is true, it stops soon, and `wait`
-    raises ReadCancelled. It is called in that thread."""
+    """One function for a reader thread. Once `is_cancelled`, which is called in that thread, is
+    true, the function stops soon, and `wait` raises ReadCancelled."""
 
     function: Callable[..., T]
     args: tuple[Any, ...]

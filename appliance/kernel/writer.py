@@ -51,11 +51,10 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CatchUp(msgspec.Struct, frozen=True):
     """Background work on written rows that must keep up with the writes.
 
-    `function(tx, limit)` does at most `limit` pieces and returns whether some are left. It joins a
-    batch every `seconds`, and then every batch until nothing is left. The limit is at least two
-    pieces for each write of the batch, so the work is faster than the writes, and LATE times
-    `pieces_max` when it is late by LATE_SECONDS.
-    """
+    `function(tx, limit)` does at most `limit` pieces and returns whether some are left. The
+    function joins a batch every `seconds`, and then every batch until nothing is left. The limit is
+    at least two pieces for each write of the batch, so the work is faster than the writes, and LATE
+    times `pieces_max` after a delay of LATE_SECONDS."""
 
     function: Callable[[Tx, int], bool]  # defined in a module: it may run in another process
     seconds: float

@@ -2,9 +2,8 @@
 replies in frames.
 
 `python -m appliance.kernel.writerchild PARENT LOG_LEVEL SLOW_SECONDS SOCKET`, started by
-`writerprocess.py`; it inherits that descriptor, over which it receives the stores, and the
-workspace's lock, which it only keeps open. It imports neither gevent nor the web modules.
-"""
+`writerprocess.py`. The process inherits that descriptor, over which the stores arrive, and keeps
+the workspace's lock open. Neither gevent nor the web modules are imported."""
 
 import os
 import pickle
@@ -33,7 +32,7 @@ STORES_MAX = 16  # sockets received at once
 
 
 class WriterConfig(msgspec.Struct, frozen=True):
-    """What the process needs to know about a store."""
+    """A store, described for this process."""
 
     name: str
     path: str

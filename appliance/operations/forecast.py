@@ -171,7 +171,7 @@ FILE = "growth.json"
 
 
 class ForecastNeeds(msgspec.Struct, frozen=True):
-    """What the forecast needs. `folders`: keyed by content, with the reducing command; "": no
+    """The forecast's inputs. `folders`: keyed by content, with the reducing command; "": no
     command."""
 
     folders: Mapping[str, tuple[Path, str]]

@@ -232,9 +232,9 @@ FILE = "notify.json"
 
 
 class NotifyNeeds(msgspec.Struct, frozen=True):
-    """What notifications need. `senders`: by the destination's beginning. `observe`: what the
-    operator should know. `ping` requests a URL and returns why that failed, or "". `drop_former`
-    drops messages waiting for destinations that are no longer listed."""
+    """The inputs for notifications. `senders`: by the destination's beginning. `observe`: news for
+    the operator. `ping` requests a URL and returns why that failed, or "". `drop_former` drops
+    messages waiting for destinations that are no longer listed."""
 
     senders: Mapping[str, NoticeSender]
     observe: Callable[[], Observed]

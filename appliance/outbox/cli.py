@@ -193,7 +193,7 @@ def _show_redriven(session: Session, answer: dict[str, Any]) -> None:
 
 @app.command("drop")
 def drop(session: Session, any_id: IdArgument) -> None:
-    """Retire one send and drop its payload. Its id can never be used again."""
+    """Retire one send and drop its payload. The id can never be used again."""
     answer = session.hub().post(f"{PATH}/drop", {"id": any_id}, "")
     session.answer(answer, f"dropped {answer['send']['id']}")
 

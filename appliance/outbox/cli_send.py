@@ -49,7 +49,8 @@ def send(
     ] = None,
     subject: Annotated[str | None, typer.Option("--subject", help="Mail subject.")] = None,
 ) -> None:
-    """Send a message to a mesh or a mail address. It is stored durably when the command returns.
+    """Send a message to a mesh or a mail address. The message is stored durably when the command
+    returns.
 
     Other commands that send: agentlip msg send posts to a topic of this hub; agentlip courier
     enqueue gives work to consumers.

@@ -191,7 +191,7 @@ class Drop(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DropResult(Struct, frozen=True):
-    """The retired send. Its payload is gone; its id can never be used again."""
+    """The retired send. The payload is gone, and the id can never be used again."""
 
     send: OutboxRow
 

@@ -259,8 +259,8 @@ def _await_ready(
 
 
 def _serves(datadir: DataDir, pid: int) -> bool:
-    """Return whether the process serves requests. It may not be ready, as on a full disk: reads
-    work then."""
+    """Return whether the process serves requests, even if not ready, as on a full disk, when reads
+    work."""
     server = datadir.read_server()
     if server is None or server.pid != pid or not server.port:
         return False

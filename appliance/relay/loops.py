@@ -48,7 +48,7 @@ class ApprovalAsks(Protocol):
 
     def ask(self, agent: str, admin: str, email: str, text: str) -> str:
         """Return the id of a question that only this admin may answer; `email`: the admin's mail
-        address, if known. The same question on a day has the same id."""
+        address, if known. A repetition within a day gets the first id."""
 
     def answer(self, ask_id: str) -> str | None:
         """Return the answer; None while nobody has answered; "" if the question ended without an

@@ -14,7 +14,7 @@ KEPT_MAX = 20  # codes in the file
 
 class CodeMail(Protocol):
     def send(self, key: str, address: str, subject: str, text: str) -> None:
-        """Accept a mail durably. The same key is the same mail."""
+        """Accept a mail durably, once per key."""
 
 
 def text_of(agent: str, code: str) -> str:

@@ -45,7 +45,7 @@ class CallThreads:
 
 
 class ThreadedClient(AsyncClosing):
-    """A client whose calls run in threads. It belongs to one event loop."""
+    """A client on one event loop whose calls run in threads."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 
 class BusAgent(Closing):
-    """What both kinds of agents share."""
+    """The methods that both kinds of agents share."""
 
     def __init__(self, agent: str) -> None:
         self.agent = messages.check_name("agent", agent)
@@ -82,7 +82,7 @@ class BusAgent(Closing):
         reply_to: str | None = None,
         id: str | None = None,  # noqa: A002
     ) -> Published:
-        """Publish to one agent, or to all without `to`. The same `id` is published once."""
+        """Publish to one agent, or to all without `to`; once per `id`."""
         return self._publish(
             NewMessage(
                 from_agent=self.agent, type=type, to_agent=to, correlation_id=task,
@@ -121,9 +121,8 @@ class BusAgent(Closing):
     ) -> int:
         """Handle one batch: ack each message after its handler. Returns how many.
 
-        What a handler raises ends the batch, and its message comes again: an ack of a later one
-        would cover it too. Handlers must be idempotent, for example by `message.id`.
-        """
+        A handler's exception ends the batch, and its message comes again: a later message's ack
+        would cover both. Handlers must be idempotent, for example by `message.id`."""
         require_plain(handler)
         batch = self.poll(wait=wait)
         for message in batch:

@@ -26,7 +26,7 @@ from appliance.sdk.http import REQUEST_WAIT_SECONDS_MAX
 
 
 class AsyncBus(ThreadedClient):
-    """What both kinds of asyncio agents share: everything."""
+    """The methods of both kinds of asyncio agents."""
 
     kind: type[BusAgent]
 

@@ -405,8 +405,8 @@ class Client(Closing):
         deadline_seconds: int | None = None, may_answer: Sequence[str] = (),
         blocks: Sequence[str] = (), topic_id: str | None = None, key: str | None = None,
     ) -> models.Ask:  # fmt: skip
-        """Ask a person. The same `key` always gives the same ask, in the state that it has now, so
-        a program that restarts repeats its call."""
+        """Ask a person. A repeated `key` gives the first ask, in its current state, so a program
+        that restarts repeats its call."""
         body = {
             "text": text, "sender": sender, "topic_id": topic_id, "choices": choices,
             "default": default, "deadline_seconds": deadline_seconds, "may_answer": may_answer,

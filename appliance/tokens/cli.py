@@ -52,7 +52,7 @@ def create_token(
         typer.Option("--invite", help="Print a one-time link to the web UI, valid for a day."),
     ] = False,
 ) -> None:
-    """Issue a token. Its secret is shown only once.
+    """Issue a token, and show its secret, this once.
 
     A colleague: agentlip token create --name grace --scope hub:read --scope hub:post --invite
     """

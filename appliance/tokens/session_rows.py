@@ -66,8 +66,8 @@ def insert(
     digest: str,
     lifetime_ms: int,
 ) -> int:
-    """Store a link or an open session with a token's rights; return when it expires. It ends
-    with the secret behind `credential`."""
+    """Store a link or an open session with a token's rights; return when it expires. Both end with
+    the secret behind `credential`."""
     until_ms = tx.now_ms + lifetime_ms
     token_hash = _find_secret(tx, token_id, credential)
     tx.execute(

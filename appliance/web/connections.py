@@ -8,8 +8,8 @@ When the pool is full, a new client replaces other connections, in this order:
 
 Courier consumers, which mostly wait, have a separate limit and aren't counted here. Requests with a
 token are never closed for others. If nothing can be closed, the new client gets one of a few
-reserved connections. Its request is refused with 503 unless it is a health probe, so probes are
-served however full the pool is.
+reserved connections, and is refused with 503 unless it sends a health probe, so probes are served
+however full the pool is.
 """
 
 import resource
@@ -108,7 +108,7 @@ class Connection:
         self.wait_for(WORK)
 
     def _send_rest(self, view: memoryview) -> None:
-        """Send the rest. Its bytes are counted as unsent until the kernel has taken them."""
+        """Send the rest. Bytes are counted as unsent until the kernel has taken them."""
         share = Unsent(self.pool.unsent, "http", self.cut)
         try:
             while view:

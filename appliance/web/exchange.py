@@ -34,7 +34,8 @@ _lines: dict[tuple[str, str], str] = {}
 
 
 class Input:
-    """`wsgi.input`: reads the body within its time limit and translates errors. It has no lines.
+    """`wsgi.input`: reads the body within its time limit and translates errors. There is no
+    `readline`.
 
     The limit applies to the whole body, in however many pieces it is read. `100 Continue` is sent
     only when the body is read, so never for a refused request.

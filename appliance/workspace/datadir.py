@@ -95,7 +95,7 @@ class ServerFile(msgspec.Struct, frozen=True):
 
 
 class LockHolder(msgspec.Struct, frozen=True):
-    """What the writer lock's holder wrote into the file."""
+    """The note that the writer lock's holder wrote into the file."""
 
     pid: int = 0
     instance_id: str = ""

@@ -39,7 +39,7 @@ class Noticed(msgspec.Struct, frozen=True):
 
 
 class RestoreContext(msgspec.Struct):
-    """What `restored` modules know and report.
+    """The input and output of `restored` modules.
 
     cut_ms   the backup's moment
     present  the store before the restore can be read

@@ -53,7 +53,7 @@ Recovery = Callable[["Team", Git, WorkerOperation], object]
 
 
 class Team(msgspec.Struct):
-    """What one workspace's commands work with: bus, repository, and caller.
+    """The context for one workspace's commands: bus, repository, and caller.
 
     `warn` gets sentences about things that don't stop a command. `reach` is called before each step
     in an operation; tests end the process there.

@@ -21,7 +21,7 @@ from appliance.kernel.errors import ApplianceError, Conflict, Missing
 
 STEPS = ("branch", "worktree", "settings", "guard", "gate", "row")
 TARGET = "agentlipTarget"  # in git's settings of a branch, so that it ends with the branch
-# What git must not list: first below the workspace, then at the root of each worktree.
+# Paths that git must not list: below the workspace, then at each worktree's root.
 OF_WORKSPACE = (
     "worktrees/",
     ".worker-state/bus.db*",

@@ -56,7 +56,7 @@ def create_ask(
     wait: WaitFlag = 0.0,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Ask a person. The same idempotency key gives the same ask, with its answer."""
+    """Ask a person. A repeated idempotency key gives the first ask, with its answer."""
     body = {
         "text": text_of(text), "sender": sender, "default": default, "deadline_seconds": deadline,
         "topic_id": topic_id, "choices": choice or [], "may_answer": may_answer or [],

@@ -53,7 +53,7 @@ class AskMail(Protocol):
     """The outbox, passed in by `composition.py`."""
 
     def send(self, key: str, address: str, subject: str, text: str) -> None:
-        """Accept a mail durably. The same key is the same mail. Raises the outbox's errors."""
+        """Accept a mail durably, once per key. Raises the outbox's errors."""
 
 
 class Mailer(Loop):

@@ -1,7 +1,7 @@
 """The page behind a link of a mail or a webhook: the question, with a button for each choice.
 
-Opening it changes nothing, because programs that check mails open links too. It needs no script.
-A button sends the link itself, so no other page can make a browser answer.
+A visit changes nothing, because programs that check mails open links too. No script is needed. A
+button sends the link itself, so no other page can make a browser answer.
 """
 
 from html import escape

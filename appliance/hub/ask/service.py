@@ -48,7 +48,7 @@ class Asks:
     def create(
         self, command: wire.CreateAsk, principal: Principal, key: str | None = None
     ) -> Reply:
-        """Create an ask. The same key gives the same ask, as it is now."""
+        """Create an ask. A repeated key gives the first ask, in its current state."""
         _check(command)
         check_sender(command.sender, principal.senders)
         topic_id = command.topic_id and self._hub.access.find_topic(

@@ -45,7 +45,7 @@ def create(
     mail_to: Sequence[str] = (),
 ) -> Reply:
     """Create an ask. `topic_id`: the question's topic; None: one in CHANNEL, which is created if
-    needed. The same key gives the same ask, in its current state."""
+    needed. A repeated key gives the first ask, in its current state."""
     former = _by_key(tx, identity)
     if former is not None:
         return Reply(200, _encode_shown(tx, former), replayed=True)

@@ -96,7 +96,7 @@ def _work(function: Any, line: bytes, load: dict[str, Any], filename: str) -> by
 
 
 def _error_report(error: BaseException, filename: str) -> dict[str, Any]:
-    """Return an error's class and line. Its text may quote a message, so it is not reported."""
+    """Return an error's class and line, without the text, which may quote a message."""
     at = error.lineno if isinstance(error, SyntaxError) and error.filename == filename else None
     step = error.__traceback__
     while step is not None:

@@ -54,7 +54,7 @@ def create_webhook(
     enabled: EnabledFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Register a webhook. Its secret is shown only once."""
+    """Register a webhook, and show its secret, this once."""
     body = {
         "url": url, "events": _wanted(name, channel, topic_id), "secret": _secret(secret_file),
         "description": description, "cursor": after, "enabled": enabled,

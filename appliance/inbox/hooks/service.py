@@ -323,7 +323,7 @@ def reply_in(output: bytes) -> str | None:
 def message_for(
     grant: HookGrant, scope: str, message: str, meta: dict[str, Any] | None
 ) -> HookMessage:
-    """Return the message to send. Its destination depends only on scope and event, not on the
+    """Return the message to send. The destination depends only on scope and event, not on the
     hook."""
     event = grant.message
     assert event is not None, "without a message nothing is granted"

@@ -4,7 +4,7 @@
     agent.start()                                  # heartbeats, and messages that wait
     agent.send("bert", {"text": "The build is green."})
 
-Its folder is made by `agentlip network init`, or by `AgentFolder.create`. Others' messages come in
+The agent's folder is made by `agentlip network init`, or by `AgentFolder.create`. Messages come in
 through `endpoint.py`.
 """
 

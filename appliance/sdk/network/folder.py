@@ -5,9 +5,8 @@
     key.next     the key that replaces it, while a rotation has not ended
     key.former   the key before the last rotation, for an hour
 
-With the option `keyring`, the keys are in the keyring of the system instead. A folder belongs to
-one agent. It can move to another machine, with all its files.
-"""
+With the option `keyring`, the keys are in the system's keyring instead. A folder belongs to one
+agent, and can move to another machine with all its files."""
 
 import stat
 from contextlib import suppress

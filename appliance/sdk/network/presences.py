@@ -17,7 +17,7 @@ TIMEOUT_SECONDS = 1.5  # for a lookup; without a reply the known endpoint is use
 
 
 class AgentPresence(Struct, frozen=True, rename="camel"):
-    """`online`: None if the relay can't be read. It shows the endpoint to contacts."""
+    """`online`: None if the relay, which shows the endpoint to contacts, can't be read."""
 
     agent: str
     online: bool | None = None

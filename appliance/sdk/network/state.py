@@ -1,9 +1,8 @@
 """Stores what an agent has to keep: pinned keys, messages to others, messages received.
 
 One SQLite file, which several processes may use at once, for example a program and the command
-line. It can't be made again from the relay, so a damaged one is refused. Facts that the relay has
-are in the cache (`peers.py`).
-"""
+line. The relay's data can't replace the file, so a damaged file is refused. Facts that the relay
+has are in the cache (`peers.py`)."""
 
 import os
 import sqlite3
