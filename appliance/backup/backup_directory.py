@@ -111,7 +111,7 @@ class BackupDirectory:
     ) -> None:
         self._clock = clock or SystemClock()
         self.root = datadir.workspace / settings.directory
-        # Elsewhere it is not created, because its disk may not be mounted.
+        # Elsewhere nothing is created, because the disk may not be mounted.
         self._is_created = self.root.resolve().is_relative_to(datadir.workspace.resolve())
         self._lock_file = datadir.dir / "locks" / _LOCK
 

@@ -32,7 +32,7 @@ REPEAT = {
     "prune": f"{PRUNE} --yes",
     "upload": "agentlip backup upload",
 }
-FILES_MAX = 10_000  # sizes of files that one check compares
+FILES_MAX = 10_000  # file sizes that one check compares
 _MIB = 1024 * 1024
 
 
@@ -215,7 +215,7 @@ def _space(context: Context) -> Iterator[Finding]:
     free = volume.f_bavail * volume.f_frsize
     total = volume.f_blocks * volume.f_frsize
     if total and free < needed:
-        # A disk this small never has the reserve, so that is how it was set up.
+        # A disk this small never has the reserve, by its setup.
         small = total < 2 * settings.free_bytes_min
         yield NO_SPACE.finding(
             "backup.free_bytes_min" if small else "disk",

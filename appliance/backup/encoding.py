@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from appliance.backup.errors import BackupLibraryMissing, KeyRefused
 
 CHUNK_BYTES = 1024 * 1024
-LEVEL = 3  # of zstd: a higher level is slower by far, and hardly smaller
+LEVEL = 3  # zstd level: a higher one is slower by far, and hardly smaller
 NO_MATCH = "No matching keys found"
 ByteProgress = Callable[[int, int], None]
 """Called with the finished bytes and the content's total bytes."""

@@ -28,7 +28,7 @@ BYTES_MAX = 64 * 1024 * 1024  # about 150,000 files; a larger manifest is damage
 FORMAT = 1
 VERIFICATION_BYTES_MAX = 1024 * 1024
 _STAMP_CHARACTERS = len("20261120T101112Z")
-_STORE = re.compile(r"\.?[\w-]+(/[\w-]+)*\.\w+")  # also one of a newer version
+_STORE = re.compile(r"\.?[\w-]+(/[\w-]+)*\.\w+")  # also a newer version's manifest
 _MODES: dict[Kind, int] = {
     "store": 0o640, "secret": 0o600, "record": 0o640, "settings": 0o644, "blob": 0o644,
 }  # fmt: skip
@@ -72,9 +72,9 @@ class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     schema: int
     rows: dict[str, int]
     last_event_id: int = 0
-    held_by_other: bool | msgspec.UnsetType = msgspec.UNSET  # not in manifests of other stores
-    missing_blobs: int | msgspec.UnsetType = msgspec.UNSET  # the same, without blobs
-    head: str | msgspec.UnsetType = msgspec.UNSET  # the same, without a chain
+    held_by_other: bool | msgspec.UnsetType = msgspec.UNSET  # not in other stores' manifests
+    missing_blobs: int | msgspec.UnsetType = msgspec.UNSET  # this store without blobs
+    head: str | msgspec.UnsetType = msgspec.UNSET  # this store without a chain
 
 
 class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):

@@ -65,7 +65,7 @@ def _change(connection: sqlite3.Connection, store: str, context: RestoreContext,
     if declaration.restored:
         module = import_module(declaration.restored, appliance.__name__)
         module.adjust_store(connection, context)
-        if context.damaged:  # SQLite refuses every further write of this transaction
+        if context.damaged:  # SQLite refuses every further write in this transaction
             connection.execute("ROLLBACK")
             connection.execute("DETACH present")
             context.present = False

@@ -15,7 +15,7 @@ from appliance.kernel.registered_webhook import rotate
 
 
 def create_mesh(tx: Tx, command: wire.CreateMesh) -> MeshRow:
-    if command.slug == "network":  # reserved for messages of the agent network
+    if command.slug == "network":  # reserved for agent network messages
         raise wire.MeshTaken("the mesh 'network' is reserved", details={"mesh": command.slug})
     _check_limit(tx, "SELECT count(*) FROM mesh", (), queries.MESHES_MAX)
     row = MeshRow(

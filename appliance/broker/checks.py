@@ -12,7 +12,7 @@ from appliance.checks.rows import RowRule, find_rows
 from appliance.kernel.clock import HOUR_MS
 from appliance.kernel.steady_clock import steady_ms
 
-FAILING_MS = HOUR_MS  # shorter failures of a webhook repair themselves
+FAILING_MS = HOUR_MS  # a webhook's shorter failures repair themselves
 FANOUT_MS = 300_000
 
 

@@ -16,8 +16,8 @@ from appliance.kernel.errors import Conflict
 from appliance.kernel.wakeup import Wakeup
 
 REPLACED, CONNECTED, REVOKED = 4003, 4004, 4401
-CLAIM_MAX = 64  # rows claimed for one connection before it is the next one's turn
-LINKS_MAX = 1_000  # connections of members, including those in this process
+CLAIM_MAX = 64  # rows claimed for one connection before the next one's turn
+LINKS_MAX = 1_000  # member connections, including the local ones
 PRESENCE_CONNECTIONS_MAX = 200  # in larger meshes peer_join and peer_leave are not sent
 RANK_MAX = {"idle": 2, "working": 0, "dnd": 0}
 
@@ -52,7 +52,7 @@ class Dispatch:
         self.numbers = count(1)  # of connections
         self.work = Wakeup()  # set on new acks, and on deliveries for connections
         self.changed_webhooks: set[str] = set()  # their failed sends may work now
-        self.webhook_work = Wakeup()  # set on deliveries for webhooks, and on changes of them
+        self.webhook_work = Wakeup()  # set on webhook deliveries, and on webhook changes
 
     def __len__(self) -> int:
         return len(self._by_owner)

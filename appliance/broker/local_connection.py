@@ -29,7 +29,7 @@ class LocalConnection(Loop):
         self._broker = broker
         self._callback = callback
         self._claims: list[Claim] = []
-        self.closed = ""  # why, once it is
+        self.closed = ""  # the reason, once closed
         row = broker.directory.mesh(mesh)
         row_of_member = broker.directory.member(row.id, member)
         self._connection = broker.connect(

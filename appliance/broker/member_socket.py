@@ -83,7 +83,7 @@ class MemberSocket:
             elif self._connection is None:
                 self._wakeup.wait(min(left, self._socket.wait_seconds))
         while True:
-            # Clear first: claims that are pushed during the writes below set it again.
+            # Clear first: claims that are pushed during the writes below set the event again.
             self._wakeup.clear()
             claims, self._claims = self._claims, []
             self._socket.flush()

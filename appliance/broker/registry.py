@@ -29,7 +29,7 @@ PRUNED = "pruned_ms"
 ALL = wire.MeshRowsQuery()
 FANOUT_SECONDS_MAX = 300.0  # age below which the orphan check ignores delivery rows
 PAGE_MAX = 500  # rows in one reply; a larger limit is clamped
-ORPHAN_ROWS_MAX = 1_000  # orphans of each rule that one orphan check counts
+ORPHAN_ROWS_MAX = 1_000  # orphans per rule that one orphan check counts
 
 
 class Registry:

@@ -30,8 +30,8 @@ from appliance.mesh.instance import MemberInstance, note_copy
 Answer = tuple[int, dict[str, Any]]
 BATCHES_MAX = 100  # per round of the Deliverer
 MENTIONS_MAX = 50  # members named in one message's meta.mentions
-WINDOW_MAX = 256  # unacked deliveries of one connection
-LEASE_SECONDS = 30.0  # a delivery that is not acked for this long is made again
+WINDOW_MAX = 256  # unacked deliveries for one connection
+LEASE_SECONDS = 30.0  # an unacked delivery is repeated after this time
 CLAIM_MAX = 500  # deliveries claimed in one transaction
 
 

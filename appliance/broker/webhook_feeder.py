@@ -21,7 +21,7 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.registered_webhook import WebhookOutbox, note_outcome, secrets_of
 from appliance.kernel.webhook_signature import SignedRequest
 
-WAITING_MAX = 200  # sends of one webhook in the outbox, so that a failing receiver doesn't fill it
+WAITING_MAX = 200  # one webhook's sends in the outbox, which a failing receiver must not fill
 
 _encode = msgspec.json.Encoder().encode
 

@@ -24,7 +24,7 @@ SCOPES = Scopes(  # broker:admin includes what members may do
     frozenset({ACCEPT, READ, ADMIN}), {READ: (ADMIN,), SUBSCRIBE: (ADMIN,)}
 )
 BATCH_MAX = 200
-INLINE_BYTES_MAX = 65_536  # a larger text of one message is refused
+INLINE_BYTES_MAX = 65_536  # a message with a larger text is refused
 UNKNOWN_MAX = 1000  # one read of a few milliseconds
 RETENTION_DAYS_MIN = 7
 RETENTION_DAYS_MAX = 3_999

@@ -13,7 +13,7 @@ from appliance.kernel import meta
 from appliance.kernel.clock import DAY_MS, iso
 
 BEHIND_MAX = 10_000  # messages that the export lacks, if somebody keeps one
-WAL_VERSIONS = b"\2\2"  # in the header of a file with a log: https://sqlite.org/fileformat2.html
+WAL_VERSIONS = b"\2\2"  # the header byte for a file with a log: https://sqlite.org/fileformat2.html
 TABLES = ("task_claims", "heartbeats", "messages", "cursors")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from appliance.kernel.metrics import counter, gauge
 
-AGENTS_MAX = 20  # agents with a lag of their own
+AGENTS_MAX = 20  # agents with a separate lag
 
 published = counter("bus_published_total", "Messages published through the appliance")
 claims = counter("bus_claims_total", "Claims asked for through the appliance", ("outcome",))

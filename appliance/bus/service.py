@@ -68,7 +68,7 @@ class Bus:
         self.polls = WaitLimit(WAITING_MAX, wire.TooManyBusWaits)
         self.streams = WaitLimit(STREAMS_MAX, wire.TooManyBusStreams)
         self.awaited = Wakeup()  # set when somebody begins to wait
-        self.commits = BusFeed()  # wakes those who wait for a claim
+        self.commits = BusFeed()  # wakes callers that wait for a claim
         self._store = store
         self._clock = clock
 

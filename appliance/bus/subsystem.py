@@ -38,7 +38,7 @@ class BusSubsystem(Subsystem):
     def __init__(self, host: Host, needs: BusNeeds) -> None:
         settings, paths = host.section(BusSettings), BusPaths(host.datadir.workspace)
         feed = BusFeed()
-        # Group commit needs no second reader, and one connection sees the commits of others.
+        # Group commit needs no second reader, and one connection sees all others' commits.
         store = host.open_store(STORE, publish=feed.publish)
         self.stores = (store,)
         self.bus = Bus(store, feed, paths, host.clock)

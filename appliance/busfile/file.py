@@ -134,7 +134,7 @@ def _create_folder(paths: BusPaths) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, durable: bool) -> None:
-    # Text of other programs may be anything; a reader that fails on it would stop all agents.
+    # Other programs' text may be anything; a reader that fails on such text would stop all agents.
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}").fetchall()
     connection.execute("PRAGMA foreign_keys = ON")
@@ -150,7 +150,7 @@ def _prepare(connection: sqlite3.Connection, durable: bool) -> None:
 def _continue_numbers(connection: sqlite3.Connection, paths: BusPaths) -> None:
     """Continue message and fence numbers above those that a former, deleted or replaced file
     gave out."""
-    with suppress(FileNotFoundError):  # it is removed just now: nobody goes on with this file
+    with suppress(FileNotFoundError):  # removed just now: nobody goes on with this file
         if _last_file(paths) == _identify(connection, paths):
             return
         with transaction(connection):

@@ -126,5 +126,5 @@ class HeartbeatThread:
         return self._stopped or self._state != self._sent
 
     def _send_state(self) -> None:
-        self._sent = self._state  # also if it fails: it is tried again after the interval
+        self._sent = self._state  # also after a failure: the next attempt is after the interval
         self._send(*self._sent)

@@ -150,7 +150,7 @@ def poll(
     """
     if after is None:
         after = cursor(connection, agent) if agent is not None else 0
-    # A search by index for each: one with OR reads the messages to all other agents too.
+    # One index search for each: a search with OR reads the messages to all other agents too.
     conditions = ("true",) if agent is None else ("to_agent IS NULL", "to_agent = ?2")
     query = " UNION ALL ".join(
         f"SELECT * FROM (SELECT {COLUMNS} FROM messages WHERE {condition} AND seq > ?1"

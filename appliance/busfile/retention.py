@@ -18,7 +18,7 @@ from appliance.kernel.store_files import VACUUM_BYTES_MAX, vacuum_pays
 
 LAG_MAX = 10_000  # messages that wait for one agent
 LIVE_MS = 7 * DAY_MS
-PRUNE_BATCH_MAX = 1000  # rows of one transaction, so that others wait for some milliseconds
+PRUNE_BATCH_MAX = 1000  # rows in one transaction, so that others wait for some milliseconds
 BLOB_AGE_MS = HOUR_MS  # younger ones may belong to a message that is about to be published
 HELD_KEY, DELETED_KEY = "x_segments_seq", "x_deleted"  # in `meta`
 # Parameter: signs of life after this time.
@@ -184,7 +184,7 @@ def vacuum(connection: sqlite3.Connection, bytes_max: float = VACUUM_BYTES_MAX) 
     """
     if not vacuum_pays(connection, bytes_max):
         return False
-    with transaction(connection):  # it has pruned messages; the next search makes it again
+    with transaction(connection):  # has pruned messages; the next search makes a new index
         connection.execute("DROP TABLE IF EXISTS x_messages_fts")
     with errors_of(folder_of(connection)):
         connection.execute("VACUUM")

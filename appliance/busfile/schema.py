@@ -10,7 +10,7 @@ from appliance.kernel.errors import Conflict
 
 VERSION = 1
 SPECIFIED, OURS, RAISE = "schema_v1.sql", "schema_x.sql", "raise_numbers.sql"
-REPLACED_KEY = "x_replaced_ms"  # in `meta`: when this file took the place of another one
+REPLACED_KEY = "x_replaced_ms"  # in `meta`: when this file replaced another one
 _TABLE = re.compile(r"^CREATE (?:TABLE|TRIGGER) (?:IF NOT EXISTS )?(\w+)", re.MULTILINE)
 
 

@@ -10,7 +10,7 @@ from appliance.busfile.file import snapshot, transaction
 from appliance.busfile.messages import COLUMNS, BusMessage, to_message
 from appliance.kernel.errors import Invalid, StorageFull, Unavailable
 
-INDEX_BATCH_MAX = 1000  # messages of one transaction
+INDEX_BATCH_MAX = 1000  # messages in one transaction
 INDEX_STEPS_MAX = 100  # transactions before one search; a longer backlog is for the next one
 SEARCH_MAX = 200
 QUERY_LENGTH_MAX = 1000

@@ -36,9 +36,9 @@ REVIEWED = ("IN_REVIEW", "APPROVED", "COMPLETED")
 ENDED = ("COMPLETED", "FAILED")
 LATE = ("STALE", "DEAD")
 ROWS_MAX = 10_000
-TEXT_MAX = 700  # characters of a text in a message; the rows have all of it
+TEXT_MAX = 700  # characters of a text in a message; the rows have the whole text
 LIST_BYTES_MAX = 1_000
-LAG_MAX = 1_000_000  # a reader that has ended must not stop the work of the others
+LAG_MAX = 1_000_000  # a reader that has ended must not stop the others' work
 
 STATUS = f"""
 SELECT w.task_id AS task, w.state, w.branch, w.worktree, w.description, w.created_at_ms,

@@ -80,7 +80,7 @@ RESTORE = "recover the store, or restore a copy"
 doctor replaces this hint by commands too."""
 THIS_CHECK = "{check}"
 """In a hint: the name of the check with the finding."""
-FINDINGS_MAX = 20  # findings of a check; more are only counted
+FINDINGS_MAX = 20  # findings per check; more are only counted
 NEWEST_IDS_MAX = 20_000  # ids that a cheap check compares
 CLOCK_BEHIND_WARNING_SECONDS = 60.0  # a stored time further ahead: the clock was set back
 DAMAGED_STORE = "damaged-store"

@@ -19,7 +19,7 @@ from appliance.workspace.datadir import (
     read_lock,
 )
 
-_SUBSYSTEM_OF = {"events": "hub", "mail": "outbox"}  # prefix of a check → subsystem
+_SUBSYSTEM_OF = {"events": "hub", "mail": "outbox"}  # check prefix → subsystem
 _STEPS_BETWEEN_CHECKS = 50_000
 _BUSY_TIMEOUT_SECONDS = 5.0
 _SHARED_BYTES_MIN = 32_768  # SQLite's unit of shared memory
@@ -195,7 +195,7 @@ def _needs_no_log(database: Path) -> bool:
         volume = os.statvfs(database.parent)
         if log.exists() and log.stat().st_size:
             return False
-        # A failed attempt to open it on a full disk leaves a shorter file.
+        # A failed opening on a full disk leaves a shorter file.
         in_use = shared.exists() and shared.stat().st_size >= _SHARED_BYTES_MIN
     except OSError:
         return False

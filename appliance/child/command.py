@@ -82,11 +82,11 @@ class Commands:
                     answer = _receive(control, seconds_max)
                 finally:
                     if timed_out := answer is None:
-                        with suppress(OSError):  # it has just ended
+                        with suppress(OSError):  # has just ended
                             control.shutdown(socket.SHUT_WR)
                         answer = _receive(control, kill_after_seconds)
                     control.close()
-                    # The supervisor closes the pipes when it has ended the descendants.
+                    # The supervisor closes the pipes after ending the descendants.
                     gevent.joinall(readers, _END_SECONDS)
                     truncated = len(kept) > output_bytes_max or not readers[0].ready()
                     gevent.killall([feeder, *readers])

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from appliance import syscalls
 
-ROUND_SECONDS = 0.005  # between two rounds of killing descendants
+ROUND_SECONDS = 0.005  # between two rounds that kill descendants
 
 
 def split(
@@ -60,7 +60,7 @@ def split(
         for descriptor in (kept_open, wake, woken):
             os.close(descriptor)
         if is_gone(watched):
-            os._exit(0)  # it ended before the signal was set
+            os._exit(0)  # ended before the signal was set
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, before)
         if not passed_on:
@@ -82,7 +82,7 @@ def split(
             _send_signal({-child}, signal.SIGTERM)
             _watch(watching, 0, codes, wake)
     finally:
-        if own_namespace:  # with its first process the kernel kills all in it
+        if own_namespace:  # with the first process the kernel kills the whole namespace
             _send_signal({child}, signal.SIGKILL)
         _end_all(codes, wake)
         after(codes[child])

@@ -6,7 +6,7 @@ import msgspec
 
 from appliance.courier.lease import READY
 
-DELAYED, GONE = "delayed", "gone"  # in addition to the states of `courier/lease.py`
+DELAYED, GONE = "delayed", "gone"  # in addition to the states in `courier/lease.py`
 DEFAULT_PRIORITY = 4
 FOREVER = float("inf")
 

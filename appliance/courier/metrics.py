@@ -28,7 +28,7 @@ sessions = gauge("courier_sessions", "Open WebSockets and event streams", ("kind
 Groups = dict[str, list[Stream]]  # by label
 
 STATES = ("ready", "delayed", "leased", "dead")
-# (metric, attribute of StreamStats, help)
+# (metric, StreamStats attribute, help)
 COUNTERS = (
     ("enqueued", "enqueued", "Envelopes accepted (q.in)"),
     ("delivered", "delivered", "Deliveries (q.out)"),

@@ -20,8 +20,8 @@ from appliance.courier.stream import Stream
 from appliance.courier.stream_stats import StreamStats
 from appliance.courier.timers import Timers
 
-STREAMS_MAX = 10_000  # streams that can exist at the same time
-SAMPLE_EVERY_MS = 1000.0  # between two samples of a stream
+STREAMS_MAX = 10_000  # maximum streams at a time
+SAMPLE_EVERY_MS = 1000.0  # between a stream's samples
 SAMPLED_MAX = 500  # streams sampled in one tick
 
 
@@ -38,7 +38,7 @@ class Queue:
         self.streams: dict[str, Stream] = {}
         self.consumers: dict[str, Consumer] = {}
         self.timers = Timers()
-        self.forgotten_stats: dict[str, StreamStats] = {}  # label → counts of forgotten streams
+        self.forgotten_stats: dict[str, StreamStats] = {}  # label → forgotten streams' counts
         self.changes: list[JournalChange] = []  # not written to the journal yet
         self._policy_of = policy_of
         self._label_of = label_of
@@ -113,7 +113,7 @@ class Queue:
             dispatch(stream, now)
         return len(items)
 
-    # -- the end of leases ------------------------------------------------------------------
+    # -- ended leases -----------------------------------------------------------------------
 
     def ack(
         self,

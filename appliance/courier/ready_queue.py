@@ -68,7 +68,7 @@ class ReadyQueue:
 
     def __init__(self, aging_ms: int) -> None:
         self._aging_ms = aging_ms
-        self._levels: dict[int, PriorityLevel] = {}  # those that aren't empty
+        self._levels: dict[int, PriorityLevel] = {}  # the non-empty ones
         self._partitions: dict[str, PartitionQueue] = {}
         self._stale = 0
         self.ready_count = 0

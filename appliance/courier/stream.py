@@ -35,7 +35,7 @@ from appliance.courier.stream_stats import StreamStats
 from appliance.courier.timers import Timers
 
 NO_OPTIONS = DeliveryOptions()
-ATTEMPTS_KEPT_MAX = 20  # failed attempts in the history of an envelope
+ATTEMPTS_KEPT_MAX = 20  # failed attempts in an envelope's history
 
 
 class ConsumerLeases(Protocol):
@@ -66,7 +66,7 @@ class Stream:
         self.leased = 0
         self.delayed = 0
         self.bytes = 0
-        self.dead_bytes = 0  # the part of `bytes` in dead letters
+        self.dead_bytes = 0  # the share of `bytes` in dead letters
         self.reserved = 0  # envelopes that are being written to the journal
         self.paused = False
         self.paused_until: float | None = None
@@ -203,7 +203,7 @@ class Stream:
                 self._expire(item, now)
         return [item for item in taken if item.state == LEASED]
 
-    # -- end of a lease ------------------------------------------------------------------
+    # -- ended leases --------------------------------------------------------------------
 
     def ack(self, item: StreamItem, now: float) -> None:
         """Remove the envelope: it is done."""
@@ -453,7 +453,7 @@ class Stream:
         if delay_ms <= 0:
             self.ready_queue.add(item)
             return
-        if item.attempts:  # it failed, so others of its key must wait
+        if item.attempts:  # failed, so envelopes with its key must wait
             self.ready_queue.block_key(item)
         self._delay(item, now + delay_ms)
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
-LEASE_BUCKETS_MAX = 64  # lengths of leases with a bucket; other leases use the heap
+LEASE_BUCKETS_MAX = 64  # lease lengths with a bucket; all other leases use the heap
 STALE_MAX = 1024
-SLEEP_MS_MAX = 1000.0  # longest sleep; shorter leases end it when they get a bucket
+SLEEP_MS_MAX = 1000.0  # longest sleep; a shorter lease with a new bucket ends the sleep
 
 
 class Timer(Protocol):

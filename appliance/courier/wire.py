@@ -136,7 +136,7 @@ class EnvelopeQuery(Struct, frozen=True):
 
 
 class ViewQuery(Struct, frozen=True):
-    # Together they fit into a request line, whatever their characters: four bytes of one are twelve
+    # Together the addresses fit into a request line, whatever the characters: four bytes are twelve
     # in a URL. An address is a stream, `#`, and an id.
     view: Annotated[str, Meta(min_length=1, max_length=64)] = "latestPerAgent"
     filter: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
@@ -166,7 +166,7 @@ class PublishQuery(Struct, frozen=True):
     name: Annotated[str, Meta(max_length=100)] = ""
 
 
-# -- frames of the sockets -----------------------------------------------------------------
+# -- socket frames -------------------------------------------------------------------------
 
 
 class ConsumerFrame(

@@ -20,7 +20,7 @@ from appliance.shared import segment_chain
 from appliance.shared.segment_chain import JUMP, SPARSE, Gap
 
 ProgressCallback = Callable[[str], None]
-BYTES_MAX = 256 << 20  # payload of a segment, which limits the memory of jobs
+BYTES_MAX = 256 << 20  # a segment's payload, which limits the memory for jobs
 GAPS_MAX = 100
 
 

@@ -38,7 +38,7 @@ SNAPSHOT_MANIFEST = "manifest.json"
 RETENTION = "retention.json"
 TEMPORARY = ".tmp-"
 _LOCK = ".lock"
-_MANIFEST_BYTES_MAX = 256 * 1024 * 1024  # the catalogue of a large archive
+_MANIFEST_BYTES_MAX = 256 * 1024 * 1024  # a large archive's catalogue
 
 
 class _Head(msgspec.Struct, frozen=True):

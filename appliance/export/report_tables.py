@@ -71,7 +71,7 @@ OUTCOME_MEANS = (
     " DEAD: messages that were given up.\nThe courier log and the run log have no"
     " acceptances, and the outbox log has no acks."
 )
-# The list of a report, its columns, and what they count.
+# A report's list, its columns, and their meaning.
 VIEWS = {
     "day": ("days", ACTIVITY, REPLIED_MEANS), "channel": ("channels", ACTIVITY, REPLIED_MEANS),
     "topic": ("topics", ACTIVITY, REPLIED_MEANS), "sender": ("senders", ACTIVITY, REPLIED_MEANS),

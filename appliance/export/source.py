@@ -16,7 +16,7 @@ from appliance.kernel.errors import Unavailable
 from appliance.sdk.reader import open_database
 from appliance.workspace.datadir import DataDir
 
-ROWS = 20_000  # per read: about 15 MB of text
+ROWS = 20_000  # per read: about 15 MB text
 TABLES_VERSION = 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 META = "SELECT key, value FROM meta LIMIT 100"

@@ -20,7 +20,7 @@ from appliance.kernel.errors import Invalid, PayloadTooLarge
 from appliance.kernel.idempotency import Reply
 
 VALUE_DEPTH_MAX = 32
-INTEGERS = range(-(2**63), 2**63)  # the range of SQLite, Parquet and most JSON readers
+INTEGERS = range(-(2**63), 2**63)  # the range for SQLite, Parquet and most JSON readers
 SCHEMES = ("http", "https", "file")
 _URL = re.compile(r"[A-Za-z]+://[^\s\x00-\x20\x7f-\x9f\\]+")
 _sorted = msgspec.json.Encoder(order="sorted").encode
@@ -74,7 +74,7 @@ def _check_address(name: str, address: Any) -> None:
     details = {"field": name[:100]}
     if not isinstance(address, str):
         raise wire.BadUrl("an address must be a string", details=details)
-    # Browsers remove blanks and control characters before they parse the scheme.
+    # Browsers remove blanks and control characters before parsing the scheme.
     if not _URL.fullmatch(address):
         raise wire.BadUrl(details=details)
     try:

@@ -42,7 +42,7 @@ _WORDS = {
 }
 Key = tuple[str, str]
 _WINDOWS: "WeakKeyDictionary[Context, _Window]" = WeakKeyDictionary()
-NEWEST_ROWS_MAX = 1_000  # newest rows of a table that a cheap check reads
+NEWEST_ROWS_MAX = 1_000  # a table's newest rows that a cheap check reads
 
 
 class _Window:

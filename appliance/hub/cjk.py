@@ -14,7 +14,7 @@ Other text stays unchanged, so a single index serves mixed texts.
 import re
 import unicodedata
 
-# Kana, Han, Hangul and Bopomofo: the blocks of the Unicode standard, without their punctuation.
+# Kana, Han, Hangul and Bopomofo: Unicode blocks, without punctuation.
 _RUN = re.compile(
     "[\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303c"
     "\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u318e\u31a0-\u31bf\u31f0-\u31ff"

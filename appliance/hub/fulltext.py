@@ -34,13 +34,13 @@ from appliance.kernel.reader import snapshot
 from appliance.kernel.readlimit import ReadLimit
 
 RANKED_MAX = 500  # with more matches, ranking means little
-RANKED_CHARACTERS_MAX = 1 << 20  # total length of the ranked texts; about 40 ms
+RANKED_CHARACTERS_MAX = 1 << 20  # the ranked texts' total length; about 40 ms
 CHUNK_ROWS = 500  # rows beyond the index searched at once
 CHUNK_CHARACTERS = 1 << 18
 
 INDEX = "messages_fts"  # external content: `messages.content_raw`
 INDEXED_UNTIL = "x_fts"  # how far the index reaches
-PAIRS = "x_cjk_messages"  # the index of pairs, which may be missing
+PAIRS = "x_cjk_messages"  # the pair index, which may be missing
 
 Text = tuple[int, str]  # rowid, text
 Sql = tuple[str, Sequence[Any]]  # a condition and its parameters

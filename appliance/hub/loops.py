@@ -9,8 +9,8 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.store import Store
 from appliance.kernel.writer import CatchUp
 
-IDEMPOTENCY_HOURS = 48  # in which a retry with the same key is not applied again
-PRUNED_KEYS_MAX = 5000  # in one transaction, which other writes wait for
+IDEMPOTENCY_HOURS = 48  # in which a retry with a known key is not applied again
+PRUNED_KEYS_MAX = 5000  # in one transaction, while other writes wait
 INDEX_BATCH_MAX = 200  # messages indexed in one commit, which takes about 2 ms
 INDEX_SECONDS = 0.1  # between index updates while messages arrive
 

@@ -13,7 +13,7 @@ from appliance.kernel.reader import Reader
 from appliance.web.frame import text_header
 
 UNION_TERMS_MAX = 60  # with more scopes, one scan of the range is cheaper
-SPLITS_MAX = 8  # slashes of CHANNEL/TITLE that may separate the two
+SPLITS_MAX = 8  # slashes in CHANNEL/TITLE that may separate the two
 SCANNED_EVENTS_MAX = 10_000  # comparing more events one by one makes a slow read
 
 
@@ -200,7 +200,7 @@ def list_events(
         make=lambda row: (row[0], events.row_json(row)),
         size=lambda event: len(event[1]),
     )
-    # Clients may take a short page for the last one, so its events must reach `replay_until`.
+    # Clients may take a short page for the last one, so the events must reach `replay_until`.
     if newest:
         page.reverse()
     elif has_more and len(page) < limit:

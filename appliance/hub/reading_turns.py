@@ -16,7 +16,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.lock import GreenletLock
 from appliance.kernel.token_bucket import TokenBucket
 
-# In P10 the server uses a third of a core, probes included, while clients read as much as this.
+# In P10 the server uses a third of a core, probes included, while clients read this much.
 ANONYMOUS_BYTES_PER_SECOND = 16 * 1024 * 1024
 ANONYMOUS_BYTES_BURST = 2 * ANONYMOUS_BYTES_PER_SECOND
 

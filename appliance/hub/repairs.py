@@ -68,7 +68,7 @@ def has_fts5(connection: sqlite3.Connection) -> bool:
     return row is not None
 
 
-# -- scopes of events ----------------------------------------------------------------------
+# -- event scopes --------------------------------------------------------------------------
 
 
 EventScope = tuple[str, str | None, str | None]  # channel id, topic id, second topic id

@@ -15,7 +15,7 @@ import msgspec
 from appliance.hub import cjk
 from appliance.kernel.errors import Invalid
 
-QUERY_CHARACTERS_MAX = 300  # percent-encoded, they fit into a request line
+QUERY_CHARACTERS_MAX = 300  # fits into a request line when percent-encoded
 TERMS_MAX = 32
 
 

@@ -32,7 +32,7 @@ from appliance.web.socket import HELLO_SECONDS_MAX, TOO_BIG, Socket
 LIVE_BATCH_MAX = 500  # events joined into one write
 PIPELINE_MAX = 256  # requests that are committed together
 QUEUE_MAX = 1000  # live events that may wait for one client before it lags
-PIECES_MAX = 2  # batches of requests: one is being written while the next is read
+PIECES_MAX = 2  # request batches: one is being written while the next is read
 # Two types, so `type` is required.
 _first = msgspec.json.Decoder(wire.HubHello | wire.SocketRequest)
 _encode = msgspec.json.Encoder().encode
@@ -78,8 +78,8 @@ class HubSession:
         self._send_hello_ok(until)
         self._replay(until)
         while True:
-            # Take first: it clears the wake-up, which anything posted or published during the
-            # writes below sets again.
+            # Take first, to clear the wake-up, which anything posted or published during the writes
+            # below sets again.
             items = self._subscription.pop(LIVE_BATCH_MAX)
             self._socket.flush()
             if self._subscription.lagging:

@@ -54,7 +54,7 @@ class LiveFilter:
         """Take what is wanted. `names` may also be ids; `lookup` finds all of them in the
         database."""
         self._lookup = lookup
-        self.by_name = False  # some name did not exist when it was first resolved
+        self.by_name = False  # some name did not exist when first resolved
         self.current = Filter(unresolved=names)
 
     def wants(self, event: CommittedEvent) -> bool:

@@ -217,7 +217,7 @@ class Health(Struct, frozen=True):
     uptime_seconds: int
     pid: int
     version: str
-    features: tuple[str, ...]  # features of courier, outbox and relay, for their clients
+    features: tuple[str, ...]  # courier, outbox and relay features, for their clients
     ok: bool = True
     read_only: bool = False  # every change is refused
 
@@ -370,7 +370,7 @@ class AttachmentData(Struct, frozen=True):
     principal: str | None = None
 
 
-# -- frames of the socket ----------------------------------------------------------------
+# -- socket frames -----------------------------------------------------------------------
 
 
 class Subscriptions(Struct, frozen=True):

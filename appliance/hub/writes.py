@@ -200,7 +200,7 @@ def message_to_change(tx: Tx, message_id: str, expected_version: int | None) -> 
 
 
 def next_version(message: wire.Message) -> int:
-    if message.version >= wire.VERSION_MAX:  # beyond it SQLite would switch to floating point
+    if message.version >= wire.VERSION_MAX:  # above, SQLite would switch to floating point
         raise wire.VersionsUsedUp(details={"message_id": message.id})
     return message.version + 1
 

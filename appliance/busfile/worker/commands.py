@@ -207,7 +207,7 @@ def _decide(
         return WorkerOutcome(task, after, True, f"{task} is {after}: {decision} by {team.actor}")
 
 
-# -- the steps of done ---------------------------------------------------------------------------
+# -- steps for done ------------------------------------------------------------------------------
 
 
 def _checkout(team: Team, git: Git, row: WorkerRow, folder: Path | None = None) -> Git:

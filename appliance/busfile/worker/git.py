@@ -14,12 +14,12 @@ from typing import NamedTuple
 from appliance.kernel.errors import Conflict, Invalid, Unavailable
 
 LOCAL_SECONDS_MAX = 60.0
-LONG_SECONDS_MAX = 600.0  # worktrees, rebases and fetches of large repositories
+LONG_SECONDS_MAX = 600.0  # worktrees, rebases and fetches in large repositories
 MESSAGE_CHARACTERS_MAX = 500
 NO_COMMIT = "0" * 40
-# Nothing that outlives the command, because a command inherits the lock of its task.
+# Nothing that outlives the command, because a command inherits its task's lock.
 ALONE = ("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.fsmonitor=false")
-# A hook of git runs us with these; they would redirect commands to its repository.
+# A git hook runs us with these variables, which would redirect commands to the hook's repository.
 OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 INDEX = "GIT_INDEX_FILE"
 NAMES = ("--raw", "-z", "--no-renames", "--no-relative", "--ignore-submodules=dirty")

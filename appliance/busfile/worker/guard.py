@@ -31,9 +31,9 @@ UNCHECKED = "none: git skipped pre-commit, or the path was claimed after it"
 Hook = Literal["pre-commit", "pre-merge-commit", "post-commit", "post-merge", "pre-push",
                "pre-tool-use", "stop"]  # fmt: skip
 SHOWN_MAX = 5
-WAIT_SECONDS = 540.0  # until a decision; a turn of the model costs more than a longer wait
+WAIT_SECONDS = 540.0  # until a decision; a model's turn costs more than a longer wait
 POLL_SECONDS = 0.5
-# Fields of a tool's input that name the file it changes.
+# Fields in a tool's input that name the changed file.
 PATH_FIELDS = ("file_path", "notebook_path", "path")
 WRITING_TOOLS = re.compile(r"edit|write|patch|notebook|create|delete|move", re.IGNORECASE)
 

@@ -18,7 +18,7 @@ from appliance.kernel.whole_file import write_whole
 
 FOLDER = "agentlip-hooks"
 CHECKED = ("pre-commit", "pre-merge-commit", "pre-push", "post-commit", "post-merge")
-# Hooks that run in a worktree. The others belong to servers, or run too often for a script.
+# Hooks that run in a worktree. All others belong to servers, or run too often for a script.
 PASSED_ON = (
     "applypatch-msg", "pre-applypatch", "post-applypatch", "prepare-commit-msg", "commit-msg",
     "pre-rebase", "post-checkout", "post-rewrite",
@@ -44,7 +44,7 @@ esac
 exec "$original" "$@"
 """
 HARNESS_FILE = ".claude/settings.local.json"
-# The name of each hook here, and the seconds after which the harness ends it.
+# Each hook's name here, and the seconds after which the harness ends the hook.
 HARNESS_HOOKS = {"PreToolUse": ("pre-tool-use", 60), "Stop": ("stop", 600)}
 
 
@@ -81,7 +81,7 @@ def _install_git_hooks(git: Git, task: str | None) -> None:
     if git.attempt("config", "--get", "core.worktree").output.strip():
         raise GuardNotInstalled("git's setting core.worktree can't be combined with the guard")
     git.run("config", "extensions.worktreeConfig", "true")
-    folder = git.path_of(FOLDER)  # in the worktree's own part of .git, and removed with it
+    folder = git.path_of(FOLDER)  # in the worktree's part of .git, removed with the worktree
     folder.mkdir(exist_ok=True)
     script = SCRIPT.format(original=_original(git, folder), program=program()).encode()
     for name in (*CHECKED, *PASSED_ON):

@@ -20,7 +20,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.file_lock import file_lock
 
-WAIT_SECONDS_MAX = 10.0  # for another command of the same task
+WAIT_SECONDS_MAX = 10.0  # for another command in the task
 Kind = Literal["spawn", "done", "merge", "cancel"]
 
 

@@ -20,7 +20,7 @@ from appliance.busfile.workers import InvalidTransition, WorkerRow
 from appliance.kernel.errors import ApplianceError, Conflict, Missing
 
 STEPS = ("branch", "worktree", "settings", "guard", "gate", "row")
-TARGET = "agentlipTarget"  # in git's settings of a branch, so that it ends with the branch
+TARGET = "agentlipTarget"  # in git's branch settings, so that the entry ends with the branch
 # Paths that git must not list: below the workspace, then at each worktree's root.
 OF_WORKSPACE = (
     "worktrees/",

@@ -6,7 +6,7 @@ from appliance.checks.check import FINDINGS_MAX, Check, Finding, Problem
 from appliance.checks.context import Context
 from appliance.kernel.steady_clock import steady_ms
 
-LATE_MS = 60_000  # the loop that settles them is never that late
+LATE_MS = 60_000  # the loop that settles asks is never that late
 _OVERDUE = "SELECT id FROM x_asks WHERE state = 'waiting' AND due_steady_ms < ? LIMIT ?"
 
 

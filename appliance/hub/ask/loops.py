@@ -92,5 +92,5 @@ class Mailer(Loop):
             text = page.mail_text(shown, url)
             try:
                 self._mail.send(f"{ask.row.id}_{number}", address, subject, text)
-            except (Invalid, Forbidden) as error:  # it would be refused each time
+            except (Invalid, Forbidden) as error:  # would be refused each time
                 self.log.warning("a mail about an ask was refused", ask=ask.row.id, code=error.code)

@@ -13,7 +13,7 @@ HEADERS = {
         "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none';"
         " frame-ancestors 'none'"
     ),
-    # A form of a page without a referrer has no origin either, and would be refused.
+    # A form on a page without a referrer has no origin either, and would be refused.
     "referrer-policy": "same-origin",
 }
 _PAGE = """<!doctype html>

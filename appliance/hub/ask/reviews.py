@@ -21,7 +21,7 @@ from appliance.kernel.loop import Loop
 APPROVE, CHANGES = "approve", "request changes"
 BUS = Principal("appliance:bus", "appliance:bus", frozenset({ADMIN}))
 POLL_SECONDS = 5.0
-RETRY_SECONDS = 60.0  # after a decision that was refused, for example by the program of the gate
+RETRY_SECONDS = 60.0  # after a refused decision, for example by the gate program
 REVIEWS_MAX = 50
 
 _shown = msgspec.json.Decoder(wire.AskShown).decode

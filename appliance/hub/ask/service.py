@@ -100,7 +100,7 @@ class Asks:
         asker = None if principal.allows(ADMIN) else principal.id
         return self._settle(identity, writes.cancel, ask_id, asker, who)
 
-    # -- links of mails and webhooks -------------------------------------------------------
+    # -- links in mails and webhooks -------------------------------------------------------
 
     @cached_property
     def _link_key(self) -> bytes:

@@ -18,8 +18,8 @@ from appliance.kernel.errors import KeyReused
 from appliance.kernel.idempotency import Reply
 
 CHANNEL, TOPIC = "asks", "questions"  # where asks are that name no topic
-WAITING_MAX = 100  # asks of one token that wait for an answer
-APPLIANCE = "appliance"  # the sender of replies that nobody wrote
+WAITING_MAX = 100  # one token's asks that wait for an answer
+APPLIANCE = "appliance"  # the sender for replies that nobody wrote
 PRINCIPAL = "appliance:ask"  # no token has this name
 LINK_KEY = "x_ask_link_key"  # in the store's table `meta`
 LINK_KEY_BYTES = 32

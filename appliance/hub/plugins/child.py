@@ -59,7 +59,7 @@ def _take_socket() -> socket.socket:
             except OSError:
                 continue
     raw = socket.socket(fileno=duplicate)
-    raw.setblocking(True)  # the parent created it non-blocking
+    raw.setblocking(True)  # the parent created a non-blocking one
     return raw
 
 
@@ -73,7 +73,7 @@ def _pid() -> int:
 
 def _load(module: types.ModuleType, filename: str, load: dict[str, Any]) -> Any:
     code = compile(load["source"], filename, "exec", dont_inherit=True)
-    sys.modules[module.__name__] = module  # dataclasses need it
+    sys.modules[module.__name__] = module  # needed by dataclasses
     exec(code, module.__dict__)
     function = getattr(module, FUNCTIONS[load["type"]], None)
     if not callable(function):

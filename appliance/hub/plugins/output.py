@@ -13,7 +13,7 @@ from appliance.kernel.errors import ApplianceError, Invalid
 
 Added = tuple[hub_wire.AddAttachment, str]  # with its dedupe key
 
-ITEMS_MAX = 100  # findings or attachments of one message, which are stored together
+ITEMS_MAX = 100  # one message's findings or attachments, which are stored together
 _findings = msgspec.json.Decoder(list[wire.EnrichmentFinding]).decode
 _extracts = msgspec.json.Decoder(list[wire.Extract]).decode
 

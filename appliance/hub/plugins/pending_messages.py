@@ -10,9 +10,9 @@ CREATED, EDITED, DELETED = "message.created", "message.edited", "message.deleted
 
 
 class PendingEntry(msgspec.Struct):
-    event_id: int  # the first event of the message
+    event_id: int  # the message's first event
     due_ms: int
-    since_ms: int  # when it was first deferred
+    since_ms: int  # time of the first deferral
 
 
 class PendingMessages:

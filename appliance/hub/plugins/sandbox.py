@@ -56,10 +56,10 @@ def enter(order: dict[str, Any], watched: int, own_namespace: bool) -> dict[str,
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
         if syscalls.has_capabilities():
             syscalls.drop_capabilities()
-        # After these: the kernel clears it on changes of user or capabilities.
+        # Last: the kernel clears the setting when user or capabilities change.
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     if supervisor.is_gone(watched):
-        os._exit(0)  # it ended before the signal was set
+        os._exit(0)  # ended before the signal was set
     os.close(watched)
     landlock = confine(order["data_dir"], order["readable"], network=order["network"])
     limit(
@@ -216,7 +216,7 @@ def _beside(data_dir: str, root: str) -> list[tuple[str, bool]]:
                 continue
             with contextlib.suppress(OSError):
                 mode = os.lstat(path).st_mode
-                # A link stands for its target, which may be `data_dir` itself.
+                # A link stands for its target, which may be `data_dir`.
                 if not stat.S_ISLNK(mode):
                     paths.append((path, stat.S_ISDIR(mode)))
         here = os.path.join(here, name)

@@ -46,7 +46,7 @@ WAITING = (
     "futex_waitv", "getitimer", "gettimeofday", "nanosleep", "pause", "poll", "ppoll", "pselect6",
     "select", "setitimer", "time", "timerfd_create", "timerfd_gettime", "timerfd_settime",
 )  # fmt: skip
-# For existing sockets: the one its messages arrive on, and socket pairs.
+# For existing sockets: the message socket, and socket pairs.
 SOCKETS = (
     "getpeername", "getsockname", "getsockopt", "recvfrom", "recvmsg", "sendmsg", "sendto",
     "shutdown",
@@ -89,7 +89,7 @@ def _rules(seccomp: Any, network: bool, subprocesses: bool) -> Any:
             rules.add_rule(action, name, *arguments)
 
     def add_values(name: str, argument: int, values: tuple[int, ...]) -> None:
-        for value in values:  # 32 bits: the kernel ignores the others
+        for value in values:  # 32 bits: the kernel ignores the rest
             add(name, seccomp.Arg(argument, seccomp.MASKED_EQ, 0xFFFFFFFF, value))
 
     for name in names:

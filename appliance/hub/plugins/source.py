@@ -14,7 +14,7 @@ from appliance.hub.plugins.settings import PluginSettings
 from appliance.workspace.datadir import DIRECTORY
 
 BUILTIN = Path(__file__).parent / "builtin"
-# A text without which a built-in finds nothing: it isn't given messages without it.
+# A text without which a built-in finds nothing, and so gets no message.
 NEEDED = {"urls": "://"}
 MODULE_BYTES_MAX = 1024 * 1024
 

@@ -43,7 +43,7 @@ class PluginsSubsystem(Subsystem):
         self.plugins = Plugins(hub, self.runners, clock)
         for plugin in plugins:
             if plugin.own.required:
-                plugin.prove()  # raises PluginUnfit if it can't run
+                plugin.prove()  # raises PluginUnfit if unable to run
 
     def routes(self) -> list[Route]:
         return routes(self.plugins)

@@ -11,7 +11,7 @@ PluginName = Annotated[str, Meta(min_length=1, max_length=64)]
 Offset = Annotated[int, Meta(ge=0, description="in characters (code points)")]
 
 
-# -- output of plugins -----------------------------------------------------------------------
+# -- plugin output ---------------------------------------------------------------------------
 
 
 class TextSpan(Struct, frozen=True):

@@ -24,7 +24,7 @@ from appliance.kernel.webhook_signature import SignedRequest
 from appliance.web.address import check_url
 
 SCAN_ROWS_MAX = 20_000  # events scanned for one webhook at once
-FILTERS_MAX = 100  # entries in each of the names, channels and topics of one webhook
+FILTERS_MAX = 100  # entries per webhook in names, channels and topics, each
 
 
 class OutgoingEvent(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class Webhooks:
         self._settings = settings
         self._clock = clock
         self._log = log
-        self.changed: set[str] = set()  # ids of webhooks whose failed sends may work now
+        self.changed: set[str] = set()  # webhook ids whose failed sends may work now
         self.work = Wakeup()  # set on new events and changed webhooks
         hub.feed.on_publish(self.work.set)
 
