@@ -7,11 +7,11 @@ runs in this process, without an arbiter.
 import gc
 import importlib.metadata
 
-gc.disable()  # imports leave no garbage: to look for it takes a tenth of their time
+gc.disable()  # imports leave no garbage, and a search for garbage takes a tenth of their time
 
 from gevent import monkey
 
-# gevent searches all installed packages for plug-ins 25 times, which takes 0.1 s with 110 of them.
+# gevent searches all installed packages for plug-ins 25 times, 0.1 s with 110 packages.
 find_plugins = importlib.metadata.entry_points
 importlib.metadata.entry_points = find_plugins().select
 monkey.patch_all()
@@ -146,7 +146,7 @@ def serve(datadir: DataDir, options: ServerOptions, log: Log) -> int:
             run(appliance, listeners, log, unlocked, start)
         finally:
             appliance.stop()
-            with suppress(OSError):  # the next start replaces it
+            with suppress(OSError):  # replaced by the next start
                 datadir.socket_file.unlink(missing_ok=True)
         if not read_only:
             manifest.remember(datadir, settings.roles.stores)  # agents may have been made

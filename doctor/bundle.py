@@ -36,7 +36,7 @@ from doctor.settings_view import SettingsView, view, words_in
 
 FOLDER = "agentlip-bundle"
 ENTRIES_MAX = 5_000
-LOG_BYTES = 1024 * 1024  # the newest of each log
+LOG_BYTES = 1024 * 1024  # each log's newest
 _LOG_NAMES = ("agentlipd.log", "agentlipd.log.1")
 
 

@@ -102,7 +102,7 @@ class _Command:
         """
         outcomes, planned = self.examine(checks, plan, again)
         if yes and not planned.steps and planned.unrepaired:
-            # Another repair may have done it after the checks ran here and before the plan.
+            # Another repair may have been faster, between the checks here and the plan.
             outcomes, planned = self.examine(checks, plan, again)
         if not self.as_json:
             _echo(_plan_lines(self.datadir, planned))

@@ -84,7 +84,7 @@ def facts_of(context: Context) -> WorkspaceFacts:
             log_facts["db_id"] = meta.read(connection, declaration_of(store).id_key)
             row = connection.execute(newest).fetchone()
         except sqlite3.Error:
-            continue  # the checks say what is wrong with it
+            continue  # the checks report the error
         log_facts["last_event_id"], log_facts["last_event_at"] = row or (0, None)
     return msgspec.convert(
         {

@@ -8,7 +8,7 @@ A separate process, because it imports the server, which patches the standard li
 come from a real appliance in a temporary workspace, and the event examples from its verbs.
 """
 
-import appliance.server  # first: it patches what everything below imports
+import appliance.server  # first: patches the modules that everything below imports
 
 # isort: split
 import re
@@ -44,7 +44,7 @@ from ops.markdown import MADE, code, page, table
 from ops.write_paths import whole_appliance
 from ops.write_settings import render_section
 
-# Under which heading an error stands, by the module that declares it. All others are responses.
+# An error's heading, by the declaring module. All others are responses.
 AT_START = (
     "appliance.process.listeners",
     "appliance.server",
@@ -61,7 +61,7 @@ ON_TERMINAL = re.compile(
 FREE = FREE_ON_LOOPBACK | hub_scopes.free | free_scopes(CourierSettings())
 
 COURIER = "Streams and views in the [courier](courier.md#access)"
-# Scopes that no token has, and what a caller needs instead. All others are part of `admin`.
+# Scopes that no token has, and the caller's alternative. All others belong to `admin`.
 NO_TOKEN_HAS = {
     "broker:subscribe": "`broker:admin`, or a member's signature",
     "courier:use": "a stream or view", "hooks:act": "a hook run's token",
@@ -71,7 +71,7 @@ NO_TOKEN_HAS = {
 # Decisions without a page. Numbers that neither have one were reserved, and never used.
 SUPERSEDED = {62: "superseded by [46](0046-webhooks-of-meshes-are-sends.md)"}
 
-# By the end of a metric's name.
+# By the metric name's end.
 UNITS = {
     "_timestamp_seconds": "s since 1970", "_seconds": "s", "_bytes": "bytes", "_ratio": "0 to 1",
 }  # fmt: skip

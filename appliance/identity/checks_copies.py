@@ -24,7 +24,7 @@ OWN = (
 )
 
 
-# The doctor also runs where the libraries of keys are not installed, so it reads the files itself.
+# The doctor also runs without the key libraries, and so reads the files itself.
 class StoredKeyPair(msgspec.Struct, frozen=True):
     ed25519_pubkey: str
     ed25519_seed: str
@@ -98,7 +98,7 @@ def _other_workspace(
         made_ms = datetime.fromisoformat(utc(keys.created_at)).timestamp() * 1000
     except ValueError:
         return
-    if made_ms < row[1]:  # a key that was made later replaced the other one
+    if made_ms < row[1]:  # a later key replaced the other one
         yield OTHER_WORKSPACE.finding(
             KEYPAIR,
             f"this workspace had another key at {iso(row[1])}: {row[0][:16]}, and this key is "

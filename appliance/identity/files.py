@@ -128,7 +128,7 @@ def _list_archived(files: IdentityFiles) -> list[wire.ArchivedKey]:
     text = files.read(ARCHIVE)
     try:
         archive = KeyArchive() if text is None else keys.read_archive(text)
-    except wire.KeysDamaged:  # the next start puts it aside
+    except wire.KeysDamaged:  # put aside by the next start
         return []
     return [
         wire.ArchivedKey(key.key_id, key.ed25519_pubkey, key.rotated_out_at, key.expires_at)

@@ -31,7 +31,7 @@ LIST_MAX = 10_000  # topics or members in one reply; a larger limit is clamped
 WAIT_SECONDS_MAX = 60.0  # longest long poll; a longer one is clamped
 WAITING_MAX = 64  # concurrent long polls
 STREAMS_MAX = 32  # concurrent event streams
-QUEUE_MAX = 1000  # events queued for one reader before it reads the table again
+QUEUE_MAX = 1000  # events queued for one reader before the table is read again
 
 Listener = Callable[[InboxEvent], None]
 SendStatus = Callable[[str], None]
@@ -115,7 +115,7 @@ class Inbox:
         self._next_copy_note_ms = 0
         self._log = log
         self._listeners: list[Listener] = []
-        self._send_status: dict[str, SendStatus] = {}  # by mesh, while it is connected
+        self._send_status: dict[str, SendStatus] = {}  # by mesh, while connected
         self._meshes = {settings.mesh, *brokers, *self.store.read(listings.meshes)}
         self.find_unpublished()
 

@@ -78,7 +78,7 @@ class _Log:
 def _compare(context: Context) -> Iterator[Finding]:
     try:
         log = _Log(context)
-    except file.AuditUnavailable:  # another check reports it
+    except file.AuditUnavailable:  # reported by another check
         return
     for tables, sql in _ROWS.items():
         for connection in context.with_tables(*tables):

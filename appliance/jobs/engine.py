@@ -63,7 +63,7 @@ def follow(path: str, name: str, body: Any) -> int:
         if status != http.client.CREATED:
             return _fail(answer)
     _, shown = request(path, "GET", f"/containers/{name}/json")
-    if shown["State"]["Status"] == "created":  # not if it has ended: that would run it twice
+    if shown["State"]["Status"] == "created":  # not an ended one, which would run twice
         status, answer = request(path, "POST", f"/containers/{name}/start")
         if status >= http.client.BAD_REQUEST:
             return _fail(answer)
@@ -72,7 +72,7 @@ def follow(path: str, name: str, body: Any) -> int:
         try:
             written = _write_output(path, name, written)
             status, answer = request(path, "POST", f"/containers/{name}/wait", seconds=None)
-            written = _write_output(path, name, written)  # Docker may end a log before its end
+            written = _write_output(path, name, written)  # Docker may cut a log before its end
         except OSError:  # the engine is restarted
             select.select([], [], [], RETRY_SECONDS)
             continue

@@ -27,7 +27,7 @@ from appliance.jobs.mask import OutputMask
 
 LINE_BYTES_MAX = 1024 * 1024
 REPEAT_SECONDS = 1.0  # between two SIGKILL
-DRAIN_SECONDS = 1.0  # for output of processes that outlive the command
+DRAIN_SECONDS = 1.0  # for output from processes that outlive the command
 READ_BYTES = 64 * 1024
 TAIL_BYTES = 4096
 ARTEFACTS_MAX = 100
@@ -161,7 +161,7 @@ def run_command(order: dict[str, Any], write: int, limits: str) -> None:
 
             resource.setrlimit(resource.RLIMIT_AS, (order["memory_mb"] * MIB,) * 2)
         if order["container"]:
-            from appliance.jobs import engine  # only for containers: it takes long to import
+            from appliance.jobs import engine  # only for containers: importing takes long
 
             os._exit(engine.follow(**order["container"]))
         template.become(order["command"], order["environment"], order["folder"])
@@ -192,7 +192,7 @@ def list_artefacts(folder: Path, bytes_max: int) -> list[dict[str, Any]]:
                 dropped.append({"name": name, "bytes": size, "sha256": "", "dropped": True})
                 continue
             bytes_max -= size
-            import hashlib  # takes longer than the rest of a short job, and most leave no file
+            import hashlib  # takes longer than a short job's rest, and most leave no file
 
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()

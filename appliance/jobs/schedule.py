@@ -15,7 +15,7 @@ from cronsim import CronSim, CronSimError
 
 from appliance.kernel.clock import DAY_MS
 
-ON_TIME_MS = 60_000  # an instant is missed if nothing was started for it for this long
+ON_TIME_MS = 60_000  # an instant without a start for this long is missed
 SET_BACK_MS_MAX = DAY_MS  # a clock that is set back by more begins a new schedule
 WEEK_MS = 7 * DAY_MS
 
@@ -71,7 +71,7 @@ def due_cron(
     are not repeated.
     """
     from_ms = continue_from(from_ms, now_ms)
-    # A week is enough to see the latest instant of most expressions without a walk through years.
+    # A week is enough to see most expressions' latest instant without a walk through years.
     latest = next(_instants(expression, zone, from_ms), None)
     if latest is None or latest > now_ms:
         return None, from_ms

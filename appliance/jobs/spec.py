@@ -11,7 +11,7 @@ from appliance.jobs.schedule import check_cron
 from appliance.kernel.declared_scopes import declared_scopes
 from appliance.shared.exported_logs import LOGS
 
-RESERVED_NAMES = frozenset({"all", "runs"})  # parts of paths
+RESERVED_NAMES = frozenset({"all", "runs"})  # path parts
 EVENTS = {
     "hub": "channel.created topic.created topic.renamed topic.attachment_added message.created"
            " message.edited message.enriched message.moved_topic message.deleted",

@@ -27,9 +27,9 @@ from appliance.kernel.retry import delay_seconds
 OPEN_MAX = 1000  # runs that are not over
 QUEUED_MAX = 100  # runs with one concurrency key
 SPECS_MAX = 500  # jobs made over the API
-POSITION = "position:"  # in `meta`, before the name of a source of events
-ALL = "all"  # in the place of a name
-KEY_MS = 2 * DAY_MS  # in which a request with the same key makes no other run
+POSITION = "position:"  # in `meta`, before an event source's name
+ALL = "all"  # instead of a name
+KEY_MS = 2 * DAY_MS  # in which a repeated key makes no second run
 DELETED_MAX = 200  # runs in one transaction
 
 _LOG = (
@@ -107,7 +107,7 @@ def note_events(tx: Tx, source: str, position: int, runs: Sequence[tuple[NewRun,
         sql = "SELECT max(due_steady_ms), max(state = 'queued') FROM runs WHERE job = ?"
         last, is_queued = tx.execute(f"{sql} AND cause = 'event'", (new.job,)).fetchone()
         if is_queued:
-            continue  # that run sees this event too
+            continue  # seen by that run too
         due = max(tx.steady_ms, (last or 0) + int(debounce_seconds * 1000))
         with suppress(wire.TooManyRuns):
             created += create(tx, new, due) is not None

@@ -85,7 +85,7 @@ class TokenBook:
     """
 
     def __init__(self, entries: Iterable[tuple[str, Principal]] = ()) -> None:
-        self.used: set[str] = set()  # ids of tokens used since the last `take_used`
+        self.used: set[str] = set()  # token ids used since the last `take_used`
         self._watches: dict[int, tuple[Principal, Call]] = {}
         self._last_watch = 0
         self._temporary: dict[str, Principal] = {}

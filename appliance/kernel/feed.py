@@ -20,7 +20,7 @@ from appliance.kernel.metrics import counter, gauge
 _published = counter("feed_items_total", "Items published to the feed")
 _subscriptions = gauge("feed_subscriptions", "Live subscriptions")
 
-BYTES_MAX = 32 * 1024 * 1024  # bytes of events that wait for slow subscribers
+BYTES_MAX = 32 * 1024 * 1024  # event bytes that wait for slow subscribers
 
 Wants = Callable[[Any], bool] | None
 Direct = Callable[[Sequence[Any]], bool] | None
@@ -60,7 +60,7 @@ class FeedSubscription:
                 return
             if len(wanted) < len(items):
                 items = wanted
-        # Without a filter the list is passed on as it is: readers compare it by identity.
+        # Without a filter the same list is passed on: readers compare by identity.
         if self._direct is not None and not self._queue and self._direct(items):
             return
         if len(self._queue) + len(items) > self._queue_max:

@@ -23,9 +23,9 @@ _CHUNK_BYTES = 65_536
 
 class HttpLimits(Struct, frozen=True):
     connect_seconds: float
-    reply_seconds: float  # from the request to the last byte of the response
+    reply_seconds: float  # from the request to the response's last byte
     reply_bytes_max: int
-    idle_max: int = 1  # connections that are kept while they are idle, at least 1
+    idle_max: int = 1  # idle connections that are kept, at least 1
 
 
 class HttpResponse(Struct, frozen=True):

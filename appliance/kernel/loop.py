@@ -40,7 +40,7 @@ def _by_loop(metric: Any) -> dict[str, float]:
 
 
 STEP_SECONDS = 0.5
-STEP_MARGIN_SECONDS = 0.005  # a wait that would end this close to a step ends with it
+STEP_MARGIN_SECONDS = 0.005  # a wait that would end this close to a step ends with the step
 
 
 def in_step(now: float, seconds: float) -> float:
@@ -65,7 +65,7 @@ class Loop:
     name = "loop"
     interval_seconds = 1.0
     shortest_seconds = 0.0
-    runs_read_only = False  # whether it has work to do while no store is written
+    runs_read_only = False  # whether there is work while no store is written
 
     def __init__(self, clock: Clock, log: Log, work: Wakeup | None = None) -> None:
         self.clock = clock

@@ -51,5 +51,5 @@ class LoopCallbacks:
             try:
                 function(*args)
             except Exception:
-                # The other calls must still run; gevent prints the error.
+                # Later calls must still run; gevent prints the error.
                 gevent.get_hub().handle_error(function, *sys.exc_info())

@@ -59,7 +59,7 @@ class ReaderPool:
 
     def _run(self) -> None:
         reader: Reader | None = None
-        # At once: reads go on if the file is removed later. If it fails, a read tries again.
+        # At once: reads go on if the file is removed later. After a failure, a read tries again.
         with suppress(sqlite3.Error, ApplianceError, MemoryError):
             reader = self._open_reader()
         while (reading := self._queue.get()) is not None:

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 
 from appliance.kernel.clock import Clock
 
-STEPS_BETWEEN_CHECKS = 4_000  # of SQLite's virtual machine, some 0.2 ms
+STEPS_BETWEEN_CHECKS = 4_000  # SQLite virtual machine steps, some 0.2 ms
 
 
 class ReadStopped(Exception):

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-EXPONENT_MAX = 64  # beyond it every delay is the longest one, and the power stays a finite number
+EXPONENT_MAX = 64  # from here on every delay is the longest one, and the power stays finite
 
 
 class RetrySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

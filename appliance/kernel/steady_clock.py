@@ -64,7 +64,7 @@ class SteadyClock:
         note = self._store.read(read_note)
         if note is not None:
             self._continue(note)
-        with suppress(Unavailable):  # the disk is full: a later call of `note` stores it
+        with suppress(Unavailable):  # the disk is full: stored by a later call to `note`
             self.note()
 
     def _continue(self, note: ClockNote) -> None:

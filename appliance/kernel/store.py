@@ -67,11 +67,11 @@ from appliance.kernel.writerthread import WriterThread
 QUEUE_MAX = 2000  # writes that may wait for the writer; 503 above
 FULL_SECONDS = 1.0  # a store that was full refuses writes for this long
 READ_SECONDS_MAX = 10.0  # a longer read is interrupted
-CHECKPOINT_JOBS = 50  # writes between two checkpoints of the WAL
-WAL_BYTES_TRUNCATE = 64 * 1024 * 1024  # a longer WAL is truncated once it is empty
+CHECKPOINT_JOBS = 50  # writes between two WAL checkpoints
+WAL_BYTES_TRUNCATE = 64 * 1024 * 1024  # a longer WAL is truncated once empty
 STALL_SECONDS_MAX = 5.0  # a writer without progress for this long refuses new writes
 SLOW_READ_QUEUE_MAX = 32  # expensive reads that may wait; 503 above
-READERS = 2  # native threads for reads: they share the interpreter, so more gain nothing
+READERS = 2  # native read threads share the interpreter, so more gain nothing
 SLOW_READERS = 2  # native threads for expensive reads (searches, scans)
 READ_QUEUE_MAX = 1000  # reads that may wait; 503 above
 T = TypeVar("T")
@@ -242,7 +242,7 @@ class Store:
 
     def _check_files(self) -> StoreDetached | None:
         """Return the error if a file was removed or replaced, so new writes would be lost."""
-        file = "" if self._shared else self._files.find_change()  # its writer checks a shared one
+        file = "" if self._shared else self._files.find_change()  # the writer checks a shared file
         if not file:
             self._detached = None
         elif self._detached is None:
@@ -251,7 +251,7 @@ class Store:
         return self._detached
 
     def _note_written(self, jobs: int) -> None:
-        self._jobs_in_wal += 0 if self._shared else jobs  # SQLite does it for a shared store
+        self._jobs_in_wal += 0 if self._shared else jobs  # SQLite checkpoints a shared store
         if self._jobs_in_wal >= CHECKPOINT_JOBS:
             self._checkpoint_due.set()
 

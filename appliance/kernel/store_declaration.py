@@ -129,27 +129,27 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     newest   the query for its newest time, milliseconds or text, by an index or a small table
     """
 
-    contents: str = ""  # what it contains, in Markdown for the reference page of files
-    path: str = ""  # its file, below the workspace; default: in the data folder, after its name
+    contents: str = ""  # the contents, in Markdown for the reference page about files
+    path: str = ""  # the file, below the workspace; default: in the data folder, by store name
     shared: bool = False
     opens: str = ""
     model: str = ""
     commits: str = ""
     head: str = ""
     newest: str = ""
-    needed: bool = False  # without it nothing is served
-    marks_workspace: bool = False  # a directory with its file is a workspace
-    keeps_record: bool = False  # has a copy of the record of stores, and the epoch
-    numbers_events: bool = False  # in a table `events`; without them a new epoch begins
-    id_key: str = STORE_ID_KEY  # the key in `meta` of an id that only this file has
+    needed: bool = False  # the appliance does not serve without this store
+    marks_workspace: bool = False  # a directory with this file is a workspace
+    keeps_record: bool = False  # has a copy of the store record, and the epoch
+    numbers_events: bool = False  # in a table `events`; without events a new epoch begins
+    id_key: str = STORE_ID_KEY  # the `meta` key for an id that only this file has
     recovery: RecoveryRules = RecoveryRules()
     restore: RestoreRules = RestoreRules()
     log: LogDeclaration | None = None
     blobs: BlobDeclaration | None = None
     restored: str = ""  # module with the function `restored` (`restoring.py`), below that package
-    backups: str = ""  # `.module:name` of its BackupRules (`checks/backup_rules.py`)
-    repairs: str = ""  # module of what a repair can do with it (`checks/repairs.py`)
-    adapter: str = ""  # `.module:class` of a SchemaAdapter, below the package of the appliance
+    backups: str = ""  # `.module:name` for its BackupRules (`checks/backup_rules.py`)
+    repairs: str = ""  # module with its repairs (`checks/repairs.py`)
+    adapter: str = ""  # `.module:class` for a SchemaAdapter, below the appliance's package
 
 
 DATA_FOLDER, NOTES, NEWEST_EVENT = ".agentlip", "commits", "newest-event"

@@ -14,7 +14,7 @@ from appliance.kernel.errors import (
 from appliance.kernel.store_declaration import DECLARATIONS
 
 StoreFull = StorageFull
-SUSPENDED_RETRY_SECONDS = 60.0  # an operator has to repair it
+SUSPENDED_RETRY_SECONDS = 60.0  # needs an operator's repair
 RECOVERY_COMMANDS = {
     store: f"agentlipd down; agentlip recover {store} --yes"
     for store, declaration in DECLARATIONS.items()
@@ -133,7 +133,7 @@ def _stopped_writing(directory: Path) -> bool:
         return False
     number = f"{os.major(device)}:{os.minor(device)}"
     rows = [line.split() for line in mounts.splitlines()]
-    # The third word is the device, the last one holds the options of the file system.
+    # The third word is the device, and the last one has the file system's options.
     return any(row[2] == number and _STOPPED & set(row[-1].split(",")) for row in rows)
 
 

@@ -11,7 +11,7 @@ from appliance.kernel.batch import CallOutcome
 from appliance.kernel.store_errors import StoreBusy
 from appliance.kernel.writer import WriterRequest
 
-STALL_CHECK_SECONDS = 1.0  # between checks of a waiting request whether the writer has stalled
+STALL_CHECK_SECONDS = 1.0  # between a waiting request's checks whether the writer has stalled
 SEND_AGAIN = "send it again with the same Idempotency-Key"
 T = TypeVar("T")
 

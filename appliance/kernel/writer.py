@@ -56,7 +56,7 @@ class CatchUp(msgspec.Struct, frozen=True):
     at least two pieces for each write of the batch, so the work is faster than the writes, and LATE
     times `pieces_max` after a delay of LATE_SECONDS."""
 
-    function: Callable[[Tx, int], bool]  # defined in a module: it may run in another process
+    function: Callable[[Tx, int], bool]  # defined in a module, to run in any process
     seconds: float
     pieces_max: int
 
@@ -102,7 +102,7 @@ class Writer:
         self._space_checked = float("-inf")
         self._logged_at = float("-inf")
         self._catch_up = catch_up
-        self._catch_up_at = clock.monotonic()  # when it is due
+        self._catch_up_at = clock.monotonic()  # due time
 
     def run_requests(self, batch: Sequence[R]) -> Iterator[tuple[list[R], list[Any]]]:
         """Run requests in their order, each that is `alone` by itself, and set their outcomes.
@@ -155,8 +155,8 @@ class Writer:
             if follow:
                 self._note_catch_up(outcomes.pop())
         except Exception as error:
-            # Opening or a rollback failed: nothing of the batch is stored, and the next batch
-            # uses a new connection.
+            # Opening or a rollback failed: nothing in the batch is stored, and the next batch uses
+            # a new connection.
             self._log.error("the writer failed", error, store=self._name)
             self._forget()
             translated_error = self._refusal(error)
@@ -266,7 +266,7 @@ class Writer:
                             "write failed", error, store=self._name, sqlite=sqlite_name(error)
                         )
                     if translated_error is error and self._files is not None:
-                        # Another program is replacing the file, or has changed its tables.
+                        # Another program is replacing the file, or has changed the tables.
                         translated_error = StoreBusy()
                         self._forget()  # the next batch opens the file that is there then
                     seen[id(error)] = translated_error

@@ -140,11 +140,11 @@ def serve(control: socket.socket, clock: Clock, log: Log) -> None:
         for body in frames_in(buffer):
             content = pickle.loads(body)
             if isinstance(content, LogChange):
-                with suppress(OSError):  # then it goes on with the former file
+                with suppress(OSError):  # then continue with the former file
                     content.apply(log)
                 continue
             raw = socket.socket(fileno=descriptors.pop(0))
-            raw.setblocking(True)  # the parent created it for its event loop
+            raw.setblocking(True)  # created by the parent for its event loop
             store = StoreThread(content, raw, clock, log)
             threading.Thread(target=store.run).start()
 
@@ -156,7 +156,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     syscalls.die_with_parent()
     if os.getppid() != parent:
-        return  # it ended before we could ask for a signal
+        return  # ended before we could request a signal
     control = socket.socket(fileno=descriptor)
     control.setblocking(True)
     clock = SystemClock()
@@ -164,7 +164,7 @@ def main() -> None:
         log = Log(level=sys.argv[2], slow_seconds=float(sys.argv[3]), clock=clock)
         serve(control, clock, log)
     except (MemoryError, RuntimeError, OSError):  # not enough memory, threads, files
-        # The threads that did start would keep this process alive, without the other stores.
+        # The started threads would keep this process alive, without the remaining stores.
         traceback.print_exc()
         os._exit(1)
 

@@ -14,8 +14,8 @@ from appliance.kernel.errors import ApplianceError
 from appliance.workspace import manifest
 
 SKEW_SECONDS = 60.0
-SKEW_SECONDS_MAX = 300.0  # the relay and other agents refuse what is further away
-# The files that are there stay: a restore of everything would replace newer messages.
+SKEW_SECONDS_MAX = 300.0  # the relay and all agents refuse larger differences
+# The present files stay: a complete restore would replace newer messages.
 RESTORED = (
     "agentlip backup restore --latest --into restored --yes && mkdir -p .agentlip/{0} && cp -an"
     " restored/.agentlip/{0} .agentlip/network/; rm -rf restored"
@@ -41,7 +41,7 @@ def _agents(context: Context) -> Iterator[Finding]:
     for path in _folders(context):
         if f"network/{path.name}" in lost:
             continue
-        from appliance.sdk.network.folder import AgentFolder  # needs the library of its keys
+        from appliance.sdk.network.folder import AgentFolder  # needs the key library
 
         try:
             AgentFolder(path).config()
@@ -65,7 +65,7 @@ def _keys(context: Context) -> Iterator[Finding]:
         try:
             with closing(open_read_only(path / "state.sqlite3")) as connection:
                 yield from _keys_of(path, connection)
-        except sqlite3.Error:  # another check reports it
+        except sqlite3.Error:  # reported by another check
             continue
 
 
@@ -78,7 +78,7 @@ def _keys_of(path: Path, connection: sqlite3.Connection) -> Iterator[Finding]:
         )
     try:
         cached = msgspec.json.decode((path / "cache.json").read_bytes(), type=_CachedNames)
-    except (OSError, ValueError):  # the agent makes it again
+    except (OSError, ValueError):  # made again by the agent
         return
     for (contact,) in connection.execute("SELECT agent FROM revoked ORDER BY agent"):
         if contact in cached.contacts:

@@ -6,7 +6,7 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.pool import GreenletPool
 from appliance.mailbox.service import AGENTS_MAX, Mailbox
 
-ROUND_SECONDS = 0.5  # what takes longer, such as a relay that hangs, goes on beside later rounds
+ROUND_SECONDS = 0.5  # slower work, such as a relay that hangs, goes on beside later rounds
 
 
 class NetworkLoop(Loop):

@@ -35,7 +35,7 @@ class Mailbox:
         self.agents: dict[str, NetworkAgent] = {}
         self.problems: dict[str, str] = {}
         self._folder, self._settings, self._accept = folder, settings, accept
-        self.refresh()  # before the first request: a refusal would be final for its sender
+        self.refresh()  # before the first request: a refusal would be final for the sender
 
     def refresh(self) -> None:
         """Open the agents in new folders."""

@@ -20,13 +20,13 @@ from appliance.kernel.lock import GreenletLock
 from appliance.kernel.tool import Tool
 from appliance.mcp.protocol import INVALID_PARAMS, INVALID_REQUEST, Refusal
 
-OWNED_MAX = 20  # tasks of one token; each may keep a result of about 1 MiB
+OWNED_MAX = 20  # tasks per token; each may keep a result with about 1 MiB
 TASKS_MAX = 100
 TTL_MS_MAX = HOUR_MS  # also the longest wait
 KEPT_MS = 300_000  # after the wait, for the result
 POLL_MS = 1000
 
-Outcome = Any  # the result of a tool, or the ApplianceError that refuses the call
+Outcome = Any  # a tool's result, or the ApplianceError that refuses the call
 
 
 class ToolTask:

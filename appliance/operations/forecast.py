@@ -20,9 +20,9 @@ from appliance.operations.wire import READ, DiskForecast, Forecast, Reducible, S
 from appliance.web.responders import Responders, reply_with
 
 SAMPLES_MAX = 14 * 24  # one an hour for two weeks; together below 200 KB
-SPAN_MS_MIN = HOUR_MS  # a trend of less time would be noise
+SPAN_MS_MIN = HOUR_MS  # a trend over less time would be noise
 FILE_BYTES_MAX = 1024 * 1024
-ENTRIES_MAX = 200_000  # files of a folder that are counted
+ENTRIES_MAX = 200_000  # files per folder that are counted
 GROWTH_MIN = 1024.0  # bytes a day that count as growth
 
 

@@ -19,7 +19,7 @@ for _via in ("outbox", "direct", "hub", "none"):
 
 Key = tuple[str, str | None]
 """The sample name and `status`; None: the sum over all labels."""
-_process = ProcessCollector(registry=None)  # the registry knows no names of its metrics
+_process = ProcessCollector(registry=None)  # the registry knows no metric names
 
 
 def totals(registry: CollectorRegistry, keys: Collection[Key]) -> dict[Key, float]:

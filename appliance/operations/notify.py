@@ -26,10 +26,10 @@ from appliance.operations.settings import NotifySettings, kind_of
 from appliance.operations.wire import Notice, NotifyResult
 from appliance.web.responders import Responders, reply_with
 
-OUTBOX: Literal["outbox"] = "outbox"  # also in the keys of problems with it
+OUTBOX: Literal["outbox"] = "outbox"  # also in the keys for problems with this destination
 ATTEMPT_SECONDS = 22.0  # a receiver has 20 to respond
 POLL_SECONDS = 0.1
-TESTS_MAX = 4  # requests for a test that wait at the same time
+TESTS_MAX = 4  # concurrent requests for a test
 NO_ATTEMPT = "the outbox has not tried yet, as after earlier failures: agentlip outbox list"
 
 

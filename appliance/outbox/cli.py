@@ -163,7 +163,7 @@ def redrive(
     _show_redriven(session, _redrive(session, body, rounds))
 
 
-app.command("requeue", hidden=True)(redrive)  # its name in the specification of the outbox
+app.command("requeue", hidden=True)(redrive)  # its name in the outbox specification
 
 
 def _redrive(session: Session, body: dict[str, Any], rounds: int) -> dict[str, Any]:

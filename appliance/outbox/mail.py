@@ -42,9 +42,9 @@ from appliance.outbox.target import (
 from appliance.outbox.wire import MailNotAllowed
 from appliance.web.address import BadWebhookUrl, check_address
 
-REPLY_SECONDS = 30.0  # for the connection, and for each reply of the server
-DELIVERY_SECONDS = 120.0  # for the whole delivery of one mail
-RECIPIENTS_MAX = 10  # recipients of one mail
+REPLY_SECONDS = 30.0  # for the connection, and for each server reply
+DELIVERY_SECONDS = 120.0  # for one mail's whole delivery
+RECIPIENTS_MAX = 10  # recipients per mail
 SENDER_NAME = "Agentlip"  # display name in From
 REPLY_CHARACTERS_MAX = 200
 QUIT_SECONDS = 1.0
@@ -229,7 +229,7 @@ class MailSession:
 
     def _connect(self) -> smtplib.SMTP:
         settings = self._settings
-        name = settings.sender.partition("@")[2]  # the default would look it up in DNS
+        name = settings.sender.partition("@")[2]  # the default would need a DNS lookup
         address = settings.host, settings.port, name
         if settings.security == "tls":
             return smtplib.SMTP_SSL(*address, timeout=REPLY_SECONDS, context=self._tls)

@@ -51,7 +51,7 @@ def _keep_ids(copying: Copying) -> int:
     numbers = {number for (number,) in target.execute("SELECT rowid FROM outbox")}
     lost: dict[int, str] = {}
     for text, number in copying.damaged.entries(INDEX_OF_CLIENT_IDS):
-        # On unreachable pages, entries of the index of row ids look the same.
+        # On unreachable pages, row id index entries look alike.
         if number not in lost or lost[number].startswith(ID_PREFIX):
             lost[number] = text
     ids = IdFactory(copying.clock)

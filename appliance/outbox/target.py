@@ -71,10 +71,10 @@ class DeliveryTarget:
     takes batches."""
 
     name: str
-    takes_batches = False  # `deliver_many` gets sends of one route, and keeps their order
+    takes_batches = False  # `deliver_many` gets one route's sends, and keeps their order
     shares_connection = False  # `run` delivers several sends sooner than as many calls
     waiting_max: int | None = None  # sends that may wait for one destination
-    internal_only = False  # only this process may use it, because it signs what it delivers
+    internal_only = False  # only for this process, which signs its deliveries
 
     def deliver(self, send: Outgoing) -> Result:
         return self.deliver_many([send])[0]

@@ -22,7 +22,7 @@ from appliance.outbox.webhook_formats import format_request
 from appliance.web.webhook_caller import WebhookCaller
 
 WEBHOOK = "webhook"
-FORMAT = "format"  # in `meta` of messages to the operator: what the receiver accepts
+FORMAT = "format"  # in `meta` for messages to the operator: the receiver's format
 URLS = ("http://", "https://")
 
 

@@ -37,7 +37,7 @@ from appliance.workspace.manifest import lost_stores
 
 POLL_SECONDS = 0.03
 TERMINATE_SECONDS_MAX = 2.0  # between SIGTERM and SIGKILL for a start that takes too long
-EXIT_TAKEN = 2  # exit code of a server whose lock or port is in use
+EXIT_TAKEN = 2  # exit code for a server whose lock or port is in use
 LOG_BYTES_MAX = 10 * 1024 * 1024
 LOG_TAIL_BYTES = 4096
 SERVER_MODULES = ("falcon", "gevent", "gunicorn", "peewee", "prometheus_client")
@@ -274,7 +274,7 @@ def _require_server() -> None:
 
 
 def server_command(workspace: Path, arguments: Sequence[str]) -> list[str]:
-    # -P: a folder with the name of a module must not be imported.
+    # -P: a folder with a module's name must not be imported.
     server = [sys.executable, "-P", "-m", "appliance.server"]
     return [*server, "--workspace", str(workspace), *arguments]
 

@@ -76,7 +76,7 @@ class LogReader:
         if self._file is None:
             return self._path
         state = os.fstat(self._file.fileno())
-        if state.st_size < self._file.tell():  # it was truncated
+        if state.st_size < self._file.tell():  # truncated
             self._file.seek(0)
         newer = None
         for path in self._paths():

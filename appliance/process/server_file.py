@@ -73,7 +73,7 @@ class ServerFileKeeper(Loop):
                     "server.json belongs to another instance; it was not changed",
                     instance_id=self._owner,
                 )
-        elif not before:  # in the first round another program may still be writing it
+        elif not before:  # in the first round another program may still be writing
             self.publish()
             self.log.warning("server.json was removed or damaged while the hub runs; written again")
             return {"written": 1}

@@ -19,8 +19,8 @@ from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ownership import read_small
 from appliance.workspace.datadir import DataDir
 
-START_SECONDS_MAX = 55.0  # of `agentlipd up` and `restart`, then SIGTERM and SIGKILL: below 60 s
-ANNOUNCED_SECONDS_MAX = 4 * 3600.0  # backup and migration of a large workspace
+START_SECONDS_MAX = 55.0  # for `agentlipd up` and `restart`, then SIGTERM and SIGKILL: below 60 s
+ANNOUNCED_SECONDS_MAX = 4 * 3600.0  # backup and migration for a large workspace
 WORK_SECONDS = 1.0  # processor time that counts as work; a process that waits uses less
 WORK_BYTES = 1 << 20  # read or written bytes that count as work
 _FILE = "starting.json"

@@ -101,7 +101,7 @@ def _log_facts(datadir: DataDir) -> State:
         with WorkspaceReader(datadir.database("hub")) as reader:
             return reader.counts()
     except ApplianceError:
-        return {}  # the state is useful without them
+        return {}  # the state is useful without the facts
 
 
 def summary_line(state: State) -> str:

@@ -87,7 +87,7 @@ def end(pid: int, number: int, seconds_max: float) -> bool:
         return True
     try:
         signal.pidfd_send_signal(handle, number)
-        signal.pidfd_send_signal(handle, signal.SIGCONT)  # a process that is stopped gets it then
+        signal.pidfd_send_signal(handle, signal.SIGCONT)  # a stopped process gets the signal then
         waiting = select.poll()
         waiting.register(handle, select.POLLIN)
         return bool(waiting.poll(seconds_max * 1000))

@@ -55,7 +55,7 @@ OOMPolicy=continue
 WantedBy={target}
 """
 
-# Every unit: options that need no privileges of the manager.
+# Every unit: options that need no manager privileges.
 HARDENING = """\
 NoNewPrivileges=yes
 RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX

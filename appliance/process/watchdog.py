@@ -12,7 +12,7 @@ from appliance.kernel.threads import SimpleQueue
 from appliance.process.starting import StartDeadline
 from appliance.workspace.datadir import DataDir
 
-SERVER_SECONDS_MAX = 50.0  # less than START_SECONDS_MAX: the server knows what it waits for
+SERVER_SECONDS_MAX = 50.0  # less than START_SECONDS_MAX: the server knows the cause of the wait
 POLL_SECONDS = 1.0
 
 

@@ -16,8 +16,8 @@ from appliance.recovery.pages import Cell
 from appliance.recovery.shapes import SEQUENCE, Shape
 
 NAMED_MAX = 20
-GAP_MAX = 1_000_000  # more missing numbers in a row were never given: a restore leaves them out
-# Numbers without a row. Rows of a table with AUTOINCREMENT are deleted only from its beginning.
+GAP_MAX = 1_000_000  # a longer gap in the numbers is a restore's, so nothing was lost there
+# Numbers without a row. Tables with AUTOINCREMENT lose rows only at the beginning.
 _GAPS = (
     'WITH given (number) AS (SELECT rowid FROM "{table}" UNION'
     " SELECT seq + 1 FROM sqlite_sequence WHERE name = '{table}'),"

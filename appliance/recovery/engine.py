@@ -35,7 +35,7 @@ from appliance.workspace.open_files import kept_unused
 from appliance.workspace.upgrade import upgrade_error
 
 OWN_OF_THE_FILE = ("x_migrations", "meta")  # the new file has its own rows
-# Facts of the schema, and of the order of rowids, which the next start determines.
+# Facts about the schema and the rowid order, which the next start determines.
 _FACTS_OF_SCHEMA = frozenset(
     {"schema_version", "x_schema", "x_compat", "x_id_order", "x_id_checked"}
 )

@@ -14,7 +14,7 @@ from appliance.recovery.log_frames import FRAME_HEADER_BYTES, own_frames
 
 MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100
-OWN_SIZES = (4096, 4096)  # bytes of a page, and how many hold content, in files of this program
+OWN_SIZES = (4096, 4096)  # a page's bytes, and its content bytes, in this program's files
 INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF = 2, 5, 10, 13
 _TABLES, _INDEXES = (TABLE_INTERIOR, TABLE_LEAF), (INDEX_INTERIOR, INDEX_LEAF)
 _FAMILIES = {kind: family for family in (_TABLES, _INDEXES) for kind in family}

@@ -27,7 +27,7 @@ PREFIX = "agent:"
 AGENT_SCOPES = frozenset({wire.AGENT})
 ADMIN_SCOPES = frozenset({wire.ADMIN})
 READING = frozenset({"GET", "HEAD"})
-PRUNE_MS = 60_000  # between two prunings of signatures in memory
+PRUNE_MS = 60_000  # between two prunings for signatures in memory
 
 
 class UsedSignatures:
@@ -133,7 +133,7 @@ class RelaySignatures:
                 self._check_signature(environ, signed, keys, timestamp, body)
                 if refusal is not None:
                     raise refusal
-                # Reads may be repeated: the signature is the same within a millisecond.
+                # Reads may be repeated: signatures within a millisecond are equal.
                 if environ["REQUEST_METHOD"] not in READING:
                     self._use_once(signed, signed_ms)
             except ApplianceError as error:

@@ -4,13 +4,13 @@ from appliance.kernel.blank import printable
 from appliance.relay import wire
 from appliance.relay.rows import AgentRow
 
-# The best known services. An admin sees the domain of every other address.
+# The best known services. An admin sees every other address's domain.
 DISPOSABLE = frozenset({
     "10minutemail.com", "dispostable.com", "fakeinbox.com", "getnada.com", "guerrillamail.com",
     "maildrop.cc", "mailinator.com", "mailnesia.com", "mintemail.com", "sharklasers.com",
     "temp-mail.org", "tempmail.com", "throwawaymail.com", "trashmail.com", "yopmail.com",
 })  # fmt: skip
-BURST_MAX = 2  # other agents of the same address within a day
+BURST_MAX = 2  # other agents with one address within a day
 LIKE_ADMINS = ("admin", "root", "relay", "system", "support", "security")
 
 

@@ -85,7 +85,7 @@ class ApprovalAsker(Loop):
     def _ask(self, agent: wire.PendingAgent, admin: str) -> None:
         row = self._relay.directory.agents.get(admin)
         email = row.owner_email if row is not None and row.status == ACTIVE else ""
-        shown = msgspec.structs.replace(agent, owner_email="-")  # every reader of the hub sees it
+        shown = msgspec.structs.replace(agent, owner_email="-")  # visible to every hub reader
         try:
             ask_id = self._asks.ask(agent.name, admin, email, describe(shown))
         except ApplianceError as error:  # such as too many questions; the next round tries again

@@ -16,7 +16,7 @@ from appliance.kernel.scopes import Scopes
 
 AGENT, ADMIN = "relay:agent", "relay:admin"
 SCOPES = Scopes()  # only signatures have these scopes, never a token
-FEATURES = ("network-2.0", "network-2.1")  # versions of the protocol, for `/health`
+FEATURES = ("network-2.0", "network-2.1")  # protocol versions, for `/health`
 GREETING_MAX, CODE_MINUTES, ATTEMPTS_MAX = 500, 10, 3
 
 Name = Annotated[str, Meta(max_length=64)]

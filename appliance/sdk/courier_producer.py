@@ -19,7 +19,7 @@ from appliance.sdk.discovery import HubNotRunning, StaleServerFile
 from appliance.sdk.websocket import SocketBroken, WebSocket
 
 ANSWER_SECONDS_MAX = 30.0
-FRAME_ENVELOPES = 100  # the default rate limit of a connection, for a second
+FRAME_ENVELOPES = 100  # a connection's default rate limit, for a second
 FRAME_BYTES_MAX = 200 * 1024
 WAIT_SECONDS_MAX = 30.0  # for a limit, without anything accepted meanwhile
 REFUSED_MAX = 1_000  # refused envelopes until an error is raised

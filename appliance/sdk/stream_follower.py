@@ -104,7 +104,7 @@ class StartOver(Exception):
     """The cursor was invalid; reconnect with the new one."""
 
 
-# The exceptions that end a connection; after the retryable ones it is opened again.
+# The exceptions that end a connection; a retryable one opens another connection.
 SESSION_ERRORS = (StartOver, WebSocketException, OSError, ApplianceError)
 RETRYABLE = (HubNotRunning, StaleServerFile, StreamBroken)
 _frame = msgspec.json.Decoder(StreamFrame)
@@ -332,7 +332,7 @@ class Follower:
 
 def _connect(endpoint: Endpoint, *, in_query: bool) -> AbstractContextManager[ClientConnection]:
     query, here = "", endpoint.host in ("127.0.0.1", "localhost", "::1")
-    if in_query and endpoint.token and here:  # logs on the way elsewhere would keep it
+    if in_query and endpoint.token and here:  # proxies' logs would keep the token
         query = f"?token={quote(endpoint.token, safe='')}"
     socket: ClientConnection = connect(
         f"{'wss' if endpoint.secure else 'ws'}://{endpoint.authority}{endpoint.prefix}/ws{query}",

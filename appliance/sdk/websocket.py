@@ -187,7 +187,7 @@ class WebSocket:
             self._control_left + (now - self._refilled) * CONTROL_FRAMES_PER_SECOND,
         )
         self._refilled = now
-        # Parse in parts, to detect a flood of empty frames before all of them are parsed.
+        # Parse in parts, to detect a flood of empty frames before all are parsed.
         for start in range(0, len(data), PARSE_BYTES) or (0,):
             with self._lock:
                 if data:

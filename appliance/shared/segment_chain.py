@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 JUMP = 2**32  # a restore continues with numbers that are higher by at least this
-_LOST_MAX = JUMP // 2  # the exported events may be newer than the highest number it knows
+_LOST_MAX = JUMP // 2  # the exported events may be newer than the highest known number
 SPARSE = frozenset({"bus", "inbox"})  # a repeated message uses up a number
 EVENTS = "events"
 

@@ -16,7 +16,7 @@ app = plain_app(
 
 IdArgument = Annotated[str, typer.Argument(metavar="TOKEN", help="Token id or name.")]
 PATH, SESSIONS = "/api/v1/tokens", "/api/v1/sessions"
-OF_SESSION = "ses_"  # how the id of a session begins
+OF_SESSION = "ses_"  # how a session's id begins
 INVITED_SECONDS = 86_400.0  # for a colleague, who may read the link tomorrow
 
 

@@ -16,7 +16,7 @@ from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 from appliance.tokens import wire
 
-PER_TOKEN_MAX = 32  # sessions of a token, and as many links; above it the oldest ends
+PER_TOKEN_MAX = 32  # sessions per token, and as many links; one more ends the oldest
 _UNTIL = (
     "min(s.expires_ms, ifnull(t.expires_ms, s.expires_ms), iif(s.token_hash = t.hash,"
     " s.expires_ms, ifnull(r.until_ms, 0)))"

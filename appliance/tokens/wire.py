@@ -162,7 +162,7 @@ class SessionEnded(Struct, frozen=True):
     id: str
 
 
-# Scopes of the courier: patterns of streams and views, which it interprets itself.
+# Courier scopes: stream and view patterns, which the courier interprets.
 _STREAM_SCOPE = re.compile(r"streams:[^@:]{1,256}:(enqueue|subscribe|admin)|views:[^@:]{1,64}:read")
 
 

@@ -35,10 +35,10 @@ from appliance.web.limits import (
 )
 from appliance.web.observe import ObserveMiddleware, Response
 
-BODY_BYTES_MAX = 512 * 1024  # a message of 64 KiB can need six times as much in JSON
-BATCH_BYTES_MAX = 8 * 1024 * 1024  # decoding it blocks the event loop
+BODY_BYTES_MAX = 512 * 1024  # a 64 KiB message can need six times as much in JSON
+BATCH_BYTES_MAX = 8 * 1024 * 1024  # decoding blocks the event loop
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
-# Some clients append a slash. Other paths stay as they are: a proxy may refuse one of them.
+# Some clients append a slash. All other paths stay unchanged: a proxy may refuse one form.
 ALIASES = {"/mcp/": "/mcp"}
 App = falcon.App[falcon.Request, Response]
 
@@ -141,7 +141,7 @@ class AccessMiddleware:
         if req.method not in READING:
             self._guard.writes.check(unless=operation.in_maintenance)
         connection = req.env.get("agentlip.connection")
-        if connection is not None:  # a full pool does not close it
+        if connection is not None:  # not closed by a full pool
             connection.authenticated = principal is not ANONYMOUS
         req.context.mounted = mounted
         self._decode(req, params)

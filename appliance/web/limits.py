@@ -27,7 +27,7 @@ from appliance.web.settings import LimitSettings
 
 UNAUTHENTICATED, GLOBAL = "unauthenticated", "global"
 _OTHERS = "others"
-UNAUTHENTICATED_SHARE = 0.5  # of `limits.global`; the rest is for callers with a token
+UNAUTHENTICATED_SHARE = 0.5  # share of `limits.global`; the rest is for callers with a token
 OPEN_CONNECTIONS = 2
 """Without a token, an address may send as much as this many connections: six times a second the
 UI's files."""

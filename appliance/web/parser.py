@@ -22,7 +22,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 LINE_BYTES_MAX = 8190  # a request line or a header, as in common servers
 HEADER_COUNT_MAX = 100  # browsers behind proxies send about thirty
-HEAD_BYTES_MAX = 64 * 1024  # all headers of a request, while it is incomplete
+HEAD_BYTES_MAX = 64 * 1024  # all headers in an incomplete request
 _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")
 _CHUNKED = re.compile(rb"\r\n(?i:transfer-encoding): ?chunked\r\n")
 _LENGTH = re.compile(r"0|[1-9][0-9]{0,17}")

@@ -21,8 +21,8 @@ from appliance.web.safe_connect import Resolve
 
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 15.0  # for the whole response
-ANSWER_BYTES_MAX = 65_536  # how much of a response is read
-ANSWER_SHOWN_BYTES = 400  # how much of it is a part of the reason
+ANSWER_BYTES_MAX = 65_536  # response bytes that are read
+ANSWER_SHOWN_BYTES = 400  # response bytes that the reason contains
 RETRY_AFTER_SECONDS_MAX = 86_400.0
 _USER_AGENT = "agentlip-webhook/1"
 

@@ -13,7 +13,7 @@ from appliance.kernel.errors import Unavailable
 from appliance.kernel.tool import Tool
 
 GOING_AWAY = 1001  # the code in RFC 6455
-RETRY_SECONDS_MAX = 60.0  # it may end earlier than planned
+RETRY_SECONDS_MAX = 60.0  # may end earlier than planned
 CloseSocket = Callable[[int, str], Any]
 
 

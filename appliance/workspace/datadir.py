@@ -54,7 +54,7 @@ _MARKERS = tuple(
     file_of(store) for store, declaration in DECLARATIONS.items() if declaration.marks_workspace
 )
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{22,512}")  # 22: 128 bits in base64 (hub spec §0.1.1)
-# A doctor that tests the lock holds it for some microseconds.
+# A doctor's test holds the lock for some microseconds.
 _LOCK_ATTEMPTS_MAX = 10
 _LOCK_RETRY_SECONDS = 0.005
 
@@ -88,7 +88,7 @@ class ServerFile(msgspec.Struct, frozen=True):
     pid: int = 0
     started_at: str = ""
     protocol_version: str = "v1"
-    app_version: str = ""  # "" from servers that don't write it
+    app_version: str = ""  # "" from servers that write none
 
     def __repr__(self) -> str:
         return f"ServerFile(instance_id={self.instance_id!r}, port={self.port}, pid={self.pid})"
@@ -239,7 +239,7 @@ def _is_workspace(directory: Path) -> bool:
     datadir = DataDir(directory)
     try:
         marks = marks_of(datadir)
-        # The link and its target: either could belong to another user.
+        # Link and target: either could belong to another user.
         stats = [datadir.dir.lstat(), *(path.stat() for path in (datadir.dir, *marks))]
         trusted = not marks or all(status.st_uid in (os.geteuid(), 0) for status in stats)
     except PermissionError:
@@ -264,7 +264,7 @@ class WriterLock:
         self._path = datadir.lock_file
         self.instance_id = instance_id
         self.clock = clock or SystemClock()
-        # For the child process that writes, which has to keep the lock as long as this process.
+        # For the writing child process, which has to keep the lock as long as this process.
         self.descriptor: int | None = None
 
     def acquire(self) -> None:

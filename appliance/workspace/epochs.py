@@ -74,7 +74,7 @@ def merge(*lists: Iterable[Epoch]) -> tuple[Epoch, ...]:
 def continued(before: tuple[Epoch, ...], old: str, begun: Epoch) -> str:
     """Return the encoded list in which `begun` follows the epochs `before`, which include `old`."""
     if old not in {epoch.epoch for epoch in before}:
-        # The first of the list, or the first after the log was lost and its ids began again.
+        # The first in the list, or the first after the log was lost and the ids began again.
         before = (Epoch(old),)
     text = msgspec.json.encode(EpochList(epochs=merge(before, (begun,))))
     return msgspec.json.format(text, indent=2).decode() + "\n"

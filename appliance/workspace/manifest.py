@@ -71,7 +71,7 @@ class StoreLost(Conflict):
 
 
 def _swap(first: str, second: str) -> str:
-    a, b = sorted((first, second))  # the same command for both, so that it is run once
+    a, b = sorted((first, second))  # one command for both, to run once
     return f"agentlipd down; mv {a} {a}.other; mv {b} {a}; mv {a}.other {b}"
 
 
@@ -150,7 +150,7 @@ def lost_stores(
             continue
         is_gone = datadir.read_token() is None if name == TOKEN else not path.exists()
         if is_gone or is_empty(path):
-            if name not in set(SHARED_STORES) - set(CHAINS):  # other programs may remove it
+            if name not in set(SHARED_STORES) - set(CHAINS):  # other programs may remove the file
                 lost.append(StoreLost(name, "missing" if is_gone else "empty"))
         elif store_id and (own := _id_of(path, name, mode) or store_id) != store_id:
             lost.append(StoreLost(name, "foreign", of=owners.get(own, "")))
@@ -180,7 +180,7 @@ def check(
     created."""
     if FILE in unreadable(datadir):
         raise RecordUnreadable
-    # A write-ahead log stays as it is: a refused start must not remove what may still be read.
+    # A write-ahead log stays unchanged: a refused start must not remove readable data.
     lost = lost_stores(datadir, "unused", {*stores, *SHARED_STORES, *accepted})
     for error in lost:
         if error.details["store"] not in accepted:
@@ -241,7 +241,7 @@ def _accept(datadir: DataDir, names: set[str], clock: Clock, log: Log) -> None:
             _put_aside(path, now_ms)
     restarted = any(declaration_of(name).numbers_events for name in names)
     if restarted and datadir.database(RECORD_STORE).exists():
-        # Event numbers begin again: cursors of clients must not be taken for new ones.
+        # Event numbers begin again: clients' cursors must not be taken for new ones.
         with closing(open_database(datadir.database(RECORD_STORE), "rw")) as connection:
             connection.execute("DELETE FROM meta WHERE key = 'epoch'")
     _write(datadir, manifest)

@@ -12,7 +12,7 @@ from appliance.kernel.errors import Conflict
 from appliance.workspace.datadir import BESIDE
 
 COMMAND_CHARACTERS_MAX = 80
-LOCK_BYTES, LOCK_START = 512, 0x4000_0000  # where SQLite has its locks of a file
+LOCK_BYTES, LOCK_START = 512, 0x4000_0000  # where SQLite has its locks in a file
 WAITS_MAX, WAIT_SECONDS = 100, 0.1  # longer than programs usually wait for a lock
 
 

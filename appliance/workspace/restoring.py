@@ -17,7 +17,7 @@ import msgspec
 from appliance.kernel.log import without_path
 from appliance.kernel.store_errors import is_damage, sqlite_name
 
-SHOWN_MAX = 20  # ids of each kind in a plan, which people read
+SHOWN_MAX = 20  # ids per kind in a plan, which people read
 NoticeKind = Literal["lost", "lost-delivered", "valid-again", "still-revoked", "sent-again"]
 
 

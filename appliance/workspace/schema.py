@@ -75,7 +75,7 @@ def _create(
     os.close(open_own(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     with closing(open_database(unfinished, "rw")) as connection:
         made = Upgrade(connection, unfinished, store, migrations, clock, log).run()
-        # On a full disk, closing leaves part of it in the log, which has the temporary name.
+        # On a full disk, closing leaves a part in the log, which has the temporary name.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     unfinished.rename(database)
     sync_directory(database.parent)

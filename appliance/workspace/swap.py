@@ -135,7 +135,7 @@ def _complete(datadir: DataDir, journal: SwapJournal) -> None:
         for file in journal.files:
             new, present = root / "new" / file.path, datadir.workspace / file.path
             if file.new and not new.exists():
-                continue  # it is in its place
+                continue  # in place
             _put_aside(present, old / file.path, file.new)
             if file.new:
                 make_folders(present.parent)
@@ -157,8 +157,8 @@ def _put_aside(present: Path, old: Path, stays: bool) -> None:
             make_folders(old.parent)
             target = old.with_name(old.name + suffix)
             if target.exists() and target.samefile(source):
-                continue  # it has both names since an earlier attempt
-            # A new file replaces it in one step: a program that finds none would make another.
+                continue  # has both names since an earlier attempt
+            # A new file is put in place in one step: a program that finds none would make another.
             if not (stays and not suffix and _link(source, target)):
                 _move(source, target)
     if present.parent.is_dir():

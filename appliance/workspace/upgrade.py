@@ -29,8 +29,8 @@ from appliance.workspace.datadir import DataDirNotWritable
 from appliance.workspace.integrity import is_damaged
 from appliance.workspace.migration import Migration, MigrationFailed, load, newest, statements
 
-# The quick check of a file of this size takes well under a second, and the full check of a store
-# whose rows exist nowhere else some seconds. Larger ones are left to the doctor.
+# For a file with this size, a quick check takes well under a second, and a full check, for stores
+# whose rows exist nowhere else, some seconds. Larger files are left to the doctor.
 CHECK_AT_START_BYTES_MAX = 64 * 1024 * 1024
 FULL_CHECK_BYTES_MAX = 512 * 1024 * 1024
 RECORDS = (
@@ -62,11 +62,11 @@ class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
     """A file's state, and what this program would do with the file."""
 
     store: str
-    schema: int  # the newest step in the file; 0: no step of this program
+    schema: int  # the newest step in the file; 0: none of this program's steps
     compat: int  # the oldest program that may open the file
-    program: int  # the newest step of this program
-    spec_version: int | None = None  # version of the shared specification in the file
-    program_spec_version: int = 0  # version of this program
+    program: int  # this program's newest step
+    spec_version: int | None = None  # the shared specification's version in the file
+    program_spec_version: int = 0  # this program's version
     pending: tuple[str, ...] = ()
     optional_missing: tuple[str, ...] = ()
     edited: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ def refuse_unusable(database: Path, store: str) -> None:
     size = database.stat().st_size if database.exists() else None
     log = database.with_name(database.name + "-wal")
     if size == 0 or (size is None and log.exists() and log.stat().st_size > 0):
-        # SQLite would delete the log, or apply it to a file it does not belong to.
+        # SQLite would delete the log, or apply the log to a foreign file.
         raise StoreDamaged(
             f"{store}: the database file is {'empty' if size == 0 else 'missing'}",
             hint="agentlip doctor --run store.opens; to start empty, remove the database file with"
@@ -165,7 +165,7 @@ class Upgrade(msgspec.Struct, frozen=True):
     log: Log
 
     def run(self) -> SchemaState:
-        # The rows of a store that can be suspended exist nowhere else.
+        # A suspendable store's rows exist nowhere else.
         full = declaration_of(self.store).recovery.suspended
         bytes_max = FULL_CHECK_BYTES_MAX if full else CHECK_AT_START_BYTES_MAX
         size = self.database.stat().st_size  # 0 while the file is made
@@ -198,7 +198,7 @@ class Upgrade(msgspec.Struct, frozen=True):
                 try:
                     self._apply(migration)
                 except (MigrationFailed, StoreDamaged) as error:
-                    # The store works without it, only slower.
+                    # The store works without the index, only slower.
                     self.log.warning(
                         "optional migration not applied",
                         store=self.store,
@@ -234,7 +234,7 @@ class Upgrade(msgspec.Struct, frozen=True):
                 raise sqlite3.IntegrityError("FOREIGN KEY constraint failed")
             execute("COMMIT")
         except sqlite3.Error as error:
-            if self.connection.in_transaction:  # a full disk may have rolled it back already
+            if self.connection.in_transaction:  # a full disk may have rolled back already
                 execute("ROLLBACK")
             if is_damage(error):
                 raise upgrade_error(error, self.store) from error

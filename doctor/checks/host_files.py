@@ -36,8 +36,8 @@ _ADOPTABLE = tuple(store for store, declared in DECLARATIONS.items() if declared
 _CHECKED_ELSEWHERE = "jobs"
 _LISTED_MAX = 3  # more open files have one cause: a `chmod -R`, or a copy
 _UNFINISHED = ".partial-"  # a backup that is made or verified, in a private directory
-LOGS_BYTES_MAX = 100 * _MIB  # above it, somebody should look which file grows
-FILES_MAX = 10_000  # files of the data directory whose permissions are read
+LOGS_BYTES_MAX = 100 * _MIB  # above this, somebody should look which file grows
+FILES_MAX = 10_000  # data directory files whose permissions are read
 
 
 class Entry(NamedTuple):
@@ -141,7 +141,7 @@ def _may_be_open(entry: Entry, folder: Path, exported: frozenset[Path]) -> bool:
     if entry.name.endswith(".suspect"):
         return True
     if entry.path.parent == folder / "locks" and not entry.state.st_mode & _OTHERS_WRITE:
-        return True  # only a process id; its directory is checked
+        return True  # only a process id; the directory is checked
     if stat.S_ISLNK(entry.state.st_mode) or exported & {entry.path, *entry.path.parents}:
         return True
     return _read_only(entry.path) or (entry.is_folder and _is_mount(entry.path))
@@ -156,7 +156,7 @@ def _is_mount(folder: Path) -> bool:
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return False
-    # The fifth word is the mount point; spaces in it are written in octal.
+    # The fifth word is the mount point, with spaces in octal.
     points = {line.split(" ", 5)[4] for line in mounts.splitlines()}
     return str(folder.resolve()).replace(" ", "\\040") in points
 
@@ -382,7 +382,7 @@ def _entries(context: Context, folder: Path | None = None) -> Iterator[Entry]:
             state = path.stat() if path == context.datadir.dir else path.lstat()
             entry = Entry(str(path.relative_to(workspace)), path, state)
         except OSError:
-            continue  # removed meanwhile, or its directory can't be read and is an entry itself
+            continue  # removed meanwhile, or in an unreadable directory, which is an entry too
         if entry.is_folder:
             with suppress(OSError):
                 waiting += sorted(path.iterdir(), reverse=True)

@@ -20,7 +20,7 @@ from appliance.kernel.reader import Reader
 from appliance.operations.settings import kind_of
 from appliance.workspace.datadir import DataDir
 
-# Programs that read agentlip.config.ts accept these as well.
+# Also accepted by programs that read agentlip.config.ts.
 _UNREAD_SUFFIXES = (".ts", ".mts", ".cts", ".js", ".mjs", ".cjs", ".json")
 
 
@@ -128,7 +128,7 @@ def _secrets(context: Context) -> Iterator[Finding]:
     try:
         tree = config.read_toml(path)
     except config.BadSettings:
-        return  # settings.file reports it
+        return  # reported by settings.file
     for name, value in _files(tree, ""):
         if context.is_off(name):
             continue

@@ -19,7 +19,7 @@ from doctor.checks.store_log import LARGE, find_large_log
 _PROBLEMS_MAX = 10
 _REINDEX = "agentlip doctor repair --run store.integrity --yes"
 BATCH_SECONDS_MAX = 2.0  # a batch that takes longer is reported
-RESTARTS_MAX = 3  # restarts of the writer within half a minute
+RESTARTS_MAX = 3  # writer restarts within half a minute
 QUICK_CHECK_BYTES_MAX = 64 * 1024 * 1024  # larger files are checked with `--all` only
 
 
@@ -154,7 +154,7 @@ def integrity(store: str, connection: sqlite3.Connection) -> Iterator[Finding]:
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
-        return  # the integrity check reports it
+        return  # reported by the integrity check
     for table, rowid, parent, _ in rows:
         yield ORPHANED_ROW.finding(
             f"{store}.{table}", f"row {rowid} refers to a missing row in {parent}"

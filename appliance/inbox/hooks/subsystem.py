@@ -34,7 +34,7 @@ class HooksSubsystem(Subsystem):
             needs.listen(self.hooks.on_event)
             needs.inbox.hooks_of = self.hooks.hooks_of
             self.loops = [HookRunner(self.hooks, clock, log) for _ in range(AT_ONCE_MAX)]
-        # Runs of the former process; without hooks nobody runs those that wait.
+        # The former process's runs; without hooks nobody runs the waiting ones.
         former = "running" if self.hooks.enabled else "waiting"
         if needs.store.read(has_runs, former):  # a start must not write if the disk is full
             needs.store.write(mark_lost, former)

@@ -168,7 +168,7 @@ class NetworkAgent(Closing):
         try:
             self.relay.request("POST", f"/registry/agents/{self.name}/rotate-key", body)
         except RelayRefused:
-            if not self._is_registered(key):  # it may have been accepted before
+            if not self._is_registered(key):  # may have been accepted before
                 raise
         self.state.set_cursor(ROTATED, str(self._clock.now_ms()))
         self.folder.promote_next()
@@ -229,7 +229,7 @@ class NetworkAgent(Closing):
         """Unknown if the relay can't be read."""
         return self._presences.read(check_agent_name(name))
 
-    # -- keys of contacts ----------------------------------------------------------------------
+    # -- contacts' keys ------------------------------------------------------------------------
 
     def pins(self) -> list[KeyPin]:
         return list(self._pins.all().values())
@@ -331,7 +331,7 @@ class NetworkAgent(Closing):
             except OSError as error:
                 problem = f"the connection failed: {str(error) or type(error).__name__}"
                 self.unreachable[name] = problem
-                self._presences.online.pop(name, None)  # it may have another endpoint
+                self._presences.online.pop(name, None)  # may have another endpoint
         if status is not None and not 200 <= status < 300:
             may_end = abs(self.relay.skew_ms or 0) > SKEW_MS or self._has_former_key()
             problem = f"the recipient responded with {status}"
@@ -440,7 +440,7 @@ class NetworkAgent(Closing):
         while not self._closed.is_set():
             try:
                 self.run_once()
-            except Exception as error:  # also of a callback: the next round tries again
+            except Exception as error:  # also a callback's error: the next round tries again
                 self.problem = f"{type(error).__name__}: {error}"
             self._closed.wait(TICK_SECONDS)
 

@@ -47,7 +47,7 @@ def poll_broadcasts(
             if kind == REVOCATION:
                 peers.revoke(str(payload.get("agent")))
             elif "broadcastType" not in payload:
-                kind = "announcement"  # its type is not signed
+                kind = "announcement"  # the type is not signed
             emit("broadcast", sender, id=row["id"], type=kind, payload=payload)
             state.set_cursor("broadcasts_seen", " ".join([*seen, signed.signature]))
             state.set_cursor(f"broadcast {sender}", str(max(at_ms, newest_ms)))

@@ -153,5 +153,5 @@ class AgentFolder:
         entry = f"{config.name}@{config.relay} {name}"
         try:
             return getattr(import_module("keyring"), verb)("agentlip network", entry, *secret)
-        except Exception as error:  # the library is missing, or an error of one of its backends
+        except Exception as error:  # the library is missing, or a backend's error
             raise KeyringFailed(details={"reason": type(error).__name__}) from None

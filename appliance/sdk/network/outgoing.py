@@ -23,9 +23,9 @@ from appliance.sdk.network.state import AgentState
 PENDING_MAX, REPORTS_MAX = 100, 500
 EXPIRY_MS = HOUR_MS
 DELAYS_MS = (10_000, 30_000, 90_000)
-WATCH_MS = 60_000  # between two checks of the recipient's presence, after the last delay
+WATCH_MS = 60_000  # between two checks whether the recipient is present, after the last delay
 LEASE_MS = 60_000  # longer than an attempt takes
-PAYLOAD_BYTES_MAX = 180_000  # in base64, with the other fields, an envelope has fewer than 262,144
+PAYLOAD_BYTES_MAX = 180_000  # in base64, with all fields, an envelope has fewer than 262,144
 
 SendStatus = Literal["pending", "sending", "delivered", "expired", "failed"]
 _COLUMNS = "id, recipient, type, payload, status, created_ms, due_ms, attempts, receipt_ms"

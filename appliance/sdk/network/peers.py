@@ -37,7 +37,7 @@ from appliance.sdk.network.folder import NoNetworkAgent
 from appliance.sdk.network.pins import KeyChanged, KeyPin, KeyPins, pin_after
 from appliance.sdk.network.relay_client import RelayClient, RelayRefused, RelayUnreachable
 
-REFRESH_MS = 10_000  # between two refreshes that messages of others cause
+REFRESH_MS = 10_000  # between two refreshes that others' messages cause
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -120,7 +120,7 @@ class Peers:
 
     def refresh(self) -> None:
         """Read contacts and admins from the relay, and compare their keys with the pins."""
-        self._ciphers = {}  # those of former contacts and keys are not needed any more
+        self._ciphers = {}  # former contacts' and keys' rows are not needed any more
         rows = self._relay.request("GET", "/contacts")
         admins = self._relay.request("GET", "/admin/keys")
         pins, revoked, contacts = self._pins.all(), self._pins.revoked_agents(), {}
