@@ -57,7 +57,7 @@ def test_recent_commit_subjects_follow_rules():
     if commits is None:
         pytest.skip("this checkout has no Git history")
     recent = [subject for at, subject in commits if at >= SINCE]
-    assert {subject: found for subject in recent if (found := problems(subject))} == {}
+    assert {subject: broken for subject in recent if (broken := problems(subject))} == {}
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def random_ids(count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("search", [True, False])
-def test_it_opens_with_everything_as_it_was(tmp_path: Path, search: bool) -> None:
+def test_foreign_file_opens_unchanged(tmp_path: Path, search: bool) -> None:
     store_file = foreign(tmp_path, random_ids(20), search)
     before = contents(store_file)
     facts = dict(store_file.execute("SELECT key, value FROM meta"))

@@ -246,7 +246,7 @@ def history(hub, job):
     return hub.http.get(f"/api/v1/jobs/{job}/history").body["runs"]
 
 
-def test_commands(hub):
+def test_job_commands_print_and_exit_as_documented(hub):
     def jobs(*arguments):
         return agentlip("--workspace", hub.workspace, "jobs", *arguments, cwd=hub.workspace)
 
