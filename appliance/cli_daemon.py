@@ -135,7 +135,7 @@ def down(session: Session) -> None:
 
 @app.command(flags=RestartFlags)
 def restart(session: Session, **flags: Any) -> None:
-    """Stop the appliance if it runs, and start it."""
+    """Stop a running appliance, and start again."""
     from appliance.kernel.clock import SystemClock
     from appliance.process import daemon, starting, stopping
 
@@ -232,9 +232,9 @@ def uninstall_service(
     ] = False,
     name: NameFlag = "agentlip",
 ) -> None:
-    """Remove the unit of this workspace, and print the commands that stop it. Safe to repeat.
+    """Remove this workspace's unit, and print the stop commands. Safe to repeat.
 
-    The workspace and its data stay.
+    The workspace and all data stay.
 
     Example: agentlipd uninstall-service --system
     """

@@ -85,7 +85,7 @@ def global_flags(
 
 
 class Session(msgspec.Struct, frozen=True):
-    """One invocation: its global flags, and its output for people and machines."""
+    """One invocation: global flags, and output for people and machines."""
 
     workspace: Path | None = None
     as_json: bool = False
@@ -192,7 +192,7 @@ def common(
 ) -> Callable[..., None]:
     """Give a command the global flags as its first argument, a Session.
 
-    A flag counts wherever it stands: before the subcommand or after it.
+    A flag counts in every position: before or after the subcommand.
     """
     if hasattr(function, "__signature__"):  # already present
         return function

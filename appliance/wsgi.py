@@ -1,8 +1,8 @@
 """Serves WebSocket upgrades, and passes other requests to Falcon.
 
-Falcon has no WebSockets under WSGI, and after a responder that took over the socket it would write
-HTTP headers. So the guard's functions check upgrades here, and the raw socket is served until it
-ends.
+Falcon has no WebSockets under WSGI, and after a responder that took over the socket, Falcon would
+write HTTP headers. So the guard's functions check upgrades here, and the raw socket is served until
+its end.
 """
 
 import contextlib

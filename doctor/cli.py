@@ -89,7 +89,7 @@ def list_checks(
     as_json: JsonFlag = False,
     wide: WideFlag = False,
 ) -> None:
-    """List the checks. They are the same in every workspace."""
+    """List the checks, which are equal in every workspace."""
     del workspace
     cli_check.print_list(is_json(ctx, as_json), wide or bool(option(ctx, "wide")))
 
@@ -117,7 +117,7 @@ def clear(
     workspace: WorkspaceFlag = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check a suspect store completely, and clear it if it is not damaged."""
+    """Check a suspect store completely, and clear an undamaged one."""
     if store not in DECLARATIONS:
         raise Invalid(f"unknown store: {store}", hint=f"use one of: {', '.join(DECLARATIONS)}")
     datadir = datadir_of(option(ctx, "workspace", workspace))

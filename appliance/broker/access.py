@@ -122,10 +122,10 @@ class Signatures:
         return verify_once
 
     def hello(self, hello: frames.Hello, challenge: str) -> bool:
-        """Return whether this frame authenticates its member; False: it needs a challenge first.
+        """Return whether this frame authenticates its member; False: a challenge is needed first.
 
         Raises if the signature is wrong. A challenge belongs to one connection, so a hello cannot
-        be replayed on another.
+        be replayed elsewhere.
         """
         self._check_member(hello.member)
         if not hello.signature:

@@ -1,7 +1,7 @@
-"""Tracks which members are connected, and for which of them deliveries should be claimed next.
+"""Tracks which members are connected, and whose deliveries should be claimed next.
 
 All state is in memory; the delivery rows are authoritative. Rows are claimed only for connections
-with free prefetch, so a member that acks nothing does not delay others.
+with free prefetch, so a member that acks nothing delays nobody.
 """
 
 from collections.abc import Iterable, Sequence

@@ -16,7 +16,8 @@ class LocalConnection(Loop):
     """A connection that passes deliveries to `callback`, which stores them.
 
     If the callback raises, the deliveries come again when their leases have expired. The callback
-    runs in a separate greenlet and may wait for its store."""
+    runs in a separate greenlet and may wait for its store.
+    """
 
     name = "broker_local"
 

@@ -1,4 +1,4 @@
-"""Keeps one member's connection to the broker: what it may claim, and what it has not acked yet.
+"""Keeps one member's connection to the broker: claimable and unacked deliveries.
 
 `member_socket.py` connects a member elsewhere, `local_connection.py` the inbox in this process.
 Both register a MemberConnection with the Dispatch.

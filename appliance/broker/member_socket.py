@@ -12,8 +12,8 @@
     client   {"type": "status", "status": "idle"}     server   {"type": "event", "event": …}
     server   {"type": "error", "error": …, "code": …}; the refused frame changed nothing
 
-A delivery is leased before it is pushed, and its row is deleted when the ack is written. Without
-an ack it is pushed again after its lease, to whichever connection the member has then.
+A delivery is leased before the push, and the row is deleted when the ack is written. Without an ack
+the delivery is pushed again after the lease, on the member's connection at that time.
 """
 
 from typing import Any
@@ -49,7 +49,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class MemberSocket:
-    """One socket, from its hello to its close."""
+    """One socket, from hello to close."""
 
     def __init__(self, socket: Socket, broker: Broker, who: Principal) -> None:
         self._socket = socket

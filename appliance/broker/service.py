@@ -294,7 +294,7 @@ class Broker:
             )
 
     def disconnect(self, connection: MemberConnection) -> None:
-        """Release its unacked deliveries, so that the member's next connection gets them."""
+        """Release a connection's unacked deliveries for the member's next connection."""
         self.release(connection.owner, self.dispatch.detach(connection))
 
     def release(self, owner: str, ids: Sequence[int]) -> None:

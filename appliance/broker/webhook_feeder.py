@@ -4,7 +4,8 @@
 
 After a crash between the two commits the row is handed over again. The send's id is derived from
 the webhook and the message, so the outbox recognizes repeats. Rows that the outbox does not accept
-are handed over when their lease has expired."""
+are handed over when their lease has expired.
+"""
 
 from typing import Literal
 
@@ -27,7 +28,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class WebhookMessage(msgspec.Struct, frozen=True):
-    """One message for one webhook. `key` is the same each time it is handed over."""
+    """One message for one webhook. `key` never changes between attempts."""
 
     webhook_id: str
     key: str

@@ -18,7 +18,7 @@ class CreateMeshWebhook(Struct, frozen=True):
 
 
 class ChangeMeshWebhook(Struct, frozen=True):
-    """Omitted fields stay as they are. `secret`: sign with this one from now on; `new_secret`:
+    """Omitted fields stay unchanged. `secret`: sign with this one from now on; `new_secret`:
     generate one."""
 
     url: Url | None = None

@@ -64,7 +64,7 @@ class AcceptItem(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 class AcceptBatch(Struct, frozen=True, forbid_unknown_fields=True):
-    """Each item is accepted or refused on its own and has its own result."""
+    """Each item is accepted or refused separately, with a separate result."""
 
     items: Annotated[list[Raw], Meta(min_length=1, max_length=BATCH_MAX)]
 
@@ -100,8 +100,7 @@ class UnknownQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UnknownIds(Struct, frozen=True):
-    """The request's ids that the broker has not accepted: a restore lost them, or they are too
-    old."""
+    """The request's ids that the broker has not accepted: lost in a restore, or too old."""
 
     unknown: list[str]
 
@@ -224,7 +223,7 @@ class ChangeReply(Struct, frozen=True):
 
 
 class HistoryQuery(Struct, frozen=True):
-    """A member gets the messages sent to it, by it, and to topics it subscribes to."""
+    """A member gets sent messages, received messages, and messages in subscribed topics."""
 
     after: Annotated[
         str, Meta(max_length=64, description="a history_id; empty: begin with the oldest")

@@ -134,9 +134,9 @@ def poll(
         bool, typer.Option("--ack", help="Ack the messages once they are printed.")
     ] = False,
 ) -> None:
-    """Print the messages for an agent that it has not acked, oldest first.
+    """Print an agent's unacked messages, oldest first.
 
-    They are printed again until you ack them: handle them in order, then ack the last one.
+    Unacked messages are printed again: handle all in order, then ack the last one.
 
     Example: agentlip bus poll --agent ada --wait 60 --json
     """
@@ -263,7 +263,7 @@ def release(
     agent: AgentFlag = "",
     fence: FenceFlag = None,
 ) -> None:
-    """Release a claim, so that others can have it.
+    """Release a claim for other agents.
 
     Example: agentlip bus release task-7 --agent ada
     """

@@ -146,7 +146,7 @@ def request_changes(
 
 @app.command("merge")
 def merge(session: Session, task: TaskArgument) -> None:
-    """Merge an approved task into the integration branch; remove its worktree and its branch.
+    """Merge an approved task into the integration branch; remove worktree and branch.
 
     Example: agentlip worker merge fix-login
     """
@@ -263,7 +263,7 @@ def list_tasks(session: Session, state: StateFlag = None) -> None:
 
 @app.command("show")
 def show(session: Session, task: TaskArgument) -> None:
-    """Show a task, its history, and what blocks it.
+    """Show a task with its history and blockers.
 
     Example: agentlip worker show fix-login
     """

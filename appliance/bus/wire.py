@@ -168,7 +168,7 @@ class TooManyBusStreams(Unavailable):
 
 
 class BusItem(msgspec.Struct, frozen=True):
-    """A new message, for those who wait: they read it from the table."""
+    """A new message, for waiting callers, who read the table."""
 
     number: int
     to_agent: str | None

@@ -204,7 +204,7 @@ def sleep(seconds: float) -> None:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Run a transaction that writes: the whole block or nothing. Keep it short: others wait.
+    """Run a writing transaction: the whole block or nothing. Keep the block short: others wait.
 
     Raises BusBusy if another program has the file locked for too long, StorageFull, BusDamaged.
     """

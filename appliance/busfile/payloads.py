@@ -76,8 +76,8 @@ PAYLOADS: dict[str, type[BusPayload]] = {
 def typed_payload(type_: str, payload: Any) -> BusPayload | None:
     """Return the payload as its type defines it; None for other types.
 
-    Raises Invalid for a payload that differs. Other programs write what they like, so a reader has
-    to expect one.
+    Raises Invalid for a wrong payload. Other programs may write any payload, so a reader has to
+    expect errors.
     """
     kind = PAYLOADS.get(type_)
     try:

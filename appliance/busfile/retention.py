@@ -1,7 +1,7 @@
 """Bounds a bus: how far an agent may be behind, what may be pruned, and space.
 
-Live agents' cursors hold back both. A cursor is live while its agent shows a sign of life, a
-heartbeat or an ack, within some days, and until it is retired.
+Live agents' cursors hold back both. A cursor is live while the agent shows a sign of life, a
+heartbeat or an ack, within some days, and until retired.
 """
 
 import sqlite3
@@ -92,7 +92,7 @@ def cursors(connection: sqlite3.Connection, now_ms: int) -> list[CursorRow]:
 
 
 def retire_cursor(connection: sqlite3.Connection, now_ms: int, agent: str) -> int:
-    """Retire a cursor, which holds nothing back until its agent acks again. Return where it is."""
+    """Retire a cursor, which holds nothing back until its agent acks again. Return its position."""
     added = connection.execute(
         "INSERT OR REPLACE INTO x_retired_cursors (agent_id, last_acked_seq, retired_at_ms)"
         " SELECT agent_id, last_acked_seq, ? FROM cursors WHERE agent_id = ?"
@@ -105,8 +105,8 @@ def retire_cursor(connection: sqlite3.Connection, now_ms: int, agent: str) -> in
 
 
 def hold(connection: sqlite3.Connection, seq: int | None) -> None:
-    """Keep the messages above `seq`, the last one in the appliance's segments; None: it writes
-    no segments. The number is in the file, so that pruning without the appliance respects it."""
+    """Keep the messages above `seq`, the last one in the appliance's segments; None: no segments
+    are written. The number is in the file, for pruning without the appliance."""
     if seq is None:
         connection.execute("DELETE FROM meta WHERE key = ?", (HELD_KEY,))
     elif meta.value(connection, HELD_KEY) != str(seq):

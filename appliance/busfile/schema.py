@@ -33,8 +33,8 @@ class BusUnfinished(BusSchemaUnknown):
 def open_schema(connection: sqlite3.Connection) -> None:
     """Make the tables in a new file, and ours in one that another program has made.
 
-    Run it in a transaction that writes. The specification's tables are never altered in a file that
-    has them. Raises BusSchemaNewer and BusSchemaUnknown, and then nothing has changed.
+    Run in a writing transaction. The specification's existing tables are never altered. Raises
+    BusSchemaNewer and BusSchemaUnknown, and then nothing has changed.
     """
     for file in missing(connection):
         execute(connection, file)

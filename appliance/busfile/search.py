@@ -1,7 +1,8 @@
 """Full-text search in messages. The index belongs to this program and can be made again.
 
 The index has a message's sender, type, correlation and inline payload, but no payloads from blobs.
-Other programs don't write the index, so a search first adds new messages."""
+Other programs don't write the index, so a search first adds new messages.
+"""
 
 import sqlite3
 from collections.abc import Callable

@@ -6,7 +6,7 @@
 
 Every state before COMPLETED can become FAILED, and FAILED becomes ASSIGNED again by `spawn`. Both
 end the task's claims. STALE is not a state: `status_rows` computes it from the heartbeat's age. A
-worker's id is its task's id.
+worker's id is the task's id.
 """
 
 import itertools
@@ -151,8 +151,8 @@ def transition(
     *,
     actor: str,
 ) -> None:
-    """Change the state, if it is still `before`, and publish the change in this transaction. In
-    a state in which the work has ended, its claims end too. An approval is recorded as a review.
+    """Change the state, if still `before`, and publish the change in this transaction. When the
+    work has ended, the claims end too. An approval is recorded as a review.
 
     Raises UnknownTask, StaleState, InvalidTransition and OwnReview.
     """

@@ -86,8 +86,8 @@ class LineProcess:
             return True
 
     def kill(self) -> None:
-        """Close the socket, upon which the child has to exit. If it doesn't, it is killed with
-        its process group after some seconds. Returns at once."""
+        """Close the socket, upon which the child has to exit, or is killed with its process group
+        after some seconds. Returns at once."""
         if not self.alive:
             return
         self.alive = False

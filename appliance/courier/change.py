@@ -1,7 +1,7 @@
 """Defines what the journal writes: durable streams' envelopes, their changes, and outcomes.
 Pure.
 
-These records are passed to the writer's thread and stored as rows, never as they are.
+Records are passed to the writer's thread and stored as rows.
 """
 
 from msgspec import Struct

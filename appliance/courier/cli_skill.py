@@ -10,7 +10,8 @@ to one stream:
 
 The payload is `{"from": REF, "to": REF, "paths": [...]}`. The result goes to the sender's inbox
 with the request's `corr`. The result's id is derived from the request's id, so a request that is
-delivered twice is answered once."""
+delivered twice is answered once.
+"""
 
 import re
 import subprocess

@@ -380,8 +380,8 @@ class EnqueuePipeline:
             self._queue.set_paused(self._open_durable(paused.stream), until)
 
     def _open_durable(self, name: str) -> Stream:
-        """Return a stream in the journal. The stream stays durable until it is forgotten, even if
-        the settings no longer declare it."""
+        """Return a stream in the journal. The stream stays durable until forgotten, even if the
+        settings no longer declare it."""
         stream = self._queue.streams.get(name)
         if stream is None:
             stream = self._queue.open(name, self.now())

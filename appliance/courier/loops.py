@@ -15,7 +15,8 @@ class Tick(Loop):
     """Everything that depends on time: leases, delays, times to live and pauses end, rates are
     sampled, unused streams are forgotten.
 
-    The loop sleeps until the next of these is due, and is woken when an earlier one comes up."""
+    The loop sleeps until the next of these is due, and is woken when an earlier one comes up.
+    """
 
     name = "courier_tick"
 

@@ -1,7 +1,7 @@
 """Exposes the courier's metrics. Users choose stream names, so the label is the declared pattern
 that matches the stream. The JSON at `/v1/metrics` has each stream by name.
 
-The queue updates plain numbers for every envelope; they become metrics when they are collected.
+The queue updates plain numbers for every envelope, which become metrics at a collection.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -53,7 +53,7 @@ class Queue:
     # -- streams ------------------------------------------------------------------------
 
     def open(self, name: str, now: float) -> Stream:
-        """Return the stream with this name, created if it doesn't exist."""
+        """Return the stream with this name, created if missing."""
         stream = self.streams.get(name)
         if stream is None:
             policy = self._policy_of(name)
@@ -190,7 +190,7 @@ class Queue:
             dispatch(stream, now)
 
     def _sample_streams(self, now: float) -> None:
-        """Once a second for each stream: sample its rates, drop old ids, forget it if unused.
+        """Once a second for each stream: sample rates, drop old ids, forget unused streams.
 
         At most SAMPLED_MAX streams in one tick, so that ticks stay short.
         """
@@ -245,6 +245,6 @@ class Queue:
 
 
 def has_named_consumer(stream: Stream) -> bool:
-    """Return whether a consumer subscribed to this stream by its name. A subscription to a
-    pattern doesn't keep a stream: it gets a new subscription if the stream comes back."""
+    """Return whether a consumer subscribed to this stream by its name. A subscription to a pattern
+    doesn't keep a stream: a returning stream gets a new subscription."""
     return any(subscription.consumer.glob is None for subscription in stream.subscriptions)

@@ -103,7 +103,7 @@ class ReadyQueue:
         self._offer_head(item.key, partition)
 
     def block_key(self, item: StreamItem) -> None:
-        """Make no envelope with this key available before this one, which is delayed."""
+        """Block the key of a delayed envelope until that envelope is available."""
         if item.key is None:
             return
         partition = self._partitions.get(item.key)

@@ -302,8 +302,8 @@ class Courier:
             self.queue.consumers.pop(consumer.id, None)
 
     def disconnect(self, consumer: Consumer, is_lost: bool = False) -> None:
-        """Remove a consumer whose connection ended, and release its leases. With `is_lost` they
-        count as attempts, because an envelope may have ended the consumer."""
+        """Remove a consumer whose connection ended, and release its leases. With `is_lost` the
+        leases count as attempts, because an envelope may have ended the consumer."""
         self.queue.disconnect(consumer, self.now(), is_lost)
 
     # -- shutdown -----------------------------------------------------------------------------

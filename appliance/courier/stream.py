@@ -471,7 +471,7 @@ class Stream:
             self.changes.append(change.EnvelopeGone(item.row))
 
     def _withdraw(self, item: StreamItem) -> None:
-        """Remove it from the ready queue or end its delay."""
+        """Remove an envelope from the ready queue or end its delay."""
         was_ready, item.state = item.state == READY, GONE
         if was_ready:
             self.ready_queue.remove(item)

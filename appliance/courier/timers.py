@@ -1,9 +1,9 @@
 """Times envelopes: ends of leases, delays and times to live. Pure.
 
-Leases with one length end in the order in which they began, so they are kept in a dictionary in
-insertion order, their bucket: starting and ending one costs one dictionary operation. All other
-timers (delays, times to live, extended leases) are in a heap. Cancelled ones stay there until half
-of the heap is stale; then it is rebuilt.
+Leases with one length end in their starting order, and are kept in a dictionary in insertion order,
+their bucket: a start or end costs one dictionary operation. All other timers (delays, times to
+live, extended leases) are in a heap. Cancelled timers stay there until half of the heap is stale,
+which is then rebuilt.
 """
 
 from collections.abc import Callable

@@ -277,7 +277,7 @@ class FailedDelivery(Struct, frozen=True, omit_defaults=True):
 
 
 class EnvelopeDetails(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """An envelope and its state. `consumer` is the one that has leased it."""
+    """An envelope and its state. `consumer` has the lease."""
 
     id: str
     state: str

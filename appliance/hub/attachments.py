@@ -88,7 +88,7 @@ def _check_address(name: str, address: Any) -> None:
 
 
 def dedupe_key(value: dict[str, Any]) -> str:
-    """Return the same key for equal JSON values, however they are written.
+    """Return one key for equal JSON values in any notation.
 
     As in RFC 8785, key order and number and string notation don't matter. The bytes differ from RFC
     8785, since only the hub computes this key; integers beyond 2⁵³ stay exact.

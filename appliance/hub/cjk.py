@@ -1,5 +1,4 @@
-"""Indexes and searches Chinese, Japanese and Korean text, whose words are not separated by
-spaces.
+"""Indexes and searches Chinese, Japanese and Korean text, without spaces between words.
 
 FTS5's tokenizer makes one token from adjacent characters in these scripts. This module makes
 overlapping pairs (bigrams, as in Lucene's CJKAnalyzer):
@@ -29,7 +28,7 @@ def contains(text: str) -> bool:
 
 
 def pairs(text: str) -> str:
-    """Return `text` as it is indexed: each run as pairs, followed by its last character."""
+    """Return `text` in index form: each run as pairs, followed by the last character."""
     return _RUN.sub(lambda run: _pairs(run[0], closed=False), unicodedata.normalize("NFKC", text))
 
 

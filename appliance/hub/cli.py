@@ -249,7 +249,7 @@ def retopic_message(
     expected_version: VersionFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Move a message, it and all newer ones, or its whole topic, to another topic."""
+    """Move one message, also all newer ones, or the whole topic, to another topic."""
     if mode == "all" and not force:
         raise Invalid("--mode all moves every message in the topic", hint="add --force to confirm")
     body = {"op": "move_topic", "to_topic_id": to_topic_id, "mode": mode}

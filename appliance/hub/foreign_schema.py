@@ -26,7 +26,7 @@ _RANDOM_BITS = 80
 
 class HubSchema:
     """The hub store's adapter: other programs that follow the hub specification may have created
-    its file, or may write to it between two starts."""
+    the file, or may write there between two starts."""
 
     spec_version = 1
 

@@ -51,6 +51,6 @@ class Indexer(Loop):
 
 
 def catch_up() -> CatchUp:
-    """Return the work that keeps the index at most a second behind under any load; other
-    programs read it too."""
+    """Return the work that keeps the index, which other programs read too, at most a second behind
+    under any load."""
     return CatchUp(indexing.keep_up, INDEX_SECONDS, INDEX_BATCH_MAX)

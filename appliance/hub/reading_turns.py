@@ -1,8 +1,8 @@
 """Gives large reads turns on the event loop.
 
-Each caller reads one piece at a time. All callers without a token count as one, so many of them
-read no more than one caller does. Their bytes are limited too, so that replaying the log repeatedly
-leaves time for other requests.
+Each caller reads one piece at a time. All callers without a token count as one, and so share one
+caller's reading rate. The bytes are limited too, so that repeated log replays leave time for other
+requests.
 """
 
 from collections.abc import Callable, Iterator

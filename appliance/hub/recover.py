@@ -64,7 +64,7 @@ def finish(copying: Copying) -> None:
 class Rebuilding:
     """Fills rows that are missing in the new file from its events.
 
-    incomplete   the tables that may lack rows; others are left as they are, because a row that
+    incomplete   the tables that may lack rows; all others are left unchanged, because a row that
                  another program deleted still has its event
     """
 

@@ -28,8 +28,8 @@ _INDEX_ALL = "INSERT INTO messages_fts(messages_fts) VALUES ('rebuild')"
 
 
 def restart_fts(connection: sqlite3.Connection, store: str, clock: Clock) -> str:
-    """Make an empty full-text index by its migration. The hub fills it in batches, as it does
-    with new messages; until then searches also read the messages that are not in it."""
+    """Make an empty full-text index by its migration. The hub fills the index in batches, as with
+    new messages; until then searches also read unindexed messages."""
     if not has_fts5(connection):
         raise CannotRepair("this Python's SQLite has no FTS5, so the index can't be built")
     drop_search_triggers(connection)
@@ -75,8 +75,8 @@ EventScope = tuple[str, str | None, str | None]  # channel id, topic id, second 
 
 
 def _fill_event_scopes(connection: sqlite3.Connection, _store: str, _clock: Clock) -> str:
-    """Fill events' empty scopes from their own payload, and from the same message's earlier
-    events. The rest of each event stays as it is."""
+    """Fill events' empty scopes from the payload, and from the message's earlier events. The rest
+    of each event stays unchanged."""
     trigger = connection.execute(
         "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = ?", (_IMMUTABLE,)
     ).fetchone()

@@ -23,10 +23,10 @@ class HubResource:
 
 class MessageBatchResource(HubResource):
     def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateMessages) -> None:
-        """Post messages. A key in the header applies to items without a key: each gets its index
-        appended.
+        """Post messages. A key in the header, with the index appended, applies to items without a
+        key.
 
-        An invalid item is passed on as its error.
+        An invalid item becomes its error.
         """
         key, messages = req.context.idempotency_key, command.messages
         keys = [getattr(message, "idempotency_key", None) for message in messages]

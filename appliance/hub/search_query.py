@@ -4,7 +4,7 @@
     one OR two         either                one two OR three    (one and two) or three
 
 `AND` is optional. Everything else, including punctuation, is text and never an operator of FTS5.
-Symbols alone (`!!!`, `***`, an emoji) are not indexed, so they match nothing.
+Symbols alone (`!!!`, `***`, an emoji) are not indexed and match nothing.
 """
 
 import string

@@ -4,9 +4,9 @@
                          ▲                                                       │
                          └──────────── the subscription lagged ◀────────────────┘
 
-The session subscribes before it reads the feed's head. Events up to the head are in the log, later
-ones arrive by the subscription, so there is no gap. If a slow client lets its subscription
-overflow, the session goes back to the log at its cursor and nothing is lost. Only a client that
+The session subscribes before reading the feed's head. Events up to the head are in the log, later
+ones arrive by the subscription, so there is no gap. If a slow client lets the subscription
+overflow, the session goes back to the log at the cursor and nothing is lost. Only a client that
 reads nothing at all is closed (1008).
 """
 

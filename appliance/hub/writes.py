@@ -60,7 +60,7 @@ def create_topic(tx: Tx, command: wire.CreateTopic, principal: str | None) -> Re
 
 
 def find_or_create_topic(tx: Tx, channel: str, title: str, principal: str | None) -> str:
-    """Return the topic's id. The topic and its channel are created if they don't exist."""
+    """Return the topic's id. A missing topic or channel is created."""
     if tx.execute(_CHANNEL_NAMED, (channel,)).fetchone() is None:
         create_channel(tx, wire.CreateChannel(channel), principal)
     (channel_id,) = tx.execute(_CHANNEL_NAMED, (channel,)).fetchone()

@@ -1,4 +1,4 @@
-"""Checks the member key: whether it is readable, and made on this machine."""
+"""Checks whether the member key is readable, and made on this machine."""
 
 import os
 import shlex

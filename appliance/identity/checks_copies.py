@@ -1,4 +1,4 @@
-"""Checks that the member key is the only copy, and that it belongs to this workspace."""
+"""Checks that the member key is the only copy, and belongs to this workspace."""
 
 import sqlite3
 from collections.abc import Iterator

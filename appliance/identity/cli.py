@@ -17,7 +17,7 @@ app = plain_app(
 
 @app.command("show")
 def show(session: Session) -> None:
-    """Show the public key, its mode, and whether it was made on this machine.
+    """Show the public key and its mode, and whether this machine made the key.
 
     Example: agentlip identity show
     """

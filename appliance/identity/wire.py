@@ -15,7 +15,7 @@ class ArchivedKey(Struct, frozen=True):
 
 
 class IdentityView(Struct, frozen=True):
-    """The member key without its secrets. `host` is same, other or unknown."""
+    """The member key without secrets. `host` is same, other or unknown."""
 
     pubkey: str
     key_id: str

@@ -171,7 +171,7 @@ class BrokerConnection(Loop):
         return self._expect("hello_ack")
 
     def _expect(self, *kinds: str) -> dict[str, Any]:
-        """Return the next frame with one of these types. Frames behind it stay buffered."""
+        """Return the next frame with one of these types. Later frames stay buffered."""
         deadline = self.clock.monotonic() + HELLO_SECONDS
         assert self._link is not None
         for _ in range(SKIPPED_FRAMES_MAX):

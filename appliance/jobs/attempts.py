@@ -153,8 +153,8 @@ class Attempts:
             _stop(execution)
 
     def close(self, timeout_seconds: float) -> None:
-        """Wait for the attempts, which have GRACE_SECONDS after `drain`, and store how they
-        ended. The next process counts the others as lost."""
+        """Wait for the attempts, which have GRACE_SECONDS after `drain`, and store their outcomes.
+        The next process counts the rest as lost."""
         self.drain()
         if not self._pool.join(GRACE_SECONDS + timeout_seconds):
             for execution in self._running.values():

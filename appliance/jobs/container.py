@@ -1,5 +1,5 @@
-"""Runs attempts in containers. A container survives the appliance, the next process adopts it by
-name, and it is removed when its attempt has ended."""
+"""Runs attempts in containers. A container survives the appliance, is adopted by name by the next
+process, and is removed after its attempt."""
 
 import os
 from collections.abc import Mapping

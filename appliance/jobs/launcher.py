@@ -59,7 +59,7 @@ def launch(raw: socket.socket, ended: int) -> None:
 
 def show_own_processes() -> None:
     """Make /proc list this PID namespace's processes under their numbers in the namespace. Java,
-    for example, looks there for its child processes."""
+    for example, looks there for child processes."""
     if syscalls.unshare(syscalls.CLONE_NEWNS) and syscalls.mount("/", syscalls.MS_PRIVATE):
         syscalls.mount("/proc", 0, "proc")
 
@@ -177,8 +177,8 @@ def _open_own(path: str, flags: int) -> int:
 def list_artefacts(folder: Path, bytes_max: int) -> list[dict[str, Any]]:
     """List the regular files in the folder, by name.
 
-    A file is deleted if it exceeds the rest of `bytes_max`, or if ARTEFACTS_MAX files before it are
-    kept. The list contains up to ARTEFACTS_MAX deleted files too, as `dropped`.
+    A file is deleted if larger than the rest of `bytes_max`, or after ARTEFACTS_MAX kept files. The
+    list contains up to ARTEFACTS_MAX deleted files too, as `dropped`.
     """
     listed: list[dict[str, Any]] = []
     dropped: list[dict[str, Any]] = []

@@ -66,7 +66,7 @@ class Jobs:
     def request(
         self, job: str, who: Principal, key: str | None = None
     ) -> tuple[wire.RunShown, bool]:
-        """Return the run, and whether an earlier request with this key has created it. Raises
+        """Return the run, and whether an earlier request with this key was its origin. Raises
         NoSuchJob, JobBusy and TooManyRuns."""
         self.catalogue.refresh()
         spec = self.catalogue.find(job)

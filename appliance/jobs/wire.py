@@ -144,8 +144,8 @@ WAIT_SECONDS_MAX = 60.0
 
 
 class Artefact(Struct, frozen=True):
-    """A file that an attempt left in AGENTLIP_ARTEFACTS. `dropped`: it was above a limit, so it was
-    deleted, and `sha256` is empty."""
+    """A file that an attempt left in AGENTLIP_ARTEFACTS. `dropped`: deleted because of a limit,
+    with an empty `sha256`."""
 
     name: str
     bytes: int
@@ -170,8 +170,8 @@ class ShownAttempt(Struct, frozen=True):
 
 class ShownRun(Struct, frozen=True):
     """`cause`: request, schedule, event or after; `detail`: its time, event or run. `principal`:
-    the token that requested it. `waits_for`: why a run that has not started does not start, with
-    the command that helps. Listings omit this and the attempts."""
+    the requesting token. `waits_for`: why a queued run does not start, with the command that helps.
+    Listings omit `waits_for` and the attempts."""
 
     id: str
     job: str
@@ -263,10 +263,9 @@ Source = Literal["file", "api", "reported", "built-in"]
 
 class ListedJob(Struct, frozen=True):
     """`source`: a file, a request, what reported a run, or a loop of the appliance. `schedule`: a
-    cron expression or an interval. `next_at`: when it is due. `last`: its latest run. `failures`:
-    attempts or rounds that failed since the appliance started. `problem`: why its file can't be
-    read; the job is as it was before; or the error of `reported`, the latest run that it reported
-    itself."""
+    cron expression or an interval. `next_at`: the due time. `last`: the latest run. `failures`:
+    attempts or rounds that failed since the appliance started. `problem`: why the file can't be
+    read, while the former job stays; or the error in `reported`, the latest reported run."""
 
     name: str
     source: Source

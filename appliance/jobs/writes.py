@@ -55,7 +55,7 @@ class NewRun(msgspec.Struct, frozen=True):
 
 
 def create(tx: Tx, new: NewRun, due_steady_ms: int | None = None) -> str | None:
-    """Create a run and return its id; None if it was skipped. Raises TooManyRuns."""
+    """Create a run and return its id; None if skipped. Raises TooManyRuns."""
     rows = tx.execute(
         "SELECT id, state FROM runs WHERE concurrency_key = ?"
         " AND state IN ('queued', 'waiting', 'running')",
@@ -206,7 +206,7 @@ def adopt(tx: Tx, run_id: str, number: int, runner: str) -> ClaimedAttempt:
 
 
 def note_start(tx: Tx, run_id: str, number: int, handle: str, limits: str) -> None:
-    """Note that an attempt has started. `handle` identifies it later; `limits`: how they are
+    """Note that an attempt has started. `handle` is for later processes; `limits`: how limits are
     enforced."""
     sql = "UPDATE attempts SET handle = ?, limits = ? WHERE run_id = ? AND number = ?"
     tx.execute(sql, (handle, limits, run_id, number))
@@ -263,7 +263,7 @@ def end_attempt(
 
 
 def _is_next(tx: Tx, new: NewRun) -> bool:
-    """Return whether all jobs before it have succeeded since its own last run was created."""
+    """Return whether all required jobs have succeeded since the job's last run was created."""
     sql = "SELECT ifnull(max(created_at), '') FROM runs WHERE job = ?"
     (last,) = tx.execute(sql, (new.job,)).fetchone()
     sql = "SELECT 1 FROM runs WHERE job = ? AND state = 'succeeded' AND ended_at >= ? LIMIT 1"

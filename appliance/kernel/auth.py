@@ -26,10 +26,10 @@ Call = Callable[[], None]
 class Principal(msgspec.Struct, frozen=True):
     """A known caller. `id` is safe to log and is part of idempotency keys.
 
-    channels    scope → the channels that limit it; None for a caller without such limits
+    channels    scope → permitted channels; None for a caller without such limits
     until_ms    when its credential expires; None: never
     credential  which secret was used, as the beginning of its hash
-    senders     the only sender names it may use; None: any
+    senders     the only permitted sender names; None: any
     session     the browser session's id that has these rights; empty: a token itself
     """
 

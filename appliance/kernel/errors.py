@@ -10,7 +10,7 @@
     ├── Exhausted        429  a limit of the caller has been reached
     └── Unavailable      503  temporarily impossible; try again
 
-A subsystem derives its own errors from these in its `wire.py`. `web/socket.py` and `cli_support.py`
+A subsystem derives its errors from these classes in `wire.py`. `web/socket.py` and `cli_support.py`
 map the kinds to close codes and exit codes.
 """
 

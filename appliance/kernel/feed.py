@@ -1,12 +1,12 @@
 """Publishes committed items to subscriptions with bounded queues, in order and without waiting.
 
-An item's `number` rises with each commit. `publish` runs on the event loop. A subscription
-whose queue is full is marked as lagging and its queue is emptied: its reader continues
-from the log, at its own cursor. Nothing is dropped silently, and no queue grows without limit.
+An item's `number` rises with each commit. `publish` runs on the event loop. A subscription whose
+queue is full is marked as lagging, and the queue is emptied: the reader continues from the log, at
+its cursor. Nothing is dropped silently, and no queue grows without limit.
 
 A queue is full when it has too many items, or when more than BYTES_MAX of newer items were
-published after its oldest one. All queues share the items, so this limits the bytes in all
-of them together, however many subscriptions there are.
+published after its oldest one. All queues share the items, so this limits the bytes in all queues
+together, for any number of subscriptions.
 """
 
 from collections import deque
@@ -29,7 +29,7 @@ Direct = Callable[[Sequence[Any]], bool] | None
 class FeedSubscription:
     """Items after the moment of subscribing, for one reader. Made by `Feed.subscribe`.
 
-    direct  called with new items while the queue is empty; returns True if it delivered them.
+    direct  called with new items while the queue is empty; returns True after a delivery.
             The publisher calls it, so it must not wait. Items never change.
     """
 
@@ -93,10 +93,10 @@ class FeedSubscription:
         return items
 
     def recover(self) -> None:
-        """Queue items again. Call it before reading the log, or when no greenlet has run since its
-        end was read.
+        """Queue items again. Call before reading the log, or when no greenlet has run since the
+        log's end was read.
 
-        A pending wake-up is kept: it may have another reason.
+        A pending wake-up is kept for other reasons.
         """
         self.lagging = False
         self._queue.clear()

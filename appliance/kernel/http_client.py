@@ -84,8 +84,8 @@ class HttpClient:
         """`target`: path and query. Raises Unreachable. With `status_only` a response whose body is
         too large or never ends is complete too, and has the beginning of its body.
 
-        A connection that the server closed while it was idle is replaced once, so requests must be
-        safe to repeat. `headers` is called for each attempt, so each can have its own signature.
+        An idle connection that the server closed is replaced once, so requests must be safe to
+        repeat. `headers` is called for each attempt, which can have a separate signature.
         """
         limits = self._limits
         try:

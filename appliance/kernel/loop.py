@@ -44,8 +44,7 @@ STEP_MARGIN_SECONDS = 0.005  # a wait that would end this close to a step ends w
 
 
 def in_step(now: float, seconds: float) -> float:
-    """Return a wait of `seconds` from `now`, shortened so that it ends together with other
-    loops' waits.
+    """Return a wait of `seconds` from `now`, shortened to end together with other loops' waits.
 
     Waking up costs more than an idle loop's work. So waits of STEP_SECONDS or longer end at a
     multiple of STEP_SECONDS on the monotonic clock, less than one step early.

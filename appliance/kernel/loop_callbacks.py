@@ -2,7 +2,7 @@
 
 Native threads (store writers and readers) must not use gevent, except for `send` on a loop's async
 watcher, which is thread-safe. A LoopCallbacks is such a watcher with a queue. Calls run on the loop
-in the order in which they were posted. They run inside gevent's hub, so they must not block.
+in posting order, inside gevent's hub, so calls must not block.
 """
 
 import sys

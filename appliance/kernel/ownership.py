@@ -23,7 +23,7 @@ def refuse_other_owner(workspace: Path, data: Path, *, as_root: bool = False) ->
     """Refuse another user's workspace; call before a start's first write. Raises
     WorkspaceNotTrusted.
 
-    Root would write wherever the folders' owner points files to, so it needs `as_root` for such
+    Root would write wherever the folders' owner points files to, and so needs `as_root` for such
     folders. For other users the system's permissions are the limit. Other users' links are always
     refused, also for files that SQLite opens.
     """

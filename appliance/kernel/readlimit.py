@@ -1,6 +1,6 @@
-"""Stops a read at its deadline, or when its caller no longer waits.
+"""Stops a read at a deadline, or when the caller no longer waits.
 
-SQLite calls the progress handler while it steps through rows and index pages; Python code between
+SQLite calls the progress handler while stepping through rows and index pages; Python code between
 two statements calls `check`. Both stop the read.
 """
 

@@ -34,8 +34,8 @@ def delay_seconds(
     """Seconds to wait after the `failures`-th failure in a row; 1 and below are the first.
 
     `random_unit` is a random number in [0, 1): 0.5 gives the delay without jitter. A peer that
-    asked for a delay (`Retry-After`) gets at least that much, and its jitter only adds to it. The
-    caller limits `retry_after_seconds`.
+    requested a delay (`Retry-After`) gets at least that much, plus jitter. The caller limits
+    `retry_after_seconds`.
     """
     steps = min(max(failures, 1) - 1, EXPONENT_MAX)
     delay = min(retry.initial_seconds * retry.factor**steps, retry.max_seconds)

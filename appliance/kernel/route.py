@@ -1,4 +1,4 @@
-"""Routes: a path, its resource, and for each method who may call it and how.
+"""Routes: a path, its resource, and each method's callers and rules.
 
 The guard, the decoding, the limits and the OpenAPI document all use these rows.
 """
@@ -109,7 +109,7 @@ class Route(msgspec.Struct, frozen=True):
 
 
 class SocketRoute(msgspec.Struct, frozen=True):
-    """Serves the WebSockets of one path.
+    """Serves one path's WebSockets.
 
     scope             required scope; None: the first frame authenticates the client
     serve             (socket, principal, charge, query) → close code; `query` is a `query` struct

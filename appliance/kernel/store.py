@@ -1,16 +1,16 @@
 """One SQLite file: many readers, one writer, group commit.
 
-`write` passes a function to the writer and waits. The writer runs all waiting writes as one
-batch (`batch.py`); it never waits for more. The outcome returns to the event loop, which
-publishes to the feed first and replies afterwards. So when a caller has its reply, every live
-subscription already has the event.
+`write` passes a function to the writer and waits. The writer runs all waiting writes as one batch
+(`batch.py`), and never waits for more. The outcome returns to the event loop, which publishes to
+the feed first and replies afterwards. So when a caller has its reply, every live subscription
+already has the event.
 
 `read` runs a function in one of a few native threads, on a read-only connection. `read_slow` uses
 other threads, so that an expensive read delays no other. The read stops when its client
 disconnects.
 
-A full disk refuses writes until there is space again, while reads go on. A damaged file stops
-the store and leaves a marker file; the store stays stopped until the doctor clears it.
+A full disk refuses writes until there is space again, while reads go on. A damaged file stops the
+store and leaves a marker file, until the doctor clears the store.
 
 With `store.read_only` every write is refused, so the writer opens no file, which can't change.
 """
@@ -104,10 +104,10 @@ class Store:
         restarted: Callable[[], None] = lambda: None,
         catch_up: CatchUp | None = None,
     ) -> None:
-        """Open the store. `writers` is the process that writes; without it a thread in this
-        process writes, for the courier, tools and tests. `restarted` is called after that
-        process restarts, when committed writes may not have been published. Tests replace
-        `runner` to inject faults. `catch_up` is work that follows the writes."""
+        """Open the store. `writers` is the process that writes; None: a thread in this process
+        writes, for the courier, tools and tests. `restarted` is called after that process restarts,
+        when committed writes may not have been published. Tests replace `runner` to inject faults.
+        `catch_up` is work that follows the writes."""
         self.name = name
         self.path = path
         self.settings = settings
@@ -328,7 +328,7 @@ class Store:
     # -- upkeep ----------------------------------------------------------------------
 
     def checkpoint(self) -> bool:
-        """Move the WAL into the database file if enough was written. True if that succeeded.
+        """Move the WAL into the database file after enough writes. True after success.
 
         First a reader thread moves most pages while the writer works, then the writer moves
         the rest. The WAL is then empty for a moment, and the next commit overwrites it from its
@@ -372,8 +372,8 @@ class Store:
         }
 
     def _is_paused(self) -> bool:
-        """Return whether the disk takes no writes. Without other writes, one that changes
-        nothing finds out whether it takes them again."""
+        """Return whether the disk takes no writes. Without other writes, an empty one tests the
+        disk again."""
         if self.settings.read_only:
             return False
         if self._full is not None and self.idle:

@@ -1,8 +1,8 @@
 """Reads what a store declares, in `migrations/<store>/store.toml`. Most stores have no such
 file.
 
-The declaration is found by its folder, so stores are known even if their subsystem is switched off,
-or a command starts no subsystem. The kernel knows no store by name.
+The declaration is found by folder, so stores are known even if a subsystem is switched off, or a
+command starts no subsystem. The kernel knows no store by name.
 """
 
 import sqlite3
@@ -21,7 +21,7 @@ STORE_ID_KEY = "x_store_id"
 
 
 class SchemaAdapter(Protocol):
-    """A store whose file other programs may write too, after a specification they share."""
+    """A store whose file other programs may write too, after a shared specification."""
 
     spec_version: int
     """The specification's version. A file has its number as `schema_version` in `meta`."""
@@ -85,9 +85,9 @@ class LogDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key      the row number's column
     columns  what is selected for a schema column, if not the column with that name
     times    the same, for columns with milliseconds; `times_of_others`: for other programs' text
-    scope    what a token needs to read it over HTTP
+    scope    the scope for reading over HTTP
     payload  the column whose length counts for a segment's size
-    kept     its rows are never removed from the store
+    kept     rows are never removed from the store
     """
 
     kind: str = ""

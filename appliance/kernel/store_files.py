@@ -1,7 +1,7 @@
 """Opens store files, and detects whether open files are still at their paths.
 
-A file that is removed or replaced goes on working for the processes that have it open, and its
-content is gone when they end.
+A removed or replaced file goes on working for processes that have opened it, and the content is
+gone at their end.
 """
 
 import sqlite3

@@ -25,7 +25,8 @@ class WriteRequest(WriterRequest, eq=False):
     def wait(self) -> list[CallOutcome]:
         """Wait for the outcomes, in the calls' order. Call once, in one greenlet.
 
-        All are StoreBusy if the writer stalls meanwhile; the calls may still be committed later."""
+        All are StoreBusy if the writer stalls meanwhile; the calls may still be committed later.
+        """
         while not self.is_stalled() or self.waiter.ready():
             with gevent.Timeout(STALL_CHECK_SECONDS, False):
                 self.waiter.get()

@@ -54,7 +54,8 @@ class CatchUp(msgspec.Struct, frozen=True):
     `function(tx, limit)` does at most `limit` pieces and returns whether some are left. The
     function joins a batch every `seconds`, and then every batch until nothing is left. The limit is
     at least two pieces for each write of the batch, so the work is faster than the writes, and LATE
-    times `pieces_max` after a delay of LATE_SECONDS."""
+    times `pieces_max` after a delay of LATE_SECONDS.
+    """
 
     function: Callable[[Tx, int], bool]  # defined in a module, to run in any process
     seconds: float
@@ -105,8 +106,8 @@ class Writer:
         self._catch_up_at = clock.monotonic()  # due time
 
     def run_requests(self, batch: Sequence[R]) -> Iterator[tuple[list[R], list[Any]]]:
-        """Run requests in their order, each that is `alone` by itself, and set their outcomes.
-        Yields those that ran together, and what they published."""
+        """Run requests in order, `alone` ones separately, and set the outcomes. Yields the requests
+        that ran together, and their published items."""
         part: list[R] = []
         for request in batch:
             if part and (request.alone or part[-1].alone):
@@ -282,7 +283,7 @@ def file_bytes(database: Path, suffix: str = "") -> int:
 
 
 def move_wal(reader: Reader) -> None:
-    """Run a PASSIVE checkpoint: it waits for nothing and blocks nothing, so a reader may do it."""
+    """Run a PASSIVE checkpoint, which waits for nothing, blocks nothing, and so suits readers."""
     reader.execute("PRAGMA query_only = OFF").fetchall()
     try:
         reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -292,7 +293,7 @@ def move_wal(reader: Reader) -> None:
 
 
 def empty_wal(reader: Reader) -> None:
-    """Move the whole WAL and truncate it, unless a reader prevents it."""
+    """Move and truncate the whole WAL, unless a reader prevents that."""
     reader.execute("PRAGMA busy_timeout = 200").fetchall()
     try:
         reader.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -3,7 +3,8 @@ replies in frames.
 
 `python -m appliance.kernel.writerchild PARENT LOG_LEVEL SLOW_SECONDS SOCKET`, started by
 `writerprocess.py`. The process inherits that descriptor, over which the stores arrive, and keeps
-the workspace's lock open. Neither gevent nor the web modules are imported."""
+the workspace's lock open. Neither gevent nor the web modules are imported.
+"""
 
 import os
 import pickle
@@ -127,8 +128,8 @@ def _portable(outcome: CallOutcome) -> tuple[Any, BaseException | None]:
 
 
 def serve(control: socket.socket, clock: Clock, log: Log) -> None:
-    """Start a thread for each store that the parent sends, and change the log as it says, until it
-    closes `control`."""
+    """Start a thread for each store that the parent sends, and change the log on request, until the
+    parent closes `control`."""
     buffer = bytearray()
     descriptors: list[int] = []
     while True:

@@ -1,18 +1,18 @@
-"""Runs all stores' writers in one child process, each in its own thread.
+"""Runs all stores' writers in one child process, with a thread for each.
 
     this process                            the child (`writerchild.py`)
     StoreWriter ─▶ frames ── socketpair ──▶ thread of the store: batch ─▶ commit
                 ◀─ frames ◀── socketpair ─┘
     WriterProcess ── control socket ─▶ "open this store, here is its socket"
 
-The child has its own GIL and CPU core, and its threads wait for the disk in parallel. A frame is a
-length in four bytes and a pickle. Functions are pickled by name, so a write must be a module-level
-function with plain arguments. Replies are in commit order.
+The child has a separate GIL and CPU core, and the threads wait for the disk in parallel. A frame is
+a length in four bytes and a pickle. Functions are pickled by name, so a write must be a
+module-level function with plain arguments. Replies are in commit order.
 
 Two processes must never write. The child inherits the workspace's lock, so that no other process
-gets it before the child has ended, and the operating system ends the child with its parent. If the
-child ends first, every waiting write fails with "unknown", a new child starts, and each store's
-`restarted` is called, to publish what was committed but not published.
+can lock the workspace before the child has ended, and the operating system ends the child with its
+parent. If the child ends first, every waiting write fails with "unknown", a new child starts, and
+each store's `restarted` is called, to publish committed but unpublished items.
 """
 
 import os
@@ -197,7 +197,7 @@ class StoreWriter:
 
 
 class WriterProcess:
-    """The child and its stores. Used on the event loop that creates it."""
+    """The child and its stores. Used on the creating event loop."""
 
     def __init__(self, clock: Clock, log: Log, lock_descriptor: int | None = None) -> None:
         self._clock = clock

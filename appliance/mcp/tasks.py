@@ -1,12 +1,12 @@
-"""Calls that wait, as tasks: the client asks how they stand and holds no request open.
+"""Calls that wait, as tasks: the client polls the state and holds no request open.
 
     2025-11-25  the client adds `task` to a call; tasks/get, tasks/result, tasks/list, tasks/cancel
     2026-07-28  extension io.modelcontextprotocol/tasks: a call that has to wait gets a task instead
                 of a result; tasks/get, which includes the result, tasks/update, tasks/cancel
 
-A task does nothing by itself: each request about it tries the call again. So nothing is claimed for
-a client that is gone. Tasks are in memory: after a restart they are unknown, and the client calls
-again.
+A task does nothing by itself: each request about a task tries the call again. So nothing is claimed
+for a client that is gone. Tasks are in memory: after a restart, tasks are unknown, and the client
+calls again.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""Defines the hub's tools: one row each. Other subsystems offer theirs by `tools()`.
+"""Defines the hub's tools: one row each. Other subsystems offer tools by `tools()`.
 
-A new tool is a row in TOOLS, the two structs in `wire.py` that it names, and a short function.
+A new tool is a row in TOOLS, the row's two structs in `wire.py`, and a short function.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ from appliance.web.health import READ_DOCTOR, Readiness
 
 
 class HubTools:
-    """The hub, the appliance's readiness and its doctor, as tools use them."""
+    """The hub, the readiness and the doctor for the tools."""
 
     def __init__(
         self, hub: Hub, readiness: Callable[[], Readiness], doctor: Callable[[str], Any]

@@ -1,7 +1,8 @@
 """Signs a member's requests to one broker, as described in docs/reference/broker.md.
 
 The broker's id, which is part of the signed text, is a setting or is learned from the error
-WRONG_BROKER, the broker's answer to every request with another id."""
+WRONG_BROKER, the broker's answer to every request with another id.
+"""
 
 import re
 import secrets

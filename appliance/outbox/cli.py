@@ -74,7 +74,7 @@ def show_state(session: Session) -> None:
 
 @app.command("inspect")
 def inspect(session: Session, any_id: IdArgument) -> None:
-    """Show one send with its payload and its redrive chain.
+    """Show one send with payload and redrive chain.
 
     Example: agentlip outbox inspect out_01K9Z7V0F5W3M2D8S6T4R1Q0P9
     """

@@ -81,7 +81,7 @@ class MailTarget(DeliveryTarget):
     # -- accepting -----------------------------------------------------------------------
 
     def resolve(self, to: str) -> tuple[DestinationKind, str, str]:
-        """Each domain has its own route, so that one that is down doesn't block the others."""
+        """Return a route per domain, so that a domain that is down blocks no other."""
         ref = destination.mail(to)
         addresses = destination.mail_addresses(ref)
         self._check_allowed(addresses)

@@ -1,7 +1,8 @@
 """Decides which destinations are delivered in order, and how route names encode that. Pure.
 
 A mesh's ordered sends have their own route, which is claimed one destination at a time. The mesh's
-second route is claimed without checking for order."""
+second route is claimed without checking for order.
+"""
 
 from collections.abc import Sequence
 

@@ -1,5 +1,5 @@
-"""Completes a recovered outbox: a lost send's id stays used, so an aborted send takes its place
-(contract §8); a send that is not as it was accepted is not delivered.
+"""Completes a recovered outbox: a lost send's id stays used by an aborted send (contract §8), and a
+changed send is not delivered.
 """
 
 from appliance.kernel.ids import IdFactory

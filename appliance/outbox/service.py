@@ -1,4 +1,4 @@
-"""The outbox service: accepts sends, lists them, and reports its state."""
+"""The outbox service: accepts and lists sends, and reports its state."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -405,7 +405,8 @@ class Outbox:
         return self.store.read(queries.waiting, route, ref, limit)
 
     def retry_now(self, target: str, to: str) -> None:
-        """Make the waiting sends to a destination due now, because its owner changed it."""
+        """Make the waiting sends to a destination due now, because the owner changed the
+        destination."""
         _, ref, route = self._resolve(target, self.settings.mesh, to, internal=True)
         self.store.write(writes.make_due, route, ref)
         self.routes.state(route).breaker.note_success()

@@ -53,7 +53,7 @@ class Undeliverable(msgspec.Struct, frozen=True):
 
 
 class RetryLater(msgspec.Struct, frozen=True):
-    """Try again later. `reason` is stored with the send, so it must not contain secrets.
+    """Try again later. `reason` is stored with the send, and must not contain secrets.
     `revoked_key`: the member's key, if the broker revoked it."""
 
     reason: str
@@ -67,8 +67,8 @@ Deliver = Callable[[Sequence[Outgoing]], list[Result]]
 
 class DeliveryTarget:
     """A target that delivers the sends naming it. An exception counts as RetryLater; receivers'
-    failures are returned, not raised. A target implements `deliver`, or `deliver_many` if it
-    takes batches."""
+    failures are returned, not raised. A target implements `deliver`, or `deliver_many` for
+    batches."""
 
     name: str
     takes_batches = False  # `deliver_many` gets one route's sends, and keeps their order

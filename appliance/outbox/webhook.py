@@ -51,7 +51,7 @@ class WebhookTarget(DeliveryTarget):
         self._clock = clock
 
     def resolve(self, to: str) -> tuple[DestinationKind, str, str]:
-        """Each webhook or host has its own route, so that a slow one doesn't delay the others."""
+        """Return a route per webhook or host, so that a slow one delays no other."""
         if not to.startswith(URLS):
             return "queue", to, f"{WEBHOOK}:{to}"
         self._caller.check(to)

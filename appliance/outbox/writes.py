@@ -64,7 +64,7 @@ _NEW, _FULL = Acceptance(None, True), Acceptance(None, True, full=True)
 def accept(tx: Tx, sends: Sequence[NewSend], free_sends: int) -> list[Acceptance]:
     """Store up to `free_sends` sends, and look up the others; return one result for each.
 
-    Runs under the BEGIN IMMEDIATE lock, so two requests with the same id can't both store it.
+    Runs under the BEGIN IMMEDIATE lock, so two requests can't both store one id.
     """
     results, accepted = [], []
     for send in sends:

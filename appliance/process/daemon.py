@@ -100,7 +100,7 @@ def init_workspace(
 
 
 def become_server(datadir: DataDir, options: ServerOptions) -> NoReturn:
-    """Replace this process by the server, so that it gets a supervisor's signals."""
+    """Replace this process by the server, which then gets a supervisor's signals."""
     _require_server()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -109,10 +109,10 @@ def become_server(datadir: DataDir, options: ServerOptions) -> NoReturn:
 
 
 def start(datadir: DataDir, options: ServerOptions, deadline: StartDeadline | None = None) -> State:
-    """Start a server in the background, wait until it serves, and return its state.
+    """Start a server in the background, wait until ready, and return its state.
 
-    If several starts run at once, the first starts the server and the others wait for it. Raises
-    StartFailed, also if it does not serve before `deadline`, and StartBusy.
+    If several starts run at once, the first starts the server and the rest waits. Raises
+    StartFailed, also after `deadline`, and StartBusy.
     """
     refuse_other_owner(datadir.workspace, datadir.dir, as_root=options.as_root)
     state = hub_state(datadir)
@@ -127,8 +127,8 @@ def start(datadir: DataDir, options: ServerOptions, deadline: StartDeadline | No
 
 
 def _already(datadir: DataDir, state: State, options: ServerOptions) -> State:
-    """Return a running hub's state. Raises RunsElsewhere if its address is not the requested
-    one, and ForeignHub if it is not an appliance, which writes its version and holds the lock."""
+    """Return a running hub's state. Raises RunsElsewhere for a hub at another address, and
+    ForeignHub for a hub other than an appliance, which writes its version and holds the lock."""
     server = datadir.read_server()
     if server is not None and not server.app_version and not read_lock(datadir).held:
         raise foreign(state)
@@ -171,7 +171,7 @@ def _start(datadir: DataDir, options: ServerOptions, deadline: StartDeadline) ->
 def start_lock(
     datadir: DataDir, deadline: StartDeadline, *, as_root: bool = False
 ) -> Iterator[None]:
-    """Hold the lock while a process creates this workspace or starts its server.
+    """Hold the lock while a process creates this workspace or starts the server.
 
     The started server does not keep the lock.
     """

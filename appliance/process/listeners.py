@@ -1,7 +1,7 @@
 """Opens the listening sockets: a port, and `.agentlip/sock`.
 
 Without a configured port, the first start uses 7464, or the next free one, and later starts use
-the same port or fail. A port is free if it can be bound, so concurrent starts get different ports.
+that port or fail. A port is free if binding succeeds, so concurrent starts get different ports.
 """
 
 import errno

@@ -1,6 +1,6 @@
-"""Reads a background server's log: its last lines, and then new lines.
+"""Reads a background server's log: last lines, then new lines.
 
-The log is read from its files, so no server is needed.
+The log is read from files, so no server is needed.
 """
 
 import os

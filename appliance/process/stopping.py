@@ -52,7 +52,7 @@ class Stopped(msgspec.Struct, frozen=True):
 
 
 def stop(datadir: DataDir, say: Callable[[str], None]) -> Stopped | None:
-    """Stop this workspace's hub and remove its files. Return None if no hub was running."""
+    """Stop this workspace's hub and remove the hub's files. Return None if no hub was running."""
     view = read_lock(datadir)
     if not view.held:
         state = hub_state(datadir)
@@ -80,7 +80,7 @@ def foreign(state: State) -> ForeignHub:
 
 
 def end(pid: int, number: int, seconds_max: float) -> bool:
-    """Signal `pid` and wait for its end; False if it still runs after `seconds_max`."""
+    """Signal `pid` and wait for the end; False after `seconds_max`."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -109,8 +109,8 @@ def _has_open(pid: int, path: Path) -> bool:
 
 
 def _clear_stale(datadir: DataDir) -> None:
-    """Remove server.json and the lock file, with the lock held. On a read-only disk they stay,
-    and the next start replaces them."""
+    """Remove server.json and the lock file, with the lock held. On a read-only disk both stay until
+    the next start."""
     if not datadir.server_file.exists() and not datadir.lock_file.exists():
         return
     with suppress(HubRunning, DataDirNotWritable), WriterLock(datadir, random_id()):

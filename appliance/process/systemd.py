@@ -203,7 +203,7 @@ def quote(part: str) -> str:
 
 
 def install(unit: Unit) -> dict[str, Any]:
-    """Write the unit, and return its path and the commands that start it."""
+    """Write the unit, and return its path and the start commands."""
     path = unit.path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

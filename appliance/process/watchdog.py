@@ -17,8 +17,7 @@ POLL_SECONDS = 1.0
 
 
 class StartWatchdog:
-    """A watchdog that ends this process with the reason if it does not serve in time, until
-    `stop`."""
+    """A watchdog that ends this process, with the reason, if not ready in time, until `stop`."""
 
     def __init__(self, datadir: DataDir, clock: Clock) -> None:
         self.waits_for = "its settings"

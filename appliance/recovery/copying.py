@@ -1,7 +1,7 @@
 """Copies the readable rows from a damaged file into a new one, table by table, and counts the rest.
 
-Rows on pages that no tree reaches are assigned to a table only if they fit no other table or index.
-Others are counted as ambiguous.
+Rows on pages that no tree reaches are assigned to a table only if no other table or index fits. The
+rest is counted as ambiguous.
 """
 
 import sqlite3
@@ -84,7 +84,7 @@ class Copying:
         return not self.result[name].counted or bool(self.result[name].lost)
 
     def add_rebuilt(self, name: str, rows: int) -> None:
-        """Count rows that were made from other tables, so they are no longer lost."""
+        """Count rows that were made from other tables, which are no longer lost."""
         self.result[name].rebuilt += rows
         self._count(self._tables[name])
 

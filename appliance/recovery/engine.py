@@ -53,7 +53,7 @@ class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
 
     intact    the file is not damaged, and nothing was done
     complete  the new file has every row unchanged
-    kept_as   the folder with the damaged file, if the new one has replaced it
+    kept_as   the folder with the damaged file, after a replacement
     notes     other facts for the operator
     """
 

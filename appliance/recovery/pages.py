@@ -126,7 +126,7 @@ class PageFile:
                 yield self._cell(kind, content, offset)
 
     def is_whole(self, number: int) -> bool:
-        """Return whether this is a tree page, and every record on it can be read to its end."""
+        """Return whether this is a tree page on which every record is readable to its end."""
         kind = self.kind(number)
         if kind == TABLE_INTERIOR:
             return self._children(number)[1]

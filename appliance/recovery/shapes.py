@@ -1,6 +1,6 @@
 """Describes how tables and indexes look in a file: the values that their records may have.
 
-The shapes come from a new file with this program's schema, so they are known even if a damaged
+The shapes come from a new file with this program's schema, and so are known even if a damaged
 file's schema can't be read.
 """
 

@@ -91,8 +91,7 @@ class RelaySignatures:
         self._signed_after_ms = 0
 
     def restore(self, used: Iterable[UsedSignatureRow], signed_after_ms: int) -> None:
-        """Refuse these signatures, and all up to `signed_after_ms`, because they may have been
-        used."""
+        """Refuse these signatures, and all up to `signed_after_ms`, as possibly used."""
         self.used.restore(used)
         self._signed_after_ms = signed_after_ms
 

@@ -36,8 +36,8 @@ def describe(agent: wire.PendingAgent) -> str:
 
 
 def checklist(agent: AgentRow, same_email: int, same_address: int) -> list[wire.ChecklistItem]:
-    """Return the checklist. `same_email`, `same_address`: other agents with the same owner, or
-    from the same client."""
+    """Return the checklist. `same_email`, `same_address`: other agents with this owner, or from
+    this client."""
     domain = agent.owner_email.rpartition("@")[2]
     misleading = any(word in agent.name for word in LIKE_ADMINS)
     reached = None if agent.reach_problem is None else not agent.reach_problem

@@ -124,7 +124,7 @@ def revoke(
     reason: Annotated[str, typer.Option("--reason", help="The reason, for all agents.")] = "",
     relay: RelayFlag = "",
 ) -> None:
-    """Revoke an agent, and announce it in a signed broadcast. This can't be undone."""
+    """Revoke an agent forever, and announce the revocation in a signed broadcast."""
     client = _client(session, relay, name, key_file)
     answer = client.request("POST", f"/registry/agents/{_segment(agent)}/revoke")
     sent = _broadcast(client, "revocation", {"agent": agent, "reason": reason})

@@ -1,7 +1,7 @@
-"""Serves protocol version 1 for 30 days: messages rest on the relay until they are acked.
+"""Serves protocol version 1 for 30 days: messages rest on the relay until acked.
 
-Only this module stores bodies. The option `v1` switches it on. The days count from the first start
-with the option; afterwards, and without it, the routes answer 410.
+Only this module stores bodies. The option `v1` switches the version on. The days count from the
+first start with the option; afterwards, and without the option, the routes answer 410.
 """
 
 from typing import Annotated

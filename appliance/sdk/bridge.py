@@ -192,7 +192,7 @@ class Bridge:
             self._version = version if isinstance(version, str) else None
 
     def _cut(self, key: str) -> None:
-        """Abort a request: its response is not written and its connection is closed."""
+        """Abort a request: write no response, and close the connection."""
         if key not in self._running:
             return
         self._cancelled.add(key)

@@ -5,8 +5,8 @@
         await bus.publish("task_progress", {"progress": 0.5}, task="task-7")
         await bus.release("task-7", claim.fence)
 
-Cancelling a call stops the wait for it; its effect may still happen. A claim that arrives after its
-call was cancelled is released.
+Cancelling a call stops the wait; the effect may still happen. A claim that arrives after the
+cancellation is released.
 """
 
 import asyncio

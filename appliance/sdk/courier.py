@@ -60,7 +60,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Delivery:
-    """An envelope leased to this consumer until it is acked or nacked, or the consumer ends."""
+    """An envelope leased to this consumer until an ack, a nack, or the consumer's end."""
 
     def __init__(self, consumer: "Consumer", key: str, env: Env, attempt: int) -> None:
         self._consumer = consumer
@@ -80,10 +80,10 @@ class Delivery:
 
 
 class Consumer(Closing):
-    """Receives from one stream or a pattern without end. Only one thread may iterate over it.
+    """Receives from one stream or a pattern without end. Only one thread may iterate.
 
     `credit` limits the envelopes leased at once, 1,000 at most. A consumer begins with one envelope
-    and leases ahead what it works off in PREFETCH_SECONDS, so that others get their share.
+    and leases PREFETCH_SECONDS of work ahead, so that others get their share.
     """
 
     def __init__(
@@ -159,8 +159,8 @@ class Consumer(Closing):
         return function
 
     def run(self, handler: Callable[[Env], Any] | None = None) -> None:
-        """Call the handler for every envelope until `stop`: ack when it returns, nack when it
-        raises, with the error's type and message. Raises HandlerNotPlain for an async handler."""
+        """Call the handler for every envelope until `stop`: ack on return, nack on an exception,
+        with the error's type and message. Raises HandlerNotPlain for an async handler."""
         work = handler or self._handler
         if work is None:
             raise ValueError("run() needs a handler")

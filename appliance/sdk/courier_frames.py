@@ -68,7 +68,7 @@ _frame = msgspec.json.Decoder(CourierFrame).decode
 
 def read_frame(message: bytes | str) -> CourierFrame:
     """Decode a frame. Numbers such as 1e400 need the slower decoder, which reads infinity. A
-    consumer that failed on such a payload would receive it again and again."""
+    consumer that failed on such a payload would receive that payload again and again."""
     try:
         return _frame(message)
     except msgspec.ValidationError:

@@ -1,7 +1,7 @@
-"""Finds the workspace, the hub that serves it, and the token for that hub.
+"""Finds the workspace, its hub, and the hub's token.
 
 `server.json` is only a hint. The program at that address must serve this workspace's database
-according to `/health` before the client sends the token to it.
+according to `/health` before the client sends the token.
 """
 
 import http.client

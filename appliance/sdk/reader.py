@@ -58,7 +58,7 @@ class BadLimit(Invalid):
 
 
 class WorkspaceReader(Closing):
-    """One open database, read-only. Use it as a context manager and close it soon."""
+    """One open database, read-only. Use as a context manager, and close soon."""
 
     def __init__(self, database: Path, clock: Clock | None = None) -> None:
         self._database = database
@@ -131,7 +131,7 @@ class WorkspaceReader(Closing):
         """Return a topic's messages: the newest ones, or those before or after a message.
 
         Newest first, or oldest first with `after_id`. Continuing from a page's last row never skips
-        or repeats a message. The hub's HTTP API does the same.
+        or repeats a message. The hub's HTTP API does so too.
         """
         rows_max = _rows_max(limit)
         where, parameters = ["topic_id = ?"], [self.topic(topic_id)["id"]]

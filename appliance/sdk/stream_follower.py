@@ -54,7 +54,7 @@ class StreamFrame(msgspec.Struct, frozen=True):
 
 
 class StreamEvent(msgspec.Struct, frozen=True):
-    """One event: its id, its name, and the envelope as text."""
+    """One event: id, name, and the envelope as text."""
 
     event_id: int
     name: str
@@ -318,8 +318,8 @@ class Follower:
         return f"cannot connect: {type(error).__name__}"
 
     def _count_refusal(self) -> None:
-        """Count a rejected token. The first time it is read again, since it may have been rotated,
-        and sent to this machine in the query too, the only place where some hubs look for it."""
+        """Count a rejected token. The first time, the token is read again after a possible
+        rotation, and sent to this machine in the query too, the only place where some hubs look."""
         self._token_refusals += 1
         if self._token_refusals > 1:
             raise TokenRefused

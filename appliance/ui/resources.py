@@ -1,6 +1,6 @@
 """Serves the web UI's files from memory at `/ui/`.
 
-They contain no data and no secrets, so they need no token. The policy allows scripts and styles
+The files contain no data and no secrets, and need no token. The policy allows scripts and styles
 from this address only, none of them inline, and refuses to turn text into markup.
 """
 

@@ -1,8 +1,8 @@
 """Which addresses the appliance may call for clients. Pure: names are not resolved here.
 
 `check_url` checks a URL when it is registered. Before connecting, `check_address` has to check
-every address that the name resolved to, and the connection has to use that same address, because
-the name may resolve to another one later.
+every address that the name resolved to, and the connection has to use that address, because the
+name may resolve to another one later.
 """
 
 import ipaddress

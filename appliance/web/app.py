@@ -1,9 +1,8 @@
 """The Falcon app: routes, the middlewares around them, and the error handlers.
 
 The order: ObserveMiddleware is outermost, so that refused requests are counted and logged too.
-AccessMiddleware is next. Before routing it checks host, credential and rate, so unknown paths
-have the same limits as known ones. After routing it checks the scope, and only then it reads the
-body.
+AccessMiddleware is next. Before routing, host, credential and rate are checked, so unknown and
+known paths have equal limits. After routing, the scope is checked, and only then the body is read.
 """
 
 from collections.abc import Sequence

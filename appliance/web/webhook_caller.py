@@ -1,7 +1,7 @@
 """Calls webhooks: one POST to a checked address, and its result.
 
-The name is resolved here, all its addresses are checked, and the connection goes to one of them.
-Redirects are not followed, because they would bypass the check.
+The name is resolved here, all addresses are checked, and the connection goes to one. Redirects,
+which would bypass the check, are not followed.
 """
 
 import ssl
@@ -48,8 +48,8 @@ class WebhookCaller:
         self, url: str, headers: dict[str, str], body: str | None, *, keeps_answer: bool = False
     ) -> CallResult:
         """Send one POST, or a GET without a body, and return its result; receiver failures are
-        returned, not raised. With `keeps_answer` the reason has what the receiver responded:
-        only for the operator's URLs, because others could read internal services by it."""
+        returned, not raised. With `keeps_answer` the reason has the receiver's response: only for
+        the operator's URLs, because clients could read internal services that way."""
         try:
             reply = self.request(url, headers, None if body is None else body.encode())
         except (BadWebhookUrl, Unreachable) as error:

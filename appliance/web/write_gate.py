@@ -1,8 +1,8 @@
 """Refuses client writes for some time (maintenance mode), while reads go on.
 
-Requests enter through the guard, which has the gate: HTTP requests by their method, requests on
-sockets when they are charged, tools by what they change. Routes that do not declare otherwise are
-refused, so new ones are too.
+Requests enter through the guard, which has the gate: HTTP requests by method, requests on sockets
+when charged, tools by their changes. Routes that do not declare otherwise are refused, including
+new ones.
 """
 
 from collections.abc import Callable

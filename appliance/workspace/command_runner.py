@@ -52,7 +52,7 @@ class CommandRunner:
     ) -> CommandResult:
         """Run a command and return its output. An interrupted call stops the command.
 
-        niceness       above 0 lowers its CPU priority
+        niceness       above 0 lowers the CPU priority
         too_slow_hint  the hint of CommandTooSlow
         """
         done = self._commands.run(

@@ -1,9 +1,9 @@
-"""Knows a workspace's files, finds workspaces, and locks one for its only writer.
+"""Knows a workspace's files, finds workspaces, and locks one for a single writer.
 
-The lock is the operating system's (`flock`): it ends with the process that holds it, however that
-process ends. The file's content is for people and may be wrong; nothing depends on it. Only the
-holder unlinks the file, while holding the lock. A process that locks an unlinked file notices that
-name and file differ, and tries again.
+The operating system's lock (`flock`) ends with the holding process, even after a kill. The file's
+content is for people and may be wrong; nothing depends on that content. Only the holder unlinks the
+file, while holding the lock. A process that locks an unlinked file notices that name and file
+differ, and tries again.
 """
 
 import errno
@@ -148,7 +148,7 @@ class DataDir:
         return suspect_marker(self.database(store))
 
     def read_token(self) -> str | None:
-        """Return this workspace's token; None if it can't be read."""
+        """Return this workspace's token; None if unreadable."""
         text = read_small(self.token_file)
         return (text.decode("utf-8-sig", "replace").strip() or None) if text else None
 
@@ -199,9 +199,9 @@ def marks_of(datadir: DataDir) -> list[Path]:
 def discover(start: Path, home: Path | None = None) -> DataDir:
     """Return the workspace that contains `start`: the nearest directory upwards with a database.
 
-    The search ends at `home`, which is searched too, and at the file system's edge, so a directory
+    The search ends at `home`, which is included, and at the file system's edge, so a directory
     above that others can write is not used by mistake. Directories listed in
-    `AGENTLIP_CEILING_DIRECTORIES`, and directories above them, are not searched.
+    `AGENTLIP_CEILING_DIRECTORIES`, and their parents, are not searched.
     """
     searched: list[str] = []
     for directory in upwards(start, home):

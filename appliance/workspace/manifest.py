@@ -219,8 +219,8 @@ def remember(datadir: DataDir, stores: Collection[str] = STORES) -> None:
 
 
 def begin_chains(datadir: DataDir) -> None:
-    """Make each shared store that has a chain, before its first record, so that it is recorded
-    from the first start on. Call after `check`."""
+    """Make each shared store that has a chain, before its first record, so that the first start
+    records the store. Call after `check`."""
     for store in CHAINS:
         if not (path := datadir.database(store)).exists():
             store_declaration.open_shared(store, path, "FULL").close()
@@ -248,8 +248,8 @@ def _accept(datadir: DataDir, names: set[str], clock: Clock, log: Log) -> None:
 
 
 def _behind(datadir: DataDir, store: str, mode: Mode) -> StoreLost | None:
-    """Return the error if the store lacks commits, or events from this epoch or from epochs that
-    it continues."""
+    """Return the error if the store lacks commits, or events from this epoch or its former
+    epochs."""
     database = datadir.database(store)
     noted = commit_count.read(datadir.workspace, store)  # first: an appliance may be running
     if declaration_of(store).numbers_events:

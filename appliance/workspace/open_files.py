@@ -65,10 +65,10 @@ def kept_unused(database: Path) -> Iterator[None]:
 
 @contextmanager
 def _sqlite_locked(database: Path) -> Iterator[bool]:
-    """Keep other programs from using an SQLite file, even under another name: they get
-    SQLITE_BUSY. Yield False if a program has a lock, as each does from its first statement on.
+    """Keep other programs from using an SQLite file, even under another name, by SQLITE_BUSY. Yield
+    False if a program has a lock, which begins with its first statement.
 
-    The lock ends when no program that opened the file meanwhile has it, or after ten seconds.
+    The lock ends when no program has the file open any more, or after ten seconds.
     """
     try:
         file = database.open("rb+")

@@ -3,7 +3,7 @@
     def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> None
 
 `connection` is open on the new file, within a transaction. The store before the restore is attached
-as `present`, if it can be read. `migrations/<store>/store.toml` names the module.
+as `present`, if readable. `migrations/<store>/store.toml` names the module.
 """
 
 import sqlite3
@@ -25,10 +25,10 @@ class Noticed(msgspec.Struct, frozen=True):
     """Entries with one fate: how many, and the first ones as (id, text for people).
 
     lost           made since the backup, and not in it
-    lost-delivered  the same, but its receivers have got it
+    lost-delivered  lost here, but received elsewhere
     valid-again    revoked since the backup, and valid again
-    still-revoked  revoked since the backup, and it stays so
-    sent-again     delivered since the backup; receivers that know the id drop it
+    still-revoked  revoked since the backup, and still revoked
+    sent-again     delivered since the backup; receivers drop known ids
     """
 
     store: str
@@ -72,8 +72,8 @@ class RestoreContext(msgspec.Struct):
                 self.notices.append(Noticed(self.store, kind, noun, count, first))
 
     def notice_revoked(self, noun: str, selection: str) -> None:
-        """Report what was revoked since the backup, as `selection` selects it. The caller
-        revokes it again."""
+        """Report the rows in `selection`, revoked since the backup. The caller revokes them
+        again."""
         self.notice("valid-again" if self.revive else "still-revoked", noun, selection)
 
     def carry(self, sql: str, *parameters: object) -> bool:

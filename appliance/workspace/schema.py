@@ -95,12 +95,12 @@ def create_workspace(
     accepted: Collection[str] = (),
     damaged: dict[str, StoreSuspended] | None = None,
 ) -> bool:
-    """Create a workspace's folders, databases and token where they are missing. Return False if
-    all are there.
+    """Create a workspace's missing folders, databases and token. Return False if nothing is
+    missing.
 
-    Raises StoreLost for a recorded store that is missing, unless its name is in `accepted`.
-    `damaged` collects damaged stores that are not needed; without it they raise StoreDamaged. Only
-    stores in `stores` are created or opened.
+    Raises StoreLost for a recorded store that is missing, unless named in `accepted`. `damaged`
+    collects damaged stores that are not needed; None: raise StoreDamaged. Only stores in `stores`
+    are created or opened.
 
     `locked`: the caller, a starting hub, holds the writer lock; then existing databases are
     migrated. Otherwise the lock is taken during this call, and existing databases are not touched.

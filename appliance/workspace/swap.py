@@ -3,8 +3,8 @@
     new files ──▶ journal ──▶ files renamed ──▶ no journal
 
 New files are complete below `.agentlip/restore/new` before the journal is written. A process that
-finds them without a journal removes them; with a journal it continues the renames, which needs no
-space. Replaced files are below `.agentlip/restore/old` until the end, or they are kept. Call
+finds such files without a journal removes them; with a journal, the renames continue, which needs
+no space. Replaced files are below `.agentlip/restore/old` until the end, or they are kept. Call
 everything here with the writer lock held, except the two functions that take it.
 """
 
@@ -45,7 +45,7 @@ class SwapUnreadable(Conflict):
 
 
 class SwappedFile(msgspec.Struct, frozen=True):
-    """A file by its path relative to the workspace. `new`: it is replaced; else only removed."""
+    """A file by its path relative to the workspace. `new`: replaced; else only removed."""
 
     path: str
     new: bool = True

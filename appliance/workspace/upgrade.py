@@ -5,9 +5,9 @@ Runs before anything is served, with the writer lock held, and after a backup of
 
 - a step and its record in `x_migrations` are one transaction, so after a crash a step is either
   done or not begun, and the next start continues;
-- a new file is created under a temporary name and renamed when it is complete, so an empty file
+- a new file is created under a temporary name and renamed when complete, so an empty file
   under the real name is damage and is never treated as a new workspace;
-- a file is opened only if its `x_compat` allows this program to open it.
+- a file is opened only if its `x_compat` allows this program.
 """
 
 import sqlite3
@@ -208,8 +208,8 @@ class Upgrade(msgspec.Struct, frozen=True):
         return state(self.connection, self.store, self.released)
 
     def _refuse_strangers(self, before: SchemaState) -> None:
-        """Refuse a file that another program made, unless it follows the shared specification
-        and can be used as it is."""
+        """Refuse a file that another program made, unless the file follows the shared specification
+        and is usable unchanged."""
         adapter = adapter_of(self.store)
         if adapter is not None and before.spec_version is not None:
             with closing(sqlite3.connect(":memory:", isolation_level=None)) as model:

@@ -54,11 +54,11 @@ class AuditUnavailable(Unavailable):
 
 
 class AuditedAct(msgspec.Struct, frozen=True):
-    """An act. `outcome` is `unknown` while the act runs, or if its process ended before the
-    outcome was recorded.
+    """An act. `outcome` is `unknown` while the act runs, or if the process ended before recording
+    an outcome.
 
-    began  what was requested, by which caller, and what was there before
-    ended  the reply or its error, and what is there after
+    began  the request, the caller, and the state before
+    ended  the reply or the error, and the state after
     """
 
     number: int

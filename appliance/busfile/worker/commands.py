@@ -1,6 +1,5 @@
-"""Implements the worker commands. Each is idempotent: in the state that it leads to, it succeeds
-and reports so. All but `heartbeat` lock their task and first recover what a killed command has
-begun.
+"""Implements the worker commands. Each is idempotent: a repetition succeeds and reports so. All but
+`heartbeat` lock the task and first recover a killed command's work.
 """
 
 import sqlite3

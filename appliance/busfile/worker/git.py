@@ -79,8 +79,8 @@ class FileStatus(NamedTuple):
 
 
 class TargetBranch(NamedTuple):
-    """A branch that collects work. `tip` is its newest commit, here or at origin; `local` is the
-    commit that it has here, None if it only exists at origin."""
+    """A branch that collects work. `tip` is the newest commit, here or at origin; `local` is the
+    local commit, None if the branch only exists at origin."""
 
     name: str
     tip: str
@@ -269,9 +269,9 @@ class Git(NamedTuple):
         return self.run("commit-tree", tree, "-p", target.tip, "-p", head, "-m", message)
 
     def advance(self, target: TargetBranch, commit: str) -> None:
-        """Move the branch to a commit that contains it, also in the checkout that has it.
+        """Move the branch forward to a newer commit, also in its checkout.
 
-        Raises GitFailed if it moved meanwhile, or if changes in the checkout would be lost.
+        Raises GitFailed if the branch moved meanwhile, or if changes in the checkout would be lost.
         """
         for folder, branch in self.worktrees().items():
             if branch == target.name:

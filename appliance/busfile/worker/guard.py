@@ -1,9 +1,10 @@
 """Guards path claims: which changed paths somebody else has claimed.
 
 A claim on `path:GLOB` counts while its lease runs. Paths are relative to a checkout's root, so a
-claim covers the same file in all worktrees. A person overrides the guard by the environment
-variable AGENTLIP_GUARD_OVERRIDE with a reason, and the override is published: a commit's once it
-exists, also with `git commit --no-verify`. No refusal names the variable: models would set it.
+claim covers the file in all worktrees. A person overrides the guard by the environment variable
+AGENTLIP_GUARD_OVERRIDE with a reason, and the override is published: for a commit, after the
+commit, also with `git commit --no-verify`. No refusal names the variable, because models would set
+it.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Installs the guard in one worktree: Git hooks, and agent harness hooks.
 
-Git gets a hooks folder for this worktree only (`core.hooksPath` in its own settings). Each hook
-calls the hook that would have run without it, so existing hooks keep working.
+Git gets a hooks folder for this worktree only (`core.hooksPath` in the worktree's settings). Each
+hook calls the replaced hook, so existing hooks keep working.
 """
 
 import shlex
@@ -55,8 +55,8 @@ class GuardNotInstalled(Conflict):
 
 
 def install(git: Git, task: str | None, warn: Callable[[str], None]) -> None:
-    """Installs the guard in this checkout, again if it is there, and locks a worktree, so that
-    `git worktree remove` needs force. `task`: the author's name."""
+    """Install the guard in this checkout, even if present, and lock a worktree, so that `git
+    worktree remove` needs force. `task`: the author's name."""
     _install_git_hooks(git, task)
     git.attempt("worktree", "lock", "--reason", f"task {task}" if task else "guard", ".")
     try:
@@ -119,7 +119,6 @@ def _install_harness_hooks(git: Git) -> None:
 
 def program() -> str:
     """Return this program as words for the shell, also where `agentlip` is not on the PATH.
-    Neither the current folder nor PYTHONPATH, which may lead into it, can replace it (-P and
-    -E)."""
+    Neither the current folder nor PYTHONPATH can replace the program (-P and -E)."""
     package = __name__.partition(".")[0]
     return f"{shlex.quote(sys.executable)} -EPm {package}"

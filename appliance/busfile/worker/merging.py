@@ -68,8 +68,8 @@ def recover_merge(team: Team, git: Git, operation: WorkerOperation) -> None:
 
 
 def cancel(team: Team, git: Git, task: str, discard: bool) -> WorkerOutcome:
-    """Make the task FAILED, then remove its worktree, unless that has uncommitted changes. The
-    branch stays, and `spawn` continues it."""
+    """Make the task FAILED, then remove the worktree, unless changes are uncommitted. The branch
+    stays, and `spawn` continues there."""
     row = team.worker(task)
     if row.state == "FAILED":
         return _finish_again(team, git, row, discard)
@@ -119,7 +119,7 @@ def clean_up(team: Team, git: Git, operation: WorkerOperation) -> str:
 
 
 def _finish_again(team: Team, git: Git, row: WorkerRow, discard: bool) -> WorkerOutcome:
-    """Finish a task that already is in its last state; its worktree may still be there."""
+    """Finish a task that already is in its last state, with or without a worktree."""
     exists = row.worktree and team.folder(row.task).exists()
     kept = _remove_worktree(team, git, row.task, discard) if exists else ""
     return WorkerOutcome(row.task, row.state, False, f"{row.task} already is {row.state}{kept}")

@@ -1,7 +1,7 @@
-"""Journals what leaves SQLite, so that a killed command is finished or undone.
+"""Journals changes outside SQLite, so that a killed command is finished or undone.
 
-A command writes what it is about to do into `x_operations`, does it, and removes the row together
-with its last row change. A row whose task is not locked belongs to a killed command.
+A command writes its plan into `x_operations`, acts, and removes the row together with its last row
+change. A row whose task is not locked belongs to a killed command.
 """
 
 import sqlite3
@@ -86,10 +86,10 @@ class Team(msgspec.Struct):
 
     @contextmanager
     def lock(self, task: str) -> Iterator[Git]:
-        """Only this command works on the task. Recovers what a killed one has begun.
+        """Lock the task for this command. Recover a killed command's work.
 
-        The git that it yields keeps the lock, so that a git that outlives a killed command does not
-        meet the next one. Raises TaskBusy.
+        The yielded git keeps the lock, so that a git that outlives a killed command does not meet
+        the next one. Raises TaskBusy.
         """
         path = self.paths.workers / f"{check_task_id(task)}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)

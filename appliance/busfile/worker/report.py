@@ -1,4 +1,4 @@
-"""Reports on a task for a person: its history, its messages, and why it is stuck."""
+"""Reports on a task for a person: history, messages, and blockers."""
 
 import sqlite3
 from typing import Any

@@ -2,8 +2,8 @@
 
     git config agentlip.reviewGate PROGRAM
 
-The program is called as `PROGRAM enable|approve|reject|remove TASK [COMMENT]` in the workspace. If
-it does not exist, that is a warning; if `approve` or `reject` fails, the state stays as it is.
+The program is called as `PROGRAM enable|approve|reject|remove TASK [COMMENT]` in the workspace. A
+missing program causes a warning; if `approve` or `reject` fails, the state stays unchanged.
 """
 
 import shlex
@@ -30,7 +30,7 @@ class GateRefused(Conflict):
 
 
 def count_stop(connection: sqlite3.Connection, task: str) -> int:
-    """How often the agent was kept from ending its turn, this time included; 0 without a review."""
+    """How often the agent was kept from ending a turn, including now; 0 without a review."""
     latest = latest_review(connection, task)
     if latest is None:
         return 0

@@ -17,8 +17,8 @@ MAILED_MAX = 20  # asks that are handed over in one round
 
 
 class Deadlines(Loop):
-    """Sleeps until the next deadline; a new one wakes it. Deadlines are steady clock times, so
-    they don't move when the wall clock is set."""
+    """Sleeps until the next deadline, or until a new one. Deadlines are steady clock times,
+    unaffected by the wall clock."""
 
     name = "ask_deadlines"
     shortest_seconds = 0.05

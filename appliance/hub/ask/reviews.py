@@ -1,8 +1,8 @@
 """Makes an ask for each waiting worker bus review, and decides the review by its answer.
 
-The ask's key names the review and its commit. So each round requests the same asks again, and gets
-those that were answered meanwhile; nothing else is remembered. A review that is decided in another
-way, or has another commit by now, cancels its ask.
+The ask's key names the review and its commit. So each round repeats all requests, and gets the
+answers given meanwhile, without further state. A review that is decided in another way, or has a
+new commit, cancels its ask.
 """
 
 from collections.abc import Sequence

@@ -152,8 +152,8 @@ class Asks:
     def show(
         self, ask_id: str, wait_seconds: float, principal: Principal, scope: str = READ
     ) -> wire.AskShown:
-        """Return an ask; wait while nobody has settled it, at most `wait_seconds`. `scope`: what
-        lets the caller see it."""
+        """Return an ask; wait while nobody has settled it, at most `wait_seconds`. `scope`: the
+        caller's right to see the ask."""
         ask: queries.StoredAsk = self.store.read(queries.find, ask_id)
         _check_visible(principal, ask, scope)
         if ask.row.state == states.WAITING and wait_seconds > 0:
@@ -183,7 +183,7 @@ class Asks:
     def _await_answer(
         self, ask_id: str, wait_seconds: float, principal: Principal
     ) -> queries.StoredAsk:
-        """Each reply names its ask, so other messages don't wake the caller."""
+        """Wake the caller only for a reply that names the ask."""
         hub = self._hub
 
         def wants(event: Any) -> bool:

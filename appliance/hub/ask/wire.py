@@ -71,9 +71,9 @@ class Ask(Struct, frozen=True):
 
 
 class CreateAsk(Struct, frozen=True):
-    """Without choices, the answer is any text. Without `deadline_seconds`, it waits until it is
-    answered or cancelled. Without a topic, the question goes to the channel for asks. `mail_to`:
-    those addresses of `mail_to` in `[ask]` that get a mail; missing: all that may answer."""
+    """Without choices, the answer is any text. Without `deadline_seconds`, the ask waits for an
+    answer or a cancellation. Without a topic, the question goes to the channel for asks. `mail_to`:
+    the addresses from `mail_to` in `[ask]` that get a mail; missing: all that may answer."""
 
     text: AskText
     sender: Sender

@@ -23,7 +23,7 @@ class BadOutput(Exception):
 
 
 def findings(raw: msgspec.Raw, content: str) -> list[wire.EnrichmentFinding]:
-    """Return a linkifier's output, if all of it can be stored for this text. Raises BadOutput."""
+    """Return a linkifier's output, if everything can be stored for this text. Raises BadOutput."""
     items: list[wire.EnrichmentFinding] = _decode(_findings, raw)
     for finding in items:
         if not finding.span.start < finding.span.end <= len(content):

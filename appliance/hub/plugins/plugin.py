@@ -1,4 +1,4 @@
-"""One plugin in use: its worker, its circuit breaker, and its results for messages."""
+"""One plugin in use: worker, circuit breaker, and results for messages."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Plugin:
-    """`broken`: why it can't run until the appliance restarts; empty if it can."""
+    """`broken`: the reason if the plugin can't run until a restart; else empty."""
 
     def __init__(
         self,

@@ -1,11 +1,11 @@
 """The system calls that a plugin may make; all others fail with EPERM.
 
-EPERM instead of killing the process: libraries probe for calls and work without them, and the
-plugin's author gets a PermissionError with a line number. clone3 fails with ENOSYS, because its
-flags are in memory, where a filter can't see them; libc then uses clone.
+EPERM instead of killing the process: libraries probe for calls and continue after a refusal, and
+the plugin's author gets a PermissionError with a line number. clone3 fails with ENOSYS, because its
+flags are in memory, invisible for a filter; libc then uses clone.
 
 libseccomp, called through `pyseccomp`, knows the numbers of the calls on every architecture.
-Without it, or with another C library than glibc, no filter is installed or claimed.
+Without libseccomp, or with another C library than glibc, no filter is installed or claimed.
 """
 
 import contextlib

@@ -147,7 +147,7 @@ class ReEnrichTaken(Struct, frozen=True):
 
 
 class Enrichment(Struct, frozen=True):
-    """`plugin`: the plugin that found it; null if another program wrote it."""
+    """`plugin`: the plugin with this finding; null: written by another program."""
 
     id: str
     kind: str

@@ -28,7 +28,7 @@ FILTERS_MAX = 100  # entries per webhook in names, channels and topics, each
 
 
 class OutgoingEvent(msgspec.Struct, frozen=True):
-    """One event for one webhook. `key` is the same each time it is handed over."""
+    """One event for one webhook. `key` never changes between attempts."""
 
     webhook_id: str
     event_id: int
@@ -129,8 +129,8 @@ class Webhooks:
         )
 
     def _epoch_of(self, number: int) -> str:
-        """Return the epoch in which an event was written: so its id stays the same after a
-        restore, and receivers recognize what they already have."""
+        """Return the epoch in which an event was written: so the id stays after a restore, and
+        receivers recognize duplicates."""
         identity = self._hub.identity
         written = (epoch for first, epoch in reversed(identity.epochs) if number >= first)
         return next(written, identity.epoch)

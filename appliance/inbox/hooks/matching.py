@@ -1,4 +1,4 @@
-"""Which hooks match an event, and what they can send. Pure.
+"""Which hooks match an event, and their permitted sends. Pure.
 
 | on | event |
 | --- | --- |

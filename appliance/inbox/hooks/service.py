@@ -59,8 +59,8 @@ class HookJob(NamedTuple):
 
 
 class HookGrant(Principal, frozen=True, kw_only=True):
-    """A run as a caller, with what it can send. `requests` counts its requests to send,
-    including refused ones."""
+    """A run as a caller, with its permitted sends. `requests` counts send requests, including
+    refused ones."""
 
     until_ms: int
     mesh: str

@@ -133,7 +133,8 @@ class NetworkAgent(Closing):
     # -- registration --------------------------------------------------------------------------
 
     def request_code(self, email: str) -> None:
-        """Have the relay send a code to the owner. Only this agent's key can register with it."""
+        """Have the relay send a code to the owner. Only this agent's key can register with that
+        code."""
         body = {"agentName": self.name, "email": email, "publicKey": self.public_key}
         self._unsigned.request("POST", "/verify/send", body)
 
@@ -155,10 +156,10 @@ class NetworkAgent(Closing):
         return self.relay.key or self.folder.key()
 
     def rotate_key(self) -> str:
-        """Replace the key by a new one, which the present one signs. The new public key.
+        """Replace the key by a new one, which the present one signs. Return the new public key.
 
-        If the reply is lost, call it again. A program that runs with the former key takes the new
-        one at its next heartbeat.
+        After a lost reply, call again. A program that runs with the former key takes the new one at
+        the next heartbeat.
         """
         former, key = self.folder.key(), self.folder.next_key()
         text = rotation_text(self.name, former.public, key.public)
@@ -220,7 +221,7 @@ class NetworkAgent(Closing):
         self.relay.request("POST", f"/contacts/{check_agent_name(name)}/deny")
 
     def remove_contact(self, name: str) -> None:
-        """End the contact, and remove its key and endpoint from this machine."""
+        """End the contact, and remove the contact's key and endpoint from this machine."""
         self.relay.request("DELETE", f"/contacts/{check_agent_name(name)}")
         self.peers.refresh()
         self._pins.remove(name)
@@ -248,7 +249,8 @@ class NetworkAgent(Closing):
         self._pins.put(KeyPin(name, pin.key, verified=True))
 
     def accept_key(self, name: str, shown: str) -> None:
-        """Accept the changed key with this fingerprint. Raises KeyChanged if it is another one."""
+        """Accept the changed key with this fingerprint. Raises KeyChanged for another
+        fingerprint."""
         pin = self._pin(name)
         if pin.offered is None or fingerprint(AgentPublicKey.of(pin.offered)) != shown:
             raise KeyChanged(details={"agent": name})
@@ -345,7 +347,7 @@ class NetworkAgent(Closing):
     # -- receiving -----------------------------------------------------------------------------
 
     def receive(self, body: bytes) -> OpenedMessage | None:
-        """Verify an envelope and hand its message over. None: it was handed over before.
+        """Verify an envelope and hand the message over. None: handed over before.
 
         Raises EnvelopeRefused, ContactsNotCurrent, MessageBeingHandled, and the handler's errors.
         """

@@ -1,8 +1,8 @@
 """Hands over a relay's admin broadcasts, each once.
 
 A relay may list an old broadcast again, under another id or as another type. So the newest
-signatures are remembered, and a broadcast is refused if its sender signed it long before another
-one. A relay lists a sender's broadcasts in signature order, give or take its clock.
+signatures are remembered, and a broadcast is refused if signed long before another one from the
+sender. A relay lists a sender's broadcasts in signature order, give or take its clock.
 """
 
 from collections.abc import Callable

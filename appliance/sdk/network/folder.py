@@ -6,7 +6,8 @@
     key.former   the key before the last rotation, for an hour
 
 With the option `keyring`, the keys are in the system's keyring instead. A folder belongs to one
-agent, and can move to another machine with all its files."""
+agent, and can move to another machine with all its files.
+"""
 
 import stat
 from contextlib import suppress

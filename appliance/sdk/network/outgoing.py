@@ -91,8 +91,8 @@ class OutgoingMessages:
     def add(
         self, recipient: str, payload: dict[str, Any], kind: TYPES, now_ms: int, lease_ms: int = 0
     ) -> str:
-        """Return the message's id, leased to the caller if it delivers it. Raises
-        NetworkQueueFull and NetworkMessageTooLarge."""
+        """Return the message's id, leased to a caller that delivers. Raises NetworkQueueFull and
+        NetworkMessageTooLarge."""
         text = msgspec.json.encode(payload)
         if len(text) > PAYLOAD_BYTES_MAX:
             raise NetworkMessageTooLarge

@@ -1,7 +1,7 @@
-"""The contacts of an agent and the keys that are pinned for them: seals and opens envelopes.
+"""An agent's contacts with their pinned keys: seals and opens envelopes.
 
-Contacts and admin keys are cached, so the agent works while the relay is down. The cache is made
-again from the relay if its file is damaged.
+Contacts and admin keys are cached, so the agent works while the relay is down. A damaged cache file
+is made again from the relay.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Remembers whether other agents are online, as the relay showed it last.
+"""Remembers whether other agents are online, by the relay's last report.
 
 Presences come with each heartbeat's contacts, and one stays fresh for two heartbeats. So a send
 needs no request to the relay, unless the last one failed or the recipient was offline.

@@ -2,7 +2,8 @@
 
 One SQLite file, which several processes may use at once, for example a program and the command
 line. The relay's data can't replace the file, so a damaged file is refused. Facts that the relay
-has are in the cache (`peers.py`)."""
+has are in the cache (`peers.py`).
+"""
 
 import os
 import sqlite3
