@@ -17,7 +17,7 @@ YesFlag = Annotated[
     ),
 ]
 NameFlag = Annotated[str, typer.Option("--name", help="systemd service name.")]
-DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")]
+DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only list the files to remove.")]
 
 
 def reset(session: Session, dry_run: DryRunFlag = False, yes: YesFlag = False) -> None:

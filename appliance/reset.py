@@ -50,7 +50,7 @@ class ResetPlan(msgspec.Struct, frozen=True):
 
 
 def plan(datadir: DataDir, environment: Mapping[str, str]) -> ResetPlan:
-    """Return what `wipe` would remove."""
+    """Return the paths that `wipe` would remove."""
     folders = [path for path in (datadir.dir, *_find_left_over(datadir)) if path.exists()]
     names = [f"{path.name}/{inner.name}" for path in folders for inner in sorted(path.iterdir())]
     files = (datadir.settings_file, datadir.unread_settings_file)

@@ -1,8 +1,8 @@
 """Writes ops/agentlip.toml, the annotated reference: every setting with its default. Also writes
 nix/roles.json, the roles for the NixOS module.
 
-The words are those beside each field in the code, so the two can't differ; a test
-compares. Run it after adding a setting: `just settings`.
+The words come from each field's comment in the code, so the two can't differ; a test compares. Run
+it after adding a setting: `just settings`.
 """
 
 import ast

@@ -29,7 +29,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class StateReader:
-    """A reader for what an act is about, through the operations that clients read it with."""
+    """A reader for an act's subject, through the operations that serve clients."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         json = "application/json"

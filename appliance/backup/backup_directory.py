@@ -117,7 +117,7 @@ class BackupDirectory:
 
     @contextmanager
     def only_writer(self) -> Iterator[None]:
-        """Hold the lock for all backup changes, and remove what a killed process left.
+        """Hold the lock for all backup changes, and remove a killed process's leftovers.
 
         Raises BackupRunning if another process holds the lock, BackupNotWritable on an OSError, and
         if `backup.directory` is outside the workspace and doesn't exist.

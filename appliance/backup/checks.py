@@ -115,7 +115,7 @@ def _verified(context: Context) -> Iterator[Finding]:
 
 
 def _bad(listed: ListedBackup, verification: Verification) -> Finding:
-    sentence = "this backup does not restore to what it recorded"
+    sentence = "this backup restores to other content than recorded"
     if verification.problems:
         sentence += f": {verification.problems[0]}"
     hint = f"{CREATE} && {VERIFY} && {_move_aside(listed.path)}"

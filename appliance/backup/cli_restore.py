@@ -103,7 +103,7 @@ def restore(
 
 
 def _is_wanted(listed: ListedBackup) -> bool:
-    """Return whether a restore did not make the backup, and no check found damage."""
+    """Return whether the backup is undamaged as far as known, and was not made by a restore."""
     manifest = listed.manifest
     return manifest is not None and manifest.reason != "before-restore" and listed.result != "bad"
 

@@ -69,7 +69,7 @@ class VersionRefused(Conflict, BackupError):
 
 class VerificationFailed(Invalid, BackupError):
     code = "BACKUP_VERIFICATION_FAILED"
-    default_message = "the backup does not restore to what it recorded"
+    default_message = "the backup restores to other content than recorded"
     default_hint = "agentlip backup create # keep the bad one until a new one is verified"
     exit_code = 17
 
@@ -128,7 +128,7 @@ class TargetObjectMissing(Missing, BackupError):
 
 class PlainRefused(Forbidden, BackupError):
     code = "BACKUP_PLAIN_REFUSED"
-    default_message = "the backup is not encrypted, and it contains secrets"
+    default_message = "the backup contains secrets and is not encrypted"
     default_hint = "set backup.recipients and make a new backup, or set the target's allow_plain"
     exit_code = 23
 
@@ -142,6 +142,6 @@ class RestoreRefused(Conflict, BackupError):
 
 class VerificationInconclusive(Unavailable, BackupError):
     code = "BACKUP_NOT_VERIFIED"
-    default_message = "the backup check could not be finished, so it proves nothing"
+    default_message = "the backup check could not be finished and proves nothing"
     default_hint = "agentlip backup verify NAME --identity FILE"
     exit_code = 26

@@ -69,7 +69,7 @@ class BackupScheduler(Loop):
         }
         self._listed: list[ListedBackup] = []
         self._signature: object = None
-        self._is_first = self._is_left = True  # what an earlier process did not reach
+        self._is_first = self._is_left = True  # work that an earlier process did not reach
         self._failed_runs = 0
         self._not_before = float("-inf")  # these four: seconds of uptime
         self._recheck_at = clock.uptime() + RECHECK_FIRST_SECONDS
@@ -117,7 +117,7 @@ class BackupScheduler(Loop):
         return {"runs": int(runs)}
 
     def _refresh(self) -> None:
-        """List the backups again if one came or went, or the newest one has another result."""
+        """List the backups again after a change in the directory or in the newest result."""
         newest = self._listed[-1].path if self._listed else self._backups.root
         signature = (_read_mtime(self._backups.root), _read_mtime(newest))
         if signature != self._signature:

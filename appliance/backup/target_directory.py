@@ -77,7 +77,7 @@ class DirectoryTarget:
                     yield f"{folder}/{entry.name}", entry
 
     def _remove_leftovers(self, folder: Path, name: str) -> None:
-        """Remove what a killed upload for the same file left."""
+        """Remove a killed upload's leftovers for this file."""
         for entry in os.scandir(folder):
             if entry.name.startswith(f"{_TEMPORARY}{name}."):
                 Path(entry.path).unlink(missing_ok=True)

@@ -29,7 +29,7 @@ from appliance.kernel.errors import Invalid
 _STATUS = re.compile(r"status code: (\d{3})\b")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,40})</Code>")
 _CERTIFICATE = re.compile(r"certificate|UnknownIssuer|NotValidForName", re.IGNORECASE)
-_REGION = "us-east-1"  # what servers without regions expect
+_REGION = "us-east-1"  # expected by servers without regions
 REQUEST_SECONDS_MAX = 120.0  # one request, with _PART_BYTES at most
 CONNECT_SECONDS_MAX = 10.0  # several round trips on a bad connection
 _BACKOFF, _BACKOFF_MAX = timedelta(seconds=1), timedelta(seconds=60)  # between attempts

@@ -124,7 +124,7 @@ class Dispatch:
     # -- deliveries ----------------------------------------------------------------------------
 
     def on_commit(self, items: Iterable[DeliveriesCommitted]) -> None:
-        """Mark the connections that may receive what was just committed."""
+        """Mark the connections that may receive the new deliveries."""
         for item in items:
             for recipient in item.recipients:
                 if recipient.startswith("webhook:"):
@@ -164,8 +164,8 @@ class Dispatch:
         return acked
 
     def next_batch(self, rows_max: int) -> tuple[list[DeliveryAck], list[Demand]]:
-        """Take what to write now. A connection without free prefetch is marked again by its
-        next ack."""
+        """Take the pending writes. A connection without free prefetch is marked again by its next
+        ack."""
         acks, self._acks = self._acks[:rows_max], self._acks[rows_max:]
         demands: list[Demand] = []
         for connection in list(self._with_demand):

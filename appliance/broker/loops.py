@@ -15,7 +15,7 @@ PRUNE_ROUNDS_MAX = 1_000  # transactions in one pruning
 
 
 class Deliverer(Loop):
-    """Writes acks and claims, and pushes what was claimed. Every commit and ack wakes it."""
+    """Writes acks and claims, and pushes claimed deliveries. Every commit and ack wakes it."""
 
     name = "broker_deliverer"
     interval_seconds = 1.0

@@ -36,7 +36,7 @@ CLAIM_MAX = 500  # deliveries claimed in one transaction
 
 
 class Broker:
-    """One per process. Call `open` before serving requests: it loads what is stored."""
+    """One per process. Call `open` before serving requests: the class loads the stored state."""
 
     def __init__(
         self,
@@ -133,8 +133,8 @@ class Broker:
         return Command(mesh, sender, send, digest, meta, mentions)
 
     def _limit(self, command: Command) -> Answer | None:
-        """Refuse what exceeds the rate limit, but answer for an id that is known already (B0).
-        None: it is within the limit."""
+        """Refuse sends above the rate limit, but answer for an id that is known already (B0). None:
+        it is within the limit."""
         mesh_id = command.mesh.id
         bucket = self._bucket(mesh_id)
         wait = 0.0 if bucket is None else bucket.charge(1, self.clock.monotonic())
@@ -308,7 +308,7 @@ class Broker:
         self.dispatch.mark_all_ready()
 
     def deliver_batch(self) -> bool:
-        """Write all connections' acks and claims in one commit, then push what was claimed.
+        """Write all connections' acks and claims in one commit, then push claimed deliveries.
         Return False if there was nothing to do."""
         acks, demands = self.dispatch.next_batch(CLAIM_MAX)
         if not acks and not demands:

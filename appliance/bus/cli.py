@@ -308,7 +308,7 @@ def need(
 
 @app.command("ready")
 def ready(session: Session) -> None:
-    """List tasks that can be started: unclaimed, and the tasks they need are done.
+    """List tasks that can be started: unclaimed, with all needed tasks done.
 
     Example: agentlip bus ready
     """

@@ -67,7 +67,7 @@ class BusExporter(Loop):
 
 
 class BusMeter(Loop):
-    """Counts what the metrics show about the file."""
+    """Counts the file's numbers for the metrics."""
 
     name = "bus_meter"
     interval_seconds = 15.0

@@ -36,7 +36,7 @@ class BusStreamResource:
 
 
 def _reply_to_repeatable(change: Callable[..., Any]) -> Responder:
-    """Reply with what `change` returns for the body and the Idempotency-Key."""
+    """Reply with `change`'s result for the body and the Idempotency-Key."""
 
     def respond(req: Any, resp: falcon.Response, command: Any) -> None:
         made = change(check_agent(req.context.principal, command), req.context.idempotency_key)
@@ -113,7 +113,7 @@ def _worker_routes(bus: Bus) -> list[Route]:
         Route("/bus/v1/heartbeats", Responders(post=reply_to_caller(as_agent(bus.beat))), {
             "POST": Operation(wire.WRITE, body=wire.Beat, reply=wire.Beaten,
                               example={"agent": "ada", "status": "working", "task": "task-7"},
-                              summary="Report that an agent is alive, and what it does"),
+                              summary="Report that an agent is alive, with its activity"),
         }),
         Route("/bus/v1/workers", Responders(get=reply_with(bus.workers)), {
             "GET": Operation(wire.READ, query=wire.WorkersQuery, reply=wire.Workers,

@@ -265,7 +265,7 @@ class Bus:
         return self.worker(task)
 
     def _read_or(self, empty: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what `function` reads; `empty` as long as there is no file."""
+        """Return `function`'s result; `empty` as long as there is no file."""
         try:
             return self._store.read(function, *arguments)
         except StoreAbsent:

@@ -9,7 +9,7 @@ TopicName = Annotated[str, Meta(pattern="^([^/]{1,100}/.{1,200})?$")]
 
 
 class BusSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[bus]: what the appliance does for the worker bus of its workspace."""
+    """[bus]: the appliance's work for its workspace's worker bus."""
 
     retention_days: Annotated[float, Meta(gt=0, le=36_500)] = 30.0  # messages that all have read
     ask_reviews: bool = False  # ask a person for each review; the answer decides the review

@@ -2,8 +2,8 @@
 Pure.
 
 As in a .gitignore at the workspace's top: `*` and `?` stand for characters in one name, `**` as a
-whole name for any number of folders. A glob also stands for everything below what it matches. All
-other characters stand for themselves, also brackets.
+whole name for any number of folders. A glob also stands for everything below its matches. All other
+characters stand for themselves, also brackets.
 """
 
 import re

@@ -91,7 +91,7 @@ class HeartbeatThread:
     def report(
         self, status: Status, task: str | None = None, progress: float | None = None
     ) -> None:
-        """Change what the heartbeats contain."""
+        """Change the heartbeats' content."""
         with self._changed:
             self._state = (status, task, progress)
             self._changed.notify()

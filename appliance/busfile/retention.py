@@ -114,8 +114,8 @@ def hold(connection: sqlite3.Connection, seq: int | None) -> None:
 
 
 def prunable(connection: sqlite3.Connection, now_ms: int) -> int:
-    """Return the number up to which messages may be pruned: every live cursor is there, the
-    export if there ever was one, and the segments if the appliance writes them."""
+    """Return the number up to which messages may be pruned: every live cursor has passed it, and so
+    have the export and the segments, if any."""
     exported = jsonl.last_exported(connection, folder_of(connection) / EXPORT)
     (position,) = connection.execute(
         f"SELECT min(position) FROM (SELECT position FROM ({LIVE_CURSORS}) UNION ALL"

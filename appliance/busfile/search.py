@@ -36,7 +36,7 @@ def search(connection: sqlite3.Connection, text: str, limit: int = 50) -> list[B
 
 
 def index_new(write: Callable[[Callable[[sqlite3.Connection], int]], int]) -> None:
-    """Indexes what is new. `write` calls a function in a transaction. Raises StorageFull."""
+    """Index new messages. `write` calls a function in a transaction. Raises StorageFull."""
     try:
         for _ in range(INDEX_STEPS_MAX):
             if not write(index):

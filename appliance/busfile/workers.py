@@ -244,7 +244,8 @@ def _status(row: dict[str, Any], now_ms: int) -> WorkerStatus:
 
 
 def _judge(state: State, activity: str | None, level: str) -> str:
-    """Return what a person should notice. A conflict is normal work, so lateness matters more."""
+    """Return reasons for a person's attention. A conflict is normal work, so lateness matters
+    more."""
     if state == "FAILED":
         return "error"
     if state not in JUDGED:

@@ -1,5 +1,4 @@
-"""Defines what the journal writes: durable streams' envelopes, their changes, and outcomes.
-Pure.
+"""Defines the journal's records: durable streams' envelopes, their changes, and outcomes. Pure.
 
 Records are passed to the writer's thread and stored as rows.
 """
@@ -94,7 +93,7 @@ class EnvelopeDead(LoggedChange, frozen=True):
 
 
 class EnvelopeExpired(LoggedChange, frozen=True):
-    """The envelope expired. Another change has what became of it."""
+    """The envelope expired. Another change has the outcome."""
 
 
 class EnvelopeRedriven(EnvelopeChange, frozen=True):

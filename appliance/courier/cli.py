@@ -23,9 +23,7 @@ app.add_typer(rules, name="rules")
 
 StreamArgument = Annotated[str, typer.Argument(help="Stream name, such as agents/Jen/inbox.")]
 LimitFlag = Annotated[int, typer.Option("--limit", min=1, help="Row limit.")]
-DryRunFlag = Annotated[
-    bool, typer.Option("--dry-run", help="Change nothing; print what would change.")
-]
+DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Change nothing; print the changes.")]
 YesFlag = Annotated[bool, typer.Option("--yes", help="Confirm. Without it nothing is removed.")]
 IdsFlag = Annotated[
     list[str] | None, typer.Option("--id", help="Only the envelope with this id; may be repeated.")

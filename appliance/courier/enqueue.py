@@ -75,7 +75,7 @@ class EnqueuePipeline:
         journal: Journal | None,
         webhooks: WebhookSink | None = None,
     ) -> None:
-        """Take what enqueuing needs. `webhooks` accepts trigger webhooks durably, or raises."""
+        """Take the parts for enqueuing. `webhooks` accepts trigger webhooks durably, or raises."""
         self.contexts: dict[str, StreamContext] = {}
         self._queue = queue
         self._engine = engine

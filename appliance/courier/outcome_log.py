@@ -81,7 +81,7 @@ class OutcomeLog:
     def put_back(
         self, samples: list[EnvelopeOutcome], journaled: list[EnvelopeOutcome], now: float
     ) -> None:
-        """Keep what could not be written. Nothing is added to `journaled` while that is so."""
+        """Keep unwritten rows. Nothing is added to `journaled` while that is so."""
         if journaled:
             self._journaled.appendleft((now, journaled))
             self._journaled_count += len(journaled)

@@ -86,7 +86,7 @@ class RegistrationResource:
 
 
 def _reply(verb: Callable[..., Any]) -> Responder:
-    """Reply with what a courier verb returns, which gets the caller first."""
+    """Reply with a courier verb's result; the verb's first argument is the caller."""
     return reply_to_caller(lambda *given: verb(given[-1], *given[:-1]))
 
 

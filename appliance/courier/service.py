@@ -173,7 +173,7 @@ class Courier:
         command: wire.ReceiveRequest,
         is_there: Callable[[], bool] = lambda: True,
     ) -> tuple[Consumer, list[StreamItem]]:
-        """Lease what is ready, or wait up to `wait` seconds for the first envelope.
+        """Lease ready envelopes, or wait up to `wait` seconds for the first envelope.
 
         If `is_there` returns False after the wait, the client has left and its leases are released.
         """

@@ -54,9 +54,9 @@ class Stream:
         changes: list[change.JournalChange] | None = None,
         outcomes: outcome_log.OutcomeLog | None = None, label: str = "other",
     ) -> None:  # fmt: skip
-        """Take what streams share. The stream adds itself to `deferred_streams` while dispatch
-        waits for a quick consumer, and to `changes` what is written to the journal (change.py)
-        if it is durable."""
+        """Take the parts that streams share. The stream adds itself to `deferred_streams` while
+        dispatch waits for a quick consumer, and a durable stream adds its journal records
+        (change.py) to `changes`."""
         self.name = name
         self.policy = policy
         self.label = label  # in metrics, where users' names would be too many
@@ -257,7 +257,7 @@ class Stream:
         return until
 
     def expire_lease(self, item: StreamItem, now: float) -> None:
-        """Redeliver what its consumer did not end. The attempt counts."""
+        """Redeliver an unfinished envelope. The attempt counts."""
         self._record_attempt(item, now, "lease_expired", "")
         self.stats.expired_leases += 1
         self._retry(item, now, EXPIRE, "lease_expired", self.policy.bare_delay_ms)
@@ -335,7 +335,7 @@ class Stream:
         self._timers.set(item, until)
 
     def on_timer(self, item: StreamItem, now: float) -> str:
-        """Handle the end of the lease or delay. Return what happened, or an empty string."""
+        """Handle the end of the lease or delay. Return the outcome, or an empty string."""
         if item.state == LEASED:
             item.lease_bucket = None
             self.expire_lease(item, now)

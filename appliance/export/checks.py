@@ -133,7 +133,7 @@ CHECKS = (
         problems=(_BROKEN, _BROKEN_CHAIN),
     ),
     Check(
-        name="export.content", inspects="exported segments hold what their manifests say",
+        name="export.content", inspects="exported segments match their manifests",
         cost=Cost.EXPENSIVE, includes="export.segments", find=_content,
         problems=(_BROKEN, _BROKEN_CHAIN),
     ),

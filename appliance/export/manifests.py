@@ -206,7 +206,7 @@ def write_manifest(path: Path, manifest: Any) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write `data` atomically; `only_writer` removes what a killed writer left."""
+    """Write `data` atomically; `only_writer` removes a killed writer's leftovers."""
     whole_file.write_whole(path, data, prefix=TEMPORARY, private=False)
 
 

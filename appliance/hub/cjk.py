@@ -33,7 +33,7 @@ def pairs(text: str) -> str:
 
 
 def phrase(term: str) -> str:
-    """Return the FTS5 phrase that finds `term` in what `pairs` returns."""
+    """Return the FTS5 phrase that finds `term` in the output of `pairs`."""
     text = unicodedata.normalize("NFKC", term)
     pieces, prefix, end = [], False, 0
     for run in _RUN.finditer(text):

@@ -179,7 +179,7 @@ def send_message(
     channel: ChannelPart = None,
     topic: TopicPart = None,
     content: ContentFlag = None,
-    stdin: Annotated[bool, typer.Option("--stdin", help="Read it from standard input.")] = False,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Read from standard input.")] = False,
     idempotency_key: KeyFlag = None,
 ) -> None:
     """Post a message to a topic in this hub.
@@ -204,7 +204,7 @@ def edit_message(
     session: Session,
     message_id: Annotated[str, typer.Argument(help="Message id.")],
     content: ContentFlag = None,
-    stdin: Annotated[bool, typer.Option("--stdin", help="Read it from standard input.")] = False,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Read from standard input.")] = False,
     expected_version: VersionFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:

@@ -47,7 +47,7 @@ Sql = tuple[str, Sequence[Any]]  # a condition and its parameters
 
 
 class TextMatches(msgspec.Struct, frozen=True):
-    """Rows, best match first, each with a snippet."""
+    """Return rows, best match first, each with a snippet."""
 
     rows: list[tuple[Any, ...]]
     snippets: list[str]
@@ -84,7 +84,7 @@ def conditions(
     before: str | None,
 ) -> tuple[str, list[str]]:
     """Return the condition for messages that are not deleted and match these values; None
-    matches any. Raises Invalid for what is not a time."""
+    matches any. Raises Invalid for malformed times."""
     where, parameters = ["m.deleted_at IS NULL"], list[str]()
     for condition, value in (
         ("m.channel_id = ?", channel_id),

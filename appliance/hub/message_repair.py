@@ -38,7 +38,7 @@ def restore_message(connection: sqlite3.Connection, arguments: Arguments, _clock
         columns = ", ".join(f"{name} = ?" for name in known)
         values = [state[name] for name in known]
         connection.execute(f"UPDATE messages SET {columns} WHERE id = ?", (*values, message_id))
-    return f"changed {', '.join(changed)}" if changed else "the row is what its events say"
+    return f"changed {', '.join(changed)}" if changed else "the row matches its events"
 
 
 def _insert(connection: sqlite3.Connection, message_id: str, state: State) -> str:

@@ -18,7 +18,7 @@ SCANNED_EVENTS_MAX = 10_000  # comparing more events one by one makes a slow rea
 
 
 def facts(reader: Reader) -> dict[str, Any]:
-    """Return what the service needs at its start: ids, their order, the newest event."""
+    """Return the state for the service's start: ids, their order, the newest event."""
     meta = dict(reader.rows("SELECT key, value FROM meta", limit=100))
     newest = reader.row("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
     last_ids = [

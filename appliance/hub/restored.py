@@ -1,4 +1,4 @@
-"""Restores the hub: reports what is lost."""
+"""Restores the hub: reports losses."""
 
 import sqlite3
 

@@ -137,7 +137,7 @@ def _dangling(operator: str) -> SearchSyntax:
 
 
 def _words(term: str) -> list[str]:
-    """Return what FTS5 treats as words: runs of letters and digits, including combining marks."""
+    """Return FTS5's words: runs of letters and digits, including combining marks."""
     spaced = "".join(
         c if unicodedata.category(c) in _IN_WORDS or _begins_word(c) else " " for c in term
     )

@@ -154,7 +154,7 @@ class HubSession:
         self._subscription.recover()
 
     def _take_direct(self, items: Sequence[Any]) -> bool:
-        """Write what the kernel accepts at once, without a wake-up; called by the publisher."""
+        """Write as much as the kernel accepts, without a wake-up; called by the publisher."""
         live_filter = self._live_filter
         if not self._idle or not self._socket.is_free() or (live_filter and live_filter.by_name):
             return False

@@ -97,7 +97,7 @@ def list_topics(session: Session, mesh: MeshFlag = None) -> None:
 
 @app.command("subscribe")
 def subscribe(session: Session, topic: TopicArgument, mesh: MeshFlag = None) -> None:
-    """Subscribe to a topic, to receive what is sent to it.
+    """Subscribe to a topic, to receive its messages.
 
     Example: agentlip inbox subscribe alerts
     """

@@ -1,4 +1,4 @@
-"""Reports what an inbox restore loses."""
+"""Reports an inbox restore's losses."""
 
 import sqlite3
 

@@ -167,7 +167,7 @@ class Inbox:
         return done
 
     def find_unpublished(self) -> None:
-        """Let readers read what a restarted writer stored but did not publish."""
+        """Let readers read rows that a restarted writer stored but did not publish."""
         self.feed.jump(self.store.read(queries.head))
 
     def announce(self, name: str, mesh: str, **facts: Any) -> None:

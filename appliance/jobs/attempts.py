@@ -115,7 +115,7 @@ class Attempts:
         return len(ended)
 
     def _note_end(self, state: str | None) -> None:
-        """Report that a run has succeeded or failed; not an attempt that is repeated."""
+        """Report a run's success or failure, but no attempt that is repeated."""
         if state in (SUCCEEDED, FAILED, LOST):
             self._site.ended(state == SUCCEEDED)
 

@@ -83,7 +83,7 @@ class AttemptLoop(JobsLoop):
 
 
 class JobAsks(Protocol):
-    """Asks, as `builders.py` passes them."""
+    """Questions to people, passed in by `builders.py`."""
 
     def ask(self, run_id: str, job: str, ask: wire.AskBefore) -> str:
         """Return the ask's id, which is stable for a run."""

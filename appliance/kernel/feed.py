@@ -102,7 +102,7 @@ class FeedSubscription:
         self._queue.clear()
 
     def renew(self) -> None:
-        """Forget what has come. For a reader that reads the log next."""
+        """Forget received items. For a reader that reads the log next."""
         self.pop(self._queue_max)
         self.recover()
 

@@ -145,8 +145,7 @@ def _drain(response: urllib3.BaseHTTPResponse, bytes_max: int) -> bytes:
 
 
 def _reason(error: Exception) -> object:
-    """Return what urllib3 wrapped: it passes the original error as the last argument, or as the
-    cause."""
+    """Return the error that urllib3 wrapped and passes as the last argument, or as the cause."""
     return next((arg for arg in error.args if isinstance(arg, Exception)), error.__cause__)
 
 

@@ -75,7 +75,7 @@ class Loop:
         self.due = float("-inf")  # when the next round starts without a nudge
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        """Run one bounded round; return counts for what it did."""
+        """Run one bounded round; return counts of its work."""
         raise NotImplementedError
 
     @property
@@ -127,7 +127,7 @@ class Loop:
 
 
 class Pruner(Loop):
-    """Deletes what is too old. `prune` deletes a limited number; returns how many."""
+    """Deletes old rows. `prune` deletes a limited number; returns how many."""
 
     def __init__(
         self, name: str, seconds: float, prune: Callable[[int], int], clock: Clock, log: Log

@@ -1,5 +1,4 @@
-"""Reads what a store declares, in `migrations/<store>/store.toml`. Most stores have no such
-file.
+"""Reads a store's declarations in `migrations/<store>/store.toml`. Most stores have no such file.
 
 The declaration is found by folder, so stores are known even if a subsystem is switched off, or a
 command starts no subsystem. The kernel knows no store by name.

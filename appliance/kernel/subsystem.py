@@ -28,8 +28,8 @@ class Role(NamedTuple):
 
 
 class Subsystem(Protocol):
-    """A subsystem, built from `(host, needs)`: the process, and a struct with what other
-    subsystems provide.
+    """A subsystem, built from `(host, needs)`: the process, and a struct with other subsystems'
+    parts.
 
     name   its role's name, which is also its package's or its file's in `operations`
 

@@ -33,7 +33,7 @@ STORES_MAX = 16  # sockets received at once
 
 
 class WriterConfig(msgspec.Struct, frozen=True):
-    """A store, described for this process."""
+    """A store's configuration for this process."""
 
     name: str
     path: str

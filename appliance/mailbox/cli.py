@@ -117,7 +117,9 @@ def list_contacts(
 def request_contact(
     session: Session,
     name: NameArgument,
-    greeting: Annotated[str, typer.Option("--greeting", help="A text for its owner.")] = "",
+    greeting: Annotated[
+        str, typer.Option("--greeting", help="A text for the other agent's owner.")
+    ] = "",
     folder: FolderFlag = None,
 ) -> None:
     """Ask another agent to become a contact."""

@@ -62,7 +62,7 @@ def of_stored(
 
 
 def matches(digest: bytes, *stored: Any) -> bool:
-    """Return whether stored values are what was accepted under this fingerprint."""
+    """Return whether stored values match this fingerprint."""
     try:
         return of_stored(*stored) == digest
     except Invalid:

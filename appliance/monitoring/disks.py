@@ -9,7 +9,7 @@ from appliance.host import Host
 
 
 def watched_folders(host: Host) -> Mapping[str, tuple[Path, str]]:
-    """Return each folder with the command that reduces its contents, by what it contains."""
+    """Return each folder with the command that reduces its contents, by content."""
     data, workspace = host.datadir.dir, host.datadir.workspace
     return {
         "workspace": (data, ""),

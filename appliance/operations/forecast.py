@@ -46,8 +46,7 @@ class Disk(msgspec.Struct, frozen=True):
 
 
 class GrowthSamples:
-    """The growth history. `folders`: keyed by what they contain. `stores` returns each store's
-    size."""
+    """The growth history. `folders`: keyed by content. `stores` returns each store's size."""
 
     def __init__(
         self,
@@ -162,7 +161,8 @@ def routes(forecast: Callable[[], Forecast]) -> list[Route]:
     return [
         Route("/api/v1/forecast", Responders(get=reply_with(forecast)), {
             "GET": Operation(READ, reply=Forecast,
-                             summary="When disks will be full, and what can be reduced"),
+                             summary=("Forecast when disks will be full, with ways to reduce "
+                                     "their use")),
         }),
     ]  # fmt: skip
 

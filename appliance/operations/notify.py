@@ -209,7 +209,7 @@ def failure_url(url: str) -> str:
 
 
 def read_record(file: Path) -> NotifyRecord:
-    """Return what was sent before, or nothing if the file is missing or can't be decoded."""
+    """Return the sent state, or nothing if the file is missing or can't be decoded."""
     try:
         with file.open("rb") as stream:
             return msgspec.json.decode(stream.read(FILE_BYTES_MAX), type=NotifyRecord)

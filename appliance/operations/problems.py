@@ -74,7 +74,7 @@ class ProblemBook:
                     del self.known[key]
 
     def changes(self, now_ms: int) -> list[Change]:
-        """Return what has to be sent now, the worst first."""
+        """Return the messages to send now, the worst first."""
         is_night = is_quiet(self._settings.quiet_hours, now_ms)
         due = [
             Change(kind, key, known.problem)

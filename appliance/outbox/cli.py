@@ -132,7 +132,7 @@ def redrive(
         typer.Option("--limit", min=1, help="Maximum sends: 100, with --lost all."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change, change nothing.")
+        bool, typer.Option("--dry-run", help="Only show the planned changes.")
     ] = False,
     lost: Annotated[
         bool,

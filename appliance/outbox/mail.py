@@ -165,7 +165,7 @@ class MailSession:
         self._is_broken = False
 
     def submit(self, recipients: Sequence[str], text: bytes) -> Result:
-        """Submit a mail. Raises what the connection raises."""
+        """Submit a mail. Raises the connection's errors."""
         self._message_sent = False
         try:
             server = self._begin()

@@ -131,8 +131,8 @@ class Outbox:
         self._retention_days[mesh] = retention_days
 
     def set_epoch(self, mesh: str, epoch: str) -> None:
-        """Set the mesh broker's epoch. If it is new, all sends that the broker should have are
-        compared with what the broker has."""
+        """Set the mesh broker's epoch. After a change, all sends that the broker should have are
+        compared with the broker's."""
         self.broker_epochs[mesh] = epoch
         self.comparison_work.set()
 

@@ -81,8 +81,8 @@ class DeliveryTarget:
 
     @contextmanager
     def run(self) -> Iterator[Deliver]:
-        """Yield what delivers one route's sends one after another: `deliver_many`, or a variant
-        with something shared, such as a connection."""
+        """Yield a function that delivers one route's sends one after another: `deliver_many`, or a
+        variant with something shared, such as a connection."""
         yield self.deliver_many
 
     def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:

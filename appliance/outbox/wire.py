@@ -151,7 +151,7 @@ class Patch(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Redrive(Struct, frozen=True, forbid_unknown_fields=True):
     """Redrives one send by `id` (row id or client_message_id), or all sends that match the filter.
-    Give exactly one of `new_client_id` and `auto`. `dry_run` only returns what would change.
+    Give exactly one of `new_client_id` and `auto`. `dry_run` only returns the changes.
 
     With `lost`, sends that a restore of their broker lost are sent again under their own ids."""
 

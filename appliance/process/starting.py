@@ -1,4 +1,4 @@
-"""Limits how long a start may take, and shows the waiting process what a starting server does.
+"""Limits how long a start may take, and shows the waiting process the server's step.
 
 A start ends within START_SECONDS_MAX. Work that may take longer is announced in a file: a
 migration, its backup, reading a large write-ahead log. As long as the announced work goes on, the
@@ -58,7 +58,7 @@ class StartDeadline:
 
 @contextmanager
 def announce_phase(datadir: DataDir, phase: str) -> Iterator[None]:
-    """Record what this process does while the block runs. If that fails, the block runs anyway."""
+    """Record the process's step during the block, which runs even if that fails."""
     path = _path(datadir)
     outer = phase_of(datadir, os.getpid())
     _record(datadir, phase)
@@ -79,7 +79,7 @@ def _record(datadir: DataDir, phase: str) -> None:
 
 
 def phase_of(datadir: DataDir, pid: int) -> str:
-    """Return what the process recorded last; "" if it announced no long work."""
+    """Return the process's last record; "" if it announced no long work."""
     try:
         noted = msgspec.json.decode(read_small(_path(datadir)) or b"", type=StartPhase)
     except msgspec.DecodeError:

@@ -78,7 +78,7 @@ def _running(datadir: DataDir, endpoint: Endpoint, health: Health) -> State:
 
 
 def _readiness(endpoint: Endpoint) -> State:
-    """Return what `/-/ready` reports: whether the hub serves requests, and if not, why."""
+    """Return the `/-/ready` report: whether the hub serves requests, and if not, why."""
     readiness = ask_ready(endpoint)
     state: State = {"ready": readiness.ready, "failing": readiness.failing}
     state |= {"suspended": readiness.suspended} if readiness.suspended else {}

@@ -21,8 +21,8 @@ from appliance.process.daemon import checkout, server_command
 
 STOP_SECONDS_MAX = 20  # the server drains for up to 10
 WATCHDOG_SECONDS = 120  # far longer than the slowest request
-HOMES = ("/home", "/root", "/run/user")  # what ProtectHome= hides
-TEMPORARY = ("/tmp", "/var/tmp")  # what PrivateTmp= hides
+HOMES = ("/home", "/root", "/run/user")  # folders that ProtectHome= hides
+TEMPORARY = ("/tmp", "/var/tmp")  # folders that PrivateTmp= hides
 
 TEMPLATE = """\
 [Unit]
@@ -250,8 +250,8 @@ def workspace_of(unit: Unit) -> Path | None:
 
 
 def uninstall(unit: Unit) -> dict[str, Any]:
-    """Remove the unit, and return what was removed and the commands that stop the service. Safe
-    to repeat.
+    """Remove the unit, and return the removed files and the commands that stop the service. Safe to
+    repeat.
 
     Raises OtherService for another program's or workspace's unit.
     """

@@ -80,7 +80,7 @@ class RelaySignatures:
         agent_keys: bool = False,
         is_private: bool = False,
     ) -> None:
-        """Take what is public. `agent_keys`: admins may also sign with their agent's key.
+        """Take the public operations. `agent_keys`: admins may also sign with their agent's key.
         `is_private`: only a key's owner learns whether a name exists, and its status."""
         self._directory = directory
         self._limits = limits
@@ -145,7 +145,7 @@ class RelaySignatures:
     def _find_keys(
         self, name: str, keys_of: Callable[[str], list[AgentPublicKey]]
     ) -> tuple[list[AgentPublicKey], ApplianceError | None]:
-        """Return the keys that may sign; in a private directory also what to refuse afterwards."""
+        """Return the keys that may sign; in a private directory also the later refusals."""
         try:
             return keys_of(name), None
         except ApplianceError as error:

@@ -1,4 +1,4 @@
-"""Computes what an admin checks before approving an agent. Pure."""
+"""Computes an admin's checklist before an approval. Pure."""
 
 from appliance.kernel.blank import printable
 from appliance.relay import wire
@@ -22,8 +22,7 @@ def is_disposable(email: str) -> bool:
 
 
 def describe(agent: wire.PendingAgent) -> str:
-    """Return what an admin sees about a waiting agent, without characters that terminals
-    interpret."""
+    """Return an admin's view of a waiting agent, without characters that terminals interpret."""
     marks = {True: "ok", False: "NO", None: "??"}
     lines = [
         f"{agent.name}  {agent.owner_email}  {agent.endpoint}",

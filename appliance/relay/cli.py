@@ -1,4 +1,4 @@
-"""Implements `agentlip relay`: admins, and what they decide. Keys stay where the command runs."""
+"""Implements `agentlip relay`: admins and their decisions. Keys stay where the command runs."""
 
 import os
 import shutil

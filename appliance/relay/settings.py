@@ -1,4 +1,4 @@
-"""Defines [relay]: what this relay does differently."""
+"""Defines [relay]: this relay's deviations."""
 
 from typing import Annotated, Literal
 

@@ -280,7 +280,7 @@ class NoSuchAgent(Missing):
 
 class AgentTaken(Conflict):
     code = "ALREADY_EXISTS"
-    default_message = "this name or this key is already registered"
+    default_message = "this name or key is already registered"
     default_hint = "choose another name; a new key: agentlip relay admins add --help"
 
 

@@ -283,7 +283,7 @@ class Client(Closing):
         return self._get(path, list[models.Topic], "topics", limit=limit, before_id=before_id)
 
     def get_message(self, message_id: str) -> models.Message:
-        """One message. Raises NotFound."""
+        """Return one message. Raises NotFound."""
         return self._get(_message(message_id), models.Message, "message")
 
     def tail_messages(self, topic_id: str, limit: int = 50) -> list[models.Message]:

@@ -110,13 +110,13 @@ class Producer(Closing):
             if len(self._posted) < count:
                 attempt, deadline = 0, time.monotonic() + WAIT_SECONDS_MAX
             if self._posted:
-                time.sleep(wait_seconds)  # what the server asked for, or a backoff
+                time.sleep(wait_seconds)  # the server's requested delay, or a backoff
         self._bytes = 0
         if len(self._refused) >= REFUSED_MAX:
             self._report()
 
     def _exchange(self, deadline: float) -> float:
-        """Send all in one frame, keep what met a limit, and return the seconds to wait."""
+        """Send all in one frame, keep limited items, and return the seconds to wait."""
         link = self._link = self._link or WebSocket(self._locate(), "/v1/publish")
         waiting = dict(enumerate(self._posted, self._seq + 1))
         self._seq += len(waiting)

@@ -167,7 +167,7 @@ class Follower:
             socket.close()
 
     def events(self, idle_seconds: float | None = None) -> Iterator[StreamEvent | None]:
-        """Events, and None when none came for `idle_seconds`.
+        """Yield events, and None after each `idle_seconds` without one.
 
         Without `insist` the first connection must succeed. Later ones are retried without a
         limit.
@@ -257,7 +257,8 @@ class Follower:
         return over
 
     def _seconds_after(self, error: Exception) -> float:
-        """Seconds until the next attempt. Raises errors that a new connection cannot fix."""
+        """Return the seconds until the next attempt. Raises errors that a new connection cannot
+        fix."""
         minimum = 0.0
         try:
             if isinstance(error, StartOver):

@@ -1,4 +1,4 @@
-"""Checks tokens: early expiry, the token file, what the table should not allow."""
+"""Checks tokens: early expiry, the token file, invalid table rows."""
 
 import shlex
 import sqlite3

@@ -34,7 +34,7 @@ migrate_app = plain_app(listed="Administration/migrate")
 def migrate(
     session: Session,
     show_plan: Annotated[
-        bool, typer.Option("--plan", help="Only show what would be done. Works at any time.")
+        bool, typer.Option("--plan", help="Only show the planned steps. Works at any time.")
     ] = False,
     apply: Annotated[
         bool, typer.Option("--apply", help="Migrate all stores. The appliance must be stopped.")

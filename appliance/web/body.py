@@ -91,7 +91,7 @@ class BodyPlan:
 
     def _decode_checked(self, raw: bytes) -> Any:
         if not raw.isascii():
-            decode_json(bytes.decode, raw, "the body")  # also checks what the decoder skips
+            decode_json(bytes.decode, raw, "the body")  # also checks skipped parts
         command = decode_json(self._decode, raw, "the body")
         if self._checks_values:
             check_values(raw, self._has_numbers())
@@ -209,7 +209,7 @@ def check_fields(raw: bytes, *, besides: str = "") -> None:
 
 
 def _find_wrong_value(raw: bytes) -> tuple[str, str]:
-    """Return what is wrong with a value in `raw`, and what helps; empty: nothing."""
+    """Return the error in a value in `raw`, with a remedy; empty: nothing."""
     plain = raw.replace(b"\\\\", b"__")  # the remaining backslashes begin other escapes
     if b"\\u0000" in plain:
         return "text must not contain NUL", WITHOUT_NUL
@@ -371,7 +371,7 @@ def _read(source: Any, bytes_max: int, length: int | None) -> bytes:
 
 
 def decode_json(decode: Callable[[Any], T], raw: Any, what: str) -> T:
-    """Return what `decode` makes from `raw`. Raises Invalid, which names the field, or begins
+    """Return the result of `decode` for `raw`. Raises Invalid, which names the field, or begins
     with `what`."""
     # msgspec crashes without memory for a string, whose characters may have four bytes each.
     bytes(4 * len(raw))

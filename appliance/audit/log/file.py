@@ -224,7 +224,7 @@ def verify(path: Path, heads: Iterable[ChainHead] = ()) -> ChainVerification:
 def _problem(
     record: AuditRecord, done: ChainVerification, pruned: Any, noted: ChainHead | None
 ) -> str:
-    """Return what is wrong with a record after the verified ones; "" if nothing is."""
+    """Return the error in a record after the verified ones; "" if nothing is."""
     if not done.records and (record.seq > 1 or record.previous):
         if pruned is None or pruned[0] != prune_detail(record.seq - 1, record.previous):
             return "the records before it are missing, and were not pruned"

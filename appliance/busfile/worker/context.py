@@ -60,7 +60,7 @@ def branch_of(task: str, branch_type: str) -> str:
 
 
 def write_context(folder: Path, context: TaskContext) -> None:
-    """Replace what is there, also a link, and never follow one."""
+    """Replace an existing file or link, and never follow a link."""
     write_whole(folder / FILE_NAME, msgspec.json.format(msgspec.json.encode(context)) + b"\n")
 
 

@@ -34,7 +34,7 @@ WITHOUT_QUESTIONS = {
 class GitFailed(Conflict):
     code = "GIT_FAILED"
     default_message = "a git command failed"
-    default_hint = "correct what git reports, then run the same command again"
+    default_hint = "correct the error that git reports, then run the same command again"
 
 
 class GitUnavailable(Unavailable):

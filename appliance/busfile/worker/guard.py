@@ -106,7 +106,7 @@ def check_commit(team: Team, git: Git, agent: str, hook: Hook = "pre-commit") ->
 
 
 def report_commit(team: Team, git: Git, agent: str, hook: Hook = "post-commit") -> None:
-    """`post-commit`, `post-merge`: publishes that what is new overrides claims."""
+    """`post-commit`, `post-merge`: announces that new files override claims."""
     if hook == "post-merge" or git.commit_of("HEAD^2"):
         committed = _brought_in(git, "ORIG_HEAD" if hook == "post-merge" else "HEAD^")
     else:
@@ -122,14 +122,15 @@ def report_paths(team: Team, agent: str, paths: Sequence[str], hook: str) -> Non
 
 
 def _brought_in(git: Git, base: str) -> list[str]:
-    """Return what a merge into `base` changes, without what the collecting branch has already."""
+    """Return the paths that a merge into `base` changes, without the collecting branch's
+    changes."""
     target = target_of(git, git.branch()).tip
     changed = [git.names("diff", "--cached", tip, keep_index=True) for tip in (base, target)]
     return sorted(set(changed[0]) & set(changed[1]))
 
 
 def check_push(team: Team, git: Git, agent: str, lines: str) -> None:
-    """`pre-push`: what the pushed commits change, compared with the branch they are made for."""
+    """`pre-push`: the pushed commits' changes, compared with their target branch."""
     for line in lines.splitlines():
         local = line.split(" ")[1] if line.count(" ") == 3 else ""
         if local.strip("0"):  # all zeros: a branch is deleted

@@ -33,7 +33,7 @@ class NotReviewed(Conflict):
 
 
 def merge(team: Team, git: Git, task: str) -> WorkerOutcome:
-    """Merge what was approved. A conflict makes the task WORKING again. Raises MergeConflict."""
+    """Merge the approved commit. A conflict makes the task WORKING again. Raises MergeConflict."""
     row = team.worker(task)
     if row.state == "COMPLETED":
         return _finish_again(team, git, row, discard=False)
@@ -101,7 +101,7 @@ def _complete(team: Team, git: Git, operation: WorkerOperation) -> WorkerOutcome
 
 
 def clean_up(team: Team, git: Git, operation: WorkerOperation) -> str:
-    """Remove the worktree, the merged branch and the review's files. Return what stays."""
+    """Remove the worktree, the merged branch and the review's files. Return the remaining parts."""
     task = operation.task
     kept = _remove_worktree(team, git, task, operation.facts.get("discard", False))
     if operation.kind == "merge" and not kept:

@@ -60,7 +60,7 @@ def call_gate(team: Team, verb: GateVerb, task: str, comment: str | None = None)
 
 
 def remove_gate(team: Team, task: str) -> None:
-    """Has the program remove its files. A failure does not stop what ends the task."""
+    """Has the program remove its files. A failure does not stop the task's end."""
     try:
         call_gate(team, "remove", task)
     except GateRefused as error:

@@ -34,7 +34,7 @@ OF_WORKTREE = ("/.worker-ctx.json", "/.claude/settings.local.json")
 class SpawnFailed(Conflict):
     code = "SPAWN_FAILED"
     default_message = "a step of spawn failed, and the earlier steps were undone"
-    default_hint = "correct what the message reports, then run the same command again"
+    default_hint = "correct the reported error, then run the same command again"
 
 
 class AlreadyExists(Conflict):
@@ -95,7 +95,7 @@ def spawn(team: Team, git: Git, task: str, options: SpawnOptions) -> WorkerOutco
 
 
 def undo_spawn(team: Team, git: Git, operation: WorkerOperation) -> None:
-    """Remove what spawn has made; what was there before stays."""
+    """Undo spawn's steps; what was there before stays."""
     task, facts = operation.task, operation.facts
     if facts["new_worktree"]:
         folder = team.folder(task)

@@ -48,7 +48,8 @@ def create_ask(
         typer.Option("--may-answer", help="Token, mail address or webhook; may be repeated."),
     ] = None,
     blocks: Annotated[
-        list[str] | None, typer.Option("--blocks", help="Work that waits for it; may be repeated.")
+        list[str] | None,
+        typer.Option("--blocks", help="Work that waits; may be repeated."),
     ] = None,
     topic_id: Annotated[
         str | None, typer.Option("--topic-id", help="Topic as an id or CHANNEL/TITLE.")

@@ -19,7 +19,7 @@ from appliance.hub.rows import EventWebhookRow
 from appliance.hub.webhooks import views
 from appliance.kernel.registered_webhook import secrets_of
 
-EVENT = "message.created"  # what a question is for a webhook
+EVENT = "message.created"  # a question's form for a webhook
 
 
 def link_of(key: bytes, ask: StoredAsk, number: int) -> str:

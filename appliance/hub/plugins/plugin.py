@@ -73,7 +73,7 @@ class Plugin:
             )
 
     def work(self, message: hub_wire.Message) -> Call:
-        """Return what to store for `message`. Raises PluginFailure without a valid result."""
+        """Return the result to store for `message`. Raises PluginFailure without a valid result."""
         assert self.worker is not None
         began = self._clock.monotonic()
         try:

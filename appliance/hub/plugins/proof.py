@@ -1,4 +1,4 @@
-"""Compares the isolation that a plugin's process reports with what the kernel reports."""
+"""Compares the isolation that a plugin's process reports with the kernel's report."""
 
 from pathlib import Path
 

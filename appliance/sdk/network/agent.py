@@ -1,4 +1,4 @@
-"""Implements a network agent: what a program imports.
+"""Implements a network agent, for programs to import.
 
     agent = NetworkAgent("anna.agent", on_message=handle)
     agent.start()                                  # heartbeats, and messages that wait

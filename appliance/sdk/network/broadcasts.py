@@ -26,7 +26,7 @@ SEEN_MAX = 1_000  # as many as a relay keeps
 def poll_broadcasts(
     relay: RelayClient, state: AgentState, peers: Peers, emit: Callable[..., None]
 ) -> None:
-    """Read those that are new, oldest first."""
+    """Read new broadcasts, oldest first."""
     after = state.cursor("broadcasts")
     seek = f"&after={after}" if after else ""
     rows = relay.request("GET", f"/admin/broadcasts?limit={PAGE}{seek}")

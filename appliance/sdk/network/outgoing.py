@@ -1,4 +1,4 @@
-"""Messages that wait for their recipient, and what was tried to deliver each of them.
+"""Messages that wait for their recipient, with the delivery attempts.
 
     pending ⇄ sending → delivered
         ├→ expired  one hour after it was sent

@@ -55,7 +55,7 @@ class Presences:
         return self.read(name)
 
     def note(self, name: str, row: AgentPresence | CachedContact) -> AgentPresence:
-        """Remember what the relay shows."""
+        """Remember the relay's report."""
         presence = AgentPresence(name, row.online, row.endpoint, row.last_seen)
         self.online.pop(name, None)
         if presence.online:
