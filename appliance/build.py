@@ -1,4 +1,4 @@
-"""Identifies the build by commit and date. A checkout reads them from Git; a build writes them
+"""Identifies the build by commit and date. A checkout reads both from Git; a build writes both
 here."""
 
 import subprocess

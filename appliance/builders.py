@@ -410,7 +410,7 @@ def build_notify(built: Built) -> NotifySubsystem:
 
 
 def build_doctor(built: Built) -> DoctorSubsystem:
-    """Build the doctor, which repairs all stores before it. They are closed after the doctor."""
+    """Build the doctor, which repairs all earlier stores. Stores are closed after the doctor."""
     host = built.host
     opened = {store.name: store for part in built.subsystems for store in part.stores}
     enabled = frozenset(host.section(RolesSettings).stores)

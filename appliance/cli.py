@@ -18,7 +18,7 @@ from appliance.cli_support import CommandGroup, Session, global_flags, run
 from appliance.commands import COMMANDS
 
 LAZY_COMMANDS = {name: row for rows in COMMANDS.values() for name, row in rows.items()}
-OWN = "Workspace"  # the heading of the commands in this file
+OWN = "Workspace"  # the heading for the commands in this file
 # Suggestions for commands that users expect at the top level.
 SUGGESTIONS = {"send": ("outbox send", "msg send"), "restore": ("agentlip backup restore",)}
 SUGGESTIONS |= {name: (f"agentlipd {name}",) for name in ("up", "down", "restart", "reset")}
@@ -83,7 +83,7 @@ def show_version(session: Session) -> None:
 def init(
     session: Session,
     directory: Annotated[
-        Path | None, typer.Argument(help="Directory of the workspace (default: the current one).")
+        Path | None, typer.Argument(help="Workspace directory (default: the current one).")
     ] = None,
 ) -> None:
     """Create a workspace: the directory .agentlip/ and its database."""

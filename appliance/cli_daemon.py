@@ -57,11 +57,11 @@ class RestartFlags(AddressFlags):
         typer.Option(
             "--accept-loss",
             metavar="STORE",
-            help="Go on without lost data of a store; may be repeated.",
+            help="Go on without a store's lost data; may be repeated.",
         ),
     ] = None
     as_root: Annotated[
-        bool, typer.Option("--as-root", help="As root, use a workspace of another user.")
+        bool, typer.Option("--as-root", help="As root, use another user's workspace.")
     ] = False
 
 
@@ -82,7 +82,7 @@ class StartFlags(RestartFlags):
 
 
 app = plain_app(
-    "Start, stop and inspect the appliance of a workspace.\n\n"
+    "Start, stop and inspect a workspace's appliance.\n\n"
     "Exit codes: 0 success, 1 error, 2 conflict, 3 not running or not ready, 4 token refused."
 )
 
@@ -135,7 +135,7 @@ def down(session: Session) -> None:
 
 @app.command(flags=RestartFlags)
 def restart(session: Session, **flags: Any) -> None:
-    """Stop the appliance if it runs, and start it."""
+    """Stop a running appliance, and start again."""
     from appliance.kernel.clock import SystemClock
     from appliance.process import daemon, starting, stopping
 
@@ -165,7 +165,7 @@ def logs(
     ] = False,
     lines: Annotated[
         int,
-        typer.Option("--lines", "-n", min=0, max=100_000, help="Number of last lines to print."),
+        typer.Option("--lines", "-n", min=0, max=100_000, help="How many last lines to print."),
     ] = 100,
 ) -> None:
     """Print the log of an appliance that `agentlipd up` started, also after it stopped.
@@ -198,7 +198,7 @@ def logs(
 def install_service(
     session: Session,
     system: Annotated[
-        bool, typer.Option("--system", help="Install a service of the machine (needs root).")
+        bool, typer.Option("--system", help="Install a system service (needs root).")
     ] = False,
     user: Annotated[
         str | None, typer.Option("--user", help="With --system, run as this user.")
@@ -228,15 +228,13 @@ def uninstall_service(
     session: Session,
     system: Annotated[
         bool,
-        typer.Option(
-            "--system/--user", help="Service of the machine (needs root) or of your user."
-        ),
+        typer.Option("--system/--user", help="System service (needs root) or user service."),
     ] = False,
     name: NameFlag = "agentlip",
 ) -> None:
-    """Remove the unit of this workspace, and print the commands that stop it. Safe to repeat.
+    """Remove this workspace's unit, and print the stop commands. Safe to repeat.
 
-    The workspace and its data stay.
+    The workspace and all data stay.
 
     Example: agentlipd uninstall-service --system
     """

@@ -16,8 +16,8 @@ YesFlag = Annotated[
         "--yes", help="Confirm the removal. Without it, the command only lists the files."
     ),
 ]
-NameFlag = Annotated[str, typer.Option("--name", help="Name of the systemd service.")]
-DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")]
+NameFlag = Annotated[str, typer.Option("--name", help="systemd service name.")]
+DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only list the files to remove.")]
 
 
 def reset(session: Session, dry_run: DryRunFlag = False, yes: YesFlag = False) -> None:
@@ -84,7 +84,7 @@ def uninstall(
 def _require_yes(plan: Any, yes: bool, command: str, services: Sequence[str] = ()) -> None:
     if not yes:
         raise Invalid(
-            f"all data of the workspace {plan.workspace} would be lost:"
+            f"all data in the workspace {plan.workspace} would be lost:"
             f" {', '.join([*services, *plan.removed])} ({plan.bytes} bytes)",
             details={"found": msgspec.to_builtins(plan), "services": list(services)},
             hint=command,
@@ -96,4 +96,4 @@ def _print_plan(session: Session, plan: Any, more: dict[str, Any], verb: str) ->
     lines += [f"kept {name}" for name in plan.kept]
     session.answer({**msgspec.to_builtins(plan), **more}, "\n".join(lines))
     for mesh in plan.meshes:
-        session.note(f"the broker of {mesh.mesh} ({mesh.url}) knows the key; there: {mesh.command}")
+        session.note(f"{mesh.mesh}'s broker ({mesh.url}) knows the key; there: {mesh.command}")

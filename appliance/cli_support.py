@@ -36,7 +36,7 @@ EXIT_UNAVAILABLE = 3
 EXIT_INTERRUPTED = 130
 EXTRAS = {"cryptography": "network"}  # which extra has a module that a light install lacks
 SILENT_SECONDS = 1.0  # work that takes less shows no progress
-TERMINAL_SECONDS = 0.2  # between two updates of a line on a terminal
+TERMINAL_SECONDS = 0.2  # between two updates to a line on a terminal
 CLEAR_LINE = "\r\x1b[K"
 
 WorkspaceFlag = Annotated[
@@ -46,14 +46,12 @@ WorkspaceFlag = Annotated[
         help="Workspace directory (default: the nearest one above the current directory).",
         envvar="AGENTLIP_WORKSPACE",
         show_envvar=True,
-        path_type=Path,  # also in the parameters of the context
+        path_type=Path,  # also in the context's parameters
     ),
 ]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 JsonlFlag = Annotated[bool, typer.Option("--jsonl", help="Print one JSON value per line.")]
-WideFlag = Annotated[
-    bool, typer.Option("--wide", help="Don't cut lines at the width of the terminal.")
-]
+WideFlag = Annotated[bool, typer.Option("--wide", help="Don't cut lines at the terminal's width.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -87,7 +85,7 @@ def global_flags(
 
 
 class Session(msgspec.Struct, frozen=True):
-    """One invocation: its global flags, and its output for people and machines."""
+    """One invocation: global flags, and output for people and machines."""
 
     workspace: Path | None = None
     as_json: bool = False
@@ -194,9 +192,9 @@ def common(
 ) -> Callable[..., None]:
     """Give a command the global flags as its first argument, a Session.
 
-    A flag counts wherever it stands: before the subcommand or after it.
+    A flag counts in every position: before or after the subcommand.
     """
-    if hasattr(function, "__signature__"):  # it has them already
+    if hasattr(function, "__signature__"):  # already present
         return function
 
     def entry(
@@ -251,7 +249,7 @@ def run(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
     except ApplianceError as error:
         return report_error(error, machine)
     except (BrokenPipeError, SystemExit) as end:
-        # The reader of the output is gone (`agentlip … | head`); typer makes SystemExit of that.
+        # The output's reader is gone (`agentlip … | head`), which typer makes a SystemExit.
         if not any(isinstance(cause, BrokenPipeError) for cause in (end, end.__context__)):
             raise
         quiet_stdout()
@@ -271,7 +269,7 @@ def run(app: typer.Typer, arguments: Sequence[str], name: str) -> int:
         hint = f"pip install 'agentlip[{EXTRAS[error.name]}]'"
         return report_error(Unavailable(f"{error.name} is not installed", hint=hint), machine)
     except Exception as error:
-        # Usage errors of typer have exit code 2, which means a conflict here.
+        # typer's usage errors have exit code 2, which means a conflict here.
         if not hasattr(error, "format_message"):
             raise
         return _tell_usage(error, machine)
@@ -301,7 +299,7 @@ def report_error(error: ApplianceError, machine: bool) -> int:
     own = getattr(error, "exit_code", None)
     if own is not None:
         return int(own)
-    status = getattr(error, "http_status", None)  # the status of a forwarded HTTP response
+    status = getattr(error, "http_status", None)  # a forwarded HTTP response's status
     if status is not None:
         return EXIT_BY_STATUS.get(status, EXIT_GENERAL)
     return EXIT_BY_KIND.get(error.kind, EXIT_GENERAL)

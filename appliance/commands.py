@@ -12,19 +12,19 @@ COMMANDS = {
         ),
         "channel": (
             "appliance.hub.cli:channels",
-            "Channels: groups of topics, one per project or team.",
+            "Channels: topic groups, one per project or team.",
         ),
         "topic": ("appliance.hub.cli:topics", "Topics: threads in a channel."),
         "msg": ("appliance.hub.cli:messages", "Messages: send, read, edit, delete and move them."),
         "attachment": (
             "appliance.hub.cli_attachments:app",
-            "Attachments: links, files and facts of a topic.",
+            "Attachments: a topic's links, files and facts.",
         ),
         "listen": ("appliance.hub.cli_listen:app", "Follow the event stream."),
         "search": ("appliance.hub.cli_search:app", "Search messages, best match first."),
         "inbox": (
             "appliance.inbox.cli:app",
-            "Messages that wait for you in this hub (--mine), and messages of meshes.",
+            "Your entries in this hub (--mine), and mesh messages.",
         ),
     },
     "People": {
@@ -39,29 +39,29 @@ COMMANDS = {
             "Envelopes: enqueue, subscribe, inspect streams, dead letters, rules.",
         )
     },
-    "Teams of agents, without a server": {
+    "Agent teams, without a server": {
         "bus": (
             "appliance.bus.cli:app",
-            "A team of agents on one machine: messages, claims, cursors.",
+            "An agent team on one machine: messages, claims, cursors.",
         ),
         "worker": (
             "appliance.bus.cli_worker:app",
-            "Tasks of a team of agents, each with a branch and a worktree.",
+            "An agent team's tasks, each with a branch and a worktree.",
         ),
     },
     "Other appliances": {
         "mesh": (
             "appliance.broker.cli:meshes",
-            "Manage meshes of the broker: members, topics, queues, subscriptions, webhooks.",
+            "Manage the broker's meshes: members, topics, queues, subscriptions, webhooks.",
         ),
         "broker": ("appliance.broker.cli:app", "Inspect the broker: status, history."),
         "identity": (
             "appliance.identity.cli:app",
-            "The member key: the identity of this appliance in meshes.",
+            "The member key: this appliance's identity in meshes.",
         ),
         "network": (
             "appliance.mailbox.cli:app",
-            "An agent of the network: contacts, encrypted messages, keys.",
+            "An agent in the network: contacts, encrypted messages, keys.",
         ),
         "outbox": (
             "appliance.outbox.cli:app",
@@ -69,7 +69,7 @@ COMMANDS = {
         ),
         "relay": (
             "appliance.relay.cli:app",
-            "The relay of the agent network: admins, approval, revocation, broadcasts.",
+            "The agent network's relay: admins, approval, revocation, broadcasts.",
         ),
     },
     "Extensions": {
@@ -91,11 +91,11 @@ COMMANDS = {
     "Administration": {
         "audit": (
             "appliance.audit.cli:app",
-            "The audit log: what administrators did, in a chain of hashes.",
+            "The audit log: what administrators did, in a hash chain.",
         ),
         "backup": (
             "appliance.backup.cli:app",
-            "Backups of the whole workspace: create, verify, prune, restore, copies elsewhere.",
+            "Workspace backups: create, verify, prune, restore, copies elsewhere.",
         ),
         "export": (
             "appliance.export.cli:app",
@@ -103,12 +103,9 @@ COMMANDS = {
         ),
         "archive": (
             "appliance.export.cli_archive:app",
-            "The archive of old segments: verify, search.",
+            "The old segments' archive: verify, search.",
         ),
-        "report": (
-            "appliance.export.cli_report:app",
-            "Reports from the results of the Spark jobs.",
-        ),
+        "report": ("appliance.export.cli_report:app", "Reports from the Spark jobs' results."),
         "jobs": (
             "appliance.jobs.cli:app",
             "Jobs: scheduled and requested work, and the latest runs that jobs reported.",
@@ -117,18 +114,18 @@ COMMANDS = {
             "appliance.operations.cli_forecast:app",
             "Show in how many days each disk is full, which stores grow, and what can be reduced.",
         ),
-        "log": ("appliance.operations.cli_log:app", "The log level of the running appliance."),
+        "log": ("appliance.operations.cli_log:app", "The running appliance's log level."),
         "maintenance": (
             "appliance.operations.cli_maintenance:app",
             "Maintenance mode: clients can read, and their writes get 503 with Retry-After.",
         ),
         "notify": (
             "appliance.operations.cli_notify:app",
-            "Messages to the operator, whose destinations are in [notify] of the settings.",
+            "Messages to the operator, sent to the destinations in the [notify] settings.",
         ),
         "top": (
             "appliance.operations.cli_top:app",
-            "Show rates, queues, lags, connections and the delay of the event loop, until Ctrl-C.",
+            "Show rates, queues, lags, connections and event loop delay, until Ctrl-C.",
         ),
         "recover": (
             "appliance.recovery.cli:app",

@@ -7,7 +7,7 @@ from appliance.checks.context import Context
 from appliance.web.health import Readiness
 from doctor.run import is_ready, readiness
 
-_DAMAGED = (".suspended", ".suspect")  # facts of a store: found at the start, or while in use
+_DAMAGED = (".suspended", ".suspect")  # store facts: found at the start, or while in use
 
 
 def readiness_of(context: Context, instance_id: str) -> Readiness:

@@ -26,7 +26,7 @@ REMOVED = f"{DIRECTORY}.removed-"  # the renamed folder, until it is removed
 class ResetFailed(ApplianceError):
     kind = "invalid"
     code = "RESET_FAILED"
-    default_message = "the data of this workspace could not be removed"
+    default_message = "this workspace's data could not be removed"
     default_hint = "agentlip doctor"
 
 
@@ -50,7 +50,7 @@ class ResetPlan(msgspec.Struct, frozen=True):
 
 
 def plan(datadir: DataDir, environment: Mapping[str, str]) -> ResetPlan:
-    """Return what `wipe` would remove."""
+    """Return the paths that `wipe` would remove."""
     folders = [path for path in (datadir.dir, *_find_left_over(datadir)) if path.exists()]
     names = [f"{path.name}/{inner.name}" for path in folders for inner in sorted(path.iterdir())]
     files = (datadir.settings_file, datadir.unread_settings_file)

@@ -27,7 +27,7 @@ class RoleOff(Missing):
 
 class RolesSettings(Roles, frozen=True):
     """[roles]: which subsystems run. A role that is false has no routes, no loops and no open
-    store; its file is not changed. Roles that need it are off too."""
+    store; the file is not changed. Dependent roles are off too."""
 
     @property
     def off(self) -> dict[str, str]:
@@ -60,8 +60,8 @@ class RolesSettings(Roles, frozen=True):
 
 
 class ReadOnlyRoles(RolesSettings, frozen=True):
-    """The roles with `store.read_only`: the hub and its tools for agents, if they are on. All
-    other subsystems would deliver, relay or process something, and record that."""
+    """The roles with `store.read_only`: the hub and its tools for agents, if on. All further
+    subsystems would deliver, relay or process something, and record that."""
 
     @classmethod
     def of(cls, roles: RolesSettings) -> "ReadOnlyRoles":

@@ -7,11 +7,11 @@ runs in this process, without an arbiter.
 import gc
 import importlib.metadata
 
-gc.disable()  # imports leave no garbage: to look for it takes a tenth of their time
+gc.disable()  # imports leave no garbage, and a search for garbage takes a tenth of their time
 
 from gevent import monkey
 
-# gevent searches all installed packages for plug-ins 25 times, which takes 0.1 s with 110 of them.
+# gevent searches all installed packages for plug-ins 25 times, 0.1 s with 110 packages.
 find_plugins = importlib.metadata.entry_points
 importlib.metadata.entry_points = find_plugins().select
 monkey.patch_all()
@@ -146,7 +146,7 @@ def serve(datadir: DataDir, options: ServerOptions, log: Log) -> int:
             run(appliance, listeners, log, unlocked, start)
         finally:
             appliance.stop()
-            with suppress(OSError):  # the next start replaces it
+            with suppress(OSError):  # replaced by the next start
                 datadir.socket_file.unlink(missing_ok=True)
         if not read_only:
             manifest.remember(datadir, settings.roles.stores)  # agents may have been made
@@ -165,9 +165,7 @@ def prepare(
     """Recover, create and migrate the stores, after a backup if they are older. Return the
     workspace to serve; `damaged` collects the suspended stores."""
     for name in datadir.tighten():
-        log.warning(
-            "a file with a token was readable by other users; its mode was corrected", file=name
-        )
+        log.warning("a token file was readable by other users; the mode was corrected", file=name)
     stores = settings.roles.stores
     refuse_older(settings.store.migrate_at_start, lambda: pending_stores(datadir, stores))
     upgrade.apply(

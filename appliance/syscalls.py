@@ -16,7 +16,7 @@ PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x10000000, 0x20000000
-MS_PRIVATE = 0x44000  # with all mounts below it
+MS_PRIVATE = 0x44000  # with all mounts below
 IPC_PRIVATE, IPC_RMID = 0, 0
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
@@ -27,7 +27,7 @@ EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 READ_RIGHTS = EXECUTE | READ_FILE | READ_DIR
 READ_WRITE_FILE = READ_FILE | WRITE_FILE
 FILE_RIGHTS = EXECUTE | READ_FILE | WRITE_FILE
-# By version: all rights of version 1; then moving between folders; then truncating.
+# By version: all version 1 rights; then moving between folders; then truncating.
 FS_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1}
 NET_BIND_AND_CONNECT_TCP = 0b11  # since version 4
 SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS = 0b11  # since version 6

@@ -1,8 +1,8 @@
 """Serves WebSocket upgrades, and passes other requests to Falcon.
 
-Falcon has no WebSockets under WSGI, and after a responder that took over the socket it would write
-HTTP headers. So the guard's functions check upgrades here, and the raw socket is served until it
-ends.
+Falcon has no WebSockets under WSGI, and after a responder that took over the socket, Falcon would
+write HTTP headers. So the guard's functions check upgrades here, and the raw socket is served until
+its end.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ from appliance.web.socket import (
 )
 from appliance.web.unsent import UnsentBudget
 
-UNAUTHENTICATED_MAX = 16  # broker links before their hello; above it the oldest is closed
+UNAUTHENTICATED_MAX = 16  # broker links before their hello; one more closes the oldest
 OVER = "the token is revoked or expired"
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 Caller = Principal | ApplianceError
@@ -80,7 +80,7 @@ class WsgiApplication:
         self._log = log
         self._unsent = unsent
         self._absent = absent
-        # Oldest first, with the raw socket of each; None for those of anonymous callers.
+        # Oldest first, each with its raw socket; None for anonymous callers.
         self._open: dict[Socket, Any] = {}
         self.sockets_max = 0
         self._closing = False
@@ -111,12 +111,12 @@ class WsgiApplication:
             self._admit(environ, route, caller)
             hello = handshake(environ, chosen_subprotocol(environ))
             connection = environ["agentlip.connection"]
-            # Other sockets have limits of their own, so a full pool does not close them.
+            # All other sockets have separate limits, so a full pool closes none.
             connection.authenticated = not is_anonymous(caller, route)
             token_id = caller_id(caller)
             if route.consumes and token_id is not None:
                 ending.callback(connection.become_consumer(token_id))
-            ending.callback(connection.stay(lambda: None))  # a socket sees that its client has left
+            ending.callback(connection.stay(lambda: None))  # a socket sees its client leave
         except ApplianceError as error:
             return _refuse(error, request_id, start_response)
         with ending, contextlib.suppress(OSError):
@@ -163,8 +163,8 @@ class WsgiApplication:
         else:
             self._limiter.charge(connection_of(environ), caller_id(caller), address)
         if is_anonymous(caller, route):
-            return  # the connection counts it
-        # A broker link authenticates only later. It has its own quota, so that other clients
+            return  # counted by the connection
+        # A broker link authenticates only later, and has its own quota, so that other clients
         # without a token can't block it.
         if caller_id(caller) is not None:
             others = (socket for socket in self._open if not socket.consumes)

@@ -30,7 +30,7 @@ from doctor.checks.store_log import log_bytes
 
 class StepFailed(Conflict):
     code = "STEP_FAILED"
-    default_message = "a step of the repair failed"
+    default_message = "a repair step failed"
     default_hint = "agentlip doctor"
 
 
@@ -50,7 +50,7 @@ class Target(msgspec.Struct, frozen=True):
             if parent == self.datadir.workspace:
                 break
             if parent.is_symlink() and parent != self.datadir.dir:
-                raise StepFailed(f"{name}: it is a link; change what it leads to by hand")
+                raise StepFailed(f"{name}: this is a link; change its target by hand")
         return path
 
 
@@ -137,20 +137,20 @@ def _vacuum(connection: sqlite3.Connection, arguments: Arguments, clock: Clock) 
     """Rewrite the file without unused pages, outside a transaction."""
     share = free_share(connection)
     if share < FREE_SHARE_MIN:
-        return f"only {share:.0%} of the pages are unused"
+        return f"only {share:.0%} of its pages are unused"
     parts = [part for part in derived.DERIVED.values() if arguments["store"] in part.stores]
     forgotten = [part.name for part in parts if part.forget(connection)]
     connection.execute("VACUUM")
     for name in forgotten:
         _in_transaction(connection, derived.rebuild, {**arguments, "what": name}, clock)
-    return f"{share:.0%} of the pages were unused"
+    return f"{share:.0%} of its pages were unused"
 
 
 def _drop_trigger(connection: sqlite3.Connection, arguments: Arguments, _clock: Clock) -> str:
     """Remove a trigger that this program did not create."""
     name = arguments["object"]
     if name in schema_model.read_expected(connection, arguments["store"]):
-        raise CannotRepair(f"{name}: it is of this program")
+        raise CannotRepair(f"{name}: the object belongs to this program")
     trigger = name.replace('"', '""')
     connection.execute(f'DROP TRIGGER IF EXISTS "{trigger}"')
     return "removed the trigger"

@@ -36,13 +36,13 @@ from doctor.settings_view import SettingsView, view, words_in
 
 FOLDER = "agentlip-bundle"
 ENTRIES_MAX = 5_000
-LOG_BYTES = 1024 * 1024  # the newest of each log
+LOG_BYTES = 1024 * 1024  # each log's newest
 _LOG_NAMES = ("agentlipd.log", "agentlipd.log.1")
 
 
 class BundleExists(Conflict):
     code = "BUNDLE_EXISTS"
-    default_message = "the file of the support bundle exists already"
+    default_message = "the support bundle's file exists already"
     default_hint = "name another file: agentlip doctor bundle --out FILE"
 
 

@@ -45,8 +45,8 @@ _STORES = (
     Cause("store.suspect:*", ("store.writer:*",), same_subject=True),
     Cause("store.opens:damaged", _DAMAGE_READ, same_subject=True),
 )
-# The check that looks for damage knows most about it. Without it, the first check that read
-# damage is the evidence.
+# The check that looks for damage knows most. Otherwise, the first check that read damage is the
+# evidence.
 _DAMAGE = (
     Cause("store.integrity:damaged", _DAMAGE_READ, same_subject=True),
     Cause("store.whole:damaged", _DAMAGE_READ, same_subject=True),

@@ -59,7 +59,7 @@ def bare(
         bool, typer.Option("--checkpoint", help="Checkpoint the write-ahead logs first.")
     ] = False,
     repairs: Annotated[
-        bool, typer.Option("--repair", "--fix", help="The same as the command repair.")
+        bool, typer.Option("--repair", "--fix", help="Run the command repair.")
     ] = False,
     dry_run: DryRunFlag = False,
     yes: YesFlag = False,
@@ -89,7 +89,7 @@ def list_checks(
     as_json: JsonFlag = False,
     wide: WideFlag = False,
 ) -> None:
-    """List the checks. They are the same in every workspace."""
+    """List the checks, which are equal in every workspace."""
     del workspace
     cli_check.print_list(is_json(ctx, as_json), wide or bool(option(ctx, "wide")))
 
@@ -98,7 +98,7 @@ def list_checks(
 @report_failure
 def explain_finding(
     ctx: typer.Context,
-    finding: Annotated[str, typer.Argument(help="Check, or a finding of it: host.disk:full.")],
+    finding: Annotated[str, typer.Argument(help="A check, or one finding: host.disk:full.")],
     workspace: WorkspaceFlag = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -117,7 +117,7 @@ def clear(
     workspace: WorkspaceFlag = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check a suspect store completely, and clear it if it is not damaged."""
+    """Check a suspect store completely, and clear an undamaged one."""
     if store not in DECLARATIONS:
         raise Invalid(f"unknown store: {store}", hint=f"use one of: {', '.join(DECLARATIONS)}")
     datadir = datadir_of(option(ctx, "workspace", workspace))

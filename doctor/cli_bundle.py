@@ -37,7 +37,7 @@ def bundle(
         from doctor import bundle as support_bundle
     except ImportError as error:
         raise Unavailable(
-            "the libraries of the server are not installed, so its settings can't be shown",
+            "the server's libraries are not installed, so its settings can't be shown",
             hint="pip install 'agentlip[appliance]'",
         ) from error
     datadir = datadir_of(option(ctx, "workspace", workspace))
@@ -56,4 +56,4 @@ def bundle(
         typer.echo(f"  {file}")
     for name, why in made.left_out.items():
         typer.echo(f"  left out: {name} ({why})")
-    typer.echo("Read it before you send it: tar -xzf FILE")
+    typer.echo("Read the bundle before you send it: tar -xzf FILE")

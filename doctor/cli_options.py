@@ -36,7 +36,7 @@ GroupFlag = Annotated[
     typer.Option(
         "--group",
         metavar="NAMES",
-        help="Run only these groups of checks (comma-separated), for example: host,store.",
+        help="Run only these check groups (comma-separated), for example: host,store.",
     ),
 ]
 AllFlag = Annotated[

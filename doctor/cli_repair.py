@@ -102,7 +102,7 @@ class _Command:
         """
         outcomes, planned = self.examine(checks, plan, again)
         if yes and not planned.steps and planned.unrepaired:
-            # Another repair may have done it after the checks ran here and before the plan.
+            # Another repair may have been faster, between the checks here and the plan.
             outcomes, planned = self.examine(checks, plan, again)
         if not self.as_json:
             _echo(_plan_lines(self.datadir, planned))
@@ -148,7 +148,7 @@ def repair(
         typer.Option("--run", help="Repair only what these checks find (comma-separated names)."),
     ] = None,
     group: Annotated[
-        str | None, typer.Option("--group", help="Repair only what these groups of checks find.")
+        str | None, typer.Option("--group", help="Repair only findings from these check groups.")
     ] = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Also run the expensive checks first.")
@@ -202,7 +202,7 @@ def _again(given: Callable[[str], Any]) -> str:
 @report_failure
 def rebuild(
     ctx: typer.Context,
-    what: Annotated[str, typer.Argument(help=f"What to rebuild: {', '.join(REBUILT)}.")],
+    what: Annotated[str, typer.Argument(help=f"Data to rebuild: {', '.join(REBUILT)}.")],
     workspace: WorkspaceFlag = None,
     as_json: JsonFlag = False,
     dry_run: DryRunFlag = False,

@@ -19,7 +19,7 @@ class CurrentSettings:
         version = self._version()
         if version != self._seen:
             self._seen = version
-            # While it is invalid, the check `settings.file` reports it.
+            # The check `settings.file` reports invalid settings.
             self._settings = section(self._file, "doctor", DoctorSettings) or self._settings
         return self._settings
 

@@ -25,7 +25,7 @@ REPAIRS = [
     if declaration.repairs
 ]
 """The modules in which stores declare their own repairs."""
-# Errors of the change itself. Others, such as a full disk, are the writer's to report.
+# The change's own errors. All others, such as a full disk, are the writer's to report.
 _OWN_ERRORS = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_CONSTRAINT", "SQLITE_ERROR")
 
 
@@ -82,7 +82,7 @@ def _create(connection: sqlite3.Connection, store: str, kind: str) -> str:
     there = schema_model.actual(connection)
     names = []
     for wanted in schema_model.differing(connection, store, kind):
-        if wanted.name in BY_TRIGGER:  # building that part makes it
+        if wanted.name in BY_TRIGGER:  # made by building that part
             continue
         names.append(wanted.name)
         if wanted.name in there:
@@ -99,19 +99,19 @@ def _create(connection: sqlite3.Connection, store: str, kind: str) -> str:
 
 VIEWS = DerivedPart(
     name="views",
-    message="create the views of {} again",
+    message="create the views in {} again",
     build=_create_views,
     checks=("store.objects",),
 )
 INDEXES = DerivedPart(
     name="indexes",
-    message="build the indexes of {} again",
+    message="build the indexes in {} again",
     build=_build_indexes,
     checks=("store.integrity", "store.objects"),
 )
 TRIGGERS = DerivedPart(
     name="triggers",
-    message="create the triggers of {} again",
+    message="create the triggers in {} again",
     build=_create_triggers,
     checks=("store.objects",),
     copied=True,

@@ -11,7 +11,7 @@ from appliance.sdk import discovery
 from appliance.workspace.datadir import DataDir, ServerFile
 
 OFF = "off."
-ASK_SECONDS_MAX = 5.0  # time limit for the response of a running appliance
+ASK_SECONDS_MAX = 5.0  # time limit for a running appliance's response
 _BODY_BYTES_MAX = 1024 * 1024
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 

@@ -14,7 +14,7 @@ INSTANCE = "repair"
 """The instance that a repair writes into the writer lock."""
 NOT_SERVING = frozenset({"init", INSTANCE})
 """Instances that hold the writer lock for a moment, and serve nothing."""
-# A doctor that only checks has the stores open for less than this.
+# A doctor that only checks has the stores open for less time.
 _OPEN_SECONDS_MAX = 2.0
 
 

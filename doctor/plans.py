@@ -68,7 +68,7 @@ def _objects(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
             continue
         if finding.problem == "foreign-trigger":
             more = {"object": name}
-            message = f"remove the trigger {name} of {store}, which is not of this program"
+            message = f"remove the trigger {name} of {store}, which does not belong to this program"
             yield change(context, finding, "drop-trigger", message, store, more=more)
             continue
         if name in BY_TRIGGER:  # the part lacks changes that the trigger missed

@@ -98,7 +98,7 @@ def _refuse_damage(part: DerivedPart, store: Store) -> None:
         texts = store.read_slow(_problems)
     except ReadTooLong:
         raise RebuildNeedsStop(
-            f"a complete check of {store.name} takes too long beside a running appliance"
+            f"a complete check on {store.name} takes too long beside a running appliance"
         ) from None
     if not part.needs_indexes:
         texts = damage.beyond_indexes(texts)

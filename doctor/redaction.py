@@ -28,7 +28,7 @@ _HOME = re.compile(r"(/home/|/Users/)[^/\s\"']+")
 _WORD = re.compile(r"[A-Za-z0-9_+=-]{32,}")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.I)
 _TELLING_COLUMNS = ("secret", "token", "password", "key", "url", "hash")
-# Fields of log lines whose texts this program writes. Other fields are kept if they are numbers.
+# Log line fields whose texts this program writes. All other fields are kept only as numbers.
 LOG_FIELDS = frozenset(
     {"level", "ts", "msg", "code", "store", "error_type", "frames", "method", "route", "loop"}
 )

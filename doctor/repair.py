@@ -184,7 +184,7 @@ def _left(
             continue
         hint = finding.hint
         if _covers(planned, finding, subjects):
-            reason = "its repair changes messages, so it needs --run and --data"
+            reason = "the repair changes messages, so it needs --run and --data"
             hint = f"agentlip doctor repair --run {finding.check} --data"
         elif finding.severity is Severity.INFO:
             continue

@@ -84,7 +84,7 @@ def facts_of(context: Context) -> WorkspaceFacts:
             log_facts["db_id"] = meta.read(connection, declaration_of(store).id_key)
             row = connection.execute(newest).fetchone()
         except sqlite3.Error:
-            continue  # the checks say what is wrong with it
+            continue  # the checks report the error
         log_facts["last_event_id"], log_facts["last_event_at"] = row or (0, None)
     return msgspec.convert(
         {
@@ -227,7 +227,7 @@ def _heading(facts: WorkspaceFacts) -> list[str]:
 def _summary(what: DoctorReport) -> str:
     findings = [finding for outcome in what.checks for finding in outcome.findings]
     explained = sum(1 for finding in findings if finding.explained_by and finding.severity.rank)
-    caused = f"; {explained} of them explained by others" if explained else ""
+    caused = f"; {explained} explained by other findings" if explained else ""
     return (
         f"Summary: {_count(what.warnings, 'warning')}, {_count(what.errors, 'error')}{caused}"
         f" ({_count(len(what.checks), 'check')})"

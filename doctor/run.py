@@ -41,7 +41,7 @@ MORE = "more"
 INCLUDED_IN = {check.includes: check.name for check in CHECKS if check.includes is not None}
 """A cheap check → the expensive one that includes it."""
 EXPENSIVE_SECONDS_MAX = 3600.0  # only on request, so it may read a store of 100 GB
-COUNTED_MAX = 10_000  # findings of one check that are counted
+COUNTED_MAX = 10_000  # findings per check that are counted
 READY_CHECKS = tuple(check for check in CHECKS if check.ready)
 
 

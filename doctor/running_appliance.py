@@ -15,8 +15,8 @@ from doctor.repair import ApplianceRefused
 from doctor.wire import PATH, SECONDS_MAX, STOP, RebuildOnDamage
 
 ONCE = Retry(attempts_max=1)
-QUEUE_SECONDS_MAX = 30.0  # for the queue of the appliance, and for the complete check before
-# Another attempt, or a stopped appliance, has the same result.
+QUEUE_SECONDS_MAX = 30.0  # for the appliance's queue, and for the complete check before
+# Another attempt, or a stopped appliance, changes nothing.
 _FINAL = frozenset({CannotRepair.code, RebuildOnDamage.code})
 
 

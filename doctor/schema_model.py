@@ -190,7 +190,7 @@ def _of_statements(
         connection.execute("PRAGMA foreign_keys = OFF")
         for migration in applied:
             if migration.optional:
-                with suppress(sqlite3.OperationalError):  # this SQLite lacks what it needs
+                with suppress(sqlite3.OperationalError):  # needs a feature that this SQLite lacks
                     _run(connection, migration)
             else:
                 _run(connection, migration)

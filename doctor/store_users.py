@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _POLL_SECONDS = 0.05
-# SQLite: every connection to a store with a write-ahead log has a shared lock on this byte of its
+# SQLite: every connection to a store with a write-ahead log has a shared lock on this byte in the
 # file `-shm`.
 _USED_BYTE = 128
 _FLOCK = "hhqqi4x"

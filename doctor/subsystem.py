@@ -17,7 +17,7 @@ from doctor.verdict import Verdicts
 
 
 class DoctorNeeds(msgspec.Struct, frozen=True):
-    """What the doctor needs. `latest`: the outcome from each check's last run, by check."""
+    """The doctor's inputs. `latest`: the outcome from each check's last run, by check."""
 
     rebuilds: Rebuilds
     settings: SettingsView

@@ -25,7 +25,7 @@ from doctor.run import EXIT_ERRORS, narrow, select
 
 SECONDS_MAX = 30.0  # all cheap checks together
 KILL_AFTER_SECONDS = 1.0
-REPORT_BYTES_MAX = 4 * 1024 * 1024  # 20 findings of each check are far below this
+REPORT_BYTES_MAX = 4 * 1024 * 1024  # 20 findings per check are far below this
 
 Names = Annotated[
     str, Meta(max_length=500, pattern=r"^[a-z., -]*$", description="separated by commas")
@@ -56,7 +56,7 @@ class ExpensiveCheck(Invalid):
 class VerdictUnavailable(Unavailable):
     code = "VERDICT_UNAVAILABLE"
     default_message = "the checks could not run"
-    default_hint = "agentlip doctor, on the machine of the appliance"
+    default_hint = "agentlip doctor, on the appliance's machine"
 
 
 class _Kept(msgspec.Struct, frozen=True):

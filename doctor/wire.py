@@ -9,7 +9,7 @@ from appliance.kernel.errors import Conflict, Invalid
 
 PATH = "/api/v1/doctor/repair"
 STOP = "agentlipd down; agentlip doctor repair --yes; agentlipd up"
-SECONDS_MAX = 5.0  # limit of one transaction: all writes of the store wait for it
+SECONDS_MAX = 5.0  # one transaction's limit, while all writes to the store wait
 
 
 class RebuildRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

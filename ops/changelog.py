@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 NOT_RELEASED = "not released"
-"""Replaces the date in the heading of a section until the release."""
+"""Replaces the date in a section's heading until the release."""
 KINDS = ("Added", "Changed", "Deprecated", "Fixed", "Removed", "Security")
 
 

@@ -21,7 +21,7 @@ IMAGES = {
     "export": "agentlip-export:local",
     "spark": "agentlip-spark:local",
 }
-# SPDX identifiers. Permissive licences, and weak copyleft for whole files of a package.
+# SPDX identifiers. Permissive licences, and weak copyleft for a package's whole files.
 ALLOWED = {
     "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "HPND", "ISC", "MIT", "MIT-0",
     "MIT-CMU", "MPL-2.0", "PSF-2.0", "Python-2.0", "Unlicense", "ZPL-2.1", "Zlib",

@@ -1,4 +1,4 @@
-"""Builds the source distribution and the wheel: the same commit gives the same bytes."""
+"""Builds the source distribution and the wheel: one commit always gives equal bytes."""
 
 import gzip
 import io

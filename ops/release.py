@@ -24,7 +24,7 @@ IMAGES = {"agentlip": [], **{f"agentlip-{name}": [f"--{name}"] for name in VARIA
 """Each image's name, with the ops/image flags that select it."""
 SUMS = "SHA256SUMS"
 NAMESPACE = "agentlip-release"
-"""Signatures for other purposes with the same key are not valid for a release."""
+"""Signatures that the key made for other purposes are not valid for a release."""
 
 
 def main() -> None:
@@ -41,8 +41,8 @@ def parse() -> argparse.Namespace:
     notes = commands.add_parser("changelog", help="Move the notes into CHANGELOG.md.")
     notes.set_defaults(run=collect_notes)
     today = datetime.now(UTC).date().isoformat()
-    notes.add_argument("--date", default=today, help="date of the release, YYYY-MM-DD")
-    build = commands.add_parser("build", help="Make all files of the release.")
+    notes.add_argument("--date", default=today, help="release date, YYYY-MM-DD")
+    build = commands.add_parser("build", help="Make all release files.")
     build.set_defaults(run=build_release)
     build.add_argument("--out", type=Path, default=Path("dist"), help="parent folder (dist)")
     signature = build.add_mutually_exclusive_group(required=True)
@@ -52,7 +52,7 @@ def parse() -> argparse.Namespace:
         "--images", nargs="+", choices=[*IMAGES, "none"], default=list(IMAGES),
         help="the images to include (all)",
     )  # fmt: skip
-    about = "folder of OSV records, with which the Java libraries are compared"
+    about = "folder with OSV records, with which the Java libraries are compared"
     build.add_argument("--advisories", type=Path, help=about)
     return parser.parse_args()
 
@@ -60,7 +60,7 @@ def parse() -> argparse.Namespace:
 def collect_notes(flags: argparse.Namespace, root: Path) -> str:
     version = python_packages.version_of(root)
     count = changelog.collect(root, version, flags.date)
-    return f"CHANGELOG.md: {count} notes in the section of {version}"
+    return f"CHANGELOG.md: {count} notes in the section for {version}"
 
 
 def build_release(flags: argparse.Namespace, root: Path) -> Path:
@@ -96,7 +96,7 @@ def require_releasable(root: Path, version: str, revision: str) -> None:
     if tagged and revision not in tagged.split():
         raise SystemExit(f"the tag v{version} is on another commit: raise __version__")
     if changelog.notes(root) or not changelog.is_released(changelog.section_of(root, version)):
-        raise SystemExit(f"the notes of {version} are not collected: ops/release changelog")
+        raise SystemExit(f"the notes for {version} are not collected: ops/release changelog")
 
 
 def make_files(

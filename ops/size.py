@@ -29,7 +29,7 @@ ROWS = {
 }  # fmt: skip
 """How far each package may grow at the others' cost: 5 % above its lines when the row was set."""
 LIMITS = ROWS | TOTALS
-# Folders and files of the rows that are more than a package; checks and what connects them too.
+# Folders and files for rows that are more than a package, including checks and integrations.
 PARTS = {
     "tests": ("tests/", "examples/"),  # users copy the examples; tests run them
     "jobs": ("appliance/jobs/", "appliance/integrations/jobs_"),
@@ -54,7 +54,7 @@ def count(text: str) -> int:
     passed_over: set[int] = set()
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Constant | ast.JoinedStr):
-            # In a long string, blank lines and those like comments count too.
+            # In a long string, blank lines and comment-like lines count too.
             if LONG_STRING.match(lines[node.lineno - 1].encode(), node.col_offset):
                 counted.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
             continue

@@ -1,6 +1,6 @@
 """Takes the documentation's web UI pictures for `just pictures`.
 
-Every run fills a new workspace with the same texts and uses the same window sizes.
+Every run fills a new workspace with fixed texts and uses fixed window sizes.
 """
 
 import base64

@@ -24,12 +24,12 @@ from appliance.web.socket import SocketSettings
 from ops import generated
 from ops.size import GENERATED
 
-# The headings of `agentlip --help`, in their order.
+# The `agentlip --help` headings, in order.
 HEADINGS = (
-    "Workspace", "Messages", "People", "Work for consumers", "Teams of agents, without a server",
+    "Workspace", "Messages", "People", "Work for consumers", "Agent teams, without a server",
     "Other appliances", "Extensions", "Administration",
 )  # fmt: skip
-# The sections of the settings that belong to no subsystem.
+# The settings sections that belong to no subsystem.
 OF_THE_PROCESS: dict[str, type[msgspec.Struct]] = {
     "http": HttpSettings, "limits": LimitSettings, "socket": SocketSettings, "store": StoreSettings,
     "roles": RolesSettings, "log": LogSettings,

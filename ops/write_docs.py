@@ -8,7 +8,7 @@ A separate process, because it imports the server, which patches the standard li
 come from a real appliance in a temporary workspace, and the event examples from its verbs.
 """
 
-import appliance.server  # first: it patches what everything below imports
+import appliance.server  # first: patches the modules that everything below imports
 
 # isort: split
 import re
@@ -48,7 +48,7 @@ from ops.markdown import MADE, code, page, table
 from ops.write_paths import whole_appliance
 from ops.write_settings import render_section
 
-# Under which heading an error stands, by the module that declares it. All others are responses.
+# An error's heading, by the declaring module. All others are responses.
 AT_START = (
     "appliance.process.listeners",
     "appliance.server",
@@ -64,18 +64,18 @@ ON_TERMINAL = re.compile(
 )
 FREE = FREE_ON_LOOPBACK | hub_scopes.free | free_scopes(CourierSettings())
 
-COURIER = "Streams and views of the [courier](courier.md#access)"
-# Scopes that no token has, and what a caller needs instead. All others are part of `admin`.
+COURIER = "Streams and views in the [courier](courier.md#access)"
+# Scopes that no token has, and the caller's alternative. All others belong to `admin`.
 NO_TOKEN_HAS = {
     "broker:subscribe": "`broker:admin`, or a member's signature",
-    "courier:use": "a stream or view", "hooks:act": "the token of a hook's run",
-    "relay:admin": "the signature of a relay's admin", "relay:agent": "an agent's signature",
+    "courier:use": "a stream or view", "hooks:act": "a hook run's token",
+    "relay:admin": "a relay admin's signature", "relay:agent": "an agent's signature",
 }  # fmt: skip
 
 # Decisions without a page. Numbers that neither have one were reserved, and never used.
 SUPERSEDED = {62: "superseded by [46](0046-webhooks-of-meshes-are-sends.md)"}
 
-# By the end of a metric's name.
+# By the metric name's end.
 UNITS = {
     "_timestamp_seconds": "s since 1970", "_seconds": "s", "_bytes": "bytes", "_ratio": "0 to 1",
 }  # fmt: skip
@@ -180,9 +180,9 @@ def errors_page() -> str:
     return page(
         [
             "## Responses over HTTP, on sockets and in batches",
-            "The last column is the exit code of the command line.",
+            "The last column is the command line's exit code.",
             table(("Code", "HTTP", "Message", "Hint", "Exit"), answers),
-            "## At the start of the appliance, and in the search for a workspace",
+            "## At the appliance's start, and in the search for a workspace",
             table(("Code", "Message", "Hint"), start),
             "## Only in the command line and the SDK",
             table(("Code", "Message", "Hint", "Exit"), terminal),
@@ -252,7 +252,7 @@ def tokens_page(routes: Sequence[Route]) -> str:
             for scope in operation.scopes if len(operation.scopes) <= 2 else ():
                 if scope in permits:
                     permits[scope].append(operation.summary)
-    permits["bus:approve"].append("Decide about the work of other agents")
+    permits["bus:approve"].append("Decide about other agents' work")
     permits |= {
         ADMIN: ["Everything"],
         "streams:PATTERN:…": [COURIER],

@@ -25,7 +25,7 @@ from ops import generated
 from ops.generated import ROOT
 from ops.size import GENERATED
 
-# The class of each table that has a model or a row. Classes that nobody imports are not written.
+# The class for each table with a model or a row. Classes that nobody imports are not written.
 CLASSES = {
     "broker": {
         "client_message_dedupe": "Dedupe", "member": "Member", "mention_index": "Mention",

@@ -1,8 +1,8 @@
 """Writes ops/agentlip.toml, the annotated reference: every setting with its default. Also writes
 nix/roles.json, the roles for the NixOS module.
 
-The words are those beside each field in the code, so the two can't differ; a test
-compares. Run it after adding a setting: `just settings`.
+The words come from each field's comment in the code, so the two can't differ; a test compares. Run
+it after adding a setting: `just settings`.
 """
 
 import ast
@@ -21,8 +21,8 @@ from ops import generated
 FILE = "ops/agentlip.toml"
 WIDTH = 96
 HEAD = """\
-# Every setting of the appliance with its default: copy what you change into agentlip.toml
-# beside .agentlip/. What is unknown is refused with its path.
+# Every setting of the appliance with its default: copy what you change into agentlip.toml beside
+# .agentlip/. Unknown settings are refused with their path.
 #
 # Later wins: this file, then the environment (AGENTLIP_HTTP__PORT=8080), then flags.
 # Units end the names: _seconds, _days, _bytes, _max. Secrets come from files (…_file).

@@ -15,7 +15,7 @@ from appliance.cli_support import Session, plain_app, write_now
 from appliance.sdk.discovery import find_workspace
 
 app = plain_app(
-    "The audit log: what administrators did, in a chain of hashes.\n\n"
+    "The audit log: what administrators did, in a hash chain.\n\n"
     "Exit codes: 0 success, 1 the chain is broken, or an error.",
     "Administration/audit",
 )
@@ -25,9 +25,9 @@ COLUMNS = [(name.upper(), name) for name in ("number", "at", "outcome", "actor",
 @app.command("list")
 def list_acts(
     session: Session,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="Number of acts.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="Maximum acts.")] = 50,
     before: Annotated[int, typer.Option("--before", min=1, help="Only lower numbers.")] = 2**62,
-    actor: Annotated[str, typer.Option("--actor", help="Only acts of this actor.")] = "",
+    actor: Annotated[str, typer.Option("--actor", help="Only this actor's acts.")] = "",
 ) -> None:
     """List administrative acts, newest first. --json adds the state before and after.
 

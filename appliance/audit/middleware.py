@@ -1,8 +1,8 @@
 """Records each request whose operation is `audited`.
 
 The intent is on the disk before the operation runs, and the outcome before the response is sent.
-Requests without any valid credential are only logged, even if they need no token, such as a purge
-of an open stream from this machine, so that they can't displace others' records.
+Requests without any valid credential are only logged, even where no token is needed, such as a
+purge of an open stream from this machine, so that records can't be displaced.
 
 The state before and after the act is the reply to GET for its path, or for the nearest path above
 that has GET. In a list, the state is the row that the act names.
@@ -29,7 +29,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 class StateReader:
-    """A reader for what an act is about, through the operations that clients read it with."""
+    """A reader for an act's subject, through the operations that serve clients."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         json = "application/json"

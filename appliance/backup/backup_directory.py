@@ -111,13 +111,13 @@ class BackupDirectory:
     ) -> None:
         self._clock = clock or SystemClock()
         self.root = datadir.workspace / settings.directory
-        # Elsewhere it is not created, because its disk may not be mounted.
+        # Elsewhere nothing is created, because the disk may not be mounted.
         self._is_created = self.root.resolve().is_relative_to(datadir.workspace.resolve())
         self._lock_file = datadir.dir / "locks" / _LOCK
 
     @contextmanager
     def only_writer(self) -> Iterator[None]:
-        """Hold the lock for all backup changes, and remove what a killed process left.
+        """Hold the lock for all backup changes, and remove a killed process's leftovers.
 
         Raises BackupRunning if another process holds the lock, BackupNotWritable on an OSError, and
         if `backup.directory` is outside the workspace and doesn't exist.
@@ -128,7 +128,7 @@ class BackupDirectory:
                 lock.enter_context(file_lock(self._lock_file, BackupRunning()))
             if not self._is_created and not self.root.is_dir():
                 raise BackupNotWritable(
-                    f"the directory of backups {self.root} does not exist",
+                    f"the backup directory {self.root} does not exist",
                     hint=f"mount the disk, or create the directory: mkdir -p {self.root}",
                 )
             with writing():

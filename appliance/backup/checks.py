@@ -32,7 +32,7 @@ REPEAT = {
     "prune": f"{PRUNE} --yes",
     "upload": "agentlip backup upload",
 }
-FILES_MAX = 10_000  # sizes of files that one check compares
+FILES_MAX = 10_000  # file sizes that one check compares
 _MIB = 1024 * 1024
 
 
@@ -50,7 +50,7 @@ def _age(context: Context) -> Iterator[Finding]:
     for listed in listed_backups:
         if is_future(listed.cut_ms, now_ms):
             hours = (listed.cut_ms - now_ms) / HOUR_MS
-            sentence = f"its time is {hours:.1f} hours ahead of the clock, so its age is unknown"
+            sentence = f"its time is {hours:.1f} hours ahead of the clock, so the age is unknown"
             yield FUTURE.finding(listed.name, sentence)
     newest = newest_of(listed_backups, now_ms)
     took, asked = 0.0 if newest is None else newest.seconds, settings.every_seconds
@@ -66,7 +66,7 @@ def _age(context: Context) -> Iterator[Finding]:
         sentence = f"the newest backup is {age / 3600:.0f} hours old"
         yield OLD.finding(newest.name, sentence)
     elif not context.number("backup.due_seconds") and has_data(context.datadir, context.stores):
-        sentence = "there is no backup of this workspace"
+        sentence = "this workspace has no backup"
         yield NONE.finding("workspace", sentence)
 
 
@@ -115,7 +115,7 @@ def _verified(context: Context) -> Iterator[Finding]:
 
 
 def _bad(listed: ListedBackup, verification: Verification) -> Finding:
-    sentence = "this backup does not restore to what it recorded"
+    sentence = "this backup restores to other content than recorded"
     if verification.problems:
         sentence += f": {verification.problems[0]}"
     hint = f"{CREATE} && {VERIFY} && {_move_aside(listed.path)}"
@@ -215,7 +215,7 @@ def _space(context: Context) -> Iterator[Finding]:
     free = volume.f_bavail * volume.f_frsize
     total = volume.f_blocks * volume.f_frsize
     if total and free < needed:
-        # A disk this small never has the reserve, so that is how it was set up.
+        # A disk this small never has the reserve, by its setup.
         small = total < 2 * settings.free_bytes_min
         yield NO_SPACE.finding(
             "backup.free_bytes_min" if small else "disk",

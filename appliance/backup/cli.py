@@ -11,12 +11,12 @@ from appliance.backup.cli_opened import open_workspace, show_progress, size
 from appliance.cli_support import Session, note, plain, plain_app
 
 app = plain_app(
-    "Backups of the whole workspace: create, verify, prune, restore, copies elsewhere.\n\n"
+    "Workspace backups: create, verify, prune, restore, copies elsewhere.\n\n"
     "Exit codes: 0 success, 1 error, 10 no such backup, 11 damaged, 12 another process works on"
     " the backups, 13 can't be written, 14 stores too busy, 15 wrong key, 16 newer version,"
     " 17 not verified, 18 a target failed, 19 a store can't be copied, 20 a recipient can't be"
-    " used, 21 a library is missing, 22 a target refused, 23 not encrypted, 25 it can't be restored"
-    " here, 26 a check could not be finished.",
+    " used, 21 a library is missing, 22 a target refused, 23 not encrypted, 25 can't be "
+    "restored here, 26 a check could not be finished.",
     "Administration/backup",
 )
 app.command("restore")(cli_restore.restore)

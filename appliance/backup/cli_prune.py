@@ -17,7 +17,7 @@ _COLUMNS = (("NAME", "name"), ("ACTION", "action"), ("REASON", "why"))
 def prune(
     session: Session,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list what would be removed.")
+        bool, typer.Option("--dry-run", help="Only list the backups to remove.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Confirm the removal.")] = False,
 ) -> None:

@@ -13,7 +13,7 @@ from appliance.workspace.datadir import DataDir
 
 BackupArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[NAME]", help="A backup of the list."),
+    typer.Argument(metavar="[NAME]", help="A backup that `agentlip backup list` shows."),
 ]
 LatestFlag = Annotated[
     bool, typer.Option("--latest", help="The newest backup, except those made before a restore.")
@@ -77,7 +77,7 @@ def restore(
         )
     if store and (into is not None or revive):
         raise Invalid(
-            "--store replaces stores of this workspace, so --into and --revive can't be used",
+            "--store replaces this workspace's stores, so --into and --revive can't be used",
             hint="agentlip backup restore --help",
         )
     work = open_workspace(session)
@@ -103,7 +103,7 @@ def restore(
 
 
 def _is_wanted(listed: ListedBackup) -> bool:
-    """Return whether a restore did not make the backup, and no check found damage."""
+    """Return whether the backup is undamaged as far as known, and was not made by a restore."""
     manifest = listed.manifest
     return manifest is not None and manifest.reason != "before-restore" and listed.result != "bad"
 

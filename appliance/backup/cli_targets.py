@@ -94,6 +94,6 @@ def fetch(
 
 
 def _find(work: BackupWorkspace, target: str | None) -> list[TargetSettings]:
-    # The library for object stores does not return to Python while it waits.
+    # The object store library does not return to Python while waiting.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return configured.find_named(work.settings, target)

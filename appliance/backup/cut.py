@@ -22,8 +22,7 @@ from appliance.kernel.store_files import open_database
 from appliance.workspace import manifest as workspace_manifest
 from appliance.workspace.datadir import SHARED_STORES, STORES, DataDir
 
-# A short wait of SQLite's own, repeated: its longer waits grow to 100 ms, and the stores that are
-# locked already would wait as long.
+# SQLite's short wait, repeated: longer waits grow to 100 ms, in which locked stores would wait.
 _TRY = "PRAGMA busy_timeout = 4"  # milliseconds
 PAUSE_SECONDS_MAX = 2.0  # for which writers wait for the common cut
 _DISK = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN")
@@ -65,7 +64,7 @@ def common_cut(datadir: DataDir, clock: Clock) -> Iterator[Cut]:
             for store in names:
                 if _lock(locks[store], store, datadir, deadline, clock):
                     locked_at[store] = clock.monotonic()
-                else:  # the stores before it are shared too, so no request waits
+                else:  # all earlier stores are shared too, so no request waits
                     deadline = clock.monotonic() + PAUSE_SECONDS_MAX
             at_ms = clock.now_ms()
             for store in names:

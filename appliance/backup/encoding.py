@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, Protocol
 from appliance.backup.errors import BackupLibraryMissing, KeyRefused
 
 CHUNK_BYTES = 1024 * 1024
-LEVEL = 3  # of zstd: a higher level is slower by far, and hardly smaller
+LEVEL = 3  # zstd level: a higher one is slower by far, and hardly smaller
 NO_MATCH = "No matching keys found"
 ByteProgress = Callable[[int, int], None]
-"""Called with the finished bytes and the total bytes of the content."""
+"""Called with the finished bytes and the content's total bytes."""
 
 
 class Source(Protocol):
@@ -225,7 +225,7 @@ class _Content(_Passed, _End):
     def _write(self, data: bytes) -> None:
         while data or not self._decompressor.needs_input:
             if self._decompressor.eof:
-                raise Undecodable("it has bytes behind its end")
+                raise Undecodable("bytes follow the end mark")
             try:
                 chunk = self._decompressor.decompress(data, CHUNK_BYTES)
             except self._module.ZstdError as error:

@@ -69,14 +69,14 @@ class VersionRefused(Conflict, BackupError):
 
 class VerificationFailed(Invalid, BackupError):
     code = "BACKUP_VERIFICATION_FAILED"
-    default_message = "the backup does not restore to what it recorded"
+    default_message = "the backup restores to other content than recorded"
     default_hint = "agentlip backup create # keep the bad one until a new one is verified"
     exit_code = 17
 
 
 class TargetFailed(Unavailable, BackupError):
     code = "BACKUP_TARGET_FAILED"
-    default_message = "a target refused or lost a part of the backup"
+    default_message = "a target refused or lost part of the backup"
     default_hint = "agentlip backup targets; then: agentlip backup upload"
     exit_code = 18
 
@@ -90,7 +90,7 @@ class StoreNotCopied(Unavailable, BackupError):
 
 class RecipientRefused(Invalid, BackupError):
     code = "BACKUP_RECIPIENT_REFUSED"
-    default_message = "a recipient of backups can't be read as a public key of age"
+    default_message = "a backup recipient is not an age public key"
     default_hint = "write public keys as age-keygen prints them, age1…, in backup.recipients"
     exit_code = 20
 
@@ -115,7 +115,7 @@ class TargetRefused(Forbidden, BackupError):
 
     code = "BACKUP_TARGET_REFUSED"
     default_message = "the target refused the request"
-    default_hint = "check the bucket, region, keys and ca_file of the target: agentlip config"
+    default_hint = "check the target's bucket, region, keys and ca_file: agentlip config"
     exit_code = 22
 
 
@@ -128,8 +128,8 @@ class TargetObjectMissing(Missing, BackupError):
 
 class PlainRefused(Forbidden, BackupError):
     code = "BACKUP_PLAIN_REFUSED"
-    default_message = "the backup is not encrypted, and it contains secrets"
-    default_hint = "set backup.recipients and make a new backup, or allow_plain of the target"
+    default_message = "the backup contains secrets and is not encrypted"
+    default_hint = "set backup.recipients and make a new backup, or set the target's allow_plain"
     exit_code = 23
 
 
@@ -142,6 +142,6 @@ class RestoreRefused(Conflict, BackupError):
 
 class VerificationInconclusive(Unavailable, BackupError):
     code = "BACKUP_NOT_VERIFIED"
-    default_message = "the check of the backup could not be finished, so it proves nothing"
+    default_message = "the backup check could not be finished and proves nothing"
     default_hint = "agentlip backup verify NAME --identity FILE"
     exit_code = 26

@@ -84,7 +84,7 @@ def read_failures(root: Path, settings: BackupSettings) -> list[BackupFailure]:
 
 
 def end_failure(work: BackupWorkspace, phase: Phase) -> None:
-    """End a failure after a command did what the schedule failed to do."""
+    """End a failure after a command succeeded where the schedule failed."""
     root, settings = work.datadir.backups, work.settings
     failures = read_failures(root, settings)
     left = [failure for failure in failures if failure.phase != phase]

@@ -20,7 +20,7 @@ _BUSY_SECONDS = 1.0
 def has_data(datadir: DataDir, stores: Iterable[str]) -> bool:
     """Return whether a store has a user row. Reads at most one row from each table. An
     unreadable store counts as empty."""
-    # The store of tokens has a row from the start. A backup needs more reason than tokens.
+    # The token store has a row from the start. A backup needs more reason than tokens.
     chosen = [store for store in stores if not declaration_of(store).keeps_record]
     for database in map(datadir.database, chosen):
         with suppress(sqlite3.Error):

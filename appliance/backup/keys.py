@@ -31,7 +31,7 @@ def recipients(settings: BackupSettings) -> list[Any]:
         except age().RecipientError as error:
             shown = "a secret key" if text.strip().upper().startswith(_PREFIX) else repr(text[:80])
             raise RecipientRefused(
-                f"backup.recipients: {shown} can't be read as a public key of age: {error}"
+                f"backup.recipients: {shown} is not an age public key: {error}"
             ) from None
     return keys
 
@@ -53,7 +53,7 @@ def load(settings: BackupSettings, file: Path | None = None) -> Identities | Non
     lines = [line.strip() for line in text.splitlines()]
     keys = [_identity(line) for line in lines if line and not line.startswith("#")]
     if not keys:
-        raise KeyRefused("the identity file contains no secret key of age")
+        raise KeyRefused("the identity file contains no age secret key")
     return tuple(keys)
 
 

@@ -26,10 +26,10 @@ from appliance.kernel.retry import delay_seconds
 from appliance.kernel.threads import in_thread
 from appliance.workspace.command_runner import CommandRunner, CommandTooSlow, error_of
 
-WAITED_SECONDS = 30.0  # how long data of an earlier process counts as present already
+WAITED_SECONDS = 30.0  # how long an earlier process's data counts as present already
 GRACE_SECONDS = 30.0  # a command that exceeds its limit ends by itself, with a better message
-PHASES = 4  # a backup, its check, that of a kept one and an upload have `seconds_max` each
-RECHECK_FIRST_SECONDS = 3600.0  # from a start to the first check of a kept backup
+PHASES = 4  # a backup, its check, a kept backup's check and an upload have `seconds_max` each
+RECHECK_FIRST_SECONDS = 3600.0  # from a start until a kept backup is checked
 TOO_SLOW = "raise backup.seconds_max in agentlip.toml"
 
 
@@ -69,7 +69,7 @@ class BackupScheduler(Loop):
         }
         self._listed: list[ListedBackup] = []
         self._signature: object = None
-        self._is_first = self._is_left = True  # what an earlier process did not reach
+        self._is_first = self._is_left = True  # work that an earlier process did not reach
         self._failed_runs = 0
         self._not_before = float("-inf")  # these four: seconds of uptime
         self._recheck_at = clock.uptime() + RECHECK_FIRST_SECONDS
@@ -117,7 +117,7 @@ class BackupScheduler(Loop):
         return {"runs": int(runs)}
 
     def _refresh(self) -> None:
-        """List the backups again if one came or went, or the newest one has another result."""
+        """List the backups again after a change in the directory or in the newest result."""
         newest = self._listed[-1].path if self._listed else self._backups.root
         signature = (_read_mtime(self._backups.root), _read_mtime(newest))
         if signature != self._signature:
@@ -149,9 +149,9 @@ class BackupScheduler(Loop):
         try:
             options = {"--create": create, "--recheck": recheck}
             failures = self._command("scheduled", *(name for name in options if options[name]))
-        except BackupRunning:  # a command of somebody else was faster
+        except BackupRunning:  # somebody else's command was faster
             self._is_left = True
-            if not create:  # it copies to a target, which can take long
+            if not create:  # copies to a target, which can take long
                 self._not_before = uptime + delay_seconds(RETRY, 1)
             return
         finally:
@@ -176,7 +176,7 @@ class BackupScheduler(Loop):
             done = self._child.run(
                 ("backup", *arguments),
                 seconds_max,
-                # A backup holds the stores for a moment, in which it must not wait for the CPU.
+                # A backup holds the stores for a moment, without waiting for the CPU.
                 niceness=0 if "--create" in arguments else NICENESS,
                 too_slow_hint=TOO_SLOW,
             )

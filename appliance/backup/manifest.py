@@ -23,12 +23,12 @@ from appliance.kernel.store_declaration import path_of
 from appliance.workspace.contents import CONTENTS, Kind
 
 FILE, VERIFICATION = "manifest.json", "verification.json"
-"""The names of a backup's further files, here and at targets."""
+"""The names that a backup's further files have, here and at targets."""
 BYTES_MAX = 64 * 1024 * 1024  # about 150,000 files; a larger manifest is damaged
 FORMAT = 1
 VERIFICATION_BYTES_MAX = 1024 * 1024
 _STAMP_CHARACTERS = len("20261120T101112Z")
-_STORE = re.compile(r"\.?[\w-]+(/[\w-]+)*\.\w+")  # also one of a newer version
+_STORE = re.compile(r"\.?[\w-]+(/[\w-]+)*\.\w+")  # also a newer version's manifest
 _MODES: dict[Kind, int] = {
     "store": 0o640, "secret": 0o600, "record": 0o640, "settings": 0o644, "blob": 0o644,
 }  # fmt: skip
@@ -72,9 +72,9 @@ class StoreFacts(msgspec.Struct, frozen=True, kw_only=True):
     schema: int
     rows: dict[str, int]
     last_event_id: int = 0
-    held_by_other: bool | msgspec.UnsetType = msgspec.UNSET  # not in manifests of other stores
-    missing_blobs: int | msgspec.UnsetType = msgspec.UNSET  # the same, without blobs
-    head: str | msgspec.UnsetType = msgspec.UNSET  # the same, without a chain
+    held_by_other: bool | msgspec.UnsetType = msgspec.UNSET  # not in other stores' manifests
+    missing_blobs: int | msgspec.UnsetType = msgspec.UNSET  # this store without blobs
+    head: str | msgspec.UnsetType = msgspec.UNSET  # this store without a chain
 
 
 class BackupManifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,14 +154,14 @@ def decode(text: bytes, name: str) -> BackupManifest:
     if not _is_printable(msgspec.to_builtins(manifest)):
         raise BackupDamaged(f"{FILE} contains control characters")
     if manifest.name != name:
-        raise BackupDamaged(f"the manifest of {name} is of another backup, {manifest.name}")
+        raise BackupDamaged(f"the manifest of {name} belongs to another backup, {manifest.name}")
     for file in manifest.files:
         if not _is_plain(file.name) or not is_contained(file.path, file.kind, manifest.stores):
             raise BackupDamaged(f"{FILE} names a file that backups don't contain: {file.path}")
         if file.kind == "blob" and not file.path.endswith(file.sha256):
             raise BackupDamaged(f"{FILE} names a blob that has another content: {file.path}")
     if len({file.name for file in manifest.files}) < len(manifest.files):
-        raise BackupDamaged(f"{FILE} has two files of the same name")
+        raise BackupDamaged(f"{FILE} names a file twice")
     return manifest
 
 

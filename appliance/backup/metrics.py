@@ -5,8 +5,8 @@ from appliance.kernel.metrics import counter, gauge
 enabled = gauge("backup_enabled", "1 if backups are made on a schedule")
 backups = gauge("backup_readable", "Backups that can be read")
 last_success = gauge("backup_last_success_timestamp_seconds", "Cut of the newest backup")
-age = gauge("backup_age_seconds", "Age of the newest backup, 0 without one")
-stored_bytes = gauge("backup_stored_bytes", "Size of the newest backup on disk")
+age = gauge("backup_age_seconds", "Newest backup's age, 0 without one")
+stored_bytes = gauge("backup_stored_bytes", "Newest backup's size on disk")
 seconds = gauge("backup_duration_seconds", "How long the newest backup took to make")
 pause = gauge("backup_pause_seconds", "How long no store could write during the newest backup")
 verified = gauge(
@@ -15,15 +15,15 @@ verified = gauge(
 )
 verification = gauge(
     "backup_verification_result",
-    "1 for the result of the newest verification: good, bad or inconclusive",
+    "1 for the newest verification's result: good, bad or inconclusive",
     ("result",),
 )
 failures = counter("backup_failures_total", "Phases that failed", ("phase",))
-failing = gauge("backup_failing", "1 while the last attempt of a phase failed", ("phase",))
+failing = gauge("backup_failing", "1 while a phase's last attempt failed", ("phase",))
 targets = gauge("backup_target_failing", "1 while the last upload to a target failed", ("target",))
 uploaded = gauge(
     "backup_target_last_upload_timestamp_seconds",
-    "Cut of the newest backup that a target has completely",
+    "Cut time of the newest backup that a target has completely",
     ("target",),
 )
 RESULTS = ("good", "bad", "inconclusive")

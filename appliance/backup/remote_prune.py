@@ -19,7 +19,7 @@ from appliance.backup.retention import RetainedBackup, decide
 from appliance.backup.target import BackupTarget
 from appliance.kernel.clock import DAY_MS
 
-UNFINISHED_MS = 7 * DAY_MS  # a younger one may be the upload of another workspace
+UNFINISHED_MS = 7 * DAY_MS  # a younger one may be another workspace's upload
 
 
 def prune(target: BackupTarget, work: BackupWorkspace) -> list[str]:

@@ -22,6 +22,6 @@ def routes(backups: Backups) -> list[Route]:
         Route("/api/v1/backups/{name}", Responders(get=reply_with(backups.find)), {
             "GET": Operation(wire.READ, reply=wire.BackupDetails,
                              errors=(BackupNotFound, BackupDamaged, VersionRefused),
-                             summary="Get a backup with the rows of its stores"),
+                             summary="Get a backup with its stores' rows"),
         }),
     ]  # fmt: skip

@@ -111,7 +111,7 @@ def apply(
     """Restore the backup. Raises HubRunning while the appliance runs, and any error that forbids
     the restore before anything is changed. `reached` is called after each step, for tests."""
     keys.check(job.backup_path, job.manifest, identities)
-    if job.new:  # it gets its folders, once it is known that nothing is in it
+    if job.new:  # gets folders, once known to be empty
         restore_job.check(job)
         with writing():
             job.target.workspace.mkdir(parents=True, exist_ok=True)
@@ -157,7 +157,7 @@ def _hold_for_plan(job: RestoreJob) -> Iterator[Mode]:
         if not job.new:
             try:
                 stack.enter_context(WriterLock(job.target, "plan"))
-            except ApplianceError:  # it runs, or the directory is read-only
+            except ApplianceError:  # a running appliance, or a read-only directory
                 mode = "ro"
         yield mode
 

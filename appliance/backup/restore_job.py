@@ -165,7 +165,7 @@ def _check_stores(job: RestoreJob) -> None:
         if store not in DECLARATIONS:
             raise VersionRefused(f"the backup has the store {store}, which this version lacks")
         if path_of(store) not in listed:
-            raise BackupDamaged(f"the backup lacks the file of the store {store}")
+            raise BackupDamaged(f"the backup lacks a file for the store {store}")
     for store, own, newest in _schemas(job):
         if own > newest:
             raise VersionRefused(
@@ -206,7 +206,8 @@ def _check_workspace(job: RestoreJob) -> None:
         recorded, theirs = record.stores.get(store, ""), job.manifest.stores[store].store_id
         if recorded and theirs and recorded != theirs and store not in lost:
             raise RestoreRefused(
-                f"the backup is of another workspace: its store {store} has the id {theirs}, here"
+                f"the backup belongs to another workspace: its store {store} has the id "
+                f"{theirs}, here"
                 f" it has {recorded}",
                 details={"store": store, "theirs": theirs, "ours": recorded},
             )
@@ -221,8 +222,8 @@ def _check_epoch(job: RestoreJob) -> None:
     theirs = job.manifest.epoch
     if ours and theirs and theirs not in known and not lost:
         raise RestoreRefused(
-            f"the backup is of the epoch {job.manifest.epoch}, which this workspace never had: it"
-            " was made in a copy of the workspace",
+            f"the backup has the epoch {job.manifest.epoch}, which this workspace never had: a "
+            "copy of the workspace made it",
             details={"theirs": job.manifest.epoch, "ours": sorted(known)},
         )
 

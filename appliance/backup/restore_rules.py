@@ -65,7 +65,7 @@ def _change(connection: sqlite3.Connection, store: str, context: RestoreContext,
     if declaration.restored:
         module = import_module(declaration.restored, appliance.__name__)
         module.adjust_store(connection, context)
-        if context.damaged:  # SQLite refuses every further write of this transaction
+        if context.damaged:  # SQLite refuses every further write in this transaction
             connection.execute("ROLLBACK")
             connection.execute("DETACH present")
             context.present = False
@@ -101,7 +101,7 @@ def check_references(job: RestoreJob, new: DataDir) -> None:
             )
             if broken := sorted(lacking - lacked):
                 raise RestoreRefused(
-                    f"rows of {store} would refer to rows that {other} lacks:"
+                    f"rows in {store} would refer to rows that {other} lacks:"
                     f" {', '.join(broken[:5])}",
                     hint="restore both stores: agentlip backup restore"
                     f" {job.manifest.name} --store {store} --store {other} --plan",

@@ -39,7 +39,7 @@ def _values(datadir: DataDir) -> dict[str, str]:
         return dict(_flat(tomllib.loads(text), ""))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError):  # also what can't be decoded
+    except (OSError, ValueError):  # also undecodable values
         return {UNREADABLE: ""}
 
 

@@ -63,7 +63,7 @@ def decide(
     reasons: dict[str, list[str]] = {}
     for position, kept in enumerate(ordered):
         at_ms = kept.cut_ms
-        if is_future(at_ms, now_ms):  # it was made before those after it
+        if is_future(at_ms, now_ms):  # made before all later ones
             at_ms = min(later.cut_ms for later in ordered[position:])
         newer = position - newest_good
         reasons[kept.name] = list(_always(kept, newer, bool(good), now_ms - at_ms))

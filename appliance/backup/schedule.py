@@ -5,8 +5,8 @@ from typing import NamedTuple
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.retry import RetrySettings
 
-# Backups and their checks take a thousandth of the time: after one of 3.6 s the next is due in an
-# hour, after one of 30 s in eight hours, and always within a day.
+# Backups and their checks take a thousandth of the time: after 3.6 s the next backup is due in an
+# hour, after 30 s in eight hours, and always within a day.
 PAUSE_FACTOR = 1000
 PAUSE_SECONDS_MAX = 86_400.0
 NICENESS = 10  # scheduled work yields the CPU to the appliance

@@ -43,7 +43,7 @@ def run(
     verify: Verify,
     upload: Callable[[], object],
 ) -> Attempts:
-    """Make a backup, if `create`, and do what the newest one still needs. With `recheck`, also
+    """Make a backup, if `create`, and finish the newest one's remaining steps. With `recheck`, also
     verify an older one.
 
     A backup that is not proven good never displaces another one, and a bad one is not uploaded.

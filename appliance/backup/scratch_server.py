@@ -163,7 +163,7 @@ def _pause(process: subprocess.Popen[Any]) -> None:
 def _end_with(parent: int) -> None:
     """Run in the child, before the child becomes the server."""
     syscalls.die_with_parent()
-    if os.getppid() != parent:  # it has ended already
+    if os.getppid() != parent:  # ended already
         os._exit(1)
 
 

@@ -67,7 +67,7 @@ def _of_store(store: str, scratch: DataDir, facts: StoreFacts, deadline: Deadlin
                 yield f"its schema {state.schema} is newer than this version's, {state.program}"
                 return
             if state.edited:
-                yield f"it was migrated by another edition of {state.edited[0]}"
+                yield f"the store was migrated by another edition of {state.edited[0]}"
         missing = count_missing(connection, store, scratch.workspace)
         yield from find_differences(facts, facts_of(connection, store, missing_blobs=missing))
 

@@ -59,7 +59,7 @@ def _candidates(datadir: DataDir) -> list[tuple[Path, Kind]]:
     if len(files) > _FILES_MAX:
         raise BackupNotWritable(
             f"the workspace has more than {_FILES_MAX:,} job files, plugins and secrets",
-            hint="move what is not needed elsewhere: ls jobs plugins .agentlip/network",
+            hint="move unneeded files elsewhere: ls jobs plugins .agentlip/network",
         )
     return files
 

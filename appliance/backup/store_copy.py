@@ -102,8 +102,8 @@ def copy(pinned: PinnedStore, target: Path, progress: Callable[[int, int], None]
         with closing(sqlite3.connect(target, isolation_level=None)) as connection:
             # The copy is compressed at once and then removed: only the compressed file is synced.
             connection.execute("PRAGMA synchronous = OFF")
-            # Without it SQLite maps a file of shared memory for the log of the copy. On a full
-            # tmpfs the system ends a process that writes to such a page (SIGBUS).
+            # Otherwise SQLite maps a shared memory file for the copy's log. On a full tmpfs the
+            # system ends a process that writes to such a page (SIGBUS).
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             page_bytes = pinned.connection.execute("PRAGMA page_size").fetchone()[0]
 
@@ -112,7 +112,7 @@ def copy(pinned: PinnedStore, target: Path, progress: Callable[[int, int], None]
                 progress((total - remaining) * page_bytes, total * page_bytes)
 
             pinned.connection.backup(connection, pages=PAGES_AT_ONCE, progress=report)
-            # The copy of a store with a write-ahead log would need a log beside it too.
+            # A copied store with a write-ahead log would need a log file too.
             connection.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error as error:
         raise _translate(pinned, error) from error

@@ -52,7 +52,7 @@ def pieces(backup_path: Path, file: BackupFile) -> Iterator[bytes]:
         with os.fdopen(descriptor, "rb", buffering=0) as opened:
             size = os.fstat(descriptor).st_size
             if size != file.stored_bytes:
-                raise _damage_error(file, f"it has {size:,} bytes instead of {file.stored_bytes:,}")
+                raise _damage_error(file, f"has {size:,} bytes instead of {file.stored_bytes:,}")
             while piece := opened.read(CHUNK_BYTES):
                 digest.update(piece)
                 yield piece

@@ -26,8 +26,8 @@ class BackupNeeds(msgspec.Struct, frozen=True):
 
 
 class BackupSubsystem(Subsystem):
-    """The backup subsystem. With `backup.enabled = false` the loop only does what administrators
-    request."""
+    """The backup subsystem. With `backup.enabled = false` the loop only serves administrators'
+    requests."""
 
     name = "backup"
     role = Role("backups on a schedule, and over HTTP")

@@ -77,7 +77,7 @@ class DirectoryTarget:
                     yield f"{folder}/{entry.name}", entry
 
     def _remove_leftovers(self, folder: Path, name: str) -> None:
-        """Remove what a killed upload for the same file left."""
+        """Remove a killed upload's leftovers for this file."""
         for entry in os.scandir(folder):
             if entry.name.startswith(f"{_TEMPORARY}{name}."):
                 Path(entry.path).unlink(missing_ok=True)
@@ -85,7 +85,7 @@ class DirectoryTarget:
     def _check_root(self) -> None:
         if not self._root.is_dir():
             raise TargetRefused(
-                f"the directory of target {self.name} does not exist",
+                f"the directory for target {self.name} does not exist",
                 hint=f"mount the disk, or create the directory: mkdir -p {self._root}",
             )
 

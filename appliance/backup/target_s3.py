@@ -29,7 +29,7 @@ from appliance.kernel.errors import Invalid
 _STATUS = re.compile(r"status code: (\d{3})\b")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,40})</Code>")
 _CERTIFICATE = re.compile(r"certificate|UnknownIssuer|NotValidForName", re.IGNORECASE)
-_REGION = "us-east-1"  # what servers without regions expect
+_REGION = "us-east-1"  # expected by servers without regions
 REQUEST_SECONDS_MAX = 120.0  # one request, with _PART_BYTES at most
 CONNECT_SECONDS_MAX = 10.0  # several round trips on a bad connection
 _BACKOFF, _BACKOFF_MAX = timedelta(seconds=1), timedelta(seconds=60)  # between attempts
@@ -126,7 +126,7 @@ class S3Target:
         try:
             yield
         except (BaseError, OSError, ValueError) as error:
-            # Its text has addresses and the server's words; `from None` keeps it out of logs.
+            # The error has addresses and the server's words; `from None` keeps them out of logs.
             raise _translate(self.name, name, error) from None
 
 
@@ -201,17 +201,17 @@ def _may_be_plain(target: TargetSettings, endpoint: str) -> bool:
     or malformed one."""
     address = urlsplit(endpoint)
     if address.username is not None or address.password is not None:
-        raise Invalid(f"the endpoint of target {target.name} must not contain a password")
+        raise Invalid(f"the endpoint for target {target.name} must not contain a password")
     if address.scheme == "https" and address.hostname:
         return False
     if address.scheme != "http" or not address.hostname:
         raise Invalid(
-            f"the endpoint of target {target.name} is not an address",
+            f"the endpoint for target {target.name} is not an address",
             hint='endpoint = "https://s3.example.com"',
         )
     if not target.allow_http and not _is_loopback(address.hostname):
         raise Invalid(
-            f"the endpoint of target {target.name} is not encrypted (http://)",
+            f"the endpoint for target {target.name} is not encrypted (http://)",
             hint="use https://, or set allow_http = true for a network that you trust",
         )
     return True
@@ -232,7 +232,7 @@ def _keys(target: TargetSettings, workspace: Path) -> Keys:
     if not access or not secret:
         raise Invalid(
             f"target {target.name} has no keys",
-            hint="set access_key_file and secret_key_file of the target, or the environment"
+            hint="set the target's access_key_file and secret_key_file, or the environment"
             " variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         )
     files = target.access_key_file or target.secret_key_file

@@ -78,7 +78,7 @@ def open_target(
     if url.scheme == "s3" and url.netloc and "@" not in url.netloc:
         return S3Target(target, settings, workspace, attempts_max)
     raise Invalid(
-        f"the url of target {target.name} is neither file:///DIRECTORY nor s3://BUCKET/PREFIX",
+        f"the url for target {target.name} is neither file:///DIRECTORY nor s3://BUCKET/PREFIX",
         hint='url = "file:///mnt/backups"',
     )
 

@@ -53,8 +53,7 @@ def upload_backup(
         done += file.stored_bytes
     for file in _find_missing(manifest, target.list(name)):
         raise TargetFailed(
-            f"target {target.name} accepted {file.name} of {name},"
-            " but does not have it as it was sent"
+            f"target {target.name} accepted {file.name} of {name}, but stored other bytes"
         )
     target.write(last, [text])
     return True

@@ -76,7 +76,7 @@ class Verifier:
         except VersionRefused as error:
             raise Inconclusive(error.message) from None
         total = shutil.disk_usage(self._backups.root).total
-        if max(manifest.bytes, manifest.stored_bytes) > total:  # reading it would take hours
+        if max(manifest.bytes, manifest.stored_bytes) > total:  # a complete read would take hours
             raise Inconclusive(f"it declares {manifest.bytes:,} bytes, and the disk has {total:,}")
         problems = self._damaged_files(path, manifest)
         if problems:

@@ -1,4 +1,4 @@
-"""The broker: accepts each send of a mesh's members exactly once, and delivers it until acked.
+"""The broker: accepts each send by a mesh's members exactly once, and delivers until the ack.
 
     mesh          a closed group of members; everything below belongs to one mesh
     member        an ed25519 key with a name; it signs what it sends, and receives messages

@@ -1,8 +1,7 @@
 """Authenticates requests: by a member's signature, or by a token of the appliance.
 
-A signed request needs no token. Its principal is `member:` and the key, and it may do what a
-member may do for itself. A token with `broker:accept` may send for any member, which it names in
-X-Agentlip-Member.
+A signed request needs no token. The principal is `member:` and the key, and may do what members may
+do for themselves. A token with `broker:accept` may send for any member, named in X-Agentlip-Member.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -123,10 +122,10 @@ class Signatures:
         return verify_once
 
     def hello(self, hello: frames.Hello, challenge: str) -> bool:
-        """Return whether this frame authenticates its member; False: it needs a challenge first.
+        """Return whether this frame authenticates its member; False: a challenge is needed first.
 
         Raises if the signature is wrong. A challenge belongs to one connection, so a hello cannot
-        be replayed on another.
+        be replayed elsewhere.
         """
         self._check_member(hello.member)
         if not hello.signature:

@@ -15,7 +15,7 @@ from appliance.kernel.registered_webhook import rotate
 
 
 def create_mesh(tx: Tx, command: wire.CreateMesh) -> MeshRow:
-    if command.slug == "network":  # reserved for messages of the agent network
+    if command.slug == "network":  # reserved for agent network messages
         raise wire.MeshTaken("the mesh 'network' is reserved", details={"mesh": command.slug})
     _check_limit(tx, "SELECT count(*) FROM mesh", (), queries.MESHES_MAX)
     row = MeshRow(
@@ -60,7 +60,7 @@ def rename_member(tx: Tx, mesh_id: str, pubkey: str, name: str) -> None:
 
 
 def revoke_member(tx: Tx, mesh_id: str, pubkey: str) -> bool:
-    """Also deletes its subscriptions and deliveries. False: it was revoked before."""
+    """Revoke a member, and delete subscriptions and deliveries. False: revoked before."""
     done = tx.execute(
         "UPDATE member SET revoked_ms = ? WHERE mesh_id = ? AND pubkey = ? AND revoked_ms IS NULL",
         (tx.now_ms, mesh_id, pubkey),

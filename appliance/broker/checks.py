@@ -12,7 +12,7 @@ from appliance.checks.rows import RowRule, find_rows
 from appliance.kernel.clock import HOUR_MS
 from appliance.kernel.steady_clock import steady_ms
 
-FAILING_MS = HOUR_MS  # shorter failures of a webhook repair themselves
+FAILING_MS = HOUR_MS  # a webhook's shorter failures repair themselves
 FANOUT_MS = 300_000
 
 
@@ -66,7 +66,7 @@ def _webhooks(context: Context) -> Iterator[Finding]:
             problem = FAILING if enabled else DISABLED
             yield problem.finding(
                 f"webhook {webhook_id}",
-                f"the webhook of mesh {slug} {why}; {waiting} messages wait for it",
+                f"the webhook of mesh {slug} {why}; {waiting} messages wait for the webhook",
                 f"agentlip outbox list --to queue:{webhook_id}; agentlip mesh"
                 f" update-webhook {slug} {webhook_id} --enable # after you repaired its receiver",
             )
@@ -114,8 +114,8 @@ CHECKS = (
                 " AND v.recipient LIKE 'queue:%')"
                 " GROUP BY v.mesh_id, v.recipient ORDER BY v.mesh_id, v.recipient",
                 "recipient {0}",
-                "{1} deliveries of mesh {2} wait for a recipient that is missing among its members,"
-                " webhooks and queues",
+                "{1} deliveries in mesh {2} wait for a recipient that is not among the mesh's "
+                "members, webhooks and queues",
                 ("delivery_queue", "member", "webhook", "place", "mesh"),
             ),
         ),

@@ -12,18 +12,18 @@ from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Conflict, Invalid
 
 meshes = plain_app(
-    "Manage meshes of the broker: members, topics, queues, subscriptions, webhooks.",
+    "Manage the broker's meshes: members, topics, queues, subscriptions, webhooks.",
     "Other appliances/mesh",
 )
 app = plain_app("Inspect the broker: status, history.", "Other appliances/broker")
 
 ROOT = "/broker/v1/meshes"
 
-MeshArgument = Annotated[str, typer.Argument(metavar="MESH", help="Name of the mesh.")]
-MemberArgument = Annotated[str, typer.Argument(metavar="MEMBER", help="Key or name of the member.")]
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic or queue.")]
+MeshArgument = Annotated[str, typer.Argument(metavar="MESH", help="Mesh name.")]
+MemberArgument = Annotated[str, typer.Argument(metavar="MEMBER", help="The member's key or name.")]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic or queue name.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The new name.")]
-WebhookArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the webhook.")]
+WebhookArgument = Annotated[str, typer.Argument(metavar="ID", help="Webhook id.")]
 SecretFlag = Annotated[
     Path | None,
     typer.Option("--secret-file", help="File with the secret to sign with (whsec_…)."),
@@ -32,12 +32,12 @@ QueueFlag = Annotated[
     bool, typer.Option("--queue", help="A queue: each message goes to one consumer.")
 ]
 DedupeFlag = Annotated[
-    int | None, typer.Option("--dedupe-days", help="Days that ids of sends are kept (7 to 3999).")
+    int | None, typer.Option("--dedupe-days", help="Days that send ids are kept (7 to 3999).")
 ]
 KeepFlag = Annotated[int | None, typer.Option("--keep-days", help="Days that messages are kept.")]
 PermanentFlag = Annotated[
     bool | None,
-    typer.Option("--permanent/--scoped", help="Whether to keep ids of sends forever."),
+    typer.Option("--permanent/--scoped", help="Whether to keep send ids forever."),
 ]
 PolicyFlag = Annotated[
     str | None,
@@ -133,7 +133,7 @@ def add_member(
     session: Session,
     mesh: MeshArgument,
     name: NameArgument,
-    key: Annotated[str, typer.Option("--key", help="Its ed25519 public key in hexadecimal.")],
+    key: Annotated[str, typer.Option("--key", help="ed25519 public key in hexadecimal.")],
 ) -> None:
     """Add a member by its public key.
 
@@ -171,7 +171,7 @@ def rename_member(
 
 @meshes.command("revoke-member")
 def revoke_member(session: Session, mesh: MeshArgument, member: MemberArgument) -> None:
-    """Revoke a member immediately and permanently. Its connections are closed.
+    """Revoke a member immediately and permanently, and close the member's connections.
 
     Also works while the appliance is stopped, for example before the start after a restore.
     """
@@ -218,7 +218,7 @@ def subscribe(
     mesh: MeshArgument,
     topic: TopicArgument,
     member: Annotated[
-        str, typer.Argument(metavar="MEMBER", help="Key or name of a member, or webhook:ID.")
+        str, typer.Argument(metavar="MEMBER", help="A member's key or name, or webhook:ID.")
     ],
     queue: QueueFlag = False,
 ) -> None:
@@ -339,7 +339,7 @@ def show_history(
     session: Session,
     mesh: MeshArgument,
     after: Annotated[str, typer.Option("--after", help="Begin after this history_id.")] = "",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Row limit.")] = 100,
 ) -> None:
     """List a mesh's messages in acceptance order.
 

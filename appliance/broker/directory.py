@@ -6,7 +6,7 @@ from appliance.broker import wire
 from appliance.broker.rows import MemberRow, MeshRow, WebhookRow
 
 KEY_EPOCHS_MAX = 100
-"""How many of a member's keys, current and former, a dm may be addressed to."""
+"""How many member keys, current and former, a dm may be addressed to."""
 
 
 class Directory:

@@ -1,7 +1,7 @@
-"""Tracks which members are connected, and for which of them deliveries should be claimed next.
+"""Tracks which members are connected, and whose deliveries should be claimed next.
 
 All state is in memory; the delivery rows are authoritative. Rows are claimed only for connections
-with free prefetch, so a member that acks nothing does not delay others.
+with free prefetch, so a member that acks nothing delays nobody.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,8 +16,8 @@ from appliance.kernel.errors import Conflict
 from appliance.kernel.wakeup import Wakeup
 
 REPLACED, CONNECTED, REVOKED = 4003, 4004, 4401
-CLAIM_MAX = 64  # rows claimed for one connection before it is the next one's turn
-LINKS_MAX = 1_000  # connections of members, including those in this process
+CLAIM_MAX = 64  # rows claimed for one connection before the next one's turn
+LINKS_MAX = 1_000  # member connections, including the local ones
 PRESENCE_CONNECTIONS_MAX = 200  # in larger meshes peer_join and peer_leave are not sent
 RANK_MAX = {"idle": 2, "working": 0, "dnd": 0}
 
@@ -36,8 +36,8 @@ class MemberRunsElsewhere(AlreadyConnected):
     code = "MEMBER_RUNS_ELSEWHERE"
     default_message = "the member is connected from another machine or workspace"
     default_hint = (
-        "stop one of the two appliances (agentlipd down), or stop this one and give it its own key:"
-        " agentlip identity remint --yes"
+        "stop one of the two appliances (agentlipd down), or stop this one and make "
+        "a new key for it: agentlip identity remint --yes"
     )
 
 
@@ -52,7 +52,7 @@ class Dispatch:
         self.numbers = count(1)  # of connections
         self.work = Wakeup()  # set on new acks, and on deliveries for connections
         self.changed_webhooks: set[str] = set()  # their failed sends may work now
-        self.webhook_work = Wakeup()  # set on deliveries for webhooks, and on changes of them
+        self.webhook_work = Wakeup()  # set on webhook deliveries, and on webhook changes
 
     def __len__(self) -> int:
         return len(self._by_owner)
@@ -124,7 +124,7 @@ class Dispatch:
     # -- deliveries ----------------------------------------------------------------------------
 
     def on_commit(self, items: Iterable[DeliveriesCommitted]) -> None:
-        """Mark the connections that may receive what was just committed."""
+        """Mark the connections that may receive the new deliveries."""
         for item in items:
             for recipient in item.recipients:
                 if recipient.startswith("webhook:"):
@@ -164,8 +164,8 @@ class Dispatch:
         return acked
 
     def next_batch(self, rows_max: int) -> tuple[list[DeliveryAck], list[Demand]]:
-        """Take what to write now. A connection without free prefetch is marked again by its
-        next ack."""
+        """Take the pending writes. A connection without free prefetch is marked again by its next
+        ack."""
         acks, self._acks = self._acks[:rows_max], self._acks[rows_max:]
         demands: list[Demand] = []
         for connection in list(self._with_demand):

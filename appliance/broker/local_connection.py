@@ -15,8 +15,8 @@ OnEvent = Callable[[dict[str, Any]], None]
 class LocalConnection(Loop):
     """A connection that passes deliveries to `callback`, which stores them.
 
-    If the callback raises, the deliveries come again when their leases have expired. It runs in a
-    separate greenlet and may wait for its store.
+    If the callback raises, the deliveries come again when their leases have expired. The callback
+    runs in a separate greenlet and may wait for its store.
     """
 
     name = "broker_local"
@@ -30,7 +30,7 @@ class LocalConnection(Loop):
         self._broker = broker
         self._callback = callback
         self._claims: list[Claim] = []
-        self.closed = ""  # why, once it is
+        self.closed = ""  # the reason, once closed
         row = broker.directory.mesh(mesh)
         row_of_member = broker.directory.member(row.id, member)
         self._connection = broker.connect(

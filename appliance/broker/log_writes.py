@@ -15,7 +15,7 @@ ACCEPTED = "message.accepted"
 SENT, ACKED, FAILED, DEAD = "delivery.sent", "delivery.acked", "delivery.failed", "delivery.dead"
 
 RELEASED = "released before it was acked"
-LEASE_EXPIRED = "not acked before the end of the lease"
+LEASE_EXPIRED = "not acked before the lease ended"
 RESTARTED = "the broker was restarted"
 RECIPIENT_REMOVED = "the recipient was removed"
 MESSAGE_REMOVED = "the message was removed"
@@ -36,7 +36,7 @@ _ACCEPTED = (
 _DELIVERIES = (
     f"{_INSERT} SELECT ?, ?, {_OF_MESSAGE}, v.recipient, nullif(v.attempts, 0), d.first_seen_ms, ?"
 )
-# The dedupe row of a message stays as long as there are deliveries of it.
+# A message's dedupe row stays as long as its deliveries.
 _MESSAGE = "CROSS JOIN client_message_dedupe AS d ON d.broker_message_id = v.broker_message_id"
 _LISTED = f"FROM json_each(?) AS j CROSS JOIN delivery_queue AS v ON v.id = j.value {_MESSAGE}"
 _ACKS = (
@@ -62,7 +62,7 @@ def log_sent(tx: Tx, ids: Sequence[int]) -> None:
     tx.execute(f"{_DELIVERIES} {_LISTED}", (tx.now_ms, SENT, None, _json(ids)))
 
 
-# -- ends of attempts and deliveries: call before the rows are changed -----------------------------
+# -- ended attempts and deliveries: call before the rows are changed -------------------------------
 
 
 def log_acked(tx: Tx, acks: Sequence[DeliveryAck]) -> None:

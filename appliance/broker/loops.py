@@ -9,13 +9,13 @@ from appliance.broker.service import BATCHES_MAX, Broker
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.loop import Loop
 
-PRUNE_HOURS = 24.0  # between prunings of messages and ids, and checks for orphans
+PRUNE_HOURS = 24.0  # between prunings, and between orphan checks
 PRUNED_ROWS_MAX = 500  # messages or ids deleted in one transaction
-PRUNE_ROUNDS_MAX = 1_000  # transactions of one pruning
+PRUNE_ROUNDS_MAX = 1_000  # transactions in one pruning
 
 
 class Deliverer(Loop):
-    """Writes acks and claims, and pushes what was claimed. Every commit and ack wakes it."""
+    """Writes acks and claims, and pushes claimed deliveries. Every commit and ack wakes it."""
 
     name = "broker_deliverer"
     interval_seconds = 1.0

@@ -1,4 +1,4 @@
-"""Keeps one member's connection to the broker: what it may claim, and what it has not acked yet.
+"""Keeps one member's connection to the broker: claimable and unacked deliveries.
 
 `member_socket.py` connects a member elsewhere, `local_connection.py` the inbox in this process.
 Both register a MemberConnection with the Dispatch.
@@ -15,13 +15,13 @@ from appliance.mesh.instance import MemberInstance
 
 @dataclass(eq=False)
 class MemberConnection:
-    """Used on the event loop only. None of the callbacks may wait.
+    """Used on the event loop only. Callbacks must not wait.
 
-    prefetch    how many unacked deliveries it may have
+    prefetch    the maximum of unacked deliveries
     push        is called with deliveries that were leased for this connection
     send_event  is called with events of the mesh
     close       is called with a code and a reason, and must end the connection
-    instance    where the member runs, if it says so; `since_ms`: when it connected
+    instance    where the member runs, if known; `since_ms`: when it connected
     refused     a copy that tried to connect
     unacked     message → delivery
     """

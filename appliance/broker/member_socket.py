@@ -12,8 +12,8 @@
     client   {"type": "status", "status": "idle"}     server   {"type": "event", "event": …}
     server   {"type": "error", "error": …, "code": …}; the refused frame changed nothing
 
-A delivery is leased before it is pushed, and its row is deleted when the ack is written. Without
-an ack it is pushed again after its lease, to whichever connection the member has then.
+A delivery is leased before the push, and the row is deleted when the ack is written. Without an ack
+the delivery is pushed again after the lease, on the member's connection at that time.
 """
 
 from typing import Any
@@ -49,7 +49,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class MemberSocket:
-    """One socket, from its hello to its close."""
+    """One socket, from hello to close."""
 
     def __init__(self, socket: Socket, broker: Broker, who: Principal) -> None:
         self._socket = socket
@@ -83,7 +83,7 @@ class MemberSocket:
             elif self._connection is None:
                 self._wakeup.wait(min(left, self._socket.wait_seconds))
         while True:
-            # Clear first: claims that are pushed during the writes below set it again.
+            # Clear first: claims that are pushed during the writes below set the event again.
             self._wakeup.clear()
             claims, self._claims = self._claims, []
             self._socket.flush()
@@ -216,7 +216,7 @@ def instance_of(frame: frames.Negotiate) -> MemberInstance | None:
     try:
         return instance_in(frame.optional)
     except msgspec.ValidationError as error:
-        raise Invalid(f"the instance of the member is not valid: {error}") from None
+        raise Invalid(f"the member's instance is not valid: {error}") from None
 
 
 def push_frame(push: Push) -> bytes:

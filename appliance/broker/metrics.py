@@ -9,9 +9,7 @@ mismatches = counter(
 )
 misconfigured = gauge("broker_dedupe_misconfig", "Meshes that keep messages longer than their ids")
 deliveries = counter("broker_deliveries_total", "Deliveries by outcome", ("outcome",))
-outstanding = gauge(
-    "broker_deliveries_outstanding", "Deliveries not acked yet, as of the last count"
-)
+outstanding = gauge("broker_deliveries_outstanding", "Deliveries not acked yet, at the last count")
 links = gauge("broker_links", "Connected members", ("kind",))
 negotiations = counter("broker_negotiations_total", "Connections opened and refused", ("outcome",))
 webhooks_disabled = counter("broker_webhooks_disabled_total", "Webhooks disabled by the broker",
@@ -20,5 +18,5 @@ pruned = counter("broker_pruned_total", "Rows pruned by age", ("what",))
 orphan_checks = counter("broker_dedupe_orphan_check_total", "Orphan checks by result",
                         ("found",))  # fmt: skip
 orphans = gauge("broker_orphans", "Orphans found by the last check; anything but 0 is a fault")
-signatures = counter("broker_signatures_total", "Signatures of members verified", ("outcome",))
+signatures = counter("broker_signatures_total", "Member signatures verified", ("outcome",))
 """outcome: good, wrong, unknown, stale, used, full, elsewhere"""

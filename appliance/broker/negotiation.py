@@ -1,8 +1,8 @@
-"""Pure: the features that the broker offers on a connection, and whether they are what the member
-requires.
+"""Pure: the features that the broker offers on a connection, and whether the member's requirements
+are met.
 
-`key_epoch`: a member that rotated its key still receives what is addressed to its former keys, up
-to `max_concurrent_epochs` keys including the current one.
+`key_epoch`: a member with a rotated key still receives messages to former keys, up to
+`max_concurrent_epochs` keys including the current one.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Pure: the nonces of signed requests that could still be replayed, in memory.
 
-A nonce is kept until the timestamp signed with it is too old to be accepted. Both the total and
-the number per member are limited, so that one member cannot lock out the others.
+A nonce is kept until its signed timestamp is too old to be accepted. Both the total and the number
+per member are limited, so that one member cannot lock out the others.
 """
 
 import hashlib

@@ -30,10 +30,10 @@ def push_of(mesh: str, message_id: str, row: Sequence[Any]) -> Push:
     )  # fmt: skip
 
 
-MESHES_MAX = 1_000  # they are kept in memory with their members
-MEMBERS_MAX = 10_000  # in all meshes together; they are kept in memory too
-DESTINATIONS_MAX = 10_000  # topics or queues of one mesh; webhooks of all, which are in memory
-SUBSCRIBERS_MAX = 2_000  # each message of a topic or queue makes a row for each
+MESHES_MAX = 1_000  # kept in memory with their members
+MEMBERS_MAX = 10_000  # in all meshes together; kept in memory too
+DESTINATIONS_MAX = 10_000  # topics or queues in one mesh; all meshes' webhooks, which are in memory
+SUBSCRIBERS_MAX = 2_000  # a message to a topic or queue makes a row for each
 
 
 # -- meshes and members ---------------------------------------------------------------------

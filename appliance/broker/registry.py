@@ -29,7 +29,7 @@ PRUNED = "pruned_ms"
 ALL = wire.MeshRowsQuery()
 FANOUT_SECONDS_MAX = 300.0  # age below which the orphan check ignores delivery rows
 PAGE_MAX = 500  # rows in one reply; a larger limit is clamped
-ORPHAN_ROWS_MAX = 1_000  # orphans of each rule that one orphan check counts
+ORPHAN_ROWS_MAX = 1_000  # orphans per rule that one orphan check counts
 
 
 class Registry:
@@ -43,7 +43,7 @@ class Registry:
     # -- meshes ------------------------------------------------------------------------------
 
     def meshes(self, member: str | None) -> wire.MeshList:
-        """All meshes; for a member, those that it belongs to."""
+        """Return all meshes; for a member, the member's meshes."""
         rows = self._broker.directory.by_slug.values()
         if member is not None:
             mesh_ids = {row.mesh_id for row in self._broker.directory.memberships(member)}
@@ -92,7 +92,7 @@ class Registry:
         return self._member(mesh, pubkey)
 
     def revoke_member(self, slug: str, key_or_name: str) -> wire.MemberReply:
-        """Refuse its requests from now on, and close its connections."""
+        """Refuse a member's requests from now on, and close all connections."""
         mesh = self._mesh(slug)
         pubkey = self._broker.directory.find(mesh.id, key_or_name).pubkey
         done = self._store.write(admin_writes.revoke_member, mesh.id, pubkey)

@@ -314,7 +314,7 @@ def _webhooks(registry: Registry) -> list[Route]:
                                summary="Change a webhook's URL or secret, or enable or disable it",
                                audited=True),
             "DELETE": Operation(wire.ADMIN, reply=wire.ChangeReply, errors=missing,
-                                summary="Delete a webhook, its subscriptions and its deliveries",
+                                summary="Delete a webhook with its subscriptions and deliveries",
                                 audited=True),
         }),
     ]  # fmt: skip
@@ -325,6 +325,6 @@ def _diagnostics(registry: Registry) -> list[Route]:
         Route("/broker/v1/status", Responders(get=reply_with(registry.status)), {
             "GET": Operation(wire.READ, reply=wire.BrokerStatus,
                              errors=(AlreadyConnected, MemberRunsElsewhere),
-                             summary="Show counts and the result of the last orphan check"),
+                             summary="Show counts and the last orphan check's result"),
         }),
     ]  # fmt: skip

@@ -45,8 +45,8 @@ def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> Non
 
 
 def _notice(context: RestoreContext) -> None:
-    context.notice("lost", "message of a mesh", _LOST.format("EXISTS"))
-    context.notice("lost-delivered", "message of a mesh", _LOST.format("NOT EXISTS"))
+    context.notice("lost", "mesh message", _LOST.format("EXISTS"))
+    context.notice("lost-delivered", "mesh message", _LOST.format("NOT EXISTS"))
     context.notice(
         "lost",
         "member",
@@ -64,7 +64,7 @@ def _notice(context: RestoreContext) -> None:
 
 
 def _revoke(connection: sqlite3.Connection, context: RestoreContext) -> None:
-    """Revokes again what was revoked. A member whose key was rotated continues with its new key."""
+    """Repeats revocations. A member whose key was rotated continues with its new key."""
     query = f"SELECT r.mesh_id, r.pubkey {_BOTH}"
     again = connection.execute(query).fetchall() if context.present else []
     context.carry(

@@ -30,13 +30,13 @@ from appliance.mesh.instance import MemberInstance, note_copy
 Answer = tuple[int, dict[str, Any]]
 BATCHES_MAX = 100  # per round of the Deliverer
 MENTIONS_MAX = 50  # members named in one message's meta.mentions
-WINDOW_MAX = 256  # unacked deliveries of one connection
-LEASE_SECONDS = 30.0  # a delivery that is not acked for this long is made again
+WINDOW_MAX = 256  # unacked deliveries for one connection
+LEASE_SECONDS = 30.0  # an unacked delivery is repeated after this time
 CLAIM_MAX = 500  # deliveries claimed in one transaction
 
 
 class Broker:
-    """One per process. Call `open` before serving requests: it loads what is stored."""
+    """One per process. Call `open` before serving requests: the class loads the stored state."""
 
     def __init__(
         self,
@@ -133,8 +133,8 @@ class Broker:
         return Command(mesh, sender, send, digest, meta, mentions)
 
     def _limit(self, command: Command) -> Answer | None:
-        """Refuse what exceeds the rate limit, but answer for an id that is known already (B0).
-        None: it is within the limit."""
+        """Refuse sends above the rate limit, but answer for an id that is known already (B0). None:
+        it is within the limit."""
         mesh_id = command.mesh.id
         bucket = self._bucket(mesh_id)
         wait = 0.0 if bucket is None else bucket.charge(1, self.clock.monotonic())
@@ -281,7 +281,7 @@ class Broker:
             both = {"mesh": mesh.slug, "running_on": first, "refused": refused}
             if other.refused != instance:
                 key = member.pubkey[:16]
-                self.log.warning("a copy of a member was refused", member=key, **both)
+                self.log.warning("a member's copy was refused", member=key, **both)
             other.refused = instance
             event = {"type": "event", "event": "member_runs_elsewhere", "member": member.pubkey}
             other.send_event(event | both)
@@ -294,7 +294,7 @@ class Broker:
             )
 
     def disconnect(self, connection: MemberConnection) -> None:
-        """Release its unacked deliveries, so that the member's next connection gets them."""
+        """Release a connection's unacked deliveries for the member's next connection."""
         self.release(connection.owner, self.dispatch.detach(connection))
 
     def release(self, owner: str, ids: Sequence[int]) -> None:
@@ -308,7 +308,7 @@ class Broker:
         self.dispatch.mark_all_ready()
 
     def deliver_batch(self) -> bool:
-        """Write all connections' acks and claims in one commit, then push what was claimed.
+        """Write all connections' acks and claims in one commit, then push claimed deliveries.
         Return False if there was nothing to do."""
         acks, demands = self.dispatch.next_batch(CLAIM_MAX)
         if not acks and not demands:

@@ -31,7 +31,7 @@ class BrokerNeeds(msgspec.Struct, frozen=True):
 
 class BrokerSubsystem(Subsystem):
     name = "broker"
-    role = Role("relay of meshes, for members here and elsewhere")
+    role = Role("mesh broker, for members here and elsewhere")
     sections = {"broker": BrokerSettings}
     needed_stores = frozenset({"broker"})
     scopes = wire.SCOPES

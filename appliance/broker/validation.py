@@ -24,7 +24,7 @@ from appliance.kernel.errors import Invalid
 from appliance.mesh.canonical import canonical
 from appliance.mesh.fingerprint import fingerprint, prefix
 
-META_BYTES_MAX = 16_384  # size of one message's meta as canonical JSON
+META_BYTES_MAX = 16_384  # one message's meta size as canonical JSON
 RANKS: dict[str, int] = {"now": 0, "next": 1, "low": 2}
 MISMATCH, OTHER_SENDER = "request_fingerprint_mismatch", "sender_mismatch"
 

@@ -2,9 +2,9 @@
 
     delivery row ──claim──▶ leased ──the outbox has stored its send──▶ deleted
 
-After a crash between the two commits the row is handed over again. Its send's id is derived from
-the webhook and the message, so the outbox recognizes it. Rows that the outbox does not accept are
-handed over when their lease has expired.
+After a crash between the two commits the row is handed over again. The send's id is derived from
+the webhook and the message, so the outbox recognizes repeats. Rows that the outbox does not accept
+are handed over when their lease has expired.
 """
 
 from typing import Literal
@@ -22,13 +22,13 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.registered_webhook import WebhookOutbox, note_outcome, secrets_of
 from appliance.kernel.webhook_signature import SignedRequest
 
-WAITING_MAX = 200  # sends of one webhook in the outbox, so that a failing receiver doesn't fill it
+WAITING_MAX = 200  # one webhook's sends in the outbox, which a failing receiver must not fill
 
 _encode = msgspec.json.Encoder().encode
 
 
 class WebhookMessage(msgspec.Struct, frozen=True):
-    """One message for one webhook. `key` is the same each time it is handed over."""
+    """One message for one webhook. `key` never changes between attempts."""
 
     webhook_id: str
     key: str
@@ -90,7 +90,7 @@ def message_of(claim: Claim) -> WebhookMessage:
 
 
 class MeshWebhooks:
-    """What the outbox needs to call webhooks: signed requests, and a record of their outcomes."""
+    """The webhook callbacks for the outbox: signed requests, and a record of their outcomes."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

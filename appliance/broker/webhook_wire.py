@@ -18,7 +18,7 @@ class CreateMeshWebhook(Struct, frozen=True):
 
 
 class ChangeMeshWebhook(Struct, frozen=True):
-    """Omitted fields stay as they are. `secret`: sign with this one from now on; `new_secret`:
+    """Omitted fields stay unchanged. `secret`: sign with this one from now on; `new_secret`:
     generate one."""
 
     url: Url | None = None
@@ -67,5 +67,5 @@ class WebhookNotFound(Missing):
 
 class WebhooksNotAvailable(Conflict):
     code = "WEBHOOKS_NOT_AVAILABLE"
-    default_message = "this broker does not deliver to webhooks: its appliance has no outbox"
+    default_message = "this broker does not deliver to webhooks: the appliance has no outbox"
     default_hint = "receive over GET /broker/v1/link instead"

@@ -24,7 +24,7 @@ SCOPES = Scopes(  # broker:admin includes what members may do
     frozenset({ACCEPT, READ, ADMIN}), {READ: (ADMIN,), SUBSCRIBE: (ADMIN,)}
 )
 BATCH_MAX = 200
-INLINE_BYTES_MAX = 65_536  # a larger text of one message is refused
+INLINE_BYTES_MAX = 65_536  # a message with a larger text is refused
 UNKNOWN_MAX = 1000  # one read of a few milliseconds
 RETENTION_DAYS_MIN = 7
 RETENTION_DAYS_MAX = 3_999
@@ -64,7 +64,7 @@ class AcceptItem(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 class AcceptBatch(Struct, frozen=True, forbid_unknown_fields=True):
-    """Each item is accepted or refused on its own and has its own result."""
+    """Each item is accepted or refused separately, with a separate result."""
 
     items: Annotated[list[Raw], Meta(min_length=1, max_length=BATCH_MAX)]
 
@@ -100,8 +100,7 @@ class UnknownQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UnknownIds(Struct, frozen=True):
-    """The request's ids that the broker has not accepted: a restore lost them, or they are too
-    old."""
+    """The request's ids that the broker has not accepted: lost in a restore, or too old."""
 
     unknown: list[str]
 
@@ -181,7 +180,7 @@ class MemberReply(Struct, frozen=True):
 class MeshRowsQuery(Struct, frozen=True):
     """Without a limit, a page holds as many rows as fit into its size in bytes."""
 
-    after: Annotated[str, Meta(max_length=200, description="`next` of the page before")] = ""
+    after: Annotated[str, Meta(max_length=200, description="`next` from the page before")] = ""
     limit: Limit = 10_000
 
 
@@ -224,7 +223,7 @@ class ChangeReply(Struct, frozen=True):
 
 
 class HistoryQuery(Struct, frozen=True):
-    """A member gets the messages sent to it, by it, and to topics it subscribes to."""
+    """A member gets sent messages, received messages, and messages in subscribed topics."""
 
     after: Annotated[
         str, Meta(max_length=64, description="a history_id; empty: begin with the oldest")
@@ -285,7 +284,7 @@ class NoSuchMember(Missing):
 
 class NotAMember(Forbidden):
     code = "NOT_A_MEMBER"
-    default_message = "this key is not a member of the mesh"
+    default_message = "this key does not belong to a member of the mesh"
     default_hint = "add it where the broker runs: agentlip mesh add-member MESH NAME --key KEY"
 
 
@@ -363,7 +362,7 @@ class StaleSignature(Unauthenticated):
 
     code = "STALE_SIGNATURE"
     default_message = "the signature's timestamp is too far from the broker's time"
-    default_hint = "set the clock of the member's machine; details.now is the broker's time"
+    default_hint = "set the clock on the member's machine; details.now is the broker's time"
 
 
 class SignatureUsed(Unauthenticated):
@@ -390,7 +389,7 @@ class TooManySignatures(Exhausted):
 
 class MeshTaken(Conflict):
     code = "ALREADY_EXISTS"
-    default_message = "a mesh of that name exists"
+    default_message = "a mesh with that name exists"
     default_hint = "agentlip mesh list"
 
 

@@ -13,7 +13,7 @@ from appliance.kernel import meta
 from appliance.kernel.clock import DAY_MS, iso
 
 BEHIND_MAX = 10_000  # messages that the export lacks, if somebody keeps one
-WAL_VERSIONS = b"\2\2"  # in the header of a file with a log: https://sqlite.org/fileformat2.html
+WAL_VERSIONS = b"\2\2"  # the header byte for a file with a log: https://sqlite.org/fileformat2.html
 TABLES = ("task_claims", "heartbeats", "messages", "cursors")
 
 
@@ -27,7 +27,7 @@ def _file(context: Context) -> Iterator[Finding]:
                 yield OTHER_MODE.finding("bus.db", "its journal mode is not wal")
         replaced_ms = int(meta.read(connection, REPLACED_KEY) or 0)
         if context.clock.now_ms() - replaced_ms < retention.LIVE_MS:
-            yield REPLACED.finding("bus.db", f"it took the place of another at {iso(replaced_ms)}")
+            yield REPLACED.finding("bus.db", f"the file replaced another one at {iso(replaced_ms)}")
 
 
 def _deleted(context: Context) -> Iterator[Finding]:
@@ -114,7 +114,7 @@ CHECKS = (
                 "SELECT task_id, claimed_by, lease_until_ms FROM task_claims"
                 f" WHERE lease_until_ms < :now_ms - {DAY_MS} ORDER BY task_id",
                 "claim {0}",
-                "the lease of {1} ended at {2}",
+                "{1}'s lease ended at {2}",
                 TABLES,
                 times=(2,),
             ),
@@ -124,7 +124,7 @@ CHECKS = (
                 " ON agent_id = claimed_by WHERE lease_until_ms > :now_ms"
                 f" AND ts_ms < :now_ms - {DEAD_MS} ORDER BY task_id",
                 "claim {0}",
-                "the last heartbeat of its holder {1} was at {2}",
+                "the last heartbeat from its holder {1} was at {2}",
                 TABLES,
                 times=(2,),
             ),

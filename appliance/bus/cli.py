@@ -20,11 +20,11 @@ from appliance.kernel.clock import DAY_MS, SystemClock, iso
 from appliance.kernel.errors import Invalid
 
 app = plain_app(
-    "A team of agents on one machine: messages, claims, cursors. No server is needed.\n\n"
+    "An agent team on one machine: messages, claims, cursors. No server is needed.\n\n"
     "Example: agentlip bus claim task-7 --agent ada",
-    "Teams of agents, without a server/bus",
+    "Agent teams, without a server/bus",
 )
-cursor = plain_app("Cursors of agents: list, retire.")
+cursor = plain_app("Agent cursors: list, retire.")
 app.add_typer(cursor, name="cursor")
 T = TypeVar("T")
 CLOCK = SystemClock()
@@ -43,7 +43,7 @@ AgentFlag = Annotated[
     str,
     typer.Option(
         "--agent",
-        help=f"Your name on the bus (default: the task of the worktree, else {AGENT}).",
+        help=f"Your name on the bus (default: the worktree's task, else {AGENT}).",
         callback=own_name, show_default=False,
     ),
 ]  # fmt: skip
@@ -59,7 +59,7 @@ LeaseFlag = Annotated[
 WaitFlag = Annotated[
     float, typer.Option("--wait", min=0, max=86_400, help="Wait up to this many seconds.")
 ]
-LimitFlag = Annotated[int, typer.Option("--limit", min=1, max=500, help="Maximum number of rows.")]
+LimitFlag = Annotated[int, typer.Option("--limit", min=1, max=500, help="Row limit.")]
 LISTED = [
     ("SEQ", "seq"), ("TIME", "time"), ("FROM", "from_agent"), ("TO", "to"), ("TYPE", "type"),
     ("TASK", "correlation_id"), ("PAYLOAD", "text"),
@@ -99,10 +99,10 @@ def send(
         str | None, typer.Option("--task", help="The task it is about (correlation_id).")
     ] = None,
     reply_to: Annotated[
-        str | None, typer.Option("--reply-to", help="Id of the message that this one answers.")
+        str | None, typer.Option("--reply-to", help="The message that this one answers, by id.")
     ] = None,
     id_: Annotated[
-        str | None, typer.Option("--id", help="Id of the message, for a retry; random by default.")
+        str | None, typer.Option("--id", help="Message id, for a retry; random by default.")
     ] = None,
 ) -> None:
     """Send a message to one agent or to all.
@@ -130,9 +130,9 @@ def poll(
         bool, typer.Option("--ack", help="Ack the messages once they are printed.")
     ] = False,
 ) -> None:
-    """Print the messages for an agent that it has not acked, oldest first.
+    """Print an agent's unacked messages, oldest first.
 
-    They are printed again until you ack them: handle them in order, then ack the last one.
+    Unacked messages are printed again: handle all in order, then ack the last one.
 
     Example: agentlip bus poll --agent ada --wait 60 --json
     """
@@ -147,7 +147,7 @@ def poll(
 @app.command("ack")
 def ack(
     session: Session,
-    seq: Annotated[int, typer.Argument(metavar="SEQ", help="Number of a message.")],
+    seq: Annotated[int, typer.Argument(metavar="SEQ", help="Message number.")],
     agent: AgentFlag = "",
 ) -> None:
     """Report that a message and all before it are handled.
@@ -169,7 +169,8 @@ def tail(
         str | None, typer.Option("--task", help="Only messages about this task.")
     ] = None,
     replies: Annotated[
-        str | None, typer.Option("--replies", help="Only this message, and those it replies to.")
+        str | None,
+        typer.Option("--replies", help="Only this message and the chain it answers."),
     ] = None,
 ) -> None:
     """Print the last messages, whoever they are for.
@@ -215,7 +216,7 @@ def claim(
     lease: LeaseFlag = claims.LEASE_MS / 1000,
     wait: WaitFlag = 0,
     slots: Annotated[
-        int | None, typer.Option("--slots", help="Claim one of this many slots of TASK.")
+        int | None, typer.Option("--slots", help="Claim one slot of TASK, which has this many.")
     ] = None,
 ) -> None:
     """Claim a task, a path or a slot. The first agent wins; renew the claim while you work.
@@ -258,7 +259,7 @@ def release(
     agent: AgentFlag = "",
     fence: FenceFlag = None,
 ) -> None:
-    """Release a claim, so that others can have it.
+    """Release a claim for other agents.
 
     Example: agentlip bus release task-7 --agent ada
     """
@@ -303,7 +304,7 @@ def need(
 
 @app.command("ready")
 def ready(session: Session) -> None:
-    """List tasks that can be started: unclaimed, and the tasks they need are done.
+    """List tasks that can be started: unclaimed, with all needed tasks done.
 
     Example: agentlip bus ready
     """
@@ -330,7 +331,7 @@ def list_cursors(session: Session) -> None:
 def retire(
     session: Session, agent: Annotated[str, typer.Argument(metavar="NAME", help="The agent.")]
 ) -> None:
-    """Stop waiting for an agent that is gone. Its cursor counts again once it acks a message.
+    """Stop waiting for an agent that is gone. The agent's cursor counts again after its next ack.
 
     Example: agentlip bus cursor retire ada
     """

@@ -1,4 +1,5 @@
-"""`agentlip worker`: tasks with branches and worktrees, from spawn to merge. It needs no server."""
+"""`agentlip worker`: tasks with branches and worktrees, from spawn to merge. No server is
+needed."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -28,18 +29,18 @@ from appliance.cli_support import (
 from appliance.kernel.clock import SystemClock
 
 app = plain_app(
-    "Tasks of a team of agents, each with a branch and a worktree.\n\n"
+    "An agent team's tasks, each with a branch and a worktree.\n\n"
     "The orchestrator runs spawn, approve, request-changes, merge and cancel in the workspace."
     " The agent runs start, done, fail and heartbeat in the task's worktree.\n\n"
     "Example: agentlip worker spawn fix-login --description 'the login times out'",
-    "Teams of agents, without a server/worker",
+    "Agent teams, without a server/worker",
 )
-guard_app = plain_app("The guard of claimed paths, in git and in the agent harness.")
+guard_app = plain_app("The guard for claimed paths, in git and in the agent harness.")
 app.add_typer(guard_app, name="guard")
 
-TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task.")]
+TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Task id.")]
 TaskFlag = Annotated[
-    str | None, typer.Option("--task", help="Id of the task (default: the one of this worktree).")
+    str | None, typer.Option("--task", help="Task id (default: this worktree's task).")
 ]
 StateFlag = Annotated[
     workers.State | None, typer.Option("--state", help="Only tasks in this state.")
@@ -62,13 +63,13 @@ def spawn(
     session: Session,
     task: TaskArgument,
     description: Annotated[
-        str | None, typer.Option("--description", help="What the agent has to do.")
+        str | None, typer.Option("--description", help="The agent's task.")
     ] = None,
     from_branch: Annotated[
         str | None, typer.Option("--from-branch", help="Branch to start from and to merge into.")
     ] = None,
     branch_type: Annotated[
-        str, typer.Option("--type", help="First part of the branch's name, such as fix.")
+        str, typer.Option("--type", help="The branch name's first part, such as fix.")
     ] = "feat",
     no_fetch: Annotated[
         bool, typer.Option("--no-fetch", help="Do not fetch from origin first.")
@@ -130,7 +131,9 @@ def approve(
 def request_changes(
     session: Session,
     task: TaskArgument,
-    comment: Annotated[str | None, typer.Argument(help="What the agent has to change.")] = None,
+    comment: Annotated[
+        str | None, typer.Argument(help="Changes that the agent has to make.")
+    ] = None,
     head: HeadFlag = None,
 ) -> None:
     """Return the task to its agent.
@@ -142,7 +145,7 @@ def request_changes(
 
 @app.command("merge")
 def merge(session: Session, task: TaskArgument) -> None:
-    """Merge an approved task into the integration branch; remove its worktree and its branch.
+    """Merge an approved task into the integration branch; remove worktree and branch.
 
     Example: agentlip worker merge fix-login
     """
@@ -154,10 +157,10 @@ def cancel(
     session: Session,
     task: TaskArgument,
     discard: Annotated[
-        bool, typer.Option("--discard", help="Remove uncommitted changes of the worktree too.")
+        bool, typer.Option("--discard", help="Remove the worktree's uncommitted changes too.")
     ] = False,
 ) -> None:
-    """Make a task FAILED and remove its worktree. Its branch stays.
+    """Make a task FAILED and remove its worktree. The branch stays.
 
     Example: agentlip worker cancel fix-login
     """
@@ -170,7 +173,7 @@ def fail(
     reason: Annotated[str, typer.Argument(help="Why the task can't be done.")],
     task: TaskFlag = None,
 ) -> None:
-    """Give up the task. Its branch and its worktree stay.
+    """Give up the task. Branch and worktree stay.
 
     Example: agentlip worker fail 'the service has no test account'
     """
@@ -201,8 +204,8 @@ def run(
 ) -> None:
     """Run a command, and keep the heartbeat and the claims of the task until it ends.
 
-    Signals are passed to the command, and its exit code is the exit code. What it has started ends
-    with it.
+    Signals are passed to the command, and its exit code is the exit code. Processes that the
+    command has started end with it.
 
     Example: agentlip worker run -- ./agent.sh
     """
@@ -259,7 +262,7 @@ def list_tasks(session: Session, state: StateFlag = None) -> None:
 
 @app.command("show")
 def show(session: Session, task: TaskArgument) -> None:
-    """Show a task, its history, and what blocks it.
+    """Show a task with its history and blockers.
 
     Example: agentlip worker show fix-login
     """
@@ -281,7 +284,7 @@ def show(session: Session, task: TaskArgument) -> None:
 def logs(
     session: Session,
     task: TaskArgument,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Number of rows.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="Row limit.")] = 50,
 ) -> None:
     """List the newest messages about a task.
 

@@ -16,7 +16,7 @@ from appliance.kernel.store import Store
 from appliance.kernel.store_errors import StoreAbsent
 from appliance.kernel.threads import in_thread
 
-WATCH_SECONDS = 0.1  # a foreign message reaches those who wait within a quarter of a second
+WATCH_SECONDS = 0.1  # a foreign message reaches waiting callers within a quarter second
 IDLE_SECONDS = 3600.0  # `Bus.awaited` ends the pause
 
 
@@ -67,7 +67,7 @@ class BusExporter(Loop):
 
 
 class BusMeter(Loop):
-    """Counts what the metrics show about the file."""
+    """Counts the file's numbers for the metrics."""
 
     name = "bus_meter"
     interval_seconds = 15.0

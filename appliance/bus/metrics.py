@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from appliance.kernel.metrics import counter, gauge
 
-AGENTS_MAX = 20  # agents with a lag of their own
+AGENTS_MAX = 20  # agents with a separate lag
 
 published = counter("bus_published_total", "Messages published through the appliance")
 claims = counter("bus_claims_total", "Claims asked for through the appliance", ("outcome",))
@@ -15,11 +15,12 @@ sessions = gauge("bus_sessions", "Long polls, waits for claims and event streams
 
 exported = counter("bus_exported_total", "Messages written to bus.jsonl")
 pruned = counter("bus_pruned_total", "Messages pruned by age")
-stored = gauge("bus_stored_messages", "Messages in the file, as of the last count")
-lag = gauge("bus_lag_messages", "Messages that wait for a live agent, as of the last count; the 20"
-            " agents with most, and the sum of the others without a name", ("agent",))  # fmt: skip
-expired = gauge("bus_expired_claims", "Claims whose lease has ended, as of the last count")
-workers = gauge("bus_workers", "Workers by state, as of the last count", ("state",))
+stored = gauge("bus_stored_messages", "Messages in the file, at the last count")
+lag = gauge("bus_lag_messages", "Messages that wait for a live agent, at the last count; the 20 "
+                                "agents with most, and the sum for all other agents without a "
+                                "name", ("agent",))  # fmt: skip
+expired = gauge("bus_expired_claims", "Claims whose lease has ended, at the last count")
+workers = gauge("bus_workers", "Workers by state, at the last count", ("state",))
 
 
 def show_lags(lags: Sequence[tuple[int, str]]) -> None:

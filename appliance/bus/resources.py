@@ -36,7 +36,7 @@ class BusStreamResource:
 
 
 def _reply_to_repeatable(change: Callable[..., Any]) -> Responder:
-    """Reply with what `change` returns for the body and the Idempotency-Key."""
+    """Reply with `change`'s result for the body and the Idempotency-Key."""
 
     def respond(req: Any, resp: falcon.Response, command: Any) -> None:
         made = change(check_agent(req.context.principal, command), req.context.idempotency_key)
@@ -97,7 +97,7 @@ def _claim_routes(bus: Bus) -> list[Route]:
             "POST": Operation(wire.WRITE, body=wire.RenewClaim, reply=BusClaim,
                               errors=(ClaimLost,),
                               example={"task": "task-7", "agent": "ada", "fence": 1},
-                              summary="Renew the lease of a claim"),
+                              summary="Renew a claim's lease"),
         }),
         Route("/bus/v1/claims/release", Responders(post=reply_to_caller(as_agent(bus.release))), {
             "POST": Operation(wire.WRITE, body=wire.ReleaseClaim, reply=wire.Released,
@@ -113,7 +113,7 @@ def _worker_routes(bus: Bus) -> list[Route]:
         Route("/bus/v1/heartbeats", Responders(post=reply_to_caller(as_agent(bus.beat))), {
             "POST": Operation(wire.WRITE, body=wire.Beat, reply=wire.Beaten,
                               example={"agent": "ada", "status": "working", "task": "task-7"},
-                              summary="Report that an agent is alive, and what it does"),
+                              summary="Report that an agent is alive, with its activity"),
         }),
         Route("/bus/v1/workers", Responders(get=reply_with(bus.workers)), {
             "GET": Operation(wire.READ, query=wire.WorkersQuery, reply=wire.Workers,
@@ -127,6 +127,6 @@ def _worker_routes(bus: Bus) -> list[Route]:
             "POST": Operation(wire.WRITE, body=wire.ChangeState, reply=WorkerStatus,
                               errors=(UnknownTask, StaleState, InvalidTransition, OwnReview),
                               example={"from": "WORKING", "to": "FAILED", "actor": "ada"},
-                              summary="Change the state of a worker, if it is what it was"),
+                              summary="Change a worker's state, if nobody changed it meanwhile"),
         }),
     ]  # fmt: skip

@@ -33,8 +33,8 @@ STREAMS_MAX = 100
 
 
 def check_agent(who: Principal, command: Any) -> Any:
-    """Return `command` if the caller may act as the agent that it names. A token without sender
-    names acts under its own name, and one with `admin` under any. Raises SenderNotAllowed."""
+    """Return `command` if the caller may act as the named agent. A token without sender names acts
+    under its own name, and one with `admin` under any. Raises SenderNotAllowed."""
     names = who.senders or (None if who.allows(ADMIN) else frozenset({who.name}))
     named = [getattr(command, field, None) for field in ("from_agent", "agent", "actor")]
     check_sender(next(filter(None, named)), names)
@@ -47,8 +47,8 @@ def as_agent(verb: Callable[[Any], Any]) -> Callable[[Any, Principal], Any]:
 
 
 class BusFeed(Feed):
-    """This appliance's messages, in number order. Other programs may have published between two
-    of them: then every listener reads the table."""
+    """This appliance's messages, in number order. Other programs may have published in between:
+    then every listener reads the table."""
 
     @property
     def has_readers(self) -> bool:
@@ -68,7 +68,7 @@ class Bus:
         self.polls = WaitLimit(WAITING_MAX, wire.TooManyBusWaits)
         self.streams = WaitLimit(STREAMS_MAX, wire.TooManyBusStreams)
         self.awaited = Wakeup()  # set when somebody begins to wait
-        self.commits = BusFeed()  # wakes those who wait for a claim
+        self.commits = BusFeed()  # wakes callers that wait for a claim
         self._store = store
         self._clock = clock
 
@@ -265,7 +265,7 @@ class Bus:
         return self.worker(task)
 
     def _read_or(self, empty: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what `function` reads; `empty` as long as there is no file."""
+        """Return `function`'s result; `empty` as long as there is no file."""
         try:
             return self._store.read(function, *arguments)
         except StoreAbsent:

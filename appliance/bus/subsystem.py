@@ -31,14 +31,14 @@ class BusNeeds(msgspec.Struct, frozen=True):
 
 class BusSubsystem(Subsystem):
     name = "bus"
-    role = Role("the worker bus of .worker-state, over HTTP and for tools")
+    role = Role("the worker bus in .worker-state, over HTTP and for tools")
     sections = {"bus": BusSettings}
     scopes = wire.SCOPES
 
     def __init__(self, host: Host, needs: BusNeeds) -> None:
         settings, paths = host.section(BusSettings), BusPaths(host.datadir.workspace)
         feed = BusFeed()
-        # Group commit needs no second reader, and one connection sees the commits of others.
+        # Group commit needs no second reader, and one connection sees all others' commits.
         store = host.open_store(STORE, publish=feed.publish)
         self.stores = (store,)
         self.bus = Bus(store, feed, paths, host.clock)

@@ -39,7 +39,7 @@ def tools(bus: Bus) -> Sequence[Tool]:
         ),
         Tool(
             "send_heartbeat", "Send a heartbeat",
-            "Report every ten seconds that you are alive, and what you do.",
+            "Report every ten seconds that you are alive, with your activity.",
             wire.Beat, None, wire.WRITE, as_agent(bus.beat), "adds", True,
         ),
         Tool(

@@ -158,17 +158,17 @@ class StateNotAllowed(Forbidden):
 class TooManyBusWaits(Unavailable):
     code = "TOO_MANY_BUS_WAITS"
     default_message = "too many callers wait for the bus"
-    default_hint = "poll without `wait`, or end some of the waits"
+    default_hint = "poll without `wait`, or end some waits"
 
 
 class TooManyBusStreams(Unavailable):
     code = "TOO_MANY_BUS_STREAMS"
-    default_message = "too many event streams of the bus"
+    default_message = "too many bus event streams"
     default_hint = "close a stream that is no longer read"
 
 
 class BusItem(msgspec.Struct, frozen=True):
-    """A new message, for those who wait: they read it from the table."""
+    """A new message, for waiting callers, who read the table."""
 
     number: int
     to_agent: str | None

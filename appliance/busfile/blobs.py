@@ -18,7 +18,7 @@ _NAME = re.compile(r"sha256-[0-9a-f]{64}")
 def save(folder: Path, content: bytes) -> str:
     """Store `content` and return its reference. The file is whole, also after kill -9.
 
-    Call it before the message's transaction: nobody else has to wait for the disk.
+    Call before the message's transaction, so that nobody else waits for the disk.
     """
     ref = f"sha256-{hashlib.sha256(content).hexdigest()}"
     path = folder / ref

@@ -7,7 +7,7 @@
 
 A claim is valid until `lease_until_ms`. A task's fence rises with each claim, also by other
 programs, and outlives the claim, so a write with an older fence can be refused. A claim on
-`path:GLOB` excludes others whose paths overlap, and `slot:NAME:N` is one among N.
+`path:GLOB` excludes claims whose paths overlap, and `slot:NAME:N` is one among N.
 """
 
 import shlex
@@ -42,11 +42,11 @@ class ClaimHeld(Conflict):
 class ClaimLost(Lost):
     code = "BUS_CLAIM_LOST"
     default_message = "the claim is no longer held"
-    default_hint = "stop the work on it, then claim it again"
+    default_hint = "stop the work on the claimed task or path, then claim it again"
 
 
 class BusClaim(msgspec.Struct, frozen=True):
-    """A claim as it is in the file, with its fence. It may have expired."""
+    """A stored claim with its fence, maybe expired."""
 
     task_id: str
     claimed_by: str
@@ -66,11 +66,11 @@ def claim(
     lease_ms: int = LEASE_MS,
     key: str | None = None,
 ) -> BusClaim:
-    """Take the claim, even if another agent's has expired. Raises ClaimHeld if a claim is valid.
+    """Take the claim, even after another agent's expired one. Raises ClaimHeld for a valid claim.
 
-    That includes the same agent's claim, which may be another process's: `renew` it. Only if it was
-    made with the same `key`, this call is a repetition, and the claim is returned. The agent's
-    other claims, with overlapping paths, do not exclude this one.
+    That includes the agent's own claim, which may be another process's: `renew` that claim. Only
+    with that claim's `key` is this call a repetition, which returns the claim. The agent's claims
+    on overlapping paths do not exclude this one.
     """
     _check(task, agent, lease_ms)
     query = _CLAIM + "JOIN x_claim_keys USING (task_id, fence) WHERE (task_id, claimed_by, key)"
@@ -161,8 +161,8 @@ def require(
     fence: int | None = None,
     now_ms: int | None = None,
 ) -> BusClaim:
-    """Return the agent's claim. Raises ClaimLost if another agent has it, or the fence differs,
-    or with `now_ms` if it has expired."""
+    """Return the agent's claim. Raises ClaimLost for another agent's claim, a wrong fence, or with
+    `now_ms` an expired claim."""
     present = _read(connection, task)
     if (
         present is None
@@ -191,8 +191,8 @@ def wait(
     attempt: Callable[[sqlite3.Connection, int], T],
     pause: Callable[[float], object] = sleep,
 ) -> T:
-    """Call `attempt(connection, now_ms)`, each time in a new transaction, until it does not
-    raise ClaimHeld.
+    """Call `attempt(connection, now_ms)`, each time in a new transaction, until ClaimHeld is not
+    raised.
 
     Raises the last ClaimHeld after these seconds.
     """
@@ -261,7 +261,7 @@ def _held_error(present: BusClaim, task: str, agent: str, now_ms: int) -> ClaimH
 
 def _lost_error(present: BusClaim | None, task: str) -> ClaimLost:
     if present is None:
-        return ClaimLost(f"nobody has a claim of {task}")
+        return ClaimLost(f"nobody has claimed {task}")
     return ClaimLost(
         f"{present.claimed_by} has {present.task_id}, with fence {present.fence}",
         details=msgspec.to_builtins(present),

@@ -49,8 +49,7 @@ def follow(
     after: int,
     pause: Callable[[float], object] = sleep,
 ) -> Iterator[BusMessage]:
-    """Messages behind a number, for the agent or all, and then those that come, until `pause`
-    raises."""
+    """Yield messages after a number, for the agent or all, until `pause` raises."""
     interval = PollInterval()
     while True:
         with closing(connect(paths)) as connection, snapshot(connection):

@@ -43,8 +43,8 @@ def needs_of(connection: sqlite3.Connection, task: str) -> list[str]:
 def ready(connection: sqlite3.Connection, now_ms: int, limit: int = READY_MAX) -> list[str]:
     """Tasks that nobody has claimed, that wait for nothing, and are not done, oldest first.
 
-    A task is known by its worker, which must be ASSIGNED, or by its dependencies. It is done if
-    its worker is COMPLETED, or without a worker by a message `task_done` that correlates with it.
+    A task is known by a worker, which must be ASSIGNED, or by dependencies. A task is done if the
+    worker is COMPLETED, or, without a worker, if a message `task_done` correlates with the task.
     """
     rows = connection.execute(
         "WITH tasks AS (SELECT task_id, state, created_at_ms FROM workers UNION ALL"

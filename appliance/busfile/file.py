@@ -42,13 +42,13 @@ class BusBusy(Unavailable):
 
 class BusDamaged(Unavailable):
     code = "BUS_DAMAGED"
-    default_message = "the file of the bus is damaged"
+    default_message = "the bus file is damaged"
     default_hint = "agentlip doctor --run store; agentlipd down; agentlip recover bus --yes"
 
 
 class BusNotWritable(Unavailable):
     code = "BUS_NOT_WRITABLE"
-    default_message = "the file of the bus can't be opened for writing"
+    default_message = "the bus file can't be opened for writing"
     default_hint = "check owner and mode: ls -ld .worker-state .worker-state/bus.db"
 
 
@@ -134,7 +134,7 @@ def _create_folder(paths: BusPaths) -> None:
 
 
 def _prepare(connection: sqlite3.Connection, durable: bool) -> None:
-    # Text of other programs may be anything; a reader that fails on it would stop all agents.
+    # Other programs' text may be anything; a reader that fails on such text would stop all agents.
     connection.text_factory = partial(str, encoding="utf-8", errors="replace")
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}").fetchall()
     connection.execute("PRAGMA foreign_keys = ON")
@@ -150,7 +150,7 @@ def _prepare(connection: sqlite3.Connection, durable: bool) -> None:
 def _continue_numbers(connection: sqlite3.Connection, paths: BusPaths) -> None:
     """Continue message and fence numbers above those that a former, deleted or replaced file
     gave out."""
-    with suppress(FileNotFoundError):  # it is removed just now: nobody goes on with this file
+    with suppress(FileNotFoundError):  # removed just now: nobody goes on with this file
         if _last_file(paths) == _identify(connection, paths):
             return
         with transaction(connection):
@@ -204,7 +204,7 @@ def sleep(seconds: float) -> None:
 
 @contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """Run a transaction that writes: the whole block or nothing. Keep it short: others wait.
+    """Run a writing transaction: the whole block or nothing. Keep the block short: others wait.
 
     Raises BusBusy if another program has the file locked for too long, StorageFull, BusDamaged.
     """
@@ -266,15 +266,15 @@ def translate(error: sqlite3.Error, folder: Path) -> Exception:
     if name == "SQLITE_FULL":
         return StorageFull()
     if name.startswith(("SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN")):
-        return _unwritable(folder, f"the file of the bus can't be read or written: {error}")
+        return _unwritable(folder, f"the bus file can't be read or written: {error}")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR")):
-        return BusDamaged(f"the file of the bus is damaged: {error}")
+        return BusDamaged(f"the bus file is damaged: {error}")
     return error
 
 
 def unwritable(error: OSError, folder: Path) -> Exception:
     """Return the client's error when a file beside the database can't be written."""
-    return _unwritable(folder, f"a file of the bus can't be written: {error.strerror}")
+    return _unwritable(folder, f"a bus file can't be written: {error.strerror}")
 
 
 def _unwritable(folder: Path, message: str) -> Exception:

@@ -2,8 +2,8 @@
 Pure.
 
 As in a .gitignore at the workspace's top: `*` and `?` stand for characters in one name, `**` as a
-whole name for any number of folders. A glob also stands for everything below what it matches. All
-other characters stand for themselves, also brackets.
+whole name for any number of folders. A glob also stands for everything below its matches. All other
+characters stand for themselves, also brackets.
 """
 
 import re
@@ -53,7 +53,7 @@ def check_glob(glob: str) -> str:
 
 @cache
 def _spec(glob: str) -> "GitIgnoreSpec":
-    from pathspec import GitIgnoreSpec  # most commands match nothing, and it takes 15 ms
+    from pathspec import GitIgnoreSpec  # takes 15 ms, and most commands match nothing
 
     escaped = re.sub(r"([\\\[\]!# ])", r"\\\1", glob)
     return GitIgnoreSpec.from_lines([f"/{escaped}"])

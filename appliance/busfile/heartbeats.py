@@ -91,7 +91,7 @@ class HeartbeatThread:
     def report(
         self, status: Status, task: str | None = None, progress: float | None = None
     ) -> None:
-        """Change what the heartbeats contain."""
+        """Change the heartbeats' content."""
         with self._changed:
             self._state = (status, task, progress)
             self._changed.notify()
@@ -126,5 +126,5 @@ class HeartbeatThread:
         return self._stopped or self._state != self._sent
 
     def _send_state(self) -> None:
-        self._sent = self._state  # also if it fails: it is tried again after the interval
+        self._sent = self._state  # also after a failure: the next attempt is after the interval
         self._send(*self._sent)

@@ -106,9 +106,9 @@ def _line(row: dict[str, Any], bus: str) -> bytes:
 
 
 def _last_found(connection: sqlite3.Connection, file: BinaryIO, bus: str) -> int:
-    """Return the number before the first message whose line the file lacks. Lines from other
-    buses, and lines that differ from the table, count for nothing; other exporters' lines have
-    no id. A line without an end is cut off."""
+    """Return the number before the first message whose line the file lacks. Foreign lines, and
+    lines that differ from the table, count for nothing; other exporters' lines have no id. A line
+    without an end is cut off."""
     rows = (_object(_line(row, bus)) for row in _read(connection, -1, -1))
     expected = next(rows, None)
     query = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'messages'"

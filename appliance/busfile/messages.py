@@ -99,7 +99,7 @@ def with_blob(folder: Path, message: NewMessage) -> NewMessage:
 def publish(
     connection: sqlite3.Connection, now_ms: int, message: NewMessage, *, lag_max: int = LAG_MAX
 ) -> Published:
-    """Add the message. Repeating it with the same id and content is harmless.
+    """Add the message. A repetition with an equal id and content is harmless.
 
     Raises MessageIdReused, AgentLags if `lag_max` messages wait for a live agent that would get
     this one, and PayloadTooLarge for a payload that `with_blob` has to store first.
@@ -145,12 +145,12 @@ def poll(
     """Return the agent's next messages behind `after` (its cursor), oldest first. The cursor
     stays. Without an agent, return all messages.
 
-    They end before the message whose payload would exceed `bytes_max`, also one in a blob, but at
-    least one message is returned if there is one.
+    The messages end before a payload would exceed `bytes_max`, including blobs, but at least one
+    message is returned if any.
     """
     if after is None:
         after = cursor(connection, agent) if agent is not None else 0
-    # A search by index for each: one with OR reads the messages to all other agents too.
+    # One index search for each: a search with OR reads the messages to all other agents too.
     conditions = ("true",) if agent is None else ("to_agent IS NULL", "to_agent = ?2")
     query = " UNION ALL ".join(
         f"SELECT * FROM (SELECT {COLUMNS} FROM messages WHERE {condition} AND seq > ?1"
@@ -181,7 +181,7 @@ def with_payload(folder: Path, message: BusMessage) -> BusMessage:
 
 
 def ack(connection: sqlite3.Connection, now_ms: int, agent: str, seq: int) -> int:
-    """Advances the agent's cursor; it never goes back. Returns where it is.
+    """Advance the agent's cursor, which never goes back. Return the position.
 
     Raises Invalid for a number that no message has had: later messages would be skipped.
     """
@@ -199,8 +199,8 @@ def ack(connection: sqlite3.Connection, now_ms: int, agent: str, seq: int) -> in
 
 
 def reply_chain(connection: sqlite3.Connection, id_: str) -> list[BusMessage]:
-    """Return the message and those that it replies to, oldest first. Begins where one has been
-    pruned."""
+    """Return the message and its chain of earlier messages, oldest first, from the last pruned one
+    on."""
     rows = connection.execute(
         "WITH RECURSIVE chain (id, depth) AS (SELECT ?, 0 UNION"
         " SELECT m.in_reply_to, depth + 1 FROM chain JOIN messages m USING (id)"

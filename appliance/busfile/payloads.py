@@ -76,12 +76,12 @@ PAYLOADS: dict[str, type[BusPayload]] = {
 def typed_payload(type_: str, payload: Any) -> BusPayload | None:
     """Return the payload as its type defines it; None for other types.
 
-    Raises Invalid for a payload that differs. Other programs write what they like, so a reader has
-    to expect one.
+    Raises Invalid for a wrong payload. Other programs may write any payload, so a reader has to
+    expect errors.
     """
     kind = PAYLOADS.get(type_)
     try:
         return msgspec.convert(payload or {}, kind) if kind else None
     except msgspec.ValidationError as error:
         known = ", ".join(PAYLOADS[type_].__struct_encode_fields__) or "any object"
-        raise Invalid(f"payload of {type_}: {error}", hint=f"keys of {type_}: {known}") from None
+        raise Invalid(f"payload for {type_}: {error}", hint=f"keys in {type_}: {known}") from None

@@ -1,7 +1,7 @@
 """Bounds a bus: how far an agent may be behind, what may be pruned, and space.
 
-Live agents' cursors hold back both. A cursor is live while its agent shows a sign of life, a
-heartbeat or an ack, within some days, and until it is retired.
+Live agents' cursors hold back both. A cursor is live while the agent shows a sign of life, a
+heartbeat or an ack, within some days, and until retired.
 """
 
 import sqlite3
@@ -18,7 +18,7 @@ from appliance.kernel.store_files import VACUUM_BYTES_MAX, vacuum_pays
 
 LAG_MAX = 10_000  # messages that wait for one agent
 LIVE_MS = 7 * DAY_MS
-PRUNE_BATCH_MAX = 1000  # rows of one transaction, so that others wait for some milliseconds
+PRUNE_BATCH_MAX = 1000  # rows in one transaction, so that others wait for some milliseconds
 BLOB_AGE_MS = HOUR_MS  # younger ones may belong to a message that is about to be published
 HELD_KEY, DELETED_KEY = "x_segments_seq", "x_deleted"  # in `meta`
 # Parameter: signs of life after this time.
@@ -92,7 +92,7 @@ def cursors(connection: sqlite3.Connection, now_ms: int) -> list[CursorRow]:
 
 
 def retire_cursor(connection: sqlite3.Connection, now_ms: int, agent: str) -> int:
-    """Retire a cursor, which holds nothing back until its agent acks again. Return where it is."""
+    """Retire a cursor, which holds nothing back until its agent acks again. Return its position."""
     added = connection.execute(
         "INSERT OR REPLACE INTO x_retired_cursors (agent_id, last_acked_seq, retired_at_ms)"
         " SELECT agent_id, last_acked_seq, ? FROM cursors WHERE agent_id = ?"
@@ -105,8 +105,8 @@ def retire_cursor(connection: sqlite3.Connection, now_ms: int, agent: str) -> in
 
 
 def hold(connection: sqlite3.Connection, seq: int | None) -> None:
-    """Keep the messages above `seq`, the last one in the appliance's segments; None: it writes
-    no segments. The number is in the file, so that pruning without the appliance respects it."""
+    """Keep the messages above `seq`, the last one in the appliance's segments; None: no segments
+    are written. The number is in the file, for pruning without the appliance."""
     if seq is None:
         connection.execute("DELETE FROM meta WHERE key = ?", (HELD_KEY,))
     elif meta.value(connection, HELD_KEY) != str(seq):
@@ -114,8 +114,8 @@ def hold(connection: sqlite3.Connection, seq: int | None) -> None:
 
 
 def prunable(connection: sqlite3.Connection, now_ms: int) -> int:
-    """Return the number up to which messages may be pruned: every live cursor is there, the
-    export if there ever was one, and the segments if the appliance writes them."""
+    """Return the number up to which messages may be pruned: every live cursor has passed it, and so
+    have the export and the segments, if any."""
     exported = jsonl.last_exported(connection, folder_of(connection) / EXPORT)
     (position,) = connection.execute(
         f"SELECT min(position) FROM (SELECT position FROM ({LIVE_CURSORS}) UNION ALL"
@@ -184,7 +184,7 @@ def vacuum(connection: sqlite3.Connection, bytes_max: float = VACUUM_BYTES_MAX) 
     """
     if not vacuum_pays(connection, bytes_max):
         return False
-    with transaction(connection):  # it has pruned messages; the next search makes it again
+    with transaction(connection):  # has pruned messages; the next search makes a new index
         connection.execute("DROP TABLE IF EXISTS x_messages_fts")
     with errors_of(folder_of(connection)):
         connection.execute("VACUUM")

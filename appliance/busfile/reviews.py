@@ -1,7 +1,7 @@
 """Stores task reviews: one row for each review request, with the commit and the decision.
 
-An agent never approves its own work. `transition` in `workers.py` ensures that for all programs
-that use it; a program that writes the state by itself leaves no row, and `merge` demands the row.
+An agent never approves its own work. `transition` in `workers.py` ensures that for all its callers;
+a program that writes the state directly leaves no row, and `merge` demands the row.
 """
 
 import sqlite3
@@ -91,8 +91,8 @@ def approve(connection: sqlite3.Connection, now_ms: int, task: str, reviewer: st
 def is_agent(
     connection: sqlite3.Connection, task: str, actor: str, *, or_requested: bool = False
 ) -> bool:
-    """Return whether the actor works on the task, as its worker or by its claim. `or_requested`:
-    or has requested its review, by a message that every agent could have sent."""
+    """Return whether the actor works on the task, as worker or by a claim. `or_requested`: or has
+    requested the review, by a message that every agent could have sent."""
     requested = connection.execute(
         "SELECT 1 FROM task_claims WHERE task_id = ?1 AND claimed_by = ?2 UNION ALL"
         " SELECT 1 FROM messages WHERE ?3 AND correlation_id = ?1 AND from_agent = ?2"

@@ -10,14 +10,14 @@ from appliance.kernel.errors import Conflict
 
 VERSION = 1
 SPECIFIED, OURS, RAISE = "schema_v1.sql", "schema_x.sql", "raise_numbers.sql"
-REPLACED_KEY = "x_replaced_ms"  # in `meta`: when this file took the place of another one
+REPLACED_KEY = "x_replaced_ms"  # in `meta`: when this file replaced another one
 _TABLE = re.compile(r"^CREATE (?:TABLE|TRIGGER) (?:IF NOT EXISTS )?(\w+)", re.MULTILINE)
 
 
 class BusSchemaNewer(Conflict):
     code = "BUS_SCHEMA_NEWER"
     default_message = "the bus has a newer schema than this program"
-    default_hint = "install the newest version of agentlip; nothing in the file was changed"
+    default_hint = "install the newest agentlip version; nothing in the file was changed"
 
 
 class BusSchemaUnknown(Conflict):
@@ -33,8 +33,8 @@ class BusUnfinished(BusSchemaUnknown):
 def open_schema(connection: sqlite3.Connection) -> None:
     """Make the tables in a new file, and ours in one that another program has made.
 
-    Run it in a transaction that writes. The specification's tables are never altered in a file that
-    has them. Raises BusSchemaNewer and BusSchemaUnknown, and then nothing has changed.
+    Run in a writing transaction. The specification's existing tables are never altered. Raises
+    BusSchemaNewer and BusSchemaUnknown, and then nothing has changed.
     """
     for file in missing(connection):
         execute(connection, file)

@@ -1,7 +1,7 @@
 """Full-text search in messages. The index belongs to this program and can be made again.
 
-It has the sender, type, correlation and inline payload of a message, not payloads in blobs. Other
-programs don't write it, so a search first adds what is new.
+The index has a message's sender, type, correlation and inline payload, but no payloads from blobs.
+Other programs don't write the index, so a search first adds new messages.
 """
 
 import sqlite3
@@ -11,7 +11,7 @@ from appliance.busfile.file import snapshot, transaction
 from appliance.busfile.messages import COLUMNS, BusMessage, to_message
 from appliance.kernel.errors import Invalid, StorageFull, Unavailable
 
-INDEX_BATCH_MAX = 1000  # messages of one transaction
+INDEX_BATCH_MAX = 1000  # messages in one transaction
 INDEX_STEPS_MAX = 100  # transactions before one search; a longer backlog is for the next one
 SEARCH_MAX = 200
 QUERY_LENGTH_MAX = 1000
@@ -36,7 +36,7 @@ def search(connection: sqlite3.Connection, text: str, limit: int = 50) -> list[B
 
 
 def index_new(write: Callable[[Callable[[sqlite3.Connection], int]], int]) -> None:
-    """Indexes what is new. `write` calls a function in a transaction. Raises StorageFull."""
+    """Index new messages. `write` calls a function in a transaction. Raises StorageFull."""
     try:
         for _ in range(INDEX_STEPS_MAX):
             if not write(index):

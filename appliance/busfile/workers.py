@@ -6,7 +6,7 @@
 
 Every state before COMPLETED can become FAILED, and FAILED becomes ASSIGNED again by `spawn`. Both
 end the task's claims. STALE is not a state: `status_rows` computes it from the heartbeat's age. A
-worker's id is its task's id.
+worker's id is the task's id.
 """
 
 import itertools
@@ -36,9 +36,9 @@ REVIEWED = ("IN_REVIEW", "APPROVED", "COMPLETED")
 ENDED = ("COMPLETED", "FAILED")
 LATE = ("STALE", "DEAD")
 ROWS_MAX = 10_000
-TEXT_MAX = 700  # characters of a text in a message; the rows have all of it
+TEXT_MAX = 700  # characters of a text in a message; the rows have the whole text
 LIST_BYTES_MAX = 1_000
-LAG_MAX = 1_000_000  # a reader that has ended must not stop the work of the others
+LAG_MAX = 1_000_000  # a reader that has ended must not stop the others' work
 
 STATUS = f"""
 SELECT w.task_id AS task, w.state, w.branch, w.worktree, w.description, w.created_at_ms,
@@ -60,7 +60,7 @@ class InvalidTransition(Conflict):
 
 class StaleState(Conflict):
     code = "STALE_STATE"
-    default_message = "another command changed the state of the task meanwhile"
+    default_message = "another command changed the task's state meanwhile"
     default_hint = "agentlip worker show TASK; then run the same command again"
 
 
@@ -151,8 +151,8 @@ def transition(
     *,
     actor: str,
 ) -> None:
-    """Change the state, if it is still `before`, and publish the change in this transaction. In
-    a state in which the work has ended, its claims end too. An approval is recorded as a review.
+    """Change the state, if still `before`, and publish the change in this transaction. When the
+    work has ended, the claims end too. An approval is recorded as a review.
 
     Raises UnknownTask, StaleState, InvalidTransition and OwnReview.
     """
@@ -244,7 +244,8 @@ def _status(row: dict[str, Any], now_ms: int) -> WorkerStatus:
 
 
 def _judge(state: State, activity: str | None, level: str) -> str:
-    """Return what a person should notice. A conflict is normal work, so lateness matters more."""
+    """Return reasons for a person's attention. A conflict is normal work, so lateness matters
+    more."""
     if state == "FAILED":
         return "error"
     if state not in JUDGED:

@@ -1,4 +1,4 @@
-"""What a store declares for its backups: the BackupRules that `backups` in `store.toml` names.
+"""A store's rules for its backups: the BackupRules that `backups` in `store.toml` names.
 
 Backups know no subsystem's tables or routes, and use each store's rules instead.
 """

@@ -1,4 +1,4 @@
-"""Which findings explain others. A module with checks declares its causes as CAUSES."""
+"""Declares which findings explain others. A module with checks declares its causes as CAUSES."""
 
 from fnmatch import fnmatchcase
 

@@ -73,19 +73,19 @@ class Problem(msgspec.Struct, frozen=True):
         )
 
 
-COPY = "restore a copy of the store that was verified"
+COPY = "restore a verified copy of the store"
 """A hint that the doctor replaces by the commands for the store in the check's subsystem."""
 RESTORE = "recover the store, or restore a copy"
 """A hint for the store that the subject begins with, after damage was read from that store. The
 doctor replaces this hint by commands too."""
 THIS_CHECK = "{check}"
-"""In a hint: the name of the check that has the finding."""
-FINDINGS_MAX = 20  # findings of a check; more are only counted
+"""In a hint: the name of the check with the finding."""
+FINDINGS_MAX = 20  # findings per check; more are only counted
 NEWEST_IDS_MAX = 20_000  # ids that a cheap check compares
 CLOCK_BEHIND_WARNING_SECONDS = 60.0  # a stored time further ahead: the clock was set back
 DAMAGED_STORE = "damaged-store"
 COMMON_PROBLEMS = ("failed", DAMAGED_STORE, "unfinished")
-"""Every check can have these problems, in addition to its own."""
+"""The problems that every check can have, in addition to its own."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What checks can read: workspace files, and facts about the running appliance."""
+"""The inputs for checks: workspace files, and facts about the running appliance."""
 
 import os
 import sqlite3
@@ -19,15 +19,14 @@ from appliance.workspace.datadir import (
     read_lock,
 )
 
-_SUBSYSTEM_OF = {"events": "hub", "mail": "outbox"}  # prefix of a check → subsystem
+_SUBSYSTEM_OF = {"events": "hub", "mail": "outbox"}  # check prefix → subsystem
 _STEPS_BETWEEN_CHECKS = 50_000
 _BUSY_TIMEOUT_SECONDS = 5.0
 _SHARED_BYTES_MIN = 32_768  # SQLite's unit of shared memory
 
 
 class Context:
-    """What checks can read. Opens each store at most once, read-only, and closes the store at
-    the end.
+    """The inputs for checks. Opens each store at most once, read-only, and closes it at the end.
 
     live        facts about the running appliance (see `live.facts`); None if none is reachable
     live_error  why the appliance could not be reached
@@ -196,7 +195,7 @@ def _needs_no_log(database: Path) -> bool:
         volume = os.statvfs(database.parent)
         if log.exists() and log.stat().st_size:
             return False
-        # A failed attempt to open it on a full disk leaves a shorter file.
+        # A failed opening on a full disk leaves a shorter file.
         in_use = shared.exists() and shared.stat().st_size >= _SHARED_BYTES_MIN
     except OSError:
         return False

@@ -12,7 +12,7 @@ def find_altered(
 ) -> Iterator[Finding]:
     """Find rows that differ from their fingerprint. A row has its name, the fingerprint, and the
     fingerprinted values: see `of_stored`. Subject and hint have the name as `{0}`."""
-    message = "the message was changed after it was accepted: its fingerprint doesn't match"
+    message = "the message was changed after its acceptance: the fingerprint doesn't match"
     for name, digest, *stored in rows:
         if not matches(digest, *stored):
             yield problem.finding(subject.format(name), message, hint.format(name))

@@ -1,4 +1,4 @@
-"""What a store's `repairs` module declares, which `store.toml` names.
+"""The declarations in a store's `repairs` module, which `store.toml` names.
 
     PARTS    each DerivedPart that only this store has
     CHANGES  actions for steps that change rows, by name

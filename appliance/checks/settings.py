@@ -19,5 +19,5 @@ class DoctorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     disk_error_bytes: int = 500 * MIB  # free disk space below this: error
     disk_error_percent: float = 5.0  # free disk space below this share: error
     wal_warning_bytes: int = 100 * MIB  # write-ahead log above this size: warning
-    loop_delay_warning_seconds: float = 0.5  # delay of the event loop above this: warning
-    check_seconds_max: float = 5.0  # time limit of a cheap check
+    loop_delay_warning_seconds: float = 0.5  # event loop delay above this: warning
+    check_seconds_max: float = 5.0  # time limit for a cheap check

@@ -10,9 +10,9 @@ REBUILD = "rebuild"
 
 
 class Touches(enum.Enum):
-    """What a step changes."""
+    """The kind of data that a step changes."""
 
-    STATE = "state"  # permissions, leftovers, logs, derived tables: `repair` does it
+    STATE = "state"  # permissions, leftovers, logs, derived tables: with `repair` alone
     DATA = "data"  # what people and agents wrote: only with `repair --run CHECK --data`
 
 

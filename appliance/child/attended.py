@@ -1,7 +1,7 @@
-"""Runs a command that ends, with all its descendants, when the process that started it ends.
+"""Runs a command that ends, with all descendants, when the starting process ends.
 
 `python -m appliance.child.attended DESCRIPTOR COMMAND…`: the descriptor hangs up at that moment.
-The command stays in the session and the process group, so that it can use the terminal.
+The command stays in the session and the process group, with access to the terminal.
 """
 
 import os

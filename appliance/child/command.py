@@ -43,7 +43,7 @@ class CommandResult(msgspec.Struct, frozen=True):
 
 
 class Commands:
-    """A runner for commands. Its template is a process that stays from the first command on."""
+    """A runner for commands. The template process stays from the first command on."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -82,11 +82,11 @@ class Commands:
                     answer = _receive(control, seconds_max)
                 finally:
                     if timed_out := answer is None:
-                        with suppress(OSError):  # it has just ended
+                        with suppress(OSError):  # has just ended
                             control.shutdown(socket.SHUT_WR)
                         answer = _receive(control, kill_after_seconds)
                     control.close()
-                    # The supervisor closes the pipes when it has ended the descendants.
+                    # The supervisor closes the pipes after ending the descendants.
                     gevent.joinall(readers, _END_SECONDS)
                     truncated = len(kept) > output_bytes_max or not readers[0].ready()
                     gevent.killall([feeder, *readers])

@@ -10,8 +10,8 @@ START_SECONDS = 30.0
 
 
 class ForkTemplate:
-    """A process that forks others. It starts with the first fork, and again if it has ended,
-    which ends all forked processes too."""
+    """A process that forks others, started with the first fork. When the template ends, all forked
+    processes end too, and the next fork starts another."""
 
     def __init__(self, module: str) -> None:
         """Take the template's program as a `module`, whose `main` calls `template.serve`."""
@@ -21,9 +21,9 @@ class ForkTemplate:
         self._process: LineProcess | None = None
 
     def fork(self, *descriptors: int) -> int:
-        """Have a process serve the socket, which is the last descriptor; descriptors before
-        become its 0, 1 and so on. Returns 0: the process sends its pid on the socket, if that is
-        needed. Raises OSError and ResponseLate."""
+        """Have a process serve the socket, which is the last descriptor; earlier descriptors become
+        0, 1 and so on. Returns 0: the process sends its pid on the socket, if needed. Raises
+        OSError and ResponseLate."""
         if self._process is None or not self._process.check_alive():
             self._process = LineProcess(self._start)
         self._process.send_descriptors(descriptors, START_SECONDS)

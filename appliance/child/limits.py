@@ -11,9 +11,9 @@ OPEN_FILES_MAX = 64
 def limit(
     *, memory_bytes: int, cpu_seconds: int, file_bytes: int, processes_max: int | None
 ) -> None:
-    """Limit this process. `file_bytes`: the longest file that it may write. `processes_max`: how
-    many processes and threads it may start beside its user's; None: none, not even threads.
-    Limits that the system does not have are left out."""
+    """Limit this process. `file_bytes`: the longest file to write. `processes_max`: how many more
+    processes and threads the user may have; None: none, not even threads. Limits that the system
+    lacks are left out."""
     wanted = {
         "CORE": 0,
         "AS": memory_bytes,

@@ -27,11 +27,11 @@ class ProcessEnded(Exception):
 
 
 class ResponseTooLong(Exception):
-    """The child sent a line that is too long. It is killed."""
+    """The child sent a line that is too long, and is killed."""
 
 
 class UnrequestedLine(ResponseTooLong):
-    """The child sent more than one line for one request. It is killed."""
+    """The child sent more than one line for one request, and is killed."""
 
 
 class LineProcess:
@@ -86,8 +86,8 @@ class LineProcess:
             return True
 
     def kill(self) -> None:
-        """Close the socket, upon which the child has to exit. If it doesn't, it is killed with
-        its process group after some seconds. Returns at once."""
+        """Close the socket, upon which the child has to exit, or is killed with its process group
+        after some seconds. Returns at once."""
         if not self.alive:
             return
         self.alive = False

@@ -1,13 +1,13 @@
-"""Ends a child for certain: a process between a parent and the child that works for it.
+"""Ends a child for certain: a process between a parent and its working child.
 
     parent ── socket ── supervisor ── fork ──▶ child ──▶ its subprocesses, if allowed
 
 The supervisor runs none of the child's code and reads nothing from the socket. When the parent
-closes its end or is killed, or when the child ends, the supervisor kills all descendants and exits.
-As subreaper it also finds orphans and processes in other sessions. When the supervisor itself is
-killed, the kernel kills the child, which begins with PR_SET_PDEATHSIG (a system call filter can
-keep the child from clearing that), and everything in the PID namespace, if there is one. Standard
-library only.
+closes the socket or is killed, or when the child ends, the supervisor kills all descendants and
+exits. As subreaper, the supervisor also finds orphans and processes in other sessions. When the
+supervisor itself is killed, the kernel kills the child, which begins with PR_SET_PDEATHSIG (a
+system call filter can keep the child from clearing that), and everything in the PID namespace, if
+there is one. Standard library only.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from appliance import syscalls
 
-ROUND_SECONDS = 0.005  # between two rounds of killing descendants
+ROUND_SECONDS = 0.005  # between two rounds that kill descendants
 
 
 def split(
@@ -60,7 +60,7 @@ def split(
         for descriptor in (kept_open, wake, woken):
             os.close(descriptor)
         if is_gone(watched):
-            os._exit(0)  # it ended before the signal was set
+            os._exit(0)  # ended before the signal was set
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, before)
         if not passed_on:
@@ -82,7 +82,7 @@ def split(
             _send_signal({-child}, signal.SIGTERM)
             _watch(watching, 0, codes, wake)
     finally:
-        if own_namespace:  # with its first process the kernel kills all in it
+        if own_namespace:  # with the first process the kernel kills the whole namespace
             _send_signal({child}, signal.SIGKILL)
         _end_all(codes, wake)
         after(codes[child])
@@ -121,8 +121,8 @@ def _watch(watching: Sequence[int], events: int, codes: dict[int, int | None], w
 
 
 def _end_all(codes: dict[int, int | None], wake: int) -> None:
-    """Stop all descendants before killing them, so that they start no new ones. Repeat until
-    none is left: they are children of this subreaper or of its children."""
+    """Stop all descendants before the kill, so that no new ones start. Repeat until none is left:
+    all are children of this subreaper or of its children."""
     while reap(codes):
         seen: set[int] = set()
         while new := _descendants(codes) - seen:
@@ -140,8 +140,8 @@ def _send_signal(pids: set[int], number: int) -> None:
 
 
 def _descendants(codes: dict[int, int | None]) -> set[int]:
-    """Return this process's descendants. Processes that aren't dumpable may be hidden in /proc
-    (`hidepid`), but not in the list of this process's own children."""
+    """Return this process's descendants. Undumpable processes may be hidden in /proc (`hidepid`),
+    but not in this process's list of children."""
     own = os.getpid()
     try:
         listed = Path(f"/proc/{own}/task/{own}/children").read_text(encoding="ascii")

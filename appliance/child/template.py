@@ -56,8 +56,7 @@ def serve(launch: Callable[[socket.socket, int], None]) -> None:
 
 
 def launch(raw: socket.socket, template: int) -> None:
-    """Run one command. It stays in the appliance's PID namespace, whose processes it may have to
-    work with."""
+    """Run one command in the appliance's PID namespace, whose processes the command may need."""
 
     def answer(code: int | None) -> None:
         with contextlib.suppress(OSError):  # nobody waits

@@ -37,8 +37,8 @@ def _allowed(scopes: frozenset[str], verb: str, name: str) -> bool:
 
 
 def _globs(scopes: Iterable[str], verb: str) -> Iterable[str]:
-    """Return the scopes' patterns for this verb. A scope's pattern also matches patterns that it
-    covers: only a wildcard can match a wildcard."""
+    """Return the scopes' patterns for this verb. A scope's pattern also matches covered patterns:
+    only a wildcard can match a wildcard."""
     prefix, suffix = ("views:" if verb == READ else "streams:"), f":{verb}"
     for scope in scopes:
         if scope.startswith(prefix) and scope.endswith((suffix, ":*")):

@@ -22,7 +22,7 @@ from appliance.kernel.threads import in_turns, yield_to_loop
 
 IDS_LISTED_MAX = 1_000
 PURGE_BATCH = 1_000  # envelopes purged before other greenlets run
-ROW_OVERHEAD_BYTES = 200  # added to each row, more than enough for the rest of the page
+ROW_OVERHEAD_BYTES = 200  # added to each row, more than enough for the page's rest
 FACTS_MAX_AGE_MS = 2_000.0
 NEARLY_FULL = 0.9
 FACTS = (
@@ -35,7 +35,7 @@ FACTS = (
     "oldest_ready_seconds",
 )
 _encode = msgspec.json.Encoder().encode
-PAGE_MAX = 1_000  # envelopes on one page of GET /v1/peek
+PAGE_MAX = 1_000  # envelopes on one GET /v1/peek page
 
 
 class CourierAdmin:

@@ -1,7 +1,6 @@
-"""Defines what the journal writes: durable streams' envelopes, their changes, and outcomes.
-Pure.
+"""Defines the journal's records: durable streams' envelopes, their changes, and outcomes. Pure.
 
-These records are passed to the writer's thread and stored as rows, never as they are.
+Records are passed to the writer's thread and stored as rows.
 """
 
 from msgspec import Struct
@@ -25,8 +24,8 @@ class EnvelopeAppended(JournalRecord, frozen=True):
 
 
 class EnvelopeOutcome(JournalRecord, frozen=True):
-    """What became of an envelope, for the log; monotonic clock times. `attempt`: the delivery's
-    number. `delivered_ms` and `consumer`: the ended lease's, if there was one."""
+    """An envelope's outcome, for the log; monotonic clock times. `attempt`: the delivery's number.
+    `delivered_ms` and `consumer`: the ended lease's, if there was one."""
 
     name: str
     error: str | None
@@ -94,7 +93,7 @@ class EnvelopeDead(LoggedChange, frozen=True):
 
 
 class EnvelopeExpired(LoggedChange, frozen=True):
-    """The envelope expired. Another change has what became of it."""
+    """The envelope expired. Another change has the outcome."""
 
 
 class EnvelopeRedriven(EnvelopeChange, frozen=True):

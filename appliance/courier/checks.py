@@ -38,7 +38,7 @@ def _memory(context: Context) -> Iterator[Finding]:
     envelopes = context.number("courier.memory_envelopes")
     if envelopes:
         parked = context.number("courier.memory_parked") or 0
-        no_consumer = f"; {parked:.0f} of their streams have no consumer" if parked else ""
+        no_consumer = f"; {parked:.0f} streams in use have no consumer" if parked else ""
         yield MEMORY_ONLY.finding(
             "courier",
             f"{envelopes:.0f} envelopes are in memory only and are lost at a restart{no_consumer}",

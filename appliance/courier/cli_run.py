@@ -96,9 +96,7 @@ def _handle(delivery: Delivery, command: list[str]) -> bool:
     }
     try:
         done = subprocess.run(command, input=text, check=False, env={**os.environ, **variables})
-    except (
-        OSError
-    ) as error:  # not a failure of the envelope: it is released when the consumer closes
+    except OSError as error:  # not the envelope's failure: released when the consumer closes
         raise Invalid(f"{command[0]}: {error.strerror or 'cannot be run'}") from None
     if done.returncode == 0:
         delivery.ack()

@@ -9,8 +9,8 @@ to one stream:
     do = [{ action = "route", to = "skills/git.diff" }]
 
 The payload is `{"from": REF, "to": REF, "paths": [...]}`. The result goes to the sender's inbox
-with the request's `corr`. Its id is derived from the request's, so a request that is delivered
-twice is answered once.
+with the request's `corr`. The result's id is derived from the request's id, so a request that is
+delivered twice is answered once.
 """
 
 import re
@@ -66,7 +66,7 @@ def diff(payload: dict[str, Any], repository: Path) -> dict[str, Any]:
     refs = [str(payload[name]) for name in ("from", "to") if payload.get(name)]
     paths = [str(path) for path in payload.get("paths") or []][:100]
     if not all(_ref(ref) for ref in refs):
-        return {"ok": False, "error": "from and to must be names of commits"}
+        return {"ok": False, "error": "from and to must be commit names"}
     command = ["git", "-C", str(repository), "diff", "--no-ext-diff", "--no-textconv", "--no-color"]
     try:
         done = subprocess.run(

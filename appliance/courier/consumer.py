@@ -6,7 +6,7 @@ from appliance.courier.item import StreamItem
 from appliance.courier.stream import Stream
 
 FAIRNESS_WAIT_MS = 5.0  # how long dispatch waits for a consumer that usually grants credit quickly
-PAST_WEIGHT = 0.8  # weight of earlier measurements in `turnaround_ms`
+PAST_WEIGHT = 0.8  # earlier measurements' weight in `turnaround_ms`
 
 
 class Consumer:
@@ -92,7 +92,7 @@ def add_subscription(stream: Stream, consumer: Consumer) -> None:
 
 
 def remove_subscriptions(consumer: Consumer) -> None:
-    """End all its subscriptions and its credit. Its leases stay."""
+    """End all subscriptions and the credit. Leases stay."""
     consumer.credit = 0
     for subscription in consumer.subscriptions:
         subscription.stream.subscriptions.remove(subscription)

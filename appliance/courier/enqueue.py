@@ -45,8 +45,8 @@ WebhookSink = Callable[[str, str, dict[str, Any]], None]
 """(url, key, payload). Calls with the same key are one webhook, which is sent once."""
 
 RETRY_SECONDS = 1.0
-CHANGES_MAX = 5_000  # changes in one transaction of the journal
-COMPACT_AT = 100_000  # pending changes above which they are compacted
+CHANGES_MAX = 5_000  # changes in one journal transaction
+COMPACT_AT = 100_000  # pending changes above this number are compacted
 
 
 class StreamContext:
@@ -75,7 +75,7 @@ class EnqueuePipeline:
         journal: Journal | None,
         webhooks: WebhookSink | None = None,
     ) -> None:
-        """Take what enqueuing needs. `webhooks` accepts trigger webhooks durably, or raises."""
+        """Take the parts for enqueuing. `webhooks` accepts trigger webhooks durably, or raises."""
         self.contexts: dict[str, StreamContext] = {}
         self._queue = queue
         self._engine = engine
@@ -87,7 +87,7 @@ class EnqueuePipeline:
         self._webhooks = webhooks
         self._waiting: dict[str, set[Wakeup]] = {}  # blocked producers by stream
         self._waits = WaitLimit(WAITING_MAX, wire.WaitLimitReached)
-        self._bytes = 0  # upper bound of the bytes in all streams; forget_unused() counts them
+        self._bytes = 0  # upper bound for all streams' bytes; forget_unused() counts exactly
         self._closed = False
         self._compact_at = COMPACT_AT
 
@@ -112,7 +112,7 @@ class EnqueuePipeline:
             raise wire.StreamLimitReached(retry_after=RETRY_SECONDS)
         stream = self._queue.open(name, self.now())
         if stream.policy.durable and self._journal is None:
-            raise Unavailable("the journal of durable streams is not open")
+            raise Unavailable("the journal for durable streams is not open")
         self._make_context(stream)
         return stream
 
@@ -154,7 +154,7 @@ class EnqueuePipeline:
                 duplicates = self._put_durable(stream, parsed)
             else:
                 duplicates = self._put(stream, parsed)
-        except ApplianceError:  # the producer sends it again, and then the rules fire
+        except ApplianceError:  # the producer repeats the envelope, and then the rules fire
             for rule, _ in {(effect.rule, source_id) for effect, source_id in effects}:
                 self._engine.record_failure(rule, acted=False)
             raise
@@ -319,7 +319,7 @@ class EnqueuePipeline:
             try:
                 waiting.extend(self._run_effect(effect, source_id))
             except ApplianceError as error:
-                # An error that the envelope itself causes doesn't count as a failure of the rule.
+                # An error that the envelope causes doesn't count as the rule's failure.
                 outcome, envelope_at_fault = "failed", isinstance(error, Invalid | Forbidden)
                 self._log.warning(
                     "a trigger failed", rule=effect.rule, action=effect.action, code=error.code
@@ -380,8 +380,8 @@ class EnqueuePipeline:
             self._queue.set_paused(self._open_durable(paused.stream), until)
 
     def _open_durable(self, name: str) -> Stream:
-        """Return a stream in the journal. It stays durable until it is forgotten, even if the
-        settings no longer declare it durable."""
+        """Return a stream in the journal. The stream stays durable until forgotten, even if the
+        settings no longer declare it."""
         stream = self._queue.streams.get(name)
         if stream is None:
             stream = self._queue.open(name, self.now())
@@ -398,7 +398,7 @@ class EnqueuePipeline:
         now, now_ms = self.now(), journal.steady.now_ms()
         for row in rows:
             stream = self._open_durable(row.stream)
-            if stream.has_id(row.id):  # its producer got no answer and sent it again
+            if stream.has_id(row.id):  # the producer got no answer and repeated the envelope
                 stream.changes.append(EnvelopeGone(row.number))
                 continue
             item = StreamItem(stream, row.id, row.body, 0, now - max(0, now_ms - row.accepted_ms))
@@ -440,7 +440,7 @@ class EnqueuePipeline:
             )
         except ApplianceError:
             outcomes.put_back(samples, journaled, now)
-            changes[:0] = batch  # tried again later, in the same order
+            changes[:0] = batch  # tried again later, in this order
             if len(changes) > self._compact_at:
                 changes[:] = compact(changes)
                 self._compact_at = max(COMPACT_AT, 2 * len(changes))

@@ -18,9 +18,9 @@ _decode_any = msgspec.json.Decoder(dict[str, Any]).decode
 _decode_raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 encode = msgspec.json.Encoder().encode
 
-# Decoders give up near 1,000 levels, and earlier when they are called deep in the stack. Every
-# later decoder, including the consumer's, must be able to read an envelope that is accepted here.
-BYTES_MAX = 256 * 1024  # the size of one envelope; large data is elsewhere
+# Decoders give up near 1,000 levels, and earlier when called deep in the stack. Every later
+# decoder, including the consumer's, must be able to read an accepted envelope.
+BYTES_MAX = 256 * 1024  # one envelope's size; large data is elsewhere
 NESTING_MAX = 500
 _nul = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000").search
 _strings = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
@@ -102,7 +102,7 @@ def nesting(body: bytes) -> int:
     steps = _strings.sub(b"", body).translate(_steps, _others)
     if not steps:
         return 0
-    outer = steps.replace(b"\x01\xff", b"")  # without the innermost level, often most of it
+    outer = steps.replace(b"\x01\xff", b"")  # without the innermost level, often the largest part
     return 1 + max(accumulate(memoryview(outer).cast("b")), default=0)
 
 

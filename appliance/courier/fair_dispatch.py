@@ -1,14 +1,13 @@
 """Fair dispatch: which consumer gets the next envelope of a stream. Pure.
 
-A consumer receives while it has credit. Each subscription counts the envelopes that it was
-served; none may lead the one that was served least by more than LEAD_MAX. Subscriptions without
-credit are not compared, with one exception: a consumer that usually grants credit within
-FAIRNESS_WAIT_MS is about to do so again, so dispatch waits for it that long. Without this wait a
-saturated stream gives the quickest consumer half as much again as the others. A consumer that
-turns out to be slow is not waited for, so it delays nobody.
+A consumer receives while it has credit. Each subscription counts its served envelopes; none may
+lead the least served one by more than LEAD_MAX. Subscriptions without credit are not compared, with
+one exception: dispatch waits FAIRNESS_WAIT_MS for a consumer that usually grants credit within that
+time. Without this wait a saturated stream gives the quickest consumer half as much again as the
+rest. Dispatch does not wait for a slow consumer, which therefore delays nobody.
 
-A subscription that becomes active again starts level with the one that was served least: it
-doesn't catch up on what it missed.
+A subscription that becomes active again starts level with the least served one, without catching
+up.
 """
 
 from appliance.courier.consumer import Consumer, StreamSubscription
@@ -84,7 +83,7 @@ def _served(subscription: StreamSubscription) -> int:
 
 
 def _eligible(stream: Stream, now: float) -> list[StreamSubscription]:
-    """Subscriptions with credit. They, and those that are waited for, determine `min_served`."""
+    """Return subscriptions with credit, which determine `min_served` with the awaited ones."""
     eligible: list[StreamSubscription] = []
     min_served: int | None = None
     for subscription in stream.subscriptions:

@@ -6,7 +6,7 @@ import msgspec
 
 from appliance.courier.lease import READY
 
-DELAYED, GONE = "delayed", "gone"  # in addition to the states of `courier/lease.py`
+DELAYED, GONE = "delayed", "gone"  # in addition to the states in `courier/lease.py`
 DEFAULT_PRIORITY = 4
 FOREVER = float("inf")
 
@@ -21,7 +21,7 @@ class FailedAttempt(NamedTuple):
 
 
 class StreamItem:
-    """An accepted envelope. It is small and has no behaviour, because there can be millions.
+    """An accepted envelope: small and without behaviour, because there can be millions.
 
     order         its position in the stream; a new one whenever it goes to the tail
     at            when it was accepted; `since`: when it last became ready, or died
@@ -77,7 +77,7 @@ class Expiry:
 
 
 class DeliveryOptions(msgspec.Struct, frozen=True, gc=False):
-    """What an envelope requests."""
+    """An envelope's options."""
 
     priority: int = DEFAULT_PRIORITY
     key: str | None = None

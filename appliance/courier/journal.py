@@ -1,7 +1,7 @@
 """The journal of durable streams: rows in SQLite, written in batches.
 
-An envelope is stored before its producer gets an answer. What happens to it later (ack, failure,
-dead letter) is written a moment after it happened: a crash in between delivers it again, as
+An envelope is stored before its producer gets an answer. Later changes (ack, failure, dead letter)
+are written a moment after they happen: a crash in between delivers the envelope again, as
 at-least-once delivery allows. Leases are not written: after a restart every leased envelope is
 ready.
 """
@@ -31,8 +31,8 @@ BLOCK = 1_000  # row numbers reserved at a time
 
 
 class Journal:
-    """Assigns its row numbers itself; they only grow. They are reserved in blocks, so that few
-    inserts have to update the sequence."""
+    """Assigns growing row numbers, reserved in blocks, so that few inserts have to update the
+    sequence."""
 
     def __init__(self, store: Store, steady: SteadyClock) -> None:
         """Take the store. `steady`: the clock for all times in the journal except its log's."""
@@ -72,8 +72,8 @@ class Journal:
 
 
 def compact(changes: Sequence[JournalChange]) -> list[JournalChange]:
-    """Return fewer changes with the same result: changes that a later one overwrites are left
-    out. While the disk is full, this bounds the changes by the number of envelopes."""
+    """Return fewer changes with an equal result: changes that a later one overwrites are left out.
+    While the disk is full, this bounds the changes by the number of envelopes."""
     kept: list[JournalChange] = []
     ended: set[int] = set()
     attempts: Counter[int] = Counter()

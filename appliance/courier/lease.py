@@ -6,12 +6,12 @@
       ├──nack, expire──┤ after a delay, while attempts are left
       │                └──reject, or no attempts left──▶ dead ──redrive──▶ ready
 
-A claim counts an attempt. So the attempt number differs for each claim on the same work, and is its
+A claim counts an attempt. So the attempt number differs for each claim on one item, and is the
 fencing token: a request with an older number can't end a newer claim's lease. The token is needed
-where one holder can claim the same work twice, such as a broker webhook whose call was interrupted
-for longer than its lease. A connection or consumer has a name, settles only what it holds, and
-loses what it holds when it ends. Courier applies these rules to envelopes in memory, the broker to
-rows in its delivery queue.
+where one holder can claim an item twice, such as a broker webhook whose call was interrupted for
+longer than its lease. A connection or consumer has a name, settles only its own leases, and loses
+them at its end. Courier applies these rules to envelopes in memory, the broker to rows in its
+delivery queue.
 """
 
 from appliance.kernel.state_machine import StateMachine

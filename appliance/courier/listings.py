@@ -11,7 +11,7 @@ from appliance.kernel.reader import Reader
 
 Row = TypeVar("Row", EnvelopeRow, AckedRow, AttemptRow, LatestRow, PausedRow)
 PAGE = 5_000
-_FIRST = {"number": 0, "stream": "", "slot": -1}  # before the first key of each table
+_FIRST = {"number": 0, "stream": "", "slot": -1}  # before each table's first key
 
 
 def _after(table: type[Table], row: Any) -> str:

@@ -182,7 +182,7 @@ def row_json(row: Any) -> Any:
 
 
 def sse_event(message: bytes) -> bytes:
-    # A newline would end the event. Between JSON tokens a space means the same, and JSON strings
+    # A newline would end the event. Between JSON tokens a space is equivalent, and JSON strings
     # contain no newlines.
     return b"data: %b\n\n" % message.replace(b"\n", b" ").replace(b"\r", b" ")
 

@@ -5,7 +5,7 @@ from typing import Any
 from appliance.courier.change import EnvelopeOutcome, JournalBatch
 from appliance.kernel.batch import Tx
 
-ROWS = 50  # in one statement: that costs half of one statement each
+ROWS = 50  # in one statement, at half the cost of one statement each
 _INSERT = (
     "INSERT INTO log (at_ms, name, stream, durability, sample_rate, message_id, consumer, attempt,"
     " accepted_ms, delivered_ms, error)"

@@ -8,14 +8,14 @@ from appliance.kernel.loop import Loop
 
 TICK_SECONDS = 0.02  # how late leases end and delayed envelopes become ready, in seconds
 TICK_ITEMS_MAX = 5_000  # expired leases and due delays handled before other work gets a turn
-JOURNAL_SECONDS = 0.01  # how late acks are written to the journal of durable streams, in seconds
+JOURNAL_SECONDS = 0.01  # how late acks are written to the durable streams' journal, in seconds
 
 
 class Tick(Loop):
     """Everything that depends on time: leases, delays, times to live and pauses end, rates are
     sampled, unused streams are forgotten.
 
-    It sleeps until the next of these is due, and is woken when an earlier one comes up.
+    The loop sleeps until the next of these is due, and is woken when an earlier one comes up.
     """
 
     name = "courier_tick"

@@ -1,7 +1,7 @@
 """Exposes the courier's metrics. Users choose stream names, so the label is the declared pattern
 that matches the stream. The JSON at `/v1/metrics` has each stream by name.
 
-The queue updates plain numbers for every envelope; they become metrics when they are collected.
+The queue updates plain numbers for every envelope, which become metrics at a collection.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,20 +21,20 @@ from appliance.kernel.metrics import REGISTRY, counter, gauge
 from appliance.kernel.threads import in_turns
 
 triggers = counter("courier_triggers_total", "Trigger actions by outcome", ("action", "outcome"))
-emitted = counter("courier_emitted_total", "Emit actions of triggers by name", ("name",))
+emitted = counter("courier_emitted_total", "Trigger emit actions by name", ("name",))
 errors = counter("courier_error_frames_total", "Error frames sent on WebSockets", ("code",))
 sessions = gauge("courier_sessions", "Open WebSockets and event streams", ("kind",))
 
 Groups = dict[str, list[Stream]]  # by label
 
 STATES = ("ready", "delayed", "leased", "dead")
-# (metric, attribute of StreamStats, help)
+# (metric, StreamStats attribute, help)
 COUNTERS = (
     ("enqueued", "enqueued", "Envelopes accepted (q.in)"),
     ("delivered", "delivered", "Deliveries (q.out)"),
     ("acked", "acked", "Envelopes acked (q.ack)"),
     ("redelivered", "redelivered", "Deliveries after the first (q.re)"),
-    ("duplicates", "duplicates", "Envelopes ignored as duplicates of a known id"),
+    ("duplicates", "duplicates", "Envelopes ignored because their id is known"),
     ("released", "released", "Leases released without counting an attempt"),
     ("failed", "failed", "Leases that ended with a failed attempt"),
     ("rejected", "rejected", "Leases that ended with a rejection"),
@@ -91,10 +91,10 @@ class CourierCollector:
 
     def _gauges(self, groups: Groups, now: float) -> Iterable[Metric]:
         states = _gauge("envelopes", "Envelopes by state (q.depth, q.if)", "state")
-        sizes = _gauge("bytes", "Bytes of stored envelopes")
-        oldest = _gauge("oldest_ready_seconds", "Age of the oldest ready envelope")
-        stream_counts = _gauge("streams", "Number of streams")
-        paused = _gauge("streams_paused", "Number of paused streams")
+        sizes = _gauge("bytes", "Stored envelope bytes")
+        oldest = _gauge("oldest_ready_seconds", "Oldest ready envelope's age")
+        stream_counts = _gauge("streams", "Streams")
+        paused = _gauge("streams_paused", "Paused streams")
         for pattern, streams in groups.items():
             counts = [stream.counts() for stream in in_turns(streams)]
             for state in STATES:

@@ -18,13 +18,13 @@ ACKED, FAILED, REJECTED, EXPIRED, DEAD = (
     "envelope.acked", "envelope.failed", "envelope.rejected", "envelope.expired", "envelope.dead",
 )  # fmt: skip
 
-SAMPLE_RATE = 0.01  # share of the envelopes in memory streams: enough for rates and latencies
+SAMPLE_RATE = 0.01  # share of memory streams' envelopes: enough for rates and latencies
 SAMPLES_MAX = 20_000  # samples that wait; the oldest are dropped first, while the disk is full
 SAMPLES_DUE = 1_000  # samples that are written at once
-SAMPLE_MS = 1_000.0  # how late fewer of them are written
+SAMPLE_MS = 1_000.0  # how late a smaller number is written
 JOURNALED_MAX = 50_000  # outcomes that wait, about 400 bytes each; with more, acks wait for the log
-JOURNALED_MS = 10_000.0  # how late they are written, also without a quiet moment
-JOURNALED_ROWS = 1_000  # in one transaction: some 2 ms of the writer's time
+JOURNALED_MS = 10_000.0  # how late outcomes are written, also without a quiet moment
+JOURNALED_ROWS = 1_000  # in one transaction: some 2 ms for the writer
 
 
 class OutcomeLog:
@@ -81,7 +81,7 @@ class OutcomeLog:
     def put_back(
         self, samples: list[EnvelopeOutcome], journaled: list[EnvelopeOutcome], now: float
     ) -> None:
-        """Keep what could not be written. Nothing is added to `journaled` while that is so."""
+        """Keep unwritten rows. Nothing is added to `journaled` while that is so."""
         if journaled:
             self._journaled.appendleft((now, journaled))
             self._journaled_count += len(journaled)

@@ -20,8 +20,8 @@ from appliance.courier.stream import Stream
 from appliance.courier.stream_stats import StreamStats
 from appliance.courier.timers import Timers
 
-STREAMS_MAX = 10_000  # streams that can exist at the same time
-SAMPLE_EVERY_MS = 1000.0  # between two samples of a stream
+STREAMS_MAX = 10_000  # maximum streams at a time
+SAMPLE_EVERY_MS = 1000.0  # between a stream's samples
 SAMPLED_MAX = 500  # streams sampled in one tick
 
 
@@ -38,7 +38,7 @@ class Queue:
         self.streams: dict[str, Stream] = {}
         self.consumers: dict[str, Consumer] = {}
         self.timers = Timers()
-        self.forgotten_stats: dict[str, StreamStats] = {}  # label → counts of forgotten streams
+        self.forgotten_stats: dict[str, StreamStats] = {}  # label → forgotten streams' counts
         self.changes: list[JournalChange] = []  # not written to the journal yet
         self._policy_of = policy_of
         self._label_of = label_of
@@ -53,7 +53,7 @@ class Queue:
     # -- streams ------------------------------------------------------------------------
 
     def open(self, name: str, now: float) -> Stream:
-        """Return the stream with this name, created if it doesn't exist."""
+        """Return the stream with this name, created if missing."""
         stream = self.streams.get(name)
         if stream is None:
             policy = self._policy_of(name)
@@ -88,7 +88,7 @@ class Queue:
             dispatch_to(consumer, now)
 
     def unsubscribe(self, consumer: Consumer) -> None:
-        """Deliver nothing more to it. It keeps its leases."""
+        """Deliver nothing more to a consumer, which keeps its leases."""
         remove_subscriptions(consumer)
         self._pattern_consumers.discard(consumer)
         if not consumer.inflight:
@@ -113,7 +113,7 @@ class Queue:
             dispatch(stream, now)
         return len(items)
 
-    # -- the end of leases ------------------------------------------------------------------
+    # -- ended leases -----------------------------------------------------------------------
 
     def ack(
         self,
@@ -190,7 +190,7 @@ class Queue:
             dispatch(stream, now)
 
     def _sample_streams(self, now: float) -> None:
-        """Once a second for each stream: sample its rates, drop old ids, forget it if unused.
+        """Once a second for each stream: sample rates, drop old ids, forget unused streams.
 
         At most SAMPLED_MAX streams in one tick, so that ticks stay short.
         """
@@ -245,6 +245,6 @@ class Queue:
 
 
 def has_named_consumer(stream: Stream) -> bool:
-    """Return whether a consumer subscribed to this stream by its name. A subscription to a
-    pattern doesn't keep a stream: it gets a new subscription if the stream comes back."""
+    """Return whether a consumer subscribed to this stream by its name. A subscription to a pattern
+    doesn't keep a stream: a returning stream gets a new subscription."""
     return any(subscription.consumer.glob is None for subscription in stream.subscriptions)

@@ -68,14 +68,14 @@ class ReadyQueue:
 
     def __init__(self, aging_ms: int) -> None:
         self._aging_ms = aging_ms
-        self._levels: dict[int, PriorityLevel] = {}  # those that aren't empty
+        self._levels: dict[int, PriorityLevel] = {}  # the non-empty ones
         self._partitions: dict[str, PartitionQueue] = {}
         self._stale = 0
         self.ready_count = 0
         self.available = 0
 
     def add(self, item: StreamItem) -> None:
-        """Append an envelope. Its `order` is the highest."""
+        """Append the envelope with the highest `order`."""
         self.ready_count += 1
         if item.key is not None:
             partition = self._partitions.get(item.key)
@@ -103,7 +103,7 @@ class ReadyQueue:
         self._offer_head(item.key, partition)
 
     def block_key(self, item: StreamItem) -> None:
-        """Make no envelope with this key available before this one, which is delayed."""
+        """Block the key of a delayed envelope until that envelope is available."""
         if item.key is None:
             return
         partition = self._partitions.get(item.key)
@@ -121,7 +121,7 @@ class ReadyQueue:
             self._offer_head(item.key, partition)
 
     def remove(self, item: StreamItem) -> None:
-        """Remove an envelope that was not taken. Its state is no longer READY."""
+        """Remove an envelope that was not taken and whose state is no longer READY."""
         self.ready_count -= 1
         if item.key is not None:
             partition = self._partitions[item.key]

@@ -7,7 +7,7 @@ Ids of envelopes that are still in the stream are not in here.
 from collections import deque
 from collections.abc import Iterable
 
-COUNT_MAX = 10_000  # ids of one stream
+COUNT_MAX = 10_000  # ids in one stream
 SECONDS_MAX = 600.0  # a producer has given up its retries by then
 
 

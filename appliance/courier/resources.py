@@ -86,7 +86,7 @@ class RegistrationResource:
 
 
 def _reply(verb: Callable[..., Any]) -> Responder:
-    """Reply with what a courier verb returns, which gets the caller first."""
+    """Reply with a courier verb's result; the verb's first argument is the caller."""
     return reply_to_caller(lambda *given: verb(given[-1], *given[:-1]))
 
 
@@ -136,30 +136,30 @@ def _read_routes(courier: Courier, admin: CourierAdmin, auth: str) -> list[Route
     return [
         Route("/v1/envelope", Responders(get=_reply(admin.envelope)), {
             "GET": Operation(USE, query=wire.EnvelopeQuery, reply=wire.EnvelopeDetails,
-                             summary="One envelope of a stream, with its state and history"),
+                             summary="Get one envelope with its state and history"),
         }),
         Route("/v1/peek", Responders(get=_reply(admin.peek)), {
             "GET": Operation(USE, query=wire.PeekQuery, reply=wire.EnvelopePage,
-                             summary="List envelopes of a stream without leasing them"),
+                             summary="List a stream's envelopes without leasing them"),
         }),
         Route("/v1/stats", Responders(
             get=_reply(lambda who, query: admin.all_stats(who) if query.stream is None
                        else admin.stats(who, query.stream)),
         ), {
             "GET": Operation(USE, query=wire.StatsQuery,
-                             summary="Statistics of one stream, or of all streams"),
+                             summary="Show statistics for one stream, or for all streams"),
         }),
         Route("/v1/metrics", CourierMetricsResource(admin, courier.clock.monotonic), {
             "GET": Operation(USE,
-                             summary="Statistics of all streams; Prometheus text by `Accept`"),
+                             summary="Show all streams' statistics; Prometheus text by `Accept`"),
         }),
         Route("/v1/snapshot", Responders(get=_reply(admin.snapshot)), {
             "GET": Operation(USE, query=wire.ViewQuery, reply=wire.ViewSnapshot,
-                             summary="The rows of a view, and its version (`watermark`)"),
+                             summary="List a view's rows, with the view's version (`watermark`)"),
         }),
         Route("/v1/live", LiveViewResource(courier), {
             "GET": Operation(USE, query=wire.LiveQuery, media="text/event-stream",
-                             summary="Changes of a view as server-sent events"),
+                             summary="Stream a view's changes as server-sent events"),
         }),
         Route("/v1/advertise", RegistrationResource(courier, auth), {
             "GET": Operation(USE, summary="Registration data for a Hostess, kernel or Router"),

@@ -35,7 +35,7 @@ from appliance.kernel.token_bucket import TokenBucket
 from appliance.kernel.turns import parse_in_pieces
 from appliance.kernel.wakeup import Wakeup
 
-VIEW_ROWS_MAX = 10_000  # rows of one view; the rows unchanged for longest are removed first
+VIEW_ROWS_MAX = 10_000  # rows in one view; the rows unchanged for longest are removed first
 DELIVERY_BYTES_MAX = 1024 * 1024  # one frame, page or response with several envelopes
 LEASE_MS_MAX = HOUR_MS  # longest lease that a consumer can ask for
 IDLE_MS = float(HOUR_MS)  # an empty stream that is unused for this long is forgotten
@@ -43,10 +43,10 @@ WAITING_MAX = 500  # receivers with a token that can wait at once
 BUCKETS_MAX = 1_000
 RECEIVER = "receiver-"
 RECEIVE_STEP = 16  # envelopes leased for one receive before their bytes are counted
-CREDIT_MAX = 10_000  # credit of one consumer; granting more is an error
-RECEIVE_MAX = 1_000  # envelopes in one response of POST /v1/receive
+CREDIT_MAX = 10_000  # one consumer's credit; granting more is an error
+RECEIVE_MAX = 1_000  # envelopes in one POST /v1/receive response
 HOPS_MAX = 8  # triggers that an envelope and its copies can go through in a row
-VIEW_BYTES_MAX = 64 * 1024 * 1024  # envelopes of a view; the rows unchanged for longest go first
+VIEW_BYTES_MAX = 64 * 1024 * 1024  # a view's envelopes; the rows unchanged for longest go first
 WAIT_SECONDS_MAX = 30.0  # longest long poll, in seconds; longer ones end after this time
 
 
@@ -102,7 +102,7 @@ class Courier:
             return parse(raws[index], to, f"envelopes[{index}]")
 
         parsed = parse_in_pieces(parse_item, range(len(raws)), self.clock)
-        stream = self.open_stream(who, ENQUEUE, to)  # it may have been forgotten meanwhile
+        stream = self.open_stream(who, ENQUEUE, to)  # may have been forgotten meanwhile
         duplicates = self.enqueue_parsed(who, stream, parsed)
         return wire.EnqueuedBatch([envelope.id for envelope in parsed], self.boot_id, duplicates)
 
@@ -173,7 +173,7 @@ class Courier:
         command: wire.ReceiveRequest,
         is_there: Callable[[], bool] = lambda: True,
     ) -> tuple[Consumer, list[StreamItem]]:
-        """Lease what is ready, or wait up to `wait` seconds for the first envelope.
+        """Lease ready envelopes, or wait up to `wait` seconds for the first envelope.
 
         If `is_there` returns False after the wait, the client has left and its leases are released.
         """
@@ -302,8 +302,8 @@ class Courier:
             self.queue.consumers.pop(consumer.id, None)
 
     def disconnect(self, consumer: Consumer, is_lost: bool = False) -> None:
-        """Remove a consumer whose connection ended, and release its leases. With `is_lost` they
-        count as attempts, because an envelope may have ended the consumer."""
+        """Remove a consumer whose connection ended, and release its leases. With `is_lost` the
+        leases count as attempts, because an envelope may have ended the consumer."""
         self.queue.disconnect(consumer, self.now(), is_lost)
 
     # -- shutdown -----------------------------------------------------------------------------

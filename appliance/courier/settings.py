@@ -54,7 +54,7 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     depth_max: Positive = 100_000  # ready, delayed and leased envelopes in one stream
     bytes_max: Positive = 256 * 1024 * 1024
     """envelope bytes in one stream, dead letters included"""
-    bytes_total_max: Positive = 512 * 1024 * 1024  # bytes of envelopes in all streams
+    bytes_total_max: Positive = 512 * 1024 * 1024  # envelope bytes in all streams
     overflow_policy: OverflowPolicy = "reject"  # what a full stream does with new envelopes
     deliveries_max: Count = DELIVERIES_MAX
     """deliveries before an envelope becomes a dead letter; 0 means no limit"""
@@ -62,7 +62,7 @@ class CourierSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """delays before redeliveries: initial_seconds, max_seconds, factor and jitter, as in
     outbox.retry. Unset: 1 s, doubled up to 60 s"""
     declared_only: bool = False  # allow only streams that match a pattern in [[courier.streams]]
-    trigger_targets: tuple[Glob, ...] = ("*",)  # patterns of the streams that triggers may write to
+    trigger_targets: tuple[Glob, ...] = ("*",)  # stream patterns that triggers may write to
     rate_per_token: float = 0.0  # envelopes per second from one token; 0 means no limit
     rate_per_stream: float = 0.0  # envelopes per second into one stream; 0 means no limit
     streams: tuple[StreamSettings, ...] = ()

@@ -86,7 +86,7 @@ class ConsumerSocket:
         consumer, socket = self._consumer, self._socket
         batch = self._query.batch
         while True:
-            # Clear first: dispatching while the lines below write sets it again.
+            # Clear first: dispatching while the lines below write sets the event again.
             self._wakeup.clear()
             items = consumer.outgoing
             count = count_fitting(items, DELIVERY_BYTES_MAX)
@@ -96,7 +96,7 @@ class ConsumerSocket:
                 self._wakeup.set()
             socket.flush()
             if items:
-                # A lease can have expired or been released since it was dispatched.
+                # A lease can have expired or been released since the dispatch.
                 still_leased = [item for item in items if item.consumer is consumer]
                 socket.send(
                     batch_frames(still_leased, batch) if batch else delivery_frames(still_leased)
@@ -182,7 +182,7 @@ class ProducerSocket:
         self._stream: Stream | None = None
         self._pending: list[ParsedEnvelope] = []
         self._seqs: list[int] = []
-        self._starts: list[int] = []  # where the envelopes of another message begin in `_pending`
+        self._starts: list[int] = []  # where another message's envelopes begin in `_pending`
 
     def run(self) -> int:
         with metrics.sessions.labels("publish").track_inprogress():

@@ -35,11 +35,11 @@ from appliance.courier.stream_stats import StreamStats
 from appliance.courier.timers import Timers
 
 NO_OPTIONS = DeliveryOptions()
-ATTEMPTS_KEPT_MAX = 20  # failed attempts in the history of an envelope
+ATTEMPTS_KEPT_MAX = 20  # failed attempts in an envelope's history
 
 
 class ConsumerLeases(Protocol):
-    """What a stream needs from a consumer; see `Consumer`."""
+    """The part of `Consumer` that a stream needs."""
 
     inflight: dict[str, StreamItem]
     same_id_items: dict[str, list[StreamItem]]
@@ -54,9 +54,9 @@ class Stream:
         changes: list[change.JournalChange] | None = None,
         outcomes: outcome_log.OutcomeLog | None = None, label: str = "other",
     ) -> None:  # fmt: skip
-        """Take what streams share. The stream adds itself to `deferred_streams` while dispatch
-        waits for a quick consumer, and to `changes` what is written to the journal (change.py)
-        if it is durable."""
+        """Take the parts that streams share. The stream adds itself to `deferred_streams` while
+        dispatch waits for a quick consumer, and a durable stream adds its journal records
+        (change.py) to `changes`."""
         self.name = name
         self.policy = policy
         self.label = label  # in metrics, where users' names would be too many
@@ -66,7 +66,7 @@ class Stream:
         self.leased = 0
         self.delayed = 0
         self.bytes = 0
-        self.dead_bytes = 0  # the part of `bytes` in dead letters
+        self.dead_bytes = 0  # the share of `bytes` in dead letters
         self.reserved = 0  # envelopes that are being written to the journal
         self.paused = False
         self.paused_until: float | None = None
@@ -203,7 +203,7 @@ class Stream:
                 self._expire(item, now)
         return [item for item in taken if item.state == LEASED]
 
-    # -- end of a lease ------------------------------------------------------------------
+    # -- ended leases --------------------------------------------------------------------
 
     def ack(self, item: StreamItem, now: float) -> None:
         """Remove the envelope: it is done."""
@@ -257,7 +257,7 @@ class Stream:
         return until
 
     def expire_lease(self, item: StreamItem, now: float) -> None:
-        """Redeliver what its consumer did not end. The attempt counts."""
+        """Redeliver an unfinished envelope. The attempt counts."""
         self._record_attempt(item, now, "lease_expired", "")
         self.stats.expired_leases += 1
         self._retry(item, now, EXPIRE, "lease_expired", self.policy.bare_delay_ms)
@@ -335,7 +335,7 @@ class Stream:
         self._timers.set(item, until)
 
     def on_timer(self, item: StreamItem, now: float) -> str:
-        """Handle the end of the lease or delay. Return what happened, or an empty string."""
+        """Handle the end of the lease or delay. Return the outcome, or an empty string."""
         if item.state == LEASED:
             item.lease_bucket = None
             self.expire_lease(item, now)
@@ -362,7 +362,7 @@ class Stream:
         return True
 
     def _expire(self, item: StreamItem, now: float) -> None:
-        """Drop it or make it a dead letter. It is not in the ready queue and has no timer."""
+        """Drop or dead-letter an envelope without timer, outside the ready queue."""
         self.stats.expired += 1
         if not self.policy.durable:
             self._outcomes.add(outcome_log.EXPIRED, item, now)
@@ -453,7 +453,7 @@ class Stream:
         if delay_ms <= 0:
             self.ready_queue.add(item)
             return
-        if item.attempts:  # it failed, so others of its key must wait
+        if item.attempts:  # failed, so envelopes with its key must wait
             self.ready_queue.block_key(item)
         self._delay(item, now + delay_ms)
 
@@ -471,7 +471,7 @@ class Stream:
             self.changes.append(change.EnvelopeGone(item.row))
 
     def _withdraw(self, item: StreamItem) -> None:
-        """Remove it from the ready queue or end its delay."""
+        """Remove an envelope from the ready queue or end its delay."""
         was_ready, item.state = item.state == READY, GONE
         if was_ready:
             self.ready_queue.remove(item)

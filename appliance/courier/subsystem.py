@@ -46,13 +46,13 @@ class CourierSubsystem(Subsystem):
     """
 
     name = "courier"
-    role = Role("streams of envelopes between programs")
+    role = Role("envelope streams between programs")
     sections = {"courier": CourierSettings}
     facts_help = {
         "courier.full": "Streams that are nearly full",
         "courier.memory_envelopes": "Envelopes in memory only, which a crash loses",
         "courier.memory_parked": "Streams in memory that have envelopes and no consumer",
-    }  # its metrics have the others, with more labels
+    }  # its metrics have the rest, with more labels
 
     def __init__(self, host: Host, needs: CourierNeeds) -> None:
         """Build the courier. A thread in this process writes the journal: waking another process

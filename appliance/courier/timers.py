@@ -1,18 +1,18 @@
 """Times envelopes: ends of leases, delays and times to live. Pure.
 
-Leases with one length end in the order in which they began, so they are kept in a dictionary in
-insertion order, their bucket: starting and ending one costs one dictionary operation. All other
-timers (delays, times to live, extended leases) are in a heap. Cancelled ones stay there until half
-of the heap is stale; then it is rebuilt.
+Leases with one length end in their starting order, and are kept in a dictionary in insertion order,
+their bucket: a start or end costs one dictionary operation. All other timers (delays, times to
+live, extended leases) are in a heap. Cancelled timers stay there until half of the heap is stale,
+which is then rebuilt.
 """
 
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Protocol
 
-LEASE_BUCKETS_MAX = 64  # lengths of leases with a bucket; other leases use the heap
+LEASE_BUCKETS_MAX = 64  # lease lengths with a bucket; all other leases use the heap
 STALE_MAX = 1024
-SLEEP_MS_MAX = 1000.0  # longest sleep; shorter leases end it when they get a bucket
+SLEEP_MS_MAX = 1000.0  # longest sleep; a shorter lease with a new bucket ends the sleep
 
 
 class Timer(Protocol):

@@ -50,7 +50,7 @@ def tools(courier: Courier) -> Sequence[Tool]:
         ),
         Tool(
             "courier_receive", "Receive envelopes",
-            "Lease envelopes of a stream; waits up to `wait` seconds (50) for the first. Ack them"
+            "Lease envelopes from a stream; waits up to `wait` seconds (50) for the first. Ack them"
             " before the lease ends, or they are delivered again.",
             wire.ReceiveRequest, None, USE, receive, "adds",
         ),

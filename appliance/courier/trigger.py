@@ -89,7 +89,7 @@ class TriggerRule(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Effect(Struct, frozen=True):
-    """What a fired rule causes: an envelope or webhook for `to`, or a count under the name `to`."""
+    """A fired rule's effect: an envelope or webhook for `to`, or a count under the name `to`."""
 
     rule: str
     action: str
@@ -217,7 +217,7 @@ def check(rules: Sequence[TriggerRule], webhooks: bool) -> list[str]:
             if "*" in target:
                 problems.append(f"{rule.id}: {_tag(action)} needs one stream, not a pattern")
             elif not is_name(_template.sub("x", target)):
-                problems.append(f"{rule.id}: {_tag(action)} needs the name of a stream")
+                problems.append(f"{rule.id}: {_tag(action)} needs a stream name")
     return problems
 
 
@@ -261,7 +261,7 @@ def _target_stream(template: str, env: Env) -> str:
 
 
 def _notice_id(text: str) -> str:
-    """Return a notice's id: the same for the same envelope, and at most ID_MAX characters."""
+    """Return a notice's id: always equal for one envelope, and at most ID_MAX characters."""
     if len(text) <= ID_MAX:
         return text
     return f"n-{hashlib.sha256(text.encode()).hexdigest()}"
@@ -280,7 +280,8 @@ def _enrich(env: Env, source: Env, action: Enrich) -> Env:
 
 
 def fill_template(template: Any, env: Env) -> Any:
-    """Replace every `${env.path}` in `template`. If it is the whole text, its type is kept."""
+    """Replace every `${env.path}` in `template`. If nothing else is in the text, the value's type
+    is kept."""
     if isinstance(template, dict):
         return {name: fill_template(value, env) for name, value in template.items()}
     if isinstance(template, list):

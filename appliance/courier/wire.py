@@ -136,13 +136,13 @@ class EnvelopeQuery(Struct, frozen=True):
 
 
 class ViewQuery(Struct, frozen=True):
-    # Together they fit into a request line, whatever their characters: four bytes of one are twelve
+    # Together the addresses fit into a request line, whatever the characters: four bytes are twelve
     # in a URL. An address is a stream, `#`, and an id.
     view: Annotated[str, Meta(min_length=1, max_length=64)] = "latestPerAgent"
     filter: Annotated[str, Meta(min_length=1, max_length=128)] | None = None
     limit: Limit = 1000
     after: (
-        Annotated[str, Meta(max_length=457, description="the last addr of the previous page")]
+        Annotated[str, Meta(max_length=457, description="the last addr from the previous page")]
         | None
     ) = None
 
@@ -166,7 +166,7 @@ class PublishQuery(Struct, frozen=True):
     name: Annotated[str, Meta(max_length=100)] = ""
 
 
-# -- frames of the sockets -----------------------------------------------------------------
+# -- socket frames -------------------------------------------------------------------------
 
 
 class ConsumerFrame(
@@ -176,7 +176,7 @@ class ConsumerFrame(
     forbid_unknown_fields=True,
     rename={"delay_ms": "delayMs", "lease_ms": "leaseMs"},
 ):
-    """A frame that a consumer sends. It can contain several operations."""
+    """A frame that a consumer sends, with one or more operations."""
 
     credit: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
     ack: IdOrIds | UnsetType = UNSET
@@ -277,7 +277,7 @@ class FailedDelivery(Struct, frozen=True, omit_defaults=True):
 
 
 class EnvelopeDetails(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """An envelope and its state. `consumer` is the one that has leased it."""
+    """An envelope and its state. `consumer` has the lease."""
 
     id: str
     state: str
@@ -382,7 +382,7 @@ class StreamLimitReached(Exhausted):
 
 
 class RateExceeded(Exhausted):
-    default_message = "rate limit of this token or stream exceeded"
+    default_message = "rate limit for this token or stream exceeded"
     default_hint = (
         "wait for retry_after seconds, or raise courier.rate_per_token and rate_per_stream"
     )

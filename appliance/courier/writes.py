@@ -29,14 +29,14 @@ INSERT = (
     "INSERT INTO journal (number, stream, id, body, priority, key, accepted_ms, due_ms, expires_ms)"
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-# Inserts with numbers up to the sequence of an AUTOINCREMENT key don't write the sequence.
+# Inserts with numbers up to an AUTOINCREMENT key's sequence don't write the sequence.
 RESERVE = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'journal'"
 DELETE = "DELETE FROM journal WHERE number = ?"
 INSERT_ACKED = (
     "INSERT OR REPLACE INTO acked (stream, slot, place, id, at_ms) VALUES (?, ?, ?, ?, ?)"
 )
 UPDATE_ATTEMPTS = "UPDATE journal SET attempts = ?, failures = ?, due_ms = ? WHERE number = ?"
-# If a lease and a purge overlap, the envelope can be deleted before its attempt is written. Then
+# If a lease and a purge overlap, the envelope can be deleted before the attempt is written. Then
 # nothing is inserted.
 INSERT_ATTEMPT = (
     "INSERT INTO attempts (number, slot, at_ms, holder, outcome, error)"
@@ -47,7 +47,7 @@ DELETE_OLD_ATTEMPTS = (
     "DELETE FROM attempts WHERE number = ?1"
     " AND slot <= (SELECT max(slot) FROM attempts WHERE number = ?1) - ?2"
 )
-# `due_ms` of a dead letter is the time at which it became one.
+# A dead letter's `due_ms` is the time of its dead-lettering.
 UPDATE_DEAD = "UPDATE journal SET due_ms = ?, attempts = ?, reason = ?, error = ? WHERE number = ?"
 UPDATE_REDRIVEN = (
     "UPDATE journal SET attempts = 0, failures = 0, due_ms = NULL, expires_ms = NULL,"

@@ -15,7 +15,7 @@ CREATED, EDITED = "message.created", "message.edited"
 COLUMNS = ["event_id", "epoch", "ts", "name", "scope_channel_id", "scope_topic_id", "entity_id",
            "data_json"]  # fmt: skip
 BATCH_ROWS = 4_096
-BYTES_MAX = 8 * 1024 * 1024  # the content of all hits together
+BYTES_MAX = 8 * 1024 * 1024  # all hits' content together
 
 
 class ArchiveQuery(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ def search(archive: Archive, query: ArchiveQuery) -> ArchiveHits:
             continue
         for row in _rows(archive, file, (CREATED, EDITED), channels, query.text):
             if row["event_id"] > cuts.get(row["epoch"], row["event_id"]):
-                continue  # a restore discarded it
+                continue  # discarded by a restore
             hit = _hit(row)
             if hit is None or not _matches(hit, query):
                 continue
@@ -120,7 +120,7 @@ def _rows(
     if channels is not None:
         wanted &= dataset.field("scope_channel_id").isin(channels)
     literal = text is not None and json.dumps(text)[1:-1] == text and "/" not in text
-    if literal:  # JSON writes the text as it is
+    if literal:  # JSON writes the text unchanged
         compute = table_writer.library("pyarrow.compute")
         wanted &= compute.match_substring(dataset.field("data_json"), text, ignore_case=True)
     with table_writer.parquet_errors(file.file):

@@ -68,7 +68,7 @@ class ArrowLog(StoredLog):
                 cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(rows)})
                 yield cursor
         except importlib.import_module("adbc_driver_manager").Error as error:
-            raise LogUnreadable(f"cannot read the database of {self.log.store}: {error}") from None
+            raise LogUnreadable(f"cannot read the database for {self.log.store}: {error}") from None
 
 
 def _batch(table: Any, log: ExportedLog) -> Batch:

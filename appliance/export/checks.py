@@ -18,7 +18,7 @@ from appliance.export.wire import SegmentManifest
 from appliance.kernel import meta
 from appliance.kernel.clock import utc
 
-LAG_SECONDS_MAX = 3600.0  # the export is that far behind only if its rounds fail
+LAG_SECONDS_MAX = 3600.0  # the export is that far behind only if rounds fail
 
 
 def _settings(context: Context) -> ExportSettings:
@@ -103,7 +103,7 @@ def _look_at(catalogue: SegmentDirectory, thorough: bool) -> Iterator[Finding]:
             digest = manifest.sha256 if thorough else None
             check(catalogue.data(manifest), manifest.bytes, digest)
         except ExportError as error:
-            if path.exists():  # else it was replaced and removed meanwhile
+            if path.exists():  # else replaced and removed meanwhile
                 yield _BROKEN.finding(path.name, error.message, hint)
         except OSError as error:
             yield _BROKEN.finding(path.name, f"can't be read: {error.strerror}", hint)
@@ -133,7 +133,7 @@ CHECKS = (
         problems=(_BROKEN, _BROKEN_CHAIN),
     ),
     Check(
-        name="export.content", inspects="exported segments hold what their manifests say",
+        name="export.content", inspects="exported segments match their manifests",
         cost=Cost.EXPENSIVE, includes="export.segments", find=_content,
         problems=(_BROKEN, _BROKEN_CHAIN),
     ),

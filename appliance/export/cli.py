@@ -108,7 +108,7 @@ def export_snapshot(
         path, manifest = snapshot.write(log, target, settings.export_format, keep, SystemClock())
     rows = sum(file.rows for file in manifest.files.values())
     answer = {"path": str(path), **msgspec.to_builtins(manifest)}
-    session.answer(answer, f"{rows:,} rows as of event {manifest.as_of_event_id} in {path}")
+    session.answer(answer, f"{rows:,} rows up to event {manifest.as_of_event_id} in {path}")
 
 
 @app.command("compact")
@@ -129,7 +129,7 @@ def compact_segments(session: Session, out: OutFlag = None) -> None:
 def verify_export(
     session: Session,
     directory: Annotated[
-        str, typer.Argument(metavar="DIR|URL", help="Directory or s3:// URL of segments.")
+        str, typer.Argument(metavar="DIR|URL", help="Directory or s3:// URL with segments.")
     ],
 ) -> None:
     """Compare all manifests with their files byte by byte.

@@ -15,7 +15,7 @@ from appliance.export import archive, archive_search, verify
 from appliance.export.cli import FirstFlag, LastFlag, day_of
 
 app = plain_app(
-    "The archive of old segments: verify, search.\n\n"
+    "The old segments' archive: verify, search.\n\n"
     "Exit codes: 0 success, 1 error, 10 file missing, 11 torn, 12 wrong hash, 13 unknown schema"
     " version, 18 a library is missing.",
     "Administration/archive",
@@ -26,7 +26,7 @@ COLUMNS = [
 ]  # fmt: skip
 
 DirectoryArgument = Annotated[
-    Path, typer.Argument(metavar="DIR", help="Directory of the archive, with catalogue.json.")
+    Path, typer.Argument(metavar="DIR", help="Archive directory, with catalogue.json.")
 ]
 
 
@@ -64,7 +64,7 @@ def search_archive(
     first: FirstFlag = None,
     last: LastFlag = None,
     limit: Annotated[
-        int, typer.Option("--limit", min=1, max=HITS_MAX, help="Maximum number of results.")
+        int, typer.Option("--limit", min=1, max=HITS_MAX, help="Maximum results.")
     ] = 100,
 ) -> None:
     """Find messages in the archive.

@@ -18,7 +18,7 @@ from appliance.export.manifests import write_whole, writing
 from appliance.export.report_wire import ActivityReport, DeliveryReport
 
 app = plain_app(
-    "Reports from the results of the Spark jobs.\n\n"
+    "Reports from the Spark jobs' results.\n\n"
     "Exit codes: 0 success, 1 error, 10 missing, 11 torn, 13 unknown schema version,"
     " 14 empty range, 15 output not writable, 18 a library is missing, 20 report too large.",
     "Administration/report",
@@ -26,12 +26,12 @@ app = plain_app(
 
 GoldFlag = Annotated[
     Path | None,
-    typer.Option("--gold", help="Output directory of the job (default: export.gold_dir)."),
+    typer.Option("--gold", help="The job's output directory (default: export.gold_dir)."),
 ]
 ChannelFlag = Annotated[
     str | None, typer.Option("--channel", help="Only this channel, by name or id.")
 ]
-TopFlag = Annotated[int, typer.Option("--top", min=1, help="Maximum number of rows.")]
+TopFlag = Annotated[int, typer.Option("--top", min=1, help="Row limit.")]
 ActivityView = StrEnum("ActivityView", ["day", "channel", "topic", "sender", "pair"])
 DeliveryView = StrEnum("DeliveryView", ["stage", "destination", "cause"])
 DeliveryLog = StrEnum("DeliveryLog", ["outbox", "broker", "courier", "runs"])
@@ -45,7 +45,7 @@ def report_activity(
     last: LastFlag = None,
     channel: ChannelFlag = None,
     by: Annotated[
-        ActivityView, typer.Option("--by", help="What each row is about; days are always complete.")
+        ActivityView, typer.Option("--by", help="Time span per row; days are always complete.")
     ] = ActivityView.sender,
     top: TopFlag = 20,
 ) -> None:
@@ -65,11 +65,11 @@ def report_delivery(
     last: LastFlag = None,
     log: Annotated[DeliveryLog | None, typer.Option("--log", help="Only this log.")] = None,
     by: Annotated[
-        DeliveryView, typer.Option("--by", help="What each row is about.")
+        DeliveryView, typer.Option("--by", help="Grouping: one row for each.")
     ] = DeliveryView.stage,
     top: TopFlag = 100,
 ) -> None:
-    """Report durations, outcomes and dead letters of deliveries.
+    """Report delivery durations, outcomes and dead letters.
 
     Example: agentlip report delivery
     """

@@ -18,8 +18,8 @@ from appliance.export.settings import ExportSettings
 from appliance.export.wire import SegmentManifest
 from appliance.kernel.clock import DAY_MS, Clock, iso
 
-COUNT_MIN = 8  # adjacent segments of a day that are worth merging
-REPLACED_MS = DAY_MS  # longer than a job reads the segments that it listed
+COUNT_MIN = 8  # a day's adjacent segments that are worth merging
+REPLACED_MS = DAY_MS  # longer than a job reads its listed segments
 
 
 class Compacted(msgspec.Struct):

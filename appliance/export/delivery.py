@@ -41,7 +41,7 @@ def report(
     outcomes, outcomes_left = _outcomes(selected, top)
     dead_letters, dead_left = _dead_letters(selected, top)
     if not (latency or outcomes or dead_letters):
-        where = f" of log {log}" if log else ""
+        where = f" in log {log}" if log else ""
         raise EmptyRange(f"no deliveries from {first or '…'} to {last or '…'}{where}")
     return DeliveryReport(
         first,

@@ -20,7 +20,7 @@ class SegmentMissing(Missing, ExportError):
 
 class TablesMissing(SegmentMissing):
     code = "TABLES_MISSING"
-    default_message = "the directory contains no tables of a job"
+    default_message = "the directory contains no job tables"
     default_hint = "run the job first: docker run … activity --in … --out …"
 
 
@@ -34,7 +34,9 @@ class SegmentTorn(Invalid, ExportError):
 class WrongHash(Invalid, ExportError):
     code = "WRONG_HASH"
     default_message = "a segment has another hash than its manifest"
-    default_hint = "restore the segment from a copy, or remove it and its manifest and export again"
+    default_hint = (
+        "restore the segment from a copy, or remove segment and manifest and export again"
+    )
     exit_code = 12
 
 
@@ -48,7 +50,7 @@ class SchemaVersionUnknown(Invalid, ExportError):
 class EmptyRange(Missing, ExportError):
     code = "EMPTY_RANGE"
     default_message = "the range contains no data"
-    default_hint = "use other dates, or run the job for them"
+    default_hint = "use other dates, or run the job for these dates"
     exit_code = 14
 
 
@@ -75,7 +77,7 @@ class OutputBusy(Conflict, ExportError):
 
 class OtherHistory(Conflict, ExportError):
     code = "OTHER_HISTORY"
-    default_message = "the directory contains the log of another workspace, or newer events"
+    default_message = "the directory contains another workspace's log, or newer events"
     default_hint = "use another directory with --out"
     exit_code = 17
 

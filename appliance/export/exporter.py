@@ -20,7 +20,7 @@ from appliance.shared import segment_chain
 from appliance.shared.segment_chain import JUMP, SPARSE, Gap
 
 ProgressCallback = Callable[[str], None]
-BYTES_MAX = 256 << 20  # payload of a segment, which limits the memory of jobs
+BYTES_MAX = 256 << 20  # a segment's payload, which limits the memory for jobs
 GAPS_MAX = 100
 
 
@@ -173,7 +173,7 @@ class Exporter:
         if newest is None:
             return 0
         if newest.workspace_id not in (None, self._log.workspace_id):
-            raise OtherHistory("the directory contains the log of another workspace")
+            raise OtherHistory("the directory contains another workspace's log")
         self._check_end(newest)
         return newest.last_event_id
 

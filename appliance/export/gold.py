@@ -74,7 +74,7 @@ def _newest_versions(root: Path, job: str) -> dict[str, int]:
     if schema != SCHEMAS[job]:
         raise SchemaVersionUnknown(
             f"the {job} tables have schema {schema}; this program reads {SCHEMAS[job]}",
-            hint=f"run the job again, of the same version as agentlip: docker run … {job} …",
+            hint=f"run the job again, in the same version as agentlip: docker run … {job} …",
         )
     return json.loads(versions)  # type: ignore[no-any-return]
 

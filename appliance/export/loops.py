@@ -19,7 +19,7 @@ ROUND_SECONDS_MAX = 3600.0  # a longer round is stopped and started again
 
 class ExportFailed(Unavailable):
     code = "EXPORT_FAILED"
-    default_message = "the export of segments failed"
+    default_message = "the segment export failed"
     default_hint = "run agentlip export segments to see the error"
 
 

@@ -38,7 +38,7 @@ SNAPSHOT_MANIFEST = "manifest.json"
 RETENTION = "retention.json"
 TEMPORARY = ".tmp-"
 _LOCK = ".lock"
-_MANIFEST_BYTES_MAX = 256 * 1024 * 1024  # the catalogue of a large archive
+_MANIFEST_BYTES_MAX = 256 * 1024 * 1024  # a large archive's catalogue
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -206,7 +206,7 @@ def write_manifest(path: Path, manifest: Any) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write `data` atomically; `only_writer` removes what a killed writer left."""
+    """Write `data` atomically; `only_writer` removes a killed writer's leftovers."""
     whole_file.write_whole(path, data, prefix=TEMPORARY, private=False)
 
 

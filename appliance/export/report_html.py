@@ -25,8 +25,8 @@ ACTIVITY = {
     "senders": "Senders", "channels": "Channels", "topics": "Topics",
 }  # fmt: skip
 DELIVERY = {
-    "delays": "Time from accept to delivery", "latency": "Durations of deliveries",
-    "outcomes": "Outcomes of deliveries", "dead_letters": "Dead letters",
+    "delays": "Time from accept to delivery", "latency": "Delivery durations",
+    "outcomes": "Delivery outcomes", "dead_letters": "Dead letters",
 }  # fmt: skip
 
 
@@ -69,9 +69,7 @@ def _fill(template: str, slots: dict[str, str]) -> str:
 def _precision(page: ReportPage) -> str:
     text = f"Medians and percentiles are within ±{RELATIVE_ERROR:.0%}."
     if days := page.days_left_out:
-        text += (
-            f" To limit the size of this file, {days} more days, from {page.first}, are left out."
-        )
+        text += f" To limit this file's size, {days} more days, from {page.first}, are left out."
     return text
 
 

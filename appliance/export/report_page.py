@@ -21,7 +21,7 @@ from appliance.shared.histogram import GAMMA
 CELLS_MAX = 40_000  # more are more than 1 MB
 NAMES_MAX = 100  # channels, and as many topics and senders
 NAME_CHARACTERS_MAX = 100
-OTHERS = -1  # the rank of all names above NAMES_MAX
+OTHERS = -1  # the rank for all names above NAMES_MAX
 NAMES = ("channels", "topics", "senders", "destinations", "causes")
 TABLES = ("rows", "pairs", "latency", "outcomes", "dead_letters")
 

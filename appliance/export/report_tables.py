@@ -58,19 +58,20 @@ CAUSES: Columns = [
 ]  # fmt: skip
 REPLIED_MEANS = (
     "REPLIED: messages that another sender followed in the topic within a day. REPLY: the time"
-    " until then (±{error:.0%}).\nEDITS, DELETES and MOVES count for the author of the message."
+    " until then (±{error:.0%}).\nEDITS, DELETES and MOVES count for the message's author."
     " ACTIVE: time without pauses above 30 minutes."
 )
 STAGE_MEANS = (
-    "COUNT: messages whose stage ended on these days. P50, P95, P99: its duration (±{error:.0%})."
+    "COUNT: messages whose stage ended on these days. P50, P95, P99: duration "
+    "(±{error:.0%})."
     " MET: share within the objective."
 )
 OUTCOME_MEANS = (
     "DELIVERED: first deliveries. ATTEMPTS: with repeats. FAILED: attempts that failed."
-    " DEAD: messages that were given up.\nThe logs of the courier and of runs have no"
-    " acceptances, and that of the outbox no acks."
+    " DEAD: messages that were given up.\nThe courier log and the run log have no"
+    " acceptances, and the outbox log has no acks."
 )
-# The list of a report, its columns, and what they count.
+# A report's list, its columns, and their meaning.
 VIEWS = {
     "day": ("days", ACTIVITY, REPLIED_MEANS), "channel": ("channels", ACTIVITY, REPLIED_MEANS),
     "topic": ("topics", ACTIVITY, REPLIED_MEANS), "sender": ("senders", ACTIVITY, REPLIED_MEANS),
@@ -84,7 +85,7 @@ def show(session: Session, report: ActivityReport | DeliveryReport, by: str) -> 
     name, columns, means = VIEWS[by]
     write_line(f"{report.first} to {report.last} (UTC)")
     rows = [asdict(row) for row in getattr(report, name)]
-    session.table(rows, columns, empty="nothing of this kind")
+    session.table(rows, columns, empty="no rows")
     if means:
         note(means.format(error=report.quantile_error))
     if left := report.left_out.get(name):

@@ -68,25 +68,25 @@ def routes(segments: Segments, snapshots: Snapshots, reports: Reports) -> list[R
             "GET": Operation(wire.READ, also=(wire.DELIVERY,),
                              reply=wire.SegmentList, query=wire.SegmentsQuery,
                              errors=(wire.SegmentsDamaged,),
-                             summary="List segments of a log after an event, oldest first"),
+                             summary="List a log's segments after an event, oldest first"),
         }),
         Route("/api/v1/segments/{name}", Responders(get=_send_to_caller(segments.find)), {
             "GET": Operation(wire.READ, also=(wire.DELIVERY,), query=wire.SegmentQuery,
                              media="application/octet-stream", repeat_status=206,
                              errors=(wire.SegmentNotFound, wire.RangeNotSatisfiable,
                                      wire.SegmentsDamaged),
-                             summary="Download a segment or a byte range of it"),
+                             summary="Download a segment or a byte range"),
         }),
         Route("/api/v1/snapshots", Responders(get=reply_with(snapshots.newest)), {
             "GET": Operation(wire.READ, reply=wire.SnapshotList, query=wire.SnapshotsQuery,
                              errors=(wire.SegmentsDamaged,),
-                             summary="List snapshots of the tables, newest first, for an audit"),
+                             summary="List table snapshots, newest first, for an audit"),
         }),
         Route("/api/v1/snapshots/{name}/{file}", Responders(get=_send_to_caller(snapshots.find)), {
             "GET": Operation(wire.READ, media="application/octet-stream", repeat_status=206,
                              errors=(wire.SnapshotNotFound, wire.RangeNotSatisfiable,
                                      wire.SegmentsDamaged),
-                             summary="Download a table of a snapshot or a byte range of it"),
+                             summary="Download a snapshot's table or a byte range"),
         }),
         Route("/api/v1/reports/activity", Responders(get=_report_with(reports, "activity")), {
             "GET": Operation(wire.READ, reply=ActivityReport, query=ActivityQuery,
@@ -96,6 +96,6 @@ def routes(segments: Segments, snapshots: Snapshots, reports: Reports) -> list[R
         Route("/api/v1/reports/delivery", Responders(get=_report_with(reports, "delivery")), {
             "GET": Operation(wire.DELIVERY, reply=DeliveryReport, query=DeliveryQuery,
                              errors=(wire.NothingInRange, wire.ReportUnavailable, CommandTooSlow),
-                             summary="Report durations, outcomes and dead letters of deliveries"),
+                             summary="Report delivery durations, outcomes and dead letters"),
         }),
     ]  # fmt: skip

@@ -24,14 +24,14 @@ from appliance.kernel.reader import PAGE_BYTES_MAX
 from appliance.kernel.threads import in_thread
 from appliance.workspace.command_runner import CommandRunner, error_of
 
-REPORTS_MAX = 2  # reports over HTTP at the same time; others get 503
+REPORTS_MAX = 2  # concurrent reports over HTTP; others get 503
 REPORT_SECONDS_MAX = 60.0  # a report over HTTP that takes longer is aborted
-REPORT_ROWS_MAX = 1_000  # largest number of rows of a list in a report over HTTP
-DOWNLOAD_CHUNK_BYTES = 256 * 1024  # bytes of a download that are read at once
-SEGMENTS_PAGE_MAX = 1_000  # largest number of segments in one response
+REPORT_ROWS_MAX = 1_000  # row limit for a list in a report over HTTP
+DOWNLOAD_CHUNK_BYTES = 256 * 1024  # bytes per read during a download
+SEGMENTS_PAGE_MAX = 1_000  # segment limit for one response
 MANIFESTS_MAX = 50_000  # parsed manifests in memory: about 1 kB each
-BESIDE_BYTES = 100  # added per row for the rest of the page, which is more than it needs
-EXIT_INVALID = 1  # exit code of the command line for invalid arguments
+BESIDE_BYTES = 100  # added per row for the page's rest, more than needed
+EXIT_INVALID = 1  # the command line's exit code for invalid arguments
 TOO_SLOW = "request a smaller range"
 _encode = msgspec.json.Encoder().encode
 
@@ -89,7 +89,7 @@ class Segments:
         directory, entries = self._directories[log], []
         with _damage_errors():
             for path in directory.paths():
-                with suppress(SegmentMissing):  # removed meanwhile: another one replaces it
+                with suppress(SegmentMissing):  # removed meanwhile: another one is the replacement
                     with manifests.reading(path.name):
                         changed_ns = path.stat().st_mtime_ns
                     entries.append(_read_manifest(directory, path, changed_ns))

@@ -16,14 +16,14 @@ class ExportSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[export]: the log as closed segments, for readers that never touch the database."""
 
     export: bool = False  # write segments while the appliance runs, in child processes
-    export_dir: str = ".agentlip/export"  # directory of segments, relative to the workspace
-    export_format: Format = "parquet"  # format of segments; parquet needs the extra [export]
+    export_dir: str = ".agentlip/export"  # segment directory, relative to the workspace
+    export_format: Format = "parquet"  # segment format; parquet needs the extra [export]
     segment_rows_max: Positive = 500_000  # events per segment; a job reads one in seconds
     segment_open_seconds: Seconds = 300.0  # a segment that is not full is closed after this time
     retention_days: Days = 0  # days after which segments are removed; 0 keeps all
-    archive_dir: str = ""  # with one, only segments that this archive has are removed
+    archive_dir: str = ""  # archive directory; if set, only archived segments are removed
     target: str = ""  # s3://bucket/prefix where closed segments are published
-    gold_dir: str = ".agentlip/gold"  # directory of the results of jobs, for reports
+    gold_dir: str = ".agentlip/gold"  # directory with job results, for reports
 
 
 def round_seconds(settings: ExportSettings) -> float:

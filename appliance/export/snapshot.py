@@ -54,7 +54,7 @@ def write(
         with writing():
             write_manifest(folder / SNAPSHOT_MANIFEST, manifest)
             sync_directory(folder)
-            if target.exists():  # the same state, perhaps in another format
+            if target.exists():  # an equal state, perhaps in another format
                 target.rename(_temporary(parent))
             folder.rename(target)
             sync_directory(parent)

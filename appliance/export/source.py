@@ -16,7 +16,7 @@ from appliance.kernel.errors import Unavailable
 from appliance.sdk.reader import open_database
 from appliance.workspace.datadir import DataDir
 
-ROWS = 20_000  # per read: about 15 MB of text
+ROWS = 20_000  # per read: about 15 MB text
 TABLES_VERSION = 1
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 META = "SELECT key, value FROM meta LIMIT 100"
@@ -24,7 +24,7 @@ META = "SELECT key, value FROM meta LIMIT 100"
 
 class LogUnreadable(Unavailable):
     code = "LOG_UNREADABLE"
-    default_message = "the database of a log cannot be read"
+    default_message = "a log's database cannot be read"
     default_hint = "agentlip doctor"
 
 
@@ -190,4 +190,4 @@ def sqlite_errors(store: str = "hub") -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise LogUnreadable(f"cannot read the database of {store}: {error}") from None
+        raise LogUnreadable(f"cannot read the database for {store}: {error}") from None

@@ -20,7 +20,7 @@ class ExportSubsystem(Subsystem):
     """The HTTP routes always exist; the loop runs only if `export.export` is set."""
 
     name = "export"
-    role = Role("segments, snapshots and reports of the hub's log", ("hub",))
+    role = Role("segments, snapshots and reports for the hub's log", ("hub",))
     sections = {"export": ExportSettings}
     scopes = SCOPES
 

@@ -23,7 +23,7 @@ from appliance.export.schema import ExportColumn
 
 ROW_GROUP_ROWS = 65_536
 _COPY_BYTES = 1 << 20
-LEVEL = 1  # zstd level: a third of the uncompressed size, in a quarter of the time of level 3
+LEVEL = 1  # zstd level: a third of the uncompressed size, in a quarter of level 3's time
 
 
 class Written(NamedTuple):
@@ -199,7 +199,7 @@ def times(texts: Any) -> Any:
         return arrow.chunked_array([moments], kind)
 
 
-_Events = tuple[Sequence[int], set[str]]  # ids in the order of the file, and their epochs
+_Events = tuple[Sequence[int], set[str]]  # ids in file order, and their epochs
 
 
 def extent(

@@ -157,7 +157,7 @@ class SegmentsDamaged(Unavailable):
 class NothingInRange(Missing):
     code = "EMPTY_RANGE"
     default_message = "the range has no activity, or the job has not processed it yet"
-    default_hint = "use other days, or run the job of the report for them"
+    default_hint = "use other days, or run the report's job for these days"
 
 
 class ReportUnavailable(Unavailable):

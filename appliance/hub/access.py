@@ -36,7 +36,7 @@ class Access:
 
     def find_channel(self, principal: Principal, scope: str, reference: str) -> str:
         """Return a channel's id, by id or name. Raises NoSuchChannel, or OtherChannel for a
-        limited token, which can't find out what exists elsewhere."""
+        limited token, which can't detect other channels."""
         channel_id = self._store.read(queries.channel_ids, [reference]).get(reference)
         self._check(principal, scope, channel_id)
         if channel_id is None:

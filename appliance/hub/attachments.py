@@ -20,7 +20,7 @@ from appliance.kernel.errors import Invalid, PayloadTooLarge
 from appliance.kernel.idempotency import Reply
 
 VALUE_DEPTH_MAX = 32
-INTEGERS = range(-(2**63), 2**63)  # the range of SQLite, Parquet and most JSON readers
+INTEGERS = range(-(2**63), 2**63)  # the range for SQLite, Parquet and most JSON readers
 SCHEMES = ("http", "https", "file")
 _URL = re.compile(r"[A-Za-z]+://[^\s\x00-\x20\x7f-\x9f\\]+")
 _sorted = msgspec.json.Encoder(order="sorted").encode
@@ -40,7 +40,7 @@ def check(command: wire.AddAttachment) -> None:
         )
     check_value(command.value_json)
     if command.kind == "url" and not isinstance(command.value_json.get("url"), str):
-        raise wire.BadUrl('value_json of an attachment of kind "url" needs a string "url"')
+        raise wire.BadUrl('value_json for a "url" attachment needs a string "url"')
 
 
 def check_value(value: Any, depth: int = VALUE_DEPTH_MAX) -> None:
@@ -64,7 +64,7 @@ def check_value(value: Any, depth: int = VALUE_DEPTH_MAX) -> None:
         check_text(value_json=value)
     elif isinstance(value, int) and value not in INTEGERS:
         raise Invalid(
-            "value_json contains an integer of more than 64 bits",
+            "value_json contains an integer that needs more than 64 bits",
             details={"field": "value_json"},
             hint="send it as a string",
         )
@@ -74,7 +74,7 @@ def _check_address(name: str, address: Any) -> None:
     details = {"field": name[:100]}
     if not isinstance(address, str):
         raise wire.BadUrl("an address must be a string", details=details)
-    # Browsers remove blanks and control characters before they parse the scheme.
+    # Browsers remove blanks and control characters before parsing the scheme.
     if not _URL.fullmatch(address):
         raise wire.BadUrl(details=details)
     try:
@@ -88,7 +88,7 @@ def _check_address(name: str, address: Any) -> None:
 
 
 def dedupe_key(value: dict[str, Any]) -> str:
-    """Return the same key for equal JSON values, however they are written.
+    """Return one key for equal JSON values in any notation.
 
     As in RFC 8785, key order and number and string notation don't matter. The bytes differ from RFC
     8785, since only the hub computes this key; integers beyond 2⁵³ stay exact.

@@ -98,7 +98,7 @@ OTHER_DATABASE = Problem("other-database", Severity.ERROR, hint="agentlipd resta
 NO_INDEX = Problem("no-index", Severity.INFO, hint="agentlipd restart")
 STALE = Problem("stale", Severity.ERROR, hint="agentlip doctor repair rebuild fts --yes")
 AHEAD = Problem("ahead", Severity.ERROR, hint="agentlip doctor --run events.deleted")
-# The highest event id that was given out. A restore raises it above all cursors.
+# The highest event id that was given out. A restore raises the number above all cursors.
 _END = (
     "max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0),"
     " coalesce((SELECT max(event_id) FROM events), 0))"
@@ -120,7 +120,7 @@ CHECKS = (
     ),
     Check(
         name="hub.cursors",
-        inspects="no webhook or plugin has passed the end of the event log",
+        inspects="no webhook or plugin has passed the event log's end",
         find=find_rows(
             "hub",
             RowRule(

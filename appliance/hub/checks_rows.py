@@ -35,14 +35,14 @@ _WORDS = {
     "content_raw": "text",
     "created_at": "creation time",
     "deleted": "deleted or not",
-    "deleted_by": "name of the member who deleted it",
+    "deleted_by": "name of the member who deleted the message",
     "topic_id": "topic",
     "channel_id": "channel",
     "value_json": "value",
 }
 Key = tuple[str, str]
 _WINDOWS: "WeakKeyDictionary[Context, _Window]" = WeakKeyDictionary()
-NEWEST_ROWS_MAX = 1_000  # newest rows of a table that a cheap check reads
+NEWEST_ROWS_MAX = 1_000  # a table's newest rows that a cheap check reads
 
 
 class _Window:
@@ -119,8 +119,8 @@ def _backwards(events: list[ReplayedEvent]) -> Iterator[Finding]:
         if before is not None and before - moment > CLOCK_BEHIND_WARNING_SECONDS:
             yield _TIME.finding(
                 f"event {event.event_id}",
-                f"its time, {event.ts}, is {before - moment:.0f} s before that of the event before"
-                " it: the clock was set back, or another program changed the log",
+                f"the event's time, {event.ts}, is {before - moment:.0f} s earlier than the "
+                "preceding event: the clock was set back, or another program changed the log",
             )
         before = moment
 

@@ -1,5 +1,4 @@
-"""Indexes and searches Chinese, Japanese and Korean text, whose words are not separated by
-spaces.
+"""Indexes and searches Chinese, Japanese and Korean text, without spaces between words.
 
 FTS5's tokenizer makes one token from adjacent characters in these scripts. This module makes
 overlapping pairs (bigrams, as in Lucene's CJKAnalyzer):
@@ -14,7 +13,7 @@ Other text stays unchanged, so a single index serves mixed texts.
 import re
 import unicodedata
 
-# Kana, Han, Hangul and Bopomofo: the blocks of the Unicode standard, without their punctuation.
+# Kana, Han, Hangul and Bopomofo: Unicode blocks, without punctuation.
 _RUN = re.compile(
     "[\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3031-\u3035\u3038-\u303c"
     "\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u3105-\u318e\u31a0-\u31bf\u31f0-\u31ff"
@@ -29,12 +28,12 @@ def contains(text: str) -> bool:
 
 
 def pairs(text: str) -> str:
-    """Return `text` as it is indexed: each run as pairs, followed by its last character."""
+    """Return `text` in index form: each run as pairs, followed by the last character."""
     return _RUN.sub(lambda run: _pairs(run[0], closed=False), unicodedata.normalize("NFKC", text))
 
 
 def phrase(term: str) -> str:
-    """Return the FTS5 phrase that finds `term` in what `pairs` returns."""
+    """Return the FTS5 phrase that finds `term` in the output of `pairs`."""
     text = unicodedata.normalize("NFKC", term)
     pieces, prefix, end = [], False, 0
     for run in _RUN.finditer(text):

@@ -11,7 +11,7 @@ from appliance.cli_support import Session, plain, plain_app, text_of
 from appliance.hub.cli_reach import KeyFlag, open_reader, segment
 from appliance.kernel.errors import Invalid
 
-channels = plain_app("Channels: groups of topics, one per project or team.", "Messages/channel")
+channels = plain_app("Channels: topic groups, one per project or team.", "Messages/channel")
 topics = plain_app("Topics: threads in a channel.", "Messages/topic")
 messages = plain_app("Messages: send, read, edit, delete and move them.", "Messages/msg")
 
@@ -26,14 +26,12 @@ ChannelPart = Annotated[
 ]
 TopicPart = Annotated[
     str | None,
-    typer.Option("--topic", help="Title of a topic in --channel, instead of --topic-id."),
+    typer.Option("--topic", help="Topic title in --channel, instead of --topic-id."),
 ]
-TopicIdFlag = Annotated[
-    str | None, typer.Option("--topic-id", help="Id of the topic, or CHANNEL/TITLE.")
-]
-LimitFlag = Annotated[int, typer.Option("--limit", help="Maximum number of rows (1 to 1000).")]
+TopicIdFlag = Annotated[str | None, typer.Option("--topic-id", help="Topic id, or CHANNEL/TITLE.")]
+LimitFlag = Annotated[int, typer.Option("--limit", help="Row limit (1 to 1000).")]
 ContentFlag = Annotated[
-    str | None, typer.Option("--content", help="Text of the message; `-`: from standard input.")
+    str | None, typer.Option("--content", help="Message text; `-`: from standard input.")
 ]
 VersionFlag = Annotated[
     int | None,
@@ -56,9 +54,9 @@ def list_channels(session: Session, limit: LimitFlag = 1000) -> None:
 @channels.command("create")
 def create_channel(
     session: Session,
-    name: Annotated[str, typer.Argument(help="Name of the channel.")],
+    name: Annotated[str, typer.Argument(help="Channel name.")],
     description: Annotated[
-        str | None, typer.Option("--description", help="What the channel is for.")
+        str | None, typer.Option("--description", help="The channel's purpose.")
     ] = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
@@ -86,7 +84,7 @@ def list_topics(session: Session, channel: ChannelFlag, limit: LimitFlag = 1000)
 def create_topic(
     session: Session,
     channel: ChannelFlag,
-    title: Annotated[str, typer.Argument(help="Title of the topic.")],
+    title: Annotated[str, typer.Argument(help="Topic title.")],
     idempotency_key: KeyFlag = None,
 ) -> None:
     """Create a topic in a channel."""
@@ -101,7 +99,7 @@ def create_topic(
 @topics.command("rename")
 def rename_topic(
     session: Session,
-    topic_id: Annotated[str, typer.Argument(help="Id of the topic, or CHANNEL/TITLE.")],
+    topic_id: Annotated[str, typer.Argument(help="Topic id, or CHANNEL/TITLE.")],
     title: Annotated[str, typer.Option("--title", help="The new title.")],
     idempotency_key: KeyFlag = None,
 ) -> None:
@@ -135,9 +133,9 @@ def tail_messages(
 @messages.command("show")
 def show_message(
     session: Session,
-    message_id: Annotated[str, typer.Argument(help="Id of the message.")],
+    message_id: Annotated[str, typer.Argument(help="Message id.")],
     receipts: Annotated[
-        bool, typer.Option("--receipts", help="What became of it, recipient by recipient.")
+        bool, typer.Option("--receipts", help="Show each recipient's state.")
     ] = False,
 ) -> None:
     """Show one message in full, or its receipts."""
@@ -184,12 +182,12 @@ def page_messages(
 @messages.command("send")
 def send_message(
     session: Session,
-    sender: Annotated[str, typer.Option("--sender", help="Name of the sender.")],
+    sender: Annotated[str, typer.Option("--sender", help="Sender name.")],
     topic_id: TopicIdFlag = None,
     channel: ChannelPart = None,
     topic: TopicPart = None,
     content: ContentFlag = None,
-    stdin: Annotated[bool, typer.Option("--stdin", help="Read it from standard input.")] = False,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Read from standard input.")] = False,
     to: Annotated[
         list[str] | None, typer.Option("--to", help="A name whose inbox gets it; may be repeated.")
     ] = None,
@@ -232,9 +230,9 @@ def send_message(
 @messages.command("edit")
 def edit_message(
     session: Session,
-    message_id: Annotated[str, typer.Argument(help="Id of the message.")],
+    message_id: Annotated[str, typer.Argument(help="Message id.")],
     content: ContentFlag = None,
-    stdin: Annotated[bool, typer.Option("--stdin", help="Read it from standard input.")] = False,
+    stdin: Annotated[bool, typer.Option("--stdin", help="Read from standard input.")] = False,
     expected_version: VersionFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
@@ -249,12 +247,12 @@ def edit_message(
 @messages.command("delete")
 def delete_message(
     session: Session,
-    message_id: Annotated[str, typer.Argument(help="Id of the message.")],
-    actor: Annotated[str, typer.Option("--actor", help="Name of whoever deletes it.")],
+    message_id: Annotated[str, typer.Argument(help="Message id.")],
+    actor: Annotated[str, typer.Option("--actor", help="Name of the deleting sender.")],
     expected_version: VersionFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Replace a message by a tombstone. Its text stays in the event log."""
+    """Replace a message by a tombstone. The text stays in the event log."""
     body: dict[str, Any] = {"op": "delete", "actor": actor}
     answer = _patch(session, message_id, body, expected_version, idempotency_key)
     deleted = {"deleted": True, "event_id": answer.get("event_id")}
@@ -265,23 +263,23 @@ def delete_message(
 @messages.command("retopic")
 def retopic_message(
     session: Session,
-    message_id: Annotated[str, typer.Argument(help="Id of the message.")],
+    message_id: Annotated[str, typer.Argument(help="Message id.")],
     to_topic_id: Annotated[
-        str, typer.Option("--to-topic-id", help="Topic of the same channel, or CHANNEL/TITLE.")
+        str, typer.Option("--to-topic-id", help="Topic in the message's channel, or CHANNEL/TITLE.")
     ],
     mode: Annotated[
         str,
         typer.Option(
-            "--mode", help="one: this message; later: it and all newer ones; all: the whole topic."
+            "--mode", help="one: this message; later: also all newer ones; all: the whole topic."
         ),
     ],
     force: Annotated[bool, typer.Option("--force", help="Required with --mode all.")] = False,
     expected_version: VersionFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Move a message, it and all newer ones, or its whole topic, to another topic."""
+    """Move one message, also all newer ones, or the whole topic, to another topic."""
     if mode == "all" and not force:
-        raise Invalid("--mode all moves every message of the topic", hint="add --force to confirm")
+        raise Invalid("--mode all moves every message in the topic", hint="add --force to confirm")
     body = {"op": "move_topic", "to_topic_id": to_topic_id, "mode": mode}
     answer = _patch(session, message_id, body, expected_version, idempotency_key)
     count = answer["affected_count"]

@@ -9,9 +9,9 @@ from appliance.cli_support import Session, plain_app
 from appliance.hub.cli_reach import KeyFlag, open_reader, segment
 from appliance.kernel.errors import Invalid
 
-app = plain_app("Attachments: links, files and facts of a topic.", "Messages/attachment")
+app = plain_app("Attachments: a topic's links, files and facts.", "Messages/attachment")
 
-TopicIdFlag = Annotated[str, typer.Option("--topic-id", help="Id of the topic, or CHANNEL/TITLE.")]
+TopicIdFlag = Annotated[str, typer.Option("--topic-id", help="Topic id, or CHANNEL/TITLE.")]
 
 
 @app.command("list")
@@ -19,11 +19,9 @@ def list_attachments(
     session: Session,
     topic_id: TopicIdFlag,
     kind: Annotated[
-        str | None, typer.Option("--kind", help="Only attachments of this kind.")
+        str | None, typer.Option("--kind", help="Only attachments with this kind.")
     ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", help="Maximum number of attachments (1 to 1000).")
-    ] = 1000,
+    limit: Annotated[int, typer.Option("--limit", help="Maximum attachments (1 to 1000).")] = 1000,
     before_id: Annotated[
         str | None, typer.Option("--before-id", help="Only attachments older than this one.")
     ] = None,
@@ -47,7 +45,7 @@ def list_attachments(
 def add_attachment(
     session: Session,
     topic_id: TopicIdFlag,
-    kind: Annotated[str, typer.Option("--kind", help="Kind of the attachment: url, file, …")],
+    kind: Annotated[str, typer.Option("--kind", help="Attachment kind: url, file, …")],
     value_json: Annotated[
         str,
         typer.Option(
@@ -58,7 +56,8 @@ def add_attachment(
         str | None, typer.Option("--key", help="Your own namespace within the kind.")
     ] = None,
     source_message_id: Annotated[
-        str | None, typer.Option("--source-message-id", help="Id of the message it comes from.")
+        str | None,
+        typer.Option("--source-message-id", help="The message that contained it, by id."),
     ] = None,
     dedupe_key: Annotated[
         str | None,

@@ -47,7 +47,7 @@ def listen(
     name: Annotated[
         list[str] | None,
         typer.Option(
-            "--name", help="Only events of this name, such as message.created; may be repeated."
+            "--name", help="Only events with this name, such as message.created; may be repeated."
         ),
     ] = None,
     format_: Annotated[
@@ -66,7 +66,7 @@ def listen(
     ] = None,
     exit_after: Annotated[
         int | None,
-        typer.Option("--exit-after", min=1, help="Exit after this number of events."),
+        typer.Option("--exit-after", min=1, help="Exit after this many events."),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until a hub is running.")] = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""How the hub's commands reach a workspace: reads use its database, changes use its hub.
+"""How the hub's commands reach a workspace: reads use the database, changes use the hub.
 
 With AGENTLIP_URL and without --workspace, both use the hub at that address.
 """

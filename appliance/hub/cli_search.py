@@ -21,15 +21,13 @@ def search(
         str | None, typer.Option("--topic-id", help="Only this topic, by id or CHANNEL/TITLE.")
     ] = None,
     sender: Annotated[
-        str | None, typer.Option("--sender", help="Only messages of this sender.")
+        str | None, typer.Option("--sender", help="Only messages from this sender.")
     ] = None,
     after: Annotated[
         str | None, typer.Option("--after", help="Sent at or after this time (ISO 8601, UTC).")
     ] = None,
     before: Annotated[str | None, typer.Option("--before", help="Sent before this time.")] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", help="Maximum number of matches (1 to 1000).")
-    ] = 100,
+    limit: Annotated[int, typer.Option("--limit", help="Maximum matches (1 to 1000).")] = 100,
 ) -> None:
     """Search messages, best match first.
 

@@ -17,8 +17,8 @@ from appliance.hub.wire import TOMBSTONE
 State = dict[str, Any]
 """One entity's facts, by column; `content_raw` and others are missing if they aren't known."""
 
-# The event that creates an entity, with its kind, which is also the entity's name in the payload.
-# Entities come after those that they refer to.
+# The event that creates an entity, with its kind, also the entity's name in the payload. Entities
+# come after the ones that they refer to.
 CREATED = {
     "channel.created": "channel",
     "topic.created": "topic",
@@ -26,10 +26,10 @@ CREATED = {
     "topic.attachment_added": "attachment",
 }
 _TIMES = {"updated_at", "edited_at", "deleted_at"}  # not compared with rows
-# Events with these names change the version of a message.
+# Events with these names change a message's version.
 _VERSIONED = ("message.edited", "message.deleted", "message.moved_topic")
 KINDS = tuple(CREATED.values())
-# The columns of each table without its id.
+# Each table's columns without the id.
 COLUMNS = {
     "channel": wire.Channel.__struct_fields__[1:],
     "topic": wire.Topic.__struct_fields__[1:],
@@ -96,7 +96,7 @@ def apply(state: State | None, event: ReplayedEvent) -> tuple[State, Break | Non
     elif event.name == "message.deleted":
         now |= {"deleted": 1, "deleted_at": event.ts}
         _set(now, "deleted_by", data.get("deleted_by"), str)
-        # Programs are free in the text of a tombstone; events of this one name a principal.
+        # Programs are free in a tombstone's text; this program's events name a principal.
         _set(now, "content_raw", TOMBSTONE if "principal" in data else None, str)
     elif event.name == "message.moved_topic":
         _set(now, "topic_id", data.get("new_topic_id"), str)

@@ -1,7 +1,7 @@
 """The event log: appending in a transaction, and the JSON text that every listener gets.
 
-`data_json` is stored as text and never parsed again: replayed and live events build their
-envelope around it in the same way.
+`data_json` is stored as text and never parsed again: replayed and live events build equal envelopes
+around that text.
 """
 
 from functools import lru_cache
@@ -21,7 +21,7 @@ INSERT = (
 
 
 class CommittedEvent(msgspec.Struct, eq=False):
-    """A committed event, as the feed carries it. `number` is its event_id."""
+    """A committed event in the feed. `number` is the event_id."""
 
     number: int
     ts: str

@@ -14,7 +14,7 @@ from appliance.kernel.ids import encode_ulid, ulid_value
 
 IdOrder = Literal["id", "rowid"]
 SEARCH_TRIGGERS = ("messages_fts_update", "messages_fts_delete", "x_cjk_update")
-FOREIGN_TRIGGER = "messages_fts_insert"  # left by another program; it would index messages twice
+FOREIGN_TRIGGER = "messages_fts_insert"  # left by another program; messages would be indexed twice
 ROWID_INDEXES = (
     "CREATE INDEX IF NOT EXISTS x_messages_topic ON messages(topic_id)",
     "CREATE INDEX IF NOT EXISTS x_messages_channel ON messages(channel_id)",
@@ -26,7 +26,7 @@ _RANDOM_BITS = 80
 
 class HubSchema:
     """The hub store's adapter: other programs that follow the hub specification may have created
-    its file, or may write to it between two starts."""
+    the file, or may write there between two starts."""
 
     spec_version = 1
 
@@ -74,11 +74,11 @@ class HubSchema:
                 connection.execute("DELETE FROM x_migrations WHERE name = ?", (name,))
             connection.execute("COMMIT")
         except sqlite3.Error:
-            if connection.in_transaction:  # a full disk may have rolled it back already
+            if connection.in_transaction:  # a full disk may have rolled back already
                 connection.execute("ROLLBACK")
             raise
         if adopted:
-            log.info("workspace of another program adopted", id_order=order.order)
+            log.info("adopted another program's workspace", id_order=order.order)
         elif stored_order == "id" and order.changed:
             log.warning(
                 "another program added messages whose ids do not sort after ours; messages are"
@@ -112,7 +112,7 @@ class IdOrderCheck(NamedTuple):
     """A file's message order, and the last compared message."""
 
     order: IdOrder
-    changed: bool  # it differs from the stored order, or none is stored
+    changed: bool  # differs from the stored order, or none is stored
     checked: tuple[int, str]
     advanced: bool  # more messages were compared than is stored
 
@@ -149,7 +149,7 @@ def _new_ids_sort_last(connection: sqlite3.Connection, now_ms: int) -> bool:
     (last,) = connection.execute("SELECT max(id) FROM messages").fetchone()
     if last is None or last < _MESSAGE_PREFIX + encode_ulid(now_ms << _RANDOM_BITS):
         return True
-    # A ULID of the future: new ids continue above it.
+    # A ULID from the future: new ids continue above it.
     return last.startswith(_MESSAGE_PREFIX) and ulid_value(last) is not None
 
 
@@ -210,7 +210,7 @@ def drop_search_triggers(connection: sqlite3.Connection) -> bool:
     present = [name for name in candidates if meta.exists(connection, name)]
     for trigger in present:
         connection.execute(f"DROP TRIGGER {trigger}")
-    # Without these tables the hub indexes no messages; a partial index would make it fail.
+    # Without these tables the hub indexes no messages; a partial index would fail.
     for table in ("x_fts", "x_cjk", "x_cjk_changed"):
         connection.execute(f"DROP TABLE IF EXISTS {table}")
     return bool(present)

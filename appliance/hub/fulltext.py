@@ -34,20 +34,20 @@ from appliance.kernel.reader import snapshot
 from appliance.kernel.readlimit import ReadLimit
 
 RANKED_MAX = 500  # with more matches, ranking means little
-RANKED_CHARACTERS_MAX = 1 << 20  # total length of the ranked texts; about 40 ms
+RANKED_CHARACTERS_MAX = 1 << 20  # the ranked texts' total length; about 40 ms
 CHUNK_ROWS = 500  # rows beyond the index searched at once
 CHUNK_CHARACTERS = 1 << 18
 
 INDEX = "messages_fts"  # external content: `messages.content_raw`
 INDEXED_UNTIL = "x_fts"  # how far the index reaches
-PAIRS = "x_cjk_messages"  # the index of pairs, which may be missing
+PAIRS = "x_cjk_messages"  # the pair index, which may be missing
 
 Text = tuple[int, str]  # rowid, text
 Sql = tuple[str, Sequence[Any]]  # a condition and its parameters
 
 
 class TextMatches(msgspec.Struct, frozen=True):
-    """Rows, best match first, each with a snippet."""
+    """Return rows, best match first, each with a snippet."""
 
     rows: list[tuple[Any, ...]]
     snippets: list[str]
@@ -84,7 +84,7 @@ def conditions(
     before: str | None,
 ) -> tuple[str, list[str]]:
     """Return the condition for messages that are not deleted and match these values; None
-    matches any. Raises Invalid for what is not a time."""
+    matches any. Raises Invalid for malformed times."""
     where, parameters = ["m.deleted_at IS NULL"], list[str]()
     for condition, value in (
         ("m.channel_id = ?", channel_id),

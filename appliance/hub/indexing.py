@@ -1,7 +1,7 @@
 """Adds messages to the search indexes, inside a writer's transaction.
 
-Indexing many messages in one statement and commit costs a third of indexing them one by one. Each
-index stores the last indexed rowid: every message up to it is in the index, none above it.
+Indexing many messages in one statement and commit costs a third of single insertions. Each index
+stores the last indexed rowid: every message up to that one is in the index, none above.
 """
 
 import sqlite3

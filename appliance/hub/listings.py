@@ -13,7 +13,7 @@ from appliance.kernel.model import fields, given, statement
 from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 
-_ANCHOR = Tuple(given("at"), given("id"))  # the last row of the previous page
+_ANCHOR = Tuple(given("at"), given("id"))  # the previous page's last row
 
 
 def channels(

@@ -9,8 +9,8 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.store import Store
 from appliance.kernel.writer import CatchUp
 
-IDEMPOTENCY_HOURS = 48  # in which a retry with the same key is not applied again
-PRUNED_KEYS_MAX = 5000  # in one transaction, which other writes wait for
+IDEMPOTENCY_HOURS = 48  # in which a retry with a known key is not applied again
+PRUNED_KEYS_MAX = 5000  # in one transaction, while other writes wait
 INDEX_BATCH_MAX = 200  # messages indexed in one commit, which takes about 2 ms
 INDEX_SECONDS = 0.1  # between index updates while messages arrive
 
@@ -51,6 +51,6 @@ class Indexer(Loop):
 
 
 def catch_up() -> CatchUp:
-    """Return the work that keeps the index at most a second behind under any load; other
-    programs read it too."""
+    """Return the work that keeps the index, which other programs read too, at most a second behind
+    under any load."""
     return CatchUp(indexing.keep_up, INDEX_SECONDS, INDEX_BATCH_MAX)

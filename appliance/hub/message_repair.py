@@ -12,8 +12,8 @@ _COLUMNS = event_replay.COLUMNS["message"]
 
 
 def restore_message(connection: sqlite3.Connection, arguments: Arguments, _clock: Clock) -> str:
-    """Set a message's row to the state that its events describe, or write it again. Columns that
-    no event states stay as they are."""
+    """Set a message's row to its events' state, or write a missing row. Columns that no event
+    states stay unchanged."""
     message_id = arguments["message"]
     row = event_replay.row_of(connection, "message", message_id)
     state = replay(connection, message_id)
@@ -24,8 +24,8 @@ def restore_message(connection: sqlite3.Connection, arguments: Arguments, _clock
         return _insert(connection, message_id, state)
     if row["version"] > state.get("version", 0):
         raise CannotRepair(
-            f"message {message_id}: its row has version {row['version']}, newer than its events;"
-            " their last one may be lost"
+            f"message {message_id}: the row has version {row['version']}, newer than the "
+            "message's events; the last event may be lost"
         )
     changed = event_replay.differences(state, row)
     if "principal" in changed:
@@ -38,7 +38,7 @@ def restore_message(connection: sqlite3.Connection, arguments: Arguments, _clock
         columns = ", ".join(f"{name} = ?" for name in known)
         values = [state[name] for name in known]
         connection.execute(f"UPDATE messages SET {columns} WHERE id = ?", (*values, message_id))
-    return f"changed {', '.join(changed)}" if changed else "the row is what its events say"
+    return f"changed {', '.join(changed)}" if changed else "the row matches its events"
 
 
 def _insert(connection: sqlite3.Connection, message_id: str, state: State) -> str:
@@ -64,8 +64,8 @@ def _insert(connection: sqlite3.Connection, message_id: str, state: State) -> st
 
 
 def replay(connection: sqlite3.Connection, message_id: str) -> State:
-    """Return a message's state after all its events, with the times when it was last edited and
-    deleted. Raises CannotRepair if events are missing or out of order."""
+    """Return a message's state after all events, with the last edit's and deletion's times. Raises
+    CannotRepair if events are missing or out of order."""
     state: State | None = None
     rows = connection.execute(event_replay.OF_ENTITY, ("message", message_id))
     for event in map(ReplayedEvent._make, rows.fetchall()):

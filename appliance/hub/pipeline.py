@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 class Pipeline:
-    """At most `pieces_max` pieces are in progress; they are delivered in the order they began.
+    """At most `pieces_max` pieces are in progress, and are delivered in starting order.
 
-    Only one greenlet may call `run`. An error in `finish` or `deliver` affects only its own piece.
+    Only one greenlet may call `run`. An error in `finish` or `deliver` affects only that piece.
     """
 
     def __init__(self, pieces_max: int) -> None:

@@ -13,12 +13,12 @@ from appliance.kernel.reader import Reader
 from appliance.web.frame import text_header
 
 UNION_TERMS_MAX = 60  # with more scopes, one scan of the range is cheaper
-SPLITS_MAX = 8  # slashes of CHANNEL/TITLE that may separate the two
+SPLITS_MAX = 8  # slashes in CHANNEL/TITLE that may separate the two
 SCANNED_EVENTS_MAX = 10_000  # comparing more events one by one makes a slow read
 
 
 def facts(reader: Reader) -> dict[str, Any]:
-    """Return what the service needs at its start: ids, their order, the newest event."""
+    """Return the state for the service's start: ids, their order, the newest event."""
     meta = dict(reader.rows("SELECT key, value FROM meta", limit=100))
     newest = reader.row("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
     last_ids = [
@@ -200,7 +200,7 @@ def list_events(
         make=lambda row: (row[0], events.row_json(row)),
         size=lambda event: len(event[1]),
     )
-    # Clients may take a short page for the last one, so its events must reach `replay_until`.
+    # Clients may take a short page for the last one, so the events must reach `replay_until`.
     if newest:
         page.reverse()
     elif has_more and len(page) < limit:
@@ -295,7 +295,7 @@ def _scan_statement(
 
 
 def sse_event(number: int, envelope: bytes) -> bytes:
-    """One server-sent event. Its data must be one line: line ends, which other programs may write
+    """One server-sent event. The data must be one line: line ends, which other programs may write
     between JSON tokens, become spaces."""
     if b"\n" in envelope or b"\r" in envelope:
         envelope = envelope.translate(LINE_ENDS)

@@ -1,8 +1,8 @@
 """Gives large reads turns on the event loop.
 
-Each caller reads one piece at a time. All callers without a token count as one, so many of them
-read no more than one caller does. Their bytes are limited too, so that replaying the log repeatedly
-leaves time for other requests.
+Each caller reads one piece at a time. All callers without a token count as one, and so share one
+caller's reading rate. The bytes are limited too, so that repeated log replays leave time for other
+requests.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.lock import GreenletLock
 from appliance.kernel.token_bucket import TokenBucket
 
-# In P10 the server uses a third of a core, probes included, while clients read as much as this.
+# In P10 the server uses a third of a core, probes included, while clients read this much.
 ANONYMOUS_BYTES_PER_SECOND = 16 * 1024 * 1024
 ANONYMOUS_BYTES_BURST = 2 * ANONYMOUS_BYTES_PER_SECOND
 

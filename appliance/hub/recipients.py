@@ -17,12 +17,12 @@ class LastAcknowledged(Struct, frozen=True):
 
 
 class MessageReceipt(Struct, frozen=True):
-    """What is known about one recipient of a message.
+    """A message's state for one recipient.
 
-    before             how many unsettled entries its inbox has before this one, at most 1,000
-    last_acknowledged  the entry that this recipient acknowledged last, of any message
-    last_seen          when this recipient last used its inbox; null: never
-    waking             what the program that wakes this recipient last said, or `unknown`"""
+    before             earlier unsettled entries in the inbox, at most 1,000
+    last_acknowledged  the recipient's newest acknowledged entry, from any message
+    last_seen          time of the inbox's last use; null: never used
+    waking             the waking program's last report, or `unknown`"""
 
     entry_id: int
     name: str

@@ -20,8 +20,8 @@ from appliance.recovery.copying import Copying
 INDEX_OF_MESSAGE_IDS = "sqlite_autoindex_messages_1"
 PRINCIPALS = "x_message_principals"
 NAMED_MAX = 20
-# The entities of one kind whose rows are lost, with the event that created each. `row_number`: the
-# rowid of a message, where the index of message ids still has it.
+# The entities of one kind whose rows are lost, with each creating event. `row_number`: a message's
+# rowid, if the message id index still has one.
 _MAKE = (
     "CREATE TABLE temp.missing (entity_id TEXT PRIMARY KEY, created INTEGER NOT NULL,"
     " row_number INTEGER) STRICT, WITHOUT ROWID"
@@ -64,7 +64,7 @@ def finish(copying: Copying) -> None:
 class Rebuilding:
     """Fills rows that are missing in the new file from its events.
 
-    incomplete   the tables that may lack rows; others are left as they are, because a row that
+    incomplete   the tables that may lack rows; all others are left unchanged, because a row that
                  another program deleted still has its event
     """
 

@@ -28,10 +28,10 @@ _INDEX_ALL = "INSERT INTO messages_fts(messages_fts) VALUES ('rebuild')"
 
 
 def restart_fts(connection: sqlite3.Connection, store: str, clock: Clock) -> str:
-    """Make an empty full-text index by its migration. The hub fills it in batches, as it does
-    with new messages; until then searches also read the messages that are not in it."""
+    """Make an empty full-text index by its migration. The hub fills the index in batches, as with
+    new messages; until then searches also read unindexed messages."""
     if not has_fts5(connection):
-        raise CannotRepair("this Python's SQLite has no FTS5, so it can't make the index")
+        raise CannotRepair("this Python's SQLite has no FTS5, so the index can't be built")
     drop_search_triggers(connection)
     for migration in load(store):
         if not migration.optional:
@@ -68,15 +68,15 @@ def has_fts5(connection: sqlite3.Connection) -> bool:
     return row is not None
 
 
-# -- scopes of events ----------------------------------------------------------------------
+# -- event scopes --------------------------------------------------------------------------
 
 
 EventScope = tuple[str, str | None, str | None]  # channel id, topic id, second topic id
 
 
 def _fill_event_scopes(connection: sqlite3.Connection, _store: str, _clock: Clock) -> str:
-    """Fill events' empty scopes from their own payload, and from the same message's earlier
-    events. The rest of each event stays as it is."""
+    """Fill events' empty scopes from the payload, and from the message's earlier events. The rest
+    of each event stays unchanged."""
     trigger = connection.execute(
         "SELECT sql FROM sqlite_schema WHERE type = 'trigger' AND name = ?", (_IMMUTABLE,)
     ).fetchone()
@@ -97,8 +97,8 @@ def _fill_event_scopes(connection: sqlite3.Connection, _store: str, _clock: Cloc
         filled += 1
     if trigger is not None:
         connection.execute(trigger[0])
-    unknown = f"; the scope of {left} can't be known from their payload" if left else ""
-    return f"filled the scopes of {filled} events{unknown}"
+    unknown = f"; the scope for {left} can't be known from their payload" if left else ""
+    return f"filled the scopes for {filled} events{unknown}"
 
 
 def _read_unscoped(connection: sqlite3.Connection) -> Iterator[ReplayedEvent]:
@@ -164,7 +164,7 @@ def _text(payload: Mapping[str, Any], key: str) -> str | None:
 
 FTS = DerivedPart(
     name="fts",
-    message="build the full-text index of {} again",
+    message="build the full-text index for {} again",
     build=restart_fts,
     checks=("hub.search", "hub.search-in-step"),
     stores=("hub",),
@@ -175,7 +175,7 @@ FTS = DerivedPart(
 )
 SCOPES = DerivedPart(
     name="event-scopes",
-    message="fill the scopes of events of {} from their payload",
+    message="fill in scopes for events from {} with their payload's values",
     build=_fill_event_scopes,
     checks=("events.scope",),
     stores=("hub",),

@@ -25,7 +25,7 @@ Verb = Callable[..., Reply]
 
 
 def _plan(kind: Any) -> BodyPlan:
-    return BodyPlan(kind, 0)  # the limit of frames applies instead
+    return BodyPlan(kind, 0)  # the frame limit applies instead
 
 
 _request = msgspec.json.Decoder(wire.SocketRequest)
@@ -51,7 +51,7 @@ def _with_id(
     return _plan(data_type), call
 
 
-# All of them check the channels of a limited token.
+# All check a limited token's channels.
 _patch, _topic = Hub.patch_message, wire.TopicReference
 OPERATIONS: dict[str, tuple[BodyPlan, Verb]] = {
     "channel.create": (_plan(wire.CreateChannel), Hub.create_channel),
@@ -104,7 +104,7 @@ class Requests:
                     continue
                 sources.append(self._create(creating, principal))
                 creating = []
-                # This operation may depend on what the requests before it have created.
+                # This operation may depend on entities that earlier requests have created.
                 sources = [wait_for_all(sources)]
                 sources.append(constant(self._execute(request, principal)))
             except ApplianceError as error:

@@ -24,10 +24,10 @@ class HubResource:
 
 class MessageBatchResource(HubResource):
     def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateMessages) -> None:
-        """Post messages. A key in the header applies to items without a key: each gets its index
-        appended.
+        """Post messages. A key in the header, with the index appended, applies to items without a
+        key.
 
-        An invalid item is passed on as its error.
+        An invalid item becomes its error.
         """
         key, messages = req.context.idempotency_key, command.messages
         keys = [getattr(message, "idempotency_key", None) for message in messages]
@@ -58,7 +58,7 @@ class EventsResource(HubResource):
 
 def health_route(health: Callable[[], wire.Health]) -> Route:
     operation = Operation(
-        OPEN, reply=wire.Health, probe=True, summary="Identity and version of this hub"
+        OPEN, reply=wire.Health, probe=True, summary="Show this hub's identity and version"
     )
     return Route("/health", Responders(get=reply_with(health)), {"GET": operation})
 
@@ -91,7 +91,7 @@ def _topic_routes(hub: Hub) -> list[Route]:
             get=reply_to_caller(hub.list_topics),
         ), {
             "GET": Operation(READ, reply=wire.TopicList, query=wire.TopicsQuery,
-                             summary="List topics of a channel, newest activity first",
+                             summary="List a channel's topics, newest activity first",
                              by_channel=True),
         }),
         Route("/api/v1/topics", Responders(post=reply_to_change(hub.create_topic)), {
@@ -106,7 +106,7 @@ def _topic_routes(hub: Hub) -> list[Route]:
             get=reply_to_caller(hub.list_attachments), post=reply_to_change(hub.add_attachment),
         ), {
             "GET": Operation(READ, reply=wire.AttachmentList, query=wire.AttachmentsQuery,
-                             summary="List attachments of a topic, newest first", by_channel=True),
+                             summary="List a topic's attachments, newest first", by_channel=True),
             "POST": Operation(POST, keyed=True, body=wire.AddAttachment, reply=wire.AttachmentAdded,
                               status=201, repeat_status=200, by_channel=True,
                               summary="Add an attachment to a topic; equal ones are stored once"),
@@ -120,7 +120,7 @@ def _message_routes(hub: Hub) -> list[Route]:
             get=reply_to_caller(hub.page_messages), post=reply_to_change(hub.create_message),
         ), {
             "GET": Operation(READ, reply=wire.MessageList, query=wire.MessagesQuery,
-                             summary="List messages of a topic or channel",
+                             summary="List messages in a topic or channel",
                              by_channel=True),
             "POST": Operation(POST, keyed=True, body=wire.CreateMessage, reply=MessageCreated,
                               status=201, summary="Post a message", by_channel=True),

@@ -1,4 +1,4 @@
-"""Restores the hub: reports what is lost."""
+"""Restores the hub: reports losses."""
 
 import sqlite3
 
@@ -27,13 +27,13 @@ def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> Non
         )
     context.notice(
         "lost",
-        "change of a message",
+        "message change",
         "SELECT p.id, 'version ' || p.version FROM present.messages AS p"
         " JOIN main.messages AS r ON r.id = p.id WHERE p.version > r.version",
     )
     context.notice(
         "lost",
-        "answer of an ask, which waits again",
+        "answer to an ask, which waits again",
         "SELECT p.id, p.state FROM present.x_asks AS p JOIN main.x_asks AS r ON r.id = p.id"
         " WHERE r.state = 'waiting' AND p.state <> 'waiting'",
     )

@@ -1,7 +1,7 @@
 """Moves messages to another topic in their channel (hub spec §0.14, ADR-0004).
 
-Each message gets its own event, scoped to the old topic, the new topic and the channel. Any number
-of messages takes one INSERT and one UPDATE over the same selection.
+Each message gets a separate event, scoped to the old topic, the new topic and the channel. Any
+number of messages takes one INSERT and one UPDATE over one selection.
 """
 
 from appliance.hub import wire
@@ -11,7 +11,7 @@ from appliance.kernel.batch import Tx
 from appliance.kernel.idempotency import Reply
 
 MOVED = "message.moved_topic"
-# The same JSON as an encoded `wire.MessageMoved`; a test compares them.
+# This JSON equals an encoded `wire.MessageMoved`; a test compares them.
 DATA = (
     "json_object('message_id', id, 'old_topic_id', topic_id, 'new_topic_id', ?,"
     " 'channel_id', channel_id, 'mode', ?, 'version', version + 1, 'principal', ?)"
@@ -27,9 +27,9 @@ def move(
     messages_max: int,
     principal: str | None,
 ) -> Reply:
-    """Move the message, it and the later ones, or its whole topic.
+    """Move one message, also the later ones, or the whole topic.
 
-    source  the topic in which the caller saw the message; refused if it has moved since
+    source  the topic in which the caller saw the message; refused after a move
     order   the column that orders messages by creation
     """
     anchor = message_to_change(tx, message_id, command.expected_version)

@@ -4,7 +4,7 @@
     one OR two         either                one two OR three    (one and two) or three
 
 `AND` is optional. Everything else, including punctuation, is text and never an operator of FTS5.
-Symbols alone (`!!!`, `***`, an emoji) are not indexed, so they match nothing.
+Symbols alone (`!!!`, `***`, an emoji) are not indexed and match nothing.
 """
 
 import string
@@ -15,7 +15,7 @@ import msgspec
 from appliance.hub import cjk
 from appliance.kernel.errors import Invalid
 
-QUERY_CHARACTERS_MAX = 300  # percent-encoded, they fit into a request line
+QUERY_CHARACTERS_MAX = 300  # fits into a request line when percent-encoded
 TERMS_MAX = 32
 
 
@@ -137,7 +137,7 @@ def _dangling(operator: str) -> SearchSyntax:
 
 
 def _words(term: str) -> list[str]:
-    """Return what FTS5 treats as words: runs of letters and digits, including combining marks."""
+    """Return FTS5's words: runs of letters and digits, including combining marks."""
     spaced = "".join(
         c if unicodedata.category(c) in _IN_WORDS or _begins_word(c) else " " for c in term
     )

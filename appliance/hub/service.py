@@ -34,10 +34,10 @@ from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 
-WAITING_MAX = 500  # long polls and SSE streams of callers with a token; more get a 503
+WAITING_MAX = 500  # long polls and SSE streams for callers with a token; more get a 503
 WAIT_SECONDS_MAX = 60.0  # the longest long poll; a longer `wait` is clamped
 REPLAY_BATCH_MAX = 1000  # events that one query reads from the log
-REPLAY_BYTES_MAX = 512 * 1024  # bytes of a replay before other clients get a turn
+REPLAY_BYTES_MAX = 512 * 1024  # replay bytes before other clients get a turn
 Q = TypeVar("Q", wire.MessagesQuery, wire.SearchQuery, wire.EventsQuery)
 
 _canonical = msgspec.json.Encoder(order="deterministic").encode
@@ -125,7 +125,7 @@ class Hub:
         self.access.check_message(principal, POST, message_id)
         identity = keyed_request(principal, "PATCH", f"messages/{message_id}", key, command)
         if isinstance(command, wire.MoveMessage):
-            # The topic as the caller sees it now; the transaction refuses if it has changed.
+            # The topic as the caller sees it now; the transaction refuses after a change.
             target = self.access.find_topic(principal, POST, command.to_topic_id)
             command = msgspec.structs.replace(command, to_topic_id=target)
             _, source = self.store.read(queries.place_of_message, message_id)

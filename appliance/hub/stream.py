@@ -4,9 +4,9 @@
                          ▲                                                       │
                          └──────────── the subscription lagged ◀────────────────┘
 
-The session subscribes before it reads the feed's head. Events up to the head are in the log, later
-ones arrive by the subscription, so there is no gap. If a slow client lets its subscription
-overflow, the session goes back to the log at its cursor and nothing is lost. Only a client that
+The session subscribes before reading the feed's head. Events up to the head are in the log, later
+ones arrive by the subscription, so there is no gap. If a slow client lets the subscription
+overflow, the session goes back to the log at the cursor and nothing is lost. Only a client that
 reads nothing at all is closed (1008).
 """
 
@@ -32,7 +32,7 @@ from appliance.web.socket import HELLO_SECONDS_MAX, TOO_BIG, Socket
 LIVE_BATCH_MAX = 500  # events joined into one write
 PIPELINE_MAX = 256  # requests that are committed together
 QUEUE_MAX = 1000  # live events that may wait for one client before it lags
-PIECES_MAX = 2  # batches of requests: one is being written while the next is read
+PIECES_MAX = 2  # request batches: one is being written while the next is read
 # Two types, so `type` is required.
 _first = msgspec.json.Decoder(wire.HubHello | wire.SocketRequest)
 _encode = msgspec.json.Encoder().encode
@@ -78,8 +78,8 @@ class HubSession:
         self._send_hello_ok(until)
         self._replay(until)
         while True:
-            # Take first: it clears the wake-up, which anything posted or published during the
-            # writes below sets again.
+            # Take first, to clear the wake-up, which anything posted or published during the writes
+            # below sets again.
             items = self._subscription.pop(LIVE_BATCH_MAX)
             self._socket.flush()
             if self._subscription.lagging:
@@ -154,7 +154,7 @@ class HubSession:
         self._subscription.recover()
 
     def _take_direct(self, items: Sequence[Any]) -> bool:
-        """Write what the kernel accepts at once, without a wake-up; called by the publisher."""
+        """Write as much as the kernel accepts, without a wake-up; called by the publisher."""
         live_filter = self._live_filter
         if not self._idle or not self._socket.is_free() or (live_filter and live_filter.by_name):
             return False

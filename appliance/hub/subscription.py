@@ -41,20 +41,20 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 class LiveFilter:
-    """What a listener wants, including channels that are named but do not exist yet.
+    """A listener's filter, including channels that are named but do not exist yet.
 
-    The order matters: let the feed queue what `wants` accepts, call `resolve`, then read the log.
-    Call `refresh` before each log piece, when its end is known. Pass everything that comes from the
-    queue through `filter`.
+    The order matters: let the feed queue the items that `wants` accepts, call `resolve`, then read
+    the log. Call `refresh` before each log piece, when its end is known. Pass everything that comes
+    from the queue through `filter`.
     """
 
     __slots__ = ("_lookup", "by_name", "current")
 
     def __init__(self, names: frozenset[str], lookup: Callable[[], Filter]) -> None:
-        """Take what is wanted. `names` may also be ids; `lookup` finds all of them in the
+        """Take the wanted names. `names` may also be ids; `lookup` finds all of them in the
         database."""
         self._lookup = lookup
-        self.by_name = False  # some name did not exist when it was first resolved
+        self.by_name = False  # some name did not exist when first resolved
         self.current = Filter(unresolved=names)
 
     def wants(self, event: CommittedEvent) -> bool:

@@ -69,8 +69,7 @@ class HubSubsystem(Subsystem):
         self.feed.close()
 
     def _publish_missed(self) -> None:
-        """Publish, after the writer restarts, committed events that it didn't publish: they are
-        in the log."""
+        """Publish committed but unpublished events from the log after a writer restart."""
         self.feed.jump(self.hub.newest_event())
 
     def _serve(

@@ -12,8 +12,8 @@ from appliance.kernel.blank import (
 )
 from appliance.kernel.errors import Invalid, PayloadTooLarge
 
-# Invisible characters that change how the letter or symbol before them is drawn: joiners and
-# variation selectors. Categories of letters that they can follow.
+# Invisible characters that change the letter or symbol before them: joiners and variation
+# selectors. Letter categories that such a character can follow.
 _SHAPERS = frozenset(JOINERS) | frozenset(map(chr, range(0xFE00, 0xFE10)))
 _SHAPED = frozenset({"Lo", "Mc", "Mn"})
 _KEYCAP = "\ufe0f\u20e3"  # after a digit, * or #

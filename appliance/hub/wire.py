@@ -28,7 +28,7 @@ TopicReference = Annotated[
 ChannelName = Annotated[str, Meta(min_length=1, max_length=100)]
 Title = Annotated[str, Meta(min_length=1, max_length=200)]
 Sender = Annotated[str, Meta(min_length=1, max_length=200)]
-Content = Annotated[str, Meta(description="at most 65,536 bytes of UTF-8")]
+Content = Annotated[str, Meta(description="at most 65,536 bytes in UTF-8")]
 Version = Annotated[int, Meta(ge=1, le=VERSION_MAX)]
 Key = Annotated[str, Meta(min_length=1, max_length=255)]
 Limit = Annotated[int, Meta(ge=1, description="clamped to the maximum")]
@@ -229,7 +229,7 @@ class Health(Struct, frozen=True):
     uptime_seconds: int
     pid: int
     version: str
-    features: tuple[str, ...]  # features of courier, outbox and relay, for their clients
+    features: tuple[str, ...]  # courier, outbox and relay features, for their clients
     ok: bool = True
     read_only: bool = False  # every change is refused
 
@@ -382,7 +382,7 @@ class AttachmentData(Struct, frozen=True):
     principal: str | None = None
 
 
-# -- frames of the socket ----------------------------------------------------------------
+# -- socket frames -----------------------------------------------------------------------
 
 
 class Subscriptions(Struct, frozen=True):
@@ -428,7 +428,7 @@ class UnknownCursor(Invalid):
     """`details.field` is `before_id` or `after_id`."""
 
     default_message = "the id to continue from doesn't exist in this list"
-    default_hint = "pass the id of the last item of the previous page, or leave it out"
+    default_hint = "pass the last id from the previous page, or no id"
 
     def __init__(self, field: str, value: str) -> None:
         super().__init__(f"no item with this {field}", details={"field": field, "id": value[:100]})
@@ -465,7 +465,7 @@ class CannotEditDeleted(Invalid):
 class CrossChannelMove(Invalid):
     code = "CROSS_CHANNEL_MOVE"
     default_message = "cross-channel move forbidden"
-    default_hint = "choose a topic of the same channel: agentlip topic list --channel CHANNEL"
+    default_hint = "choose a topic in the message's channel: agentlip topic list --channel CHANNEL"
 
 
 class MessagesMoved(Conflict):
@@ -495,5 +495,5 @@ class TooManyListeners(Unavailable):
 
 class EpochChanged(Conflict):
     code = "EPOCH_CHANGED"
-    default_message = "the database was restored: cursors of the previous epoch are invalid"
+    default_message = "the database was restored: cursors from the previous epoch are invalid"
     default_hint = "start again from event 0, or from replay_until to skip the history"

@@ -65,7 +65,7 @@ def create_topic(tx: Tx, command: wire.CreateTopic, principal: str | None) -> Re
 
 
 def find_or_create_topic(tx: Tx, channel: str, title: str, principal: str | None) -> str:
-    """Return the topic's id. The topic and its channel are created if they don't exist."""
+    """Return the topic's id. A missing topic or channel is created."""
     if tx.execute(_CHANNEL_NAMED, (channel,)).fetchone() is None:
         create_channel(tx, wire.CreateChannel(channel), principal)
     (channel_id,) = tx.execute(_CHANNEL_NAMED, (channel,)).fetchone()
@@ -213,7 +213,7 @@ def message_to_change(tx: Tx, message_id: str, expected_version: int | None) -> 
 
 
 def next_version(message: wire.Message) -> int:
-    if message.version >= wire.VERSION_MAX:  # beyond it SQLite would switch to floating point
+    if message.version >= wire.VERSION_MAX:  # above, SQLite would switch to floating point
         raise wire.VersionsUsedUp(details={"message_id": message.id})
     return message.version + 1
 

@@ -10,8 +10,8 @@ a copied workspace is detected. The archive keeps the decryption keys of rotated
                      next keys ──accepted by every broker──▶ keys; the old ones are archived
 
 Invariants:
-- Only the owner can read the files of `.agentlip/identity/`. They are written atomically.
-- A rotated-out signing key is deleted; the archive keeps only the decryption key, for its grace
-  period.
+- Only the owner can read the files in `.agentlip/identity/`, which are written atomically.
+- A rotated-out signing key is deleted; the archive keeps only the decryption key, for the grace
+period.
 - An ephemeral key is never on disk.
 """

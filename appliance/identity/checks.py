@@ -1,4 +1,4 @@
-"""Checks the member key: whether it is readable, and made on this machine."""
+"""Checks whether the member key is readable, and made on this machine."""
 
 import os
 import shlex
@@ -50,12 +50,11 @@ def _keypair(context: Context) -> Iterator[Finding]:
     if not _is_key(path):
         yield INVALID.finding(
             path.name,
-            "the file is malformed, or its parts are of different keys, so the appliance will not"
-            " start again",
+            "the file is malformed or mixes two keys, so the appliance will not start again",
         )
     if (path.parent / "keypair-next.json").exists():
         yield UNFINISHED_ROTATION.finding(
-            "keypair-next.json", "a rotation of the member key is unfinished"
+            "keypair-next.json", "a member key rotation is unfinished"
         )
 
 

@@ -1,4 +1,4 @@
-"""Checks that the member key is the only copy, and that it belongs to this workspace."""
+"""Checks that the member key is the only copy, and belongs to this workspace."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ OWN = (
 )
 
 
-# The doctor also runs where the libraries of keys are not installed, so it reads the files itself.
+# The doctor also runs without the key libraries, and so reads the files itself.
 class StoredKeyPair(msgspec.Struct, frozen=True):
     ed25519_pubkey: str
     ed25519_seed: str
@@ -64,7 +64,7 @@ def _elsewhere(context: Context) -> Iterator[Finding]:
                     continue
                 yield ELSEWHERE.finding(
                     f"mesh {key[len(COPY) :].partition(':')[0]}, member {note.pubkey[:16]}",
-                    f"the member runs on {note.running_on}, and a copy of it on {note.refused}"
+                    f"the member runs on {note.running_on}, and its copy on {note.refused}"
                     " is refused",
                 )
 
@@ -80,7 +80,7 @@ def _second_files(context: Context, keys: StoredKeyPair) -> Iterator[Finding]:
             if seed in _text(path):
                 yield SECOND_FILE.finding(
                     str(path.relative_to(context.datadir.workspace)),
-                    "the file is a copy of the member key: its readers can send as this appliance",
+                    "the file copies the member key: its readers can send as this appliance",
                     f"rm {path}",
                 )
 
@@ -98,11 +98,11 @@ def _other_workspace(
         made_ms = datetime.fromisoformat(utc(keys.created_at)).timestamp() * 1000
     except ValueError:
         return
-    if made_ms < row[1]:  # a key that was made later replaced the other one
+    if made_ms < row[1]:  # a later key replaced the other one
         yield OTHER_WORKSPACE.finding(
             KEYPAIR,
-            f"the key was not the one of this workspace at {iso(row[1])}: then it was"
-            f" {row[0][:16]}, and this key is older; it was copied from another workspace",
+            f"this workspace had another key at {iso(row[1])}: {row[0][:16]}, and this key is "
+            "older; it was copied from another workspace",
         )
 
 
@@ -129,7 +129,7 @@ OTHER_WORKSPACE = Problem("other-workspace", hint="agentlip identity show")
 CHECKS = (
     Check(
         name="identity.elsewhere",
-        inspects="no copy of a member runs on another machine or workspace",
+        inspects="no member has a copy that runs on another machine or workspace",
         find=_elsewhere,
         problems=(ELSEWHERE,),
     ),

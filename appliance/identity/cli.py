@@ -9,7 +9,7 @@ from appliance.cli_support import Session, plain_app
 from appliance.kernel.errors import Invalid
 
 app = plain_app(
-    "The member key: the identity of this appliance in meshes.\n\n"
+    "The member key: this appliance's identity in meshes.\n\n"
     "Example: agentlip identity show --json | jq -r .pubkey",
     "Other appliances/identity",
 )
@@ -17,7 +17,7 @@ app = plain_app(
 
 @app.command("show")
 def show(session: Session) -> None:
-    """Show the public key, its mode, and whether it was made on this machine.
+    """Show the public key and its mode, and whether this machine made the key.
 
     Example: agentlip identity show
     """

@@ -42,7 +42,7 @@ class IdentityFiles:
         except OSError as error:
             where = shlex.quote(str(path))
             raise wire.KeysDamaged(
-                f"the file {name} of the member key can't be read: {error.strerror}",
+                f"the file {name} with the member key can't be read: {error.strerror}",
                 hint=f"ls -ld {where}; restore the file from a backup, or move it away",
             ) from None
 
@@ -128,7 +128,7 @@ def _list_archived(files: IdentityFiles) -> list[wire.ArchivedKey]:
     text = files.read(ARCHIVE)
     try:
         archive = KeyArchive() if text is None else keys.read_archive(text)
-    except wire.KeysDamaged:  # the next start puts it aside
+    except wire.KeysDamaged:  # put aside by the next start
         return []
     return [
         wire.ArchivedKey(key.key_id, key.ed25519_pubkey, key.rotated_out_at, key.expires_at)

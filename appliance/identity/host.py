@@ -1,8 +1,8 @@
-"""Fingerprints a machine by its machine id, or else by its network card's address.
+"""Fingerprints a machine by its id, or else by the network card's address.
 
 The fingerprint is sha256 over id and card, joined by NUL. If both sides have an id, only the id is
 compared, because network cards change (a dock, a random address) while the machine stays. In
-containers the card is ignored, because its address is random at each start.
+containers the card is ignored, because the address is random at each start.
 """
 
 import hashlib

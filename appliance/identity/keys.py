@@ -15,7 +15,7 @@ from appliance.identity.wire import KeysDamaged
 
 T = TypeVar("T")
 
-ARCHIVE_DAYS = 7  # how long a rotated-out key decrypts what was sealed for it
+ARCHIVE_DAYS = 7  # how long a rotated-out key decrypts older envelopes
 ARCHIVED_KEYS_MAX = 8  # the oldest is removed first
 MALFORMED = "keypair_archive_malformed"
 DUPLICATE = "keypair_archive_duplicate_key_id"

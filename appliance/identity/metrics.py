@@ -7,12 +7,10 @@ clones = counter(
     zeros=("fingerprint", "replaced", "refused"),
 )  # fmt: skip
 
-rotations = counter(
-    "identity_rotations_total", "Rotations of the member key by outcome", ("outcome",)
-)
+rotations = counter("identity_rotations_total", "Member key rotations by outcome", ("outcome",))
 """outcome: done, unfinished"""
 
 forced_out = counter(
     "identity_archive_force_expired_total",
-    "Archived keys removed before the end of their grace period",
+    "Archived keys removed before their grace period ended",
 )

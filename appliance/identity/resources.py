@@ -13,7 +13,7 @@ def routes(identity: MemberIdentity, publish_key: PublishKey | None) -> list[Rou
     return [
         Route("/v1/identity", Responders(get=reply_with(identity.view)), {
             "GET": Operation(wire.READ, reply=wire.IdentityView, same_origin=True,
-                             summary="Get the member key of this appliance, without its secrets"),
+                             summary="Get this appliance's member key, without secrets"),
         }),
         Route("/v1/identity/rotate", Responders(post=reply_with(rotate)), {
             "POST": Operation(wire.ADMIN, reply=wire.Rotated, same_origin=True,

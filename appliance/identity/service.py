@@ -122,7 +122,7 @@ class MemberIdentity:
             if taken or "unknown" in results.values():
                 self._keep(KeyRotation(new, tuple(taken)))
             else:
-                self._files.remove(NEXT)  # no broker can have it
+                self._files.remove(NEXT)  # unknown to every broker
                 self._rotation = None
             raise wire.RotationUnfinished(
                 f"{wire.RotationUnfinished.default_message}: missing {', '.join(missing)}",
@@ -137,7 +137,7 @@ class MemberIdentity:
         return wire.Rotated(new.ed25519_pubkey, old.ed25519_pubkey, taken, archived_until)
 
     def _make_keys(self) -> KeyPair:
-        self._files.remove(HOST)  # the machine of a former key
+        self._files.remove(HOST)  # a former key's machine
         key_pair = keys.make(iso(self._clock.now_ms()))
         self._files.write(KEYPAIR, key_pair)
         return key_pair

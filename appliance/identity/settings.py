@@ -12,4 +12,4 @@ class IdentitySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[identity]: the member key of this appliance; docs/reference/identity.md."""
 
     mode: Mode = "auto"  # auto: ephemeral in CI and Kubernetes, persistent elsewhere
-    clone_policy: Policy = "refuse"  # what to do if the key was made on another machine
+    clone_policy: Policy = "refuse"  # reaction to a key that was made on another machine

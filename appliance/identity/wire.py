@@ -15,7 +15,7 @@ class ArchivedKey(Struct, frozen=True):
 
 
 class IdentityView(Struct, frozen=True):
-    """The member key without its secrets. `host` is same, other or unknown."""
+    """The member key without secrets. `host` is same, other or unknown."""
 
     pubkey: str
     key_id: str
@@ -39,7 +39,7 @@ class Rotated(Struct, frozen=True):
 
 class HostChanged(Conflict):
     code = "HOST_CHANGED"
-    default_message = "the member key of this workspace was made on another machine"
+    default_message = "this workspace's member key was made on another machine"
     default_hint = (
         "if this machine replaces the other: agentlip identity accept-host;"
         " if the workspace is a copy: agentlip identity remint --yes"

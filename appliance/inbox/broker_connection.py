@@ -41,13 +41,13 @@ COPIES = {4003: "replaced_by_newer_connection", 4004: "member_already_connected"
 
 SLOW_FAILURES = 100  # count as so many failures: the longest backoff
 TEXT_BYTES_MAX = 256 * 1024  # one message with its meta
-TEXT_MAX = 500  # characters of a broker's text that is logged and stored
+TEXT_MAX = 500  # characters of a broker's text to log and store
 REVOKED, ROTATED = "member_revoked", "member_keypair_rotated"
 EPOCH_CHARACTERS_MAX = 64
 LISTEN_SECONDS = 1.0
-SKIPPED_FRAMES_MAX = 100  # other frames while one of a certain type is expected
-FRAME_OVERHEAD_BYTES = 64 * 1024  # size of a push without its text
-ESCAPED_BYTES_MAX = 6  # one byte of text takes at most this many in JSON
+SKIPPED_FRAMES_MAX = 100  # other frames while a certain type is expected
+FRAME_OVERHEAD_BYTES = 64 * 1024  # a push's size without the text
+ESCAPED_BYTES_MAX = 6  # one text byte takes at most this many in JSON
 STATES = ("connecting", "connected", "waiting", "stopped")
 HELLO_SECONDS = 10.0  # time that a broker has for hello and negotiation
 SILENCE_SECONDS = 75.0  # a link without any frame for this long is closed
@@ -87,7 +87,7 @@ class BrokerConnection(Loop):
         self._next_attempt = float("-inf")
         self._buffered: deque[bytes] = deque()
         self._refused_pushes = 0
-        self._member = ""  # the key of the last hello
+        self._member = ""  # the last hello's key
         inbox.set_link(self.mesh, "waiting", "not connected yet")
 
     @property
@@ -124,7 +124,7 @@ class BrokerConnection(Loop):
     # -- connecting -------------------------------------------------------------------------
 
     def _connect(self) -> None:
-        # The reason of the last failure stays: it is logged again only if it changes.
+        # The last failure's reason stays: only another reason is logged again.
         self._inbox.set_link(self.mesh, "connecting", self.link_state.reason)
         frame_bytes_max = ESCAPED_BYTES_MAX * TEXT_BYTES_MAX + FRAME_OVERHEAD_BYTES
         address = remote({"AGENTLIP_URL": self._endpoint.url})
@@ -171,7 +171,7 @@ class BrokerConnection(Loop):
         return self._expect("hello_ack")
 
     def _expect(self, *kinds: str) -> dict[str, Any]:
-        """Return the next frame with one of these types. Frames behind it stay buffered."""
+        """Return the next frame with one of these types. Later frames stay buffered."""
         deadline = self.clock.monotonic() + HELLO_SECONDS
         assert self._link is not None
         for _ in range(SKIPPED_FRAMES_MAX):
@@ -233,7 +233,7 @@ class BrokerConnection(Loop):
         """Return a valid push, or None. An invalid push is not acked, so the broker keeps it."""
         try:
             push = msgspec.convert(frame, wire.ReceivedPush)
-            # The frame is not measured: it may take six bytes for one, and a text that the broker
+            # The frame is not measured: JSON may take six bytes for one, and a text that the broker
             # accepted would be refused here.
             size = len(push.body.encode()) + len(canonical(push.meta) if push.meta else b"")
         except (msgspec.ValidationError, NotCanonical) as error:
@@ -272,9 +272,7 @@ class BrokerConnection(Loop):
             self._stop_for_good(NAMES[code])
         elif code in COPIES:
             # Another process uses our key, or an old connection is still open: reconnect slowly.
-            self.log.warning(
-                "another connection uses the key of this member", mesh=self.mesh, code=code
-            )
+            self.log.warning("another connection uses this member's key", mesh=self.mesh, code=code)
             self._failures += SLOW_FAILURES
             self._wait("replaced", COPIES[code] or message)
         else:
@@ -323,7 +321,7 @@ class BrokerConnection(Loop):
             link.close()
 
     def _send_status(self, status: str) -> None:
-        with suppress(Unavailable):  # the next round handles it
+        with suppress(Unavailable):  # left to the next round
             self._send(type="status", status=status)
 
     def _send(self, **frame: Any) -> None:

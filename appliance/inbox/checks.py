@@ -19,8 +19,8 @@ CHECKS = (
                 " WHERE client_message_id = '' OR broker_message_id = ''"
                 f" OR length(sender_pubkey) <> iif(mesh = '{NETWORK}', 60, 64) ORDER BY number",
                 "inbox row {0}",
-                "the message lacks its send id, its receipt from the broker, or its sender's key:"
-                " another program wrote it",
+                "the message lacks a send id, a broker receipt or a sender key: another program "
+                "wrote the row",
                 ("inbox",),
             ),
         ),

@@ -9,7 +9,7 @@ from appliance.cli_support import Columns, Row, Session, plain_app
 from appliance.hub.entries import cli as entries
 
 app = plain_app(
-    "Messages that wait for you in this hub (--mine), and messages of meshes.\n\n"
+    "Your entries in this hub (--mine), and mesh messages.\n\n"
     "Examples: agentlip inbox mine --wait 60; agentlip inbox list --topic alerts",
     "Messages/inbox",
 )
@@ -17,17 +17,15 @@ app.info.cls = entries.InboxGroup
 for name, verb in entries.VERBS.items():
     app.command(name)(verb)
 
-MeshFlag = Annotated[
-    str | None, typer.Option("--mesh", help="Name of the mesh (default: inbox.mesh).")
-]
-TopicFlag = Annotated[str | None, typer.Option("--topic", help="Only messages of this topic.")]
+MeshFlag = Annotated[str | None, typer.Option("--mesh", help="Mesh name (default: inbox.mesh).")]
+TopicFlag = Annotated[str | None, typer.Option("--topic", help="Only messages in this topic.")]
 FromFlag = Annotated[
-    str | None, typer.Option("--from", help="Only messages of this member: key or name.")
+    str | None, typer.Option("--from", help="Only messages from this member: key or name.")
 ]
 OthersFlag = Annotated[
     bool, typer.Option("--others", help="Leave out messages sent by this appliance.")
 ]
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.")]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="Topic name.")]
 
 
 def _where(message: Row) -> str:
@@ -51,7 +49,7 @@ def list_messages(
     ] = None,
     topic: TopicFlag = None,
     sender: FromFlag = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Row limit.")] = 20,
     mesh: MeshFlag = None,
     others: OthersFlag = False,
 ) -> None:
@@ -104,7 +102,7 @@ def list_topics(session: Session, mesh: MeshFlag = None) -> None:
 
 @app.command("subscribe")
 def subscribe(session: Session, topic: TopicArgument, mesh: MeshFlag = None) -> None:
-    """Subscribe to a topic, to receive what is sent to it.
+    """Subscribe to a topic, to receive its messages.
 
     Example: agentlip inbox subscribe alerts
     """
@@ -145,7 +143,7 @@ def profile(
         str | None, typer.Option("--status", help="idle, working or dnd (do not disturb).")
     ] = None,
     summary: Annotated[
-        str | None, typer.Option("--summary", help="What this appliance works on.")
+        str | None, typer.Option("--summary", help="This appliance's work, as text.")
     ] = None,
     mesh: MeshFlag = None,
 ) -> None:
@@ -175,7 +173,7 @@ def health(session: Session, mesh: MeshFlag = None) -> None:
 @app.command("runs")
 def runs(
     session: Session,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of rows.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Row limit.")] = 20,
     mesh: MeshFlag = None,
 ) -> None:
     """List runs of hooks, newest first.
@@ -189,7 +187,7 @@ def runs(
         rows,
         [("AT", "at"), ("OUTCOME", "outcome"), ("MS", "duration_ms"), ("HOOK", "hook"),
          ("RUN", "id")],
-        empty="no runs of hooks yet",
+        empty="no hook runs yet",
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ _encode = msgspec.json.Encoder().encode
 
 class InboxEvent(msgspec.Struct, frozen=True):
     """An event. `number`: the message's cursor, or the newest message's cursor before another
-    event. Other events are not stored: only current readers receive them. `message` is set for
+    event. Other events are not stored, and reach only current readers. `message` is set for
     messages."""
 
     number: int

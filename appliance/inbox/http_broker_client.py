@@ -16,8 +16,8 @@ from appliance.mesh.signing import Signer
 from appliance.sdk.http import json_object
 
 MESHES = "/broker/v1/meshes"
-ASK_SECONDS = 15.0  # timeout of a request to a broker
-ANSWER_BYTES_MAX = 4 * 1024 * 1024  # size of a broker's reply
+ASK_SECONDS = 15.0  # timeout for a request to a broker
+ANSWER_BYTES_MAX = 4 * 1024 * 1024  # a broker reply's size
 
 Page = TypeVar("Page", bound=wire.BrokerPage)
 

@@ -7,7 +7,7 @@ received = counter(
 )
 """way: link, local; kind: topic, dm, queue; outcome: new, duplicate"""
 
-invalid = counter("inbox_invalid_inbound_total", "Refused frames of brokers", ("what",))
+invalid = counter("inbox_invalid_inbound_total", "Refused frames from brokers", ("what",))
 """what: frame, push, mesh, size"""
 
 links = gauge("inbox_links", "Links to brokers by state", ("state",))

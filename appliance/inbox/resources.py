@@ -110,7 +110,7 @@ def _messages(inbox: Inbox, book: TokenBook) -> list[Route]:
         Route("/v1/events", messages, {
             "GET": _operation(wire.READ, query=wire.InboxEventsQuery, media="text/event-stream",
                               errors=(*MESH_ERRORS, wire.TooManyEventStreams),
-                              summary="Stream events of a mesh as server-sent events"),
+                              summary="Stream a mesh's events as server-sent events"),
         }, suffix="events"),
         *[Route(f"/v1/topic/{name}", Responders(
             post=reply_to_caller(partial(inbox.subscribe, wanted=wanted)),
@@ -124,7 +124,7 @@ def _messages(inbox: Inbox, book: TokenBook) -> list[Route]:
         Route("/v1/topic/list", Responders(get=reply_to_caller(inbox.topics)), {
             "GET": _operation(wire.READ, query=wire.MeshListQuery, reply=wire.InboxTopics,
                               errors=BROKER_ERRORS,
-                              summary="List topics of a mesh and whether they are subscribed"),
+                              summary="List a mesh's topics and whether they are subscribed"),
         }),
     ]  # fmt: skip
 
@@ -137,7 +137,7 @@ def _member(inbox: Inbox) -> list[Route]:
         Route("/v1/peers", Responders(get=reply_to_caller(inbox.peers)), {
             "GET": _operation(wire.READ, query=wire.MeshListQuery, reply=wire.Peers,
                               errors=BROKER_ERRORS,
-                              summary="List members of a mesh and whether they are connected"),
+                              summary="List a mesh's members and whether they are connected"),
         }),
         Route("/v1/profile", Responders(post=reply_to_caller(inbox.change_profile)), {
             "POST": _operation(wire.WRITE, body=wire.ChangeProfile, reply=wire.ProfileReply,
@@ -158,7 +158,7 @@ def _about(inbox: Inbox, about: About) -> list[Route]:
         Route("/v1/health", Responders(get=reply_to_caller(about.health)), {
             "GET": _operation(scope, query=wire.MeshQuery, reply=wire.MeshHealth,
                               errors=(wire.MeshUnknown,),
-                              summary="Health of a mesh: link state, queue length, lag"),
+                              summary="Show a mesh's health: link state, queue length, lag"),
         }),
         Route("/v1/version", Responders(get=reply_to_caller(about.version)), {
             "GET": _operation(scope, query=wire.MeshQuery, reply=wire.IpcVersion,

@@ -1,4 +1,4 @@
-"""Reports what an inbox restore loses."""
+"""Reports an inbox restore's losses."""
 
 import sqlite3
 
@@ -6,7 +6,7 @@ from appliance.workspace.restoring import RestoreContext
 
 
 def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> None:
-    # Messages whose hooks ran after the backup don't run them again.
+    # Hooks that ran after the backup don't run again.
     connection.execute("UPDATE hook_runs SET outcome = 'lost' WHERE outcome = 'waiting'")
     context.notice(
         "lost",

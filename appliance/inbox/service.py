@@ -31,7 +31,7 @@ LIST_MAX = 10_000  # topics or members in one reply; a larger limit is clamped
 WAIT_SECONDS_MAX = 60.0  # longest long poll; a longer one is clamped
 WAITING_MAX = 64  # concurrent long polls
 STREAMS_MAX = 32  # concurrent event streams
-QUEUE_MAX = 1000  # events queued for one reader before it reads the table again
+QUEUE_MAX = 1000  # events queued for one reader before the table is read again
 
 Listener = Callable[[InboxEvent], None]
 SendStatus = Callable[[str], None]
@@ -115,7 +115,7 @@ class Inbox:
         self._next_copy_note_ms = 0
         self._log = log
         self._listeners: list[Listener] = []
-        self._send_status: dict[str, SendStatus] = {}  # by mesh, while it is connected
+        self._send_status: dict[str, SendStatus] = {}  # by mesh, while connected
         self._meshes = {settings.mesh, *brokers, *self.store.read(listings.meshes)}
         self.find_unpublished()
 
@@ -144,7 +144,7 @@ class Inbox:
                 try:
                     listener(event)
                 except Exception as error:
-                    self._log.error("a listener of the inbox failed", error)
+                    self._log.error("an inbox listener failed", error)
 
     # -- receiving ---------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class Inbox:
         return done
 
     def find_unpublished(self) -> None:
-        """Let readers read what a restarted writer stored but did not publish."""
+        """Let readers read rows that a restarted writer stored but did not publish."""
         self.feed.jump(self.store.read(queries.head))
 
     def announce(self, name: str, mesh: str, **facts: Any) -> None:

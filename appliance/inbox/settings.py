@@ -16,4 +16,4 @@ class InboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mesh: Mesh = "default"  # mesh that is read if a request names none
     brokers: tuple[BrokerEndpoint, ...] = ()  # brokers to receive from; see docs/reference/inbox.md
     public_health_check: bool = False  # serve /v1/health, /v1/version, /v1/compat without a token
-    retention_days: Days = 30.0  # how long messages and runs of hooks are kept
+    retention_days: Days = 30.0  # how long messages and hook runs are kept

@@ -20,7 +20,7 @@ def event_stream(
 ) -> SseStream:
     """Return the response body, which ends when the caller's token does."""
     mesh = inbox.mesh_of(query.mesh, who, wire.READ)
-    # The header of a reconnecting client wins over `since`; without both it begins with new events.
+    # A reconnecting client's header wins over `since`; without both, begin with new events.
     cursor = last_event_id(last_event_id_header)
     if cursor is None:
         cursor = inbox.feed.head if query.since is None else query.since

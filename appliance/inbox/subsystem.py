@@ -26,8 +26,8 @@ from appliance.mesh.signing import MemberKeys, RotationOutcome, Signer, rotation
 
 
 class InboxNeeds(msgspec.Struct, frozen=True):
-    """The inbox's needs. The inbox is open before both subsystems are built, because the outbox
-    reads revoked keys from it and it reads the outbox's state. `outbox`: None if it is disabled."""
+    """The inbox's needs. The inbox is open before both subsystems are built, because inbox and
+    outbox read each other's state. `outbox`: None if disabled."""
 
     inbox: Inbox
     book: TokenBook

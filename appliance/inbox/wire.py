@@ -266,7 +266,7 @@ class OtherMesh(Forbidden):
 class BrokerNotReached(Unavailable):
     code = "BROKER_NOT_REACHED"
     default_message = "the mesh's broker is unreachable"
-    default_hint = "agentlip inbox health shows the state of the link"
+    default_hint = "agentlip inbox health shows the link state"
 
 
 class BrokerUnknown(Missing):
@@ -286,13 +286,13 @@ class BrokerRefused(Invalid):
 
 class BadCursor(Invalid):
     default_message = "since is neither a cursor nor a time"
-    default_hint = "pass the 'next' of an earlier page, or a time such as 2026-02-04T20:00:00Z"
+    default_hint = "pass 'next' from an earlier page, or a time such as 2026-02-04T20:00:00Z"
 
 
 class TooManyEventStreams(Exhausted):
     code = "TOO_MANY_STREAMS"
     default_message = "too_many_streams"
-    default_hint = "close one of them"
+    default_hint = "close another connection first"
 
 
 class TooManyPolls(Exhausted):

@@ -10,7 +10,7 @@ from appliance.inbox.rows import ReceivedMessageRow
 from appliance.kernel.batch import Tx
 from appliance.mesh.push import Push
 
-Hook = tuple[int, str]  # the position of its command in the settings, and its `on`
+Hook = tuple[int, str]  # its command's position in the settings, and its `on`
 _WRITTEN = ReceivedMessageRow._fields[1:]  # SQLite makes the number
 INSERT = (
     f"INSERT INTO inbox ({', '.join(_WRITTEN)}) VALUES (:{', :'.join(_WRITTEN)})"
@@ -33,7 +33,7 @@ def receive(tx: Tx, push: Push, own: bool, hooks: Sequence[Hook] = ()) -> bool:
     row = tx.execute(INSERT, written).fetchone()
     if row is None:
         return False
-    # Listeners read the meta, so it is not left encoded.
+    # Listeners read the meta, which is therefore decoded.
     message = msgspec.structs.replace(queries.message_of(row), meta=push.meta or None)
     tx.publish(of_message(message))
     for position, hook in hooks:

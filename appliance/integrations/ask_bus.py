@@ -9,7 +9,7 @@ from appliance.kernel.store import Store
 from appliance.kernel.store_errors import StoreAbsent
 from appliance.workspace.command_runner import CommandRunner
 
-DECIDE_SECONDS_MAX = 90.0  # the program of the gate has 60
+DECIDE_SECONDS_MAX = 90.0  # the gate program has 60
 _PENDING = (
     "SELECT r.id, r.task_id, r.head FROM x_reviews AS r JOIN workers AS w ON w.task_id = r.task_id"
     " WHERE r.decision = 'pending' AND r.head IS NOT NULL AND w.state = 'IN_REVIEW'"

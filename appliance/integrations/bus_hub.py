@@ -25,10 +25,10 @@ from appliance.kernel.store_errors import StoreAbsent
 
 SENDER = "bus"
 PRINCIPAL = "appliance:bus"  # no token can have this name
-POSITION = "bus_position"  # in `meta` of the hub: the number of the last message that was posted
+POSITION = "bus_position"  # in the hub's `meta`: the last posted message's number
 BATCH_MAX = 100
 NAME_LENGTH_MAX = 200
-# The unary plus: by the index of types, SQLite would read all changes and sort them.
+# The unary plus: by the type index, SQLite would read and sort all changes.
 CHANGES = f"""SELECT {COLUMNS} FROM messages WHERE seq > ? AND +type = 'state_change'
     ORDER BY seq LIMIT ?"""
 

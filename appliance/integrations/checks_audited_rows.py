@@ -27,8 +27,8 @@ SELECT s.slug, m.pubkey, 'member ' || m.name || ' of mesh ' || s.slug,
 FROM member AS m JOIN mesh AS s ON s.id = m.mesh_id
 WHERE m.revoked_ms IS NULL ORDER BY m.added_ms"""
 _ROWS = {("auth", "tokens", "sessions"): _TOKENS, ("broker", "member", "mesh"): _MEMBERS}
-"""By store and tables: mesh and key, subject, command that revokes it, what a request for it named
-(NULL: it needs none), when it was added, and what it keeps."""
+"""By store and tables: mesh and key, subject, command that revokes the row, what a request named
+(NULL: no request needed), when the row was added, and what the row keeps."""
 _decode = msgspec.json.Decoder().decode
 
 
@@ -78,7 +78,7 @@ class _Log:
 def _compare(context: Context) -> Iterator[Finding]:
     try:
         log = _Log(context)
-    except file.AuditUnavailable:  # another check reports it
+    except file.AuditUnavailable:  # reported by another check
         return
     for tables, sql in _ROWS.items():
         for connection in context.with_tables(*tables):

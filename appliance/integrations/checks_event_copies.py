@@ -78,7 +78,7 @@ def _restore_messages(context: Context, findings: Sequence[Finding]) -> Iterable
     return _RESTORE(context, findings)
 
 
-_RESTORE = change_messages("restore-message", "set message {} to the state of its events")
+_RESTORE = change_messages("restore-message", "set message {} to its events' state")
 _GAP = Problem("gap", hint=COPY)
 CAUSES = (
     Cause(

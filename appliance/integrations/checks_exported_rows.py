@@ -32,8 +32,8 @@ def _agrees(context: Context) -> Iterator[Finding]:
             if differing:
                 yield DIFFERS.finding(
                     log.kind,
-                    f"{len(differing)} rows differ from the segment {manifest.file}, which has them"
-                    f" as they were exported; the first is row {differing[0]}",
+                    f"{len(differing)} rows differ from the exported rows in segment "
+                    f"{manifest.file}; the first is row {differing[0]}",
                     copy_hint(context.datadir, log.store),
                 )
 

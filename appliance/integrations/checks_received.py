@@ -41,7 +41,7 @@ ALTERED = Problem("altered", Severity.ERROR)
 CHECKS = (
     Check(
         name="inbox.fingerprints",
-        inspects="received messages match what this appliance's broker or outbox sent",
+        inspects="received messages match this appliance's broker and outbox rows",
         cost=Cost.EXPENSIVE, find=_fingerprints, problems=(ALTERED,),
     ),
 )  # fmt: skip

@@ -20,5 +20,5 @@ def send_trigger_webhook(outbox: Outbox, url: str, key: str, payload: dict[str, 
     send = wire.Send(
         to=url, message=body.decode(), client_message_id=f"cw_{digest}", target=WEBHOOK
     )
-    with suppress(wire.IdReused):  # it was accepted before
+    with suppress(wire.IdReused):  # accepted before
         outbox.send(send, internal=True, principal=PRINCIPAL)

@@ -24,5 +24,5 @@ class OutboxMail:
             client_message_id=key,
             target=self._target,
         )
-        with suppress(wire.IdReused):  # it was accepted before
+        with suppress(wire.IdReused):  # accepted before
             self._outbox.send(send, internal=True, principal=self._principal)

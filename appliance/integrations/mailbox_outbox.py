@@ -36,7 +36,7 @@ class NetworkTarget(DeliveryTarget):
         own, name = _names(to)
         if not is_agent_name(name) or not (own is None or is_agent_name(own)):
             raise BadDestination(
-                "the name of an agent has lowercase letters, digits, '_' and '-'",
+                "an agent's name has only lowercase letters, digits, '_' and '-'",
                 details={"field": "to"}, hint="example: network:bert",
             )  # fmt: skip
         return "queue", to, to

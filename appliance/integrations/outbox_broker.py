@@ -93,5 +93,5 @@ class MeshSendPermission(Membership):
         except broker_wire.MemberIsRevoked as error:
             return None if "successor" in error.details else own
         except (broker_wire.MeshNotFound, broker_wire.NotAMember):
-            pass  # it may be added later: sends wait
+            pass  # may be added later: sends wait
         return None

@@ -26,7 +26,7 @@ class HubApprovalAsks:
     def ask(self, agent: str, admin: str, email: str, text: str) -> str:
         mail_to = [email] if email in self._asks.settings.mail_to else []
         command = wire.CreateAsk(
-            f"Approve this agent of the relay?\n\n{text}", "relay", [APPROVE, REVOKE],
+            f"Approve this agent at the relay?\n\n{text}", "relay", [APPROVE, REVOKE],
             None, ANSWER_SECONDS, [admin, *mail_to], [f"agent {agent}"], mail_to=mail_to,
         )  # fmt: skip
         day = self._clock.now_ms() // DAY_MS

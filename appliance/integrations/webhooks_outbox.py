@@ -79,9 +79,9 @@ class WebhookPost:
         try:
             results = self._outbox.send_many(sends, internal=True, principal=PRINCIPAL)
         except ApplianceError:
-            return 0  # the outbox is busy or the disk is full: they stay in the log
+            return 0  # the outbox is busy or the disk is full: events stay in the log
         for index, result in enumerate(results):
-            # IdReused: it was accepted before. Any other error stops here, so none is skipped.
+            # IdReused: accepted before. Any other error stops here, so none is skipped.
             if isinstance(result, ApplianceError) and not isinstance(result, outbox_wire.IdReused):
                 return index
         return len(results)

@@ -115,7 +115,7 @@ class Attempts:
         return len(ended)
 
     def _note_end(self, state: str | None) -> None:
-        """Report that a run has succeeded or failed; not an attempt that is repeated."""
+        """Report a run's success or failure, but no attempt that is repeated."""
         if state in (SUCCEEDED, FAILED, LOST):
             self._site.ended(state == SUCCEEDED)
 
@@ -153,8 +153,8 @@ class Attempts:
             _stop(execution)
 
     def close(self, timeout_seconds: float) -> None:
-        """Wait for the attempts, which have GRACE_SECONDS after `drain`, and store how they
-        ended. The next process counts the others as lost."""
+        """Wait for the attempts, which have GRACE_SECONDS after `drain`, and store their outcomes.
+        The next process counts the rest as lost."""
         self.drain()
         if not self._pool.join(GRACE_SECONDS + timeout_seconds):
             for execution in self._running.values():
@@ -194,7 +194,7 @@ class Attempts:
                 self._book.remove_temporary(environment[TOKEN])
         started = self._running.pop(attempt.run_id, None)
         if self._signals.closed and started is not None and started.survives:
-            return  # the next process adopts it
+            return  # adopted by the next process
         if self._signals.closed and end.state == CANCELLED:
             end = _end_of_stopped(attempt, end)
         self._ended.append((attempt, end))
@@ -204,7 +204,7 @@ class Attempts:
         key = attempt.run_id, attempt.number
         try:
             self._store.write(writes.note_start, *key, execution.handle, execution.limits)
-            if self._signals.closed:  # it started meanwhile
+            if self._signals.closed:  # started meanwhile
                 _stop(execution)
             elif self._store.read(queries.find, attempt.run_id).cancel_requested:
                 execution.cancel()
@@ -216,7 +216,7 @@ class Attempts:
         try:
             if not self._signals.closed:
                 execution.remove()
-        except OSError as error:  # the doctor finds it
+        except OSError as error:  # found by the doctor
             self._log.warning("a container was not removed", run=attempt.run_id, error=str(error))
         return end
 

@@ -70,7 +70,7 @@ def _attempts(context: Context) -> Iterator[Finding]:
         for run_id, handle in connection.execute(_ENDED, (ATTEMPTS_MAX,)):
             if is_running(handle):
                 pid = handle.partition(":")[0]
-                text = f"its attempt has ended, but its process {pid} still runs"
+                text = f"the attempt has ended, but its process {pid} still runs"
                 yield ORPHAN.finding(f"run {run_id}", text, f"kill -9 {pid}")
         yield from _containers(context, connection)
 
@@ -90,7 +90,7 @@ def _containers(context: Context, connection: sqlite3.Connection) -> Iterator[Fi
     for container in listed:
         name, created_ms = container["Names"][0].lstrip("/"), 1000 * container["Created"]
         if name not in known and created_ms < context.clock.now_ms() - LATE_MS:
-            text = "its attempt has ended, but it was not removed"
+            text = "the attempt has ended, but its container was not removed"
             yield ORPHAN.finding(f"container {name}", text, f"docker rm --force {name}")
 
 

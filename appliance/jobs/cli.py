@@ -13,8 +13,8 @@ app = plain_app(
     "Jobs: scheduled and requested work, and the latest runs that jobs reported.",
     "Administration/jobs",
 )
-JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Name of the job.")]
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Id of the run.")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="Job name.")]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run id.")]
 PATH = "/api/v1/jobs"
 WAIT_SECONDS = 20.0  # that one request waits
 TAIL_LINES = 10
@@ -26,9 +26,9 @@ class _OutboxMeshes(msgspec.Struct):
     brokers: tuple[dict[str, Any], ...] = ()
 
 
-OptionalJob = Annotated[str | None, typer.Argument(metavar="[JOB]", help="Name of the job.")]
+OptionalJob = Annotated[str | None, typer.Argument(metavar="[JOB]", help="Job name.")]
 WaitFlag = Annotated[
-    bool, typer.Option("--wait", help="Wait for its end; exit with its exit code.")
+    bool, typer.Option("--wait", help="Wait for the run to finish and exit with its exit code.")
 ]
 DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only list its next times.")]
 AllFlag = Annotated[bool, typer.Option("--all", help="All jobs.")]
@@ -177,7 +177,7 @@ def cancel_run(session: Session, run_id: RunArgument) -> None:
 def list_history(
     session: Session,
     job: JobArgument,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of runs.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum runs.")] = 20,
 ) -> None:
     """List a job's runs, newest first."""
     rows, _ = session.hub().page(f"{PATH}/{segment(job)}/history", "runs", limit)

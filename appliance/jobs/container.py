@@ -1,5 +1,5 @@
-"""Runs attempts in containers. A container survives the appliance, the next process adopts it by
-name, and it is removed when its attempt has ended."""
+"""Runs attempts in containers. A container survives the appliance, is adopted by name by the next
+process, and is removed after its attempt."""
 
 import os
 from collections.abc import Mapping
@@ -22,13 +22,13 @@ def start(settings: JobsSettings, template: ForkTemplate, order: AttemptOrder) -
     spec = order.spec
     if spec.spark:
         if not settings.spark:
-            raise NotStarted("a Spark job needs `spark` of [jobs]")
+            raise NotStarted("a Spark job needs `spark` in [jobs]")
         spec = msgspec.structs.replace(spec, command=(*settings.spark, *spec.command))
         order = msgspec.structs.replace(order, spec=spec)
     if spec.image is None:
         return ProcessExecution(template, order)
     if settings.container_socket is None:
-        raise NotStarted("a job with an image needs `container_socket` of [jobs]")
+        raise NotStarted("a job with an image needs `container_socket` in [jobs]")
     return ContainerExecution(template, order, settings.container_socket)
 
 
@@ -60,8 +60,8 @@ def find(path: str | None, handle: str) -> Mapping[str, str] | None:
 
 
 def _body(order: AttemptOrder) -> dict[str, Any]:
-    """Describe the container. It runs as the appliance's user without any capability, so mounted
-    folders give it no more access than the appliance has."""
+    """Describe the container, which runs as the appliance's user without any capability, so mounted
+    folders give no more access than the appliance has."""
     spec, inside = order.spec, {"AGENTLIP_ARTEFACTS": ARTEFACTS}
     folders = [f"{order.artefacts}:{ARTEFACTS}"]
     if EVENT in order.environment:

@@ -1,7 +1,7 @@
-"""Calls a container engine on its socket: the API that Docker and Podman share, as far as jobs
-need it. Standard library only, because an attempt's launcher uses it too.
+"""Calls a container engine on its socket: the API that Docker and Podman share, as far as jobs need
+it. Standard library only, for an attempt's launcher.
 
-`follow` runs in the launcher, in place of a command: it writes the container's output and ends with
+`follow` runs in the launcher, in place of a command, writes the container's output and ends with
 the container's exit code. The container itself survives the launcher and the appliance.
 """
 
@@ -55,15 +55,15 @@ def request(
 
 
 def follow(path: str, name: str, body: Any) -> int:
-    """Create the container, or adopt it (no body), write its output and return its exit code.
-    Raises OSError if it can't be created."""
+    """Create the container, or adopt one (no body), write the output and return the exit code.
+    Raises OSError if creation fails."""
     signal.signal(signal.SIGTERM, lambda *_: _stop(path, name))
     if body is not None:
         status, answer = request(path, "POST", f"/containers/create?name={name}", body)
         if status != http.client.CREATED:
             return _fail(answer)
     _, shown = request(path, "GET", f"/containers/{name}/json")
-    if shown["State"]["Status"] == "created":  # not if it has ended: that would run it twice
+    if shown["State"]["Status"] == "created":  # not an ended one, which would run twice
         status, answer = request(path, "POST", f"/containers/{name}/start")
         if status >= http.client.BAD_REQUEST:
             return _fail(answer)
@@ -72,7 +72,7 @@ def follow(path: str, name: str, body: Any) -> int:
         try:
             written = _write_output(path, name, written)
             status, answer = request(path, "POST", f"/containers/{name}/wait", seconds=None)
-            written = _write_output(path, name, written)  # Docker may end a log before its end
+            written = _write_output(path, name, written)  # Docker may cut a log before its end
         except OSError:  # the engine is restarted
             select.select([], [], [], RETRY_SECONDS)
             continue

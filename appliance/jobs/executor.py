@@ -1,4 +1,4 @@
-"""Defines what an executor gets and returns for an attempt."""
+"""Defines an executor's input and result for an attempt."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -4,12 +4,12 @@ from pathlib import Path
 
 LABEL = "agentlip.workspace"  # of containers
 PREFIX = "agentlip-"
-TOKEN = "AGENTLIP_TOKEN"  # the variable with the token of a run
+TOKEN = "AGENTLIP_TOKEN"  # the variable with a run's token
 EVENT, EVENT_FILE = "AGENTLIP_EVENT", "event.json"  # variable and file with the event, as JSON
 GRACE_SECONDS = 7.0
 """Time between SIGTERM and SIGKILL. A stopping appliance gives all jobs this time at once;
 `docker stop` and `agentlipd down` kill the appliance itself after ten seconds."""
-NOT_STARTED = 127  # exit code of a command that can't be started
+NOT_STARTED = 127  # exit code for a command that can't be started
 
 
 def is_running(handle: str | None) -> bool:

@@ -27,7 +27,7 @@ from appliance.jobs.mask import OutputMask
 
 LINE_BYTES_MAX = 1024 * 1024
 REPEAT_SECONDS = 1.0  # between two SIGKILL
-DRAIN_SECONDS = 1.0  # for output of processes that outlive the command
+DRAIN_SECONDS = 1.0  # for output from processes that outlive the command
 READ_BYTES = 64 * 1024
 TAIL_BYTES = 4096
 ARTEFACTS_MAX = 100
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def launch(raw: socket.socket, ended: int) -> None:
-    """Run one attempt. It ends with the appliance or the template: both descriptors hang up."""
+    """Run one attempt, which ends with the appliance or the template: both descriptors hang up."""
     lines = raw.makefile("rb")
     order = json.loads(lines.readline(LINE_BYTES_MAX) or b"null")
     if order is None:
@@ -59,7 +59,7 @@ def launch(raw: socket.socket, ended: int) -> None:
 
 def show_own_processes() -> None:
     """Make /proc list this PID namespace's processes under their numbers in the namespace. Java,
-    for example, looks there for its child processes."""
+    for example, looks there for child processes."""
     if syscalls.unshare(syscalls.CLONE_NEWNS) and syscalls.mount("/", syscalls.MS_PRIVATE):
         syscalls.mount("/proc", 0, "proc")
 
@@ -161,7 +161,7 @@ def run_command(order: dict[str, Any], write: int, limits: str) -> None:
 
             resource.setrlimit(resource.RLIMIT_AS, (order["memory_mb"] * MIB,) * 2)
         if order["container"]:
-            from appliance.jobs import engine  # only for containers: it takes long to import
+            from appliance.jobs import engine  # only for containers: importing takes long
 
             os._exit(engine.follow(**order["container"]))
         template.become(order["command"], order["environment"], order["folder"])
@@ -177,8 +177,8 @@ def _open_own(path: str, flags: int) -> int:
 def list_artefacts(folder: Path, bytes_max: int) -> list[dict[str, Any]]:
     """List the regular files in the folder, by name.
 
-    A file is deleted if it exceeds the rest of `bytes_max`, or if ARTEFACTS_MAX files before it are
-    kept. The list contains up to ARTEFACTS_MAX deleted files too, as `dropped`.
+    A file is deleted if larger than the rest of `bytes_max`, or after ARTEFACTS_MAX kept files. The
+    list contains up to ARTEFACTS_MAX deleted files too, as `dropped`.
     """
     listed: list[dict[str, Any]] = []
     dropped: list[dict[str, Any]] = []
@@ -192,7 +192,7 @@ def list_artefacts(folder: Path, bytes_max: int) -> list[dict[str, Any]]:
                 dropped.append({"name": name, "bytes": size, "sha256": "", "dropped": True})
                 continue
             bytes_max -= size
-            import hashlib  # takes longer than the rest of a short job, and most leave no file
+            import hashlib  # takes longer than a short job's rest, and most leave no file
 
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -12,16 +12,16 @@ from appliance.kernel.clock import iso
 from appliance.kernel.loop import Loop, failed_rounds, last_successes
 
 LOOPS = {
-    "backup_scheduler": "makes backups on the schedule of [backup]",
-    "broker_pruner": "prunes messages of the broker, and checks for orphaned rows",
-    "bus_pruner": "prunes messages of the worker bus",
-    "doctor_checkup": "runs the checks of readiness",
-    "doctor_runs": "runs all cheap checks of the doctor",
+    "backup_scheduler": "makes backups on the [backup] schedule",
+    "broker_pruner": "prunes broker messages, and checks for orphaned rows",
+    "bus_pruner": "prunes worker bus messages",
+    "doctor_checkup": "runs the readiness checks",
+    "doctor_runs": "runs all cheap doctor checks",
     "export_segments": "exports the logs as segments",
-    "growth_sampler": "keeps the sizes of disks and stores for the forecast",
-    "inbox_pruner": "prunes messages of the inbox",
-    "jobs_pruner": "prunes runs of jobs",
-    "outbox_pruner": "prunes payloads of delivered sends",
+    "growth_sampler": "keeps disk and store sizes for the forecast",
+    "inbox_pruner": "prunes inbox messages",
+    "jobs_pruner": "prunes job runs",
+    "outbox_pruner": "prunes delivered sends' payloads",
 }
 
 

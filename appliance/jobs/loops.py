@@ -55,7 +55,7 @@ class AttemptLoop(JobsLoop):
             clock_was_set = steady.note()
             counts = {"ended": attempts.store_ends(), "lost": attempts.lose_former()}
             counts["created"] = self._create_due(now_ms, clock_was_set)
-            if counts["created"] or counts["ended"]:  # other jobs may follow
+            if counts["created"] or counts["ended"]:  # further jobs may follow
                 self._signals.asks.set()
             began_ms = steady.now_ms()
             counts["started"] = attempts.start_due()
@@ -83,7 +83,7 @@ class AttemptLoop(JobsLoop):
 
 
 class JobAsks(Protocol):
-    """Asks, as `builders.py` passes them."""
+    """Questions to people, passed in by `builders.py`."""
 
     def ask(self, run_id: str, job: str, ask: wire.AskBefore) -> str:
         """Return the ask's id, which is stable for a run."""
@@ -241,7 +241,7 @@ class OutcomePoster(JobsLoop):
             text = f"job {run.job} {run.state}{reason} ({run.id})"
             try:
                 self._post(run.id, topic, text, principal_of(run.job))
-            except (Missing, Invalid, Forbidden) as error:  # it would be refused each time
+            except (Missing, Invalid, Forbidden) as error:  # would be refused each time
                 self.log.warning("an outcome was not posted", run=run.id, code=error.code)
             store.write(writes.update, run.id, {"posted": 1})
         return {"posted": len(runs)}

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 MASK = b"***"
 BYTES_MIN = 6
-"""Shorter values are left unchanged: ordinary text contains them, and masking would reveal them."""
+"""Shorter values are left unchanged: ordinary text has them, and masking would reveal them."""
 
 
 class OutputMask:

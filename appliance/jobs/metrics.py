@@ -7,18 +7,18 @@ from appliance.kernel.metrics import counter, gauge, histogram
 
 LABELS = ("job_name",)
 finished = gauge(
-    "jobs_last_run_timestamp_seconds", "When the latest run of a job ended, in Unix time", LABELS
+    "jobs_last_run_timestamp_seconds", "When a job's latest run ended, in Unix time", LABELS
 )
 succeeded = gauge(
     "jobs_last_success_timestamp_seconds",
-    "When the latest run of a job without an error ended, in Unix time; 0: never",
+    "When a job's latest run without an error ended, in Unix time; 0: never",
     LABELS,
 )
-seconds = gauge("jobs_last_run_seconds", "How long the latest run of a job took", LABELS)
-rows = gauge("jobs_last_run_rows", "Rows that the latest run of a job counted", LABELS)
-failed = gauge("jobs_last_run_failed", "1 if the latest run of a job failed", LABELS)
+seconds = gauge("jobs_last_run_seconds", "How long a job's latest run took", LABELS)
+rows = gauge("jobs_last_run_rows", "Rows that a job's latest run counted", LABELS)
+failed = gauge("jobs_last_run_failed", "1 if a job's latest run failed", LABELS)
 attempts = counter("jobs_attempts_total", "Attempts that ended, by state", ("state",))
-skipped = counter("jobs_skipped_total", "Scheduled runs that were skipped because of another run")
+skipped = counter("jobs_skipped_total", "Scheduled runs skipped because another run had not ended")
 running = gauge("jobs_running", "Attempts that run")
 start_seconds = histogram(
     "jobs_start_seconds", "Time from the moment a run is due until its process has started"

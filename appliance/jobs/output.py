@@ -19,7 +19,7 @@ def read(file: Path, after: int) -> tuple[str, int]:
         return "", after
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data)
-    if not text:  # an incomplete character at the end of the file
+    if not text:  # an incomplete character at the file's end
         return data.decode(errors="replace"), after + len(data)
     return text, after + len(data) - len(decoder.getstate()[0])
 

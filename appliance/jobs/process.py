@@ -17,7 +17,7 @@ from appliance.jobs.executor import AttemptEnd, AttemptOrder, NotStarted
 from appliance.jobs.handles import EVENT, EVENT_FILE, is_running, start_ticks
 from appliance.jobs.states import CANCELLED, FAILED, LOST, SUCCEEDED
 
-END_SECONDS = 60.0  # after its time limit, for the end of the attempt
+END_SECONDS = 60.0  # after the time limit, until the attempt ends
 INHERITED_VARIABLES = {"PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER"}
 ANSWER_BYTES_MAX = 64 * 1024
 CGROUPS = Path("/sys/fs/cgroup")
@@ -129,7 +129,7 @@ def _cgroup_for(order: AttemptOrder) -> Path | None:
     try:
         own = Path("/proc/self/cgroup").read_text(encoding="ascii").partition("::")[2].strip()
         above = (CGROUPS / own.lstrip("/")).parent
-        if os.getxattr(above, "user.delegate") != b"1":  # systemd sets it
+        if os.getxattr(above, "user.delegate") != b"1":  # set by systemd
             return None
         (above / "cgroup.subtree_control").write_text("+memory +cpu", encoding="ascii")
     except (OSError, ValueError):

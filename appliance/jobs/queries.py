@@ -19,7 +19,7 @@ LAST = "~"  # sorts behind every id
 
 REPORTED = "reported"  # in `meta`: the latest run that each job reported, as JSON
 
-# The queued runs `r` that are due by a time of the steady clock, and that nothing holds up.
+# The queued runs `r` that are due by a steady clock time, and that nothing holds up.
 READY = (
     "state = 'queued' AND due_steady_ms <= ?"
     " AND NOT EXISTS (SELECT 1 FROM runs WHERE concurrency_key = r.concurrency_key"

@@ -10,7 +10,7 @@ from appliance.kernel.errors import Invalid
 from appliance.kernel.store import Store
 
 SHOWN = (metrics.finished, metrics.succeeded, metrics.seconds, metrics.rows, metrics.failed)
-JOBS_MAX = 50  # jobs whose latest run is kept: each has metrics of its own
+JOBS_MAX = 50  # jobs whose latest run is kept: each has separate metrics
 
 
 class ReportedRuns:

@@ -41,7 +41,7 @@ def routes(reported: ReportedRuns, jobs: Jobs, listing: Listing, book: TokenBook
     return [
         Route("/api/v1/jobs", Responders(get=reply_with(listing)), {
             "GET": Operation(wire.READ, reply=wire.JobList,
-                             summary="List all jobs, with the loops of the appliance"),
+                             summary="List all jobs, with the appliance's loops"),
         }),
         Route("/api/v1/jobs/{job}", Responders(
             get=reply_with(jobs.show_job), put=reply_with(jobs.put_job),
@@ -54,16 +54,16 @@ def routes(reported: ReportedRuns, jobs: Jobs, listing: Listing, book: TokenBook
             "DELETE": Operation(wire.WRITE, reply=wire.JobList, errors=(wire.JobIsFile,),
                                 summary="Remove a job; its runs stay", audited=True),
         }),
-        _switch("pause", jobs, listing, "Start no more runs of a job, or of `all`"),
+        _switch("pause", jobs, listing, "Stop starting runs for a job, or for `all`"),
         _switch("resume", jobs, listing, "Start runs again"),
         Route("/api/v1/jobs/runs", Responders(
             get=reply_with(reported.list_all), post=reply_with(reported.record, 201),
         ), {
             "GET": Operation(wire.READ, reply=wire.LatestRuns,
-                             summary="List the latest reported run of each batch job"),
+                             summary="List each batch job's latest reported run"),
             "POST": Operation(wire.REPORT, body=wire.JobRun, reply=wire.LatestRun, status=201,
                               errors=(wire.TooManyJobs,), example=EXAMPLE,
-                              summary="Report the run of a batch job, which replaces its last one"),
+                              summary="Report a batch job's run, replacing its previous report"),
         }),
         Route("/api/v1/jobs/runs/{run_id}", Responders(get=reply_with(jobs.show)), {
             "GET": Operation(wire.READ, reply=wire.RunShown, query=wire.RunQuery,
@@ -73,12 +73,12 @@ def routes(reported: ReportedRuns, jobs: Jobs, listing: Listing, book: TokenBook
         Route("/api/v1/jobs/runs/{run_id}/output", Responders(get=reply_with(jobs.read_output)), {
             "GET": Operation(wire.READ, reply=wire.RunOutput, query=wire.RunOutputQuery,
                              errors=(wire.TooManyRunWaits,),
-                             summary="The output of a run from a position, optionally waiting"),
+                             summary="Read a run's output from a position, optionally waiting"),
         }),
         Route("/api/v1/jobs/runs/{run_id}/events", RunEventsResource(jobs, book), {
             "GET": Operation(wire.READ, media="text/event-stream",
                              errors=(wire.TooManyRunWaits,),
-                             summary="Follow a run until it is over: its state and its output"),
+                             summary="Follow a run until it ends: state and output"),
         }),
         Route("/api/v1/jobs/runs/{run_id}/cancel", Responders(post=reply_with(jobs.cancel)), {
             "POST": Operation(wire.RUN, reply=wire.RunShown, errors=(wire.RunOver,),
@@ -91,7 +91,7 @@ def routes(reported: ReportedRuns, jobs: Jobs, listing: Listing, book: TokenBook
         }),
         Route("/api/v1/jobs/{job}/history", Responders(get=reply_with(jobs.history)), {
             "GET": Operation(wire.READ, reply=wire.RunList, query=wire.JobHistoryQuery,
-                             summary="List the runs of a job, newest first"),
+                             summary="List a job's runs, newest first"),
         }),
     ]  # fmt: skip
 

@@ -15,7 +15,7 @@ from cronsim import CronSim, CronSimError
 
 from appliance.kernel.clock import DAY_MS
 
-ON_TIME_MS = 60_000  # an instant is missed if nothing was started for it for this long
+ON_TIME_MS = 60_000  # an instant without a start for this long is missed
 SET_BACK_MS_MAX = DAY_MS  # a clock that is set back by more begins a new schedule
 WEEK_MS = 7 * DAY_MS
 
@@ -26,10 +26,10 @@ ALIASES = {
     "@hourly": "0 * * * *",
 }  # fmt: skip
 HINTS = {
-    r"@reboot": "set `interval_seconds`, whose first run follows the start of the appliance",
+    r"@reboot": "set `interval_seconds`, whose first run follows the appliance's start",
     r"@": f"use five fields, or one of {', '.join(ALIASES)}",
     r"(CRON_)?TZ=": "write the zone in the field `time_zone`",
-    r"(.* )?H\b": "`H` is of Jenkins: choose a minute, as in '17 * * * *'",
+    r"(.* )?H\b": "`H` is Jenkins syntax: choose a minute, as in '17 * * * *'",
     r"(\S+ +){5}\S+$": "use five fields; `interval_seconds` is for times below a minute",
 }
 """Hints for expressions that other programs accept, by their beginning."""
@@ -71,7 +71,7 @@ def due_cron(
     are not repeated.
     """
     from_ms = continue_from(from_ms, now_ms)
-    # A week is enough to see the latest instant of most expressions without a walk through years.
+    # A week is enough to see most expressions' latest instant without a walk through years.
     latest = next(_instants(expression, zone, from_ms), None)
     if latest is None or latest > now_ms:
         return None, from_ms

@@ -26,7 +26,7 @@ from appliance.kernel.threads import in_thread
 NEXT_TIMES = 5
 PAGE_MAX = 200  # runs in one response; a larger `limit` is clamped
 KEPT_DAYS = 30  # after a run is over
-KEPT_RUNS = 20  # the latest of each job are kept longer
+KEPT_RUNS = 20  # each job's latest runs are kept longer
 T = TypeVar("T")
 
 
@@ -66,7 +66,7 @@ class Jobs:
     def request(
         self, job: str, who: Principal, key: str | None = None
     ) -> tuple[wire.RunShown, bool]:
-        """Return the run, and whether an earlier request with this key has created it. Raises
+        """Return the run, and whether an earlier request with this key was its origin. Raises
         NoSuchJob, JobBusy and TooManyRuns."""
         self.catalogue.refresh()
         spec = self.catalogue.find(job)
@@ -168,7 +168,7 @@ class Jobs:
 
         def read() -> wire.RunOutput:
             run = self.store.read(queries.show, run_id)
-            number = query.attempt or run.attempts_made  # it may not have started yet
+            number = query.attempt or run.attempts_made  # may not have started yet
             file = self._kept / run_id / f"{number}.log"
             over = not any(a.number >= number and a.ended_at is None for a in run.attempts)
             over = over and (bool(run.attempts) or run.ended_at is not None)

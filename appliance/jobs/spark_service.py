@@ -4,8 +4,8 @@ that both share. Standard library only, because the Spark image has no other app
     python3 -m appliance.jobs.spark_service serve SOCKET PROGRAM...    beside Spark
     python3 -m appliance.jobs.spark_service request SOCKET             `spark` of [jobs]
 
-The requesting process is a job attempt. Its output is passed to the program, so nothing is copied.
-When it ends, for example because the attempt was cancelled, the program is killed.
+The requesting process is a job attempt, whose output is passed to the program, so nothing is
+copied. When the process ends, for example because the attempt was cancelled, the program is killed.
 """
 
 import json
@@ -22,7 +22,7 @@ from typing import Any
 ORDER_BYTES_MAX = 128 * 1024
 CODE_BYTES_MAX = 16
 NOT_STARTED = 127
-OWN_VARIABLES = {"PATH", "HOME", "USER", "TMPDIR"}  # those of the other container
+OWN_VARIABLES = {"PATH", "HOME", "USER", "TMPDIR"}  # in the other container
 
 
 class SparkServer(socketserver.ForkingMixIn, socketserver.UnixStreamServer):
@@ -47,7 +47,7 @@ def _run(connection: Any, program: list[str]) -> None:
     )  # fmt: skip
     ended = os.pidfd_open(process.pid)
     select.select([connection, ended], [], [])
-    os.killpg(process.pid, signal.SIGKILL)  # it leads the group, and is not reaped yet
+    os.killpg(process.pid, signal.SIGKILL)  # leads the group, and is not reaped yet
     connection.send(str(process.wait()).encode())
 
 

@@ -11,7 +11,7 @@ from appliance.jobs.schedule import check_cron
 from appliance.kernel.declared_scopes import declared_scopes
 from appliance.shared.exported_logs import LOGS
 
-RESERVED_NAMES = frozenset({"all", "runs"})  # parts of paths
+RESERVED_NAMES = frozenset({"all", "runs"})  # path parts
 EVENTS = {
     "hub": "channel.created topic.created topic.renamed topic.attachment_added message.created"
            " message.edited message.enriched message.moved_topic message.deleted"
@@ -90,7 +90,9 @@ def check_known(field: str, patterns: Iterable[str], names: Collection[str]) -> 
     """Raise SpecProblem if a pattern matches no name."""
     for pattern in patterns:
         if not fnmatch.filter(names, pattern):
-            raise SpecProblem(field, f"{field}: {pattern!r} is none of {', '.join(sorted(names))}")
+            raise SpecProblem(
+                field, f"{field}: {pattern!r} is not one of {', '.join(sorted(names))}"
+            )
 
 
 def check_cycle(name: str, specs: Mapping[str, wire.JobSpec]) -> None:

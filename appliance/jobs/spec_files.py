@@ -20,7 +20,7 @@ _TOML_LINE = re.compile(r" \(at line (\d+), column \d+\)| \(at end of document\)
 
 
 class SpecFile(msgspec.Struct, frozen=True):
-    """A file as it was read: its `spec`, or its `error`."""
+    """A file's content: the `spec`, or the `error`."""
 
     name: str
     path: str  # below the workspace
@@ -98,7 +98,7 @@ def _read(name: str, data: bytes) -> wire.JobSpec:
 
 
 def line_of(text: str, path: str) -> int:
-    """Return the line with a field such as `backoff.factor` or `on[1].hub`; 1 if it is missing."""
+    """Return the line with a field such as `backoff.factor` or `on[1].hub`; 1 if missing."""
     position = 0
     for name, index in re.findall(r"(\w+)(?:\[(\d+)\])?", path):
         key = rf"(?m)^[ \t]*(?:\[\[?[ \t]*)?(?:[\w.]+\.)?{name}\b|\b{name}[ \t]*="

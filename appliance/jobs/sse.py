@@ -1,4 +1,4 @@
-"""Streams a run's events: its state when it changes, and its output."""
+"""Streams a run's events: state changes and output."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -12,4 +12,4 @@ FOLLOWING = {
     LOST: (QUEUED,),
 }
 RUN = StateMachine({(old, new): new for old, states in FOLLOWING.items() for new in states})
-"""Each event has the name of the state after it."""
+"""Each event is named after the state that it leads to."""

@@ -33,8 +33,8 @@ def tools(jobs: Jobs) -> Sequence[Tool]:
             JobRunArguments, None, wire.RUN, run, "adds", audited=True,
         ),
         Tool(
-            "job_status", "Status of a run",
-            "State, attempts and the end of the output; waits up to `wait` seconds for its end.",
+            "job_status", "Run status",
+            "State, attempts and the end of the output; waits up to `wait` seconds for the run.",
             JobStatusArguments, None, wire.READ, show,
             unfinished=lambda outcome: isinstance(outcome, wire.RunShown)
             and outcome.run.ended_at is None,

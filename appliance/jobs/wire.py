@@ -53,7 +53,7 @@ class Trigger(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What to run, and when. Without `cron` and `interval_seconds`, it runs when asked.
+    """A job: program and schedule. Without `cron` and `interval_seconds`, it runs on request.
 
     command      the program and its arguments; it runs in the workspace's folder. With `image`: the
                  arguments of the image, which may be none
@@ -144,8 +144,8 @@ WAIT_SECONDS_MAX = 60.0
 
 
 class Artefact(Struct, frozen=True):
-    """A file that an attempt left in AGENTLIP_ARTEFACTS. `dropped`: it was above a limit, so it was
-    deleted, and `sha256` is empty."""
+    """A file that an attempt left in AGENTLIP_ARTEFACTS. `dropped`: deleted because of a limit,
+    with an empty `sha256`."""
 
     name: str
     bytes: int
@@ -170,8 +170,8 @@ class ShownAttempt(Struct, frozen=True):
 
 class ShownRun(Struct, frozen=True):
     """`cause`: request, schedule, event or after; `detail`: its time, event or run. `principal`:
-    the token that requested it. `waits_for`: why a run that has not started does not start, with
-    the command that helps. Listings omit this and the attempts."""
+    the requesting token. `waits_for`: why a queued run does not start, with the command that helps.
+    Listings omit `waits_for` and the attempts."""
 
     id: str
     job: str
@@ -207,7 +207,7 @@ class RunQuery(Struct, frozen=True):
 
 
 class JobHistoryQuery(Struct, frozen=True):
-    after: Annotated[str, Meta(max_length=64, description="`next` of the previous page")] = ""
+    after: Annotated[str, Meta(max_length=64, description="`next` from the previous page")] = ""
     limit: Annotated[int, Meta(ge=1)] = 50
 
 
@@ -263,10 +263,9 @@ Source = Literal["file", "api", "reported", "built-in"]
 
 class ListedJob(Struct, frozen=True):
     """`source`: a file, a request, what reported a run, or a loop of the appliance. `schedule`: a
-    cron expression or an interval. `next_at`: when it is due. `last`: its latest run. `failures`:
-    attempts or rounds that failed since the appliance started. `problem`: why its file can't be
-    read; the job is as it was before; or the error of `reported`, the latest run that it reported
-    itself."""
+    cron expression or an interval. `next_at`: the due time. `last`: the latest run. `failures`:
+    attempts or rounds that failed since the appliance started. `problem`: why the file can't be
+    read, while the former job stays; or the error in `reported`, the latest reported run."""
 
     name: str
     source: Source
@@ -317,7 +316,7 @@ class JobBusy(Conflict):
 
 class JobIsFile(Conflict):
     code = "JOB_IS_FILE"
-    default_message = "this job is a file of the workspace"
+    default_message = "this job is a file in the workspace"
     default_hint = "for the operator: change or remove jobs/NAME.toml"
 
 

@@ -27,9 +27,9 @@ from appliance.kernel.retry import delay_seconds
 OPEN_MAX = 1000  # runs that are not over
 QUEUED_MAX = 100  # runs with one concurrency key
 SPECS_MAX = 500  # jobs made over the API
-POSITION = "position:"  # in `meta`, before the name of a source of events
-ALL = "all"  # in the place of a name
-KEY_MS = 2 * DAY_MS  # in which a request with the same key makes no other run
+POSITION = "position:"  # in `meta`, before an event source's name
+ALL = "all"  # instead of a name
+KEY_MS = 2 * DAY_MS  # in which a repeated key makes no second run
 DELETED_MAX = 200  # runs in one transaction
 
 _LOG = (
@@ -55,7 +55,7 @@ class NewRun(msgspec.Struct, frozen=True):
 
 
 def create(tx: Tx, new: NewRun, due_steady_ms: int | None = None) -> str | None:
-    """Create a run and return its id; None if it was skipped. Raises TooManyRuns."""
+    """Create a run and return its id; None if skipped. Raises TooManyRuns."""
     rows = tx.execute(
         "SELECT id, state FROM runs WHERE concurrency_key = ?"
         " AND state IN ('queued', 'waiting', 'running')",
@@ -107,7 +107,7 @@ def note_events(tx: Tx, source: str, position: int, runs: Sequence[tuple[NewRun,
         sql = "SELECT max(due_steady_ms), max(state = 'queued') FROM runs WHERE job = ?"
         last, is_queued = tx.execute(f"{sql} AND cause = 'event'", (new.job,)).fetchone()
         if is_queued:
-            continue  # that run sees this event too
+            continue  # seen by that run too
         due = max(tx.steady_ms, (last or 0) + int(debounce_seconds * 1000))
         with suppress(wire.TooManyRuns):
             created += create(tx, new, due) is not None
@@ -206,7 +206,7 @@ def adopt(tx: Tx, run_id: str, number: int, runner: str) -> ClaimedAttempt:
 
 
 def note_start(tx: Tx, run_id: str, number: int, handle: str, limits: str) -> None:
-    """Note that an attempt has started. `handle` identifies it later; `limits`: how they are
+    """Note that an attempt has started. `handle` is for later processes; `limits`: how limits are
     enforced."""
     sql = "UPDATE attempts SET handle = ?, limits = ? WHERE run_id = ? AND number = ?"
     tx.execute(sql, (handle, limits, run_id, number))
@@ -263,7 +263,7 @@ def end_attempt(
 
 
 def _is_next(tx: Tx, new: NewRun) -> bool:
-    """Return whether all jobs before it have succeeded since its own last run was created."""
+    """Return whether all required jobs have succeeded since the job's last run was created."""
     sql = "SELECT ifnull(max(created_at), '') FROM runs WHERE job = ?"
     (last,) = tx.execute(sql, (new.job,)).fetchone()
     sql = "SELECT 1 FROM runs WHERE job = ? AND state = 'succeeded' AND ended_at >= ? LIMIT 1"

@@ -26,10 +26,10 @@ Call = Callable[[], None]
 class Principal(msgspec.Struct, frozen=True):
     """A known caller. `id` is safe to log and is part of idempotency keys.
 
-    channels    scope → the channels that limit it; None for a caller without such limits
+    channels    scope → permitted channels; None for a caller without such limits
     until_ms    when its credential expires; None: never
     credential  which secret was used, as the beginning of its hash
-    senders     the only sender names it may use; None: any
+    senders     the only permitted sender names; None: any
     session     the browser session's id that has these rights; empty: a token itself
     """
 
@@ -65,7 +65,7 @@ OWNER = Principal("owner", "this user, by the socket's file", frozenset({ADMIN})
 class SenderNotAllowed(Forbidden):
     code = "SENDER_NOT_ALLOWED"
     default_message = "this token may not use that sender name"
-    default_hint = "agentlip token list shows the allowed sender names of each token"
+    default_hint = "agentlip token list shows each token's allowed sender names"
 
 
 def check_sender(name: str, senders: frozenset[str] | None) -> None:
@@ -74,7 +74,7 @@ def check_sender(name: str, senders: frozenset[str] | None) -> None:
         allowed = sorted(senders)
         raise SenderNotAllowed(
             details={"sender": name, "allowed": allowed},
-            hint="sender names of this token: " + ", ".join(allowed),
+            hint="this token's sender names: " + ", ".join(allowed),
         )
 
 
@@ -85,7 +85,7 @@ class TokenBook:
     """
 
     def __init__(self, entries: Iterable[tuple[str, Principal]] = ()) -> None:
-        self.used: set[str] = set()  # ids of tokens used since the last `take_used`
+        self.used: set[str] = set()  # token ids used since the last `take_used`
         self._watches: dict[int, tuple[Principal, Call]] = {}
         self._last_watch = 0
         self._temporary: dict[str, Principal] = {}

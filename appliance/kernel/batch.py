@@ -7,7 +7,7 @@ the batch is rolled back and runs again with a savepoint for each job.
 The guarantee: a caller's reply matches what is on disk, and its events are published if and
 only if its write is committed. The proof, case by case; J is one job, B its batch:
 
-1. J returns. Its rows are part of B's transaction. Results and published items stay in
+1. J returns, with its rows in B's transaction. Results and published items stay in
    the batch; nothing has been sent yet.
 2. J raises. The first time all of B is rolled back, with results, published items and rows,
    and B starts again. Jobs depend on the database only, so nothing is lost but some ids. With

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-JOINERS = "\u200c\u200d"  # parts of words and of emoji
+JOINERS = "\u200c\u200d"  # parts of words and emoji
 # Letters, marks and a symbol by category that are drawn as nothing (Unicode's
 # Default_Ignorable_Code_Point, and the braille pattern without dots).
 _FILLERS = frozenset(

@@ -52,7 +52,7 @@ def traceparent() -> str | None:
 
 class WaitLimit:
     """A limit on how many callers with a token wait in one place. Callers without a token have a
-    separate limit, so that they can't take these places."""
+    separate limit, so that these places stay free."""
 
     def __init__(self, waiting_max: int, full: type[ApplianceError]) -> None:
         self._waiting_max = waiting_max

@@ -11,7 +11,7 @@ OWN_PROCESS = "AGENTLIP_OWN_PROCESS"
 
 def child_environment(*, secrets: bool = False) -> dict[str, str]:
     """Return this process's environment, with its module path. Object store keys (`AWS_…`) and
-    other variables with secrets are left out, except for a child that needs them (`secrets`)."""
+    other secrets are left out, except for a child that needs secrets (`secrets`)."""
     kept = {
         name: value
         for name, value in os.environ.items()

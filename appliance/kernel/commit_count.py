@@ -36,7 +36,7 @@ class CommitCount:
         self._connection, self._store = connection, store
         self._table = "events" if declaration.numbers_events else declaration.commits
         self._note = NumberNote(database.parent / Path(note_of(store)).relative_to(folder))
-        if declaration.numbers_events:  # its subsystem begins the note, with the epoch
+        if declaration.numbers_events:  # the subsystem begins the note, with the epoch
             self._note.open()
             return
         self._number = newest(connection, store)

@@ -1,9 +1,9 @@
 """Reads settings: a TOML file, then the environment, then flags. The last one wins.
 
 Sections are frozen msgspec structs. Unknown keys are refused with the nearest known one. An
-environment variable names a field as `AGENTLIP_<SECTION>__<FIELD>`. Its text is read as the field's
-type: a text as it is, a switch also as yes or off, a list as JSON or with commas. An empty one
-counts as not set. A field whose name ends in `_file` names a file that holds a secret, which
+environment variable names a field as `AGENTLIP_<SECTION>__<FIELD>`. The value is read as the
+field's type: a text unchanged, a switch also as yes or off, a list as JSON or with commas. An empty
+one counts as not set. A field whose name ends in `_file` names a file that holds a secret, which
 `secret()` reads.
 """
 

@@ -1,6 +1,6 @@
-"""The scopes that tokens can have: those that subsystems declare in their wire modules.
+"""The scopes that tokens can have, declared in the subsystems' wire modules.
 
-They are looked up in packages, not in running subsystems, so that tokens can be issued while the
+Scopes are looked up in packages, not in running subsystems, so that tokens can be issued while the
 appliance is stopped, and without the server's libraries.
 """
 

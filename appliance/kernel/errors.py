@@ -10,7 +10,7 @@
     ├── Exhausted        429  a limit of the caller has been reached
     └── Unavailable      503  temporarily impossible; try again
 
-A subsystem derives its own errors from these in its `wire.py`. `web/socket.py` and `cli_support.py`
+A subsystem derives its errors from these classes in `wire.py`. `web/socket.py` and `cli_support.py`
 map the kinds to close codes and exit codes.
 """
 
@@ -86,7 +86,7 @@ class Unauthenticated(ApplianceError):
     code = "UNAUTHORIZED"
     default_message = "missing or invalid token"
     default_hint = (
-        "send 'Authorization: Bearer TOKEN'; the token is in .agentlip/token of the workspace"
+        "send 'Authorization: Bearer TOKEN'; the token is in the workspace's .agentlip/token"
     )
 
 
@@ -146,15 +146,15 @@ class OutOfMemory(Unavailable):
     code = "OUT_OF_MEMORY"
     default_message = "the operating system gives this process no more memory or threads"
     default_hint = (
-        "ulimit -a; free -m; in a container, raise its limits of memory and processes; or send less"
-        " at once"
+        "ulimit -a; free -m; in a container, raise its memory and process limits; or "
+        "send less at once"
     )
 
 
 class StorageFull(Unavailable):
     code = "STORAGE_FULL"
     default_message = "the disk is full: writes are refused, reads still work"
-    default_hint = "free space on the disk of the data directory; writes then resume"
+    default_hint = "free space on the data directory's disk; writes then resume"
 
 
 class FileSystemReadOnly(StorageFull):

@@ -1,12 +1,12 @@
 """Publishes committed items to subscriptions with bounded queues, in order and without waiting.
 
-An item's `number` rises with each commit. `publish` runs on the event loop. A subscription
-whose queue is full is marked as lagging and its queue is emptied: its reader continues
-from the log, at its own cursor. Nothing is dropped silently, and no queue grows without limit.
+An item's `number` rises with each commit. `publish` runs on the event loop. A subscription whose
+queue is full is marked as lagging, and the queue is emptied: the reader continues from the log, at
+its cursor. Nothing is dropped silently, and no queue grows without limit.
 
 A queue is full when it has too many items, or when more than BYTES_MAX of newer items were
-published after its oldest one. All queues share the items, so this limits the bytes in all
-of them together, however many subscriptions there are.
+published after its oldest one. All queues share the items, so this limits the bytes in all queues
+together, for any number of subscriptions.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ from appliance.kernel.metrics import counter, gauge
 _published = counter("feed_items_total", "Items published to the feed")
 _subscriptions = gauge("feed_subscriptions", "Live subscriptions")
 
-BYTES_MAX = 32 * 1024 * 1024  # bytes of events that wait for slow subscribers
+BYTES_MAX = 32 * 1024 * 1024  # event bytes that wait for slow subscribers
 
 Wants = Callable[[Any], bool] | None
 Direct = Callable[[Sequence[Any]], bool] | None
@@ -29,7 +29,7 @@ Direct = Callable[[Sequence[Any]], bool] | None
 class FeedSubscription:
     """Items after the moment of subscribing, for one reader. Made by `Feed.subscribe`.
 
-    direct  called with new items while the queue is empty; returns True if it delivered them.
+    direct  called with new items while the queue is empty; returns True after a delivery.
             The publisher calls it, so it must not wait. Items never change.
     """
 
@@ -60,7 +60,7 @@ class FeedSubscription:
                 return
             if len(wanted) < len(items):
                 items = wanted
-        # Without a filter the list is passed on as it is: readers compare it by identity.
+        # Without a filter the same list is passed on: readers compare by identity.
         if self._direct is not None and not self._queue and self._direct(items):
             return
         if len(self._queue) + len(items) > self._queue_max:
@@ -93,16 +93,16 @@ class FeedSubscription:
         return items
 
     def recover(self) -> None:
-        """Queue items again. Call it before reading the log, or when no greenlet has run since its
-        end was read.
+        """Queue items again. Call before reading the log, or when no greenlet has run since the
+        log's end was read.
 
-        A pending wake-up is kept: it may have another reason.
+        A pending wake-up is kept for other reasons.
         """
         self.lagging = False
         self._queue.clear()
 
     def renew(self) -> None:
-        """Forget what has come. For a reader that reads the log next."""
+        """Forget received items. For a reader that reads the log next."""
         self.pop(self._queue_max)
         self.recover()
 
@@ -130,7 +130,7 @@ class Feed:
             callback()
 
     def on_publish(self, callback: Callable[[], None]) -> None:
-        """Call `callback` after each publish and jump. It must neither wait nor raise."""
+        """Call `callback`, which must neither wait nor raise, after each publish and jump."""
         self._callbacks.append(callback)
 
     def subscribe(

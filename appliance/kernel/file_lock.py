@@ -1,7 +1,7 @@
 """Locks of files (`flock`), between processes.
 
-They are the operating system's: a lock ends with the process that holds it, however that process
-ends. The programs that this process starts do not keep it, unless they inherit the descriptor.
+The operating system ends a lock with the holding process, even after a kill. Programs that this
+process starts do not keep the lock, unless they inherit the descriptor.
 """
 
 import fcntl
@@ -21,10 +21,9 @@ POLL_SECONDS = 0.03
 def file_lock(
     path: Path, busy: ApplianceError, seconds_left: Callable[[], float] = lambda: 0.0
 ) -> Iterator[int]:
-    """Hold this file's lock. The file is created and stays, so that all processes lock the same
-    file.
+    """Hold this file's lock. The file is created and stays, so that all processes lock one file.
 
-    Yields the descriptor: a program that inherits it keeps the lock.
+    Yields the descriptor: a program with the inherited descriptor keeps the lock.
 
     Raises `busy` if another process holds the lock and no seconds are left, and OSError if the file
     can't be opened.

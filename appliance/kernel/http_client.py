@@ -23,9 +23,9 @@ _CHUNK_BYTES = 65_536
 
 class HttpLimits(Struct, frozen=True):
     connect_seconds: float
-    reply_seconds: float  # from the request to the last byte of the response
+    reply_seconds: float  # from the request to the response's last byte
     reply_bytes_max: int
-    idle_max: int = 1  # connections that are kept while they are idle, at least 1
+    idle_max: int = 1  # idle connections that are kept, at least 1
 
 
 class HttpResponse(Struct, frozen=True):
@@ -84,8 +84,8 @@ class HttpClient:
         """`target`: path and query. Raises Unreachable. With `status_only` a response whose body is
         too large or never ends is complete too, and has the beginning of its body.
 
-        A connection that the server closed while it was idle is replaced once, so requests must be
-        safe to repeat. `headers` is called for each attempt, so each can have its own signature.
+        An idle connection that the server closed is replaced once, so requests must be safe to
+        repeat. `headers` is called for each attempt, which can have a separate signature.
         """
         limits = self._limits
         try:
@@ -132,7 +132,7 @@ class HttpClient:
             total += len(chunk)
             if total > self._limits.reply_bytes_max:
                 limit = self._limits.reply_bytes_max
-                raise Unreachable(f"the response of {self._peer} has more than {limit:,} bytes")
+                raise Unreachable(f"the response from {self._peer} has more than {limit:,} bytes")
             chunks.append(chunk)
         return b"".join(chunks)
 
@@ -145,8 +145,7 @@ def _drain(response: urllib3.BaseHTTPResponse, bytes_max: int) -> bytes:
 
 
 def _reason(error: Exception) -> object:
-    """Return what urllib3 wrapped: it passes the original error as the last argument, or as the
-    cause."""
+    """Return the error that urllib3 wrapped and passes as the last argument, or as the cause."""
     return next((arg for arg in error.args if isinstance(arg, Exception)), error.__cause__)
 
 

@@ -1,6 +1,6 @@
 """Stores replies with their changes, so that a repeated request gets the first reply again.
 
-Each store has its own table `x_idempotency`. A row is written in its change's transaction.
+Each store has a table `x_idempotency`. A row is written in the change's transaction.
 """
 
 from typing import Any

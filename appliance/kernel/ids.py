@@ -17,7 +17,7 @@ ULID_LENGTH = 26
 TOKEN_PREFIX = "agl_"
 _PAIRS = [a + b for a in ALPHABET for b in ALPHABET]
 _RANDOM_BITS = 80
-_TO_DIGITS = str.maketrans(ALPHABET, "0123456789ABCDEFGHIJKLMNOPQRSTUV")  # those of `int`
+_TO_DIGITS = str.maketrans(ALPHABET, "0123456789ABCDEFGHIJKLMNOPQRSTUV")  # as in `int`
 
 
 class IdFactory:
@@ -29,7 +29,7 @@ class IdFactory:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.last = 0  # the number of the newest id, for `follow` of another factory
+        self.last = 0  # the newest id's number, for another factory's `follow`
         self._random = random.Random(secrets.randbits(256)).getrandbits
 
     def seed(self, last_id: str | None) -> None:

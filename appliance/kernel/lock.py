@@ -1,4 +1,5 @@
-"""A lock for greenlets, which is gevent's: `with lock:` waits until no other greenlet holds it."""
+"""A lock for greenlets, which is gevent's: `with lock:` waits until no other greenlet has the
+lock."""
 
 from gevent.lock import RLock
 

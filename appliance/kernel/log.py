@@ -24,7 +24,7 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 _SECRET = (
     "token", "secret", "password", "passphrase", "authorization", "cookie", "content", "body",
 )  # fmt: skip
-TEXT_CHARACTERS_MAX = 300  # limit of `plain`
+TEXT_CHARACTERS_MAX = 300  # `plain`'s limit
 _URL = re.compile(r"\b(\w+://)(?:[^\s/?#\"]*@)?([^\s/?#\"]*)[^\s\"]*")
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
@@ -48,9 +48,9 @@ class Log:
         **bound: Any,
     ) -> None:
         stream = stream if stream is not None else sys.stdout.buffer
-        # Unbuffered, because a buffer keeps what it could not write and fails with every line.
+        # Unbuffered, because a buffer keeps unwritten text and fails with every line.
         self._stream: Any = getattr(stream, "raw", stream)
-        self._buffer = stream  # kept, because its destructor would close the raw stream
+        self._buffer = stream  # kept, because the destructor would close the raw stream
         self._torn = False
         self.level = level
         self.slow_seconds = slow_seconds

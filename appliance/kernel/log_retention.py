@@ -20,7 +20,7 @@ KEY = "log"
 """The note's key in the table `meta`."""
 
 KEEP_MS = 7 * DAY_MS  # long enough for an export that was down over a weekend
-MARKS = 100  # in the time for which rows are kept: they are kept longer by at most a hundredth
+MARKS = 100  # in the retention time, which is exceeded by at most a hundredth
 ROWS = 2_000  # deleted in one transaction
 ROUNDS = 50  # transactions in one round
 IDLE_SECONDS, BUSY_SECONDS = 60.0, 0.5
@@ -62,7 +62,7 @@ class LogPruner(Loop):
             if self._steady.note():
                 _jumps.labels(self._store.name).inc()
             deleted = self._prune(self._steady.now_ms())
-        except Unavailable:  # the disk is full or the file is damaged: a later round deletes them
+        except Unavailable:  # the disk is full or the file is damaged: a later round deletes
             deleted = 0
         return {"deleted": deleted}
 

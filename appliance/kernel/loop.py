@@ -11,9 +11,9 @@ from appliance.kernel.log import Log
 from appliance.kernel.metrics import counter, gauge, histogram
 from appliance.kernel.wakeup import Wakeup
 
-_rounds = counter("loop_rounds_total", "Rounds of background loops that were started", ("loop",))
-_failures = counter("loop_failures_total", "Rounds of background loops that failed", ("loop",))
-_seconds = histogram("loop_round_seconds", "Duration of a round of a background loop", ("loop",))
+_rounds = counter("loop_rounds_total", "Background loop rounds that were started", ("loop",))
+_failures = counter("loop_failures_total", "Background loop rounds that failed", ("loop",))
+_seconds = histogram("loop_round_seconds", "Duration of one background loop round", ("loop",))
 _success = gauge(
     "loop_last_success_timestamp_seconds",
     "Unix time at which the last successful round ended",
@@ -40,12 +40,11 @@ def _by_loop(metric: Any) -> dict[str, float]:
 
 
 STEP_SECONDS = 0.5
-STEP_MARGIN_SECONDS = 0.005  # a wait that would end this close to a step ends with it
+STEP_MARGIN_SECONDS = 0.005  # a wait that would end this close to a step ends with the step
 
 
 def in_step(now: float, seconds: float) -> float:
-    """Return a wait of `seconds` from `now`, shortened so that it ends together with other
-    loops' waits.
+    """Return a wait of `seconds` from `now`, shortened to end together with other loops' waits.
 
     Waking up costs more than an idle loop's work. So waits of STEP_SECONDS or longer end at a
     multiple of STEP_SECONDS on the monotonic clock, less than one step early.
@@ -65,7 +64,7 @@ class Loop:
     name = "loop"
     interval_seconds = 1.0
     shortest_seconds = 0.0
-    runs_read_only = False  # whether it has work to do while no store is written
+    runs_read_only = False  # whether there is work while no store is written
 
     def __init__(self, clock: Clock, log: Log, work: Wakeup | None = None) -> None:
         self.clock = clock
@@ -76,7 +75,7 @@ class Loop:
         self.due = float("-inf")  # when the next round starts without a nudge
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        """Run one bounded round; return counts for what it did."""
+        """Run one bounded round; return counts of its work."""
         raise NotImplementedError
 
     @property
@@ -128,7 +127,7 @@ class Loop:
 
 
 class Pruner(Loop):
-    """Deletes what is too old. `prune` deletes a limited number; returns how many."""
+    """Deletes old rows. `prune` deletes a limited number; returns how many."""
 
     def __init__(
         self, name: str, seconds: float, prune: Callable[[int], int], clock: Clock, log: Log

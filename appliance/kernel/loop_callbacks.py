@@ -2,7 +2,7 @@
 
 Native threads (store writers and readers) must not use gevent, except for `send` on a loop's async
 watcher, which is thread-safe. A LoopCallbacks is such a watcher with a queue. Calls run on the loop
-in the order in which they were posted. They run inside gevent's hub, so they must not block.
+in posting order, inside gevent's hub, so calls must not block.
 """
 
 import sys
@@ -51,5 +51,5 @@ class LoopCallbacks:
             try:
                 function(*args)
             except Exception:
-                # The other calls must still run; gevent prints the error.
+                # Later calls must still run; gevent prints the error.
                 gevent.get_hub().handle_error(function, *sys.exc_info())

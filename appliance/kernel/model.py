@@ -1,11 +1,11 @@
 """The SQL dialect in which queries are composed.
 
-Models compose queries but never run them. `statement(query)` returns text, and a Reader runs it on
-its own connection. The database below has no file and no connection, so peewee's connections,
-locks and thread state are not used, and running a query through peewee fails. The SQL
-files under `migrations` define the tables; a test compares the models with them.
+Models compose queries but never run them. `statement(query)` returns text, and a Reader runs that
+text on its connection. The database below has no file and no connection, so peewee's connections,
+locks and thread state are not used, and running a query through peewee fails. The SQL files under
+`migrations` define the tables; a test compares the models with them.
 
-Composing a query takes 50 to 600 microseconds, longer than running most of them. So each form of a
+Composing a query takes 50 to 600 microseconds, longer than most queries run. So each form of a
 statement is composed once, with named parameters: at import, or by a function with
 `functools.cache`, by filters.
 """

@@ -2,8 +2,8 @@
 
 A store that is put back, or whose log is removed, opens without an error. So its writer notes the
 newest number after each commit, before anybody gets a reply. The note is written into the page
-cache only, which survives a kill. After a power failure it may be older than the store, and then
-nothing is noticed. It is newer than the store only if commits were lost: also with
+cache only, which survives a kill. After a power failure the note may be older than the store, and
+then nothing is noticed. The note is newer than the store only if commits were lost: also with
 `store.synchronous = "NORMAL"`, whose commits are not synced.
 """
 

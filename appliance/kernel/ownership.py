@@ -16,14 +16,14 @@ SMALL_FILE_BYTES_MAX = 65_536
 class WorkspaceNotTrusted(Forbidden):
     code = "WORKSPACE_NOT_TRUSTED"
     default_message = "the workspace belongs to another user"
-    default_hint = "if you trust it, name it with '--workspace DIR'"
+    default_hint = "if you trust the folder, name it with '--workspace DIR'"
 
 
 def refuse_other_owner(workspace: Path, data: Path, *, as_root: bool = False) -> None:
     """Refuse another user's workspace; call before a start's first write. Raises
     WorkspaceNotTrusted.
 
-    Root would write wherever the folders' owner points files to, so it needs `as_root` for such
+    Root would write wherever the folders' owner points files to, and so needs `as_root` for such
     folders. For other users the system's permissions are the limit. Other users' links are always
     refused, also for files that SQLite opens.
     """

@@ -8,7 +8,7 @@ import msgspec
 T = TypeVar("T")
 
 ROW_BYTES = 500  # a row without its text: ids, names, times and keys
-_SHORT = 128  # below this many characters the exact number of bytes is not needed
+_SHORT = 128  # below this many characters the exact byte count is not needed
 _encode = msgspec.json.Encoder().encode
 
 

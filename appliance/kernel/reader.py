@@ -17,7 +17,7 @@ Parameters = Sequence[Any] | Mapping[str, Any]
 
 BUSY_TIMEOUT_MS = 5000
 STEPS_BETWEEN_CHECKS = 20_000  # most reads end before the first check
-PAGE_BYTES_MAX = 1 << 20  # rows of one page; the others are on the next
+PAGE_BYTES_MAX = 1 << 20  # rows in one page; the rest is on the next
 
 
 @contextlib.contextmanager
@@ -133,7 +133,7 @@ def open_connection(
             "journal_mode" if read_only else "journal_mode = WAL",
             "foreign_keys = ON",
             f"synchronous = {synchronous}",
-            "wal_autocheckpoint = 0",  # the Checkpointer does it in the background
+            "wal_autocheckpoint = 0",  # done by the Checkpointer in the background
             "temp_store = MEMORY",
             f"query_only = {'ON' if query_only else 'OFF'}",
         ):

@@ -43,7 +43,7 @@ class ReaderPool:
     def begin(self, reading: ReadRequest[T]) -> ReadRequest[T]:
         """Queue a read; raise QueueFull if too many wait."""
         if self.pending >= self._waiting_max + self._size:
-            raise QueueFull("too many reads of this kind are waiting")
+            raise QueueFull("too many reads in this group are waiting")
         while len(self._threads) < self._size:
             self._threads.append(NativeThread(self._run, self._callbacks))
         self.pending += 1
@@ -59,7 +59,7 @@ class ReaderPool:
 
     def _run(self) -> None:
         reader: Reader | None = None
-        # At once: reads go on if the file is removed later. If it fails, a read tries again.
+        # At once: reads go on if the file is removed later. After a failure, a read tries again.
         with suppress(sqlite3.Error, ApplianceError, MemoryError):
             reader = self._open_reader()
         while (reading := self._queue.get()) is not None:

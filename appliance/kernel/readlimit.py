@@ -1,6 +1,6 @@
-"""Stops a read at its deadline, or when its caller no longer waits.
+"""Stops a read at a deadline, or when the caller no longer waits.
 
-SQLite calls the progress handler while it steps through rows and index pages; Python code between
+SQLite calls the progress handler while stepping through rows and index pages; Python code between
 two statements calls `check`. Both stop the read.
 """
 
@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 
 from appliance.kernel.clock import Clock
 
-STEPS_BETWEEN_CHECKS = 4_000  # of SQLite's virtual machine, some 0.2 ms
+STEPS_BETWEEN_CHECKS = 4_000  # SQLite virtual machine steps, some 0.2 ms
 
 
 class ReadStopped(Exception):

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-EXPONENT_MAX = 64  # beyond it every delay is the longest one, and the power stays a finite number
+EXPONENT_MAX = 64  # from here on every delay is the longest one, and the power stays finite
 
 
 class RetrySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,8 +34,8 @@ def delay_seconds(
     """Seconds to wait after the `failures`-th failure in a row; 1 and below are the first.
 
     `random_unit` is a random number in [0, 1): 0.5 gives the delay without jitter. A peer that
-    asked for a delay (`Retry-After`) gets at least that much, and its jitter only adds to it. The
-    caller limits `retry_after_seconds`.
+    requested a delay (`Retry-After`) gets at least that much, plus jitter. The caller limits
+    `retry_after_seconds`.
     """
     steps = min(max(failures, 1) - 1, EXPONENT_MAX)
     delay = min(retry.initial_seconds * retry.factor**steps, retry.max_seconds)

@@ -1,4 +1,4 @@
-"""Routes: a path, its resource, and for each method who may call it and how.
+"""Routes: a path, its resource, and each method's callers and rules.
 
 The guard, the decoding, the limits and the OpenAPI document all use these rows.
 """
@@ -12,7 +12,7 @@ from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError
 
 OPEN: None = None
-"""The scope for an operation that anybody may call. It has to be set explicitly."""
+"""The scope for an operation that anybody may call. This scope has to be set explicitly."""
 
 READ_DOCS = "docs:read"
 """The scope for pages about the appliance: free on loopback, any token elsewhere."""
@@ -49,7 +49,7 @@ class Operation(msgspec.Struct, frozen=True):
                    item is passed as its Invalid error
     probe          a health probe: never rate limited; its Host header is not checked on a
                    network bind
-    signer         authenticates signed requests without a token. It is called with the environ
+    signer         authenticates signed requests without a token; called with the environ
                    and returns None for an unsigned request, or a function that verifies the body
     also           other scopes that admit a caller; the operation itself checks for what
     by_channel     the operation itself checks the channels that limit a token; otherwise a token
@@ -112,7 +112,7 @@ class Route(msgspec.Struct, frozen=True):
 
 
 class SocketRoute(msgspec.Struct, frozen=True):
-    """Serves the WebSockets of one path.
+    """Serves one path's WebSockets.
 
     scope             required scope; None: the first frame authenticates the client
     serve             (socket, principal, charge, query) → close code; `query` is a `query` struct

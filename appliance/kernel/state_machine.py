@@ -16,7 +16,7 @@ class IllegalTransition(ValueError):
 
 
 class StateMachine(Generic[State, Event]):
-    """`transitions`: (state, event) → next state. What isn't in it is illegal."""
+    """`transitions`: (state, event) → next state. All other pairs are illegal."""
 
     def __init__(self, transitions: Mapping[tuple[State, Event], State]) -> None:
         self.transitions = dict(transitions)

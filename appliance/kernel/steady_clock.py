@@ -1,9 +1,9 @@
 """A clock for stored waits and ages, which goes on steadily when the wall clock is set.
 
-A column that says when something is due, or from when an age counts, has times of this clock. So no
-row is rewritten when the wall clock is set, a wait lasts as long as it should, and nothing gets too
-old. Within a boot the clock follows the uptime. A note in the store's table `meta` continues it in
-the next process; after a reboot it adds the time that the machine was off, by the wall clock.
+A column with a due time, or with an age's beginning, has this clock's times. So no row is rewritten
+when the wall clock is set, waits keep their length, and nothing gets too old. Within a boot the
+clock follows the uptime. A note in the store's table `meta` continues it in the next process; after
+a reboot, the time that the machine was off is added, by the wall clock.
 """
 
 from contextlib import suppress
@@ -64,7 +64,7 @@ class SteadyClock:
         note = self._store.read(read_note)
         if note is not None:
             self._continue(note)
-        with suppress(Unavailable):  # the disk is full: a later call of `note` stores it
+        with suppress(Unavailable):  # the disk is full: stored by a later call to `note`
             self.note()
 
     def _continue(self, note: ClockNote) -> None:

@@ -1,15 +1,16 @@
 """One SQLite file: many readers, one writer, group commit.
 
-`write` passes a function to the writer and waits. The writer runs all waiting writes as one
-batch (`batch.py`); it never waits for more. The outcome returns to the event loop, which
-publishes to the feed first and replies afterwards. So when a caller has its reply, every live
-subscription already has the event.
+`write` passes a function to the writer and waits. The writer runs all waiting writes as one batch
+(`batch.py`), and never waits for more. The outcome returns to the event loop, which publishes to
+the feed first and replies afterwards. So when a caller has its reply, every live subscription
+already has the event.
 
 `read` runs a function in one of a few native threads, on a read-only connection. `read_slow` uses
-other threads, so that an expensive read delays no other. It stops when its client disconnects.
+other threads, so that an expensive read delays no other. The read stops when its client
+disconnects.
 
-A full disk refuses writes until there is space again, while reads go on. A damaged file stops
-the store and leaves a marker file; the store stays stopped until the doctor clears it.
+A full disk refuses writes until there is space again, while reads go on. A damaged file stops the
+store and leaves a marker file, until the doctor clears the store.
 
 With `store.read_only` every write is refused, so the writer opens no file, which can't change.
 """
@@ -66,11 +67,11 @@ from appliance.kernel.writerthread import WriterThread
 QUEUE_MAX = 2000  # writes that may wait for the writer; 503 above
 FULL_SECONDS = 1.0  # a store that was full refuses writes for this long
 READ_SECONDS_MAX = 10.0  # a longer read is interrupted
-CHECKPOINT_JOBS = 50  # writes between two checkpoints of the WAL
-WAL_BYTES_TRUNCATE = 64 * 1024 * 1024  # a longer WAL is truncated once it is empty
+CHECKPOINT_JOBS = 50  # writes between two WAL checkpoints
+WAL_BYTES_TRUNCATE = 64 * 1024 * 1024  # a longer WAL is truncated once empty
 STALL_SECONDS_MAX = 5.0  # a writer without progress for this long refuses new writes
 SLOW_READ_QUEUE_MAX = 32  # expensive reads that may wait; 503 above
-READERS = 2  # native threads for reads: they share the interpreter, so more gain nothing
+READERS = 2  # native read threads share the interpreter, so more gain nothing
 SLOW_READERS = 2  # native threads for expensive reads (searches, scans)
 READ_QUEUE_MAX = 1000  # reads that may wait; 503 above
 T = TypeVar("T")
@@ -78,7 +79,7 @@ T = TypeVar("T")
 BATCH_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 _batches = histogram("store_batch_jobs", "Writes in one commit", ("store",), BATCH_ROWS)
 _commit_seconds = histogram(
-    "store_batch_seconds", "Time from the first write of a batch to its reply", ("store",)
+    "store_batch_seconds", "Time from a batch's first write to its reply", ("store",)
 )
 _problems = counter(
     "store_trouble_total",
@@ -103,10 +104,10 @@ class Store:
         restarted: Callable[[], None] = lambda: None,
         catch_up: CatchUp | None = None,
     ) -> None:
-        """Open the store. `writers` is the process that writes; without it a thread in this
-        process writes, for the courier, tools and tests. `restarted` is called after that
-        process restarts, when committed writes may not have been published. Tests replace
-        `runner` to inject faults. `catch_up` is work that follows the writes."""
+        """Open the store. `writers` is the process that writes; None: a thread in this process
+        writes, for the courier, tools and tests. `restarted` is called after that process restarts,
+        when committed writes may not have been published. Tests replace `runner` to inject faults.
+        `catch_up` is work that follows the writes."""
         self.name = name
         self.path = path
         self.settings = settings
@@ -240,9 +241,8 @@ class Store:
             request.waiter.switch(None)
 
     def _check_files(self) -> StoreDetached | None:
-        """Why nothing that is written now would stay, if a file was removed or replaced. It ends
-        when the file is put back."""
-        file = "" if self._shared else self._files.find_change()  # its writer checks a shared one
+        """Return the error if a file was removed or replaced, so new writes would be lost."""
+        file = "" if self._shared else self._files.find_change()  # the writer checks a shared file
         if not file:
             self._detached = None
         elif self._detached is None:
@@ -251,7 +251,7 @@ class Store:
         return self._detached
 
     def _note_written(self, jobs: int) -> None:
-        self._jobs_in_wal += 0 if self._shared else jobs  # SQLite does it for a shared store
+        self._jobs_in_wal += 0 if self._shared else jobs  # SQLite checkpoints a shared store
         if self._jobs_in_wal >= CHECKPOINT_JOBS:
             self._checkpoint_due.set()
 
@@ -328,7 +328,7 @@ class Store:
     # -- upkeep ----------------------------------------------------------------------
 
     def checkpoint(self) -> bool:
-        """Move the WAL into the database file if enough was written. True if that succeeded.
+        """Move the WAL into the database file after enough writes. True after success.
 
         First a reader thread moves most pages while the writer works, then the writer moves
         the rest. The WAL is then empty for a moment, and the next commit overwrites it from its
@@ -372,8 +372,8 @@ class Store:
         }
 
     def _is_paused(self) -> bool:
-        """Return whether the disk takes no writes. Without other writes, one that changes
-        nothing finds out whether it takes them again."""
+        """Return whether the disk takes no writes. Without other writes, an empty one tests the
+        disk again."""
         if self.settings.read_only:
             return False
         if self._full is not None and self.idle:

@@ -1,8 +1,7 @@
-"""Reads what a store declares, in `migrations/<store>/store.toml`. Most stores have no such
-file.
+"""Reads a store's declarations in `migrations/<store>/store.toml`. Most stores have no such file.
 
-The declaration is found by its folder, so stores are known even if their subsystem is switched off,
-or a command starts no subsystem. The kernel knows no store by name.
+The declaration is found by folder, so stores are known even if a subsystem is switched off, or a
+command starts no subsystem. The kernel knows no store by name.
 """
 
 import sqlite3
@@ -21,7 +20,7 @@ STORE_ID_KEY = "x_store_id"
 
 
 class SchemaAdapter(Protocol):
-    """A store whose file other programs may write too, after a specification they share."""
+    """A store whose file other programs may write too, after a shared specification."""
 
     spec_version: int
     """The specification's version. A file has its number as `schema_version` in `meta`."""
@@ -55,7 +54,7 @@ class SchemaAdapter(Protocol):
 
 
 class RestoreRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What restores do to this store; its `restored` module does the rest.
+    """Declarations for restores of this store; its `restored` module does the rest.
 
     raised      tables with AUTOINCREMENT whose numbers clients keep: none is given out twice
     references  (store, query, other query): the other query, in that store, selects all values that
@@ -85,9 +84,9 @@ class LogDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key      the row number's column
     columns  what is selected for a schema column, if not the column with that name
     times    the same, for columns with milliseconds; `times_of_others`: for other programs' text
-    scope    what a token needs to read it over HTTP
+    scope    the scope for reading over HTTP
     payload  the column whose length counts for a segment's size
-    kept     its rows are never removed from the store
+    kept     rows are never removed from the store
     """
 
     kind: str = ""
@@ -129,27 +128,27 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     newest   the query for its newest time, milliseconds or text, by an index or a small table
     """
 
-    contents: str = ""  # what it contains, in Markdown for the reference page of files
-    path: str = ""  # its file, below the workspace; default: in the data folder, after its name
+    contents: str = ""  # the contents, in Markdown for the reference page about files
+    path: str = ""  # the file, below the workspace; default: in the data folder, by store name
     shared: bool = False
     opens: str = ""
     model: str = ""
     commits: str = ""
     head: str = ""
     newest: str = ""
-    needed: bool = False  # without it nothing is served
-    marks_workspace: bool = False  # a directory with its file is a workspace
-    keeps_record: bool = False  # has a copy of the record of stores, and the epoch
-    numbers_events: bool = False  # in a table `events`; without them a new epoch begins
-    id_key: str = STORE_ID_KEY  # the key in `meta` of an id that only this file has
+    needed: bool = False  # the appliance does not serve without this store
+    marks_workspace: bool = False  # a directory with this file is a workspace
+    keeps_record: bool = False  # has a copy of the store record, and the epoch
+    numbers_events: bool = False  # in a table `events`; without events a new epoch begins
+    id_key: str = STORE_ID_KEY  # the `meta` key for an id that only this file has
     recovery: RecoveryRules = RecoveryRules()
     restore: RestoreRules = RestoreRules()
     log: LogDeclaration | None = None
     blobs: BlobDeclaration | None = None
     restored: str = ""  # module with the function `restored` (`restoring.py`), below that package
-    backups: str = ""  # `.module:name` of its BackupRules (`checks/backup_rules.py`)
-    repairs: str = ""  # module of what a repair can do with it (`checks/repairs.py`)
-    adapter: str = ""  # `.module:class` of a SchemaAdapter, below the package of the appliance
+    backups: str = ""  # `.module:name` for its BackupRules (`checks/backup_rules.py`)
+    repairs: str = ""  # module with its repairs (`checks/repairs.py`)
+    adapter: str = ""  # `.module:class` for a SchemaAdapter, below the appliance's package
 
 
 DATA_FOLDER, NOTES, NEWEST_EVENT = ".agentlip", "commits", "newest-event"

@@ -14,7 +14,7 @@ from appliance.kernel.errors import (
 from appliance.kernel.store_declaration import DECLARATIONS
 
 StoreFull = StorageFull
-SUSPENDED_RETRY_SECONDS = 60.0  # an operator has to repair it
+SUSPENDED_RETRY_SECONDS = 60.0  # needs an operator's repair
 RECOVERY_COMMANDS = {
     store: f"agentlipd down; agentlip recover {store} --yes"
     for store, declaration in DECLARATIONS.items()
@@ -56,10 +56,10 @@ class StoreSuspended(Unavailable):
 
 
 class StoreDetached(Unavailable):
-    """A store file was removed or replaced. What is written now would be lost at the end."""
+    """A store file was removed or replaced, so new writes would be lost at the end."""
 
     code = "STORE_DETACHED"
-    default_message = "a file of the store was removed or replaced while it is in use"
+    default_message = "a store file was removed or replaced while in use"
     default_hint = "put the file back if it was moved; or: agentlip backup restore --latest --plan"
 
     def __init__(self, store: str, file: str) -> None:
@@ -74,7 +74,7 @@ class StoreAbsent(Missing):
     """A shared store without a file. The first write makes it."""
 
     code = "STORE_ABSENT"
-    default_message = "this store has no file yet; the first write makes it"
+    default_message = "this store has no file yet; the first write creates one"
 
 
 class StoreReadOnly(Unavailable):
@@ -133,7 +133,7 @@ def _stopped_writing(directory: Path) -> bool:
         return False
     number = f"{os.major(device)}:{os.minor(device)}"
     rows = [line.split() for line in mounts.splitlines()]
-    # The third word is the device, the last one holds the options of the file system.
+    # The third word is the device, and the last one has the file system's options.
     return any(row[2] == number and _STOPPED & set(row[-1].split(",")) for row in rows)
 
 

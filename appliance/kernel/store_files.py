@@ -1,7 +1,7 @@
 """Opens store files, and detects whether open files are still at their paths.
 
-A file that is removed or replaced goes on working for the processes that have it open, and its
-content is gone when they end.
+A removed or replaced file goes on working for processes that have opened it, and the content is
+gone at their end.
 """
 
 import sqlite3
@@ -12,7 +12,7 @@ from appliance.kernel.meta import Executor
 _LOG = ("-wal", "-shm")
 BUSY_SECONDS = 5.0
 UNUSED = "unused"
-VACUUM_BYTES_MAX = 512 * 1024 * 1024  # VACUUM of a larger file delays its writes for too long
+VACUUM_BYTES_MAX = 512 * 1024 * 1024  # VACUUM on a larger file delays writes for too long
 
 
 class StoreFiles:
@@ -39,7 +39,7 @@ class StoreFiles:
         path = self._database.with_name(self._database.name + suffix)
         identity = _identity(path)
         if identity is not None and path not in self._opened:
-            self._opened = {**self._opened, path: identity}  # other threads read the former one
+            self._opened = {**self._opened, path: identity}  # read by other threads until now
 
 
 def open_database(

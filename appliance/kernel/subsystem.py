@@ -19,8 +19,8 @@ from appliance.kernel.tool import Tool
 
 
 class Role(NamedTuple):
-    """What [roles] can switch off. `needs`: roles without which it is off too, which themselves
-    need none. `is_on`: the default."""
+    """A role that [roles] can switch off. `needs`: roles without which this one is off too, which
+    need no roles. `is_on`: the default."""
 
     about: str
     needs: tuple[str, ...] = ()
@@ -28,8 +28,8 @@ class Role(NamedTuple):
 
 
 class Subsystem(Protocol):
-    """A subsystem, built from `(host, needs)`: the process, and a struct with what other
-    subsystems provide.
+    """A subsystem, built from `(host, needs)`: the process, and a struct with other subsystems'
+    parts.
 
     name   its role's name, which is also its package's or its file's in `operations`
 
@@ -60,7 +60,7 @@ class Subsystem(Protocol):
         return ()
 
     def tools(self) -> Sequence[Tool]:
-        """Tools for agents, at `/mcp`. A token sees those that its scopes allow."""
+        """Tools for agents, at `/mcp`. A token sees the tools that its scopes allow."""
         return ()
 
     def facts(self) -> Mapping[str, float]:

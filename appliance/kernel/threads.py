@@ -59,7 +59,7 @@ def in_thread(function: Callable[..., T], *args: Any) -> T:
     """Run `function(*args)` in a native thread. For file access, which would block the loop."""
     result, error = gevent.get_hub().threadpool.apply(_attempt, (function, args))
     if error is not None:
-        raise error  # here, because the pool prints what is raised in its threads
+        raise error  # here, because the pool prints exceptions from its threads
     return result  # type: ignore[no-any-return]
 
 

@@ -17,7 +17,7 @@ class Tool(msgspec.Struct, frozen=True):
                 calls can't be tasks
     by_channel  `call` checks the channels that a token is limited to; otherwise a token that is
                 limited for this scope is refused
-    audited     it is an administrative act, which the audit log records
+    audited     an administrative act, which the audit log records
     """
 
     name: str

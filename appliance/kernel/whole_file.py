@@ -22,11 +22,10 @@ def write_whole(path: Path, content: bytes, *, prefix: str = ".", private: bool 
 
 @contextmanager
 def whole_file(path: Path, *, prefix: str = ".", private: bool = True) -> Iterator[BinaryIO]:
-    """Write a file that has its name when the block has ended. If the block fails, nothing has
-    changed.
+    """Write a file that gets its name after the block. A failed block changes nothing.
 
     prefix   begins the file's name until then
-    private  for its owner only; otherwise the umask decides
+    private  for the owner only; otherwise the umask decides
     """
     temporary = path.with_name(f"{prefix}{path.name}.{secrets.token_hex(8)}")
     try:

@@ -11,7 +11,7 @@ from appliance.kernel.batch import CallOutcome
 from appliance.kernel.store_errors import StoreBusy
 from appliance.kernel.writer import WriterRequest
 
-STALL_CHECK_SECONDS = 1.0  # between checks of a waiting request whether the writer has stalled
+STALL_CHECK_SECONDS = 1.0  # between a waiting request's checks whether the writer has stalled
 SEND_AGAIN = "send it again with the same Idempotency-Key"
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class WriteRequest(WriterRequest, eq=False):
     def wait(self) -> list[CallOutcome]:
         """Wait for the outcomes, in the calls' order. Call once, in one greenlet.
 
-        All are StoreBusy if the writer stalls meanwhile. It may still commit the calls later.
+        All are StoreBusy if the writer stalls meanwhile; the calls may still be committed later.
         """
         while not self.is_stalled() or self.waiter.ready():
             with gevent.Timeout(STALL_CHECK_SECONDS, False):
@@ -38,8 +38,8 @@ class WriteRequest(WriterRequest, eq=False):
 
 
 class ReadRequest(msgspec.Struct, Generic[T], eq=False):
-    """One function for a reader thread. Once `is_cancelled` is true, it stops soon, and `wait`
-    raises ReadCancelled. It is called in that thread."""
+    """One function for a reader thread. Once `is_cancelled`, which is called in that thread, is
+    true, the function stops soon, and `wait` raises ReadCancelled."""
 
     function: Callable[..., T]
     args: tuple[Any, ...]

@@ -51,13 +51,13 @@ class StoreSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CatchUp(msgspec.Struct, frozen=True):
     """Background work on written rows that must keep up with the writes.
 
-    `function(tx, limit)` does at most `limit` pieces and returns whether some are left. It joins a
-    batch every `seconds`, and then every batch until nothing is left. The limit is at least two
-    pieces for each write of the batch, so the work is faster than the writes, and LATE times
-    `pieces_max` when it is late by LATE_SECONDS.
+    `function(tx, limit)` does at most `limit` pieces and returns whether some are left. The
+    function joins a batch every `seconds`, and then every batch until nothing is left. The limit is
+    at least two pieces for each write of the batch, so the work is faster than the writes, and LATE
+    times `pieces_max` after a delay of LATE_SECONDS.
     """
 
-    function: Callable[[Tx, int], bool]  # defined in a module: it may run in another process
+    function: Callable[[Tx, int], bool]  # defined in a module, to run in any process
     seconds: float
     pieces_max: int
 
@@ -103,11 +103,11 @@ class Writer:
         self._space_checked = float("-inf")
         self._logged_at = float("-inf")
         self._catch_up = catch_up
-        self._catch_up_at = clock.monotonic()  # when it is due
+        self._catch_up_at = clock.monotonic()  # due time
 
     def run_requests(self, batch: Sequence[R]) -> Iterator[tuple[list[R], list[Any]]]:
-        """Run requests in their order, each that is `alone` by itself, and set their outcomes.
-        Yields those that ran together, and what they published."""
+        """Run requests in order, `alone` ones separately, and set the outcomes. Yields the requests
+        that ran together, and their published items."""
         part: list[R] = []
         for request in batch:
             if part and (request.alone or part[-1].alone):
@@ -156,8 +156,8 @@ class Writer:
             if follow:
                 self._note_catch_up(outcomes.pop())
         except Exception as error:
-            # Opening or a rollback failed: nothing of the batch is stored, and the next batch
-            # uses a new connection.
+            # Opening or a rollback failed: nothing in the batch is stored, and the next batch uses
+            # a new connection.
             self._log.error("the writer failed", error, store=self._name)
             self._forget()
             translated_error = self._refusal(error)
@@ -267,7 +267,7 @@ class Writer:
                             "write failed", error, store=self._name, sqlite=sqlite_name(error)
                         )
                     if translated_error is error and self._files is not None:
-                        # Another program is replacing the file, or has changed its tables.
+                        # Another program is replacing the file, or has changed the tables.
                         translated_error = StoreBusy()
                         self._forget()  # the next batch opens the file that is there then
                     seen[id(error)] = translated_error
@@ -283,7 +283,7 @@ def file_bytes(database: Path, suffix: str = "") -> int:
 
 
 def move_wal(reader: Reader) -> None:
-    """Run a PASSIVE checkpoint: it waits for nothing and blocks nothing, so a reader may do it."""
+    """Run a PASSIVE checkpoint, which waits for nothing, blocks nothing, and so suits readers."""
     reader.execute("PRAGMA query_only = OFF").fetchall()
     try:
         reader.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
@@ -293,7 +293,7 @@ def move_wal(reader: Reader) -> None:
 
 
 def empty_wal(reader: Reader) -> None:
-    """Move the whole WAL and truncate it, unless a reader prevents it."""
+    """Move and truncate the whole WAL, unless a reader prevents that."""
     reader.execute("PRAGMA busy_timeout = 200").fetchall()
     try:
         reader.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

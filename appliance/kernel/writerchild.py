@@ -2,8 +2,8 @@
 replies in frames.
 
 `python -m appliance.kernel.writerchild PARENT LOG_LEVEL SLOW_SECONDS SOCKET`, started by
-`writerprocess.py`; it inherits that descriptor, over which it receives the stores, and the
-workspace's lock, which it only keeps open. It imports neither gevent nor the web modules.
+`writerprocess.py`. The process inherits that descriptor, over which the stores arrive, and keeps
+the workspace's lock open. Neither gevent nor the web modules are imported.
 """
 
 import os
@@ -33,7 +33,7 @@ STORES_MAX = 16  # sockets received at once
 
 
 class WriterConfig(msgspec.Struct, frozen=True):
-    """What the process needs to know about a store."""
+    """A store's configuration for this process."""
 
     name: str
     path: str
@@ -128,8 +128,8 @@ def _portable(outcome: CallOutcome) -> tuple[Any, BaseException | None]:
 
 
 def serve(control: socket.socket, clock: Clock, log: Log) -> None:
-    """Start a thread for each store that the parent sends, and change the log as it says, until it
-    closes `control`."""
+    """Start a thread for each store that the parent sends, and change the log on request, until the
+    parent closes `control`."""
     buffer = bytearray()
     descriptors: list[int] = []
     while True:
@@ -141,11 +141,11 @@ def serve(control: socket.socket, clock: Clock, log: Log) -> None:
         for body in frames_in(buffer):
             content = pickle.loads(body)
             if isinstance(content, LogChange):
-                with suppress(OSError):  # then it goes on with the former file
+                with suppress(OSError):  # then continue with the former file
                     content.apply(log)
                 continue
             raw = socket.socket(fileno=descriptors.pop(0))
-            raw.setblocking(True)  # the parent created it for its event loop
+            raw.setblocking(True)  # created by the parent for its event loop
             store = StoreThread(content, raw, clock, log)
             threading.Thread(target=store.run).start()
 
@@ -157,7 +157,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     syscalls.die_with_parent()
     if os.getppid() != parent:
-        return  # it ended before we could ask for a signal
+        return  # ended before we could request a signal
     control = socket.socket(fileno=descriptor)
     control.setblocking(True)
     clock = SystemClock()
@@ -165,7 +165,7 @@ def main() -> None:
         log = Log(level=sys.argv[2], slow_seconds=float(sys.argv[3]), clock=clock)
         serve(control, clock, log)
     except (MemoryError, RuntimeError, OSError):  # not enough memory, threads, files
-        # The threads that did start would keep this process alive, without the other stores.
+        # The started threads would keep this process alive, without the remaining stores.
         traceback.print_exc()
         os._exit(1)
 

@@ -1,18 +1,18 @@
-"""Runs all stores' writers in one child process, each in its own thread.
+"""Runs all stores' writers in one child process, with a thread for each.
 
     this process                            the child (`writerchild.py`)
     StoreWriter ─▶ frames ── socketpair ──▶ thread of the store: batch ─▶ commit
                 ◀─ frames ◀── socketpair ─┘
     WriterProcess ── control socket ─▶ "open this store, here is its socket"
 
-The child has its own GIL and CPU core, and its threads wait for the disk in parallel. A frame is a
-length in four bytes and a pickle. Functions are pickled by name, so a write must be a module-level
-function with plain arguments. Replies are in commit order.
+The child has a separate GIL and CPU core, and the threads wait for the disk in parallel. A frame is
+a length in four bytes and a pickle. Functions are pickled by name, so a write must be a
+module-level function with plain arguments. Replies are in commit order.
 
 Two processes must never write. The child inherits the workspace's lock, so that no other process
-gets it before the child has ended, and the operating system ends the child with its parent. If the
-child ends first, every waiting write fails with "unknown", a new child starts, and each store's
-`restarted` is called, to publish what was committed but not published.
+can lock the workspace before the child has ended, and the operating system ends the child with its
+parent. If the child ends first, every waiting write fails with "unknown", a new child starts, and
+each store's `restarted` is called, to publish committed but unpublished items.
 """
 
 import os
@@ -44,7 +44,7 @@ from appliance.kernel.writerchild import (
 
 RESTARTS_SECONDS = 30.0  # a child that ran longer is restarted at once
 RESTARTS_MAX = 20  # within that time; after that nothing is written until the appliance restarts
-RETRY = RetrySettings(initial_seconds=0.1, max_seconds=1.0)  # restarts of the child
+RETRY = RetrySettings(initial_seconds=0.1, max_seconds=1.0)  # the child's restarts
 RECEIVE_BYTES = 1 << 16
 READ, WRITE = 1, 2  # libev's
 Deliver = Callable[[list[WriteRequest], list[Any]], None]
@@ -64,7 +64,7 @@ class StoreWriter:
     ) -> None:
         self.config = config
         self.restarted = restarted
-        self.ids = IdFactory(clock)  # follows the child's, as the child's follows this one
+        self.ids = IdFactory(clock)  # follows the child's number, which follows this one
         self.alive = False
         self.closing = False
         self._process = process
@@ -123,8 +123,8 @@ class StoreWriter:
             self._fail_waiting()
             self._ended.set()
 
-    # In the hub: these are called by the loop, must not wait, and a greenlet that they
-    # switch to runs at once.
+    # In the hub: the loop calls these, which must not wait. A greenlet that they switch to runs at
+    # once.
 
     def _post(self, data: bytes) -> None:
         self._outgoing += data
@@ -138,7 +138,7 @@ class StoreWriter:
         except BlockingIOError:
             sent = 0
         except OSError:
-            return  # the child has ended; `_receive` gets the end of the stream
+            return  # the child has ended; `_receive` gets the stream's end
         del self._outgoing[:sent]
         if self._outgoing:
             self._writable.start(self._send)
@@ -156,21 +156,21 @@ class StoreWriter:
         if not data:
             self.detach()
             if not self.closing:
-                self._process.kill()  # a store without its writer: start again with all of them
+                self._process.kill()  # a store without its writer: start again with all stores
             return
         self._incoming += data
         for body in list(frames_in(self._incoming)):
             try:
                 reply = pickle.loads(body)
             except Exception as error:
-                # Nobody knows whose reply it is. End the child, so that all callers get an error.
+                # The reply's caller is unknown. End the child, so that all callers get an error.
                 self._log.error("the writer's reply can't be read", error, pid=self._process.pid)
                 self._process.kill()
                 return
             try:
                 self._take(reply)
             except Exception:
-                # The other replies must still be delivered; gevent prints the error.
+                # Later replies must still be delivered; gevent prints the error.
                 gevent.get_hub().handle_error(self, *sys.exc_info())
 
     def _take(self, reply: tuple[list[tuple[int, list[tuple[Any, Any]]]], list[Any], int]) -> None:
@@ -197,7 +197,7 @@ class StoreWriter:
 
 
 class WriterProcess:
-    """The child and its stores. Used on the event loop that creates it."""
+    """The child and its stores. Used on the creating event loop."""
 
     def __init__(self, clock: Clock, log: Log, lock_descriptor: int | None = None) -> None:
         self._clock = clock
@@ -208,7 +208,7 @@ class WriterProcess:
         self._stopping = False
         self._ended = Event()
         self._restarts: list[float] = []
-        self.given_up: StoreBusy | None = None  # the error of all writes, after RESTARTS_MAX
+        self.given_up: StoreBusy | None = None  # the error for all writes, after RESTARTS_MAX
         self._start()
 
     def open(
@@ -234,7 +234,7 @@ class WriterProcess:
 
     def change_log(self, change: LogChange) -> None:
         """Change the child's log; later children begin with this process's log."""
-        with suppress(OSError):  # it has just ended: the next one inherits the streams
+        with suppress(OSError):  # has just ended: the next one inherits the streams
             self._control.sendall(frame(change))
 
     def close(self, timeout_seconds: float) -> bool:
@@ -282,7 +282,7 @@ class WriterProcess:
         ours, theirs = socket.socketpair()
         try:
             socket.send_fds(self._control, [frame(writer.config)], [theirs.fileno()])
-        except OSError:  # it has just ended: the new child gets this store as well
+        except OSError:  # has just ended: the new child gets this store as well
             ours.close()
         else:
             writer.attach(ours.detach())
@@ -329,7 +329,7 @@ class WriterProcess:
                     writer.restarted()
                 self._start()
             except Exception as error:
-                # Reading or starting a process failed. Until it works, writes get 503.
+                # Reading or starting a process failed. Until a success, writes get 503.
                 self._log.error("the writer can't be started", error)
             else:
                 for writer in self._writers:

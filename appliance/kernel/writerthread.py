@@ -41,7 +41,7 @@ class WriterThread:
         self._writer.close()
 
     def _next_batch(self) -> list[WriteRequest]:
-        """Return the next request and those already queued behind it; empty at the end."""
+        """Return the next request and all queued ones; empty at the end."""
         first = self._queue.get()
         if first is None:
             return []

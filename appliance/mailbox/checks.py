@@ -14,14 +14,14 @@ from appliance.kernel.errors import ApplianceError
 from appliance.workspace import manifest
 
 SKEW_SECONDS = 60.0
-SKEW_SECONDS_MAX = 300.0  # the relay and other agents refuse what is further away
-# The files that are there stay: a restore of everything would replace newer messages.
+SKEW_SECONDS_MAX = 300.0  # the relay and all agents refuse larger differences
+# The present files stay: a complete restore would replace newer messages.
 RESTORED = (
     "agentlip backup restore --latest --into restored --yes && mkdir -p .agentlip/{0} && cp -an"
     " restored/.agentlip/{0} .agentlip/network/; rm -rf restored"
     " # or, if it was removed on purpose: agentlipd restart --accept-loss {0}"
 )
-DAMAGED = "if it is damaged, move it away: mkdir -p {0}/damaged; mv {0}/state.sqlite3* {0}/damaged"
+DAMAGED = "if damaged, move it away: mkdir -p {0}/damaged; mv {0}/state.sqlite3* {0}/damaged"
 _CHANGED = "SELECT agent FROM pins WHERE offered IS NOT NULL ORDER BY agent LIMIT ?"
 
 
@@ -41,7 +41,7 @@ def _agents(context: Context) -> Iterator[Finding]:
     for path in _folders(context):
         if f"network/{path.name}" in lost:
             continue
-        from appliance.sdk.network.folder import AgentFolder  # needs the library of its keys
+        from appliance.sdk.network.folder import AgentFolder  # needs the key library
 
         try:
             AgentFolder(path).config()
@@ -65,7 +65,7 @@ def _keys(context: Context) -> Iterator[Finding]:
         try:
             with closing(open_read_only(path / "state.sqlite3")) as connection:
                 yield from _keys_of(path, connection)
-        except sqlite3.Error:  # another check reports it
+        except sqlite3.Error:  # reported by another check
             continue
 
 
@@ -78,12 +78,13 @@ def _keys_of(path: Path, connection: sqlite3.Connection) -> Iterator[Finding]:
         )
     try:
         cached = msgspec.json.decode((path / "cache.json").read_bytes(), type=_CachedNames)
-    except (OSError, ValueError):  # the agent makes it again
+    except (OSError, ValueError):  # made again by the agent
         return
     for (contact,) in connection.execute("SELECT agent FROM revoked ORDER BY agent"):
         if contact in cached.contacts:
             yield REVOKED.finding(
-                f"agent {path.name}: {contact}", "it was revoked, and its key is in the cache"
+                f"agent {path.name}: {contact}",
+                "revoked, but the cache still has its key",
             )
 
 
@@ -92,7 +93,7 @@ def _links(context: Context) -> Iterator[Finding]:
         int(context.number(f"network.{fact}") or 0) for fact in ("relay_failed", "unreachable")
     )
     if failed:
-        yield NO_RELAY.finding("relay", f"the last heartbeat of {failed} agents failed")
+        yield NO_RELAY.finding("relay", f"the last heartbeat from {failed} agents failed")
     if unreachable:
         text = f"{unreachable} contacts did not respond to the last message to them"
         yield UNREACHABLE.finding("contacts", text)

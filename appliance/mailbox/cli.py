@@ -10,16 +10,16 @@ from appliance.cli_support import Session, note, plain_app
 from appliance.kernel.errors import Invalid
 
 app = plain_app(
-    "An agent of the network: contacts, encrypted messages, keys.\n\n"
+    "An agent in the network: contacts, encrypted messages, keys.\n\n"
     "Example: agentlip network send bert 'The build is green'",
     "Other appliances/network",
 )
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the other agent.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The other agent's name.")]
 FolderFlag = Annotated[
     Path | None,
     typer.Option(
         "--folder", envvar="AGENTLIP_NETWORK_FOLDER", show_envvar=True,
-        help="Folder of the agent (default: the only one of this workspace).",
+        help="Agent folder (default: the workspace's only one).",
     ),
 ]  # fmt: skip
 SIGNAL_SECONDS = 1.0  # a signal right before a wait for requests would be seen after the next one
@@ -30,10 +30,11 @@ MESSAGE_COLUMNS = (("NUMBER", "number"), ("TIME", "timestamp"), ("SENDER", "send
 @app.command("init")
 def init(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the new agent.")],
-    relay: Annotated[str, typer.Option("--relay", metavar="URL", help="URL of its relay.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new agent's name.")],
+    relay: Annotated[str, typer.Option("--relay", metavar="URL", help="Relay URL.")],
     endpoint: Annotated[
-        str, typer.Option("--endpoint", metavar="URL", help="URL at which other agents reach it.")
+        str,
+        typer.Option("--endpoint", metavar="URL", help="URL at which others reach this agent."),
     ],
     import_key: Annotated[
         Path | None,
@@ -43,7 +44,7 @@ def init(
         bool, typer.Option("--loopback", help="Allow endpoints on this machine, for tests.")
     ] = False,
     keyring: Annotated[
-        bool, typer.Option("--keyring", help="Keep the key in the keyring of the system.")
+        bool, typer.Option("--keyring", help="Keep the key in the system's keyring.")
     ] = False,
     folder: FolderFlag = None,
 ) -> None:
@@ -73,18 +74,21 @@ def init(
 @app.command("register")
 def register(
     session: Session,
-    email: Annotated[str, typer.Argument(metavar="EMAIL", help="Mail address of the owner.")],
-    code: Annotated[str | None, typer.Option("--code", help="The six digits of the mail.")] = None,
+    email: Annotated[str, typer.Argument(metavar="EMAIL", help="The owner's mail address.")],
+    code: Annotated[str | None, typer.Option("--code", help="Six digits from the mail.")] = None,
     folder: FolderFlag = None,
 ) -> None:
     """Register at the relay: first without --code, which sends a mail, then with the code."""
     with _agent(session, folder) as agent:
         if code is None:
             agent.request_code(email)
-            status, text = "code-sent", "repeat the command with --code and the digits of the mail"
+            status, text = (
+                "code-sent",
+                "run this again with --code and the mailed digits",
+            )
         else:
             status = agent.register(email, code)
-            text = f"{agent.name} is {status}; an admin of the relay has to approve it"
+            text = f"{agent.name} is {status}; a relay admin has to approve this agent"
     session.answer({"status": status}, text)
 
 
@@ -113,7 +117,9 @@ def list_contacts(
 def request_contact(
     session: Session,
     name: NameArgument,
-    greeting: Annotated[str, typer.Option("--greeting", help="A text for its owner.")] = "",
+    greeting: Annotated[
+        str, typer.Option("--greeting", help="A text for the other agent's owner.")
+    ] = "",
     folder: FolderFlag = None,
 ) -> None:
     """Ask another agent to become a contact."""
@@ -135,7 +141,7 @@ def deny_contact(session: Session, name: NameArgument, folder: FolderFlag = None
     """Deny a request."""
     with _agent(session, folder) as agent:
         agent.deny_contact(name)
-    session.answer({"agent": name}, f"denied the request of {name}")
+    session.answer({"agent": name}, f"denied the request from {name}")
 
 
 @app.command("remove")

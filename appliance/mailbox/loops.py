@@ -6,7 +6,7 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.pool import GreenletPool
 from appliance.mailbox.service import AGENTS_MAX, Mailbox
 
-ROUND_SECONDS = 0.5  # what takes longer, such as a relay that hangs, goes on beside later rounds
+ROUND_SECONDS = 0.5  # slower work, such as a relay that hangs, goes on beside later rounds
 
 
 class NetworkLoop(Loop):
@@ -27,7 +27,7 @@ class NetworkLoop(Loop):
                 self._rounds[name] = self._pool.spawn(agent.run_once)
         self._pool.join(ROUND_SECONDS)
         for name in [name for name, task in self._rounds.items() if task.ready()]:
-            self._rounds.pop(name).get()  # raises what the round raised
+            self._rounds.pop(name).get()  # raises the round's error
         return {"agents": len(self._mailbox.agents)}
 
     def stop(self, timeout_seconds: float = 0.5) -> None:

@@ -4,9 +4,7 @@ from appliance.kernel.metrics import counter
 
 received = counter(
     "network_received_total",
-    "Envelopes for agents, by NEW, DUPLICATE or the code of the error",
+    "Envelopes for agents, by NEW, DUPLICATE or the error code",
     ("outcome",),
 )
-events = counter(
-    "network_events_total", "Events of agents, by kind", ("kind",), zeros=("key-changed",)
-)
+events = counter("network_events_total", "Agent events, by kind", ("kind",), zeros=("key-changed",))

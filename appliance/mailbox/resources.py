@@ -31,7 +31,7 @@ class EndpointResource:
 def routes(mailbox: Mailbox) -> list[Route]:
     return [
         Route("/network/inbox", EndpointResource(mailbox), {
-            "POST": Operation(OPEN, "Receive an encrypted message for an agent of this appliance",
+            "POST": Operation(OPEN, "Receive an encrypted message for an agent in this appliance",
                               body=wire.EnvelopeToAgent, reply=wire.EnvelopeReceived, errors=ERRORS,
                               refusal={"ok": False}),
         }),

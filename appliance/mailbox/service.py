@@ -35,7 +35,7 @@ class Mailbox:
         self.agents: dict[str, NetworkAgent] = {}
         self.problems: dict[str, str] = {}
         self._folder, self._settings, self._accept = folder, settings, accept
-        self.refresh()  # before the first request: a refusal would be final for its sender
+        self.refresh()  # before the first request: a refusal would be final for the sender
 
     def refresh(self) -> None:
         """Open the agents in new folders."""
@@ -97,7 +97,7 @@ class Mailbox:
             )
         except ApplianceError as error:
             if self.problems.get(path.name) != error.message:
-                self.log.error("an agent of the network can't be used", error, folder=path.name)
+                self.log.error("a network agent can't be used", error, folder=path.name)
             self.problems[path.name] = error.message
             return
         self.problems.pop(path.name, None)

@@ -17,16 +17,16 @@ class MailboxNeeds(msgspec.Struct, frozen=True):
 
 class MailboxSubsystem(Subsystem):
     name = "network"
-    role = Role("agents of the network that this appliance keeps", ("inbox",), is_on=False)
+    role = Role("network agents that this appliance keeps", ("inbox",), is_on=False)
     sections = {"network": NetworkSettings}
     needed_stores = frozenset({"inbox"})
     facts_help = {
-        "network.agents": "Agents of the network that this appliance keeps",
+        "network.agents": "Network agents that this appliance keeps",
         "network.changed_keys": "Contacts with a changed key that nobody has accepted",
         "network.relay_failed": "Agents whose last heartbeat failed",
-        "network.skew_seconds": "Difference between this clock and that of a relay, the largest",
+        "network.skew_seconds": "Largest difference between this clock and a relay's clock",
         "network.unreachable": "Contacts that did not respond to the last message to them",
-        "network.unusable": "Folders of agents that can't be used",
+        "network.unusable": "Agent folders that can't be used",
     }
 
     def __init__(self, host: Host, needs: MailboxNeeds) -> None:

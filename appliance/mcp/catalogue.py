@@ -1,4 +1,4 @@
-"""Renders `tools/list`: tools with JSON schemas reduced to what a model needs."""
+"""Renders `tools/list`: tools with JSON schemas reduced to a model's needs."""
 
 from collections.abc import Sequence
 from typing import Any

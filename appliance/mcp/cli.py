@@ -40,7 +40,7 @@ def show_config(
     session: Session,
     client: Annotated[str, typer.Argument(metavar="CLIENT", help=", ".join(CLIENTS))],
 ) -> None:
-    """Print the configuration of a client. It contains no token: the hub's is found at runtime."""
+    """Print a client's configuration, without a token: the hub's is found at runtime."""
     entry = CLIENTS.get(client)
     if entry is None:
         raise Invalid(f"unknown client {client!r}", hint=f"one of: {', '.join(CLIENTS)}")

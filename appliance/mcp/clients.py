@@ -51,5 +51,5 @@ CLIENTS: dict[str, ClientSetup] = {
     "codex": ClientSetup("~/.codex/config.toml", _codex, _add("codex", "--")),
     "gemini-cli": ClientSetup("~/.gemini/settings.json", _json("mcpServers")),
     "zed": ClientSetup("settings.json", _json("context_servers", source="custom")),
-    "generic": ClientSetup("the command of a stdio server", shlex.join),
+    "generic": ClientSetup("the command for a stdio server", shlex.join),
 }

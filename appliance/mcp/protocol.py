@@ -153,7 +153,7 @@ def negotiate(request: RpcRequest) -> str:
     return requested if requested in LEGACY else LEGACY[0]
 
 
-# -- steps of reading a request ----------------------------------------------------------------
+# -- steps to read a request -------------------------------------------------------------------
 
 
 def _decode(raw: Raw, kind: Any, what: str) -> Any:
@@ -184,7 +184,7 @@ def _legacy_version(method: str, version: str | None) -> str:
     if version in LEGACY:
         return version
     if version is None or method == "initialize":
-        return LEGACY[0]  # before the handshake, or from clients that never send it
+        return LEGACY[0]  # before the handshake, or from clients that never send one
     raise _version_refusal(version)
 
 

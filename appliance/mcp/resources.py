@@ -28,7 +28,7 @@ from appliance.web.guard import Guard
 from appliance.web.media import reply_bytes
 
 SERVER = {"name": "agentlip", "title": "Agentlip", "version": __version__}
-HEADERS = ("HTTP_MCP_PROTOCOL_VERSION", "HTTP_MCP_METHOD", "HTTP_MCP_NAME")  # of `Headers`
+HEADERS = ("HTTP_MCP_PROTOCOL_VERSION", "HTTP_MCP_METHOD", "HTTP_MCP_NAME")  # for `Headers`
 CAPABILITIES: dict[str, Any] = {"tools": {}}
 TASKS: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 INSTRUCTIONS = (
@@ -124,7 +124,7 @@ class McpResource:
         tool = self._tools.get(name)
         if tool is None:
             raise Refusal(protocol.INVALID_PARAMS, f"Unknown tool: {name[:100]}")
-        # Some models send null for what they leave out, and numbers as strings.
+        # Some models send null for missing values, and numbers as strings.
         given = {key: value for key, value in (arguments or {}).items() if bytes(value) != b"null"}
         decode = partial(self._plans[name].decode, msgspec.json.encode(given))
         if tool.unfinished is not None and protocol.has_extension(request, EXTENSION):
@@ -155,7 +155,7 @@ def routes(guard: Guard, tools: Sequence[Tool], tasks: Tasks) -> list[Route]:
     """Admit a caller with any tool's scope; each call checks its own."""
     operation = Operation(
         READ,
-        "Send one JSON-RPC message of the Model Context Protocol (docs/how-to/mcp.md)",
+        "Send one JSON-RPC message in the Model Context Protocol (docs/how-to/mcp.md)",
         reply=dict[str, Any],
         by_channel=True,
         in_maintenance=True,  # the gate checks each tool

@@ -18,14 +18,14 @@ _encode = msgspec.json.Encoder().encode
 
 HINTS: dict[type[ApplianceError], str] = {
     wire.NoSuchChannel: "list_channels shows the channels",
-    wire.NoSuchTopic: "list_topics shows the topics of a channel",
-    wire.NoSuchMessage: "read_topic and search show the ids of messages",
+    wire.NoSuchTopic: "list_topics shows a channel's topics",
+    wire.NoSuchMessage: "read_topic and search show message ids",
     wire.VersionConflict: "read_message shows the current text and version",
     wire.EpochChanged: "call again with after 0 and no epoch",
     CursorBeyondEnd: "call again with after 0 and no epoch",
     Unauthenticated: "the operator must give this client a valid token",
     Forbidden: "status shows your scopes, and the sender names you may use",
-    Invalid: "tools/list has the schema of the arguments",
+    Invalid: "tools/list has the arguments' schema",
 }
 """Hints for a model, which has tools and no shell. The first kind that fits counts."""
 

@@ -19,7 +19,7 @@ RELATED = "io.modelcontextprotocol/related-task"
 TRY_SECONDS = 30.0
 
 Answer = Callable[[RpcRequest, Any], dict[str, Any]]
-Decode = Callable[[], Any]  # returns the arguments of a call; raises Invalid
+Decode = Callable[[], Any]  # returns a call's arguments; raises Invalid
 
 
 class TaskOptions(msgspec.Struct, frozen=True):

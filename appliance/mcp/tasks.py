@@ -1,12 +1,12 @@
-"""Calls that wait, as tasks: the client asks how they stand and holds no request open.
+"""Calls that wait, as tasks: the client polls the state and holds no request open.
 
     2025-11-25  the client adds `task` to a call; tasks/get, tasks/result, tasks/list, tasks/cancel
     2026-07-28  extension io.modelcontextprotocol/tasks: a call that has to wait gets a task instead
                 of a result; tasks/get, which includes the result, tasks/update, tasks/cancel
 
-A task does nothing by itself: each request about it tries the call again. So nothing is claimed for
-a client that is gone. Tasks are in memory: after a restart they are unknown, and the client calls
-again.
+A task does nothing by itself: each request about a task tries the call again. So nothing is claimed
+for a client that is gone. Tasks are in memory: after a restart, tasks are unknown, and the client
+calls again.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,13 @@ from appliance.kernel.lock import GreenletLock
 from appliance.kernel.tool import Tool
 from appliance.mcp.protocol import INVALID_PARAMS, INVALID_REQUEST, Refusal
 
-OWNED_MAX = 20  # tasks of one token; each may keep a result of about 1 MiB
+OWNED_MAX = 20  # tasks per token; each may keep a result with about 1 MiB
 TASKS_MAX = 100
 TTL_MS_MAX = HOUR_MS  # also the longest wait
 KEPT_MS = 300_000  # after the wait, for the result
 POLL_MS = 1000
 
-Outcome = Any  # the result of a tool, or the ApplianceError that refuses the call
+Outcome = Any  # a tool's result, or the ApplianceError that refuses the call
 
 
 class ToolTask:

@@ -1,6 +1,6 @@
-"""Defines the hub's tools: one row each. Other subsystems offer theirs by `tools()`.
+"""Defines the hub's tools: one row each. Other subsystems offer tools by `tools()`.
 
-A new tool is a row in TOOLS, the two structs in `wire.py` that it names, and a short function.
+A new tool is a row in TOOLS, the row's two structs in `wire.py`, and a short function.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ from appliance.web.health import READ_DOCTOR, Readiness
 
 
 class HubTools:
-    """The hub, the appliance's readiness and its doctor, as tools use them."""
+    """The hub, the readiness and the doctor for the tools."""
 
     def __init__(
         self, hub: Hub, readiness: Callable[[], Readiness], doctor: Callable[[str], Any]
@@ -182,11 +182,11 @@ def _event_item(row: wire.EventRow, max_chars: int) -> EventItem:
 
 TOOLS: tuple[Tool, ...] = (
     Tool(
-        "status", "Status", "Readiness of the hub, your identity and scopes, and the newest event.",
+        "status", "Status", "Hub readiness, your identity and scopes, and the newest event.",
         NoArguments, StatusResult, READ, HubTools.status,
     ),
     Tool(
-        "doctor", "Check for problems", "Problems of the appliance, each with a remedy.",
+        "doctor", "Check for problems", "The appliance's problems, each with a remedy.",
         DoctorArguments, DoctorResult, READ_DOCTOR, HubTools.doctor,
     ),
     Tool(
@@ -194,12 +194,12 @@ TOOLS: tuple[Tool, ...] = (
         NoArguments, ChannelsResult, READ, HubTools.list_channels,
     ),
     Tool(
-        "list_topics", "List topics", "Topics of a channel (id or name), newest activity first.",
+        "list_topics", "List topics", "A channel's topics (by id or name), newest activity first.",
         ListTopicsArguments, TopicsResult, READ, HubTools.list_topics,
     ),
     Tool(
         "read_topic", "Read a topic",
-        "The newest messages of a topic (id or CHANNEL/TITLE), oldest first; before_id pages back,"
+        "A topic's newest messages (by id or CHANNEL/TITLE), oldest first; before_id pages back,"
         " after_id forward.",
         ReadTopicArguments, MessagesResult, READ, HubTools.read_topic,
     ),
@@ -213,8 +213,8 @@ TOOLS: tuple[Tool, ...] = (
     ),
     Tool(
         "wait_events", "Wait for events",
-        "Events after a cursor; waits up to wait_s for the first. Pass the cursor and epoch of the"
-        " last call to miss none.",
+        "Events after a cursor; waits up to wait_s for the first. Pass the cursor and epoch "
+        "from the last call to miss none.",
         WaitEventsArguments, EventsResult, READ, HubTools.wait_events,
     ),
     Tool(
@@ -231,7 +231,7 @@ TOOLS: tuple[Tool, ...] = (
         CreateChannelArguments, ChannelMade, POST, HubTools.create_channel, "adds",
     ),
     Tool(
-        "edit_message", "Edit a message", "Replace the text of a message.",
+        "edit_message", "Edit a message", "Replace a message's text.",
         EditMessageArguments, MessageDone, POST, HubTools.edit_message, "replaces",
     ),
     Tool(

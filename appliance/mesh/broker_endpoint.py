@@ -16,7 +16,7 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mesh: Mesh
     url: Annotated[str, Meta(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$", max_length=500)]
     ca_file: str | None = None  # file with CA certificates to trust instead of the system's
-    broker_id: BrokerId | None = None  # only broker to sign requests for; unset: its id is learned
+    broker_id: BrokerId | None = None  # only broker to sign requests for; unset: the id is learned
 
     def __post_init__(self) -> None:
         """Raise ValueError if a field is wrong. The settings reader adds the setting's name."""

@@ -1,7 +1,8 @@
 """Computes the request fingerprint: 32 bytes over everything that the receiver sees in a send.
 
-Two sends with one fingerprint are one request. Sender and broker compute it independently, so it
-never changes within an envelope version (outbox spec v8; daemon design v6, section 4.4).
+Two sends with one fingerprint are one request. Sender and broker compute fingerprints
+independently, so the method never changes within an envelope version (outbox spec v8; daemon design
+v6, section 4.4).
 """
 
 import hashlib
@@ -61,7 +62,7 @@ def of_stored(
 
 
 def matches(digest: bytes, *stored: Any) -> bool:
-    """Return whether stored values are what was accepted under this fingerprint."""
+    """Return whether stored values match this fingerprint."""
     try:
         return of_stored(*stored) == digest
     except Invalid:

@@ -18,7 +18,7 @@ from appliance.kernel.steady_clock import read_boot_id
 from appliance.mesh import frames
 from appliance.mesh.negotiation import POLICY, VERSIONS
 
-COPY = "copy:"  # prefix of keys in meta
+COPY = "copy:"  # prefix for keys in meta
 Text = Annotated[str, Meta(max_length=4096)]  # a path has at most as many characters
 
 

@@ -8,7 +8,7 @@ from appliance.mesh.fingerprint import DestinationKind, Priority
 
 
 class Push(Struct, frozen=True):
-    """A message as members receive it. `topic` is null unless it was sent to one."""
+    """A message as members receive it. `topic` is null for other destinations."""
 
     message_id: str
     client_message_id: str | None

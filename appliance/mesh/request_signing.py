@@ -1,7 +1,7 @@
 """Signs a member's requests to one broker, as described in docs/reference/broker.md.
 
-The broker's id is part of the signed text. It is a setting, or is learned from the error
-WRONG_BROKER, which the broker returns for every request with another id.
+The broker's id, which is part of the signed text, is a setting or is learned from the error
+WRONG_BROKER, the broker's answer to every request with another id.
 """
 
 import re

@@ -96,5 +96,5 @@ def is_hex_key(text: str) -> bool:
 def is_key(text: str) -> bool:
     """Return whether the text has 64 lowercase hexadecimal digits that are a point in the
     curve's main group."""
-    # Keys of small order would accept signatures that they did not make.
+    # Small-order keys would accept signatures that nobody made.
     return is_hex_key(text) and bool(crypto_core_ed25519_is_valid_point(bytes.fromhex(text)))

@@ -12,11 +12,11 @@ from appliance.kernel.wakeup import Wakeup
 from doctor.run import READY_CHECKS, CheckOutcome, run_check
 from doctor.verdict import DoctorVerdict, VerdictQuery
 
-_findings = gauge("doctor_findings", "Findings of the last run of a check", ("check", "severity"))
+_findings = gauge("doctor_findings", "Findings in a check's last run", ("check", "severity"))
 _ended = gauge(
     "doctor_last_run_timestamp_seconds", "When all cheap checks ran last; 0: not since the start"
 )
-_errors = gauge("doctor_last_run_errors", "Findings of that run that are errors")
+_errors = gauge("doctor_last_run_errors", "Errors among these findings")
 
 LatestOutcomes = dict[str, CheckOutcome]
 """The last outcomes by check name."""

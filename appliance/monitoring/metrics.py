@@ -33,25 +33,25 @@ class FactGroup(NamedTuple):
 
 
 STORES = FactGroup("store_", "store", {
-    "bytes": "Size of the database file, without its write-ahead log",
-    "detached": "1 if a file of the store was removed or replaced",
+    "bytes": "Database file size, without the write-ahead log",
+    "detached": "1 if a store file was removed or replaced",
     "queue_jobs": "Writes that wait or run",
     "read_only": "1 if no store is written",
     "stalled_seconds": "How long the writer has had work without finishing a batch",
     "stalled_seconds_max": "From this on, new writes are refused",
     "suspect": "1 if damage was found while the store was in use",
     "suspended": "1 if the store is damaged and is not served",
-    "wal_bytes": "Size of the write-ahead log",
+    "wal_bytes": "Write-ahead log size",
     "writer_alive": "1 while the store's writer runs",
-    "writer_restarts": "Restarts of the store's writer",
+    "writer_restarts": "Store writer restarts",
     "writing_paused": "1 while the disk takes no writes",
 })  # fmt: skip
 ROLES = FactGroup("role_", "role", {"off": "1 for a role that is switched off"})
 OTHERS = FactGroup("", "", {
-    "disk_free_bytes": "Free space of the file system of `.agentlip`",
-    "disk_size_bytes": "Size of the file system of `.agentlip`; 0 if it reports none",
-    "lock_intact": "1 while the file of the writer lock is in place",
-    "loop_delay_seconds": "Delay of the event loop, the largest of the last 10 s",
+    "disk_free_bytes": "Free space in the file system with `.agentlip`",
+    "disk_size_bytes": "Size of the file system with `.agentlip`; 0 if unknown",
+    "lock_intact": "1 while the writer lock file is in place",
+    "loop_delay_seconds": "Largest event loop delay in the last 10 s",
     "stopping": "1 while the appliance stops",
     "socket_open_max": "The most WebSockets that were open at once since the start",
 })  # fmt: skip

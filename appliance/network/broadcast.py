@@ -28,8 +28,8 @@ PAYLOAD_BYTES_MAX = 65_536
 
 class BroadcastRefused(Invalid):
     code = "BROADCAST_REFUSED"
-    default_message = "the broadcast is not signed by an admin of the relay"
-    default_hint = "GET /admin/keys of the relay lists its admins and their keys"
+    default_message = "the broadcast is not signed by a relay admin"
+    default_hint = "the relay's GET /admin/keys lists its admins and their keys"
 
 
 class SignedBroadcast(Struct, frozen=True):
@@ -64,10 +64,10 @@ def verify_broadcast(
     try:
         payload = msgspec.json.decode(text, type=dict[str, Any])
     except (ValueError, RecursionError):
-        raise BroadcastRefused("the payload is not the text of a JSON object") from None
+        raise BroadcastRefused("the payload is not a JSON object's text") from None
     bound = {"broadcastType": broadcast.type, "sender": broadcast.sender}
     if broadcast.type == REVOCATION and "broadcastType" not in payload:
-        raise BroadcastRefused("the payload of a revocation has to name its type")
+        raise BroadcastRefused("a revocation's payload has to name its type")
     if any(payload.get(name, value) != value for name, value in bound.items()):
         raise BroadcastRefused("the payload was signed for another type or sender")
     return payload

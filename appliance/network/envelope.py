@@ -58,7 +58,7 @@ class NotTheRecipient(EnvelopeRefused):
 
 class SenderNotAContact(EnvelopeRefused):
     code = "SENDER_NOT_A_CONTACT"
-    default_message = "the sender is not a contact of the recipient"
+    default_message = "the sender is not the recipient's contact"
 
 
 class MalformedEnvelope(EnvelopeRefused):
@@ -249,7 +249,7 @@ def signed_text(fields: dict[str, Any]) -> bytes:
 
 
 def _canonical(fields: dict[str, Any]) -> bytes:
-    """Return what `canonical` returns, in a tenth of the time for plain ASCII strings. Most
+    """Return the result of `canonical`, in a tenth of the time for plain ASCII strings. Most
     envelopes consist of plain strings, which have one JSON spelling and one order."""
     if all(map(_is_text, fields.values())):
         text = _encode_sorted(fields)

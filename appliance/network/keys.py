@@ -21,8 +21,8 @@ PKCS8 = bytes.fromhex("302e020100300506032b657004220420")
 KEY_BYTES = 32
 P = 2**255 - 19
 D = -121665 * pow(121666, -1, P) % P
-# y of the eight points of small order. Such a key accepts signatures that nobody made, and a
-# secret shared with it is known to everybody.
+# The eight small-order points' y. Such a key accepts signatures that nobody made, and everybody
+# knows a secret shared with such a key.
 _ORDER_8 = int.from_bytes(
     bytes.fromhex("c7176a703d4dd84fba3c0b760d10670f 2a2053fa2c39ccc64ec7fd7792ac037a"), "little"
 )
@@ -32,7 +32,7 @@ LOW_ORDER = frozenset({0, 1, P - 1, _ORDER_8, P - _ORDER_8})
 class BadKey(Invalid):
     code = "BAD_KEY"
     default_message = "this is not a usable Ed25519 key"
-    default_hint = "send the base64 of the key's DER: SPKI if it is public, PKCS #8 if private"
+    default_hint = "send the key's DER in base64: SPKI for a public key, PKCS #8 for a private one"
 
 
 class AgentPublicKey:
@@ -133,7 +133,7 @@ def _usable_y(raw: bytes) -> int:
     y = encoded & (2**255 - 1)
     if len(raw) != KEY_BYTES or y >= P or y in LOW_ORDER:
         raise BadKey
-    # x² = (y² - 1) / (d·y² + 1) has a root; x is 0 only for points of small order.
+    # x² = (y² - 1) / (d·y² + 1) has a root; x is 0 only for small-order points.
     numerator, denominator = y * y - 1, D * y * y + 1
     if pow(numerator * denominator, (P - 1) // 2, P) != 1:
         raise BadKey

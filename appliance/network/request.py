@@ -18,7 +18,7 @@ from appliance.network.keys import AgentKey, AgentPublicKey
 from appliance.network.names import is_agent_name
 
 SCHEME = "Signature "
-HEADER_MAX = 200  # characters: a name of 32, a signature of 88, and the scheme are fewer
+HEADER_MAX = 200  # characters: a name (32), a signature (88) and the scheme are fewer
 
 
 class RequestSignature(NamedTuple):

@@ -5,7 +5,7 @@ from base64 import b64encode
 
 from appliance.network.keys import AgentPublicKey
 
-ROUNDS = 5_200  # makes it slow to search a key with nearly the same digits
+ROUNDS = 5_200  # slows down the search for a key with nearly equal digits
 DIGITS, GROUP = 30, 5
 _DOMAIN = b"agentlip-safety-number-v1"
 

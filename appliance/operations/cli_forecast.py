@@ -15,7 +15,7 @@ def forecast(session: Session) -> None:
     if session.machine:
         session.answer(answer, "")
         return
-    rows = [{"name": f"disk of {', '.join(disk['of'])}", **disk} for disk in answer["disks"]]
+    rows = [{"name": f"disk with {', '.join(disk['of'])}", **disk} for disk in answer["disks"]]
     rows += [{"name": store["store"], **store} for store in answer["stores"]]
     rows += [{"name": row["what"], **row} for row in answer["reducible"]]
     session.table(rows, DISK_COLUMNS, "no disk can be read")

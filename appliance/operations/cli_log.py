@@ -7,7 +7,7 @@ import typer
 from appliance.cli_support import Session, plain_app
 
 app = plain_app(
-    "The log level of the running appliance. agentlipd logs prints the log.\n\n"
+    "The running appliance's log level. agentlipd logs prints the log.\n\n"
     "Example: agentlip log level debug --minutes 10",
     "Administration/log",
 )

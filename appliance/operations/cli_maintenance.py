@@ -22,10 +22,10 @@ PATH = "/api/v1/maintenance"
 def begin(
     session: Session,
     until: Annotated[
-        str | None, typer.Option("--until", help="Its end as ISO 8601; UTC without a zone.")
+        str | None, typer.Option("--until", help="End time in ISO 8601; UTC without a zone.")
     ] = None,
     length: Annotated[
-        str | None, typer.Option("--for", help="Its length instead: 90s, 30m, 2h or 1d.")
+        str | None, typer.Option("--for", help="Length instead of an end: 90s, 30m, 2h or 1d.")
     ] = None,
     reason: Annotated[str, typer.Option("--reason", help="A text for other operators.")] = "",
 ) -> None:

@@ -7,7 +7,7 @@ import typer
 from appliance.cli_support import Session, plain_app
 
 app = plain_app(
-    "Messages to the operator, whose destinations are in [notify] of the settings.\n\n"
+    "Messages to the operator, sent to the destinations in the [notify] settings.\n\n"
     "Example: agentlip notify test",
     "Administration/notify",
 )

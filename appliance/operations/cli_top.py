@@ -19,9 +19,9 @@ def top(
     session: Session,
     once: Annotated[bool, typer.Option("--once", help="Print once, then exit.")] = False,
 ) -> None:
-    """Show rates, queues, lags, connections and the delay of the event loop, until Ctrl-C.
+    """Show rates, queues, lags, connections and event loop delay, until Ctrl-C.
 
-    The same data as the page Rates of the web UI: one sample every 10 seconds.
+    Shows the data that the page Rates shows in the web UI: one sample every 10 seconds.
     """
     client = session.hub()
     with until_signalled():

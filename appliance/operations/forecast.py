@@ -20,9 +20,9 @@ from appliance.operations.wire import READ, DiskForecast, Forecast, Reducible, S
 from appliance.web.responders import Responders, reply_with
 
 SAMPLES_MAX = 14 * 24  # one an hour for two weeks; together below 200 KB
-SPAN_MS_MIN = HOUR_MS  # a trend of less time would be noise
+SPAN_MS_MIN = HOUR_MS  # a trend over less time would be noise
 FILE_BYTES_MAX = 1024 * 1024
-ENTRIES_MAX = 200_000  # files of a folder that are counted
+ENTRIES_MAX = 200_000  # files per folder that are counted
 GROWTH_MIN = 1024.0  # bytes a day that count as growth
 
 
@@ -46,8 +46,7 @@ class Disk(msgspec.Struct, frozen=True):
 
 
 class GrowthSamples:
-    """The growth history. `folders`: keyed by what they contain. `stores` returns each store's
-    size."""
+    """The growth history. `folders`: keyed by content. `stores` returns each store's size."""
 
     def __init__(
         self,
@@ -162,7 +161,8 @@ def routes(forecast: Callable[[], Forecast]) -> list[Route]:
     return [
         Route("/api/v1/forecast", Responders(get=reply_with(forecast)), {
             "GET": Operation(READ, reply=Forecast,
-                             summary="When disks will be full, and what can be reduced"),
+                             summary=("Forecast when disks will be full, with ways to reduce "
+                                     "their use")),
         }),
     ]  # fmt: skip
 
@@ -171,7 +171,7 @@ FILE = "growth.json"
 
 
 class ForecastNeeds(msgspec.Struct, frozen=True):
-    """What the forecast needs. `folders`: keyed by content, with the reducing command; "": no
+    """The forecast's inputs. `folders`: keyed by content, with the reducing command; "": no
     command."""
 
     folders: Mapping[str, tuple[Path, str]]

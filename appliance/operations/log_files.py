@@ -32,8 +32,7 @@ def former_log_file(path: Path, number: int = 1) -> Path:
 
 
 def rotate(path: Path) -> None:
-    """Begin a new file, and delete the oldest. Raise OSError; then the log still has its file,
-    or the file is missing."""
+    """Begin a new file, and delete the oldest. Raise OSError; the log file may then be missing."""
     fresh = path.with_suffix(".log.new")
     os.close(open_own(fresh, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
     for number in range(FORMER_MAX, 0, -1):

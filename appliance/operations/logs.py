@@ -117,7 +117,7 @@ def routes(log: RunningLog) -> list[Route]:
             "POST": Operation(wire.LOG, body=wire.SetLogLevel, reply=wire.LogLevel, audited=True,
                               summary="Log another level for some time, without a restart"),
             "DELETE": Operation(wire.LOG, reply=wire.LogLevel, audited=True,
-                                summary="Log the level of the settings again"),
+                                summary="Return to the log level in the settings"),
         }),
     ]  # fmt: skip
 

@@ -68,7 +68,7 @@ def routes(maintenance: Maintenance) -> list[Route]:
             "POST": Operation(wire.MAINTENANCE, body=wire.BeginMaintenance, reply=shown,
                              errors=(wire.BadEndOfMaintenance,),
                              example={"until": "2026-12-24T18:00:00Z", "reason": "new disk"},
-                             summary="Refuse the writes of clients until a time",
+                             summary="Refuse client writes until a time",
                              audited=True, in_maintenance=True),
             "DELETE": Operation(wire.MAINTENANCE, reply=shown, summary="Accept writes again",
                                 audited=True, in_maintenance=True),

@@ -10,7 +10,7 @@ from appliance.kernel.threads import yield_to_loop
 
 messages = counter(
     "notify_messages_total",
-    "Messages to the operator, by what took them: outbox, hub, direct; none: they are lost",
+    "Messages to the operator, by carrier: outbox, hub, direct; none: lost messages",
     ("via",),
 )
 for _via in ("outbox", "direct", "hub", "none"):
@@ -19,7 +19,7 @@ for _via in ("outbox", "direct", "hub", "none"):
 
 Key = tuple[str, str | None]
 """The sample name and `status`; None: the sum over all labels."""
-_process = ProcessCollector(registry=None)  # the registry knows no names of its metrics
+_process = ProcessCollector(registry=None)  # the registry knows no metric names
 
 
 def totals(registry: CollectorRegistry, keys: Collection[Key]) -> dict[Key, float]:

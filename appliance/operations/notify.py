@@ -26,10 +26,10 @@ from appliance.operations.settings import NotifySettings, kind_of
 from appliance.operations.wire import Notice, NotifyResult
 from appliance.web.responders import Responders, reply_with
 
-OUTBOX: Literal["outbox"] = "outbox"  # also in the keys of problems with it
+OUTBOX: Literal["outbox"] = "outbox"  # also in the keys for problems with this destination
 ATTEMPT_SECONDS = 22.0  # a receiver has 20 to respond
 POLL_SECONDS = 0.1
-TESTS_MAX = 4  # requests for a test that wait at the same time
+TESTS_MAX = 4  # concurrent requests for a test
 NO_ATTEMPT = "the outbox has not tried yet, as after earlier failures: agentlip outbox list"
 
 
@@ -209,7 +209,7 @@ def failure_url(url: str) -> str:
 
 
 def read_record(file: Path) -> NotifyRecord:
-    """Return what was sent before, or nothing if the file is missing or can't be decoded."""
+    """Return the sent state, or nothing if the file is missing or can't be decoded."""
     try:
         with file.open("rb") as stream:
             return msgspec.json.decode(stream.read(FILE_BYTES_MAX), type=NotifyRecord)
@@ -223,7 +223,7 @@ def routes(notifier: Notifier) -> list[Route]:
             "POST": Operation(wire.NOTIFY, body=wire.NotifyTest, reply=wire.NotifyTested,
                               errors=(wire.NothingToNotify, Exhausted),
                               audited=True, in_maintenance=True,
-                              summary="Send a test message to all destinations of [notify]"),
+                              summary="Send a test message to all [notify] destinations"),
         }),
     ]  # fmt: skip
 
@@ -232,9 +232,9 @@ FILE = "notify.json"
 
 
 class NotifyNeeds(msgspec.Struct, frozen=True):
-    """What notifications need. `senders`: by the destination's beginning. `observe`: what the
-    operator should know. `ping` requests a URL and returns why that failed, or "". `drop_former`
-    drops messages waiting for destinations that are no longer listed."""
+    """The inputs for notifications. `senders`: by the destination's beginning. `observe`: news for
+    the operator. `ping` requests a URL and returns why that failed, or "". `drop_former` drops
+    messages waiting for destinations that are no longer listed."""
 
     senders: Mapping[str, NoticeSender]
     observe: Callable[[], Observed]

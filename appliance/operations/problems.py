@@ -65,7 +65,7 @@ class ProblemBook:
         for key, problem in present.items():
             known = self.known.setdefault(key, KnownProblem(problem))
             if RANKS[problem.severity] < RANKS[known.problem.severity]:
-                known.sent_ms = 0  # it has become worse
+                known.sent_ms = 0  # has become worse
             known.problem, known.gone_ms = problem, 0
         for key, known in list(self.known.items()):
             if key not in present and key.partition(":")[0] in observed:
@@ -74,7 +74,7 @@ class ProblemBook:
                     del self.known[key]
 
     def changes(self, now_ms: int) -> list[Change]:
-        """Return what has to be sent now, the worst first."""
+        """Return the messages to send now, the worst first."""
         is_night = is_quiet(self._settings.quiet_hours, now_ms)
         due = [
             Change(kind, key, known.problem)

@@ -53,7 +53,7 @@ SERIES = (
     Sampled("plugin_lag", "Events behind: plugins", "count", "agentlip_plugins_lag_events"),
     Sampled("export_lag", "Events behind: export", "count", "agentlip_export_waiting_events"),
     Sampled("writes", "Writes that wait", "count", "agentlip_store_queue_jobs"),
-    Sampled("loop_delay", "Delay of the event loop", "seconds", "agentlip_loop_delay_seconds"),
+    Sampled("loop_delay", "Event loop delay", "seconds", "agentlip_loop_delay_seconds"),
     Sampled("sockets", "Open sockets", "count", "agentlip_socket_open"),
     Sampled("cpu", "Processor time", PER_SECOND, "process_cpu_seconds_total"),
     Sampled("memory", "Memory in use", "bytes", "process_resident_memory_bytes"),
@@ -127,7 +127,7 @@ def routes(rates: RecentRates) -> list[Route]:
             get=reply_with(lambda query: rates.rates(query.after)),
         ), {
             "GET": Operation(READ, query=RatesQuery, reply=Rates,
-                             summary="List rates and lags of the last hour, every 10 seconds"),
+                             summary="List the last hour's rates and lags, every 10 seconds"),
         }),
     ]  # fmt: skip
 

@@ -34,9 +34,9 @@ class NotifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[notify]: messages when a problem begins or ends, and when a question waits for a person."""
 
     to: Annotated[tuple[NotifyTo, ...], Meta(max_length=10)] = ()
-    """where messages go: mailto:ADDRESS, the URL of a chat service or webhook, or
+    """destinations for messages: mailto:ADDRESS, a chat service or webhook URL, or
     topic:CHANNEL/TITLE in the hub"""
-    severity_min: Literal["warning", "error"] = "warning"  # problems below it are not sent
+    severity_min: Literal["warning", "error"] = "warning"  # lowest severity that is sent
     repeat_seconds: Annotated[float, Meta(ge=0, le=31_622_400)] = 86_400.0
     """seconds after which a problem or question that lasts is sent again; 0: never"""
     quiet_hours: QuietHours = ""

@@ -13,7 +13,7 @@ target and a mesh, or a host.
 
 Invariants:
 - A send that got 202 is on disk and survives a power failure.
-- A row is never deleted and its id never released; only the payload of an ended send is dropped.
-- The fingerprint is computed once, when the send is accepted.
-- Delivery is at least once; receivers recognise duplicates by the id.
+- No row is deleted and no id released; only the payload of an ended send is dropped.
+- The fingerprint is computed once, at acceptance.
+- Delivery is at least once; receivers recognise duplicates by id.
 """

@@ -104,7 +104,7 @@ class OutboxAdmin:
         target = self._outbox.targets.get(row.target)
         if target is not None and target.internal_only:
             raise wire.WrongState(
-                "the send of a webhook can't be changed, because it is signed",
+                "a webhook's send can't be changed, because it is signed",
                 details={"id": row.id, "target": row.target},
                 hint="agentlip outbox redrive ID --auto",
             )
@@ -134,8 +134,8 @@ def _check(command: wire.Redrive) -> None:
         others = (command.id, command.new_client_id, command.patch, command.status)
         if command.auto or command.error_contains or any(other is not None for other in others):
             raise Invalid(
-                "lost sends are sent again as they were; only mesh, to and older_than_seconds"
-                " select some of them",
+                "lost sends are sent again unchanged; only mesh, to and older_than_seconds "
+                "select some of them",
                 details={"field": "lost"},
                 hint="agentlip outbox redrive --lost --dry-run",
             )

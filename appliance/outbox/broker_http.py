@@ -32,7 +32,7 @@ from appliance.web.webhook_caller import seconds_of
 
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 15.0  # for the whole response
-REPLY_BYTES_MAX = 1024 * 1024  # size of a broker's response; a larger one is an error
+REPLY_BYTES_MAX = 1024 * 1024  # a broker response's size; a larger one is an error
 ACCEPT = "/broker/v1/accept"
 BATCH = "/broker/v1/accept/batch"
 UNKNOWN = "/broker/v1/accept/unknown"

@@ -76,7 +76,7 @@ def _room(context: Context) -> Iterator[Finding]:
         size = context.datadir.database("outbox").stat().st_size
         for used, limit, words in (
             (count, settings.sends_max, "undelivered sends"),
-            (size, settings.bytes_max, "bytes of the database file"),
+            (size, settings.bytes_max, "database file bytes"),
         ):
             share = used / limit
             if share >= _NEAR:

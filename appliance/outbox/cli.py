@@ -44,7 +44,7 @@ def list_sends(
     failed: FailedFlag = False,
     mesh: MeshFlag = None,
     to: ToFlag = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of sends.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum sends.")] = 50,
 ) -> None:
     """List sends without their payloads, newest first.
 
@@ -74,7 +74,7 @@ def show_state(session: Session) -> None:
 
 @app.command("inspect")
 def inspect(session: Session, any_id: IdArgument) -> None:
-    """Show one send with its payload and its redrive chain.
+    """Show one send with payload and redrive chain.
 
     Example: agentlip outbox inspect out_01K9Z7V0F5W3M2D8S6T4R1Q0P9
     """
@@ -105,9 +105,9 @@ def redrive(
     ] = None,
     id_flag: Annotated[str | None, typer.Option("--id", help="Same as the argument ID.")] = None,
     new_client_id: Annotated[
-        str | None, typer.Option("--new-client-id", help="client_message_id of the new send.")
+        str | None, typer.Option("--new-client-id", help="client_message_id for the new send.")
     ] = None,
-    auto: Annotated[bool, typer.Option("--auto", help="Generate the id of each new send.")] = False,
+    auto: Annotated[bool, typer.Option("--auto", help="Generate an id for each new send.")] = False,
     patch_payload: Annotated[
         str | None,
         typer.Option(
@@ -129,15 +129,15 @@ def redrive(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=1, help="Maximum number of sends: 100, with --lost all."),
+        typer.Option("--limit", min=1, help="Maximum sends: 100, with --lost all."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change, change nothing.")
+        bool, typer.Option("--dry-run", help="Only show the planned changes.")
     ] = False,
     lost: Annotated[
         bool,
         typer.Option(
-            "--lost", help="Send again, with the same ids, what a restore of the broker lost."
+            "--lost", help="Send again, with the same ids, the sends that a broker restore lost."
         ),
     ] = False,
 ) -> None:
@@ -163,7 +163,7 @@ def redrive(
     _show_redriven(session, _redrive(session, body, rounds))
 
 
-app.command("requeue", hidden=True)(redrive)  # its name in the specification of the outbox
+app.command("requeue", hidden=True)(redrive)  # its name in the outbox specification
 
 
 def _redrive(session: Session, body: dict[str, Any], rounds: int) -> dict[str, Any]:
@@ -186,14 +186,14 @@ def _show_redriven(session: Session, answer: dict[str, Any]) -> None:
     ]
     session.table(rows, columns, empty="nothing to redrive", answer=answer)
     if answer["more"]:
-        session.note(f"limit of {len(rows)} reached; repeat the command or raise --limit")
+        session.note(f"limit {len(rows)} reached; repeat the command or raise --limit")
     if rows and answer["dry_run"]:
         session.note("nothing was changed; omit --dry-run to redrive")
 
 
 @app.command("drop")
 def drop(session: Session, any_id: IdArgument) -> None:
-    """Retire one send and drop its payload. Its id can never be used again."""
+    """Retire one send and drop its payload. The id can never be used again."""
     answer = session.hub().post(f"{PATH}/drop", {"id": any_id}, "")
     session.answer(answer, f"dropped {answer['send']['id']}")
 
@@ -225,7 +225,7 @@ def prune(
         body = {"confirm": True, "dead": dead, "older_than_seconds": older_than}
         answer = hub.post(f"{PATH}/prune", body, "")
         pruned, more = pruned + answer["pruned"], answer["more"]
-    session.answer({"pruned": pruned}, f"dropped the payloads of {pruned} sends")
+    session.answer({"pruned": pruned}, f"dropped the payloads from {pruned} sends")
 
 
 @app.command("reload")

@@ -35,7 +35,7 @@ def send(
         str | None, typer.Option("--meta", help="Metadata as JSON object or @FILE.")
     ] = None,
     reply_to: Annotated[
-        str | None, typer.Option("--reply-to", help="Id of the message this one replies to.")
+        str | None, typer.Option("--reply-to", help="The message that this one replies to, by id.")
     ] = None,
     client_message_id: Annotated[
         str | None, typer.Option("--id", help="client_message_id; the same id is never sent twice.")
@@ -47,9 +47,10 @@ def send(
         str | None,
         typer.Option("--target", help="Delivery target (default: broker, or mail for mailto:)."),
     ] = None,
-    subject: Annotated[str | None, typer.Option("--subject", help="Subject of a mail.")] = None,
+    subject: Annotated[str | None, typer.Option("--subject", help="Mail subject.")] = None,
 ) -> None:
-    """Send a message to a mesh or a mail address. It is stored durably when the command returns.
+    """Send a message to a mesh or a mail address. The message is stored durably when the command
+    returns.
 
     Other commands that send: agentlip msg send posts to a topic of this hub; agentlip courier
     enqueue gives work to consumers.

@@ -30,7 +30,7 @@ class BadDestination(Invalid):
     code = "DESTINATION_UNRESOLVABLE"
     default_message = "invalid destination"
     default_hint = (
-        "use '#TOPIC', 'dm:KEY' with a public key of 64 hexadecimal digits, or 'queue:ID'"
+        "use '#TOPIC', 'dm:KEY' with a public key in 64 hexadecimal digits, or 'queue:ID'"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from appliance.kernel.config import BadSettings
 
 RETENTION_DAYS_MIN = 7
-RETENTION_DAYS_MAX = 36_500  # larger values from a broker count as this
+RETENTION_DAYS_MAX = 36_500  # larger values from a broker count as this one
 MARGIN_HOURS_MIN = 24
 PERMANENT_HOURS = 168
 PERMANENT_HOURS_MAX = 720

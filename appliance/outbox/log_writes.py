@@ -23,7 +23,7 @@ _SEND = (
     "s.id, s.client_message_id, s.mesh, s.target, s.route, s.destination_kind, s.destination_ref,"
     " s.priority, s.principal"
 )
-# An attempt is counted in the row when it has failed.
+# The row counts an attempt after its failure.
 _ENDS = (
     f"{_INSERT} SELECT ?, j.value ->> 1, {_SEND}, s.attempts + (j.value ->> 2), s.enqueued_at,"
     " j.value ->> 3, j.value ->> 4 FROM json_each(?) AS j CROSS JOIN outbox AS s"

@@ -9,11 +9,11 @@ from appliance.outbox.capacity import Level
 from appliance.outbox.sender import Sender
 from appliance.outbox.service import BROKER, STEP_ROWS_MAX, Outbox
 
-IDEMPOTENCY_HOURS = 24.0  # hours to remember keys of redrive, drop and prune
+IDEMPOTENCY_HOURS = 24.0  # hours to remember keys for redrive, drop and prune
 IDLE_SECONDS = 30.0
 POLL_SECONDS = 0.5  # between checks for due retries
 COMPARE_ROWS = 1000  # the most that a broker compares in one request
-EXPIRE_BATCHES_MAX = 10  # batches of STEP_ROWS_MAX pending sends in one round
+EXPIRE_BATCHES_MAX = 10  # batches with STEP_ROWS_MAX pending sends in one round
 
 
 class Drain(Loop):

@@ -42,9 +42,9 @@ from appliance.outbox.target import (
 from appliance.outbox.wire import MailNotAllowed
 from appliance.web.address import BadWebhookUrl, check_address
 
-REPLY_SECONDS = 30.0  # for the connection, and for each reply of the server
-DELIVERY_SECONDS = 120.0  # for the whole delivery of one mail
-RECIPIENTS_MAX = 10  # recipients of one mail
+REPLY_SECONDS = 30.0  # for the connection, and for each server reply
+DELIVERY_SECONDS = 120.0  # for one mail's whole delivery
+RECIPIENTS_MAX = 10  # recipients per mail
 SENDER_NAME = "Agentlip"  # display name in From
 REPLY_CHARACTERS_MAX = 200
 QUIT_SECONDS = 1.0
@@ -81,7 +81,7 @@ class MailTarget(DeliveryTarget):
     # -- accepting -----------------------------------------------------------------------
 
     def resolve(self, to: str) -> tuple[DestinationKind, str, str]:
-        """Each domain has its own route, so that one that is down doesn't block the others."""
+        """Return a route per domain, so that a domain that is down blocks no other."""
         ref = destination.mail(to)
         addresses = destination.mail_addresses(ref)
         self._check_allowed(addresses)
@@ -165,7 +165,7 @@ class MailSession:
         self._is_broken = False
 
     def submit(self, recipients: Sequence[str], text: bytes) -> Result:
-        """Submit a mail. Raises what the connection raises."""
+        """Submit a mail. Raises the connection's errors."""
         self._message_sent = False
         try:
             server = self._begin()
@@ -189,7 +189,7 @@ class MailSession:
         nevertheless."""
         self._is_broken = True
         if self._message_sent:
-            reason += " after the mail was sent; it is sent again with the same Message-ID"
+            reason += " after the mail was sent; the mail is sent again with the same Message-ID"
         return RetryLater(reason)
 
     def close(self) -> None:
@@ -229,7 +229,7 @@ class MailSession:
 
     def _connect(self) -> smtplib.SMTP:
         settings = self._settings
-        name = settings.sender.partition("@")[2]  # the default would look it up in DNS
+        name = settings.sender.partition("@")[2]  # the default would need a DNS lookup
         address = settings.host, settings.port, name
         if settings.security == "tls":
             return smtplib.SMTP_SSL(*address, timeout=REPLY_SECONDS, context=self._tls)

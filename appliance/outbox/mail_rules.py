@@ -1,4 +1,4 @@
-"""Checks what a mail server in the settings needs, before anything connects."""
+"""Checks the mail server's settings before anything connects."""
 
 import ssl
 

@@ -18,8 +18,8 @@ delivery_seconds = histogram(
     "outbox_delivery_seconds", "Duration of one request to a target", ("target",)
 )
 depth = gauge("outbox_depth_sends", "Sends by status", ("status",))
-oldest = gauge("outbox_oldest_pending_seconds", "Age of the oldest pending send")
-fill = gauge("outbox_fill_ratio", "Fill level of the outbox; new sends are refused from 0.95")
+oldest = gauge("outbox_oldest_pending_seconds", "Oldest pending send's age")
+fill = gauge("outbox_fill_ratio", "Outbox fill level; new sends are refused from 0.95")
 open_routes = gauge("outbox_open_routes", "Routes whose circuit breaker is open")
 deaths = counter("outbox_deaths_total", "Sends that became dead letters, by cause", ("cause",))
 """cause: refused, too_old"""
@@ -30,5 +30,5 @@ history_pruned = counter(
 )
 late_retries = counter(
     "outbox_retry_after_dedupe_expired_total",
-    "Duplicates of sends older than the broker's dedupe window",
+    "Duplicate sends older than the broker's dedupe window",
 )

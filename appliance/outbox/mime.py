@@ -28,7 +28,7 @@ def meta_problem(meta: dict[str, Any] | None) -> str:
     """Return why that meta can't become a mail; empty if it can."""
     fields = meta or {}
     if set(fields) - {SUBJECT}:
-        return f"the only meta field of a mail is {SUBJECT}"
+        return f"a mail's only meta field is {SUBJECT}"
     subject = fields.get(SUBJECT, "")
     if not isinstance(subject, str) or len(subject) > SUBJECT_CHARACTERS_MAX:
         return f"meta.{SUBJECT} must be a string of at most {SUBJECT_CHARACTERS_MAX} characters"
@@ -38,7 +38,7 @@ def meta_problem(meta: dict[str, Any] | None) -> str:
 
 
 def new_message_id(origin: str, domain: str, client_message_id: str) -> str:
-    """`origin` identifies the workspace, because others may use the same client_message_id."""
+    """`origin` identifies the workspace, because client_message_ids may repeat elsewhere."""
     digest = hashlib.sha256(b"\0".join((origin.encode(), client_message_id.encode())))
     return f"<{digest.hexdigest()[:40]}@{domain}>"
 

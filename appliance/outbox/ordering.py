@@ -1,7 +1,7 @@
 """Decides which destinations are delivered in order, and how route names encode that. Pure.
 
-A mesh's ordered sends have their own route. It is claimed one destination at a time; the mesh's
-other route is claimed without checking for order.
+A mesh's ordered sends have their own route, which is claimed one destination at a time. The mesh's
+second route is claimed without checking for order.
 """
 
 from collections.abc import Sequence

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 COLUMNS = ", ".join(SendRow._fields)
 
-# The partial index of each status. SQLite uses it only for a literal, so statuses are written out.
+# Each status has a partial index. SQLite uses one only for a literal, so statuses are spelled out.
 INDEX = {
     "pending": "outbox_waiting",
     "inflight": "outbox_inflight",
@@ -21,7 +21,7 @@ INDEX = {
 }
 
 
-CHAIN_MAX = 100  # redrives shown of one send
+CHAIN_MAX = 100  # redrives shown for one send
 EPOCH = "epoch:"  # and the mesh: a key in meta
 LOST = "accepted by its broker and gone: the broker was restored from an earlier backup"
 
@@ -37,8 +37,8 @@ def require(reader: Executor, any_id: str) -> SendRow:
     raise wire.NoSuchSend(details={"id": any_id})
 
 
-# UNION instead of UNION ALL, so that it also ends if the rows of a damaged file form a cycle. A
-# successor is stored after the send that it replaces.
+# UNION instead of UNION ALL, to end even if a damaged file's rows form a cycle. A successor is
+# stored after the replaced send.
 _CHAIN = (
     "WITH RECURSIVE chain (member) AS (VALUES (?) UNION SELECT one.superseded_by"
     " FROM chain JOIN outbox AS one ON one.id = member WHERE one.superseded_by IS NOT NULL"

@@ -1,5 +1,5 @@
-"""Completes a recovered outbox: a lost send's id stays used, so an aborted send takes its place
-(contract §8); a send that is not as it was accepted is not delivered.
+"""Completes a recovered outbox: a lost send's id stays used by an aborted send (contract §8), and a
+changed send is not delivered.
 """
 
 from appliance.kernel.ids import IdFactory
@@ -51,7 +51,7 @@ def _keep_ids(copying: Copying) -> int:
     numbers = {number for (number,) in target.execute("SELECT rowid FROM outbox")}
     lost: dict[int, str] = {}
     for text, number in copying.damaged.entries(INDEX_OF_CLIENT_IDS):
-        # On unreachable pages, entries of the index of row ids look the same.
+        # On unreachable pages, row id index entries look alike.
         if number not in lost or lost[number].startswith(ID_PREFIX):
             lost[number] = text
     ids = IdFactory(copying.clock)

@@ -82,7 +82,7 @@ def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
         }, suffix="topic"),
         Route("/v1/outbox", Responders(get=reply_with(outbox.state)), {
             "GET": Operation(wire.READ, reply=wire.OutboxState,
-                             summary="State of the outbox: queue depth, age and fill level"),
+                             summary="Show the outbox state: queue depth, age and fill level"),
         }),
         Route("/v1/outbox/sends", Responders(get=reply_with(outbox.list_sends)), {
             "GET": Operation(wire.READ, reply=wire.OutboxPage, query=wire.ListQuery,
@@ -93,7 +93,7 @@ def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
         ), {
             "GET": Operation(wire.READ, reply=wire.OutboxSend, query=wire.InspectQuery,
                              errors=(wire.NoSuchSend,),
-                             summary="Get one send with its payload and its chain of redrives"),
+                             summary="Get one send with its payload and chain of redrives"),
         }),
         *[Route(f"/v1/outbox/{name}", Responders(post=reply_to_change(admin.redrive)), {
             "POST": Operation(wire.ADMIN, keyed=True, body=wire.Redrive, reply=wire.RedriveResult,
@@ -110,11 +110,11 @@ def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
         }),
         Route("/v1/outbox/prune", Responders(post=reply_with(admin.prune)), {
             "POST": Operation(wire.ADMIN, body=wire.Prune, reply=wire.Pruned, audited=True,
-                              summary="Prune payloads of ended sends; their ids stay used"),
+                              summary="Prune ended sends' payloads; their ids stay used"),
         }),
         Route("/v1/outbox/reload", Responders(post=reply_with(lambda _command: outbox.reload())), {
             "POST": Operation(wire.ADMIN, body=wire.Reload, reply=wire.Reloaded,
                               errors=(BadSettings, RetentionTooShort, MaxAgeTooLong), example={},
-                              summary="Reload the settings of [outbox]", audited=True),
+                              summary="Reload the [outbox] settings", audited=True),
         }),
     ]  # fmt: skip

@@ -32,14 +32,14 @@ from appliance.outbox.target import (
 from appliance.outbox.writes import DeliveryOutcome
 
 SLOW_SECONDS = 2.0
-DELIVER_MAX = 200  # sends in one request, which is the limit of a broker
+DELIVER_MAX = 200  # sends in one request, a broker's limit
 RUN_MAX = 20  # sends that a target delivers one after another; a kill repeats as many
-RUN_SECONDS = 1.0  # after which such a run ends, so that a kill repeats no older delivery
+RUN_SECONDS = 1.0  # the time limit for such a run, so that a kill repeats no older delivery
 INTERRUPTED = "the delivery was interrupted"
 
 _decode = msgspec.json.Decoder().decode
-PROBE_SENDS_MAX = 10  # sends in the probe of an open route
-DELIVER_BYTES_MAX = 4 * 1024 * 1024  # bytes of payload in one request to a broker
+PROBE_SENDS_MAX = 10  # sends in an open route's probe
+DELIVER_BYTES_MAX = 4 * 1024 * 1024  # payload bytes in one request to a broker
 
 
 class Sender:
@@ -256,11 +256,11 @@ class Sender:
         try:
             self._write_outcomes(batch)
         except BaseException as error:
-            self._unrecorded = batch + self._unrecorded  # others were added during the write
+            self._unrecorded = batch + self._unrecorded  # more were added during the write
             if not isinstance(error, Exception):
                 raise
             count = len(self._unrecorded)
-            self._log.error("outcomes of deliveries could not be recorded", error, count=count)
+            self._log.error("delivery outcomes could not be recorded", error, count=count)
 
     def _write_outcomes(self, batch: list[DeliveryOutcome]) -> None:
         self._outbox.store.write(writes.record_outcomes, batch)

@@ -1,4 +1,4 @@
-"""The outbox service: accepts sends, lists them, and reports its state."""
+"""The outbox service: accepts and lists sends, and reports its state."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -46,7 +46,7 @@ from appliance.outbox.views import (
 )
 from appliance.outbox.writes import Acceptance, NewSend
 
-META_BYTES_MAX = 16_384  # size of meta as JSON, as a broker accepts it
+META_BYTES_MAX = 16_384  # meta size as JSON that a broker accepts
 BATCH_MAX = 500  # sends in one POST /v1/send/batch
 ACCEPTS_MAX = 64  # concurrent send requests; more get 429
 RETRY_AFTER_MAX_MS = HOUR_MS  # longest Retry-After that is obeyed
@@ -55,14 +55,14 @@ FEATURES = (
     "send", "send_batch", "topic_post", "outbox_redrive", "outbox_requeue", "outbox_reload",
 )  # fmt: skip
 NO_MAIL = "set mail.host in agentlip.toml, then: agentlipd restart"
-ROW_BYTES = 400  # estimated size of a row without its payload
+ROW_BYTES = 400  # a row's estimated size without the payload
 
 ID_CHARACTERS_MAX = 255
 _ID = re.compile(rf"[\x21-\x7e]{{1,{ID_CHARACTERS_MAX}}}")
 
 _encode = msgspec.json.Encoder().encode
-PAGE_MAX = 1000  # rows in one page of a listing
-STEP_ROWS_MAX = 1000  # rows changed by one step of maintenance
+PAGE_MAX = 1000  # rows in one listing page
+STEP_ROWS_MAX = 1000  # rows changed by one maintenance step
 
 
 def features_of(*, mail: bool) -> list[str]:
@@ -112,7 +112,7 @@ class Outbox:
         self._retention_days: dict[str, int | None] = {}
         self.mesh_max_age_hours: dict[str, int] = {}
         self.broker_epochs: dict[str, str] = {}
-        self.comparison_work = Wakeup()  # set on another epoch of a broker
+        self.comparison_work = Wakeup()  # set on a broker's new epoch
         self._default_hours = max_age_hours(settings.retention_days, settings.max_age_hours)
         self._in_order = ordering.parse(settings.in_order)
 
@@ -131,8 +131,8 @@ class Outbox:
         self._retention_days[mesh] = retention_days
 
     def set_epoch(self, mesh: str, epoch: str) -> None:
-        """Set the mesh broker's epoch. If it is new, all sends that the broker should have are
-        compared with what the broker has."""
+        """Set the mesh broker's epoch. After a change, all sends that the broker should have are
+        compared with the broker's."""
         self.broker_epochs[mesh] = epoch
         self.comparison_work.set()
 
@@ -316,7 +316,7 @@ class Outbox:
         if stored:
             self.gauge.add(len(stored), sum(len(new.payload) + ROW_BYTES for new in stored))
             routes = map(self.routes.state, {new.route for new in stored})
-            if any(map(self.routes.has_capacity, routes)):  # the end of a delivery wakes it too
+            if any(map(self.routes.has_capacity, routes)):  # an ended delivery wakes the waiter too
                 self.delivery_work.set()
         return results
 
@@ -405,7 +405,8 @@ class Outbox:
         return self.store.read(queries.waiting, route, ref, limit)
 
     def retry_now(self, target: str, to: str) -> None:
-        """Make the waiting sends to a destination due now, because its owner changed it."""
+        """Make the waiting sends to a destination due now, because the owner changed the
+        destination."""
         _, ref, route = self._resolve(target, self.settings.mesh, to, internal=True)
         self.store.write(writes.make_due, route, ref)
         self.routes.state(route).breaker.note_success()

@@ -20,7 +20,7 @@ Address = Annotated[str, Meta(max_length=253)]
 class MailSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[mail]: the SMTP server for sends to `mailto:…`. Without a host, mail is disabled."""
 
-    host: Host = ""  # name or address of the SMTP server; empty: mail is disabled
+    host: Host = ""  # the SMTP server's name or address; empty: mail is disabled
     port: Annotated[int, Meta(ge=1, le=65535)] = 587  # SMTP port; 465 for "tls", 25 for "none"
     security: Literal["starttls", "tls", "none"] = "starttls"  # none: plain text
     ca_file: str | None = None  # CA certificates to trust instead of the system's
@@ -35,27 +35,27 @@ class OrderedDestination(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """[[outbox.in_order]]: destinations whose sends are delivered in order."""
 
     mesh: Mesh | None = None  # unset: every mesh
-    to: To | None = None  # unset: all destinations of the mesh
+    to: To | None = None  # unset: all destinations in the mesh
 
 
 class OutboxSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[outbox]: durable sends. Remote brokers: [[outbox.brokers]]."""
 
-    mesh: Mesh = "default"  # mesh of sends that name none
+    mesh: Mesh = "default"  # mesh for sends that name none
     brokers: tuple[BrokerEndpoint, ...] = ()
     """remote brokers, one per mesh; see docs/reference/outbox.md"""
     in_order: tuple[OrderedDestination, ...] = ()
-    """destinations delivered in order of acceptance; see docs/reference/outbox.md"""
-    message_bytes_max: Positive = 65_536  # size of a message body in UTF-8
+    """destinations delivered in acceptance order; see docs/reference/outbox.md"""
+    message_bytes_max: Positive = 65_536  # a message body's size in UTF-8
     sends_max: Positive = 1_000_000  # undelivered sends; new sends are refused at 95 %
-    bytes_max: Positive = 5 * 1024**3  # size of the database file; new sends are refused at 95 %
+    bytes_max: Positive = 5 * 1024**3  # database file size; new sends are refused at 95 %
     retry: RetrySettings = RetrySettings()
     """delays after failures: the first and the longest one, how much longer each is than the one
     before, and the random share by which it varies; a receiver can ask for a longer one"""
     dedupe_mode: DedupeMode = "retention_scoped"  # how long brokers remember ids
     dedupe_retention_days: int = 7  # days the broker remembers ids; at least 7
     max_age_hours: Positive | None = None  # age at which a send expires; unset: from dedupe_*
-    payload_retention_days: Days = 7.0  # days to keep payloads of delivered sends
+    payload_retention_days: Days = 7.0  # days to keep delivered sends' payloads
 
     @property
     def retention_days(self) -> int | None:

@@ -15,12 +15,12 @@ SEND: StateMachine[str | None, str] = StateMachine({
     (INFLIGHT, DELIVERED): DONE,
     (INFLIGHT, REJECTED): DEAD,
     (INFLIGHT, RETRY): PENDING,
-    (INFLIGHT, RELEASE): PENDING,  # it was not tried
+    (INFLIGHT, RELEASE): PENDING,  # not tried
     (INFLIGHT, RESTART): PENDING,
     (PENDING, EXPIRE): DEAD,
     (PENDING, RETIRE): ABORTED,
     (DEAD, RETIRE): ABORTED,
-    (DONE, LOSE): DEAD,  # a restore of its broker lost it
+    (DONE, LOSE): DEAD,  # lost in a broker restore
     (DEAD, SEND_AGAIN): PENDING,
 })  # fmt: skip
 

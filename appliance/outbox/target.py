@@ -11,7 +11,7 @@ from appliance.mesh.fingerprint import DestinationKind, Priority
 Meta = dict[str, Any]
 MAIL, CODE_MAIL = "mail", "code-mail"
 TRANSIENT_STATUSES = frozenset({401, 408, 425, 429})
-"""4xx statuses that are not about the send, so it is retried. 401 is about the request's signature:
+"""4xx statuses that are not about the send, which is retried. 401 is about the request's signature:
 a wrong clock must not dead-letter a whole outbox. Every other 4xx is final, except KEY_REFUSALS."""
 KEY_REFUSALS = frozenset({"NOT_A_MEMBER", "MEMBER_REVOKED"})
 """Codes for refusals because of the member's key. The send is retried: the key may be added
@@ -53,7 +53,7 @@ class Undeliverable(msgspec.Struct, frozen=True):
 
 
 class RetryLater(msgspec.Struct, frozen=True):
-    """Try again later. `reason` is stored with the send, so it must not contain secrets.
+    """Try again later. `reason` is stored with the send, and must not contain secrets.
     `revoked_key`: the member's key, if the broker revoked it."""
 
     reason: str
@@ -67,22 +67,22 @@ Deliver = Callable[[Sequence[Outgoing]], list[Result]]
 
 class DeliveryTarget:
     """A target that delivers the sends naming it. An exception counts as RetryLater; receivers'
-    failures are returned, not raised. A target implements `deliver`, or `deliver_many` if it
-    takes batches."""
+    failures are returned, not raised. A target implements `deliver`, or `deliver_many` for
+    batches."""
 
     name: str
-    takes_batches = False  # `deliver_many` gets sends of one route, and keeps their order
+    takes_batches = False  # `deliver_many` gets one route's sends, and keeps their order
     shares_connection = False  # `run` delivers several sends sooner than as many calls
     waiting_max: int | None = None  # sends that may wait for one destination
-    internal_only = False  # only this process may use it, because it signs what it delivers
+    internal_only = False  # only for this process, which signs its deliveries
 
     def deliver(self, send: Outgoing) -> Result:
         return self.deliver_many([send])[0]
 
     @contextmanager
     def run(self) -> Iterator[Deliver]:
-        """Yield what delivers one route's sends one after another: `deliver_many`, or a variant
-        with something shared, such as a connection."""
+        """Yield a function that delivers one route's sends one after another: `deliver_many`, or a
+        variant with something shared, such as a connection."""
         yield self.deliver_many
 
     def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:

@@ -22,12 +22,12 @@ def tools(outbox: Outbox, admin: OutboxAdmin) -> Sequence[Tool]:
     return [
         Tool(
             "outbox_send", "Send a message",
-            "Send to members, topics or queues of a mesh, or by mail; delivered until it arrives."
-            " One client_message_id is sent once.",
+            "Send to a mesh's members, topics or queues, or by mail; retried until delivered. "
+            "One client_message_id is sent once.",
             wire.Send, None, wire.SEND, send, "adds",
         ),
         Tool(
-            "outbox_inspect", "State of a send", "One send by its id or client_message_id.",
+            "outbox_inspect", "A send's state", "One send by its id or client_message_id.",
             wire.InspectQuery, None, wire.READ, inspect,
         ),
         Tool(

@@ -9,7 +9,7 @@ from appliance.kernel.log import without_path
 from appliance.outbox import destination, states, wire
 from appliance.outbox.rows import SendRow
 
-ROW_OVERHEAD_BYTES = 100  # share of each row in the rest of a page
+ROW_OVERHEAD_BYTES = 100  # each row's share in a page's rest
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode

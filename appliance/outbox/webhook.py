@@ -22,7 +22,7 @@ from appliance.outbox.webhook_formats import format_request
 from appliance.web.webhook_caller import WebhookCaller
 
 WEBHOOK = "webhook"
-FORMAT = "format"  # in `meta` of messages to the operator: what the receiver accepts
+FORMAT = "format"  # in `meta` for messages to the operator: the receiver's format
 URLS = ("http://", "https://")
 
 
@@ -51,7 +51,7 @@ class WebhookTarget(DeliveryTarget):
         self._clock = clock
 
     def resolve(self, to: str) -> tuple[DestinationKind, str, str]:
-        """Each webhook or host has its own route, so that a slow one doesn't delay the others."""
+        """Return a route per webhook or host, so that a slow one delays no other."""
         if not to.startswith(URLS):
             return "queue", to, f"{WEBHOOK}:{to}"
         self._caller.check(to)

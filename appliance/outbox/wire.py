@@ -151,7 +151,7 @@ class Patch(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Redrive(Struct, frozen=True, forbid_unknown_fields=True):
     """Redrives one send by `id` (row id or client_message_id), or all sends that match the filter.
-    Give exactly one of `new_client_id` and `auto`. `dry_run` only returns what would change.
+    Give exactly one of `new_client_id` and `auto`. `dry_run` only returns the changes.
 
     With `lost`, sends that a restore of their broker lost are sent again under their own ids."""
 
@@ -191,7 +191,7 @@ class Drop(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DropResult(Struct, frozen=True):
-    """The retired send. Its payload is gone; its id can never be used again."""
+    """The retired send. The payload is gone, and the id can never be used again."""
 
     send: OutboxRow
 
@@ -249,7 +249,7 @@ class IdReused(Conflict):
 class TwoIds(Invalid):
     code = "TWO_IDS"
     default_message = "the Idempotency-Key header and client_message_id differ"
-    default_hint = "send only one of them, or the same value in both"
+    default_hint = "send only one field, or the same value in both"
 
 
 class NoBrokerForMesh(Invalid):
@@ -262,7 +262,7 @@ class MemberRevoked(Forbidden):
     """A broker revoked this appliance's current or former key."""
 
     code = "MEMBER_REVOKED"
-    default_message = "the broker of this mesh has revoked the appliance's member key"
+    default_message = "this mesh's broker has revoked the appliance's member key"
     default_hint = (
         "stop the appliance, make a new key with 'agentlip identity remint --yes', then add it on"
         " the broker's machine: agentlip mesh add-member MESH NAME --key KEY"
@@ -284,7 +284,9 @@ class MessageTooLarge(Invalid):
 class MailNotAllowed(Forbidden):
     code = "MAIL_NOT_ALLOWED"
     default_message = "mail to that address is not allowed (mail.allow)"
-    default_hint = "add it or its @DOMAIN to mail.allow in agentlip.toml, then: agentlipd restart"
+    default_hint = (
+        "add the address or @DOMAIN to mail.allow in agentlip.toml, then: agentlipd restart"
+    )
 
 
 class InsufficientStorage(Unavailable):

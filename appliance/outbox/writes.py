@@ -64,7 +64,7 @@ _NEW, _FULL = Acceptance(None, True), Acceptance(None, True, full=True)
 def accept(tx: Tx, sends: Sequence[NewSend], free_sends: int) -> list[Acceptance]:
     """Store up to `free_sends` sends, and look up the others; return one result for each.
 
-    Runs under the BEGIN IMMEDIATE lock, so two requests with the same id can't both store it.
+    Runs under the BEGIN IMMEDIATE lock, so two requests can't both store one id.
     """
     results, accepted = [], []
     for send in sends:
@@ -317,7 +317,7 @@ def note_epoch(tx: Tx, mesh: str, epoch: str) -> None:
 
 
 class Successor(NamedTuple):
-    """What a redrive changes in a send; None: copied from the old send."""
+    """A redrive's changes to a send; None: copied from the old send."""
 
     client_message_id: str
     fingerprint: bytes | None = None
@@ -346,7 +346,7 @@ def _events_of_redrive(redriven: wire.Redriven) -> list[SendEvent]:
 
 
 def _send_again(tx: Tx, row_id: str) -> wire.Redriven:
-    """Send it again. Its age begins again: its broker remembers the id from now on."""
+    """Send it again with a new age: the broker remembers the id from now on."""
     changed = tx.execute(
         "UPDATE outbox SET status = 'pending', attempts = 0, last_error = NULL, died_at = NULL,"
         " next_attempt_at = ?1, accepted_steady_ms = ?1 WHERE id = ?2 AND status = 'dead'"

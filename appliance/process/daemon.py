@@ -37,7 +37,7 @@ from appliance.workspace.manifest import lost_stores
 
 POLL_SECONDS = 0.03
 TERMINATE_SECONDS_MAX = 2.0  # between SIGTERM and SIGKILL for a start that takes too long
-EXIT_TAKEN = 2  # exit code of a server whose lock or port is in use
+EXIT_TAKEN = 2  # exit code for a server whose lock or port is in use
 LOG_BYTES_MAX = 10 * 1024 * 1024
 LOG_TAIL_BYTES = 4096
 SERVER_MODULES = ("falcon", "gevent", "gunicorn", "peewee", "prometheus_client")
@@ -46,7 +46,7 @@ SERVER_MODULES = ("falcon", "gevent", "gunicorn", "peewee", "prometheus_client")
 class ServerNotInstalled(ApplianceError):
     kind = "invalid"
     code = "SERVER_NOT_INSTALLED"
-    default_message = "the server part of agentlip is not installed"
+    default_message = "agentlip's server part is not installed"
     default_hint = "pip install 'agentlip[appliance]'"
 
 
@@ -65,7 +65,7 @@ class RunsElsewhere(Conflict):
 
 class StartBusy(Unavailable):
     code = "START_BUSY"
-    default_message = "another start of this appliance is still in progress"
+    default_message = "this appliance is already being started"
     default_hint = "agentlipd status"
 
 
@@ -100,7 +100,7 @@ def init_workspace(
 
 
 def become_server(datadir: DataDir, options: ServerOptions) -> NoReturn:
-    """Replace this process by the server, so that it gets a supervisor's signals."""
+    """Replace this process by the server, which then gets a supervisor's signals."""
     _require_server()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -109,10 +109,10 @@ def become_server(datadir: DataDir, options: ServerOptions) -> NoReturn:
 
 
 def start(datadir: DataDir, options: ServerOptions, deadline: StartDeadline | None = None) -> State:
-    """Start a server in the background, wait until it serves, and return its state.
+    """Start a server in the background, wait until ready, and return its state.
 
-    If several starts run at once, the first starts the server and the others wait for it. Raises
-    StartFailed, also if it does not serve before `deadline`, and StartBusy.
+    If several starts run at once, the first starts the server and the rest waits. Raises
+    StartFailed, also after `deadline`, and StartBusy.
     """
     refuse_other_owner(datadir.workspace, datadir.dir, as_root=options.as_root)
     state = hub_state(datadir)
@@ -127,8 +127,8 @@ def start(datadir: DataDir, options: ServerOptions, deadline: StartDeadline | No
 
 
 def _already(datadir: DataDir, state: State, options: ServerOptions) -> State:
-    """Return a running hub's state. Raises RunsElsewhere if its address is not the requested
-    one, and ForeignHub if it is not an appliance, which writes its version and holds the lock."""
+    """Return a running hub's state. Raises RunsElsewhere for a hub at another address, and
+    ForeignHub for a hub other than an appliance, which writes its version and holds the lock."""
     server = datadir.read_server()
     if server is not None and not server.app_version and not read_lock(datadir).held:
         raise foreign(state)
@@ -171,7 +171,7 @@ def _start(datadir: DataDir, options: ServerOptions, deadline: StartDeadline) ->
 def start_lock(
     datadir: DataDir, deadline: StartDeadline, *, as_root: bool = False
 ) -> Iterator[None]:
-    """Hold the lock while a process creates this workspace or starts its server.
+    """Hold the lock while a process creates this workspace or starts the server.
 
     The started server does not keep the lock.
     """
@@ -259,8 +259,8 @@ def _await_ready(
 
 
 def _serves(datadir: DataDir, pid: int) -> bool:
-    """Return whether the process serves requests. It may not be ready, as on a full disk: reads
-    work then."""
+    """Return whether the process serves requests, even if not ready, as on a full disk, when reads
+    work."""
     server = datadir.read_server()
     if server is None or server.pid != pid or not server.port:
         return False
@@ -274,7 +274,7 @@ def _require_server() -> None:
 
 
 def server_command(workspace: Path, arguments: Sequence[str]) -> list[str]:
-    # -P: a folder with the name of a module must not be imported.
+    # -P: a folder with a module's name must not be imported.
     server = [sys.executable, "-P", "-m", "appliance.server"]
     return [*server, "--workspace", str(workspace), *arguments]
 

@@ -1,4 +1,4 @@
-"""Collects what libraries write: `logging` records, and text on standard error."""
+"""Collects libraries' output: `logging` records, and text on standard error."""
 
 import logging
 from contextlib import suppress

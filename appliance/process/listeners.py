@@ -1,7 +1,7 @@
 """Opens the listening sockets: a port, and `.agentlip/sock`.
 
 Without a configured port, the first start uses 7464, or the next free one, and later starts use
-the same port or fail. A port is free if it can be bound, so concurrent starts get different ports.
+that port or fail. A port is free if binding succeeds, so concurrent starts get different ports.
 """
 
 import errno
@@ -101,8 +101,10 @@ def listen_on_file(datadir: DataDir) -> socket.socket:
         listener.close()
         raise PortTaken(
             f"can't listen on {path.name}: {error.strerror or error}",
-            hint="the path of a socket has at most 107 bytes; use a workspace with a shorter path,"
-            " or set http.unix_socket = false",
+            hint=(
+                "a socket path has at most 107 bytes; use a shorter workspace path, or set "
+                "http.unix_socket = false"
+            ),
         ) from error
     finally:
         os.umask(before)

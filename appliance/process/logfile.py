@@ -1,6 +1,6 @@
-"""Reads a background server's log: its last lines, and then new lines.
+"""Reads a background server's log: last lines, then new lines.
 
-The log is read from its files, so no server is needed.
+The log is read from files, so no server is needed.
 """
 
 import os
@@ -76,7 +76,7 @@ class LogReader:
         if self._file is None:
             return self._path
         state = os.fstat(self._file.fileno())
-        if state.st_size < self._file.tell():  # it was truncated
+        if state.st_size < self._file.tell():  # truncated
             self._file.seek(0)
         newer = None
         for path in self._paths():

@@ -18,5 +18,5 @@ def describe_port_owner(port: int) -> str:
         for fields in map(str.split, lines):
             if fields[3] == LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
                 owner = program_with([f"socket:[{fields[9]}]"])
-                return owner or f"a process of {user_name(int(fields[7]))}"
+                return owner or f"a process owned by {user_name(int(fields[7]))}"
     return "another program"

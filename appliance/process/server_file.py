@@ -1,8 +1,8 @@
-"""Writes `server.json` (hub spec §0.9) at the start, restores it, and removes it at the end. The
-lock file is restored too.
+"""Writes `server.json` (hub spec §0.9) at the start, restores a lost file, and removes the file at
+the end. The lock file is restored too.
 
-The file is advisory: clients check `/health` before they trust it. A file of another
-instance is never replaced or removed.
+The file is advisory: clients check `/health` first. Another instance's file is never replaced or
+removed.
 """
 
 from contextlib import suppress
@@ -19,8 +19,8 @@ from appliance.workspace.datadir import DataDir, HubRunning, ServerFile, WriterL
 def refuse_second_hub(datadir: DataDir) -> None:
     """Raise HubRunning while another implementation's hub serves this database.
 
-    Such a hub doesn't hold the writer lock. `server.json` has its address, and its `/health`
-    response shows whether it serves this workspace's database.
+    Such a hub doesn't hold the writer lock. `server.json` has the address, and the hub's `/health`
+    response shows whether this workspace's database is served.
     """
     server = datadir.read_server()
     try:
@@ -33,13 +33,15 @@ def refuse_second_hub(datadir: DataDir) -> None:
     raise HubRunning(
         f"a hub already runs in this workspace (pid {details['pid']}, port {endpoint.port})",
         details=details,
-        hint="stop that hub first; if this workspace is a copy of its workspace,"
-        " remove .agentlip/server.json from the copy",
+        hint=(
+            "stop that hub first; if this workspace is a copy, remove .agentlip/server.json "
+            "from the copy"
+        ),
     )
 
 
 class ServerFileKeeper(Loop):
-    """Keeps `server.json`: writes it again if it is removed or emptied."""
+    """Keeps `server.json`: writes a removed or emptied file again."""
 
     name = "server_file"
     interval_seconds = 1.0
@@ -71,7 +73,7 @@ class ServerFileKeeper(Loop):
                     "server.json belongs to another instance; it was not changed",
                     instance_id=self._owner,
                 )
-        elif not before:  # in the first round another program may still be writing it
+        elif not before:  # in the first round another program may still be writing
             self.publish()
             self.log.warning("server.json was removed or damaged while the hub runs; written again")
             return {"written": 1}

@@ -1,4 +1,4 @@
-"""Defines the server process's flags: `agentlipd` writes them, the server parses them."""
+"""Defines the server process's flags: `agentlipd` writes the flags, and the server parses them."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Limits how long a start may take, and shows the waiting process what a starting server does.
+"""Limits how long a start may take, and shows the waiting process the server's step.
 
 A start ends within START_SECONDS_MAX. Work that may take longer is announced in a file: a
 migration, its backup, reading a large write-ahead log. As long as the announced work goes on, the
@@ -19,8 +19,8 @@ from appliance.kernel.errors import ApplianceError
 from appliance.kernel.ownership import read_small
 from appliance.workspace.datadir import DataDir
 
-START_SECONDS_MAX = 55.0  # of `agentlipd up` and `restart`, then SIGTERM and SIGKILL: below 60 s
-ANNOUNCED_SECONDS_MAX = 4 * 3600.0  # backup and migration of a large workspace
+START_SECONDS_MAX = 55.0  # for `agentlipd up` and `restart`, then SIGTERM and SIGKILL: below 60 s
+ANNOUNCED_SECONDS_MAX = 4 * 3600.0  # backup and migration for a large workspace
 WORK_SECONDS = 1.0  # processor time that counts as work; a process that waits uses less
 WORK_BYTES = 1 << 20  # read or written bytes that count as work
 _FILE = "starting.json"
@@ -58,7 +58,7 @@ class StartDeadline:
 
 @contextmanager
 def announce_phase(datadir: DataDir, phase: str) -> Iterator[None]:
-    """Record what this process does while the block runs. If that fails, the block runs anyway."""
+    """Record the process's step during the block, which runs even if that fails."""
     path = _path(datadir)
     outer = phase_of(datadir, os.getpid())
     _record(datadir, phase)
@@ -79,7 +79,7 @@ def _record(datadir: DataDir, phase: str) -> None:
 
 
 def phase_of(datadir: DataDir, pid: int) -> str:
-    """Return what the process recorded last; "" if it announced no long work."""
+    """Return the process's last record; "" if it announced no long work."""
     try:
         noted = msgspec.json.decode(read_small(_path(datadir)) or b"", type=StartPhase)
     except msgspec.DecodeError:

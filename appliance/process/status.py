@@ -78,7 +78,7 @@ def _running(datadir: DataDir, endpoint: Endpoint, health: Health) -> State:
 
 
 def _readiness(endpoint: Endpoint) -> State:
-    """Return what `/-/ready` reports: whether the hub serves requests, and if not, why."""
+    """Return the `/-/ready` report: whether the hub serves requests, and if not, why."""
     readiness = ask_ready(endpoint)
     state: State = {"ready": readiness.ready, "failing": readiness.failing}
     state |= {"suspended": readiness.suspended} if readiness.suspended else {}
@@ -101,7 +101,7 @@ def _log_facts(datadir: DataDir) -> State:
         with WorkspaceReader(datadir.database("hub")) as reader:
             return reader.counts()
     except ApplianceError:
-        return {}  # the state is useful without them
+        return {}  # the state is useful without the facts
 
 
 def summary_line(state: State) -> str:

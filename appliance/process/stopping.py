@@ -37,13 +37,13 @@ class StopFailed(Unavailable):
 class LockHeldElsewhere(Unavailable):
     code = "LOCK_HELD_ELSEWHERE"
     default_message = "the writer lock is held by a process that can't be signalled from here"
-    default_hint = "stop it where it runs: in its container, or as its user"
+    default_hint = "stop the appliance where it runs: in its container, or as its user"
 
 
 class ForeignHub(Conflict):
     code = "FOREIGN_HUB"
-    default_message = "a hub of another implementation runs in this workspace"
-    default_hint = "stop it with its own command"
+    default_message = "a hub from another implementation runs in this workspace"
+    default_hint = "stop that hub with its own command"
 
 
 class Stopped(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class Stopped(msgspec.Struct, frozen=True):
 
 
 def stop(datadir: DataDir, say: Callable[[str], None]) -> Stopped | None:
-    """Stop this workspace's hub and remove its files. Return None if no hub was running."""
+    """Stop this workspace's hub and remove the hub's files. Return None if no hub was running."""
     view = read_lock(datadir)
     if not view.held:
         state = hub_state(datadir)
@@ -74,20 +74,20 @@ def stop(datadir: DataDir, say: Callable[[str], None]) -> Stopped | None:
 
 def foreign(state: State) -> ForeignHub:
     return ForeignHub(
-        f"a hub of another implementation runs here: pid {state['pid']}, {state['url']}",
+        f"a hub from another implementation runs here: pid {state['pid']}, {state['url']}",
         details={"pid": state["pid"], "port": state["port"]},
     )
 
 
 def end(pid: int, number: int, seconds_max: float) -> bool:
-    """Signal `pid` and wait for its end; False if it still runs after `seconds_max`."""
+    """Signal `pid` and wait for the end; False after `seconds_max`."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return True
     try:
         signal.pidfd_send_signal(handle, number)
-        signal.pidfd_send_signal(handle, signal.SIGCONT)  # a process that is stopped gets it then
+        signal.pidfd_send_signal(handle, signal.SIGCONT)  # a stopped process gets the signal then
         waiting = select.poll()
         waiting.register(handle, select.POLLIN)
         return bool(waiting.poll(seconds_max * 1000))
@@ -109,8 +109,8 @@ def _has_open(pid: int, path: Path) -> bool:
 
 
 def _clear_stale(datadir: DataDir) -> None:
-    """Remove server.json and the lock file, with the lock held. On a read-only disk they stay,
-    and the next start replaces them."""
+    """Remove server.json and the lock file, with the lock held. On a read-only disk both stay until
+    the next start."""
     if not datadir.server_file.exists() and not datadir.lock_file.exists():
         return
     with suppress(HubRunning, DataDirNotWritable), WriterLock(datadir, random_id()):

@@ -21,8 +21,8 @@ from appliance.process.daemon import checkout, server_command
 
 STOP_SECONDS_MAX = 20  # the server drains for up to 10
 WATCHDOG_SECONDS = 120  # far longer than the slowest request
-HOMES = ("/home", "/root", "/run/user")  # what ProtectHome= hides
-TEMPORARY = ("/tmp", "/var/tmp")  # what PrivateTmp= hides
+HOMES = ("/home", "/root", "/run/user")  # folders that ProtectHome= hides
+TEMPORARY = ("/tmp", "/var/tmp")  # folders that PrivateTmp= hides
 
 TEMPLATE = """\
 [Unit]
@@ -55,7 +55,7 @@ OOMPolicy=continue
 WantedBy={target}
 """
 
-# Every unit: options that need no privileges of the manager.
+# Every unit: options that need no manager privileges.
 HARDENING = """\
 NoNewPrivileges=yes
 RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
@@ -111,7 +111,7 @@ class UninstallFailed(ApplianceError):
 
 class OtherService(Conflict):
     code = "OTHER_SERVICE"
-    default_message = "the service of this name was not installed for this workspace"
+    default_message = "the service with this name was not installed for this workspace"
     default_hint = "agentlipd uninstall-service --help"
 
 
@@ -203,7 +203,7 @@ def quote(part: str) -> str:
 
 
 def install(unit: Unit) -> dict[str, Any]:
-    """Write the unit, and return its path and the commands that start it."""
+    """Write the unit, and return its path and the start commands."""
     path = unit.path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -250,8 +250,8 @@ def workspace_of(unit: Unit) -> Path | None:
 
 
 def uninstall(unit: Unit) -> dict[str, Any]:
-    """Remove the unit, and return what was removed and the commands that stop the service. Safe
-    to repeat.
+    """Remove the unit, and return the removed files and the commands that stop the service. Safe to
+    repeat.
 
     Raises OtherService for another program's or workspace's unit.
     """
@@ -260,7 +260,7 @@ def uninstall(unit: Unit) -> dict[str, Any]:
         return {"path": str(path), "removed": [], "next": []}
     if serves != unit.workspace:
         raise OtherService(
-            f"{path} is the service of the workspace {serves}, not of {unit.workspace}",
+            f"{path} is the service for the workspace {serves}, not of {unit.workspace}",
             details={"path": str(path), "workspace": str(serves)},
             hint=f"agentlipd uninstall-service --workspace {shlex.quote(str(serves))}",
         )
@@ -277,7 +277,7 @@ def uninstall(unit: Unit) -> dict[str, Any]:
         "path": str(path),
         "removed": [str(file) for file in removed],
         "next": [
-            "if it runs, stop it:",
+            "if the appliance runs, stop it:",
             f"  {unit.control} stop {unit.name}.service",
             f"  {unit.control} daemon-reload",
         ],

@@ -12,13 +12,12 @@ from appliance.kernel.threads import SimpleQueue
 from appliance.process.starting import StartDeadline
 from appliance.workspace.datadir import DataDir
 
-SERVER_SECONDS_MAX = 50.0  # less than START_SECONDS_MAX: the server knows what it waits for
+SERVER_SECONDS_MAX = 50.0  # less than START_SECONDS_MAX: the server knows the cause of the wait
 POLL_SECONDS = 1.0
 
 
 class StartWatchdog:
-    """A watchdog that ends this process with the reason if it does not serve in time, until
-    `stop`."""
+    """A watchdog that ends this process, with the reason, if not ready in time, until `stop`."""
 
     def __init__(self, datadir: DataDir, clock: Clock) -> None:
         self.waits_for = "its settings"

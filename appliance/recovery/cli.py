@@ -76,4 +76,4 @@ def _lost(table: TableRecovery) -> str:
     text = str(table.lost)
     if not table.counted:
         text = f"at least {text}" if table.lost else "unknown"
-    return f"{text}; {table.ambiguous} may be of another table" if table.ambiguous else text
+    return f"{text}; {table.ambiguous} may belong to another table" if table.ambiguous else text

@@ -1,7 +1,7 @@
 """Copies the readable rows from a damaged file into a new one, table by table, and counts the rest.
 
-Rows on pages that no tree reaches are assigned to a table only if they fit no other table or index.
-Others are counted as ambiguous.
+Rows on pages that no tree reaches are assigned to a table only if no other table or index fits. The
+rest is counted as ambiguous.
 """
 
 import sqlite3
@@ -16,8 +16,8 @@ from appliance.recovery.pages import Cell
 from appliance.recovery.shapes import SEQUENCE, Shape
 
 NAMED_MAX = 20
-GAP_MAX = 1_000_000  # more missing numbers in a row were never given: a restore leaves them out
-# Numbers without a row. Rows of a table with AUTOINCREMENT are deleted only from its beginning.
+GAP_MAX = 1_000_000  # a longer gap in the numbers is a restore's, so nothing was lost there
+# Numbers without a row. Tables with AUTOINCREMENT lose rows only at the beginning.
 _GAPS = (
     'WITH given (number) AS (SELECT rowid FROM "{table}" UNION'
     " SELECT seq + 1 FROM sqlite_sequence WHERE name = '{table}'),"
@@ -33,7 +33,7 @@ class TableRecovery(msgspec.Struct):
     rebuilt    rows that were made from other tables
     lost       rows that are known to be lost
     counted    whether `lost` is exact; otherwise the number is a minimum
-    ambiguous  rows on pages that may belong to this table or to another; not copied
+    ambiguous  rows on pages that may belong to two tables; not copied
     """
 
     read: int = 0
@@ -84,7 +84,7 @@ class Copying:
         return not self.result[name].counted or bool(self.result[name].lost)
 
     def add_rebuilt(self, name: str, rows: int) -> None:
-        """Count rows that were made from other tables, so they are no longer lost."""
+        """Count rows that were made from other tables, which are no longer lost."""
         self.result[name].rebuilt += rows
         self._count(self._tables[name])
 

@@ -1,7 +1,7 @@
 """Maps a damaged file's pages to their tables.
 
-The file's own schema names the first pages of its tables, if its rows can be found; otherwise this
-program's schema does, if the content fits.
+The file's own schema, if found, names the tables' first pages; otherwise this program's schema
+does, if the content fits.
 """
 
 from collections import Counter

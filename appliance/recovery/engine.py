@@ -35,7 +35,7 @@ from appliance.workspace.open_files import kept_unused
 from appliance.workspace.upgrade import upgrade_error
 
 OWN_OF_THE_FILE = ("x_migrations", "meta")  # the new file has its own rows
-# Facts of the schema, and of the order of rowids, which the next start determines.
+# Facts about the schema and the rowid order, which the next start determines.
 _FACTS_OF_SCHEMA = frozenset(
     {"schema_version", "x_schema", "x_compat", "x_id_order", "x_id_checked"}
 )
@@ -44,7 +44,7 @@ _CREATE_TABLE = re.compile(r"^CREATE (?:VIRTUAL )?TABLE (?:IF NOT EXISTS )?(\w+)
 
 class NothingRecovered(Missing):
     code = "NOTHING_RECOVERED"
-    default_message = "no row of the store can be read"
+    default_message = "no row in the store can be read"
     default_hint = "agentlip backup restore --latest --plan"
 
 
@@ -53,7 +53,7 @@ class RecoveryReport(msgspec.Struct, frozen=True, kw_only=True):
 
     intact    the file is not damaged, and nothing was done
     complete  the new file has every row unchanged
-    kept_as   the folder with the damaged file, if the new one has replaced it
+    kept_as   the folder with the damaged file, after a replacement
     notes     other facts for the operator
     """
 
@@ -178,8 +178,8 @@ def _fill(
         resolve(finish)(copying)
     if behind is not None:
         copying.doubt(
-            f"{behind.frames} frames of the write-ahead log are read, although the first of them is"
-            " damaged: its rows may have other values"
+            f"{behind.frames} frames from the write-ahead log are read, although the first one "
+            "is damaged: its rows may have other values"
         )
     if unknown := damaged.unknown_tables(tuple(derived)):
         copying.doubt(f"not copied, because unknown: {', '.join(unknown)}")
@@ -217,9 +217,9 @@ def _keep_facts(database: Path, store: str, copying: Copying) -> None:
     key, recorded = declaration_of(store).id_key, manifest.remembered_at(database).get(store)
     if key not in facts and recorded:
         facts[key] = recorded
-        copying.notes.append(f"the id of the store was lost; it is taken from {manifest.FILE}")
+        copying.notes.append(f"the store's id was lost, and is taken from {manifest.FILE}")
     elif key not in facts:
-        copying.notes.append("the id of the store is lost; the new file has another one")
+        copying.notes.append("the store's id is lost; the new file has another one")
     kept = [(name, value) for name, value in facts.items() if name not in _FACTS_OF_SCHEMA]
     copying.target.executemany(meta.SET, kept)
 

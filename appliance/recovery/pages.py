@@ -14,11 +14,11 @@ from appliance.recovery.log_frames import FRAME_HEADER_BYTES, own_frames
 
 MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100
-OWN_SIZES = (4096, 4096)  # bytes of a page, and how many hold content, in files of this program
+OWN_SIZES = (4096, 4096)  # a page's bytes, and its content bytes, in this program's files
 INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF = 2, 5, 10, 13
 _TABLES, _INDEXES = (TABLE_INTERIOR, TABLE_LEAF), (INDEX_INTERIOR, INDEX_LEAF)
 _FAMILIES = {kind: family for family in (_TABLES, _INDEXES) for kind in family}
-"""The page kinds in a tree, by the kind of its root."""
+"""The page kinds in a tree, by its root's kind."""
 
 _INTEGER_BYTES = (0, 1, 2, 3, 4, 6, 8)
 _FLOAT = struct.Struct(">d")
@@ -38,7 +38,7 @@ class Cell(NamedTuple):
 class PageFile:
     """A database file and its write-ahead log. Pages count from 1.
 
-    read(offset, length)  bytes of the database file, fewer at its end
+    read(offset, length)  database file bytes, fewer at its end
     wal                   the whole log, or nothing
     """
 
@@ -126,7 +126,7 @@ class PageFile:
                 yield self._cell(kind, content, offset)
 
     def is_whole(self, number: int) -> bool:
-        """Return whether this is a tree page, and every record on it can be read to its end."""
+        """Return whether this is a tree page on which every record is readable to its end."""
         kind = self.kind(number)
         if kind == TABLE_INTERIOR:
             return self._children(number)[1]

@@ -1,6 +1,6 @@
 """Describes how tables and indexes look in a file: the values that their records may have.
 
-The shapes come from a new file with this program's schema, so they are known even if a damaged
+The shapes come from a new file with this program's schema, and so are known even if a damaged
 file's schema can't be read.
 """
 
@@ -28,7 +28,7 @@ class Shape(msgspec.Struct, frozen=True):
 
     table         the table; for an index, the table that it covers
     stored        the columns in record order; an index ends with its table's key
-    rowid_column  a table's name for the rowid; None: it has none
+    rowid_column  a table's name for the rowid; None: there is no name
     whole_table   for an index: every row is in it
     root          the first page in the new file
     """

@@ -9,7 +9,7 @@ Terms: an admin holds an admin key, beside its agent's key. An agent receives an
 contact change. A broadcast is signed by an admin and readable for all agents.
 
 Invariants:
-- A revoked agent never becomes valid again, and its name and key are never given to another.
-- Every change that a signed request makes is made once: its signature is stored with it.
+- A revoked agent never becomes valid again, and its name and key are never reused.
+- Every signed request changes data at most once: the signature is stored with the change.
 - An agent sees a contact's endpoint only while both want the contact.
 """

@@ -27,7 +27,7 @@ PREFIX = "agent:"
 AGENT_SCOPES = frozenset({wire.AGENT})
 ADMIN_SCOPES = frozenset({wire.ADMIN})
 READING = frozenset({"GET", "HEAD"})
-PRUNE_MS = 60_000  # between two prunings of signatures in memory
+PRUNE_MS = 60_000  # between two prunings for signatures in memory
 
 
 class UsedSignatures:
@@ -80,7 +80,7 @@ class RelaySignatures:
         agent_keys: bool = False,
         is_private: bool = False,
     ) -> None:
-        """Take what is public. `agent_keys`: admins may also sign with their agent's key.
+        """Take the public operations. `agent_keys`: admins may also sign with their agent's key.
         `is_private`: only a key's owner learns whether a name exists, and its status."""
         self._directory = directory
         self._limits = limits
@@ -91,8 +91,7 @@ class RelaySignatures:
         self._signed_after_ms = 0
 
     def restore(self, used: Iterable[UsedSignatureRow], signed_after_ms: int) -> None:
-        """Refuse these signatures, and all up to `signed_after_ms`, because they may have been
-        used."""
+        """Refuse these signatures, and all up to `signed_after_ms`, as possibly used."""
         self.used.restore(used)
         self._signed_after_ms = signed_after_ms
 
@@ -133,7 +132,7 @@ class RelaySignatures:
                 self._check_signature(environ, signed, keys, timestamp, body)
                 if refusal is not None:
                     raise refusal
-                # Reads may be repeated: the signature is the same within a millisecond.
+                # Reads may be repeated: signatures within a millisecond are equal.
                 if environ["REQUEST_METHOD"] not in READING:
                     self._use_once(signed, signed_ms)
             except ApplianceError as error:
@@ -146,7 +145,7 @@ class RelaySignatures:
     def _find_keys(
         self, name: str, keys_of: Callable[[str], list[AgentPublicKey]]
     ) -> tuple[list[AgentPublicKey], ApplianceError | None]:
-        """Return the keys that may sign; in a private directory also what to refuse afterwards."""
+        """Return the keys that may sign; in a private directory also the later refusals."""
         try:
             return keys_of(name), None
         except ApplianceError as error:

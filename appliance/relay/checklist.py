@@ -1,16 +1,16 @@
-"""Computes what an admin checks before approving an agent. Pure."""
+"""Computes an admin's checklist before an approval. Pure."""
 
 from appliance.kernel.blank import printable
 from appliance.relay import wire
 from appliance.relay.rows import AgentRow
 
-# The best known services. An admin sees the domain of every other address.
+# The best known services. An admin sees every other address's domain.
 DISPOSABLE = frozenset({
     "10minutemail.com", "dispostable.com", "fakeinbox.com", "getnada.com", "guerrillamail.com",
     "maildrop.cc", "mailinator.com", "mailnesia.com", "mintemail.com", "sharklasers.com",
     "temp-mail.org", "tempmail.com", "throwawaymail.com", "trashmail.com", "yopmail.com",
 })  # fmt: skip
-BURST_MAX = 2  # other agents of the same address within a day
+BURST_MAX = 2  # other agents with one address within a day
 LIKE_ADMINS = ("admin", "root", "relay", "system", "support", "security")
 
 
@@ -22,8 +22,7 @@ def is_disposable(email: str) -> bool:
 
 
 def describe(agent: wire.PendingAgent) -> str:
-    """Return what an admin sees about a waiting agent, without characters that terminals
-    interpret."""
+    """Return an admin's view of a waiting agent, without characters that terminals interpret."""
     marks = {True: "ok", False: "NO", None: "??"}
     lines = [
         f"{agent.name}  {agent.owner_email}  {agent.endpoint}",
@@ -36,8 +35,8 @@ def describe(agent: wire.PendingAgent) -> str:
 
 
 def checklist(agent: AgentRow, same_email: int, same_address: int) -> list[wire.ChecklistItem]:
-    """Return the checklist. `same_email`, `same_address`: other agents with the same owner, or
-    from the same client."""
+    """Return the checklist. `same_email`, `same_address`: other agents with this owner, or from
+    this client."""
     domain = agent.owner_email.rpartition("@")[2]
     misleading = any(word in agent.name for word in LIKE_ADMINS)
     reached = None if agent.reach_problem is None else not agent.reach_problem
@@ -53,6 +52,8 @@ def checklist(agent: AgentRow, same_email: int, same_address: int) -> list[wire.
         ),
         wire.ChecklistItem("duplicate-email", same_email == 0, f"{same_email} other agents"),
         wire.ChecklistItem(
-            "burst", same_address <= BURST_MAX, f"{same_address} others of its address in a day"
+            "burst",
+            same_address <= BURST_MAX,
+            f"{same_address} others with its address in a day",
         ),
     ]

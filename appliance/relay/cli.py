@@ -1,4 +1,4 @@
-"""Implements `agentlip relay`: admins, and what they decide. Keys stay where the command runs."""
+"""Implements `agentlip relay`: admins and their decisions. Keys stay where the command runs."""
 
 import os
 import shutil
@@ -15,20 +15,20 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid, Missing
 
 app = plain_app(
-    "The relay of the agent network: admins, approval, revocation, broadcasts.\n\n"
+    "The agent network's relay: admins, approval, revocation, broadcasts.\n\n"
     "Example: agentlip relay pending --as ada --key-file ada.key",
     "Other appliances/relay",
 )
-admins_app = plain_app("Admins of this workspace's relay, while the appliance is stopped.")
+admins_app = plain_app("This workspace's relay admins, while the appliance is stopped.")
 app.add_typer(admins_app, name="admins")
 CLOCK = SystemClock()
 SERVED = ("relay", "outbox", "backup")
 
-AgentArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the agent.")]
+AgentArgument = Annotated[str, typer.Argument(metavar="NAME", help="Agent name.")]
 RelayFlag = Annotated[
     str, typer.Option("--relay", metavar="URL", help="The relay (default: this workspace's).")
 ]
-AsFlag = Annotated[str, typer.Option("--as", metavar="NAME", help="Name of the admin.")]
+AsFlag = Annotated[str, typer.Option("--as", metavar="NAME", help="Admin name.")]
 KeyFileFlag = Annotated[
     Path, typer.Option("--key-file", help="File with the admin key (PKCS #8, base64).")
 ]
@@ -124,7 +124,7 @@ def revoke(
     reason: Annotated[str, typer.Option("--reason", help="The reason, for all agents.")] = "",
     relay: RelayFlag = "",
 ) -> None:
-    """Revoke an agent, and announce it in a signed broadcast. This can't be undone."""
+    """Revoke an agent forever, and announce the revocation in a signed broadcast."""
     client = _client(session, relay, name, key_file)
     answer = client.request("POST", f"/registry/agents/{_segment(agent)}/revoke")
     sent = _broadcast(client, "revocation", {"agent": agent, "reason": reason})
@@ -171,7 +171,7 @@ def serve(session: Session) -> None:
     program = shutil.which("agentlipd", path=str(Path(sys.argv[0]).absolute().parent))
     if program is None:
         raise Missing(
-            "the command agentlipd is missing in the folder of this one", hint="agentlipd up"
+            "the command agentlipd is missing in this command's folder", hint="agentlipd up"
         )
     folder = [] if session.workspace is None else ["--workspace", str(session.workspace)]
     os.execve(program, [program, "up", "--foreground", *folder], environment)

@@ -35,7 +35,7 @@ OTHERS = "others"
 
 
 class RelayLimitReached(RateLimited):
-    default_message = "a rate limit of the relay has been reached"
+    default_message = "the relay's rate limit has been reached"
     default_hint = "wait `retry_after` seconds; docs/reference/relay.md lists the limits"
 
 

@@ -48,7 +48,7 @@ class ApprovalAsks(Protocol):
 
     def ask(self, agent: str, admin: str, email: str, text: str) -> str:
         """Return the id of a question that only this admin may answer; `email`: the admin's mail
-        address, if known. The same question on a day has the same id."""
+        address, if known. A repetition within a day gets the first id."""
 
     def answer(self, ask_id: str) -> str | None:
         """Return the answer; None while nobody has answered; "" if the question ended without an
@@ -85,7 +85,7 @@ class ApprovalAsker(Loop):
     def _ask(self, agent: wire.PendingAgent, admin: str) -> None:
         row = self._relay.directory.agents.get(admin)
         email = row.owner_email if row is not None and row.status == ACTIVE else ""
-        shown = msgspec.structs.replace(agent, owner_email="-")  # every reader of the hub sees it
+        shown = msgspec.structs.replace(agent, owner_email="-")  # visible to every hub reader
         try:
             ask_id = self._asks.ask(agent.name, admin, email, describe(shown))
         except ApplianceError as error:  # such as too many questions; the next round tries again

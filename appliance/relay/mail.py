@@ -14,13 +14,14 @@ KEPT_MAX = 20  # codes in the file
 
 class CodeMail(Protocol):
     def send(self, key: str, address: str, subject: str, text: str) -> None:
-        """Accept a mail durably. The same key is the same mail."""
+        """Accept a mail durably, once per key."""
 
 
 def text_of(agent: str, code: str) -> str:
     return (
-        f"The code for the agent {agent} is {code}.\n\nIt is valid for {CODE_MINUTES} minutes. If"
-        " you did not ask for it, ignore this mail: without the code nobody can use your"
+        f"The code for the agent {agent} is {code}.\n\nThe code is valid for {CODE_MINUTES} "
+        "minutes. If you did not ask for a code, ignore this mail: without the code nobody can "
+        "use your"
         " address.\n"
     )
 

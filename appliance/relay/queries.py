@@ -14,8 +14,8 @@ from appliance.relay.rows import (
 from appliance.relay.states import ACTIVE, PENDING
 
 AGENTS_MAX = 100_000  # in memory, about 1 KB each
-LISTED_MAX = 1_000  # rows of one listing
-SIGNATURES_MAX = 200_000  # of changes; ten minutes have half as many requests
+LISTED_MAX = 1_000  # rows in one listing
+SIGNATURES_MAX = 200_000  # change signatures; ten minutes have half as many requests
 BURST_MS = DAY_MS
 SIGNED_AFTER = "signed_after_ms"  # in meta: older signatures may have been used before
 _CONTACTS = (

@@ -24,7 +24,7 @@ SIGNED = (
 
 
 def reply_to_client(verb: Verb, status: int = 200) -> Responder:
-    """Reply with what the verb returns, which also gets the client's address."""
+    """Reply with the verb's result; the verb also gets the client's address."""
 
     def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
         reply(resp, verb(*arguments_of(req, fields), req.context.address), status)
@@ -35,9 +35,9 @@ def reply_to_client(verb: Verb, status: int = 200) -> Responder:
 def reply_to_signer(
     relay: Relay, verb: Verb, status: int = 200, *, is_open: bool = False
 ) -> Responder:
-    """Reply with what the verb returns, which also gets the name of the agent or admin that
-    signed the request, or None if the operation is open and unsigned. Count the request against
-    the signer's limit. A refused change's signature is stored too."""
+    """Reply with the verb's result; the verb also gets the name of the agent or admin that signed
+    the request, or None if the operation is open and unsigned. Count the request against the
+    signer's limit. A refused change's signature is stored too."""
 
     limit = "heartbeats" if verb == relay.note_seen else "requests"
 
@@ -101,7 +101,7 @@ class Operations:
             return None if self._relay.is_v1_gone() else self._signatures.agent(environ)
 
         return Operation(
-            OPEN, signer=signer, summary=f"{summary} of version 1 (deprecated)", refusal=REFUSAL,
+            OPEN, signer=signer, summary=f"{summary} in version 1 (deprecated)", refusal=REFUSAL,
             errors=(*SIGNED, v1.V1Gone, v1.V1NotYours), **more,
         )  # fmt: skip
 
@@ -171,7 +171,7 @@ def contact_routes(relay: Relay, made: Operations) -> list[Route]:
             "GET": agent("List requests that wait for an answer", reply=list[wire.PendingContact]),
         }),
         Route("/contacts/events", Responders(get=signed(relay.events)), {
-            "GET": agent("List what happened to contacts", query=wire.ContactEventsQuery,
+            "GET": agent("List contact events", query=wire.ContactEventsQuery,
                          reply=wire.ContactEvents),
         }),
         Route("/contacts/request", Responders(post=signed(relay.request_contact, 201)), {

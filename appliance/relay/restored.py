@@ -42,9 +42,9 @@ def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> Non
 
 
 def _carry_forward(connection: sqlite3.Connection, context: RestoreContext) -> None:
-    """Keep revoked agents revoked, also those that the backup lacks: their names and keys are
-    never given to others. Replaced keys stay replaced, and removed admins and contacts removed.
-    If contacts can't be compared, each agent gets an event for each contact."""
+    """Keep revoked agents revoked, also those that the backup lacks: names and keys are never
+    reused. Replaced keys stay replaced, and removed admins and contacts removed. If contacts can't
+    be compared, each agent gets an event for each contact."""
     context.carry(
         "UPDATE main.agents SET status = 'revoked', decided_by = p.decided_by,"
         " decided_ms = p.decided_ms FROM present.agents AS p WHERE p.name = agents.name"

@@ -35,7 +35,7 @@ from appliance.relay.states import ACTIVE
 from appliance.web.address import check_url
 from appliance.web.limits import network_of
 
-OFFLINE_MS = (600_000, HOUR_MS)  # twice the usual and the longest interval of heartbeats
+OFFLINE_MS = (600_000, HOUR_MS)  # twice the usual and the longest heartbeat interval
 BATCH_MAX = 100  # names in one request for presence
 PENDING_LISTED_MAX = 100
 

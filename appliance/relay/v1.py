@@ -1,7 +1,7 @@
-"""Serves protocol version 1 for 30 days: messages rest on the relay until they are acked.
+"""Serves protocol version 1 for 30 days: messages rest on the relay until acked.
 
-Only this module stores bodies. The option `v1` switches it on. The days count from the first start
-with the option; afterwards, and without it, the routes answer 410.
+Only this module stores bodies. The option `v1` switches the version on. The days count from the
+first start with the option; afterwards, and without the option, the routes answer 410.
 """
 
 from typing import Annotated
@@ -32,8 +32,8 @@ class V1Gone(Invalid):
     code = "V1_GONE"
     status = 410
     default_message = (
-        "version 1 of the protocol is not served any more: move to version 2, which"
-        " docs/reference/relay.md describes"
+        "protocol version 1 is not served any more: move to version 2, which "
+        "docs/reference/relay.md describes"
     )
     default_hint = "agentlip network init NAME --relay URL --endpoint URL"
 

@@ -16,7 +16,7 @@ from appliance.kernel.scopes import Scopes
 
 AGENT, ADMIN = "relay:agent", "relay:admin"
 SCOPES = Scopes()  # only signatures have these scopes, never a token
-FEATURES = ("network-2.0", "network-2.1")  # versions of the protocol, for `/health`
+FEATURES = ("network-2.0", "network-2.1")  # protocol versions, for `/health`
 GREETING_MAX, CODE_MINUTES, ATTEMPTS_MAX = 500, 10, 3
 
 Name = Annotated[str, Meta(max_length=64)]
@@ -223,7 +223,7 @@ class BroadcastEntry(Struct, frozen=True, rename="camel"):
 
 
 class NotSigned(Unauthenticated):
-    default_message = "this request needs the signature of an agent"
+    default_message = "this request needs an agent's signature"
     default_hint = (
         "send 'Authorization: Signature NAME:BASE64' and X-Timestamp (docs/reference/relay.md)"
     )
@@ -231,25 +231,25 @@ class NotSigned(Unauthenticated):
 
 class UnknownAgent(Unauthenticated):
     code = "UNKNOWN_AGENT"
-    default_message = "no agent or admin of this name is registered"
+    default_message = "no agent or admin with this name is registered"
     default_hint = "register the agent first; admins: agentlip relay admins list"
 
 
 class AgentRevoked(Forbidden):
     code = "AGENT_REVOKED"
     default_message = "this agent was revoked"
-    default_hint = "ask an admin of the relay; a revoked name and key can't be used again"
+    default_hint = "ask a relay admin; a revoked name and key can't be used again"
 
 
 class AgentPending(Forbidden):
     code = "AGENT_PENDING"
     default_message = "an admin has to approve this agent first"
-    default_hint = "wait, or ask an admin of the relay: agentlip relay pending"
+    default_hint = "wait, or ask a relay admin: agentlip relay pending"
 
 
 class NotAnAdmin(Forbidden):
     code = "NOT_AN_ADMIN"
-    default_message = "only an admin of the relay may do this"
+    default_message = "only a relay admin may do this"
     default_hint = "sign with an admin key; where the relay runs: agentlip relay admins add NAME"
 
 
@@ -258,7 +258,7 @@ class NotCurrent(Unauthenticated):
 
     code = "STALE_SIGNATURE"
     default_message = "X-Timestamp is more than 5 minutes from the relay's time"
-    default_hint = "set the clock of the agent's machine; details.now is the relay's time"
+    default_hint = "set the clock on the agent's machine; details.now is the relay's time"
 
 
 class WrongSignature(Unauthenticated):
@@ -275,12 +275,12 @@ class RequestRepeated(Unauthenticated):
 
 class NoSuchAgent(Missing):
     default_message = "no such agent"
-    default_hint = "GET /registry/agents lists the agents of a public directory"
+    default_hint = "GET /registry/agents lists a public directory's agents"
 
 
 class AgentTaken(Conflict):
     code = "ALREADY_EXISTS"
-    default_message = "this name or this key is already registered"
+    default_message = "this name or key is already registered"
     default_hint = "choose another name; a new key: agentlip relay admins add --help"
 
 
@@ -292,14 +292,14 @@ class EmailNotVerified(Invalid):
 
 class EmailRefused(Invalid):
     code = "EMAIL_REFUSED"
-    default_message = "addresses of disposable mail are not accepted"
+    default_message = "disposable mail addresses are not accepted"
     default_hint = "use an address that its owner keeps"
 
 
 class CodeRefused(Invalid):
     code = "CODE_REFUSED"
     default_message = "the code is wrong, has expired, or was tried three times"
-    default_hint = "copy the six digits of the newest mail, or POST /verify/send again"
+    default_hint = "copy the six digits from the newest mail, or POST /verify/send again"
 
 
 class NoSuchContact(Missing):
@@ -309,19 +309,19 @@ class NoSuchContact(Missing):
 
 class ContactExists(Conflict):
     code = "ALREADY_EXISTS"
-    default_message = "these agents are contacts, or a request waits for its answer"
+    default_message = "the agents are contacts, or a request is unanswered"
     default_hint = "GET /contacts; GET /contacts/pending"
 
 
 class OwnRequest(Invalid):
     code = "OWN_REQUEST"
     default_message = "an agent can't ask itself, nor answer its own request"
-    default_hint = "the other agent accepts or denies it"
+    default_hint = "the other agent accepts or denies the request"
 
 
 class TooManyContacts(Exhausted):
     code = "TOO_MANY_CONTACTS"
-    default_message = "one of the agents has as many contacts or requests as allowed"
+    default_message = "one agent has reached the limit for contacts or requests"
     default_hint = "remove contacts or deny requests first"
 
 

@@ -16,11 +16,11 @@ from appliance.relay.states import ACTIVE, PENDING, REVOKED
 
 CODE_MS = wire.CODE_MINUTES * 60_000
 VERIFIED_MS = HOUR_MS  # how long a verified address can be used for a registration
-CONTACTS_MAX = 1_000  # contacts of an agent, with the requests that it made
+CONTACTS_MAX = 1_000  # an agent's contacts, including its requests
 INCOMING_MAX = 100  # requests that wait for an agent's answer
 EVENTS_DAYS = 30.0
 BROADCASTS_MAX = 1_000  # the newest are kept
-PRUNED_MAX = 1_000  # rows of a table that one round deletes
+PRUNED_MAX = 1_000  # rows that one round deletes from a table
 
 CodeResult = Literal["verified", "refused"]
 

@@ -1,12 +1,12 @@
-"""The client for asyncio: the same methods as coroutines, events as an async iterator.
+"""The client for asyncio: methods as coroutines, events as an async iterator.
 
     async with AsyncClient() as hub:
         await hub.send_message(topic_id, sender="me", content_raw="hello")
         async for event in hub.events():
             ...
 
-All methods run in the client's threads, on kept-alive connections; `events` has a thread of its
-own while it waits. Cancelling a call stops the wait for it; the hub may still process the request.
+All methods run in the client's threads, on kept-alive connections; `events` has a separate thread
+while waiting. Cancelling a call stops the wait; the hub may still process the request.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class CallThreads:
 
 
 class ThreadedClient(AsyncClosing):
-    """A client whose calls run in threads. It belongs to one event loop."""
+    """A client on one event loop whose calls run in threads."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

@@ -32,7 +32,7 @@ LINE_BYTES_MAX = 1024 * 1024
 REPLY_BYTES_MAX = 64 * 1024 * 1024
 REQUEST_SECONDS_MAX = 120.0  # twice the longest wait for events
 RESULT_REQUESTS_MAX = 40  # for one `tasks/result`: together longer than any task waits
-REQUESTS_MAX = 32  # at the same time
+REQUESTS_MAX = 32  # concurrently
 WAITING_MAX = 256
 END_SECONDS_MAX = 2.0  # for responses in progress when the input ends
 
@@ -192,7 +192,7 @@ class Bridge:
             self._version = version if isinstance(version, str) else None
 
     def _cut(self, key: str) -> None:
-        """Abort a request: its response is not written and its connection is closed."""
+        """Abort a request: write no response, and close the connection."""
         if key not in self._running:
             return
         self._cancelled.add(key)

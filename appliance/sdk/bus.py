@@ -1,11 +1,11 @@
-"""An agent on the worker bus: on its file without a server, or over HTTP, with the same methods.
+"""An agent on the worker bus: on the bus file without a server, or over HTTP, with equal methods.
 
     with FileBus("ada") as bus:                            # or HttpBus("ada", url=…, token=…)
         claim = bus.claim("task-7", wait=60)
         bus.publish("task_progress", {"progress": 0.5}, task="task-7")
         bus.release("task-7", claim.fence)
 
-All methods may be called from any thread. The errors are those of `appliance/busfile` in both.
+All methods may be called from any thread. Both raise the errors in `appliance/busfile`.
 """
 
 import random
@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 
 class BusAgent(Closing):
-    """What both kinds of agents share."""
+    """The methods that both kinds of agents share."""
 
     def __init__(self, agent: str) -> None:
         self.agent = messages.check_name("agent", agent)
@@ -82,7 +82,7 @@ class BusAgent(Closing):
         reply_to: str | None = None,
         id: str | None = None,  # noqa: A002
     ) -> Published:
-        """Publish to one agent, or to all without `to`. The same `id` is published once."""
+        """Publish to one agent, or to all without `to`; once per `id`."""
         return self._publish(
             NewMessage(
                 from_agent=self.agent, type=type, to_agent=to, correlation_id=task,
@@ -103,8 +103,8 @@ class BusAgent(Closing):
 
     @abstractmethod
     def follow(self, after: int | None = None, *, every: bool = False) -> Generator[BusMessage]:
-        """Messages behind the number `after` (default: new ones only), and then those that come,
-        until `close`. With `every`, also messages to other agents. Nothing is acked: keep `seq`."""
+        """Yield messages after the number `after` (default: new ones only), until `close`. With
+        `every`, also messages to other agents. Nothing is acked: keep `seq`."""
 
     @abstractmethod
     def beat(
@@ -121,8 +121,8 @@ class BusAgent(Closing):
     ) -> int:
         """Handle one batch: ack each message after its handler. Returns how many.
 
-        What a handler raises ends the batch, and its message comes again: an ack of a later one
-        would cover it too. Handlers must be idempotent, for example by `message.id`.
+        A handler's exception ends the batch, and its message comes again: a later message's ack
+        would cover both. Handlers must be idempotent, for example by `message.id`.
         """
         require_plain(handler)
         batch = self.poll(wait=wait)

@@ -5,8 +5,8 @@
         await bus.publish("task_progress", {"progress": 0.5}, task="task-7")
         await bus.release("task-7", claim.fence)
 
-Cancelling a call stops the wait for it; its effect may still happen. A claim that arrives after its
-call was cancelled is released.
+Cancelling a call stops the wait; the effect may still happen. A claim that arrives after the
+cancellation is released.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from appliance.sdk.http import REQUEST_WAIT_SECONDS_MAX
 
 
 class AsyncBus(ThreadedClient):
-    """What both kinds of asyncio agents share: everything."""
+    """The methods of both kinds of asyncio agents."""
 
     kind: type[BusAgent]
 

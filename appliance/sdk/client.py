@@ -5,9 +5,9 @@
         for event in hub.events():
             ...
 
-Verbs may be called from any thread, also while `events` runs in another. A mutation carries
-an idempotency key, so repeating it after a lost answer never does it twice; without a hub, or
-with a busy one, it is repeated as long as `retry` allows, and then fails with a typed error.
+Verbs may be called from any thread, also while `events` runs in another. A mutation carries an
+idempotency key, so a repetition after a lost answer changes nothing; without a hub, or with a busy
+one, the call is repeated as long as `retry` allows, and then fails with a typed error.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -245,7 +245,7 @@ class Client(EntryVerbs):
         *,
         key: str | None = None,
     ) -> models.Moved:
-        """Move one message (`one`), it and all after it (`later`), or its whole topic (`all`)."""
+        """Move one message (`one`), also all later ones (`later`), or the whole topic (`all`)."""
         body = {
             "op": "move_topic",
             "to_topic_id": to_topic_id,
@@ -295,7 +295,7 @@ class Client(EntryVerbs):
         return self._get(path, list[models.Topic], "topics", limit=limit, before_id=before_id)
 
     def get_message(self, message_id: str) -> models.Message:
-        """One message. Raises NotFound."""
+        """Return one message. Raises NotFound."""
         return self._get(message_path(message_id), models.Message, "message")
 
     def tail_messages(self, topic_id: str, limit: int = 50) -> list[models.Message]:
@@ -377,8 +377,8 @@ class Client(EntryVerbs):
         client_message_id: str | None = None,
     ) -> models.SendAccepted:
         """Send a message durably through the outbox: to `#topic`, a public key, `mailto:…` and
-        other destinations (outbox spec §3). Repeating it with the same `client_message_id` sends
-        nothing twice; without one, retries of this call share a random one."""
+        other destinations (outbox spec §3). A repeated `client_message_id` sends nothing twice;
+        without one, this call's retries share a random id."""
         body = {
             "to": to,
             "message": message,
@@ -392,7 +392,7 @@ class Client(EntryVerbs):
         return self._post("/v1/send", body, "", models.SendAccepted)
 
     def send_status(self, send_id: str) -> models.SendState:
-        """Return a send's state, by its `client_message_id` or its row's id. Raises NotFound."""
+        """Return a send's state, by `client_message_id` or row id. Raises NotFound."""
         return self._get("/v1/outbox/inspect", models.SendState, "send", id=send_id)
 
     def receive(
@@ -417,8 +417,8 @@ class Client(EntryVerbs):
         deadline_seconds: int | None = None, may_answer: Sequence[str] = (),
         blocks: Sequence[str] = (), topic_id: str | None = None, key: str | None = None,
     ) -> models.Ask:  # fmt: skip
-        """Ask a person. The same `key` always gives the same ask, in the state that it has now, so
-        a program that restarts repeats its call."""
+        """Ask a person. A repeated `key` gives the first ask, in its current state, so a program
+        that restarts repeats its call."""
         body = {
             "text": text, "sender": sender, "topic_id": topic_id, "choices": choices,
             "default": default, "deadline_seconds": deadline_seconds, "may_answer": may_answer,

@@ -45,11 +45,11 @@ from appliance.sdk.discovery import HubNotRunning, StaleServerFile
 from appliance.sdk.plain_handler import require_done, require_plain
 from appliance.sdk.websocket import SocketBroken, WebSocket
 
-ACK_SECONDS_MAX = 0.05  # an ack waits no longer for others to be sent with it
+ACK_SECONDS_MAX = 0.05  # the longest wait to send several acks together
 PREFETCH_SECONDS = 0.5  # work leased ahead; hides round trips up to this long
 KEEP_SECONDS = 0.5  # between two renewals, so that leases of 1.5 s and more never expire
-BUSY_SECONDS_MAX = 1.0  # above it, envelopes leased ahead are released
-WAIT_SECONDS_MAX = 1.0  # until a waiting consumer sees that it was stopped
+BUSY_SECONDS_MAX = 1.0  # envelopes leased ahead are released after this time
+WAIT_SECONDS_MAX = 1.0  # until a waiting consumer notices a stop
 FINISHED_MAX, FINISHED_SECONDS = 10_000, 600.0
 """The envelopes that a consumer remembers, about 2 MB, and how long: as long as the courier treats
 their ids as duplicates (`recent_ids.py`), so nothing new is missed."""
@@ -60,7 +60,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Delivery:
-    """An envelope leased to this consumer until it is acked or nacked, or the consumer ends."""
+    """An envelope leased to this consumer until an ack, a nack, or the consumer's end."""
 
     def __init__(self, consumer: "Consumer", key: str, env: Env, attempt: int) -> None:
         self._consumer = consumer
@@ -80,10 +80,10 @@ class Delivery:
 
 
 class Consumer(Closing):
-    """Receives from one stream or a pattern without end. Only one thread may iterate over it.
+    """Receives from one stream or a pattern without end. Only one thread may iterate.
 
     `credit` limits the envelopes leased at once, 1,000 at most. A consumer begins with one envelope
-    and leases ahead what it works off in PREFETCH_SECONDS, so that others get their share.
+    and leases PREFETCH_SECONDS of work ahead, so that others get their share.
     """
 
     def __init__(
@@ -105,11 +105,11 @@ class Consumer(Closing):
         self._lock = threading.Lock()
         self._reading = threading.Lock()  # held while a thread reads from the socket
         self._ready: deque[tuple[str, Env, int]] = deque()  # received, not yet handed out
-        self._leased: dict[str, str] = {}  # ids of what is neither acked nor nacked, by key
+        self._leased: dict[str, str] = {}  # ids that are neither acked nor nacked, by key
         self._acks: list[str] = []
         # When an envelope was finished, by key. One that comes back is acked without working twice.
         self._finished: OrderedDict[str, float] = OrderedDict()
-        self._granted = 0  # credit that the appliance has, and envelopes leased with it
+        self._granted = 0  # credit that the appliance has, and envelopes leased with that credit
         self._prefetch = 1
         self._work_seconds = 0.0  # for one envelope
         self._busy_since: float | None = None
@@ -159,8 +159,8 @@ class Consumer(Closing):
         return function
 
     def run(self, handler: Callable[[Env], Any] | None = None) -> None:
-        """Call the handler for every envelope until `stop`: ack when it returns, nack when it
-        raises, with the error's type and message. Raises HandlerNotPlain for an async handler."""
+        """Call the handler for every envelope until `stop`: ack on return, nack on an exception,
+        with the error's type and message. Raises HandlerNotPlain for an async handler."""
         work = handler or self._handler
         if work is None:
             raise ValueError("run() needs a handler")
@@ -267,7 +267,7 @@ class Consumer(Closing):
             with self._lock:
                 ready = self._ready.popleft() if self._ready else None
                 if ready is not None and ready[0] not in self._leased:
-                    continue  # it was settled while it waited
+                    continue  # settled while waiting
             if ready is not None:
                 self._busy_since = began = time.monotonic()
                 try:
@@ -315,7 +315,7 @@ class Consumer(Closing):
                 if now - self._finished.get(key, -FINISHED_SECONDS) < FINISHED_SECONDS:
                     self._acks.append(str(env["id"]))  # the earlier one was lost
                 elif key in self._leased:
-                    self._granted -= 1  # its lease expired meanwhile, and this is the new one
+                    self._granted -= 1  # the lease expired meanwhile, and this is the new one
                 else:
                     self._leased[key] = str(env["id"])
                     self._ready.append((key, env, attempt))
@@ -341,7 +341,7 @@ class Consumer(Closing):
                 self._stop.wait(ACK_SECONDS_MAX)
             try:
                 self._keep()
-            except ApplianceError:  # the iterating thread sees it too, and reconnects
+            except ApplianceError:  # seen by the iterating thread too, which reconnects
                 self._forget_leases()
 
     def _keep(self) -> None:

@@ -45,7 +45,7 @@ class AsyncConsumer(AsyncClosing):
 
     async def run(self, handler: Callable[[Env], Any]) -> None:
         """Call the handler, a coroutine function or a plain one, for every envelope until
-        `stop`: ack when it has run, nack when it raises, with the error's type and message."""
+        `stop`: ack on return, nack on an exception, with the error's type and message."""
         async for delivery in self:
             try:
                 result = handler(delivery.envelope)

@@ -16,7 +16,7 @@ from appliance.sdk.discovery import Endpoint
 Env = dict[str, Any]
 Locate = Callable[[], Endpoint]
 DIGITS_MAX = 4_000  # longer integers cannot be converted by Python
-ERROR_CHARACTERS_MAX = 1_000  # in the text of a nack; the courier refuses longer ones
+ERROR_CHARACTERS_MAX = 1_000  # in a nack's text; the courier refuses longer ones
 RECONNECT = RetrySettings(initial_seconds=0.2, max_seconds=10.0)
 
 
@@ -27,7 +27,7 @@ class ErrorFrame(msgspec.Struct, frozen=True):
     message: str = ""
     name: str = ""
     seq: int | None = None
-    count: int = 1  # envelopes that it concerns, beginning with `seq`
+    count: int = 1  # number of envelopes concerned, beginning with `seq`
     id: str | None = None
     field: str | None = None
     retry_after: float | None = None
@@ -68,7 +68,7 @@ _frame = msgspec.json.Decoder(CourierFrame).decode
 
 def read_frame(message: bytes | str) -> CourierFrame:
     """Decode a frame. Numbers such as 1e400 need the slower decoder, which reads infinity. A
-    consumer that failed on such a payload would receive it again and again."""
+    consumer that failed on such a payload would receive that payload again and again."""
     try:
         return _frame(message)
     except msgspec.ValidationError:

@@ -19,7 +19,7 @@ from appliance.sdk.discovery import HubNotRunning, StaleServerFile
 from appliance.sdk.websocket import SocketBroken, WebSocket
 
 ANSWER_SECONDS_MAX = 30.0
-FRAME_ENVELOPES = 100  # the default rate limit of a connection, for a second
+FRAME_ENVELOPES = 100  # a connection's default rate limit, for a second
 FRAME_BYTES_MAX = 200 * 1024
 WAIT_SECONDS_MAX = 30.0  # for a limit, without anything accepted meanwhile
 REFUSED_MAX = 1_000  # refused envelopes until an error is raised
@@ -110,13 +110,13 @@ class Producer(Closing):
             if len(self._posted) < count:
                 attempt, deadline = 0, time.monotonic() + WAIT_SECONDS_MAX
             if self._posted:
-                time.sleep(wait_seconds)  # what the server asked for, or a backoff
+                time.sleep(wait_seconds)  # the server's requested delay, or a backoff
         self._bytes = 0
         if len(self._refused) >= REFUSED_MAX:
             self._report()
 
     def _exchange(self, deadline: float) -> float:
-        """Send all in one frame, keep what met a limit, and return the seconds to wait."""
+        """Send all in one frame, keep limited items, and return the seconds to wait."""
         link = self._link = self._link or WebSocket(self._locate(), "/v1/publish")
         waiting = dict(enumerate(self._posted, self._seq + 1))
         self._seq += len(waiting)

@@ -1,7 +1,7 @@
-"""Finds the workspace, the hub that serves it, and the token for that hub.
+"""Finds the workspace, its hub, and the hub's token.
 
 `server.json` is only a hint. The program at that address must serve this workspace's database
-according to `/health` before the client sends the token to it.
+according to `/health` before the client sends the token.
 """
 
 import http.client
@@ -41,9 +41,7 @@ class HubNotRunning(Unavailable):
 
 class StaleServerFile(Unavailable):
     code = "STALE_SERVER_FILE"
-    default_message = (
-        "server.json is stale: another program uses the address of this workspace's hub"
-    )
+    default_message = "server.json is stale: another program uses the hub's address"
     default_hint = "start this workspace's hub with 'agentlipd up'"
 
 
@@ -240,7 +238,7 @@ def authorization(endpoint: Endpoint) -> dict[str, str]:
     if not (token.isascii() and (token + " ").isprintable()):
         raise Unauthenticated(
             "the token contains characters that no token has, such as typographic quotes",
-            hint="copy it again: AGENTLIP_TOKEN, AGENTLIP_TOKEN_FILE or .agentlip/token has it",
+            hint="copy the token again from AGENTLIP_TOKEN, AGENTLIP_TOKEN_FILE or .agentlip/token",
         )
     return {"Authorization": f"Bearer {token}"} if token else {}
 

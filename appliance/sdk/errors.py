@@ -12,7 +12,8 @@ Json = dict[str, Any]
 
 
 class Refused(ApplianceError):
-    """The hub rejected the request. `body` is its response, the other fields are parts of it."""
+    """The hub rejected the request. `body` is the response; all other fields are parts of the
+    body."""
 
     def __init__(self, status: int, body: Json, retry_after: float | None = None) -> None:
         super().__init__(

@@ -98,7 +98,7 @@ class HubClient:
     ) -> tuple[list[Json], bool]:
         """At most `limit` rows from as many pages as necessary, and whether there are more.
 
-        `cursor`: the parameter that continues behind a page. Its value is `next` of that page, or
+        `cursor`: the parameter that continues behind a page. The value is that page's `next`, or
         the last row's column `key`.
         """
         rows: list[Json] = []

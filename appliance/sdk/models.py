@@ -1,8 +1,8 @@
-"""Defines the structs that SDK clients return. They ignore fields that a newer hub adds.
+"""Defines the structs that SDK clients return. Unknown fields from a newer hub are ignored.
 
-The hub specification's structs are the hub's own. The others have the names and fields on the wire;
-fields that another hub release may omit have defaults, so client and hub can be upgraded in any
-order.
+The hub specification's structs are the hub's own. All further structs have the names and fields on
+the wire; fields that another hub release may omit have defaults, so client and hub can be upgraded
+in any order.
 """
 
 from collections.abc import Sequence

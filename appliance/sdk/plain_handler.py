@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class HandlerNotPlain(Invalid):
-    default_message = "the handler is async or a generator: calling it does not run it"
+    default_message = "the handler is async or a generator: a plain call does not run it"
     default_hint = "use AsyncConsumer, AsyncFileBus or AsyncHttpBus, or a plain function"
 
 
@@ -22,6 +22,6 @@ def require_plain(handler: T) -> T:
 
 
 def require_done(result: object) -> None:
-    """Check what a handler returned. Raises HandlerNotPlain if it is work that has not run."""
+    """Check a handler's return value. Raises HandlerNotPlain if it is work that has not run."""
     if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
         raise HandlerNotPlain

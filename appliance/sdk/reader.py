@@ -28,7 +28,7 @@ SCHEMA_VERSION = 1  # the tables in hub spec §3.1; the tables named x_… have 
 BUSY_TIMEOUT_SECONDS = 5.0
 QUERY_SECONDS_MAX = 30.0
 ROWS_MAX = 1000
-PAGE_BYTES_MAX = 16 * 1024 * 1024  # the messages of one search
+PAGE_BYTES_MAX = 16 * 1024 * 1024  # messages per search
 
 PRINCIPALS = "x_message_principals"  # missing in workspaces that another program created
 Row = dict[str, Any]
@@ -42,7 +42,7 @@ class DatabaseUnreadable(Unavailable):
 
 class SchemaUnknown(Unavailable):
     code = "SCHEMA_UNKNOWN"
-    default_message = "this program does not know the schema of the database"
+    default_message = "this program does not know the database schema"
     default_hint = "upgrade agentlip"
 
 
@@ -58,7 +58,7 @@ class BadLimit(Invalid):
 
 
 class WorkspaceReader(Closing):
-    """One open database, read-only. Use it as a context manager and close it soon."""
+    """One open database, read-only. Use as a context manager, and close soon."""
 
     def __init__(self, database: Path, clock: Clock | None = None) -> None:
         self._database = database
@@ -131,7 +131,7 @@ class WorkspaceReader(Closing):
         """Return a topic's messages: the newest ones, or those before or after a message.
 
         Newest first, or oldest first with `after_id`. Continuing from a page's last row never skips
-        or repeats a message. The hub's HTTP API does the same.
+        or repeats a message. The hub's HTTP API does so too.
         """
         rows_max = _rows_max(limit)
         where, parameters = ["topic_id = ?"], [self.topic(topic_id)["id"]]
@@ -247,8 +247,8 @@ def open_database(database: Path) -> sqlite3.Connection:
     try:
         return _connect(database, "mode=ro")
     except sqlite3.OperationalError:
-        # Reading a WAL database needs its -shm file. On a read-only medium it cannot be
-        # created; if the log is empty, the database file is complete without it.
+        # Reading a WAL database needs the -shm file, which cannot be created on a read-only medium.
+        # With an empty log, the database file alone is complete.
         log = database.with_name(database.name + "-wal")
         if not database.exists() or (log.exists() and log.stat().st_size > 0):
             raise

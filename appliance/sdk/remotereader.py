@@ -1,4 +1,4 @@
-"""Reads over HTTP what `WorkspaceReader` reads, for callers that have only a hub's address."""
+"""Offers `WorkspaceReader`'s reads over HTTP, for callers that have only a hub's address."""
 
 from typing import Any
 from urllib.parse import quote

@@ -166,7 +166,7 @@ class StdioConnection:
     def _get(self, path: str, **query: Any) -> Json:
         return self._client.get(path, **query)
 
-    # -- the thread of a subscription ---------------------------------------------------
+    # -- a subscription's thread --------------------------------------------------------
 
     def _follow(self, sub: str, link: WebSocket) -> None:
         name = {"sub": sub} if sub else {}

@@ -54,7 +54,7 @@ class StreamFrame(msgspec.Struct, frozen=True):
 
 
 class StreamEvent(msgspec.Struct, frozen=True):
-    """One event: its id, its name, and the envelope as text."""
+    """One event: id, name, and the envelope as text."""
 
     event_id: int
     name: str
@@ -104,7 +104,7 @@ class StartOver(Exception):
     """The cursor was invalid; reconnect with the new one."""
 
 
-# The exceptions that end a connection; after the retryable ones it is opened again.
+# The exceptions that end a connection; a retryable one opens another connection.
 SESSION_ERRORS = (StartOver, WebSocketException, OSError, ApplianceError)
 RETRYABLE = (HubNotRunning, StaleServerFile, StreamBroken)
 _frame = msgspec.json.Decoder(StreamFrame)
@@ -167,7 +167,7 @@ class Follower:
             socket.close()
 
     def events(self, idle_seconds: float | None = None) -> Iterator[StreamEvent | None]:
-        """Events, and None when none came for `idle_seconds`.
+        """Yield events, and None after each `idle_seconds` without one.
 
         Without `insist` the first connection must succeed. Later ones are retried without a
         limit.
@@ -257,14 +257,15 @@ class Follower:
         return over
 
     def _seconds_after(self, error: Exception) -> float:
-        """Seconds until the next attempt. Raises errors that a new connection cannot fix."""
+        """Return the seconds until the next attempt. Raises errors that a new connection cannot
+        fix."""
         minimum = 0.0
         try:
             if isinstance(error, StartOver):
                 self._following = False
                 if self._beginnings < BEGINNINGS_MAX:
                     return 0.0
-                reason = "the history of the hub keeps changing"
+                reason = "the hub's history keeps changing"
             elif isinstance(error, ConnectionClosed):
                 reason, minimum = self._after_close(error)
             elif isinstance(error, InvalidStatus):
@@ -291,7 +292,7 @@ class Follower:
         start = (
             f"continuing after event {self.after}" if self.after else "starting from the beginning"
         )
-        self._say(f"the history of the hub changed ({why}): {start}")
+        self._say(f"the hub's history changed ({why}): {start}")
         raise StartOver
 
     def _after_close(self, error: ConnectionClosed) -> tuple[str, float]:
@@ -318,8 +319,8 @@ class Follower:
         return f"cannot connect: {type(error).__name__}"
 
     def _count_refusal(self) -> None:
-        """Count a rejected token. The first time it is read again, since it may have been rotated,
-        and sent to this machine in the query too, the only place where some hubs look for it."""
+        """Count a rejected token. The first time, the token is read again after a possible
+        rotation, and sent to this machine in the query too, the only place where some hubs look."""
         self._token_refusals += 1
         if self._token_refusals > 1:
             raise TokenRefused
@@ -332,7 +333,7 @@ class Follower:
 
 def _connect(endpoint: Endpoint, *, in_query: bool) -> AbstractContextManager[ClientConnection]:
     query, here = "", endpoint.host in ("127.0.0.1", "localhost", "::1")
-    if in_query and endpoint.token and here:  # logs on the way elsewhere would keep it
+    if in_query and endpoint.token and here:  # proxies' logs would keep the token
         query = f"?token={quote(endpoint.token, safe='')}"
     socket: ClientConnection = connect(
         f"{'wss' if endpoint.secure else 'ws'}://{endpoint.authority}{endpoint.prefix}/ws{query}",

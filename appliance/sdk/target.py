@@ -57,7 +57,7 @@ class HubTarget:
             url = os.environ.get("AGENTLIP_URL") or None
         self._locate: Callable[[], tuple[Endpoint, Health]]
         if url is None:
-            # Resolved once, so that a later change of directory does not matter.
+            # Resolved once, so that a later directory change does not matter.
             datadir = find_workspace(None if workspace is None else Path(workspace))
             self._locate = lambda: local(datadir, os.environ)
         else:

@@ -133,9 +133,9 @@ class WebSocket:
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def finish(self, seconds_max: float) -> None:
-        """Send the close frame and wait for the server's, which it sends after it has read all
-        frames before. Without the wait the last frames could be discarded, if bytes from the server
-        are unread. For the reading thread."""
+        """Send the close frame and wait for the server's, which follows after all earlier frames
+        are read. Without the wait the last frames could be discarded, if bytes from the server are
+        unread. For the reading thread."""
         self._send_close()
         deadline = time.monotonic() + seconds_max
         with suppress(ApplianceError):
@@ -187,7 +187,7 @@ class WebSocket:
             self._control_left + (now - self._refilled) * CONTROL_FRAMES_PER_SECOND,
         )
         self._refilled = now
-        # Parse in parts, to detect a flood of empty frames before all of them are parsed.
+        # Parse in parts, to detect a flood of empty frames before all are parsed.
         for start in range(0, len(data), PARSE_BYTES) or (0,):
             with self._lock:
                 if data:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 JUMP = 2**32  # a restore continues with numbers that are higher by at least this
-_LOST_MAX = JUMP // 2  # the exported events may be newer than the highest number it knows
+_LOST_MAX = JUMP // 2  # the exported events may be newer than the highest known number
 SPARSE = frozenset({"bus", "inbox"})  # a repeated message uses up a number
 EVENTS = "events"
 
@@ -70,7 +70,7 @@ def holes(before: int, numbers: Sequence[int]) -> Iterator[Gap]:
 
 def sentence(gap: Gap, kind: str = EVENTS) -> str:
     """Return a text for people, such as `events 6 to 7 are in no segment`."""
-    noun = "events" if kind == EVENTS else f"rows of {kind}"
+    noun = "events" if kind == EVENTS else f"rows in {kind}"
     if gap.rows == gap.last - gap.first + 1:
         return f"{noun} {gap.first} to {gap.last} {gap.reason}"
     return f"{gap.rows} of the {noun} {gap.first} to {gap.last} {gap.reason}"

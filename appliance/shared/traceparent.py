@@ -3,7 +3,7 @@
 import re
 
 _fields = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?").fullmatch
-CHARACTERS = 55  # the length of the fields here; a later version may append others
+CHARACTERS = 55  # the fields' length; a later version may append more
 
 
 def parse(header: str | None) -> str | None:

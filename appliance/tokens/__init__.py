@@ -4,7 +4,7 @@
        ├── expires_ms passed ──▶ expired
        └── revoke ──▶ revoked
 
-A secret is returned only when it is issued; only its SHA-256 is stored.
+A secret is returned only at its issue; only the SHA-256 is stored.
 
 Invariants:
 - The in-memory token book has exactly the table's valid tokens.

@@ -1,4 +1,4 @@
-"""Checks tokens: early expiry, the token file, what the table should not allow."""
+"""Checks tokens: early expiry, the token file, invalid table rows."""
 
 import shlex
 import sqlite3
@@ -59,8 +59,8 @@ def _file(context: Context) -> Iterator[Finding]:
         else:
             yield FOREIGN.finding(
                 context.datadir.token_file.name,
-                f"the file holds {_kind(connection, token)}; the next start accepts it in place of"
-                " the former token",
+                f"the file holds {_kind(connection, token)}; the next start accepts that token "
+                "instead of the former one",
                 severity=Severity.WARNING,
             )
 
@@ -68,7 +68,7 @@ def _file(context: Context) -> Iterator[Finding]:
 def _kind(connection: sqlite3.Connection, token: str) -> str:
     digest = hash_token(token)
     if connection.execute("SELECT 1 FROM tokens WHERE hash = ?", (digest,)).fetchone():
-        return "another token of this workspace"
+        return "another token in this workspace"
     if connection.execute("SELECT 1 FROM retired WHERE hash = ?", (digest,)).fetchone():
         return "a token that was rotated"
     return "a token that this workspace has not issued"

@@ -14,16 +14,16 @@ app = plain_app(
     "Tokens: create, list, revoke, rotate. 'server' is the workspace's own.", "Administration/token"
 )
 
-IdArgument = Annotated[str, typer.Argument(metavar="TOKEN", help="Id or name of the token.")]
+IdArgument = Annotated[str, typer.Argument(metavar="TOKEN", help="Token id or name.")]
 PATH, SESSIONS = "/api/v1/tokens", "/api/v1/sessions"
-OF_SESSION = "ses_"  # how the id of a session begins
+OF_SESSION = "ses_"  # how a session's id begins
 INVITED_SECONDS = 86_400.0  # for a colleague, who may read the link tomorrow
 
 
 @app.command("create")
 def create_token(
     session: Session,
-    name: Annotated[str, typer.Option("--name", help="Unique name of the token.")],
+    name: Annotated[str, typer.Option("--name", help="Unique token name.")],
     scope: Annotated[
         list[str],
         typer.Option("--scope", help="Scope: hub:read, hub:post, admin, …; may be repeated."),
@@ -52,7 +52,7 @@ def create_token(
         typer.Option("--invite", help="Print a one-time link to the web UI, valid for a day."),
     ] = False,
 ) -> None:
-    """Issue a token. Its secret is shown only once.
+    """Issue a token, and show its secret, this once.
 
     A colleague: agentlip token create --name grace --scope hub:read --scope hub:post --invite
     """
@@ -149,7 +149,7 @@ def _id_of(hub: Any, given: str) -> str:
 
 def _show_secret(session: Session, answer: Any) -> None:
     session.answer(answer, str(answer["secret"]))
-    session.note(f"token {answer['token']['id']}: store it safely, it is not shown again")
+    session.note(f"token {answer['token']['id']}: store it safely, because it is not shown again")
 
 
 def _hub(session: Session) -> Any:

@@ -9,7 +9,7 @@ from appliance.kernel.store import Store
 from appliance.tokens import writes
 
 ENDED_KEPT_MS = 90 * DAY_MS  # revoked and expired tokens are listed for so long
-WRITE_SECONDS = 60.0  # between two records of the last use of tokens, which also prune ended tokens
+WRITE_SECONDS = 60.0  # between two records of tokens' last use, which also prune ended tokens
 
 
 class TokenMaintenance(Loop):

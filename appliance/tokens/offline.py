@@ -35,7 +35,7 @@ class StoppedHub(HubClient):
         key: str | None,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> Any:
-        """Return what the hub would reply. Raises HubRunning and SchemaTooOld."""
+        """Return the reply that the hub would give. Raises HubRunning and SchemaTooOld."""
         path, _, query = path.partition("?")
         fields = dict(parse_qsl(query)) if body is None else msgspec.json.decode(body)
         clock = SystemClock()

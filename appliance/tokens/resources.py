@@ -67,7 +67,7 @@ def session_routes(sessions: Sessions) -> list[Route]:
             get=reply_to_caller(sessions.list_all), post=sign_in,
         ), {
             "GET": Operation(OPEN, reply=wire.SessionList, query=wire.SessionsQuery,
-                             summary="List the sessions of browsers of your token; `admin`: all"),
+                             summary="List your token's browser sessions; `admin`: all"),
             "POST": AdminAct(OPEN, body=wire.OpenSession, reply=wire.SessionOpened, status=201,
                              credential=sessions.is_invited,
                              errors=(wire.InviteRefused, wire.CredentialRefused),

@@ -13,7 +13,7 @@ _GONE = "FROM tokens AS r WHERE r.id NOT IN (SELECT id FROM present.tokens)"
 def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> None:
     context.notice_revoked("token", f"SELECT r.id, r.name {_BOTH} AND p.revoked_ms IS NOT NULL")
     context.notice_revoked(
-        "former secret of a token",
+        "a token's former secret",
         f"SELECT r.id, r.name {_BOTH} AND p.revoked_ms IS NULL AND p.hash <> r.hash",
     )
     context.notice(

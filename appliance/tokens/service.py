@@ -85,7 +85,7 @@ class Tokens:
         grace_ms = int((wire.GRACE_SECONDS if grace is None else grace) * 1000)
         if token_id != SERVER_TOKEN_ID:
             return self._replace_secret(token_id, grace_ms)[0]
-        # One at a time, or else the token file could get the older of two secrets.
+        # One at a time, or else the token file could get the older secret.
         if self._rotating:
             raise wire.TokenRotationRunning
         self._rotating = True

@@ -16,7 +16,7 @@ from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 from appliance.tokens import wire
 
-PER_TOKEN_MAX = 32  # sessions of a token, and as many links; above it the oldest ends
+PER_TOKEN_MAX = 32  # sessions per token, and as many links; one more ends the oldest
 _UNTIL = (
     "min(s.expires_ms, ifnull(t.expires_ms, s.expires_ms), iif(s.token_hash = t.hash,"
     " s.expires_ms, ifnull(r.until_ms, 0)))"
@@ -66,8 +66,8 @@ def insert(
     digest: str,
     lifetime_ms: int,
 ) -> int:
-    """Store a link or an open session with a token's rights; return when it expires. It ends
-    with the secret behind `credential`."""
+    """Store a link or an open session with a token's rights; return when it expires. Both end with
+    the secret behind `credential`."""
     until_ms = tx.now_ms + lifetime_ms
     token_hash = _find_secret(tx, token_id, credential)
     tx.execute(

@@ -47,7 +47,7 @@ class Sessions:
         if command.invite is not None:
             link = hash_token(command.invite)
             self._store.write(session_rows.open_by_link, link, digest, SESSION_MS)
-        elif caller.session:  # it would never expire
+        elif caller.session:  # would never expire
             raise wire.CredentialRefused
         else:
             token_id, credential = check_known(caller).id, caller.credential

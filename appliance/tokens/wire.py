@@ -71,7 +71,7 @@ class TokensQuery(Struct, frozen=True):
     after: Annotated[
         str,
         Meta(pattern=r"^([0-9]{1,15}\.[A-Za-z0-9_-]{1,64})?$",
-             description="`next` of the previous page"),
+             description="`next` from the previous page"),
     ] = ""  # fmt: skip
     limit: Annotated[int, Meta(ge=1, description="clamped to the maximum")] = 10_000
 
@@ -146,7 +146,7 @@ class BrowserSession(Struct, frozen=True):
 
 class SessionsQuery(Struct, frozen=True):
     after: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{0,64}$",
-                               description="`next` of the previous page")] = ""  # fmt: skip
+                               description="`next` from the previous page")] = ""  # fmt: skip
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
@@ -162,7 +162,7 @@ class SessionEnded(Struct, frozen=True):
     id: str
 
 
-# Scopes of the courier: patterns of streams and views, which it interprets itself.
+# Courier scopes: stream and view patterns, which the courier interprets.
 _STREAM_SCOPE = re.compile(r"streams:[^@:]{1,256}:(enqueue|subscribe|admin)|views:[^@:]{1,64}:read")
 
 
@@ -195,7 +195,7 @@ class ServerTokenNotRevocable(Invalid):
 
 class TooManyTokens(Invalid):
     code = "TOO_MANY_TOKENS"
-    default_message = "the limit of tokens is reached"
+    default_message = "the token limit is reached"
     default_hint = "agentlip token revoke ID"
 
 
@@ -218,7 +218,7 @@ class InviteRefused(Unauthenticated):
 
 class CredentialRefused(Forbidden):
     code = "CREDENTIAL_REFUSED"
-    default_message = "only a valid token of this workspace can sign in or invite"
+    default_message = "only a valid token for this workspace can sign in or invite"
     default_hint = "agentlip token list"
 
 
@@ -234,7 +234,7 @@ def check_scopes(scopes: list[str], grantable: frozenset[str]) -> None:
             )
         if at and not (scope in BY_CHANNEL | BY_MESH and _CHANNEL_ID.fullmatch(channel_id)):
             raise UnknownScope(
-                "only these scopes can be limited, by the id of a channel or the name of a mesh: "
+                "only these scopes can be limited, by a channel id or a mesh name: "
                 + ", ".join(sorted(BY_CHANNEL | BY_MESH)),
                 details={"scope": text},
             )

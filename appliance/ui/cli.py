@@ -18,7 +18,7 @@ def open_ui(
         typer.Option(
             "--token-id",
             metavar="ID",
-            help="Sign in with the rights of this token (default: the workspace's own).",
+            help="Sign in with this token's rights (default: the workspace's own).",
         ),
     ] = None,
     days: Annotated[

@@ -1,6 +1,6 @@
 """Serves the web UI's files from memory at `/ui/`.
 
-They contain no data and no secrets, so they need no token. The policy allows scripts and styles
+The files contain no data and no secrets, and need no token. The policy allows scripts and styles
 from this address only, none of them inline, and refuses to turn text into markup.
 """
 
@@ -97,7 +97,7 @@ class UiFiles:
 def routes() -> list[Route]:
     served = UiFiles()
     page = Operation(OPEN, "The web UI", media="text/html")
-    part = Operation(OPEN, "A script, style or picture of the web UI", media="*/*")
+    part = Operation(OPEN, "Get a script, style or picture for the web UI", media="*/*")
     return [
         Route("/ui", served, {"GET": page}, suffix="index"),
         Route("/ui/", served, {"GET": page}, suffix="index"),

@@ -34,7 +34,7 @@ migrate_app = plain_app(listed="Administration/migrate")
 def migrate(
     session: Session,
     show_plan: Annotated[
-        bool, typer.Option("--plan", help="Only show what would be done. Works at any time.")
+        bool, typer.Option("--plan", help="Only show the planned steps. Works at any time.")
     ] = False,
     apply: Annotated[
         bool, typer.Option("--apply", help="Migrate all stores. The appliance must be stopped.")
@@ -58,7 +58,7 @@ def migrate(
     """
     if show_plan == apply:
         raise Invalid(
-            "name one of --plan and --apply", hint="agentlip migrate --plan; then: --apply"
+            "name either --plan or --apply", hint="agentlip migrate --plan; then: --apply"
         )
     datadir = find_workspace(session.workspace)
     sections = read_sections(datadir, config)
@@ -88,7 +88,7 @@ def migrate(
         )
     lines = [f"applied {line}" for line in lines]
     lines += [f"the state before is in the backup {saved}"] if saved else []
-    answer = "\n".join(lines) or "nothing to do: all stores have the schema of this version"
+    answer = "\n".join(lines) or "nothing to do: all stores have this version's schema"
     session.answer({"backup": saved, "migrated": migrated}, answer)
 
 
@@ -98,7 +98,7 @@ def _plan_lines(planned: MigrationPlan) -> list[str]:
         return [*lines, "This version can't open the data."]
     if not planned.steps:
         return [*lines, "Nothing to migrate."]
-    lines.append("Before that, a backup of all stores is made, checked and kept.")
+    lines.append("First, a backup of all stores is made, checked and kept.")
     return [*lines, "Next: agentlipd down; then agentlip migrate --apply --yes, or agentlipd up"]
 
 

@@ -74,7 +74,7 @@ def pending_stores(datadir: DataDir, stores: tuple[str, ...]) -> list[str]:
             try:
                 seen = read_state(datadir.database(store), store, running=False)
             except Unavailable:
-                continue  # the migration of this store reports it
+                continue  # reported by this store's migration
             refuse(seen)
             if seen.pending and (seen.schema or seen.spec_version):
                 pending.append(store)

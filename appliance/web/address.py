@@ -1,8 +1,8 @@
 """Which addresses the appliance may call for clients. Pure: names are not resolved here.
 
 `check_url` checks a URL when it is registered. Before connecting, `check_address` has to check
-every address that the name resolved to, and the connection has to use that same address, because
-the name may resolve to another one later.
+every address that the name resolved to, and the connection has to use that address, because the
+name may resolve to another one later.
 """
 
 import ipaddress
@@ -25,15 +25,15 @@ def _networks(*texts: str) -> tuple[Network, ...]:
     return tuple(ipaddress.ip_network(text) for text in texts)
 
 
-# From IANA's registries of special-purpose addresses; Python's tables differ by version.
+# From IANA's special-purpose address registries; Python's tables differ by version.
 _GLOBAL_V6 = ipaddress.ip_network("2000::/3")  # all that is assigned for global use
 _UNIQUE_LOCAL = ipaddress.ip_network("fc00::/7")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _NEVER = _networks(
     "0.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "224.0.0.0/4", "240.0.0.0/4",
-    "2001::/23",  # protocols, Teredo tunnels among them
+    "2001::/23",  # protocols, including Teredo tunnels
     "2002::/16",  # 6to4 tunnels
-    # Metadata services of clouds, which give out credentials, outside link-local networks.
+    # Cloud metadata services, which give out credentials, outside link-local networks.
     "100.100.100.200/32", "168.63.129.16/32", "fd00:42::42/128", "fd00:ec2::/32",
     "fd20:ce::254/128",
 )  # fmt: skip
@@ -113,8 +113,8 @@ def _check_host(host: str, rules: Rules) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         check_address("127.0.0.1", rules)
         return True
-    # Resolvers accept `127.1`, `0x7f000001` and `2130706433` as addresses. They are refused here,
-    # because they are used to hide an address.
+    # Resolvers accept `127.1`, `0x7f000001` and `2130706433` as addresses, which are refused here,
+    # because such forms hide an address.
     if _NUMBER.fullmatch(host.rpartition(".")[2]) or not _NAME.fullmatch(host):
         raise _refusal("the host is neither a valid name nor an address in the usual form")
     return False

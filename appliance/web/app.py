@@ -1,9 +1,8 @@
 """The Falcon app: routes, the middlewares around them, and the error handlers.
 
 The order: ObserveMiddleware is outermost, so that refused requests are counted and logged too.
-AccessMiddleware is next. Before routing it checks host, credential and rate, so unknown paths
-have the same limits as known ones. After routing it checks the scope, and only then it reads the
-body.
+AccessMiddleware is next. Before routing, host, credential and rate are checked, so unknown and
+known paths have equal limits. After routing, the scope is checked, and only then the body is read.
 """
 
 from collections.abc import Sequence
@@ -35,10 +34,10 @@ from appliance.web.limits import (
 )
 from appliance.web.observe import ObserveMiddleware, Response
 
-BODY_BYTES_MAX = 512 * 1024  # a message of 64 KiB can need six times as much in JSON
-BATCH_BYTES_MAX = 8 * 1024 * 1024  # decoding it blocks the event loop
+BODY_BYTES_MAX = 512 * 1024  # a 64 KiB message can need six times as much in JSON
+BATCH_BYTES_MAX = 8 * 1024 * 1024  # decoding blocks the event loop
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
-# Some clients append a slash. Other paths stay as they are: a proxy may refuse one of them.
+# Some clients append a slash. All other paths stay unchanged: a proxy may refuse one form.
 ALIASES = {"/mcp/": "/mcp"}
 App = falcon.App[falcon.Request, Response]
 
@@ -148,7 +147,7 @@ class AccessMiddleware:
         if req.method not in READING:
             self._guard.writes.check(unless=operation.in_maintenance)
         connection = req.env.get("agentlip.connection")
-        if connection is not None:  # a full pool does not close it
+        if connection is not None:  # not closed by a full pool
             connection.authenticated = principal is not ANONYMOUS
         req.context.mounted = mounted
         self._decode(req, params)

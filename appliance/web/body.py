@@ -25,8 +25,8 @@ IDEMPOTENCY_KEY_MAX = 255
 QUERY_FIELDS_MAX = 100
 CHUNK_BYTES = 64 * 1024
 # The loop waits while a body is decoded. An empty list is decoded into 20 times its bytes, in 0.1
-# µs, and the items of a list above its limit are decoded too. So one in this many bytes of the
-# largest body may be a bracket, a comma or a colon between values.
+# µs, and a list's items above the limit are decoded too. So one in this many bytes in the largest
+# body may be a bracket, a comma or a colon between values.
 BYTES_FOR_EACH_MARK = 8
 WITHOUT_NUL = "remove U+0000"
 
@@ -36,7 +36,7 @@ _UNKNOWN = re.compile(r"^Object contains unknown field `([^`]*)`")
 _NO_MARKS = bytes(byte for byte in range(256) if byte not in b"[]{},:")
 _ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG = b"0" * 19
-_NUMBER = re.compile(rb"((?<![.eE+])(?<![eE]-)[0-9]++(?![.eE]))?[0-9]*")  # 1: if it is an integer
+_NUMBER = re.compile(rb"((?<![.eE+])(?<![eE]-)[0-9]++(?![.eE]))?[0-9]*")  # 1: if an integer
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 _BARE_KEY = re.compile(r"[\x21-\x7e]+")
 _QUOTED_KEY = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"')
@@ -53,10 +53,10 @@ class BodyPlan:
         self, kind: Any, bytes_max: int, each: str | None = None, *, strict: bool = True
     ) -> None:
         self.bytes_max = bytes_max
-        self._checks_values = each is None  # `Items` checks each of them
+        self._checks_values = each is None  # `Items` checks each one
         decoder = Items(kind, each) if each else msgspec.json.Decoder(kind, strict=strict)
         self._decode = decoder.decode
-        # With the first body: for all operations together it would be a tenth of a start.
+        # With the first body: all operations together would be a tenth of a start.
         self._has_numbers = cache(lambda: has_numbers(shapes.type_info(kind)))
         self._marks_max = max(PIECE_BYTES, bytes_max // BYTES_FOR_EACH_MARK)
 
@@ -64,7 +64,7 @@ class BodyPlan:
         """Read the whole body. Raises an error before more than the limit is read."""
         declared = environ.get("CONTENT_LENGTH")
         if declared:
-            length = int(declared)  # the parser has checked it
+            length = int(declared)  # checked by the parser
         elif environ.get("HTTP_TRANSFER_ENCODING"):
             length = None
         else:
@@ -91,7 +91,7 @@ class BodyPlan:
 
     def _decode_checked(self, raw: bytes) -> Any:
         if not raw.isascii():
-            decode_json(bytes.decode, raw, "the body")  # also checks what the decoder skips
+            decode_json(bytes.decode, raw, "the body")  # also checks skipped parts
         command = decode_json(self._decode, raw, "the body")
         if self._checks_values:
             check_values(raw, self._has_numbers())
@@ -149,7 +149,7 @@ class QueryPlan:
             if name in self._numbers and not (
                 _WHOLE.fullmatch(value) and abs(int(value)) <= INT_MAX
             ):
-                raise _field_error("expected an integer of 64 bits", name)
+                raise _field_error("expected a 64-bit integer", name)
             if name in self._lists:
                 values.setdefault(name, []).append(value)
             elif name in values:
@@ -195,7 +195,7 @@ def check_values(raw: bytes, has_numbers: bool = True) -> None:
         return  # quick where nothing is wrong
     problem, hint = _find_wrong_value(raw)
     if problem:
-        with suppress(msgspec.DecodeError, UnicodeError):  # it is not an object
+        with suppress(msgspec.DecodeError, UnicodeError):  # not an object
             check_fields(raw)
         raise _field_error(problem, "$", hint)
 
@@ -209,8 +209,8 @@ def check_fields(raw: bytes, *, besides: str = "") -> None:
 
 
 def _find_wrong_value(raw: bytes) -> tuple[str, str]:
-    """Return what is wrong with a value in `raw`, and what helps; empty: nothing."""
-    plain = raw.replace(b"\\\\", b"__")  # the backslashes that are left begin other escapes
+    """Return the error in a value in `raw`, with a remedy; empty: nothing."""
+    plain = raw.replace(b"\\\\", b"__")  # the remaining backslashes begin other escapes
     if b"\\u0000" in plain:
         return "text must not contain NUL", WITHOUT_NUL
     if _has_long_digits(plain) and _has_huge_integer(plain):
@@ -230,7 +230,7 @@ def _has_huge_integer(plain: bytes) -> bool:
     zeros, end, quotes = plain.translate(_ZEROS), 0, 0
     while (start := zeros.find(_LONG, end)) >= 0:
         quotes += plain.count(b'"', end, start)
-        if quotes % 2:  # in text: continue at its end
+        if quotes % 2:  # in text: continue at the text's end
             end = plain.index(b'"', start)
             continue
         number = _NUMBER.match(plain, start)
@@ -371,9 +371,9 @@ def _read(source: Any, bytes_max: int, length: int | None) -> bytes:
 
 
 def decode_json(decode: Callable[[Any], T], raw: Any, what: str) -> T:
-    """Return what `decode` makes from `raw`. Raises Invalid, which names the field, or begins
+    """Return the result of `decode` for `raw`. Raises Invalid, which names the field, or begins
     with `what`."""
-    # msgspec crashes without memory for a string, of which each character may have four bytes.
+    # msgspec crashes without memory for a string, whose characters may have four bytes each.
     bytes(4 * len(raw))
     try:
         return decode(raw)

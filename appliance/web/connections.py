@@ -8,8 +8,8 @@ When the pool is full, a new client replaces other connections, in this order:
 
 Courier consumers, which mostly wait, have a separate limit and aren't counted here. Requests with a
 token are never closed for others. If nothing can be closed, the new client gets one of a few
-reserved connections. Its request is refused with 503 unless it is a health probe, so probes are
-served however full the pool is.
+reserved connections, and is refused with 503 unless it sends a health probe, so probes are served
+however full the pool is.
 """
 
 import resource
@@ -32,15 +32,15 @@ from appliance.web.unsent import Unsent, UnsentBudget
 
 SWEEP_SECONDS = 0.5
 KEEP_ALIVE_SECONDS = 75.0  # common proxies close an idle connection after 60 s
-HEAD_SECONDS_MAX = 10.0  # from the first byte of a request to the end of its head
+HEAD_SECONDS_MAX = 10.0  # from a request's first byte to its head's end
 BODY_SECONDS_MAX = 60.0  # for a whole body, chunked or not: 8 MiB at 1.2 Mbit/s
-LINGER_SECONDS_MAX = 2.0  # after a response, for the unread rest of a body
+LINGER_SECONDS_MAX = 2.0  # after a response, for a body's unread rest
 SEND_SECONDS_MAX = 60.0  # for a client to receive a write
 ANONYMOUS_MAX = 100
 """Sockets, streams and long polls without a valid token, all together: enough for one machine's
 programs, and a tenth of the connections."""
 
-TOKEN_SHARE = 0.8  # share of http.consumers_max for one token
+TOKEN_SHARE = 0.8  # one token's share of http.consumers_max
 PROBE_CONNECTIONS_MAX = 32  # in addition to http.connections_max, for health probes
 IDLE, HEAD, BODY, WORK, SEND, LINGER = range(6)
 STATES = ("idle", "head", "body", "work", "send", "linger")
@@ -99,7 +99,7 @@ class Connection:
     def send(self, data: bytes) -> None:
         self.wait_for(SEND)
         try:
-            # The common case: the kernel takes all of it at once.
+            # The common case: the kernel takes everything at once.
             sent = cast(Any, self.sock)._sock.send(data)
         except BlockingIOError:
             sent = 0
@@ -108,7 +108,7 @@ class Connection:
         self.wait_for(WORK)
 
     def _send_rest(self, view: memoryview) -> None:
-        """Send the rest. Its bytes are counted as unsent until the kernel has taken them."""
+        """Send the rest. Bytes are counted as unsent until the kernel has taken them."""
         share = Unsent(self.pool.unsent, "http", self.cut)
         try:
             while view:
@@ -182,8 +182,8 @@ class ConnectionPool:
     """All open connections, oldest first. Used on the event loop only."""
 
     def __init__(self, settings: HttpSettings, unsent: UnsentBudget) -> None:
-        self.sweeps = 0  # which is the clock of all waits
-        self.anonymous_count = 0  # long requests of all clients without a valid token
+        self.sweeps = 0  # the clock for all waits
+        self.anonymous_count = 0  # all long requests without a valid token
         self.unsent = unsent
         self.connections_max = settings.connections_max
         self.consumers_max = settings.consumers_max

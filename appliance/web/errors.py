@@ -55,7 +55,7 @@ class HostRefused(Invalid):
 
 class OriginRefused(Forbidden):
     code = "ORIGIN_REFUSED"
-    default_message = "requests from pages of other origins are not allowed"
+    default_message = "requests from pages with other origins are not allowed"
     default_hint = "use the same origin, or add the page's host name to `http.allowed_hosts`"
 
 

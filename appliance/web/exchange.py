@@ -26,7 +26,7 @@ from appliance.web.observe import HEADERS
 from appliance.web.parser import Malformed, StrictParser, StrictRequest, check_environ, check_path
 
 _REMEMBERED = frozenset(HEADERS) | {"content-type", "x-instance-id", "x-ratelimit-limit"}
-# Set by this program from checked values, so they need no validation.
+# Set by this program from checked values, so no validation is needed.
 _OURS = frozenset({"content-length", "x-request-id", "x-ratelimit-remaining", "x-ratelimit-reset"})
 _LINES_MAX = 256
 JOINED_BYTES_MAX = 64 * 1024  # a longer part is sent after the head, without a copy in memory
@@ -34,7 +34,8 @@ _lines: dict[tuple[str, str], str] = {}
 
 
 class Input:
-    """`wsgi.input`: reads the body within its time limit and translates errors. It has no lines.
+    """`wsgi.input`: reads the body within its time limit and translates errors. There is no
+    `readline`.
 
     The limit applies to the whole body, in however many pieces it is read. `100 Continue` is sent
     only when the body is read, so never for a refused request.
@@ -66,7 +67,7 @@ class Input:
         except (parsing.ParseException, OSError):
             raise Invalid("the body ended early, or its chunks are malformed") from None
         except MemoryError:
-            self._body.failed = True  # its buffer is closed, and a part of the body is lost
+            self._body.failed = True  # the buffer is closed, and a part of the body is lost
             raise
         finally:
             self._waited = connection.pool.sweeps - connection.since

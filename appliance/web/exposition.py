@@ -65,7 +65,7 @@ def parts_of(registry: CollectorRegistry, encode: Encode) -> Iterator[bytes]:
     name, samples = "", 0
     for metric in registry.collect():
         text = encode(OneMetric(metric)).removesuffix(b"# EOF\n")
-        while metric.name == name and text.startswith(b"#"):  # another part of the same metric
+        while metric.name == name and text.startswith(b"#"):  # another part of this metric
             text = text.partition(b"\n")[2]
         yield text
         name, samples = metric.name, samples + len(metric.samples)

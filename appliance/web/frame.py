@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-WRITE_BYTES = 256 * 1024  # size of one write; a slow client keeps at most one waiting
+WRITE_BYTES = 256 * 1024  # one write's size; a slow client keeps at most one waiting
 REASON_BYTES_MAX = 123  # RFC 6455 §5.5, less the code
 NO_CODE = 1005  # stands for a close frame without code
 

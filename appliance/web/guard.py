@@ -45,7 +45,7 @@ FORWARDING = frozenset(
         "X-Request-Start", "X-Rewrite-URL", "X-Scheme", "X-Url-Scheme", "Front-End-Https",
     )
 )  # fmt: skip
-"""Headers that proxies add. A request with one of them may come from another machine."""
+"""Headers that proxies add. A request with such a header may come from another machine."""
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 SUBPROTOCOL_PREFIX = "agentlip.token."
@@ -268,7 +268,7 @@ def _check_site(scope: str, environ: Environ) -> None:
         return
     _refused.labels("site").inc()
     raise OriginRefused(
-        "pages of other sites or ports need a token to read this",
+        "pages from other sites or ports need a token to read this",
         hint="send 'Authorization: Bearer TOKEN', or open the URL directly in the browser",
     )
 

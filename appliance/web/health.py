@@ -19,8 +19,8 @@ from appliance.web.media import reply, reply_bytes
 from appliance.web.responders import Responders, reply_with
 
 READ_DOCTOR = "doctor:read"
-"""The scope for the doctor's report. No token can have it itself: only `admin` includes it,
-because findings reveal weaknesses."""
+"""The scope for the doctor's report. Only `admin` includes this scope, because findings reveal
+weaknesses."""
 
 
 class Alive(msgspec.Struct, frozen=True):

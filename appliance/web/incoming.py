@@ -19,16 +19,16 @@ try:  # written in C; not available everywhere
 except ImportError:  # pragma: no cover
     from websockets.utils import apply_mask
 
-# The first byte of a frame: the bit FIN and the opcode. The reserved bits must not be set.
-TEXT, FIRST, MIDDLE, LAST = 0x81, 0x01, 0x00, 0x80  # a whole message, and the fragments of another
+# A frame's first byte: the bit FIN and the opcode. The reserved bits must not be set.
+TEXT, FIRST, MIDDLE, LAST = 0x81, 0x01, 0x00, 0x80  # a whole message, and another one's fragments
 BINARY = (0x82, 0x02)
 CLOSE, PING, PONG = 0x88, 0x89, 0x8A
 MASKED = 0x80
 HEADER_BYTES_MIN = 2
 CONTROL_BYTES_MAX = 125  # RFC 6455 §5.5
-SHORT_FRAGMENT_BYTES = 1024  # longer ones are limited by the size of the message
+SHORT_FRAGMENT_BYTES = 1024  # longer ones are limited by message size
 FRAGMENTS_MAX = 1000  # in a message
-MESSAGES_MAX = 256  # returned at once, so that a chunk of tiny ones does not block the loop
+MESSAGES_MAX = 256  # returned at once, so that a chunk with tiny ones does not block the loop
 
 
 class Incoming:
@@ -41,8 +41,8 @@ class Incoming:
     def __init__(self, message_bytes_max: int, quota: TokenBucket, clock: Clock) -> None:
         self._clock = clock
         self._buffer = bytearray()
-        self._wanted = HEADER_BYTES_MIN  # bytes of the first frame in the buffer, as far as known
-        self._fragments: list[bytes] = []  # what has come of the current message
+        self._wanted = HEADER_BYTES_MIN  # the first frame's bytes in the buffer, as far as known
+        self._fragments: list[bytes] = []  # the current message's received part
         self._fragment_bytes = 0
         self._pong: bytes | None = None
         self.has_more = False
@@ -77,7 +77,7 @@ class Incoming:
                 self.has_more = True
                 break
             length = buffer[at + 1] - MASKED
-            start = at + 6  # behind the mask of four bytes
+            start = at + 6  # behind the four-byte mask
             if length >= 126:
                 start += 2 if length == 126 else 8
                 self._wanted = start - at
@@ -85,7 +85,7 @@ class Incoming:
                     break
                 length = int.from_bytes(buffer[at + 2 : start - 4], "big")
             if length < 0:
-                self.closed = CloseCode.PROTOCOL_ERROR, "frames of clients must be masked"
+                self.closed = CloseCode.PROTOCOL_ERROR, "client frames must be masked"
             elif length > self._bytes_max:
                 self._refuse_size()
             elif start + length > size:

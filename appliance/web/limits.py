@@ -7,8 +7,8 @@ Requests without a valid token may use only a share of the global limit, so they
 callers with a token need. Failed authentication, and requests to routes that work without a token,
 are counted per address.
 
-A batch may cost more than a limit allows per second. It is admitted if its caller has used nothing
-in the window, and the excess is a debt in the caller's next windows. So the average stays at the
+A batch that costs more than a limit allows per second is admitted if its caller has used nothing in
+the window, and the excess is a debt in the caller's next windows. So the average stays at the
 limit, and no batch is refused forever.
 
 When a window ends all counts but debts are dropped, so memory is bounded by one second's requests.
@@ -27,7 +27,7 @@ from appliance.web.settings import LimitSettings
 
 UNAUTHENTICATED, GLOBAL = "unauthenticated", "global"
 _OTHERS = "others"
-UNAUTHENTICATED_SHARE = 0.5  # of `limits.global`; the rest is for callers with a token
+UNAUTHENTICATED_SHARE = 0.5  # share of `limits.global`; the rest is for callers with a token
 OPEN_CONNECTIONS = 2
 """Without a token, an address may send as much as this many connections: six times a second the
 UI's files."""
@@ -38,7 +38,7 @@ _refused = counter("http_rate_limited_total", "Requests refused, by rate limit",
 
 
 class Allowance(msgspec.Struct, frozen=True):
-    """What the tightest enabled limit still allows in this window."""
+    """The rest that the tightest enabled limit allows in this window."""
 
     limit: int
     remaining: int
@@ -48,7 +48,7 @@ class Allowance(msgspec.Struct, frozen=True):
 class RateLimited(Exhausted):
     """`allowance`: the limit that was reached, for the headers."""
 
-    default_hint = "wait `retry_after` seconds; the limits are in [limits] of agentlip.toml"
+    default_hint = "wait `retry_after` seconds; the limits are in [limits] in agentlip.toml"
 
     def __init__(self, allowance: Allowance, which: str, retry_after: float) -> None:
         super().__init__(

@@ -26,7 +26,7 @@ HEADERS = {
 
 _latency = histogram(
     "http_request_seconds",
-    "Time from a request to its response, or to the begin of a stream",
+    "Time from a request to its response, or until a stream begins",
     ("method", "route", "transport"),  # a status would give each route fifteen more series
 )
 _responses = counter(
@@ -81,7 +81,7 @@ class ObserveMiddleware:
         context.allowance = None
         context.method = req.method
         if req.method == "HEAD":
-            req.method = "GET"  # same response as GET; the body is dropped
+            req.method = "GET"  # GET's response; the body is dropped
         self.in_flight += 1
 
     def process_response(
@@ -90,7 +90,7 @@ class ObserveMiddleware:
         context = req.context
         self.in_flight -= 1
         req.method = method = context.method
-        if method == "HEAD":  # its stream is not read
+        if method == "HEAD":  # stream not read
             getattr(resp.stream, "close", lambda: None)()
         headers = {"x-request-id": context.request_id, "x-instance-id": self._instance_id}
         allowance = context.allowance

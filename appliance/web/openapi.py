@@ -58,7 +58,7 @@ def routes(described: Sequence[Route], free: frozenset[str] = FREE_ON_LOOPBACK) 
     operation = Operation(READ_DOCS, "This document", reply=dict[str, Any])
     own = Route(PATH, None, {"GET": operation})
 
-    @cache  # made for its first reader: it takes a tenth of a start
+    @cache  # made for the first reader, because making it takes a tenth of a start
     def text() -> bytes:
         made = document([*described, own], free)
         return msgspec.json.format(msgspec.json.encode(made), indent=1)

@@ -22,7 +22,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 LINE_BYTES_MAX = 8190  # a request line or a header, as in common servers
 HEADER_COUNT_MAX = 100  # browsers behind proxies send about thirty
-HEAD_BYTES_MAX = 64 * 1024  # all headers of a request, while it is incomplete
+HEAD_BYTES_MAX = 64 * 1024  # all headers in an incomplete request
 _VERSIONS = (b"HTTP/1.1", b"HTTP/1.0")
 _CHUNKED = re.compile(rb"\r\n(?i:transfer-encoding): ?chunked\r\n")
 _LENGTH = re.compile(r"0|[1-9][0-9]{0,17}")
@@ -89,7 +89,7 @@ class StrictRequest(Request):
         if head and not 65 <= head[0] <= 90:
             raise Malformed("a request must begin with a method in capital letters")
         if head.count(b"\n") != head.count(b"\r\n"):
-            raise Malformed("lines of a request must end with CRLF")
+            raise Malformed("request lines must end with CRLF")
         line, line_end, _ = head.partition(b"\r\n")
         if len(line) > LINE_BYTES_MAX:
             raise parsing.LimitRequestLine(len(line), LINE_BYTES_MAX)
@@ -145,7 +145,7 @@ def check_environ(environ: Mapping[str, Any], request: StrictRequest) -> None:
         check_host(host or "")
     length = environ.get("CONTENT_LENGTH")
     if length is not None and not _LENGTH.fullmatch(length):
-        raise Malformed("Content-Length must be one number of bytes")
+        raise Malformed("Content-Length must be one number")
     coding = environ.get("HTTP_TRANSFER_ENCODING")
     if coding is not None and (coding != "chunked" or not _CHUNKED.search(request.head)):
         raise Malformed("Transfer-Encoding must be exactly 'chunked'")

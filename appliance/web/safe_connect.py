@@ -11,7 +11,7 @@ from typing import TypeVar
 from appliance.kernel.unreachable import NotConnected, Unreachable
 from appliance.web.address import AddressRules, check_address
 
-ADDRESSES_MAX = 4  # addresses of one name to try
+ADDRESSES_MAX = 4  # addresses to try per name
 T = TypeVar("T")
 
 Resolve = Callable[[str, int], Sequence[str]]

@@ -12,8 +12,9 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Address to bind. The default, loopback, is not reachable from other machines."""
 
     port: Annotated[int, msgspec.Meta(ge=0, le=65_535)] | None = None
-    """Port to listen on. Not set: 7464, or the next free port if 7464 is taken; it is stored in
-    `.agentlip/port` and kept. A number: this port, or the start fails. 0: any free port."""
+    """Port to listen on. Not set: 7464, or the next free port if 7464 is taken, which is stored in
+    `.agentlip/port` and kept. A number: this port, or the start fails. 0: any free port.
+    """
 
     unsafe_network: bool = False
     """Allow other addresses than loopback. Tokens over plain HTTP can be read on the network."""
@@ -25,7 +26,7 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Host names allowed in `Host` headers, beside loopback's. Empty on a network bind: any."""
 
     trusted_proxies: tuple[str, ...] = ()
-    """Addresses or networks of proxies whose `X-Forwarded-*` headers are trusted."""
+    """Proxy addresses or networks whose `X-Forwarded-*` headers are trusted."""
 
     connections_max: int = 1000
     """Connections open at once, WebSockets included; each uses a descriptor and about 30 kB. When
@@ -33,7 +34,7 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     consumers_max: int = 2500
     """Courier consumers with a token connected at once, in addition to connections_max, so that
-    idle workers take no place from producers. One token may have four fifths of them, 2,000."""
+    idle workers take no place from producers. One token may have four fifths, 2,000."""
 
 
 Rate = Annotated[int, msgspec.Meta(ge=0)]
@@ -52,8 +53,8 @@ class LimitSettings(
     """Requests a second from all clients. The hub specification's default."""
 
     failures_per_address: Rate = 20
-    """Failed authentications a second from one IPv4 address or IPv6 /64 network. Beyond it: 429;
-    a valid token from the same address still works."""
+    """Failed authentications a second from one IPv4 address or IPv6 /64 network. Above: 429; a
+    valid token from the same address still works."""
 
     per_token: Rate = 0
     """Requests a second with one token, over all its connections. 0: no limit."""

@@ -44,10 +44,10 @@ _open = gauge("socket_open", "Open WebSockets")
 _closed = counter("socket_closed_total", "WebSockets closed, by close code", ("code",))
 
 RECEIVE_BYTES = 64 * 1024
-YIELD_FRAMES = 64  # frames of one client before other greenlets run
-CHUNK_FRAMES = 4  # cost of a chunk of received bytes, beside its messages
-FRAME_BYTES = 1024  # a message costs one frame more for each of these
-REQUEST_BYTES_MAX = 512 * 1024  # of a `request` frame, as for a body over HTTP
+YIELD_FRAMES = 64  # one client's frames before other greenlets run
+CHUNK_FRAMES = 4  # cost of one received chunk, beside its messages
+FRAME_BYTES = 1024  # message bytes that cost one frame more
+REQUEST_BYTES_MAX = 512 * 1024  # for a `request` frame, as for a body over HTTP
 HELLO_BYTES_MAX = 16 * 1024  # before a broker link's hello
 HELLO_SECONDS_MAX = 10.0  # to the first frame
 PING_SECONDS = 20.0  # without a frame, then the client is pinged
@@ -122,11 +122,11 @@ class Socket:
         self._ended: int | None = None
         self._wake: Callable[[], None] = lambda: None
         self._drained = Event()
-        self._tail = b""  # the rest of frames that were sent in part
+        self._tail = b""  # the rest of partly sent frames
         self._sending = False  # a write is waiting for the client
         # The plain socket inside gevent's, which doesn't wait.
         self._plain = getattr(raw, "_sock", raw)
-        self._writing = 0  # bytes of the write that waits for the client
+        self._writing = 0  # the bytes in the write that waits for the client
         budget = budget or UnsentBudget(1 << 62, clock)
         self._unsent = Unsent(budget, "socket", self._cut_off)
 
@@ -234,7 +234,7 @@ class Socket:
         """Write what the kernel takes at once; returns the frames that have to be posted."""
         try:
             sent = self._plain.send(frames)
-        except OSError:  # full or closed: the writing greenlet handles it
+        except OSError:  # full or closed: left to the writing greenlet
             return frames
         if sent < len(frames):
             self._tail = frames[sent:]
@@ -287,7 +287,7 @@ class Socket:
             self._tail = b""
         try:
             try:
-                # The common case: the kernel takes all of it, and no timeout is needed.
+                # The common case: the kernel takes everything, and no timeout is needed.
                 sent = self._plain.send(frames)
             except BlockingIOError:
                 sent = 0
@@ -331,7 +331,7 @@ class Socket:
         self._unsent.set_size(0)
         with contextlib.suppress(OSError):
             self._raw.close()
-        # Up to a megabyte. Closed sockets are in reference cycles, so they wait for the garbage
+        # Up to a megabyte. Closed sockets are in reference cycles, and wait for the garbage
         # collector, which counts objects and not bytes.
         self._incoming.clear()
         self._posted.clear()
@@ -345,7 +345,7 @@ class Socket:
         left = DISCARD_BYTES_MAX
         while left > 0 and (data := self._raw.recv(RECEIVE_BYTES)):
             left -= len(data)
-            serve_others()  # a constant flow of bytes would not let other greenlets run
+            serve_others()  # a constant byte flow would not let other greenlets run
 
     # -- the reading greenlet ---------------------------------------------------------
 
@@ -378,7 +378,7 @@ class Socket:
         while more:
             messages = incoming.feed(data)
             data, more = b"", incoming.has_more
-            if messages and self._closing is None:  # also those before a close frame
+            if messages and self._closing is None:  # also before a close frame
                 on_messages(messages)
             if incoming.closed is not None:
                 settle()

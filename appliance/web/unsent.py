@@ -18,7 +18,7 @@ import msgspec
 from appliance.kernel.clock import Clock
 from appliance.kernel.metrics import counter, gauge
 
-UNSENT_BYTES_MAX = 128 * 1024 * 1024  # above it, the slowest clients are disconnected
+UNSENT_BYTES_MAX = 128 * 1024 * 1024  # above this, the slowest clients are disconnected
 
 _unsent = gauge("unsent_bytes", "Bytes that wait to be sent to clients")
 _shed = counter("unsent_shed_total", "Clients disconnected to free unsent bytes", ("kind",))
@@ -32,7 +32,7 @@ class Unsent(msgspec.Struct, eq=False):
     cut_off: Callable[[], None]
     is_cut_off: bool = False
     size: int = 0
-    since: float = 0.0  # when it last began to wait
+    since: float = 0.0  # when the wait last began
 
     def set_size(self, size: int) -> None:
         """Set the unsent bytes. May disconnect clients, including this one."""
@@ -61,7 +61,7 @@ class UnsentBudget:
         grown = size > share.size
         self.total += size - share.size
         share.size = size
-        # A single client has limits of its own.
+        # A single client has separate limits.
         while grown and self.total > self._bytes_max and len(self._waiting) > 1:
             self._cut_off_worst()
 

@@ -1,7 +1,7 @@
 """Calls webhooks: one POST to a checked address, and its result.
 
-The name is resolved here, all its addresses are checked, and the connection goes to one of them.
-Redirects are not followed, because they would bypass the check.
+The name is resolved here, all addresses are checked, and the connection goes to one. Redirects,
+which would bypass the check, are not followed.
 """
 
 import ssl
@@ -21,8 +21,8 @@ from appliance.web.safe_connect import Resolve
 
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 15.0  # for the whole response
-ANSWER_BYTES_MAX = 65_536  # how much of a response is read
-ANSWER_SHOWN_BYTES = 400  # how much of it is a part of the reason
+ANSWER_BYTES_MAX = 65_536  # response bytes that are read
+ANSWER_SHOWN_BYTES = 400  # response bytes that the reason contains
 RETRY_AFTER_SECONDS_MAX = 86_400.0
 _USER_AGENT = "agentlip-webhook/1"
 
@@ -48,8 +48,8 @@ class WebhookCaller:
         self, url: str, headers: dict[str, str], body: str | None, *, keeps_answer: bool = False
     ) -> CallResult:
         """Send one POST, or a GET without a body, and return its result; receiver failures are
-        returned, not raised. With `keeps_answer` the reason has what the receiver responded:
-        only for the operator's URLs, because others could read internal services by it."""
+        returned, not raised. With `keeps_answer` the reason has the receiver's response: only for
+        the operator's URLs, because clients could read internal services that way."""
         try:
             reply = self.request(url, headers, None if body is None else body.encode())
         except (BadWebhookUrl, Unreachable) as error:

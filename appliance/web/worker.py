@@ -68,7 +68,7 @@ from appliance.web.unsent import UNSENT_BYTES_MAX, UnsentBudget
 LINGER_BYTES_MAX = 16 * 1024 * 1024
 RECEIVE_BYTES = 64 * 1024
 
-DRAIN_SECONDS_MAX = 5.0  # time of running requests after a stop; containers have ten
+DRAIN_SECONDS_MAX = 5.0  # time for running requests after a stop; containers have ten
 PROBES = frozenset({"/health", "/-/healthy", "/-/ready"})
 """Served on reserved connections when the pool is full."""
 
@@ -84,7 +84,7 @@ def date_of(second: int) -> str:
 class Listener(StreamServer):
     """Passes every new connection to its handler at once, without a greenlet."""
 
-    max_accept = 16  # then accepted requests run, before more connections displace them
+    max_accept = 16  # then accepted requests run, before more connections come
 
     def do_handle(self, client: socket.socket, address: Any) -> None:
         self.handle(client, address)
@@ -244,7 +244,7 @@ class Worker:
             if not parser.finish_body(max_bytes=RECEIVE_BYTES):
                 self._linger(connection)
                 return False
-        parser.mesg = None  # it is complete, so the parser need not check again
+        parser.mesg = None  # complete, so the parser need not check again
         return keeps
 
     def _linger(self, connection: Connection) -> None:
@@ -303,7 +303,7 @@ class Worker:
             if connection.is_quiet():
                 connection.cut()
         if not self._greenlets.join(timeout=DRAIN_SECONDS_MAX):
-            self.log.warning("requests were aborted at the end of the drain", **self._pool.states())
+            self.log.warning("requests were aborted when the drain ended", **self._pool.states())
             self._greenlets.kill(block=True, timeout=1)
 
     def _log_states(self) -> None:

@@ -1,8 +1,8 @@
 """Refuses client writes for some time (maintenance mode), while reads go on.
 
-Requests enter through the guard, which has the gate: HTTP requests by their method, requests on
-sockets when they are charged, tools by what they change. Routes that do not declare otherwise are
-refused, so new ones are too.
+Requests enter through the guard, which has the gate: HTTP requests by method, requests on sockets
+when charged, tools by their changes. Routes that do not declare otherwise are refused, including
+new ones.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from appliance.kernel.errors import Unavailable
 from appliance.kernel.tool import Tool
 
 GOING_AWAY = 1001  # the code in RFC 6455
-RETRY_SECONDS_MAX = 60.0  # it may end earlier than planned
+RETRY_SECONDS_MAX = 60.0  # may end earlier than planned
 CloseSocket = Callable[[int, str], Any]
 
 

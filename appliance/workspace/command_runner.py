@@ -12,7 +12,7 @@ from appliance.kernel.child_environment import child_environment
 from appliance.kernel.errors import Unavailable
 from appliance.workspace.datadir import DataDir
 
-OUTPUT_BYTES_MAX = 64 * 1024 * 1024  # a report of all channels has some megabytes
+OUTPUT_BYTES_MAX = 64 * 1024 * 1024  # a report about all channels has some megabytes
 ERRORS_BYTES_MAX = 64 * 1024
 END_SECONDS = 2.0
 
@@ -35,7 +35,7 @@ class CommandRunner:
         """Take the section's name in agentlip.toml, and its settings."""
         self._datadir = datadir
         self._commands = commands
-        # The targets of backups read the keys of object stores.
+        # Backup targets read the object store keys.
         self._environment = child_environment(secrets=section == "backup")
         self._environment["AGENTLIP_WORKSPACE"] = str(datadir.workspace)
         for name, value in msgspec.structs.asdict(settings).items():
@@ -52,7 +52,7 @@ class CommandRunner:
     ) -> CommandResult:
         """Run a command and return its output. An interrupted call stops the command.
 
-        niceness       above 0 lowers its CPU priority
+        niceness       above 0 lowers the CPU priority
         too_slow_hint  the hint of CommandTooSlow
         """
         done = self._commands.run(

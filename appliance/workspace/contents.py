@@ -26,13 +26,13 @@ class WorkspaceFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     path       relative to the workspace; `*` stands for a name, `**/` for any folders, and a path
                that ends with / for the folder and everything below
-    kind       how a backup keeps it; None: backups don't have it
-    sqlite     a database, which a backup copies by SQLite, and which has a log beside it
-    about      the store that it describes: it goes when the store's file does
-    replaced   a restore removes it if the backup has none
-    recorded   `stores.json` records that it was there
-    checks     the doctor's checks that notice when it is missing or damaged
-    recovered  the command that saves what can be read, if it is damaged
+    kind       how a backup keeps the file; None: not in backups
+    sqlite     a database with a log, which a backup copies by SQLite
+    about      the described store: both files go together
+    replaced   a restore removes the file if the backup has none
+    recorded   `stores.json` records the file's presence
+    checks     the doctor's checks that notice a missing or damaged file
+    recovered  the command that saves a damaged file's readable part
     """
 
     path: str

@@ -1,9 +1,9 @@
-"""Knows a workspace's files, finds workspaces, and locks one for its only writer.
+"""Knows a workspace's files, finds workspaces, and locks one for a single writer.
 
-The lock is the operating system's (`flock`): it ends with the process that holds it, however that
-process ends. The file's content is for people and may be wrong; nothing depends on it. Only the
-holder unlinks the file, while holding the lock. A process that locks an unlinked file notices that
-name and file differ, and tries again.
+The operating system's lock (`flock`) ends with the holding process, even after a kill. The file's
+content is for people and may be wrong; nothing depends on that content. Only the holder unlinks the
+file, while holding the lock. A process that locks an unlinked file notices that name and file
+differ, and tries again.
 """
 
 import errno
@@ -42,18 +42,19 @@ DIRECTORY = DATA_FOLDER
 STORES = tuple(store for store, declaration in DECLARATIONS.items() if not declaration.shared)
 """Every store whose file belongs to the appliance."""
 SHARED_STORES = tuple(sorted(DECLARATIONS.keys() - set(STORES)))
-"""Stores whose files other programs write too. They are optional, and nothing here makes them."""
+"""Stores whose files other programs write too. All are optional, and nothing here makes them.
+"""
 
 MANIFEST = "stores.json"
 FOLDERS = ("locks", "logs", "backups")
 BESIDE = ("-wal", "-shm", "-journal")
-"""What SQLite adds to a database's name for the files beside it."""
+"""The endings that SQLite adds to a database's name for the files beside it."""
 
 _MARKERS = tuple(
     file_of(store) for store, declaration in DECLARATIONS.items() if declaration.marks_workspace
 )
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{22,512}")  # 22: 128 bits in base64 (hub spec §0.1.1)
-# A doctor that tests the lock holds it for some microseconds.
+# A doctor's test holds the lock for some microseconds.
 _LOCK_ATTEMPTS_MAX = 10
 _LOCK_RETRY_SECONDS = 0.005
 
@@ -73,7 +74,7 @@ class HubRunning(Conflict):
 class DataDirNotWritable(Unavailable):
     code = "DATA_DIR_NOT_WRITABLE"
     default_message = "the data directory can't be written"
-    default_hint = "check its owner, its mount and free space: ls -ld .agentlip; df -h .agentlip"
+    default_hint = "check owner, mount and free space: ls -ld .agentlip; df -h .agentlip"
 
 
 class ServerFile(msgspec.Struct, frozen=True):
@@ -87,14 +88,14 @@ class ServerFile(msgspec.Struct, frozen=True):
     pid: int = 0
     started_at: str = ""
     protocol_version: str = "v1"
-    app_version: str = ""  # "" from servers that don't write it
+    app_version: str = ""  # "" from servers that write none
 
     def __repr__(self) -> str:
         return f"ServerFile(instance_id={self.instance_id!r}, port={self.port}, pid={self.pid})"
 
 
 class LockHolder(msgspec.Struct, frozen=True):
-    """What the writer lock's holder wrote into the file."""
+    """The note that the writer lock's holder wrote into the file."""
 
     pid: int = 0
     instance_id: str = ""
@@ -147,7 +148,7 @@ class DataDir:
         return suspect_marker(self.database(store))
 
     def read_token(self) -> str | None:
-        """Return this workspace's token; None if it can't be read."""
+        """Return this workspace's token; None if unreadable."""
         text = read_small(self.token_file)
         return (text.decode("utf-8-sig", "replace").strip() or None) if text else None
 
@@ -198,9 +199,9 @@ def marks_of(datadir: DataDir) -> list[Path]:
 def discover(start: Path, home: Path | None = None) -> DataDir:
     """Return the workspace that contains `start`: the nearest directory upwards with a database.
 
-    The search ends at `home`, which is searched too, and at the file system's edge, so a directory
+    The search ends at `home`, which is included, and at the file system's edge, so a directory
     above that others can write is not used by mistake. Directories listed in
-    `AGENTLIP_CEILING_DIRECTORIES`, and directories above them, are not searched.
+    `AGENTLIP_CEILING_DIRECTORIES`, and their parents, are not searched.
     """
     searched: list[str] = []
     for directory in upwards(start, home):
@@ -238,7 +239,7 @@ def _is_workspace(directory: Path) -> bool:
     datadir = DataDir(directory)
     try:
         marks = marks_of(datadir)
-        # The link and its target: either could belong to another user.
+        # Link and target: either could belong to another user.
         stats = [datadir.dir.lstat(), *(path.stat() for path in (datadir.dir, *marks))]
         trusted = not marks or all(status.st_uid in (os.geteuid(), 0) for status in stats)
     except PermissionError:
@@ -263,7 +264,7 @@ class WriterLock:
         self._path = datadir.lock_file
         self.instance_id = instance_id
         self.clock = clock or SystemClock()
-        # For the child process that writes, which has to keep the lock as long as this process.
+        # For the writing child process, which has to keep the lock as long as this process.
         self.descriptor: int | None = None
 
     def acquire(self) -> None:

@@ -23,7 +23,7 @@ _BYTES_MAX = 16 * 1024 * 1024
 class Epoch(msgspec.Struct, frozen=True):
     """An epoch that began with a restore or an accepted loss, or the workspace's first epoch.
 
-    since           when it began; "" for the first
+    since           beginning; "" for the first
     restored        the backup's name; "" if none was restored
     first_event_id  ids from here on were given out in this epoch
     highest_before  the highest id given out before
@@ -50,8 +50,8 @@ def read(datadir: DataDir) -> tuple[Epoch, ...]:
 
 
 def first_ids(datadir: DataDir, epoch: str) -> tuple[tuple[int, str], ...]:
-    """Return (first event id, epoch) for all epochs up to `epoch`, the current one. Return
-    nothing if it is not the list's newest: then the log was lost, and its ids began again."""
+    """Return (first event id, epoch) for all epochs up to `epoch`, the current one. Return nothing
+    unless `epoch` is the list's newest: otherwise the log was lost, and the ids began again."""
     listed = read(datadir)
     if not listed or listed[-1].epoch != epoch:
         return ()
@@ -74,7 +74,7 @@ def merge(*lists: Iterable[Epoch]) -> tuple[Epoch, ...]:
 def continued(before: tuple[Epoch, ...], old: str, begun: Epoch) -> str:
     """Return the encoded list in which `begun` follows the epochs `before`, which include `old`."""
     if old not in {epoch.epoch for epoch in before}:
-        # The first of the list, or the first after the log was lost and its ids began again.
+        # The first in the list, or the first after the log was lost and the ids began again.
         before = (Epoch(old),)
     text = msgspec.json.encode(EpochList(epochs=merge(before, (begun,))))
     return msgspec.json.format(text, indent=2).decode() + "\n"

@@ -38,7 +38,7 @@ Mode = Literal["ro", "rw", "unused"]
 
 class StoreLost(Conflict):
     code = "STORE_LOST"
-    default_message = "a store of this workspace is missing"
+    default_message = "a store is missing in this workspace"
     default_hint = "restore a copy, or create it empty: agentlipd up --accept-loss STORE"
 
     def __init__(
@@ -64,18 +64,20 @@ class StoreLost(Conflict):
             details={"store": name, "file": file, "problem": problem},
             hint=_swap(path, store_declaration.path_of(of))
             if of
-            else f"restore a copy of it; or go on without it: agentlipd up --accept-loss {name}",
+            else (
+                f"restore a copy; or go on without this store: agentlipd up --accept-loss {name}"
+            ),
         )
 
 
 def _swap(first: str, second: str) -> str:
-    a, b = sorted((first, second))  # the same command for both, so that it is run once
+    a, b = sorted((first, second))  # one command for both, to run once
     return f"agentlipd down; mv {a} {a}.other; mv {b} {a}; mv {a}.other {b}"
 
 
 class RecordUnreadable(Conflict):
     code = "RECORD_UNREADABLE"
-    default_message = "the record of the stores, stores.json, can't be read"
+    default_message = "the list of stores, stores.json, can't be read"
     default_hint = "mv .agentlip/stores.json .agentlip/backups/; agentlipd up # if none is missing"
 
 
@@ -148,7 +150,7 @@ def lost_stores(
             continue
         is_gone = datadir.read_token() is None if name == TOKEN else not path.exists()
         if is_gone or is_empty(path):
-            if name not in set(SHARED_STORES) - set(CHAINS):  # other programs may remove it
+            if name not in set(SHARED_STORES) - set(CHAINS):  # other programs may remove the file
                 lost.append(StoreLost(name, "missing" if is_gone else "empty"))
         elif store_id and (own := _id_of(path, name, mode) or store_id) != store_id:
             lost.append(StoreLost(name, "foreign", of=owners.get(own, "")))
@@ -178,7 +180,7 @@ def check(
     created."""
     if FILE in unreadable(datadir):
         raise RecordUnreadable
-    # A write-ahead log stays as it is: a refused start must not remove what may still be read.
+    # A write-ahead log stays unchanged: a refused start must not remove readable data.
     lost = lost_stores(datadir, "unused", {*stores, *SHARED_STORES, *accepted})
     for error in lost:
         if error.details["store"] not in accepted:
@@ -217,8 +219,8 @@ def remember(datadir: DataDir, stores: Collection[str] = STORES) -> None:
 
 
 def begin_chains(datadir: DataDir) -> None:
-    """Make each shared store that has a chain, before its first record, so that it is recorded
-    from the first start on. Call after `check`."""
+    """Make each shared store that has a chain, before its first record, so that the first start
+    records the store. Call after `check`."""
     for store in CHAINS:
         if not (path := datadir.database(store)).exists():
             store_declaration.open_shared(store, path, "FULL").close()
@@ -239,15 +241,15 @@ def _accept(datadir: DataDir, names: set[str], clock: Clock, log: Log) -> None:
             _put_aside(path, now_ms)
     restarted = any(declaration_of(name).numbers_events for name in names)
     if restarted and datadir.database(RECORD_STORE).exists():
-        # Event numbers begin again: cursors of clients must not be taken for new ones.
+        # Event numbers begin again: clients' cursors must not be taken for new ones.
         with closing(open_database(datadir.database(RECORD_STORE), "rw")) as connection:
             connection.execute("DELETE FROM meta WHERE key = 'epoch'")
     _write(datadir, manifest)
 
 
 def _behind(datadir: DataDir, store: str, mode: Mode) -> StoreLost | None:
-    """Return the error if the store lacks commits, or events from this epoch or from epochs that
-    it continues."""
+    """Return the error if the store lacks commits, or events from this epoch or its former
+    epochs."""
     database = datadir.database(store)
     noted = commit_count.read(datadir.workspace, store)  # first: an appliance may be running
     if declaration_of(store).numbers_events:

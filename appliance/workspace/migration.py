@@ -72,9 +72,9 @@ def newest(migrations: Sequence[Migration]) -> int:
 def statements(migration: Migration) -> Iterator[str]:
     """Yield a file's statements, one by one.
 
-    Python's `executescript` commits an open transaction before it starts, so a step and its record
-    would not be one transaction. Instead the file is split at the semicolons at which SQLite
-    regards a statement as complete.
+    Python's `executescript` first commits an open transaction, so a step and its record would not
+    be one transaction. Instead the file is split at the semicolons at which SQLite regards a
+    statement as complete.
     """
     begin = 0
     text = migration.sql

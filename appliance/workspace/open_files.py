@@ -12,7 +12,7 @@ from appliance.kernel.errors import Conflict
 from appliance.workspace.datadir import BESIDE
 
 COMMAND_CHARACTERS_MAX = 80
-LOCK_BYTES, LOCK_START = 512, 0x4000_0000  # where SQLite has its locks of a file
+LOCK_BYTES, LOCK_START = 512, 0x4000_0000  # where SQLite has its locks in a file
 WAITS_MAX, WAIT_SECONDS = 100, 0.1  # longer than programs usually wait for a lock
 
 
@@ -41,7 +41,7 @@ def program_with(names: Iterable[str], except_pid: int = 0) -> str:
 
 class StoreInUse(Conflict):
     code = "STORE_IN_USE"
-    default_message = "another program has the file of the store open"
+    default_message = "another program has the store's file open"
     default_hint = "end that program"
 
 
@@ -54,7 +54,7 @@ def kept_unused(database: Path) -> Iterator[None]:
     with _sqlite_locked(path) as is_free:
         program = program_with([f"{path}{end}" for end in ("", *BESIDE)], os.getpid())
         if program or not is_free:
-            program = program or "one of another user"
+            program = program or "another user's process"
             raise StoreInUse(
                 f"{path.name} is open in another program: {program}",
                 details={"file": path.name, "program": program},
@@ -65,10 +65,10 @@ def kept_unused(database: Path) -> Iterator[None]:
 
 @contextmanager
 def _sqlite_locked(database: Path) -> Iterator[bool]:
-    """Keep other programs from using an SQLite file, even under another name: they get
-    SQLITE_BUSY. Yield False if a program has a lock, as each does from its first statement on.
+    """Keep other programs from using an SQLite file, even under another name, by SQLITE_BUSY. Yield
+    False if a program has a lock, which begins with its first statement.
 
-    The lock ends when no program that opened the file meanwhile has it, or after ten seconds.
+    The lock ends when no program has the file open any more, or after ten seconds.
     """
     try:
         file = database.open("rb+")

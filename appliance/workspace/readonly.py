@@ -15,7 +15,7 @@ class SchemaTooOld(Conflict):
 
 
 def check_stores(datadir: DataDir, stores: Iterable[str]) -> None:
-    """Refuse stores that this program can't serve as they are. Changes nothing.
+    """Refuse stores that this program can't serve unchanged. Changes nothing.
 
     Raises StoreDamaged, SchemaTooOld, or what `refuse` raises.
     """

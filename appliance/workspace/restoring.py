@@ -3,7 +3,7 @@
     def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> None
 
 `connection` is open on the new file, within a transaction. The store before the restore is attached
-as `present`, if it can be read. `migrations/<store>/store.toml` names the module.
+as `present`, if readable. `migrations/<store>/store.toml` names the module.
 """
 
 import sqlite3
@@ -17,7 +17,7 @@ import msgspec
 from appliance.kernel.log import without_path
 from appliance.kernel.store_errors import is_damage, sqlite_name
 
-SHOWN_MAX = 20  # ids of each kind in a plan, which people read
+SHOWN_MAX = 20  # ids per kind in a plan, which people read
 NoticeKind = Literal["lost", "lost-delivered", "valid-again", "still-revoked", "sent-again"]
 
 
@@ -25,10 +25,10 @@ class Noticed(msgspec.Struct, frozen=True):
     """Entries with one fate: how many, and the first ones as (id, text for people).
 
     lost           made since the backup, and not in it
-    lost-delivered  the same, but its receivers have got it
+    lost-delivered  lost here, but received elsewhere
     valid-again    revoked since the backup, and valid again
-    still-revoked  revoked since the backup, and it stays so
-    sent-again     delivered since the backup; receivers that know the id drop it
+    still-revoked  revoked since the backup, and still revoked
+    sent-again     delivered since the backup; receivers drop known ids
     """
 
     store: str
@@ -39,7 +39,7 @@ class Noticed(msgspec.Struct, frozen=True):
 
 
 class RestoreContext(msgspec.Struct):
-    """What `restored` modules know and report.
+    """The input and output of `restored` modules.
 
     cut_ms   the backup's moment
     present  the store before the restore can be read
@@ -72,8 +72,8 @@ class RestoreContext(msgspec.Struct):
                 self.notices.append(Noticed(self.store, kind, noun, count, first))
 
     def notice_revoked(self, noun: str, selection: str) -> None:
-        """Report what was revoked since the backup, as `selection` selects it. The caller
-        revokes it again."""
+        """Report the rows in `selection`, revoked since the backup. The caller revokes them
+        again."""
         self.notice("valid-again" if self.revive else "still-revoked", noun, selection)
 
     def carry(self, sql: str, *parameters: object) -> bool:

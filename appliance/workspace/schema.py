@@ -75,7 +75,7 @@ def _create(
     os.close(open_own(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     with closing(open_database(unfinished, "rw")) as connection:
         made = Upgrade(connection, unfinished, store, migrations, clock, log).run()
-        # On a full disk, closing leaves part of it in the log, which has the temporary name.
+        # On a full disk, closing leaves a part in the log, which has the temporary name.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     unfinished.rename(database)
     sync_directory(database.parent)
@@ -95,12 +95,12 @@ def create_workspace(
     accepted: Collection[str] = (),
     damaged: dict[str, StoreSuspended] | None = None,
 ) -> bool:
-    """Create a workspace's folders, databases and token where they are missing. Return False if
-    all are there.
+    """Create a workspace's missing folders, databases and token. Return False if nothing is
+    missing.
 
-    Raises StoreLost for a recorded store that is missing, unless its name is in `accepted`.
-    `damaged` collects damaged stores that are not needed; without it they raise StoreDamaged. Only
-    stores in `stores` are created or opened.
+    Raises StoreLost for a recorded store that is missing, unless named in `accepted`. `damaged`
+    collects damaged stores that are not needed; None: raise StoreDamaged. Only stores in `stores`
+    are created or opened.
 
     `locked`: the caller, a starting hub, holds the writer lock; then existing databases are
     migrated. Otherwise the lock is taken during this call, and existing databases are not touched.

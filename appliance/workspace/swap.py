@@ -3,8 +3,8 @@
     new files ──▶ journal ──▶ files renamed ──▶ no journal
 
 New files are complete below `.agentlip/restore/new` before the journal is written. A process that
-finds them without a journal removes them; with a journal it continues the renames, which needs no
-space. Replaced files are below `.agentlip/restore/old` until the end, or they are kept. Call
+finds such files without a journal removes them; with a journal, the renames continue, which needs
+no space. Replaced files are below `.agentlip/restore/old` until the end, or they are kept. Call
 everything here with the writer lock held, except the two functions that take it.
 """
 
@@ -45,7 +45,7 @@ class SwapUnreadable(Conflict):
 
 
 class SwappedFile(msgspec.Struct, frozen=True):
-    """A file by its path relative to the workspace. `new`: it is replaced; else only removed."""
+    """A file by its path relative to the workspace. `new`: replaced; else only removed."""
 
     path: str
     new: bool = True
@@ -135,7 +135,7 @@ def _complete(datadir: DataDir, journal: SwapJournal) -> None:
         for file in journal.files:
             new, present = root / "new" / file.path, datadir.workspace / file.path
             if file.new and not new.exists():
-                continue  # it is in its place
+                continue  # in place
             _put_aside(present, old / file.path, file.new)
             if file.new:
                 make_folders(present.parent)
@@ -157,8 +157,8 @@ def _put_aside(present: Path, old: Path, stays: bool) -> None:
             make_folders(old.parent)
             target = old.with_name(old.name + suffix)
             if target.exists() and target.samefile(source):
-                continue  # it has both names since an earlier attempt
-            # A new file replaces it in one step: a program that finds none would make another.
+                continue  # has both names since an earlier attempt
+            # A new file is put in place in one step: a program that finds none would make another.
             if not (stays and not suffix and _link(source, target)):
                 _move(source, target)
     if present.parent.is_dir():

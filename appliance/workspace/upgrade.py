@@ -5,9 +5,9 @@ Runs before anything is served, with the writer lock held, and after a backup of
 
 - a step and its record in `x_migrations` are one transaction, so after a crash a step is either
   done or not begun, and the next start continues;
-- a new file is created under a temporary name and renamed when it is complete, so an empty file
+- a new file is created under a temporary name and renamed when complete, so an empty file
   under the real name is damage and is never treated as a new workspace;
-- a file is opened only if its `x_compat` allows this program to open it.
+- a file is opened only if its `x_compat` allows this program.
 """
 
 import sqlite3
@@ -29,15 +29,15 @@ from appliance.workspace.datadir import DataDirNotWritable
 from appliance.workspace.integrity import is_damaged
 from appliance.workspace.migration import Migration, MigrationFailed, load, newest, statements
 
-# The quick check of a file of this size takes well under a second, and the full check of a store
-# whose rows exist nowhere else some seconds. Larger ones are left to the doctor.
+# For a file with this size, a quick check takes well under a second, and a full check, for stores
+# whose rows exist nowhere else, some seconds. Larger files are left to the doctor.
 CHECK_AT_START_BYTES_MAX = 64 * 1024 * 1024
 FULL_CHECK_BYTES_MAX = 512 * 1024 * 1024
 RECORDS = (
     "CREATE TABLE IF NOT EXISTS x_migrations (number INTEGER NOT NULL, name TEXT PRIMARY KEY NOT"
     " NULL, sha256 TEXT NOT NULL, applied_ms INTEGER NOT NULL) STRICT"
 )
-"""The table of applied migrations."""
+"""The table with applied migrations."""
 
 
 class SchemaTooNew(Conflict):
@@ -62,11 +62,11 @@ class SchemaState(msgspec.Struct, frozen=True, kw_only=True):
     """A file's state, and what this program would do with the file."""
 
     store: str
-    schema: int  # the newest step in the file; 0: no step of this program
+    schema: int  # the newest step in the file; 0: none of this program's steps
     compat: int  # the oldest program that may open the file
-    program: int  # the newest step of this program
-    spec_version: int | None = None  # version of the shared specification in the file
-    program_spec_version: int = 0  # version of this program
+    program: int  # this program's newest step
+    spec_version: int | None = None  # the shared specification's version in the file
+    program_spec_version: int = 0  # this program's version
     pending: tuple[str, ...] = ()
     optional_missing: tuple[str, ...] = ()
     edited: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ def refuse_unusable(database: Path, store: str) -> None:
     end; for a store that is marked as damaged; and for an empty or missing file with a log."""
     if database.exists() and not database.is_file():
         raise StoreDamaged(
-            f"{store}: a folder or a special file has the name of the database",
+            f"{store}: a folder or a special file has the database's name",
             hint="agentlip doctor --run store.opens",
         )
     if suspect_marker(database).exists():
@@ -132,7 +132,7 @@ def refuse_unusable(database: Path, store: str) -> None:
     size = database.stat().st_size if database.exists() else None
     log = database.with_name(database.name + "-wal")
     if size == 0 or (size is None and log.exists() and log.stat().st_size > 0):
-        # SQLite would delete the log, or apply it to a file it does not belong to.
+        # SQLite would delete the log, or apply the log to a foreign file.
         raise StoreDamaged(
             f"{store}: the database file is {'empty' if size == 0 else 'missing'}",
             hint="agentlip doctor --run store.opens; to start empty, remove the database file with"
@@ -146,7 +146,7 @@ def refuse(before: SchemaState) -> None:
     if before.too_new:
         raise SchemaTooNew(
             f"{store}: the data was written by a newer program (schema {before.schema},"
-            f" needs a program of at least {before.compat}; this one is {before.program})",
+            f" needs version {before.compat} or newer; this one is {before.program})",
         )
     if before.edited:
         raise MigrationEdited(
@@ -165,7 +165,7 @@ class Upgrade(msgspec.Struct, frozen=True):
     log: Log
 
     def run(self) -> SchemaState:
-        # The rows of a store that can be suspended exist nowhere else.
+        # A suspendable store's rows exist nowhere else.
         full = declaration_of(self.store).recovery.suspended
         bytes_max = FULL_CHECK_BYTES_MAX if full else CHECK_AT_START_BYTES_MAX
         size = self.database.stat().st_size  # 0 while the file is made
@@ -198,7 +198,7 @@ class Upgrade(msgspec.Struct, frozen=True):
                 try:
                     self._apply(migration)
                 except (MigrationFailed, StoreDamaged) as error:
-                    # The store works without it, only slower.
+                    # The store works without the index, only slower.
                     self.log.warning(
                         "optional migration not applied",
                         store=self.store,
@@ -208,8 +208,8 @@ class Upgrade(msgspec.Struct, frozen=True):
         return state(self.connection, self.store, self.released)
 
     def _refuse_strangers(self, before: SchemaState) -> None:
-        """Refuse a file that another program made, unless it follows the shared specification
-        and can be used as it is."""
+        """Refuse a file that another program made, unless the file follows the shared specification
+        and is usable unchanged."""
         adapter = adapter_of(self.store)
         if adapter is not None and before.spec_version is not None:
             with closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
@@ -218,7 +218,7 @@ class Upgrade(msgspec.Struct, frozen=True):
                 if not adapter.missing_columns(self.connection, model):
                     return
         raise StoreDamaged(
-            f"{self.store}: the file is a database, but not one of this store",
+            f"{self.store}: the file is a database, but not for this store",
             hint="move the file away, or restore a backup: agentlip backup list",
         )
 
@@ -234,7 +234,7 @@ class Upgrade(msgspec.Struct, frozen=True):
                 raise sqlite3.IntegrityError("FOREIGN KEY constraint failed")
             execute("COMMIT")
         except sqlite3.Error as error:
-            if self.connection.in_transaction:  # a full disk may have rolled it back already
+            if self.connection.in_transaction:  # a full disk may have rolled back already
                 execute("ROLLBACK")
             if is_damage(error):
                 raise upgrade_error(error, self.store) from error
@@ -292,7 +292,7 @@ def upgrade_error(error: sqlite3.Error, store: str) -> Unavailable:
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return MigrationFailed(
             f"{store}: another program uses the database",
-            hint="stop it or wait until it has finished: agentlipd status",
+            hint="stop that program or wait until it has finished: agentlipd status",
         )
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN")):
         return DataDirNotWritable(f"{store}: the database can't be written: {error}")

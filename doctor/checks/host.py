@@ -128,7 +128,7 @@ def _server_file(context: Context) -> Iterator[Finding]:
         )
     elif view.held and view.written is not None and server.instance_id != view.written.instance_id:
         yield OTHER_INSTANCE.finding(
-            path.name, "it names another instance than the holder of the lock"
+            path.name, "the file names another instance than the lock's holder"
         )
 
 
@@ -175,7 +175,7 @@ OTHER_INSTANCE = Problem("other-instance", hint="agentlipd restart")
 STOPPING = Problem("stopping", Severity.CRITICAL)
 STARTING = Problem("starting", Severity.INFO)
 UNREACHABLE = Problem("unreachable", hint="agentlipd restart")
-DELAYED = Problem("delayed", hint="check the load of the machine: uptime")
+DELAYED = Problem("delayed", hint="check the machine's load: uptime")
 CHECKS = (
     Check(
         name="host.disk", inspects="free space on the data directory's disk", ready=True,

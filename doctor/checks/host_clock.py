@@ -32,7 +32,7 @@ def _clock(context: Context) -> Iterator[Finding]:
         yield PAST.finding(
             "clock",
             f"this machine's clock ({iso(now_ms)}) is {minutes:.0f} minutes behind the newest time"
-            f" in the store {store} ({iso(newest)}); or it was ahead when that was written",
+            f" in the store {store} ({iso(newest)}); or the clock was ahead at that write",
         )
     yield from _jumped(context)
 
@@ -40,7 +40,7 @@ def _clock(context: Context) -> Iterator[Finding]:
 def _newest_ms(connection: sqlite3.Connection, sql: str) -> int | None:
     try:
         row = connection.execute(sql).fetchone()
-    except sqlite3.OperationalError:  # a table or column is missing: another check reports it
+    except sqlite3.OperationalError:  # a missing table or column is reported by another check
         return None
     if row is None or not isinstance(row[0], str):
         return None if row is None else row[0]

@@ -36,8 +36,8 @@ _ADOPTABLE = tuple(store for store, declared in DECLARATIONS.items() if declared
 _CHECKED_ELSEWHERE = "jobs"
 _LISTED_MAX = 3  # more open files have one cause: a `chmod -R`, or a copy
 _UNFINISHED = ".partial-"  # a backup that is made or verified, in a private directory
-LOGS_BYTES_MAX = 100 * _MIB  # above it, somebody should look which file grows
-FILES_MAX = 10_000  # files of the data directory whose permissions are read
+LOGS_BYTES_MAX = 100 * _MIB  # above this, somebody should look which file grows
+FILES_MAX = 10_000  # data directory files whose permissions are read
 
 
 class Entry(NamedTuple):
@@ -68,7 +68,7 @@ def _private(context: Context) -> Iterator[Finding]:
     names = ", ".join(finding.subject for finding in findings[:_LISTED_MAX])
     yield MANY_OPEN.finding(
         folder.name,
-        f"other users of this machine may read or change {len(findings)} files and directories:"
+        f"other users on this machine may read or change {len(findings)} files and directories:"
         f" {names} …",
         severity=max(
             (finding.severity for finding in findings), key=lambda severity: severity.rank
@@ -116,7 +116,7 @@ def _too_open(entry: Entry, reachable: bool, own: bool) -> Finding:
     protected = "" if reachable else "; now only the data directory's own mode prevents it"
     return TOO_OPEN.finding(
         entry.name,
-        f"other users of this machine may {verb} the {kind} (mode {mode:04o}){protected}",
+        f"other users on this machine may {verb} the {kind} (mode {mode:04o}){protected}",
         f"chmod go= {shlex.quote(str(entry.path))}",
         severity=severity,
     )
@@ -141,7 +141,7 @@ def _may_be_open(entry: Entry, folder: Path, exported: frozenset[Path]) -> bool:
     if entry.name.endswith(".suspect"):
         return True
     if entry.path.parent == folder / "locks" and not entry.state.st_mode & _OTHERS_WRITE:
-        return True  # only a process id; its directory is checked
+        return True  # only a process id; the directory is checked
     if stat.S_ISLNK(entry.state.st_mode) or exported & {entry.path, *entry.path.parents}:
         return True
     return _read_only(entry.path) or (entry.is_folder and _is_mount(entry.path))
@@ -156,7 +156,7 @@ def _is_mount(folder: Path) -> bool:
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return False
-    # The fifth word is the mount point; spaces in it are written in octal.
+    # The fifth word is the mount point, with spaces in octal.
     points = {line.split(" ", 5)[4] for line in mounts.splitlines()}
     return str(folder.resolve()).replace(" ", "\\040") in points
 
@@ -250,7 +250,7 @@ def _others_stores(context: Context) -> Iterator[Finding]:
     findings = [
         OTHER_OWNER.finding(
             store,
-            f"its file belongs to {user_name(owner)}, who can read and change it",
+            f"the file belongs to {user_name(owner)}, who can read and change it",
             f"{_sudo()}chown {own} {shlex.quote(str(context.datadir.database(store)))}",
         )
         for store, owner in owners.items()
@@ -273,7 +273,7 @@ def _summarize(context: Context, findings: Iterable[Finding], command: str) -> I
     yield msgspec.structs.replace(
         listed[0],
         subject=context.datadir.dir.name,
-        message=f"{len(listed)} files do not belong to the user of this appliance: {names} …",
+        message=f"{len(listed)} files do not belong to this appliance's user: {names} …",
         hint=f"{command} {shlex.quote(str(context.datadir.dir))}",
     )
 
@@ -289,7 +289,8 @@ def _other_user(context: Context, own: str, owner: str) -> Iterator[Finding]:
     if denied:
         yield OTHER_USER.finding(
             context.datadir.dir.name,
-            f"it belongs to {owner}, and {own} can't use {len(denied)} files in it, so this report"
+            f"it belongs to {owner}, and {own} can't use {len(denied)} files in it, so "
+            "this report"
             " is incomplete",
             f"sudo -u {owner} agentlip doctor"
             f" --workspace {shlex.quote(str(context.datadir.workspace))}",
@@ -340,7 +341,7 @@ def groups_of(uid: int) -> frozenset[int]:
 def _logs(context: Context) -> Iterator[Finding]:
     folder = context.datadir.logs
     if folder.is_file():
-        sentence = "a file has the name of the folder, so the appliance does not start"
+        sentence = "a file has the folder's name, so the appliance does not start"
         yield NO_FOLDER.finding(folder.name, sentence, f"mv {folder} {folder}.file; agentlipd up")
     if not folder.is_dir():
         return
@@ -381,7 +382,7 @@ def _entries(context: Context, folder: Path | None = None) -> Iterator[Entry]:
             state = path.stat() if path == context.datadir.dir else path.lstat()
             entry = Entry(str(path.relative_to(workspace)), path, state)
         except OSError:
-            continue  # removed meanwhile, or its directory can't be read and is an entry itself
+            continue  # removed meanwhile, or in an unreadable directory, which is an entry too
         if entry.is_folder:
             with suppress(OSError):
                 waiting += sorted(path.iterdir(), reverse=True)

@@ -13,7 +13,7 @@ from appliance.checks.context import Context
 _MIB = 1024 * 1024
 FREE_SHARE_MIN = 0.25  # a store with fewer unused pages is not vacuumed
 FREE_BYTES_MIN = 64 * _MIB  # less is not worth the copy that VACUUM makes
-# A program that still writes its temporary file has not taken longer than this.
+# A program that still writes its temporary file has taken less time.
 AGE_SECONDS_MIN = 3600
 TEMPORARY = re.compile(
     r"\..+\.[0-9a-f]{16}|\..+\.(new|recovered)(-journal|-wal|-shm)?|.+\.partial(-journal|-wal|-shm)?"
@@ -28,10 +28,10 @@ def _free_pages(context: Context) -> Iterator[Finding]:
             share = free_share(connection)
             size = context.datadir.database(store).stat().st_size
         except (OSError, sqlite3.Error):
-            continue  # store.opens reports it
+            continue  # reported by store.opens
         if share >= FREE_SHARE_MIN and share * size >= FREE_BYTES_MIN:
             yield UNUSED.finding(
-                store, f"{share * size / _MIB:.0f} MiB of its file ({share:.0%}) are unused"
+                store, f"{share * size / _MIB:.0f} MiB in its file ({share:.0%}) are unused"
             )
 
 
@@ -61,7 +61,7 @@ def _in_folder(context: Context, folder: Path, now_seconds: float) -> Iterator[F
             and TEMPORARY.fullmatch(entry.name)
             and now_seconds - state.st_mtime > AGE_SECONDS_MIN
         ):
-            yield INCOMPLETE.finding(name, "an incomplete file of an interrupted program")
+            yield INCOMPLETE.finding(name, "an incomplete file, left by an interrupted program")
 
 
 def free_share(connection: sqlite3.Connection) -> float:

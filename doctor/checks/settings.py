@@ -20,7 +20,7 @@ from appliance.kernel.reader import Reader
 from appliance.operations.settings import kind_of
 from appliance.workspace.datadir import DataDir
 
-# Programs that read agentlip.config.ts accept these as well.
+# Also accepted by programs that read agentlip.config.ts.
 _UNREAD_SUFFIXES = (".ts", ".mts", ".cts", ".js", ".mjs", ".cjs", ".json")
 
 
@@ -35,7 +35,7 @@ NOT_ABOVE = (
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 RATES = ("per_connection", "global", "failures_per_address")
 RATE_MIN, RATE_MAX = 5, 100_000
-"""The web UI needs a handful of requests at once; no client and no disk gets above the other."""
+"""The web UI needs a handful of requests at once; no client and no disk can process more."""
 
 KEPT = ("keep_last", "keep_hourly", "keep_daily", "keep_weekly", "keep_monthly", "keep_yearly")
 
@@ -83,7 +83,7 @@ def _absurd_limits(tree: dict[str, Any]) -> Iterator[Finding]:
     for name in RATES if "limits" in tree else ():
         rate = tree["limits"][name]
         if not rate and not is_local:
-            yield ABSURD.finding(f"limits.{name}", "it is off, and other machines can connect")
+            yield ABSURD.finding(f"limits.{name}", "is off, and other machines can connect")
         elif rate and not RATE_MIN <= rate <= RATE_MAX:
             yield ABSURD.finding(
                 f"limits.{name}",
@@ -128,7 +128,7 @@ def _secrets(context: Context) -> Iterator[Finding]:
     try:
         tree = config.read_toml(path)
     except config.BadSettings:
-        return  # settings.file reports it
+        return  # reported by settings.file
     for name, value in _files(tree, ""):
         if context.is_off(name):
             continue
@@ -167,7 +167,7 @@ def _unread(context: Context) -> Iterator[Finding]:
 INVALID = Problem("invalid", Severity.ERROR)
 UNUSABLE = Problem("unusable", Severity.ERROR)
 CONTRADICTORY = Problem(
-    "contradictory", hint="correct one of them in agentlip.toml; then agentlipd restart"
+    "contradictory", hint="correct one value in agentlip.toml; then agentlipd restart"
 )
 ABSURD = Problem("absurd-limit", hint="correct [limits] in agentlip.toml; then agentlipd restart")
 FILE_TOO_OPEN = Problem("too-open")

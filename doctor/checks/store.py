@@ -19,7 +19,7 @@ from doctor.checks.store_log import LARGE, find_large_log
 _PROBLEMS_MAX = 10
 _REINDEX = "agentlip doctor repair --run store.integrity --yes"
 BATCH_SECONDS_MAX = 2.0  # a batch that takes longer is reported
-RESTARTS_MAX = 3  # restarts of the writer within half a minute
+RESTARTS_MAX = 3  # writer restarts within half a minute
 QUICK_CHECK_BYTES_MAX = 64 * 1024 * 1024  # larger files are checked with `--all` only
 
 
@@ -51,7 +51,7 @@ def _writer(context: Context) -> Iterator[Finding]:
         if context.number(f"{store}.detached"):
             yield DETACHED.finding(
                 store,
-                "a file of the store was removed or replaced while it is in use; writes are"
+                "a store file was removed or replaced while in use; writes are"
                 " refused, and what is only in the removed file is lost when the appliance ends",
                 StoreDetached.default_hint,
             )
@@ -118,7 +118,7 @@ def _of_schema(datadir: DataDir, store: str, schema: SchemaState) -> Iterator[Fi
         message = f"applied migrations were changed: {', '.join(schema.edited)}"
         yield EDITED.finding(store, message)
     if not schema.schema and schema.spec_version is None:
-        message = "the file is a database, but not of this store"
+        message = "the file is a database, but not for this store"
         yield FOREIGN.finding(store, message, _instead(datadir, store))
     elif schema.pending and not schema.too_new:
         why = "made by another program" if not schema.schema else "made by an older program"
@@ -154,10 +154,10 @@ def integrity(store: str, connection: sqlite3.Connection) -> Iterator[Finding]:
     except sqlite3.DatabaseError as error:
         if not is_damage(error):
             raise
-        return  # the integrity check reports it
+        return  # reported by the integrity check
     for table, rowid, parent, _ in rows:
         yield ORPHANED_ROW.finding(
-            f"{store}.{table}", f"row {rowid} refers to a missing row of {parent}"
+            f"{store}.{table}", f"row {rowid} refers to a missing row in {parent}"
         )
 
 
@@ -216,7 +216,7 @@ CHECKS = (
         find=_schema, problems=(NEWER, EDITED, FOREIGN, OLD),
     ),
     Check(
-        name="store.whole", inspects="no page of a small store is damaged (SQLite's quick check)",
+        name="store.whole", inspects="a small store has no damaged page (SQLite's quick check)",
         find=_quick_check, problems=(DAMAGED,),
     ),
     Check(

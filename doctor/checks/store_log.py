@@ -8,7 +8,7 @@ from appliance.checks.context import Context, size_of
 from appliance.workspace.datadir import SHARED_STORES
 
 _MIB = 1 << 20
-ERROR_BYTES = 500 * _MIB  # section 6.5 of the hub specification
+ERROR_BYTES = 500 * _MIB  # hub specification, section 6.5
 LARGE = Problem("large")
 
 

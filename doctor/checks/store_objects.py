@@ -70,8 +70,8 @@ def _foreign(store: str, there: SchemaObject, shared: bool) -> Finding:
     harmless = shared and not _CHANGES.search(schema_model.normal(there.sql))
     return OTHER_TRIGGER.finding(
         f"{store}.{there.name}",
-        f"another program made this trigger of {there.table}: it can change or remove every new"
-        " row",
+        f"another program made this trigger on {there.table}: the trigger can change or remove "
+        "every new row",
         severity=Severity.WARNING if harmless else Severity.ERROR,
     )
 
@@ -89,7 +89,7 @@ def _missing(store: str, wanted: SchemaObject) -> Finding:
 def _altered(store: str, wanted: SchemaObject) -> Finding:
     return ALTERED.finding(
         f"{store}.{wanted.name}",
-        f"the {wanted.kind}{_of(wanted)} differs from what the migrations of this program made",
+        f"the {wanted.kind}{_of(wanted)} differs from the one that this program's migrations made",
         "" if wanted.kind == "table" else _REPAIR,
         severity=_severity(wanted),
     )

@@ -52,7 +52,7 @@ def _unread(context: Context) -> Iterator[Finding]:
         if behind is not None:
             yield IGNORED_FRAMES.finding(
                 store,
-                f"{behind.frames} frames of its write-ahead log, with {behind.commits} commits, are"
+                f"{behind.frames} frames in its write-ahead log, with {behind.commits} commits, are"
                 " damaged or behind a damaged one; the next start loses them",
                 f"agentlip recover {store} --yes",
             )

@@ -10,7 +10,7 @@ CONTENT: dict[str, Row] = tomllib.loads(
     (Path(__file__).parent / "dashboards.toml").read_text("utf-8")
 )
 COLUMNS, WIDTH, HEIGHT = 3, 8, 7
-SCHEMA = 39  # Grafana 11 writes it
+SCHEMA = 39  # written by Grafana 11
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 VARIABLE = {"name": "datasource", "label": "Data source", "type": "datasource",
             "query": "prometheus"}  # fmt: skip

@@ -14,7 +14,7 @@ SEVERITIES = ("warning", "critical")
 RATIO = "agentlip:slo_error_ratio:rate"
 EVENTS = "agentlip:slo_events:increase1h"
 INSTANCE = 'instance="a:7464",job="agentlip"'
-TEST_MINUTES = 20  # after the wait of an alert; examples exceed their limit from the first minute
+TEST_MINUTES = 20  # after an alert's wait; examples exceed the limit from the first minute
 MINUTES = {"s": 1 / 60, "m": 1, "h": 60}
 
 
@@ -93,7 +93,7 @@ def _ratio(objective: Row, span: str) -> str:
     total = f"sum by (instance) (rate({objective['total']}[{span}]))"
     if "good" in objective:
         return f"1 - sum by (instance) (rate({objective['good']}[{span}])) / {total}"
-    # Without a bad event its counter has no series yet.
+    # Without a bad event the counter has no series yet.
     bad = f"sum by (instance) (rate({objective['bad']}[{span}]))"
     return f"({bad} or 0 * {total}) / {total}"
 
@@ -156,7 +156,7 @@ def rule_tests() -> Row:
     """Return tests: each alert fires with its example, and a higher severity does not."""
     return {
         "rule_files": ["alerts.yaml", "slo.yaml"],
-        "evaluation_interval": "5m",  # the longest test is of 73 hours
+        "evaluation_interval": "5m",  # the longest test has 73 hours
         "tests": [*map(_test_of, alerts()), *_burn_tests()],
     }
 

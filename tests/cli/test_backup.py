@@ -134,7 +134,7 @@ def test_newest_backup_is_not_the_one_with_a_time_in_the_future(
     assert newest(filled) == after
 
 
-def test_newest_backup_at_a_target_is_not_the_one_with_a_time_in_the_future(
+def test_backup_from_the_future_is_not_newest_at_target(
     filled: Filled, clock_set_back: tuple[str, str], tmp_path: Path
 ) -> None:
     target = tmp_path / "disk"

@@ -42,9 +42,7 @@ def test_last_lines_include_the_rotated_log(workspace: Path, log: Path) -> None:
     assert numbers(agentlipd("logs", "--json", "-n", 1, cwd=workspace).lines) == [9_999]
 
 
-def test_line_that_is_not_json_becomes_one_object_and_cannot_steer_the_terminal(
-    workspace: Path, log: Path
-) -> None:
+def test_line_without_json_becomes_one_harmless_object(workspace: Path, log: Path) -> None:
     log.write_bytes(b"Error: \x1b[31mno\xff\n" + line(1, path="/x").encode() + b'["a"]')
     lines = agentlipd("logs", "--json", cwd=workspace).lines
     assert lines[0] == {"msg": "Error: \x1b[31mno\N{REPLACEMENT CHARACTER}"}

@@ -91,7 +91,7 @@ def test_dead_letters_are_listed_redriven_inspected_dropped_and_exported(hub, br
     assert run("outbox", "drop", "d2").code == 0
     assert "message: (dropped)" in run("outbox", "inspect", "d2").out
     assert run("outbox", "prune").code == 1
-    assert run("outbox", "prune", "--confirm", "--dead").out.startswith("dropped the payloads of")
+    assert run("outbox", "prune", "--confirm", "--dead").out.startswith("dropped the payloads from")
     assert run("outbox", "list", "--failed").err.strip() == "no matching sends"
     assert run("outbox", "status").out.startswith("normal, ")
 

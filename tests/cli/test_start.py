@@ -29,7 +29,7 @@ def workspace(tmp_path: Path) -> Iterator[Path]:
 # -- ready -----------------------------------------------------------------------------------
 
 
-def test_status_of_a_running_hub_that_is_not_ready_fails_with_the_reason(tmp_path: Path) -> None:
+def test_status_of_unready_hub_fails_with_reason(tmp_path: Path) -> None:
     with served(tmp_path) as hub:
         healthy = agentlipd("status", "--json", cwd=tmp_path)
         assert (healthy.code, healthy.json["ready"]) == (0, True)
@@ -47,7 +47,7 @@ def test_status_of_a_running_hub_that_is_not_ready_fails_with_the_reason(tmp_pat
         assert line.out.startswith("running not-ready=store.suspect http://127.0.0.1:")
 
 
-def test_start_that_can_write_nothing_serves_reads_and_says_why_it_is_not_ready(
+def test_start_without_writes_serves_reads_and_names_reason(
     workspace: Path,
 ) -> None:
     (workspace / "agentlip.toml").write_text("[store]\nfree_bytes_min = 1_000_000_000_000_000\n")

@@ -46,7 +46,7 @@ def backups(datadir: DataDir) -> BackupDirectory:
 # -- the migration ------------------------------------------------------------------------------
 
 
-def test_a_start_that_may_not_migrate_is_refused_with_the_command_that_does(newer, workspace):
+def test_start_without_permission_to_migrate_names_the_command(newer, workspace):
     """The current program starts with the setting; a newer one only after the command."""
     before = schemas(workspace)
     workspace.settings_file.write_text("[store]\nmigrate_at_start = false\n")
@@ -134,7 +134,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 @pytest.mark.root
-def test_start_without_room_for_the_backup_is_refused_unless_a_flag_omits_the_backup(newer, disk):
+def test_start_without_space_for_backup_needs_flag(newer, disk):
     datadir = Filled(disk.root / "ws").datadir
     before = schemas(datadir)
     server = newer.serve(datadir.workspace)

@@ -256,7 +256,7 @@ def test_merges_are_refused_or_published(repository):
 
 
 @pytest.mark.parametrize("way", ["fast-forward", "plumbing", "am"])
-def test_work_that_came_in_without_hooks_is_published_when_it_is_handed_in(repository, way):
+def test_commit_without_hooks_is_published_at_done(repository, way):
     worker(repository, "spawn", "t")
     folder = repository / "worktrees" / "t"
     worker(folder, "start")

@@ -77,6 +77,8 @@ def by_our_rules(every: Sequence[Text]) -> Iterator[Finding]:
         plain = masked(text.text)
         line = plain.replace("\n", " ")
         for rule, pattern in compiled():
+            if (rule.kinds and text.kind not in rule.kinds) or text.file.startswith(rule.exempt):
+                continue
             for match in pattern.finditer(line):
                 yield finding(text, match.start(), match.end(), rule.name, rule.suggestion)
 

@@ -26,11 +26,21 @@ class Rule(NamedTuple):
     caught: tuple[str, ...]
     passed: tuple[str, ...]
     kinds: tuple[str, ...] = ()  # of texts; none: all
+    exempt: tuple[str, ...] = ()  # beginnings of paths that the rule skips
 
 
-def rule(name: str, pattern: str, suggestion: str, *, caught: str, passed: str) -> Rule:
+def rule(
+    name: str,
+    pattern: str,
+    suggestion: str,
+    *,
+    caught: str,
+    passed: str,
+    kinds: tuple[str, ...] = (),
+    exempt: tuple[str, ...] = (),
+) -> Rule:
     """Examples are separated by a bar."""
-    return Rule(name, pattern, suggestion, split(caught), split(passed))
+    return Rule(name, pattern, suggestion, split(caught), split(passed), kinds, exempt)
 
 
 def split(examples: str) -> tuple[str, ...]:
@@ -38,6 +48,19 @@ def split(examples: str) -> tuple[str, ...]:
 
 
 RULES = (
+    rule(
+        "sentence-start",
+        rf"{START}(?-i:It|It's|Its|Those|The\s+same|Whoever)\b(?!\s*$)"
+        rf"|{START}(?-i:None)\s+(?:of|is|are|was|were|has|have|can|may|must|will)\b"
+        rf"|{START}(?-i:What)\b(?!')(?!.*:$){STATEMENT}",
+        "repeat the noun",
+        caught="It sends the mail. | The file is written. Its owner is root. | The same key fails."
+        " | None of the callbacks may wait. | What the channel is for. | Whoever waits is told",
+        passed="Find its owner. | None if there is no row. | What is the port?"
+        " | It | None: no limit. | What is new:",
+        kinds=("paragraph", "docstring", "comment", "string"),
+        exempt=("spark/", "tests/"),
+    ),
     rule(
         "fused-who",
         rf"{START}who(?:ever)?\b(?!\s+(?:am|are|is)\s+(?:I|you|we)\b){STATEMENT}"

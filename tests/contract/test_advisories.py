@@ -45,7 +45,7 @@ def test_the_result_names_what_is_affected_and_how_old_it_is(folder, capsys):
     assert "1 pins, 1 records, the newest of 2026-01-02: 1 affected" in out
 
 
-def test_withdrawn_records_are_left_out_and_an_empty_folder_is_not_a_pass(folder, capsys):
+def test_withdrawn_records_are_skipped_and_empty_folder_fails(folder, capsys):
     assert main([str(folder)]) == 2
     (folder / "a.json").write_text(json.dumps(record(withdrawn="2026-01-03")))
     assert main([str(folder)]) == 2

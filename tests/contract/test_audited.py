@@ -50,7 +50,8 @@ SOCKET_REQUESTS = {
 }  # fmt: skip
 # Groups of commands that read, use the appliance, or send requests that it records.
 REQUESTS_AND_READS = {
-    "agentlip agent", "agentlip ask", "agentlip attachment", "agentlip bus", "agentlip channel", "agentlip courier",
+    "agentlip agent", "agentlip ask", "agentlip attachment", "agentlip bus", "agentlip channel",
+    "agentlip courier",
     "agentlip inbox", "agentlip incoming", "agentlip jobs", "agentlip msg", "agentlip network",
     "agentlip outbox", "agentlip plugin", "agentlip report", "agentlip topic", "agentlip webhook",
     "agentlip worker", "agentlip archive", "agentlip config", "agentlip mcp", "agentlip audit",

@@ -140,3 +140,11 @@ def test_modules_are_not_started_from_the_current_folder():
     modules = {file.name: started.findall(file.read_text("utf-8")) for file in files}
     unsafe = [name for name, ways in modules.items() if any("-P" not in way for way in ways)]
     assert unsafe == []
+
+
+def test_architecture_page_names_packages_with_composed_listings():
+    page = (ROOT / "docs/explanation/architecture.md").read_text(encoding="utf-8")
+    named = re.search(r"in each `listings.py` \(([a-z, ]+)\)", page)
+    assert named is not None
+    files = tracked("appliance/**/listings.py")
+    assert set(named[1].split(", ")) == {file.relative_to(ROOT).parts[1] for file in files}

@@ -6,7 +6,7 @@ import subprocess
 from tests.support.commands import ROOT, command, environment
 
 
-def test_environment_of_tests_names_no_workspace_and_hides_the_one_of_the_clone():
+def test_test_environment_names_no_workspace():
     ours = {name: value for name, value in os.environ.items() if name.startswith("AGENTLIP_")}
     assert ours == {"AGENTLIP_CEILING_DIRECTORIES": str(ROOT)}
     assert environment()["AGENTLIP_CEILING_DIRECTORIES"] == str(ROOT)

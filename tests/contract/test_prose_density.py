@@ -1,5 +1,7 @@
 """No package and no section of the docs gets more "of" and pronouns than it has."""
 
+import ast
+
 from tests.contract.prose_density import (
     GOALS,
     Density,
@@ -8,6 +10,7 @@ from tests.contract.prose_density import (
     exceeded,
     limits,
     lowered,
+    names,
     words_of,
 )
 
@@ -42,3 +45,14 @@ def test_code_is_not_counted():
     words = words_of(text)
     assert words == ["the", "age", "of", "it"]
     assert density(words) == Density(250.0, 250.0)
+
+
+def test_names_count_as_their_words():
+    tree = ast.parse('log = {"age_of_it": 1, "backup-age": "3 of them", "port": 2}')
+    assert names(tree) == "age of it\nbackup age"
+
+
+def test_every_kind_is_counted_per_group():
+    groups = densities().keys()
+    assert {kind for kind, _ in groups} == set(GOALS)
+    assert {("literals", "appliance/hub"), ("comments", "appliance/hub")} <= groups

@@ -64,7 +64,7 @@ def test_every_key_is_known_to_podman_and_systemd(name: str) -> None:
     assert parts["Container"]["Image"] == [f"localhost/{name}:local"]
 
 
-def test_it_has_the_limits_of_the_compose_file() -> None:
+def test_quadlet_has_limits_of_compose_file() -> None:
     container = sections()["Container"]
     compose = yaml.safe_load((ROOT / "ops/compose.yaml").read_text("utf-8"))
     appliance = compose["services"]["appliance"]

@@ -19,7 +19,7 @@ def test_spark_and_java_never_enter_the_appliances_image_or_environment():
             assert word not in (ROOT / f"requirements/{lock}.txt").read_text().lower()
 
 
-def test_what_tests_run_is_what_the_image_holds():
+def test_image_holds_jobs_that_tests_run():
     def pins(name):
         text = (ROOT / f"requirements/{name}.txt").read_text()
         return set(re.findall(r"(?m)^(\S+==\S+)", text))

@@ -123,7 +123,7 @@ def test_the_tree_keeps_its_layers(tree):
     assert json.loads(done.stdout) == [[], True]
 
 
-def test_its_route_store_setting_and_scope(client, port):
+def test_toy_has_route_store_setting_and_scope(client, port):
     refused = client.post("/toy/v1/notes", {"text": "c"})
     assert (refused.status, refused.body["code"]) == (429, "TOO_MANY_NOTES")
     stranger = Client(port, None)
@@ -136,25 +136,25 @@ def test_its_route_store_setting_and_scope(client, port):
     stranger.close()
 
 
-def test_its_socket(client, port):
+def test_toy_socket_sends_note_count(client, port):
     with SocketClient(port, None, path="/toy/v1/count") as socket:
         assert socket.recv() == {"notes": 2}
 
 
-def test_its_metric_and_its_loop(client):
+def test_toy_metric_and_loop_are_counted(client):
     text = client.get("/metrics").raw.decode()
     assert "agentlip_toy_notes_total 2.0" in text
     assert 'agentlip_loop_rounds_total{loop="toy_counter"} 1.0' in text
     assert 'agentlip_store_queue_jobs{store="toy"} 0.0' in text
 
 
-def test_its_facts_and_its_check(client, tree, served):
+def test_toy_facts_and_check_are_reported(client, tree, served):
     assert client.get("/-/ready").body["facts"]["toy.notes"] == 2.0
     done = run(tree, "doctor", "--workspace", served, "--json", "--run", "toy.room")
     assert b"there are 2 notes" in done.stdout, done
 
 
-def test_its_tool(client):
+def test_toy_tool_lists_notes(client):
     call = {"name": "toy_list", "arguments": {}}
     answer = client.post(
         "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
@@ -162,12 +162,12 @@ def test_its_tool(client):
     assert answer.body["result"]["structuredContent"] == {"notes": ["a", "b"]}
 
 
-def test_its_log(client, tree, served):
+def test_toy_log_is_exported_as_segment(client, tree, served):
     done = run(tree, "appliance", "--workspace", served, "export", "segments")
     assert b"toy: 2 rows in 1 segments" in done.stdout, done
 
 
-def test_its_store_that_other_programs_write(client, served):
+def test_toy_reads_store_that_other_programs_write(client, served):
     assert client.get("/toy/v1/notices").body["code"] == "STORE_ABSENT"
     program = OtherProgram(served / ".board" / "notices.db")
     program.write("foreign")
@@ -175,12 +175,12 @@ def test_its_store_that_other_programs_write(client, served):
     program.process.communicate()
 
 
-def test_its_command(client, tree, served):
+def test_toy_command_lists_notes(client, tree, served):
     done = run(tree, "appliance", "--workspace", served, "toy", "list")
     assert done.stdout == b"a\nb\n", done
 
 
-def test_its_repair_its_restore_and_its_role(tree, tmp_path):
+def test_toy_repair_restore_and_role_work(tree, tmp_path):
     with serve(tree, tmp_path):
         client = Client(DataDir(tmp_path).read_server().port, DataDir(tmp_path).read_token())
         assert client.post("/toy/v1/notes", {"text": "a "}).status == 201

@@ -137,7 +137,7 @@ ROWS = (
         PEOPLE,
     ),
     Breakage(
-        "message of a mesh was deleted",
+        "mesh message was deleted",
         sql("broker", "DELETE FROM topic_message"),
         ("broker.orphans:orphan",),
         LOST,
@@ -203,7 +203,7 @@ ROWS = (
         LOST,
     ),
     Breakage(
-        "body of a message of a mesh was changed",
+        "body of a mesh message was changed",
         sql("broker", "UPDATE message_queue SET body = 'forged'"),
         ("broker.fingerprints:altered",),
         LOST,

@@ -75,7 +75,7 @@ def test_nothing_is_found_before_it_is_broken(used: UsedWorkspace) -> None:
 
 
 @pytest.mark.parametrize("row", BREAKAGES, ids=lambda row: row.name.replace(" ", "-"))
-def test_breakage(used: UsedWorkspace, row: Breakage) -> None:
+def test_breakage_is_found_and_repaired(used: UsedWorkspace, row: Breakage) -> None:
     whole = state_of(used)
     row.damage(used)
     broken = state_of(used)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("some_messages")
 def test_scope_that_no_payload_names_is_left_and_reported(workspace: WorkspaceFixture) -> None:
     workspace.event("stranger", scope=None)
     result = repair(workspace, "--run", "events.scope", "--yes")
-    assert "the scope of 1 can't be known" in result.stdout
+    assert "the scope for 1 can't be known" in result.stdout
     assert len(workspace.find("events.scope")) == 1
 
 

@@ -43,7 +43,7 @@ STARTED = {
 
 
 @pytest.mark.parametrize("name", [*REFUSED, *STARTED])
-def test_what_up_refuses_is_an_error(used: UsedWorkspace, name: str) -> None:
+def test_setting_that_start_refuses_is_an_error(used: UsedWorkspace, name: str) -> None:
     damage: Break = {**REFUSED, **STARTED}[name]
     damage(used)
     with used.context() as context:

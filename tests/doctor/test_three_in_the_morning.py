@@ -87,7 +87,7 @@ def test_first_commands_work_where_nothing_is_wrong(play: Play) -> None:
     assert "Summary: 0 warnings, 0 errors" in stranger.run()
 
 
-def test_wrong_setting(play: Play) -> None:
+def test_wrong_setting_is_named_at_start(play: Play) -> None:
     stranger = play("It does not start")
     good = stranger.data.settings_file.read_text()
     stranger.data.settings_file.write_text("[hub]\nnonsense = 1\n")
@@ -97,7 +97,7 @@ def test_wrong_setting(play: Play) -> None:
     assert send(stranger) == [201]
 
 
-def test_hung_appliance(play: Play) -> None:
+def test_hung_appliance_is_restarted(play: Play) -> None:
     stranger = play("It does not respond")
     stranger.up()
     assert send(stranger) == [201]
@@ -111,7 +111,7 @@ def test_hung_appliance(play: Play) -> None:
 
 
 @pytest.mark.root
-def test_full_disk(play: Play, tmp_path: Path) -> None:
+def test_full_disk_is_named_until_freed(play: Play, tmp_path: Path) -> None:
     with small_disk(tmp_path, "tmpfs", 256) as disk:
         stranger = play("The disk is full", disk.root)
         try:
@@ -182,7 +182,7 @@ def test_files_open_to_others(play: Play) -> None:
     assert open_files == []
 
 
-def test_lost_token(play: Play) -> None:
+def test_lost_token_is_replaced(play: Play) -> None:
     stranger = play("The token is lost")
     stranger.up()
     old = stranger.client().token
@@ -197,7 +197,7 @@ def test_lost_token(play: Play) -> None:
     assert stranger.sh("agentlip doctor --quiet") == ""
 
 
-def test_killed_process(play: Play) -> None:
+def test_killed_process_loses_no_row(play: Play) -> None:
     stranger = play("The process was killed")
     stranger.up()
     assert send(stranger) == [201]
@@ -208,7 +208,7 @@ def test_killed_process(play: Play) -> None:
     assert send(stranger) == [201]
 
 
-def test_damaged_stores(play: Play) -> None:
+def test_damaged_stores_are_recovered(play: Play) -> None:
     stranger = play("A store is damaged")
     used = UsedWorkspace(stranger.workspace)
     before = state_of(used)
@@ -235,7 +235,7 @@ def test_damaged_stores(play: Play) -> None:
     assert rows(stranger, counted, "broker") == [(1,)]
 
 
-def test_copied_workspace(play: Play, tmp_path: Path) -> None:
+def test_copied_workspace_gets_new_identity(play: Play, tmp_path: Path) -> None:
     original = play("The workspace was copied")
     original.up()
     assert send(original) == [201]
@@ -269,7 +269,7 @@ def test_reader_keeps_the_write_ahead_log(play: Play) -> None:
     assert send(stranger) == [201]
 
 
-def test_failing_plugin(play: Play) -> None:
+def test_failing_plugin_is_named_and_switched_off(play: Play) -> None:
     stranger = play("A plugin fails")
     module = stranger.workspace / "plugins/night.py"
     module.parent.mkdir(exist_ok=True)
@@ -296,7 +296,7 @@ def test_failing_plugin(play: Play) -> None:
     until(caught_up, what="the plugin has caught up")
 
 
-def test_damaged_export(play: Play) -> None:
+def test_damaged_export_is_exported_again(play: Play) -> None:
     stranger = play("An export is damaged")
     stranger.up()
     by.short_segment(UsedWorkspace(stranger.workspace))

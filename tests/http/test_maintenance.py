@@ -82,7 +82,7 @@ def test_sockets_of_consumers_are_closed_and_refused(hub):
     SocketClient(hub.port, hub.token, path=path, query=query)
 
 
-def test_it_survives_a_restart_and_ends_at_its_time(tmp_path):
+def test_maintenance_survives_restart_and_ends_at_its_time(tmp_path):
     made = ServedHub(tmp_path)
     with made.running():
         assert begin(made).status == 200

@@ -56,7 +56,7 @@ def test_headers_of_an_envelope_have_it(hub, headers):
     assert item["deliver"]["headers"] == {**(headers or {}), "traceparent": TRACE}
 
 
-def test_send_has_it_and_a_repetition_in_another_trace_is_the_same_send(hub):
+def test_repeated_send_in_another_trace_keeps_first_trace(hub):
     send = {"to": KEY, "message": "x", "client_message_id": "traced-1"}
     first = hub.http.post("/v1/send", send, headers=HEADERS)
     again = hub.http.post("/v1/send", send, headers={"Traceparent": OTHER})

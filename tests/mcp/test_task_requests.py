@@ -116,7 +116,7 @@ def test_wrong_requests_are_refused(wire: Wire, hub: ServedHub, held: dict[str, 
     assert Wire(hub, other["secret"]).legacy("tasks/list") == {"tasks": []}
 
 
-def test_call_of_the_modern_era_becomes_a_task_if_it_has_to_wait(
+def test_waiting_call_in_new_protocol_becomes_task(
     wire: Wire, hub: ServedHub, held: dict[str, Any]
 ) -> None:
     call = {"name": "claim_task", "arguments": held}

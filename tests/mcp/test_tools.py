@@ -77,7 +77,7 @@ def test_send_is_accepted_once_inspected_and_dropped(agent: Agent) -> None:
         ("streams:jobs:subscribe", {"courier_enqueue", "courier_receive", "courier_ack"}),
     ],
 )
-def test_token_sees_the_tools_of_its_scopes_and_what_is_free_on_loopback(
+def test_token_sees_tools_of_its_scopes_and_free_tools(
     hub: ServedHub, agent: Agent, scope: str, tools: set[str]
 ) -> None:
     limited = Agent(hub, scope)

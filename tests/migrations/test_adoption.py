@@ -75,7 +75,7 @@ def random_ids(count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("search", [True, False])
-def test_it_opens_with_everything_as_it_was(tmp_path: Path, search: bool) -> None:
+def test_foreign_file_opens_unchanged(tmp_path: Path, search: bool) -> None:
     store_file = foreign(tmp_path, random_ids(20), search)
     before = contents(store_file)
     facts = dict(store_file.execute("SELECT key, value FROM meta"))
@@ -87,7 +87,7 @@ def test_it_opens_with_everything_as_it_was(tmp_path: Path, search: bool) -> Non
     assert not state.pending
     assert not state.optional_missing
     assert state.spec_version == 1
-    assert b"workspace of another program adopted" in store_file.lines.getvalue()
+    assert b"adopted another program's workspace" in store_file.lines.getvalue()
 
 
 def test_wrong_search_triggers_are_replaced_and_the_index_is_rebuilt(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_a_damaged_page_is_found_at_the_start(hub: StoreFixture) -> None:
 def test_a_database_of_something_else_is_refused(tmp_path: Path, store: str) -> None:
     store_file = StoreFixture(tmp_path, store)
     store_file.execute("CREATE TABLE bookmarks (url TEXT)")
-    with pytest.raises(StoreDamaged, match="not one of this store"):
+    with pytest.raises(StoreDamaged, match="not for this store"):
         store_file.migrate()
     assert [name for _, name, _ in store_file.shape()] == ["bookmarks"]
 

@@ -113,8 +113,8 @@ def test_a_stop_ends_the_plugins_and_keeps_the_cursor(tmp_path):
 
 UNFIT = {
     'module = "plugins/none.py"': "there is no file plugins/none.py",
-    'module = "../outside.py"': "leads out of the workspace",
-    'module = "plugins/out.py"': "leads out of the workspace",
+    'module = "../outside.py"': "is outside the workspace",
+    'module = "plugins/out.py"': "is outside the workspace",
     'module = "plugins/broken.py"': "can't be loaded (SyntaxError",
     'module = "plugins/other.py"': "can't be loaded (LookupError",
 }

@@ -89,7 +89,7 @@ def channel_and_topic(hub):
 # -- verbs -----------------------------------------------------------------------------------
 
 
-def test_every_verb(hub) -> None:
+def test_every_verb_works_over_http(hub) -> None:
     with Client(hub.workspace) as client:
         channel = client.create_channel("verbs", "all of them").channel
         topic = client.create_topic(channel.id, "one").topic

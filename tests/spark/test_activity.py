@@ -174,9 +174,7 @@ def test_late_segment_recounts_the_days_it_touches_and_a_rename_recounts_none(
         lake.count()
 
 
-def test_requested_days_leave_the_others_stale_and_together_are_a_run_without_dates(
-    spark, lake, tmp_path, counted
-):
+def test_requested_days_leave_other_days_stale(spark, lake, tmp_path, counted):
     log, request, whole = counted
     shutil.copytree(request.out / "silver", tmp_path / "out/silver")
     first, last = days_of(log)

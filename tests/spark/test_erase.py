@@ -188,7 +188,7 @@ def test_silver_is_what_ingest_makes_of_the_erased_segments(make_request, spark,
         ({"topics": ["topic_{:026d}"]}, {"bob"}),  # the message of ann has been moved away
     ],
 )
-def test_order_selects(spark, tmp_path, selects, senders):
+def test_order_selects_named_messages(spark, tmp_path, selects, senders):
     log, _ = conversation()
     log.export(tmp_path / "in")
     numbers = {"channels": 1, "topics": 3}

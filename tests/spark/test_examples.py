@@ -101,7 +101,7 @@ def test_notebook_has_no_stored_output():
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells())
 
 
-def test_notebook_runs(lake, tmp_path):
+def test_notebook_runs_without_error(lake, tmp_path):
     script = tmp_path / "notebook.py"
     script.write_text("\n".join("".join(cell["source"]) for cell in cells()), encoding="utf-8")
     settings = {"AGENTLIP_LAKE": str(lake), "SPARK_MASTER": "local[1]",

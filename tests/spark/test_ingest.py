@@ -318,7 +318,7 @@ def test_bad_rows_go_to_the_quarantine_with_all_reasons(spark, make_request, lak
     assert [row["message_id"] for row in rows(spark, silver, "messages")] == [good]
 
 
-def test_what_a_restore_took_back_disappears(spark, make_request, lake):
+def test_rows_discarded_by_restore_disappear(spark, make_request, lake):
     root, silver = lake
     log = Log()
     topic = log.topic(log.channel())

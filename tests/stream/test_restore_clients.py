@@ -204,7 +204,7 @@ def test_restored_member_sends_nothing_twice(home: ServedHub, away: ServedHub) -
     assert len(received(home)) == 2
 
 
-def test_sends_that_a_restore_of_the_broker_lost_are_reported_and_sent_again_once(home, away):
+def test_sends_lost_by_broker_restore_are_sent_again_once(home, away):
     own, broker = key_of(away), key_of(home)
     send(away, broker, "in the backup")
     until(lambda: received(home), what="it was delivered")

@@ -26,7 +26,8 @@ PRINTS_NO_JSON = {
 # What only just came to be: its answers are in the tests of its commands, and are promised from
 # the first release that has them.
 NOT_PROMISED_YET = (
-    "agentlip agent", "agentlip archive", "agentlip ask", "agentlip audit", "agentlip backup", "agentlip broker",
+    "agentlip agent", "agentlip archive", "agentlip ask", "agentlip audit", "agentlip backup",
+    "agentlip broker",
     "agentlip bus", "agentlip export", "agentlip forecast", "agentlip identity", "agentlip inbox",
     "agentlip incoming",
     "agentlip jobs", "agentlip log", "agentlip network",

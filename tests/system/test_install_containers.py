@@ -75,7 +75,9 @@ def name(engine: docker.DockerClient) -> Iterator[str]:
     engine.volumes.get(made).remove(force=True)
 
 
-def test_docker_run(engine: docker.DockerClient, image: str, name: str) -> None:
+def test_documented_docker_commands_start_appliance(
+    engine: docker.DockerClient, image: str, name: str
+) -> None:
     commands = blocks()["docker"].splitlines()
     assert commands.pop(0) == "ops/image"
     script = "\n".join(commands).replace("agentlip:local", image).replace("7464:7464", "0:7464")
@@ -111,7 +113,9 @@ def composed(image: str, name: str, tmp_path: Path) -> Iterator[Callable[[str], 
     run("ops/engine compose down")
 
 
-def test_compose(engine: docker.DockerClient, composed: Callable[[str], str], name: str) -> None:
+def test_documented_compose_commands_start_appliance(
+    engine: docker.DockerClient, composed: Callable[[str], str], name: str
+) -> None:
     build, up, token = blocks()["compose"].splitlines()
     assert build == "ops/image"
     composed(up)
@@ -120,7 +124,9 @@ def test_compose(engine: docker.DockerClient, composed: Callable[[str], str], na
     require_token(container, composed(token))
 
 
-def test_quadlet(engine: docker.DockerClient, image: str, name: str) -> None:
+def test_documented_quadlet_starts_appliance(
+    engine: docker.DockerClient, image: str, name: str
+) -> None:
     commands = blocks()["quadlet"].splitlines()
     file = next(re.findall(r"cp (\S+)", line)[0] for line in commands if line.startswith("cp "))
     unit = configparser.ConfigParser(strict=False, interpolation=None)

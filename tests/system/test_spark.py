@@ -112,7 +112,7 @@ def reaches(talk: Conversation, events: list[Event]) -> bool:
     return talk.exported() >= int(events[-1]["event_id"])
 
 
-def test_job_that_is_killed_in_the_middle_and_run_again_ends_the_same(
+def test_killed_job_ends_the_same_when_repeated(
     jobs: SparkContainers,
 ) -> None:
     """The killed one says where Java takes its classes from."""

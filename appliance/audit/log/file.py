@@ -54,11 +54,11 @@ class AuditUnavailable(Unavailable):
 
 
 class AuditedAct(msgspec.Struct, frozen=True):
-    """An act. `outcome` is `unknown` while the act runs, or if its process ended before the
-    outcome was recorded.
+    """An act. `outcome` is `unknown` while the act runs, or if the process ended before recording
+    an outcome.
 
-    began  what was requested, by which caller, and what was there before
-    ended  the reply or its error, and what is there after
+    began  the request, the caller, and the state before
+    ended  the reply or the error, and the state after
     """
 
     number: int
@@ -224,7 +224,7 @@ def verify(path: Path, heads: Iterable[ChainHead] = ()) -> ChainVerification:
 def _problem(
     record: AuditRecord, done: ChainVerification, pruned: Any, noted: ChainHead | None
 ) -> str:
-    """Return what is wrong with a record after the verified ones; "" if nothing is."""
+    """Return the error in a record after the verified ones; "" if nothing is."""
     if not done.records and (record.seq > 1 or record.previous):
         if pruned is None or pruned[0] != prune_detail(record.seq - 1, record.previous):
             return "the records before it are missing, and were not pruned"

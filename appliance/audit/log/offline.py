@@ -1,4 +1,4 @@
-"""Records what commands do to a workspace without the appliance."""
+"""Records commands' changes to a workspace without the appliance."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -59,7 +59,7 @@ def record_command(
 
 
 def facts_of(datadir: DataDir) -> dict[str, Any]:
-    """Return what a restore, a repair or a migration changes in the whole workspace."""
+    """Return the whole workspace's state, which a restore, a repair or a migration changes."""
     sizes = {store: datadir.store_bytes(store) for store in STORES}
     epoch = manifest.value_in_record(datadir, epochs.KEY)
     return {"epoch": epoch, "store_bytes": {store: size for store, size in sizes.items() if size}}

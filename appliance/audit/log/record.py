@@ -22,7 +22,7 @@ Phase = Literal["began", "done", "refused", "failed"]
 class AuditRecord(NamedTuple):
     """A row in the table `log`.
 
-    seq       its number; 0 until it has one
+    seq       the row's number; 0: none yet
     act       an operation's method and path, `tool NAME`, or a command
     phase     `began` before the act; the others are its outcome
     began     for an outcome: the number of the record before the act; otherwise None
@@ -68,7 +68,7 @@ def detail_of(parts: Mapping[str, Any]) -> str:
 
 def redact(value: Any, name: str = "", depth: int = DEPTH_MAX) -> Any:
     """Return `value` with secrets hidden by field name, and with limits for texts, lists and
-    depth. A URL loses its credentials and its path. An object `token` describes a token."""
+    depth. A URL loses credentials and path. An object `token` describes a token."""
     value = msgspec.to_builtins(value, enc_hook=str)
     is_secret = is_secret_name(name) or name in _HIDDEN_NAMES
     if value and is_secret and not (name == "token" and isinstance(value, dict)):

@@ -25,14 +25,14 @@ class AuditTrail:
         self._read_only = read_only
 
     def begin(self, act: str, actor: str, via: str, **facts: Any) -> AuditRecord | None:
-        """Record an intent; return what `end` needs. Raises AuditUnavailable or StorageFull:
+        """Record an intent; return the input for `end`. Raises AuditUnavailable or StorageFull:
         then the act must not be done."""
         detail = detail_of(facts)
         record = AuditRecord(0, self._clock.now_ms(), act, "began", None, actor, via, detail)
         return self._append(record)
 
     def end(self, began: AuditRecord | None, phase: Phase, **facts: Any) -> None:
-        """Record the outcome. Raises what `begin` raises, although the act was done."""
+        """Record the outcome. Raises like `begin`, although the act was done."""
         if began is not None:
             now_ms, detail = self._clock.now_ms(), detail_of(facts)
             self._append(began._replace(at_ms=now_ms, phase=phase, detail=detail))

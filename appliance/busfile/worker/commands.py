@@ -1,6 +1,5 @@
-"""Implements the worker commands. Each is idempotent: in the state that it leads to, it succeeds
-and reports so. All but `heartbeat` lock their task and first recover what a killed command has
-begun.
+"""Implements the worker commands. Each is idempotent: a repetition succeeds and reports so. All but
+`heartbeat` lock the task and first recover a killed command's work.
 """
 
 import sqlite3
@@ -207,7 +206,7 @@ def _decide(
         return WorkerOutcome(task, after, True, f"{task} is {after}: {decision} by {team.actor}")
 
 
-# -- the steps of done ---------------------------------------------------------------------------
+# -- steps for done ------------------------------------------------------------------------------
 
 
 def _checkout(team: Team, git: Git, row: WorkerRow, folder: Path | None = None) -> Git:
@@ -256,7 +255,7 @@ def _report_conflict(team: Team, row: WorkerRow, status: FileStatus) -> None:
             workers.transition(
                 connection, now_ms, row.task, "WORKING", "CONFLICTED", actor=row.task
             )
-        payload = {"reason": "conflicts of the rebase", "files": status.unmerged}
+        payload = {"reason": "rebase conflicts", "files": status.unmerged}
         workers.announce(connection, now_ms, "task_blocked", row.task, payload, actor=row.task)
         remove_operation(connection, row.task)
 

@@ -20,7 +20,7 @@ AGENT = "AGENTLIP_AGENT"  # names the agent outside worktrees
 
 class InvalidTaskId(Invalid):
     code = "INVALID_TASK_ID"
-    default_message = "the task id can't be used in names of files and branches"
+    default_message = "the task id can't be used in file and branch names"
     default_hint = (
         "use up to 64 letters, digits, '.', '_' and '-', and begin with a letter or digit"
     )
@@ -28,7 +28,7 @@ class InvalidTaskId(Invalid):
 
 class NotInWorktree(Missing):
     code = "NOT_IN_WORKTREE"
-    default_message = f"neither this folder nor one above it has a file {FILE_NAME}"
+    default_message = f"neither this folder nor a parent folder has a file {FILE_NAME}"
     default_hint = "run the command in the task's worktree, or name the task with --task TASK"
 
 
@@ -63,14 +63,14 @@ def check_task_id(task: str) -> str:
 def branch_of(task: str, branch_type: str) -> str:
     if not BRANCH_TYPE.fullmatch(branch_type):
         raise Invalid(
-            f"{branch_type[:80]!r} is not a type of branches",
+            f"{branch_type[:80]!r} is not a branch type",
             hint="use up to 16 lower-case letters, digits and '-', such as feat or fix",
         )
     return f"{branch_type}/{check_task_id(task)}"
 
 
 def write_context(folder: Path, context: TaskContext) -> None:
-    """Replace what is there, also a link, and never follow one."""
+    """Replace an existing file or link, and never follow a link."""
     write_whole(folder / FILE_NAME, msgspec.json.format(msgspec.json.encode(context)) + b"\n")
 
 

@@ -14,12 +14,12 @@ from typing import NamedTuple
 from appliance.kernel.errors import Conflict, Invalid, Unavailable
 
 LOCAL_SECONDS_MAX = 60.0
-LONG_SECONDS_MAX = 600.0  # worktrees, rebases and fetches of large repositories
+LONG_SECONDS_MAX = 600.0  # worktrees, rebases and fetches in large repositories
 MESSAGE_CHARACTERS_MAX = 500
 NO_COMMIT = "0" * 40
-# Nothing that outlives the command, because a command inherits the lock of its task.
+# Nothing that outlives the command, because a command inherits its task's lock.
 ALONE = ("-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.fsmonitor=false")
-# A hook of git runs us with these; they would redirect commands to its repository.
+# A git hook runs us with these variables, which would redirect commands to the hook's repository.
 OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 INDEX = "GIT_INDEX_FILE"
 NAMES = ("--raw", "-z", "--no-renames", "--no-relative", "--ignore-submodules=dirty")
@@ -34,7 +34,7 @@ WITHOUT_QUESTIONS = {
 class GitFailed(Conflict):
     code = "GIT_FAILED"
     default_message = "a git command failed"
-    default_hint = "correct what git reports, then run the same command again"
+    default_hint = "correct the error that git reports, then run the same command again"
 
 
 class GitUnavailable(Unavailable):
@@ -58,7 +58,7 @@ class BranchDiverged(Conflict):
 class MergeConflict(Conflict):
     code = "MERGE_CONFLICT"
     default_message = "the branch conflicts with the integration branch"
-    default_hint = "the agent rebases with agentlip worker done, in the worktree of the task"
+    default_hint = "the agent rebases with agentlip worker done, in the task's worktree"
 
     def __init__(self, message: str, files: list[str]) -> None:
         self.files = files
@@ -79,8 +79,8 @@ class FileStatus(NamedTuple):
 
 
 class TargetBranch(NamedTuple):
-    """A branch that collects work. `tip` is its newest commit, here or at origin; `local` is the
-    commit that it has here, None if it only exists at origin."""
+    """A branch that collects work. `tip` is the newest commit, here or at origin; `local` is the
+    local commit, None if the branch only exists at origin."""
 
     name: str
     tip: str
@@ -269,9 +269,9 @@ class Git(NamedTuple):
         return self.run("commit-tree", tree, "-p", target.tip, "-p", head, "-m", message)
 
     def advance(self, target: TargetBranch, commit: str) -> None:
-        """Move the branch to a commit that contains it, also in the checkout that has it.
+        """Move the branch forward to a newer commit, also in its checkout.
 
-        Raises GitFailed if it moved meanwhile, or if changes in the checkout would be lost.
+        Raises GitFailed if the branch moved meanwhile, or if changes in the checkout would be lost.
         """
         for folder, branch in self.worktrees().items():
             if branch == target.name:

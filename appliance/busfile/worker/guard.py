@@ -1,9 +1,10 @@
 """Guards path claims: which changed paths somebody else has claimed.
 
 A claim on `path:GLOB` counts while its lease runs. Paths are relative to a checkout's root, so a
-claim covers the same file in all worktrees. A person overrides the guard by the environment
-variable AGENTLIP_GUARD_OVERRIDE with a reason, and the override is published: a commit's once it
-exists, also with `git commit --no-verify`. No refusal names the variable: models would set it.
+claim covers the file in all worktrees. A person overrides the guard by the environment variable
+AGENTLIP_GUARD_OVERRIDE with a reason, and the override is published: for a commit, after the
+commit, also with `git commit --no-verify`. No refusal names the variable, because models would set
+it.
 """
 
 import os
@@ -31,19 +32,19 @@ UNCHECKED = "none: git skipped pre-commit, or the path was claimed after it"
 Hook = Literal["pre-commit", "pre-merge-commit", "post-commit", "post-merge", "pre-push",
                "pre-tool-use", "stop"]  # fmt: skip
 SHOWN_MAX = 5
-WAIT_SECONDS = 540.0  # until a decision; a turn of the model costs more than a longer wait
+WAIT_SECONDS = 540.0  # until a decision; a model's turn costs more than a longer wait
 POLL_SECONDS = 0.5
-# Fields of a tool's input that name the file it changes.
+# Fields in a tool's input that name the changed file.
 PATH_FIELDS = ("file_path", "notebook_path", "path")
 WRITING_TOOLS = re.compile(r"edit|write|patch|notebook|create|delete|move", re.IGNORECASE)
 
 
 class PathClaimed(Conflict):
     code = "PATH_CLAIMED"
-    default_message = "another agent has claimed a path of this change"
+    default_message = "another agent has claimed a path in this change"
     default_hint = (
-        "leave the path as it is until the claim ends, or ask its holder:"
-        " agentlip bus send release_request --to HOLDER"
+        "leave the path unchanged until the claim ends, or send a request to the "
+        "holder: agentlip bus send release_request --to HOLDER"
     )
 
 
@@ -105,7 +106,7 @@ def check_commit(team: Team, git: Git, agent: str, hook: Hook = "pre-commit") ->
 
 
 def report_commit(team: Team, git: Git, agent: str, hook: Hook = "post-commit") -> None:
-    """`post-commit`, `post-merge`: publishes that what is new overrides claims."""
+    """`post-commit`, `post-merge`: announces that new files override claims."""
     if hook == "post-merge" or git.commit_of("HEAD^2"):
         committed = _brought_in(git, "ORIG_HEAD" if hook == "post-merge" else "HEAD^")
     else:
@@ -117,18 +118,19 @@ def report_paths(team: Team, agent: str, paths: Sequence[str], hook: str) -> Non
     if refused := _claimed_by_others(team, agent, paths):
         reason = os.environ.get(OVERRIDE) or UNCHECKED
         _publish_override(team, agent, refused, hook, reason)
-        team.warn("others have claimed paths of this commit, so it was published on the bus")
+        team.warn("other agents have claimed paths in this commit; the bus has a notice")
 
 
 def _brought_in(git: Git, base: str) -> list[str]:
-    """Return what a merge into `base` changes, without what the collecting branch has already."""
+    """Return the paths that a merge into `base` changes, without the collecting branch's
+    changes."""
     target = target_of(git, git.branch()).tip
     changed = [git.names("diff", "--cached", tip, keep_index=True) for tip in (base, target)]
     return sorted(set(changed[0]) & set(changed[1]))
 
 
 def check_push(team: Team, git: Git, agent: str, lines: str) -> None:
-    """`pre-push`: what the pushed commits change, compared with the branch they are made for."""
+    """`pre-push`: the pushed commits' changes, compared with their target branch."""
     for line in lines.splitlines():
         local = line.split(" ")[1] if line.count(" ") == 3 else ""
         if local.strip("0"):  # all zeros: a branch is deleted

@@ -1,7 +1,7 @@
 """Installs the guard in one worktree: Git hooks, and agent harness hooks.
 
-Git gets a hooks folder for this worktree only (`core.hooksPath` in its own settings). Each hook
-calls the hook that would have run without it, so existing hooks keep working.
+Git gets a hooks folder for this worktree only (`core.hooksPath` in the worktree's settings). Each
+hook calls the replaced hook, so existing hooks keep working.
 """
 
 import shlex
@@ -18,13 +18,13 @@ from appliance.kernel.whole_file import write_whole
 
 FOLDER = "agentlip-hooks"
 CHECKED = ("pre-commit", "pre-merge-commit", "pre-push", "post-commit", "post-merge")
-# Hooks that run in a worktree. The others belong to servers, or run too often for a script.
+# Hooks that run in a worktree. All others belong to servers, or run too often for a script.
 PASSED_ON = (
     "applypatch-msg", "pre-applypatch", "post-applypatch", "prepare-commit-msg", "commit-msg",
     "pre-rebase", "post-checkout", "post-rewrite",
 )  # fmt: skip
 SCRIPT = """#!/bin/sh
-# Written by: agentlip worker guard install. It checks path claims, then calls your own hook.
+# Written by: agentlip worker guard install. Checks path claims, then calls your own hook.
 name=${{0##*/}}
 original={original}/$name
 if [ "$name" = pre-push ]; then
@@ -44,7 +44,7 @@ esac
 exec "$original" "$@"
 """
 HARNESS_FILE = ".claude/settings.local.json"
-# The name of each hook here, and the seconds after which the harness ends it.
+# Each hook's name here, and the seconds after which the harness ends the hook.
 HARNESS_HOOKS = {"PreToolUse": ("pre-tool-use", 60), "Stop": ("stop", 600)}
 
 
@@ -55,8 +55,8 @@ class GuardNotInstalled(Conflict):
 
 
 def install(git: Git, task: str | None, warn: Callable[[str], None]) -> None:
-    """Installs the guard in this checkout, again if it is there, and locks a worktree, so that
-    `git worktree remove` needs force. `task`: the author's name."""
+    """Install the guard in this checkout, even if present, and lock a worktree, so that `git
+    worktree remove` needs force. `task`: the author's name."""
     _install_git_hooks(git, task)
     git.attempt("worktree", "lock", "--reason", f"task {task}" if task else "guard", ".")
     try:
@@ -81,7 +81,7 @@ def _install_git_hooks(git: Git, task: str | None) -> None:
     if git.attempt("config", "--get", "core.worktree").output.strip():
         raise GuardNotInstalled("git's setting core.worktree can't be combined with the guard")
     git.run("config", "extensions.worktreeConfig", "true")
-    folder = git.path_of(FOLDER)  # in the worktree's own part of .git, and removed with it
+    folder = git.path_of(FOLDER)  # in the worktree's part of .git, removed with the worktree
     folder.mkdir(exist_ok=True)
     script = SCRIPT.format(original=_original(git, folder), program=program()).encode()
     for name in (*CHECKED, *PASSED_ON):
@@ -119,7 +119,6 @@ def _install_harness_hooks(git: Git) -> None:
 
 def program() -> str:
     """Return this program as words for the shell, also where `agentlip` is not on the PATH.
-    Neither the current folder nor PYTHONPATH, which may lead into it, can replace it (-P and
-    -E)."""
+    Neither the current folder nor PYTHONPATH can replace the program (-P and -E)."""
     package = __name__.partition(".")[0]
     return f"{shlex.quote(sys.executable)} -EPm {package}"

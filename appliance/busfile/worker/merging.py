@@ -22,7 +22,7 @@ class UncommittedChanges(Conflict):
 
 class ChangedSinceApproval(Conflict):
     code = "CHANGED_SINCE_APPROVAL"
-    default_message = "the branch has other commits than those that were reviewed"
+    default_message = "the branch changed after the review"
     default_hint = "agentlip worker request-changes TASK; then done and approve again"
 
 
@@ -33,7 +33,7 @@ class NotReviewed(Conflict):
 
 
 def merge(team: Team, git: Git, task: str) -> WorkerOutcome:
-    """Merge what was approved. A conflict makes the task WORKING again. Raises MergeConflict."""
+    """Merge the approved commit. A conflict makes the task WORKING again. Raises MergeConflict."""
     row = team.worker(task)
     if row.state == "COMPLETED":
         return _finish_again(team, git, row, discard=False)
@@ -68,8 +68,8 @@ def recover_merge(team: Team, git: Git, operation: WorkerOperation) -> None:
 
 
 def cancel(team: Team, git: Git, task: str, discard: bool) -> WorkerOutcome:
-    """Make the task FAILED, then remove its worktree, unless that has uncommitted changes. The
-    branch stays, and `spawn` continues it."""
+    """Make the task FAILED, then remove the worktree, unless changes are uncommitted. The branch
+    stays, and `spawn` continues there."""
     row = team.worker(task)
     if row.state == "FAILED":
         return _finish_again(team, git, row, discard)
@@ -101,7 +101,7 @@ def _complete(team: Team, git: Git, operation: WorkerOperation) -> WorkerOutcome
 
 
 def clean_up(team: Team, git: Git, operation: WorkerOperation) -> str:
-    """Remove the worktree, the merged branch and the review's files. Return what stays."""
+    """Remove the worktree, the merged branch and the review's files. Return the remaining parts."""
     task = operation.task
     kept = _remove_worktree(team, git, task, operation.facts.get("discard", False))
     if operation.kind == "merge" and not kept:
@@ -119,7 +119,7 @@ def clean_up(team: Team, git: Git, operation: WorkerOperation) -> str:
 
 
 def _finish_again(team: Team, git: Git, row: WorkerRow, discard: bool) -> WorkerOutcome:
-    """Finish a task that already is in its last state; its worktree may still be there."""
+    """Finish a task that already is in its last state, with or without a worktree."""
     exists = row.worktree and team.folder(row.task).exists()
     kept = _remove_worktree(team, git, row.task, discard) if exists else ""
     return WorkerOutcome(row.task, row.state, False, f"{row.task} already is {row.state}{kept}")
@@ -141,7 +141,7 @@ def check_reviewed(
     """Raise ChangedSinceApproval if `commit`, a commit or its first digits, was not reviewed."""
     if reviewed and commit and not reviewed.startswith(commit):
         raise ChangedSinceApproval(
-            f"the review of {row.task} is of commit {reviewed[:12]}, not of {commit[:12]}",
+            f"the review for {row.task} approves commit {reviewed[:12]}, not {commit[:12]}",
             details={"head": commit, "reviewed": reviewed},
             hint=hint or f"agentlip worker request-changes {row.task}; then done and approve again",
         )
@@ -157,7 +157,7 @@ def _check_mergeable(team: Team, git: Git, row: WorkerRow) -> tuple[str, str]:
     if row.branch is None or head is None:
         raise GitFailed(f"the branch {row.branch} does not exist")
     if review is None or review.decision != "approved" or review.reviewer == row.task:
-        raise NotReviewed(f"no review of another approves a commit of {row.task}")
+        raise NotReviewed(f"no other agent's review approves a commit on {row.task}")
     check_reviewed(row, review.head or "none", head)
     return row.branch, head
 

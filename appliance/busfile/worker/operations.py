@@ -1,7 +1,7 @@
-"""Journals what leaves SQLite, so that a killed command is finished or undone.
+"""Journals changes outside SQLite, so that a killed command is finished or undone.
 
-A command writes what it is about to do into `x_operations`, does it, and removes the row together
-with its last row change. A row whose task is not locked belongs to a killed command.
+A command writes its plan into `x_operations`, acts, and removes the row together with its last row
+change. A row whose task is not locked belongs to a killed command.
 """
 
 import sqlite3
@@ -20,14 +20,14 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.file_lock import file_lock
 
-WAIT_SECONDS_MAX = 10.0  # for another command of the same task
+WAIT_SECONDS_MAX = 10.0  # for another command in the task
 Kind = Literal["spawn", "done", "merge", "cancel"]
 
 
 class TaskBusy(Unavailable):
     code = "TASK_BUSY"
     default_message = "another command works on this task"
-    default_hint = "wait until it ends, then run the same command again"
+    default_hint = "wait until that command ends, then run this one again"
 
 
 class WorkerOperation(NamedTuple):
@@ -53,7 +53,7 @@ Recovery = Callable[["Team", Git, WorkerOperation], object]
 
 
 class Team(msgspec.Struct):
-    """What one workspace's commands work with: bus, repository, and caller.
+    """The context for one workspace's commands: bus, repository, and caller.
 
     `warn` gets sentences about things that don't stop a command. `reach` is called before each step
     in an operation; tests end the process there.
@@ -86,10 +86,10 @@ class Team(msgspec.Struct):
 
     @contextmanager
     def lock(self, task: str) -> Iterator[Git]:
-        """Only this command works on the task. Recovers what a killed one has begun.
+        """Lock the task for this command. Recover a killed command's work.
 
-        The git that it yields keeps the lock, so that a git that outlives a killed command does not
-        meet the next one. Raises TaskBusy.
+        The yielded git keeps the lock, so that a git that outlives a killed command does not meet
+        the next one. Raises TaskBusy.
         """
         path = self.paths.workers / f"{check_task_id(task)}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)

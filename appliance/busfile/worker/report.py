@@ -1,4 +1,4 @@
-"""Reports on a task for a person: its history, its messages, and why it is stuck."""
+"""Reports on a task for a person: history, messages, and blockers."""
 
 import sqlite3
 from typing import Any
@@ -64,13 +64,13 @@ def _why_stuck(
     if row.status in LATE:
         seconds = (row.age_ms if row.heartbeat_age_ms is None else row.heartbeat_age_ms) // 1000
         return (
-            f"its agent sent the last heartbeat {seconds} s ago and has probably ended: start it"
+            f"the agent sent the last heartbeat {seconds} s ago and has probably ended: start it"
             f" again, or agentlip worker cancel {task}"
         )
     last = errors[-1].payload if errors and isinstance(errors[-1].payload, dict) else {}
     match row.state:
         case "ASSIGNED":
-            return "no agent has started it: agentlip worker start, in its worktree"
+            return "no agent has started the task: agentlip worker start, in its worktree"
         case "CONFLICTED":
             files = ", ".join(map(str, last.get("files", []))) or "its branch"
             return f"conflicts in {files}: resolve, git rebase --continue, agentlip worker done"
@@ -83,7 +83,7 @@ def _why_stuck(
         case "FAILED":
             return f"{last.get('reason', 'it failed')}; agentlip worker spawn {task} continues it"
         case "WORKING" if row.activity == "blocked":
-            return f"its agent reports that it is blocked: agentlip worker logs {task}"
+            return f"the agent reports that the task is blocked: agentlip worker logs {task}"
         case "WORKING" if review and review.decision == "rejected":
             return f"its agent works on requested changes: {review.comment or 'no comment'}"
     return "it is not stuck"

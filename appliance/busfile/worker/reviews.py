@@ -2,8 +2,8 @@
 
     git config agentlip.reviewGate PROGRAM
 
-The program is called as `PROGRAM enable|approve|reject|remove TASK [COMMENT]` in the workspace. If
-it does not exist, that is a warning; if `approve` or `reject` fails, the state stays as it is.
+The program is called as `PROGRAM enable|approve|reject|remove TASK [COMMENT]` in the workspace. A
+missing program causes a warning; if `approve` or `reject` fails, the state stays unchanged.
 """
 
 import shlex
@@ -18,8 +18,7 @@ from appliance.kernel.errors import Conflict
 SETTING = "agentlip.reviewGate"
 GATE_SECONDS_MAX = 60.0
 STOPS_MAX = 3
-"""How often an agent is kept from ending its turn for one review; each time is a turn for its
-model."""
+"""How often one review keeps an agent from ending its turn; each time costs a turn of the model."""
 
 GateVerb = Literal["enable", "approve", "reject", "remove"]
 
@@ -31,7 +30,7 @@ class GateRefused(Conflict):
 
 
 def count_stop(connection: sqlite3.Connection, task: str) -> int:
-    """How often the agent was kept from ending its turn, this time included; 0 without a review."""
+    """How often the agent was kept from ending a turn, including now; 0 without a review."""
     latest = latest_review(connection, task)
     if latest is None:
         return 0
@@ -61,7 +60,7 @@ def call_gate(team: Team, verb: GateVerb, task: str, comment: str | None = None)
 
 
 def remove_gate(team: Team, task: str) -> None:
-    """Has the program remove its files. A failure does not stop what ends the task."""
+    """Has the program remove its files. A failure does not stop the task's end."""
     try:
         call_gate(team, "remove", task)
     except GateRefused as error:

@@ -1,4 +1,4 @@
-"""Runs an agent's program and keeps its heartbeat and its claims for as long as it runs."""
+"""Runs an agent's program, and keeps heartbeat and claims until the program ends."""
 
 import os
 import shutil
@@ -45,7 +45,7 @@ def _wait(team: Team, task: str, child: Child) -> int:
             try:
                 _renew_claims(team, task)
             except ApplianceError as error:  # the next round tries again, before the lease ends
-                team.warn(f"claims of {task} are not renewed: {error.message}")
+                team.warn(f"claims by {task} are not renewed: {error.message}")
 
 
 def _renew_claims(team: Team, task: str) -> None:
@@ -58,8 +58,8 @@ def _renew_claims(team: Team, task: str) -> None:
 
 @contextmanager
 def _signals() -> Iterator[list[Child]]:
-    """Signals to this process go to the child in the list, which decides what they mean. They are
-    blocked until there is one."""
+    """Pass this process's signals to the child in the list, which decides their meaning. Signals
+    are blocked until there is a child."""
     children: list[Child] = []
     signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
     before = {

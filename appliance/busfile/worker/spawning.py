@@ -20,8 +20,8 @@ from appliance.busfile.workers import InvalidTransition, WorkerRow
 from appliance.kernel.errors import ApplianceError, Conflict, Missing
 
 STEPS = ("branch", "worktree", "settings", "guard", "gate", "row")
-TARGET = "agentlipTarget"  # in git's settings of a branch, so that it ends with the branch
-# What git must not list: first below the workspace, then at the root of each worktree.
+TARGET = "agentlipTarget"  # in git's branch settings, so that the entry ends with the branch
+# Paths that git must not list: below the workspace, then at each worktree's root.
 OF_WORKSPACE = (
     "worktrees/",
     ".worker-state/bus.db*",
@@ -33,13 +33,13 @@ OF_WORKTREE = ("/.worker-ctx.json", "/.claude/settings.local.json")
 
 class SpawnFailed(Conflict):
     code = "SPAWN_FAILED"
-    default_message = "a step of spawn failed, and the steps before it were undone"
-    default_hint = "correct what the message reports, then run the same command again"
+    default_message = "a step of spawn failed, and the earlier steps were undone"
+    default_hint = "correct the reported error, then run the same command again"
 
 
 class AlreadyExists(Conflict):
     code = "ALREADY_EXISTS"
-    default_message = "the branch or the folder of the task already exists"
+    default_message = "the task's branch or folder already exists"
     default_hint = "use another task id, or remove what exists: git worktree list; git branch"
 
 
@@ -95,7 +95,7 @@ def spawn(team: Team, git: Git, task: str, options: SpawnOptions) -> WorkerOutco
 
 
 def undo_spawn(team: Team, git: Git, operation: WorkerOperation) -> None:
-    """Remove what spawn has made; what was there before stays."""
+    """Undo spawn's steps; what was there before stays."""
     task, facts = operation.task, operation.facts
     if facts["new_worktree"]:
         folder = team.folder(task)

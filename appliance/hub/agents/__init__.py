@@ -3,6 +3,6 @@
     asleep ─ entries ─▶ working ─ all settled ─▶ asleep
                            └ failed, or left entries ─▶ waiting ─▶ working
 
-`agentlip agent run` is that program. It runs where the agent's files are, so the hub only
-knows its reports.
+`agentlip agent run` is that program. The program runs beside the agent's files, so the hub
+only knows reports.
 """

@@ -42,8 +42,8 @@ def run_agent(
     """Start a command for each batch of inbox entries, one at a time, until it is stopped.
 
     A turn gets its entries as JSON on standard input and in the file AGENTLIP_ENTRIES, and settles
-    them with agentlip inbox ack or decline. If it leaves some, it is told once, in another turn;
-    then they are escalated to the operator. A turn that fails is repeated, later each time.
+    them with agentlip inbox ack or decline. Another turn gets the entries that a turn leaves, with
+    a reminder; after that, the operator gets a message. A failed turn is repeated, later each time.
 
     On SIGTERM the turn ends, and the agent's claims on the bus are released.
 
@@ -124,7 +124,7 @@ def show_turns(
     name: NameArgument,
     limit: Annotated[int, typer.Option("--limit", min=1, max=100, help="Turns.")] = 20,
     output: Annotated[
-        bool, typer.Option("--output", help="What the newest turn printed at its end.")
+        bool, typer.Option("--output", help="Print the end of the newest turn's output.")
     ] = False,
 ) -> None:
     """List an agent's last turns, newest first.

@@ -1,8 +1,8 @@
 """Wakes an agent: waits for its entries, starts a turn for them, and sees whether it settled them.
 
-A turn that leaves entries is told so once, in a second turn. A turn that fails is repeated, later
-each time. What is left then is escalated: the entries become overdue, and the operator hears of
-them. A new start of this program gives all open entries again.
+A second turn gets the entries that a turn leaves, with a reminder. A failed turn is repeated,
+later each time. Entries that are still open are escalated: each becomes overdue, and the operator
+gets a message. A new start hands over all open entries again.
 """
 
 import threading
@@ -39,12 +39,12 @@ class Replaced(Conflict):
 
 
 class Stopped(Exception):
-    """The program was asked to end while it waited."""
+    """A signal ended a wait."""
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What one program may start. `as_text`: entries as text on standard input, not as JSON.
-    `acks`: exit code 0 settles the entries."""
+    """A program's limits for turns. `as_text`: standard input has text, not JSON. `acks`: exit
+    code 0 settles the entries."""
 
     turns_per_hour: int = 60
     seconds_max: float = 1800.0

@@ -15,7 +15,7 @@ class Agents:
         self._store = hub.store
 
     def report(self, name: str, command: wire.Report, principal: Principal) -> wire.ReportTaken:
-        """Take what a waking program says. A repeated turn is stored once."""
+        """Store a waking program's report. A repeated turn is stored once."""
         check_name(name=name)
         check_sender(name, principal.senders)
         if command.turn is not None:

@@ -52,8 +52,8 @@ def run_turn(
     stop: threading.Event,
     clock: Clock,
 ) -> TurnResult:
-    """Run a command with `work` on its standard input and in a file, as JSON, or `text` on its
-    input. What it prints is passed on. It is ended after `seconds_max`, and by `stop`."""
+    """Run a command with `work` as JSON on standard input and in a file; `text`: on the input
+    instead. Pass output on. End the command after `seconds_max`, or when `stop` is set."""
     began = clock.monotonic()
     encoded = msgspec.json.encode(work)
     with tempfile.TemporaryDirectory(prefix="agentlip-turn-") as folder:

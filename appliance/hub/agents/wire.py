@@ -37,8 +37,8 @@ class TurnReport(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True, omit_defaults=True):
-    """What the waking program says. `begins`: the first report of a program, which replaces an
-    older one. `escalate`: entries that no turn settles, which become overdue."""
+    """A waking program's report. `begins`: a program's first report, which replaces an older
+    program. `escalate`: entries that become overdue, because no turn settles them."""
 
     run_id: RunId
     state: AgentState

@@ -33,7 +33,7 @@ _WAKING = "UPDATE x_inboxes SET waking = ?, waking_at = ? WHERE name = ?"
 
 
 def report(tx: Tx, name: str, command: wire.Report) -> wire.ReportTaken:
-    """Take a report; an older program's changes nothing but its turns."""
+    """Store a report. An older program's report only stores its turn."""
     row = tx.execute("SELECT run_id FROM x_agents WHERE name = ?", (name,)).fetchone()
     if row is None:
         (count,) = tx.execute("SELECT count(*) FROM x_agents").fetchone()

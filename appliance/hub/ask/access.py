@@ -26,7 +26,7 @@ class Answerer(msgspec.Struct, frozen=True):
 
 
 def may_answer(ask: StoredAsk, who: Answerer) -> bool:
-    """Return whether this caller may answer. Everything that answers, or offers to, asks this."""
+    """Return whether this caller may answer. Every answer and every offer depends on this."""
     is_named = not ask.may_answer or who.name in ask.may_answer
     return is_named and (who.channels is None or ask.row.channel_id in who.channels)
 

@@ -6,7 +6,7 @@ from appliance.checks.check import FINDINGS_MAX, Check, Finding, Problem
 from appliance.checks.context import Context
 from appliance.kernel.steady_clock import steady_ms
 
-LATE_MS = 60_000  # the loop that settles them is never that late
+LATE_MS = 60_000  # the loop that settles asks is never that late
 _OVERDUE = "SELECT id FROM x_asks WHERE state = 'waiting' AND due_steady_ms < ? LIMIT ?"
 
 
@@ -14,7 +14,7 @@ def _deadlines(context: Context) -> Iterator[Finding]:
     for connection in context.with_tables("hub", "x_asks"):
         late_ms = steady_ms(connection, context.clock) - LATE_MS
         for (ask_id,) in connection.execute(_OVERDUE, (late_ms, FINDINGS_MAX)):
-            yield OVERDUE.finding(f"ask {ask_id}", "its deadline has passed, but it still waits")
+            yield OVERDUE.finding(f"ask {ask_id}", "still waits, although the deadline has passed")
 
 
 OVERDUE = Problem("overdue", hint="agentlipd up")

@@ -20,9 +20,9 @@ WAIT_SECONDS = 20.0  # that one request waits
 EXIT_NO_ANSWER, EXIT_WAITING = 2, 3
 CLOCK = SystemClock()
 
-AskArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the ask.")]
+AskArgument = Annotated[str, typer.Argument(metavar="ID", help="Ask id.")]
 SenderFlag = Annotated[
-    str | None, typer.Option("--sender", help="Name of the sender; the token's name if missing.")
+    str | None, typer.Option("--sender", help="Sender name (default: the token's name).")
 ]
 WaitFlag = Annotated[
     float, typer.Option("--wait", min=0, max=86_400, help="Wait up to this many seconds.")
@@ -33,7 +33,7 @@ WaitFlag = Annotated[
 def create_ask(
     session: Session,
     text: Annotated[str, typer.Argument(help="The question; `-`: from stdin.")],
-    sender: Annotated[str, typer.Option("--sender", help="Name of who asks.")],
+    sender: Annotated[str, typer.Option("--sender", help="Name of the sender that asks.")],
     choice: Annotated[
         list[str] | None, typer.Option("--choice", help="A possible answer; may be repeated.")
     ] = None,
@@ -48,7 +48,8 @@ def create_ask(
         typer.Option("--may-answer", help="Token, mail address or webhook; may be repeated."),
     ] = None,
     blocks: Annotated[
-        list[str] | None, typer.Option("--blocks", help="Work that waits for it; may be repeated.")
+        list[str] | None,
+        typer.Option("--blocks", help="Work that waits; may be repeated."),
     ] = None,
     topic_id: Annotated[
         str | None, typer.Option("--topic-id", help="Topic as an id or CHANNEL/TITLE.")
@@ -56,7 +57,7 @@ def create_ask(
     wait: WaitFlag = 0.0,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Ask a person. The same idempotency key gives the same ask, with its answer."""
+    """Ask a person. A repeated idempotency key gives the first ask, with its answer."""
     body = {
         "text": text_of(text), "sender": sender, "default": default, "deadline_seconds": deadline,
         "topic_id": topic_id, "choices": choice or [], "may_answer": may_answer or [],
@@ -79,8 +80,8 @@ def list_asks(
         ),
     ] = None,
     mine: Annotated[bool, typer.Option("--mine", help="Only asks you may answer.")] = False,
-    asker: Annotated[str | None, typer.Option("--asker", help="Only asks of this sender.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of asks.")] = 50,
+    asker: Annotated[str | None, typer.Option("--asker", help="Only this sender's asks.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum asks.")] = 50,
 ) -> None:
     """List asks, newest first.
 
@@ -147,7 +148,7 @@ def cancel_ask(
 @app.command("answer-secret")
 def show_answer_secret(
     session: Session,
-    webhook_id: Annotated[str, typer.Argument(metavar="WEBHOOK", help="Id of the webhook.")],
+    webhook_id: Annotated[str, typer.Argument(metavar="WEBHOOK", help="Webhook id.")],
 ) -> None:
     """Print the secret with which a webhook's receiver makes links that answer.
 

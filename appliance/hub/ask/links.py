@@ -4,9 +4,9 @@
     ask_01K….ID.BASE64       the ask, a webhook, and an HMAC with the webhook's key
 
 A mail's HMAC covers the ask, the recipient's address and the deadline, so a link can't be changed
-to another one. A link needs no token: it is as secret as the mail that contains it. A webhook's
-receiver makes the link, with a key from an administrator. Callers that choose a
-webhook's secret can't compute this key.
+to another one. A link needs no token, and is as secret as the mail. A webhook's receiver makes the
+link, with a key from an administrator. Callers that choose a webhook's secret can't compute this
+key.
 """
 
 import base64
@@ -19,7 +19,7 @@ from appliance.hub.rows import EventWebhookRow
 from appliance.hub.webhooks import views
 from appliance.kernel.registered_webhook import secrets_of
 
-EVENT = "message.created"  # what a question is for a webhook
+EVENT = "message.created"  # a question's form for a webhook
 
 
 def link_of(key: bytes, ask: StoredAsk, number: int) -> str:

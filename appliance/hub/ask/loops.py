@@ -17,8 +17,8 @@ MAILED_MAX = 20  # asks that are handed over in one round
 
 
 class Deadlines(Loop):
-    """Sleeps until the next deadline; a new one wakes it. Deadlines are steady clock times, so
-    they don't move when the wall clock is set."""
+    """Sleeps until the next deadline, or until a new one. Deadlines are steady clock times,
+    unaffected by the wall clock."""
 
     name = "ask_deadlines"
     shortest_seconds = 0.05
@@ -53,7 +53,7 @@ class AskMail(Protocol):
     """The outbox, passed in by `composition.py`."""
 
     def send(self, key: str, address: str, subject: str, text: str) -> None:
-        """Accept a mail durably. The same key is the same mail. Raises the outbox's errors."""
+        """Accept a mail durably, once per key. Raises the outbox's errors."""
 
 
 class Mailer(Loop):
@@ -92,5 +92,5 @@ class Mailer(Loop):
             text = page.mail_text(shown, url)
             try:
                 self._mail.send(f"{ask.row.id}_{number}", address, subject, text)
-            except (Invalid, Forbidden) as error:  # it would be refused each time
-                self.log.warning("a mail of an ask was refused", ask=ask.row.id, code=error.code)
+            except (Invalid, Forbidden) as error:  # would be refused each time
+                self.log.warning("a mail about an ask was refused", ask=ask.row.id, code=error.code)

@@ -1,7 +1,7 @@
 """The page behind a link of a mail or a webhook: the question, with a button for each choice.
 
-Opening it changes nothing, because programs that check mails open links too. It needs no script.
-A button sends the link itself, so no other page can make a browser answer.
+A visit changes nothing, because programs that check mails open links too. No script is needed. A
+button sends the link itself, so no other page can make a browser answer.
 """
 
 from html import escape
@@ -13,7 +13,7 @@ HEADERS = {
         "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none';"
         " frame-ancestors 'none'"
     ),
-    # A form of a page without a referrer has no origin either, and would be refused.
+    # A form on a page without a referrer has no origin either, and would be refused.
     "referrer-policy": "same-origin",
 }
 _PAGE = """<!doctype html>
@@ -30,7 +30,9 @@ def mail_text(ask: wire.Ask, url: str) -> str:
     lines = [f"{ask.asker} asks:", "", ask.text, "", *_facts(ask)]
     if ask.choices:
         lines.append("Choices: " + " | ".join(ask.choices))
-    return "\n".join([*lines, "", "To answer, open this page. Opening it answers nothing.", url])
+    return "\n".join(
+        [*lines, "", "To answer, open this page and choose. A visit answers nothing.", url]
+    )
 
 
 def render(ask: wire.Ask, note: str = "", *, answers: bool = True) -> bytes:

@@ -1,4 +1,4 @@
-"""Reads asks: one by its id, those whose deadline has passed."""
+"""Reads asks: by id, or with passed deadlines."""
 
 from typing import Any
 

@@ -92,9 +92,9 @@ def routes(asks: Asks) -> list[Route]:
         }),
         Route("/ask/{link}", AskPage(asks), {
             "GET": Operation(OPEN, media="text/html",
-                             summary="The question behind a link of a mail or webhook"),
+                             summary="Show the question behind a link in a mail or webhook"),
             "POST": Operation(OPEN, media="text/html",
-                              summary="Answer by a link of a mail or webhook", audited=True,
+                              summary="Answer with the link from a mail or webhook", audited=True,
                               credential=asks.is_answerable),
         }),
     ]  # fmt: skip

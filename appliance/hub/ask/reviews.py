@@ -1,8 +1,8 @@
 """Makes an ask for each waiting worker bus review, and decides the review by its answer.
 
-The ask's key names the review and its commit. So each round requests the same asks again, and gets
-those that were answered meanwhile; nothing else is remembered. A review that is decided in another
-way, or has another commit by now, cancels its ask.
+The ask's key names the review and its commit. So each round repeats all requests, and gets the
+answers given meanwhile, without further state. A review that is decided in another way, or has a
+new commit, cancels its ask.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from appliance.kernel.loop import Loop
 APPROVE, CHANGES = "approve", "request changes"
 BUS = Principal("appliance:bus", "appliance:bus", frozenset({ADMIN}))
 POLL_SECONDS = 5.0
-RETRY_SECONDS = 60.0  # after a decision that was refused, for example by the program of the gate
+RETRY_SECONDS = 60.0  # after a refused decision, for example by the gate program
 REVIEWS_MAX = 50
 
 _shown = msgspec.json.Decoder(wire.AskShown).decode
@@ -72,7 +72,7 @@ class ReviewAsks(Loop):
 
     def _follow(self, review: PendingReview) -> int:
         command = wire.CreateAsk(
-            text=f"Review of {review.task}: approve commit {review.head}?",
+            text=f"Review {review.task}: approve commit {review.head}?",
             sender=review.task,
             choices=[APPROVE, CHANGES],
             blocks=[review.task],
@@ -84,5 +84,5 @@ class ReviewAsks(Loop):
         refusal = self._reviews.decide(review, ask.answer == APPROVE, comment)
         if refusal is not None:
             self.interval_seconds = RETRY_SECONDS
-            self.log.warning("the answer of a review was refused", ask=ask.id, reason=refusal)
+            self.log.warning("a review's answer was refused", ask=ask.id, reason=refusal)
         return int(refusal is None)

@@ -44,7 +44,7 @@ class Asks:
     def create(
         self, command: wire.CreateAsk, principal: Principal, key: str | None = None
     ) -> Reply:
-        """Create an ask. The same key gives the same ask, as it is now."""
+        """Create an ask. A repeated key gives the first ask, in its current state."""
         _check(command)
         check_sender(command.sender, principal.senders)
         topic_id = command.topic_id and self._hub.access.find_topic(
@@ -96,7 +96,7 @@ class Asks:
         asker = None if principal.allows(ADMIN) else principal.id
         return self._settle(identity, writes.cancel, ask_id, asker, who)
 
-    # -- links of mails and webhooks -------------------------------------------------------
+    # -- links in mails and webhooks -------------------------------------------------------
 
     @cached_property
     def _link_key(self) -> bytes:
@@ -148,8 +148,8 @@ class Asks:
     def show(
         self, ask_id: str, wait_seconds: float, principal: Principal, scope: str = READ
     ) -> wire.AskShown:
-        """Return an ask; wait while nobody has settled it, at most `wait_seconds`. `scope`: what
-        lets the caller see it."""
+        """Return an ask; wait while nobody has settled it, at most `wait_seconds`. `scope`: the
+        caller's right to see the ask."""
         ask: queries.StoredAsk = self.store.read(queries.find, ask_id)
         _check_visible(principal, ask, scope)
         if ask.row.state == states.WAITING and wait_seconds > 0:
@@ -179,7 +179,7 @@ class Asks:
     def _await_answer(
         self, ask_id: str, wait_seconds: float, principal: Principal
     ) -> queries.StoredAsk:
-        """Each reply names its ask, so other messages don't wake the caller."""
+        """Wake the caller only for a reply that names the ask."""
         hub = self._hub
 
         def wants(event: Any) -> bool:

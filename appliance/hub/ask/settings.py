@@ -13,4 +13,4 @@ class AskSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[ask]: questions to people by mail. The mail contains a link that can answer."""
 
     mail_to: tuple[Address, ...] = ()  # addresses that get each question; needs `host` of `[mail]`
-    url: Url = ""  # how these people reach this appliance, such as `https://hub.example.com`
+    url: Url = ""  # this appliance's address for these people, such as `https://hub.example.com`

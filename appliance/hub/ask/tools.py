@@ -25,7 +25,7 @@ class AskPersonArguments(Struct, frozen=True, forbid_unknown_fields=True):
     deadline_seconds: wire.Seconds | None = None
     blocks: Annotated[list[wire.Blocked], Meta(max_length=20)] = []
     topic_id: TopicReference | None = None
-    ask_id: Annotated[Id, Meta(description="instead of text: go on waiting for it")] | None = None
+    ask_id: Annotated[Id, Meta(description="instead of text: keep waiting for it")] | None = None
     wait_s: Annotated[float, Meta(ge=0, le=wire.WAIT_SECONDS_MAX)] = 20.0
     idempotency_key: Key | None = None
 

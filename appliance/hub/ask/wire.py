@@ -10,7 +10,7 @@ from appliance.kernel.scopes import Scopes
 
 ANSWER = "ask:answer"
 ADMIN = "ask:admin"
-"""No token can have it itself: only `admin` includes it."""
+"""No token can have this scope directly: only `admin` includes it."""
 
 SCOPES = Scopes(frozenset({ANSWER}))
 TEXT_BYTES_MAX = 16_384
@@ -22,7 +22,7 @@ WAIT_SECONDS_MAX = 60.0
 State = Literal["waiting", "answered", "defaulted", "expired", "cancelled"]
 Via = Literal["api", "mail", "webhook", "deadline"]
 AskText = Annotated[
-    str, Meta(min_length=1, max_length=TEXT_BYTES_MAX, description="at most 16,384 bytes of UTF-8")
+    str, Meta(min_length=1, max_length=TEXT_BYTES_MAX, description="at most 16,384 bytes in UTF-8")
 ]
 Choice = Annotated[str, Meta(min_length=1, max_length=100)]
 Answer = Annotated[
@@ -30,7 +30,7 @@ Answer = Annotated[
     Meta(
         min_length=1,
         max_length=ANSWER_BYTES_MAX,
-        description="one of the choices; without choices any text, at most 8,192 bytes of UTF-8",
+        description="one of the choices; without choices any text, at most 8,192 bytes in UTF-8",
     ),
 ]
 TokenName = Annotated[str, Meta(min_length=1, max_length=100)]
@@ -71,9 +71,9 @@ class Ask(Struct, frozen=True):
 
 
 class CreateAsk(Struct, frozen=True):
-    """Without choices, the answer is any text. Without `deadline_seconds`, it waits until it is
-    answered or cancelled. Without a topic, the question goes to the channel for asks. `mail_to`:
-    those addresses of `mail_to` in `[ask]` that get a mail; missing: all that may answer."""
+    """Without choices, the answer is any text. Without `deadline_seconds`, the ask waits for an
+    answer or a cancellation. Without a topic, the question goes to the channel for asks. `mail_to`:
+    the addresses from `mail_to` in `[ask]` that get a mail; missing: all that may answer."""
 
     text: AskText
     sender: Sender
@@ -109,7 +109,7 @@ class AsksQuery(Struct, frozen=True):
     state: State | None = None
     mine: bool = False
     asker: Sender | None = None
-    after: Annotated[str, Meta(max_length=64, description="`next` of the previous page")] = ""
+    after: Annotated[str, Meta(max_length=64, description="`next` from the previous page")] = ""
     limit: Limit = 50
 
 
@@ -152,19 +152,19 @@ class NoSuchLink(Missing):
 
 class MailNotPermitted(Forbidden):
     code = "ASK_MAIL_NOT_PERMITTED"
-    default_message = "this address is not one of `mail_to` in `[ask]`"
+    default_message = "this address is not in `mail_to` in `[ask]`"
     default_hint = "add it to ask.mail_to in agentlip.toml, then: agentlipd restart"
 
 
 class NotAChoice(Invalid):
     code = "NOT_A_CHOICE"
     default_message = "the answer is not one of the choices"
-    default_hint = "answer with one of details.choices, exactly as it is written there"
+    default_hint = "answer with one of details.choices, exactly as written there"
 
 
 class MayNotAnswer(Forbidden):
     code = "MAY_NOT_ANSWER"
-    default_message = "this caller is not among those that may answer this ask"
+    default_message = "this caller is not allowed to answer this ask"
     default_hint = "agentlip ask show ID lists them"
 
 
@@ -176,5 +176,5 @@ class NotYourAsk(Forbidden):
 
 class TooManyAsks(Exhausted):
     code = "TOO_MANY_ASKS"
-    default_message = "too many asks of this token wait for an answer"
+    default_message = "too many asks from this token wait for an answer"
     default_hint = "agentlip ask list --state waiting; agentlip ask cancel ID"

@@ -19,8 +19,8 @@ from appliance.kernel.errors import KeyReused
 from appliance.kernel.idempotency import Reply
 
 CHANNEL, TOPIC = "asks", "questions"  # where asks are that name no topic
-WAITING_MAX = 100  # asks of one token that wait for an answer
-APPLIANCE = "appliance"  # the sender of replies that nobody wrote
+WAITING_MAX = 100  # one token's asks that wait for an answer
+APPLIANCE = "appliance"  # the sender for replies that nobody wrote
 PRINCIPAL = "appliance:ask"  # no token has this name
 LINK_KEY = "x_ask_link_key"  # in the store's table `meta`
 LINK_KEY_BYTES = 32
@@ -46,7 +46,7 @@ def create(
     mail_to: Sequence[str] = (),
 ) -> Reply:
     """Create an ask. `topic_id`: the question's topic; None: one in CHANNEL, which is created if
-    needed. The same key gives the same ask, in its current state."""
+    needed. A repeated key gives the first ask, in its current state."""
     former = _by_key(tx, identity)
     if former is not None:
         return Reply(200, _encode_shown(tx, former), replayed=True)
@@ -101,7 +101,7 @@ def answer(tx: Tx, ask_id: str, text: str, who: Answerer) -> Reply:
         raise wire.NotAChoice(details={"choices": ask.choices})
     due = ask.row.due_steady_ms
     if due is not None and due <= tx.steady_ms:
-        raise wire.AskSettled("the deadline of this ask has passed", details={"ask_id": ask_id})
+        raise wire.AskSettled("this ask's deadline has passed", details={"ask_id": ask_id})
     return Reply(200, _settle(tx, ask, states.ANSWER, text, who))
 
 

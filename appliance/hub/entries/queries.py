@@ -70,7 +70,7 @@ class Inbox(NamedTuple):
 
 
 class EntryState(NamedTuple):
-    """What settling an entry needs."""
+    """An entry's state, with the columns for its events."""
 
     id: int
     message_id: str

@@ -1,4 +1,4 @@
-"""The recipient's verbs: list, wait, acknowledge, decline, follow; and the sender's receipts."""
+"""Lists, acknowledges and declines entries, follows topics, and shows receipts."""
 
 from contextlib import ExitStack
 from typing import Any
@@ -79,7 +79,7 @@ class Entries:
     def follow(
         self, topic_id: str, command: wire.FollowTopic, principal: Principal, key: str | None = None
     ) -> Reply:
-        """Make an entry for each later message in the topic, but this name's own."""
+        """Make an entry for each later message from others in the topic."""
         return self._change_follow(writes.follow, topic_id, command, principal, key)
 
     def unfollow(
@@ -112,7 +112,7 @@ class Entries:
         return late
 
     def inbox_of(self, name: str | None, principal: Principal, scope: str) -> Inbox:
-        """Return the inbox that the caller means. Raises SenderNotAllowed or NameMissing."""
+        """Return an inbox, by default the caller's own. Raises SenderNotAllowed or NameMissing."""
         if name is None:
             name = name_of(principal)
         check_name(name=name)
@@ -124,7 +124,7 @@ class Entries:
     def note_listed(
         self, inbox: Inbox, entries: list[wire.Entry], principal: Principal
     ) -> list[wire.Entry]:
-        """Note entries as listed, and the inbox as seen. A caller that may not post only looks."""
+        """Note entries as listed, and the inbox as seen. Callers without `hub:post` change nothing."""
         if not principal.allows(POST) or self.store.settings.read_only:
             return entries
         new = [entry.id for entry in entries if entry.state == states.STORED]

@@ -100,7 +100,7 @@ def tools(entries: Entries) -> Sequence[Tool]:
         ),
         Tool(
             "receipts", "Show receipts",
-            "What became of a message you addressed to others, for each recipient.",
+            "Each recipient's state for a message you addressed.",
             ReceiptsArguments, wire.ReceiptList, READ, receipts, by_channel=True,
         ),
     ]  # fmt: skip

@@ -24,7 +24,7 @@ Reason = Annotated[
 
 
 class Entry(Struct, frozen=True):
-    """A message in an inbox. `position`: its place there; a reminder moves it to the end."""
+    """A message in an inbox. `position`: the entry's place; a reminder moves the entry to the end."""
 
     id: int
     name: str
@@ -60,8 +60,8 @@ class EntryStreamQuery(Struct, frozen=True):
 
 
 class EntryPage(Struct, frozen=True):
-    """Entries, oldest first. `open`: how many wait, at most 1,000. `next`: `after` for the next
-    page."""
+    """Entries, oldest first. `open`: number of waiting entries, at most 1,000. `next`: `after` for
+    the next page."""
 
     name: str
     entries: list[Entry]
@@ -71,7 +71,7 @@ class EntryPage(Struct, frozen=True):
 
 
 class Acknowledge(Struct, frozen=True, omit_defaults=True):
-    """Which entries: `ids`, or all from `first` to `last`, both named and all listed."""
+    """Either `ids`, or a range of listed entries from `first` to `last`."""
 
     ids: Annotated[list[EntryId], Meta(max_length=IDS_MAX)] = []
     first: EntryId | None = None
@@ -86,8 +86,8 @@ class Decline(Struct, frozen=True, omit_defaults=True):
 
 
 class Settled(Struct, frozen=True):
-    """`ids`: entries that this request settled. `already`: those that were settled the same way
-    before."""
+    """`ids`: entries settled by the request. `already`: entries that an equal request had
+    settled."""
 
     ids: list[int]
     already: list[int] = []

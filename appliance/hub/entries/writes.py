@@ -116,7 +116,7 @@ def unfollow(tx: Tx, topic_id: str, name: str) -> Reply:
 
 
 def escalate(tx: Tx, name: str, ids: Sequence[int]) -> None:
-    """Mark an agent's open entries as overdue, so that the operator hears of them."""
+    """Mark an agent's open entries as overdue, so that the operator gets a message."""
     for number in ids:
         with suppress(wire.NoSuchEntry):
             entry = queries.find(tx, Inbox(name, None), number)

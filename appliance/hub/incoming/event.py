@@ -1,4 +1,4 @@
-"""What a template reads in a payload, and its text for people.
+"""Reads a payload for a template, and writes the text for people.
 
 A payload's texts come from strangers: control characters, mentions, links and HTML in them have no
 effect, and each text, line and list has a limit.

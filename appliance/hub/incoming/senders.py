@@ -44,7 +44,7 @@ _canonical = json.Encoder(order="sorted").encode
 
 
 class Credential(NamedTuple):
-    """What a request presents. `form`: how the expected value is written: `hex`, `sha256`, `v1`, or
+    """A request's credential. `form`: how the expected value is written: `hex`, `sha256`, `v1`, or
     `secret` itself. `prefix`: what is signed before the body. `id`: the signed delivery id."""
 
     given: list[str]

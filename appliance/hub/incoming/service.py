@@ -32,7 +32,7 @@ EnvelopeSink = Callable[[str, bytes], None]
 """(stream, envelope). Envelopes with the same id are stored once."""
 
 _is_secret = re.compile(r"[!-~]{16,200}").fullmatch
-# What verifies a request to an unknown name: nobody has its secret.
+# Verifies requests to unknown names: nobody has its secret.
 NOBODY = IncomingRow("", "json", secrets.token_hex(32), None, None, None, "[]", "")
 
 

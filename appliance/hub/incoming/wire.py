@@ -74,7 +74,7 @@ class EndpointDeleted(Struct, frozen=True):
 
 
 class DeliveryAccepted(Struct, frozen=True, omit_defaults=True):
-    """What a delivery made: a message, an envelope, or nothing for a sender's `ping`."""
+    """A delivery's result: a message, an envelope, or nothing for a sender's `ping`."""
 
     endpoint: str
     message_id: str | None = None
@@ -127,7 +127,7 @@ class BadEndpoint(Invalid):
 
 
 class DeliveryRefused(Unauthenticated):
-    """The same for an unknown name, a missing credential and a wrong one."""
+    """An unknown name and a missing or wrong credential get one response."""
 
     guess = True
     code = "DELIVERY_REFUSED"

@@ -21,7 +21,7 @@ MEANING = {
     "survival": "outliving the appliance",
 }
 LIST = "agentlip plugin list"
-OTHER_PYTHON = "use a Python outside of root's home: rm -r .venv; PYTHON=/usr/bin/python3 ops/env"
+OTHER_PYTHON = "use a Python outside root's home: rm -r .venv; PYTHON=/usr/bin/python3 ops/env"
 
 
 def _working(context: Context) -> Iterator[Finding]:
@@ -42,7 +42,7 @@ def _shut_in(context: Context) -> Iterator[Finding]:
         if "root" in gaps:
             yield ROOT.finding(
                 f"plugin {name}",
-                f"its process runs as root, because user {NOBODY} can't read this Python",
+                f"the plugin process runs as root, because user {NOBODY} can't read this Python",
             )
         gaps = [step for step in gaps if step != "root"]
         if gaps:

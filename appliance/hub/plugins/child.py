@@ -59,7 +59,7 @@ def _take_socket() -> socket.socket:
             except OSError:
                 continue
     raw = socket.socket(fileno=duplicate)
-    raw.setblocking(True)  # the parent created it non-blocking
+    raw.setblocking(True)  # the parent created a non-blocking one
     return raw
 
 
@@ -73,7 +73,7 @@ def _pid() -> int:
 
 def _load(module: types.ModuleType, filename: str, load: dict[str, Any]) -> Any:
     code = compile(load["source"], filename, "exec", dont_inherit=True)
-    sys.modules[module.__name__] = module  # dataclasses need it
+    sys.modules[module.__name__] = module  # needed by dataclasses
     exec(code, module.__dict__)
     function = getattr(module, FUNCTIONS[load["type"]], None)
     if not callable(function):
@@ -96,7 +96,7 @@ def _work(function: Any, line: bytes, load: dict[str, Any], filename: str) -> by
 
 
 def _error_report(error: BaseException, filename: str) -> dict[str, Any]:
-    """Return an error's class and line. Its text may quote a message, so it is not reported."""
+    """Return an error's class and line, without the text, which may quote a message."""
     at = error.lineno if isinstance(error, SyntaxError) and error.filename == filename else None
     step = error.__traceback__
     while step is not None:

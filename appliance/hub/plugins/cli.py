@@ -35,7 +35,7 @@ def list_plugins(session: Session) -> None:
 @app.command("found")
 def list_enrichments(
     session: Session,
-    message_id: Annotated[str, typer.Option("--message-id", help="Id of the message.")],
+    message_id: Annotated[str, typer.Option("--message-id", help="Message id.")],
 ) -> None:
     """Show a message's enrichments: what plugins extracted from its text."""
     answer = session.hub().get(f"/api/v1/messages/{segment(message_id)}/enrichments")

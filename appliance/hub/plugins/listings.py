@@ -52,7 +52,7 @@ def enrichments(reader: Reader, message_id: str, limit: int) -> wire.EnrichmentL
     )
     enriched = []
     for id_, kind, start, end, data, created_at in rows:
-        # Enrichments of other programs have no content hash; compare their time.
+        # Other programs' enrichments have no content hash; compare the time.
         plugin, fits = owner.get(id_, (None, created_at >= (message.edited_at or "")))
         if fits:
             span = wire.TextSpan(start, end)

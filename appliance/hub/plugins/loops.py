@@ -24,7 +24,7 @@ TOGETHER = 16  # messages whose results are stored together
 ROUND_MESSAGES = 500  # in one round
 QUEUE_MAX = 1  # events are read from the log, so the queue keeps none
 IDLE_SECONDS = 5.0
-CURSOR_SECONDS = 1.0  # between stores of a cursor that passed nothing relevant
+CURSOR_SECONDS = 1.0  # between writes of a cursor that passed nothing relevant
 PENDING_MAX = 1000  # messages that were read from the log and not processed yet
 DEBOUNCE_MS = 1000  # from an edit to its processing; each edit restarts the wait
 DEBOUNCE_MS_MAX = 10_000  # from the first of several edits
@@ -116,7 +116,7 @@ class PluginRunner(Loop):
     def run_once(self, now_ms: int) -> dict[str, int]:
         """One round, unless the store has refused writes recently."""
         if self._subscription is not None and self._subscription.lagging:
-            self._subscription.recover()  # the feed jumped; the log has it all
+            self._subscription.recover()  # the feed jumped; the log has everything
         if self.clock.monotonic() < self._rest_until:
             return {}
         try:
@@ -245,12 +245,12 @@ class PluginRunner(Loop):
             metrics.stored.labels(self.plugin.name).inc(items)
             done.append((message_id, what))
         if error is not None and not done:
-            raise error  # if some were stored, the next round retries the others
+            raise error  # if some were stored, the next round retries the rest
         return done
 
     def _redo(self, events_max: int, counts: dict[str, int]) -> None:
         """Process a piece of a `re-enrich` request; its cursor moves after everything is stored."""
-        self._may_redo = False  # before reading: a request made meanwhile sets it again
+        self._may_redo = False  # before reading: a request made meanwhile sets the event again
         stored: PluginCursorRow | None = self._store.read(queries.cursor, self.plugin.name)
         if stored is None or stored.redo_cursor is None or stored.redo_until is None:
             return

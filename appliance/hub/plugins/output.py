@@ -13,7 +13,7 @@ from appliance.kernel.errors import ApplianceError, Invalid
 
 Added = tuple[hub_wire.AddAttachment, str]  # with its dedupe key
 
-ITEMS_MAX = 100  # findings or attachments of one message, which are stored together
+ITEMS_MAX = 100  # one message's findings or attachments, which are stored together
 _findings = msgspec.json.Decoder(list[wire.EnrichmentFinding]).decode
 _extracts = msgspec.json.Decoder(list[wire.Extract]).decode
 
@@ -23,7 +23,7 @@ class BadOutput(Exception):
 
 
 def findings(raw: msgspec.Raw, content: str) -> list[wire.EnrichmentFinding]:
-    """Return a linkifier's output, if all of it can be stored for this text. Raises BadOutput."""
+    """Return a linkifier's output, if everything can be stored for this text. Raises BadOutput."""
     items: list[wire.EnrichmentFinding] = _decode(_findings, raw)
     for finding in items:
         if not finding.span.start < finding.span.end <= len(content):
@@ -47,9 +47,7 @@ def _decode(decode: Any, raw: msgspec.Raw) -> Any:
     try:
         items = decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeError):
-        raise BadOutput(
-            "the output is not a list of the items that this type of plugin returns"
-        ) from None
+        raise BadOutput("the output is not a list of items that this plugin type returns") from None
     if len(items) > ITEMS_MAX:
         raise BadOutput(f"the output has more than {ITEMS_MAX} items")
     return items

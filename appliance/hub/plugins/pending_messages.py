@@ -10,9 +10,9 @@ CREATED, EDITED, DELETED = "message.created", "message.edited", "message.deleted
 
 
 class PendingEntry(msgspec.Struct):
-    event_id: int  # the first event of the message
+    event_id: int  # the message's first event
     due_ms: int
-    since_ms: int  # when it was first deferred
+    since_ms: int  # time of the first deferral
 
 
 class PendingMessages:
@@ -54,7 +54,7 @@ class PendingMessages:
             self._entries.pop(message_id, None)
 
     def defer(self, message_id: str, now_ms: int) -> None:
-        """Process it later, because it changed while the plugin worked on it."""
+        """Process a message later that changed during processing."""
         entry = self._entries.get(message_id)
         if entry is not None:
             self._put_off(entry, now_ms, now_ms)

@@ -1,4 +1,4 @@
-"""One plugin in use: its worker, its circuit breaker, and its results for messages."""
+"""One plugin in use: worker, circuit breaker, and results for messages."""
 
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,15 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.retry import RetrySettings, delay_seconds
 
-FAILURES_MAX = 5  # in a row, then a plugin pauses; then it gets a single message
+FAILURES_MAX = 5  # in a row, then a plugin pauses; then a single message is tried
 PAUSES = RetrySettings(30.0, 600.0)
-UNUSED_SECONDS_MAX = 60.0  # then its process ends, which has some 20 MB
+UNUSED_SECONDS_MAX = 60.0  # then the process, which has some 20 MB, ends
 SLOW_SECONDS = 1.0  # a message that takes longer is logged
 _encode = msgspec.json.Encoder().encode
 
 
 class Plugin:
-    """`broken`: why it can't run until the appliance restarts; empty if it can."""
+    """`broken`: the reason if the plugin can't run until a restart; else empty."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Plugin:
         self._clock = clock
         self._log = log
         self.broken = ""
-        self.last_failure = ""  # reason of the last failure; empty after a success
+        self.last_failure = ""  # the last failure's reason; empty after a success
         self.done = self.failed = 0
         self.breaker = CircuitBreaker(FAILURES_MAX)
         self.source: PluginSource | None = None
@@ -73,7 +73,7 @@ class Plugin:
             )
 
     def work(self, message: hub_wire.Message) -> Call:
-        """Return what to store for `message`. Raises PluginFailure without a valid result."""
+        """Return the result to store for `message`. Raises PluginFailure without a valid result."""
         assert self.worker is not None
         began = self._clock.monotonic()
         try:
@@ -129,7 +129,7 @@ class Plugin:
             message_id=message_id, **failure.where,
         )  # fmt: skip
         if self.breaker.state(now) == "open":
-            return  # failed during a pause, on request: the pause stays as it is
+            return  # failed during a pause, on request: the pause stays unchanged
         pause_seconds = delay_seconds(PAUSES, self.breaker.openings + 1)
         if self.breaker.note_failure(now, pause_seconds, at_once=failure.passing):
             self._log.warning(

@@ -1,4 +1,4 @@
-"""Compares the isolation that a plugin's process reports with what the kernel reports."""
+"""Compares the isolation that a plugin's process reports with the kernel's report."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import msgspec
 
 from appliance.hub.plugins import wire
 
-FILTERED = "2"  # value of Seccomp in /proc/PID/status while a filter is active
+FILTERED = "2"  # Seccomp's value in /proc/PID/status while a filter is active
 
 
 def confirm(claimed: wire.Isolation, pid: int, supervisor: int) -> wire.Isolation:

@@ -24,7 +24,7 @@ def routes(plugins: Plugins) -> list[Route]:
             get=reply_to_caller(plugins.enrichments),
         ), {
             "GET": Operation(READ, reply=wire.EnrichmentList,
-                             summary="List enrichments of a message's current text",
+                             summary="List enrichments for a message's current text",
                              by_channel=True),
         }),
     ]  # fmt: skip

@@ -1,6 +1,6 @@
 """Isolates this process before a plugin's code is loaded.
 
-The means depend on the machine; `enter` uses those available and reports the result:
+The means depend on the machine; `enter` uses the available ones and reports the result:
 
     another user   if started as root: can't write to the workspace or read its secrets
     Landlock       can't write files; can read only Python, the system's libraries and the paths
@@ -56,10 +56,10 @@ def enter(order: dict[str, Any], watched: int, own_namespace: bool) -> dict[str,
         syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
         if syscalls.has_capabilities():
             syscalls.drop_capabilities()
-        # After these: the kernel clears it on changes of user or capabilities.
+        # Last: the kernel clears the setting when user or capabilities change.
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
     if supervisor.is_gone(watched):
-        os._exit(0)  # it ended before the signal was set
+        os._exit(0)  # ended before the signal was set
     os.close(watched)
     landlock = confine(order["data_dir"], order["readable"], network=order["network"])
     limit(
@@ -81,14 +81,14 @@ def enter(order: dict[str, Any], watched: int, own_namespace: bool) -> dict[str,
 
 
 def hide() -> None:
-    """Make the process not dumpable. Only after the appliance has inspected it: with `hidepid`, it
-    couldn't see it any more."""
+    """Make the process not dumpable. Call only after the appliance's inspection: with `hidepid`,
+    the process is then invisible."""
     if sys.platform == "linux":
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 0)
 
 
 def _probe(data_dir: str, *, shut: bool, own_namespace: bool) -> dict[str, str]:
-    """Return what this process can do, by trying it."""
+    """Return this process's abilities, found by attempts."""
     return {
         "write": _write(data_dir, trusted=shut),
         "read": "open" if _can_read(data_dir) else "denied",
@@ -122,7 +122,7 @@ def _fork() -> None:
 
 
 def _can_outlive() -> bool:
-    """Return whether the process can clear the signal that it gets when its supervisor ends."""
+    """Return whether the process can clear the signal for its supervisor's end."""
     if sys.platform != "linux":
         return True
     return syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -216,7 +216,7 @@ def _beside(data_dir: str, root: str) -> list[tuple[str, bool]]:
                 continue
             with contextlib.suppress(OSError):
                 mode = os.lstat(path).st_mode
-                # A link stands for its target, which may be `data_dir` itself.
+                # A link stands for its target, which may be `data_dir`.
                 if not stat.S_ISLNK(mode):
                     paths.append((path, stat.S_ISDIR(mode)))
         here = os.path.join(here, name)

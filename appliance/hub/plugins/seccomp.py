@@ -1,11 +1,11 @@
 """The system calls that a plugin may make; all others fail with EPERM.
 
-EPERM instead of killing the process: libraries probe for calls and work without them, and the
-plugin's author gets a PermissionError with a line number. clone3 fails with ENOSYS, because its
-flags are in memory, where a filter can't see them; libc then uses clone.
+EPERM instead of killing the process: libraries probe for calls and continue after a refusal, and
+the plugin's author gets a PermissionError with a line number. clone3 fails with ENOSYS, because its
+flags are in memory, invisible for a filter; libc then uses clone.
 
 libseccomp, called through `pyseccomp`, knows the numbers of the calls on every architecture.
-Without it, or with another C library than glibc, no filter is installed or claimed.
+Without libseccomp, or with another C library than glibc, no filter is installed or claimed.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ WAITING = (
     "futex_waitv", "getitimer", "gettimeofday", "nanosleep", "pause", "poll", "ppoll", "pselect6",
     "select", "setitimer", "time", "timerfd_create", "timerfd_gettime", "timerfd_settime",
 )  # fmt: skip
-# For existing sockets: the one its messages arrive on, and socket pairs.
+# For existing sockets: the message socket, and socket pairs.
 SOCKETS = (
     "getpeername", "getsockname", "getsockopt", "recvfrom", "recvmsg", "sendmsg", "sendto",
     "shutdown",
@@ -89,7 +89,7 @@ def _rules(seccomp: Any, network: bool, subprocesses: bool) -> Any:
             rules.add_rule(action, name, *arguments)
 
     def add_values(name: str, argument: int, values: tuple[int, ...]) -> None:
-        for value in values:  # 32 bits: the kernel ignores the others
+        for value in values:  # 32 bits: the kernel ignores the rest
             add(name, seccomp.Arg(argument, seccomp.MASKED_EQ, 0xFFFFFFFF, value))
 
     for name in names:

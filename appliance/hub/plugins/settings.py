@@ -12,7 +12,7 @@ Type = Literal["linkifier", "extractor"]
 
 
 URLS: Literal["urls"] = "urls"
-NOBODY = 65534  # user and group of plugins if the appliance runs as root: they own no file
+NOBODY = 65534  # plugins' user and group, owners of no file, if the appliance runs as root
 
 
 class PluginSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -36,8 +36,8 @@ class PluginsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[plugins]: code that runs on every message, each plugin in its own process. The plugins are
     listed in [[plugins.use]]."""
 
-    urls: bool = True  # attach web addresses in messages to topics; [[plugins.use]] can override it
-    require_isolation: bool = True  # false: run plugins even if they could read .agentlip/
+    urls: bool = True  # attach web addresses in messages to topics; overridden by [[plugins.use]]
+    require_isolation: bool = True  # false: run plugins even if .agentlip/ is readable for them
     use: tuple[PluginSettings, ...] = ()  # the plugins, in order: docs/how-to/plugins.md
 
     @property

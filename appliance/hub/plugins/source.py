@@ -14,7 +14,7 @@ from appliance.hub.plugins.settings import PluginSettings
 from appliance.workspace.datadir import DIRECTORY
 
 BUILTIN = Path(__file__).parent / "builtin"
-# A text without which a built-in finds nothing: it isn't given messages without it.
+# A text without which a built-in finds nothing, and so gets no message.
 NEEDED = {"urls": "://"}
 MODULE_BYTES_MAX = 1024 * 1024
 
@@ -55,7 +55,7 @@ def _read_below(workspace: Path, module: str, bytes_max: int) -> bytes:
     except (OSError, ValueError, RuntimeError):
         raise BadSource(f"there is no file {module} in the workspace") from None
     if not real.is_relative_to(root) or real == root:
-        raise BadSource(f"{module} leads out of the workspace")
+        raise BadSource(f"{module} is outside the workspace")
     steps = real.relative_to(root).parts
     if steps[0] == DIRECTORY or real.suffix != ".py":
         raise BadSource(f"{module} is not a .py file outside {DIRECTORY}/")

@@ -25,7 +25,7 @@ class PluginsSubsystem(Subsystem):
     sections = {"plugins": PluginsSettings}
     facts_help = {
         "plugin.*.broken": "1 if the plugin can't be loaded",
-        "plugin.*.lag_events": "Events between a plugin's cursor and the end of the log",
+        "plugin.*.lag_events": "Events between a plugin's cursor and the log's end",
         "plugin.*.lag_events_max": "Above this lag the doctor warns",
         "plugin.*.paused": "1 while a plugin's circuit breaker is not closed",
     } | {f"plugin.*.open_{step}": f"1 if nothing denies it: {step}" for step in (*STEPS, "root")}
@@ -43,7 +43,7 @@ class PluginsSubsystem(Subsystem):
         self.plugins = Plugins(hub, self.runners, clock)
         for plugin in plugins:
             if plugin.own.required:
-                plugin.prove()  # raises PluginUnfit if it can't run
+                plugin.prove()  # raises PluginUnfit if unable to run
 
     def routes(self) -> list[Route]:
         return routes(self.plugins)

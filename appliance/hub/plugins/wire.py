@@ -11,7 +11,7 @@ PluginName = Annotated[str, Meta(min_length=1, max_length=64)]
 Offset = Annotated[int, Meta(ge=0, description="in characters (code points)")]
 
 
-# -- output of plugins -----------------------------------------------------------------------
+# -- plugin output ---------------------------------------------------------------------------
 
 
 class TextSpan(Struct, frozen=True):
@@ -147,7 +147,7 @@ class ReEnrichTaken(Struct, frozen=True):
 
 
 class Enrichment(Struct, frozen=True):
-    """`plugin`: the plugin that found it; null if another program wrote it."""
+    """`plugin`: the plugin with this finding; null: written by another program."""
 
     id: str
     kind: str
@@ -177,4 +177,4 @@ class NoSuchPlugin(Missing):
 class PluginUnfit(Invalid):
     code = "PLUGIN_UNFIT"
     default_message = "a required plugin can't run"
-    default_hint = "fix the plugin, or set required = false in [[plugins.use]] of agentlip.toml"
+    default_hint = "fix the plugin, or set required = false in [[plugins.use]] in agentlip.toml"

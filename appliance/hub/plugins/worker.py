@@ -37,8 +37,8 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
 VERSION_CHARACTERS_MAX = 100
 REPLY_BYTES_MAX = 64 * 1024  # before there is any output
 OUTPUT_BYTES_MAX = 256 * 1024  # for a message, whose text has 64 KiB
-LOAD_SECONDS = 15.0  # to start the process and load its module, on a busy machine
-CPU_SECONDS = 60  # a process is replaced at half of them
+LOAD_SECONDS = 15.0  # to start the process and load the module, on a busy machine
+CPU_SECONDS = 60  # a process is replaced at half the number
 PROCESSES_MAX = 64  # with `subprocesses = true`; threads count too
 _NAME = re.compile(r"\w{1,64}")
 
@@ -138,7 +138,7 @@ class PluginWorker:
             )
         if reply.error is not None:
             if reply.error == "MemoryError":
-                self.stop()  # its state is unknown
+                self.stop()  # state unknown
             raise PluginFailure("error", _sentence("it raised an error", reply), **_where(reply))
         self._replacement_due = reply.cpu > CPU_SECONDS / 2
         return reply.outputs
@@ -156,7 +156,7 @@ class PluginWorker:
     def _missing(self, isolation: wire.Isolation) -> str:
         """Why the isolation isn't sufficient; empty if it is."""
         if isolation.write != "denied" or isolation.read != "denied":
-            return "it can't be kept from accessing .agentlip/: no Landlock, no other user"
+            return "can't be kept from accessing .agentlip/: no Landlock, no other user"
         if isolation.uid == 0 and self._plugin.subprocesses:
             return (
                 "a plugin with subprocesses can't run as root: user"

@@ -77,7 +77,7 @@ def move_redo(tx: Tx, plugin: str, former: int, cursor: int) -> None:
 def store_enrichments(
     tx: Tx, plugin: str, seen: hub_wire.Message, findings: list[wire.EnrichmentFinding]
 ) -> StoreOutcome:
-    """Replace what this plugin found before. Equal results for the same text change nothing.
+    """Replace this plugin's former findings. Equal results for an unchanged text change nothing.
 
     seen  the message as the plugin saw it
     """

@@ -5,6 +5,6 @@ Nouns: webhook (a registration with a secret and a cursor), address (its URL), s
 
 Invariants:
 - Webhooks are configuration: creating or changing one writes no event.
-- The cursor is the event_id up to which events were handed to the outbox, which sends them.
-- A secret is shown once, when it is created or replaced.
+- The cursor is the event_id up to which events were handed to the outbox for sending.
+- A secret is shown once, when created or replaced.
 """

@@ -14,9 +14,9 @@ app = plain_app("Webhooks: events for HTTP receivers, and their delivery.", "Ext
 
 PATH = "/api/v1/webhooks"
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the webhook.")]
+IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Webhook id.")]
 NameFlag = Annotated[
-    list[str] | None, typer.Option("--name", help="Only events of this name; may be repeated.")
+    list[str] | None, typer.Option("--name", help="Only events with this name; may be repeated.")
 ]
 ChannelFlag = Annotated[
     list[str] | None,
@@ -30,7 +30,7 @@ SecretFlag = Annotated[
     typer.Option("--secret-file", help="Sign with the secret in this file (whsec_…)."),
 ]
 DescriptionFlag = Annotated[
-    str | None, typer.Option("--description", help="What the webhook is for.")
+    str | None, typer.Option("--description", help="The webhook's purpose.")
 ]
 CursorFlag = Annotated[
     int | None,
@@ -44,7 +44,7 @@ EnabledFlag = Annotated[
 @app.command("create")
 def create_webhook(
     session: Session,
-    url: Annotated[str, typer.Option("--url", help="URL of the receiver.")],
+    url: Annotated[str, typer.Option("--url", help="Receiver URL.")],
     name: NameFlag = None,
     channel: ChannelFlag = None,
     topic_id: TopicFlag = None,
@@ -54,7 +54,7 @@ def create_webhook(
     enabled: EnabledFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Register a webhook. Its secret is shown only once."""
+    """Register a webhook, and show its secret, this once."""
     body = {
         "url": url, "events": _wanted(name, channel, topic_id), "secret": _secret(secret_file),
         "description": description, "cursor": after, "enabled": enabled,
@@ -93,7 +93,7 @@ def show_webhook(session: Session, webhook_id: IdArgument) -> None:
 def update_webhook(
     session: Session,
     webhook_id: IdArgument,
-    url: Annotated[str | None, typer.Option("--url", help="URL of the receiver.")] = None,
+    url: Annotated[str | None, typer.Option("--url", help="Receiver URL.")] = None,
     name: NameFlag = None,
     channel: ChannelFlag = None,
     topic_id: TopicFlag = None,
@@ -141,9 +141,7 @@ def deliveries(
             "--status", help="Status: `pending`, `inflight`, `done`, `dead` or `aborted`."
         ),
     ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, help="Maximum number of deliveries.")
-    ] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum deliveries.")] = 20,
 ) -> None:
     """List sent and waiting deliveries, newest first.
 
@@ -164,7 +162,7 @@ def deliveries(
 def _show_changed(session: Session, answer: dict[str, Any], sentence: str) -> None:
     session.answer(answer, sentence)
     if "secret" in answer and not session.machine:
-        note("its secret, shown this once:")
+        note("secret, shown only this once:")
         session.answer(answer, answer["secret"])
 
 

@@ -12,8 +12,8 @@ from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.registered_webhook import WebhookOutbox
 
-FEED_MAX = 50  # events of one webhook handed to the outbox in a round
-WAITING_MAX = 1000  # events of one webhook in the outbox: a dead receiver must not fill it
+FEED_MAX = 50  # one webhook's events handed to the outbox in a round
+WAITING_MAX = 1000  # one webhook's events in the outbox, which a dead receiver must not fill
 FEED_SECONDS = 0.25  # seconds between rounds that hand events to the outbox
 
 

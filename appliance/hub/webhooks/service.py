@@ -24,11 +24,11 @@ from appliance.kernel.webhook_signature import SignedRequest
 from appliance.web.address import check_url
 
 SCAN_ROWS_MAX = 20_000  # events scanned for one webhook at once
-FILTERS_MAX = 100  # entries in each of the names, channels and topics of one webhook
+FILTERS_MAX = 100  # entries per webhook in names, channels and topics, each
 
 
 class OutgoingEvent(msgspec.Struct, frozen=True):
-    """One event for one webhook. `key` is the same each time it is handed over."""
+    """One event for one webhook. `key` never changes between attempts."""
 
     webhook_id: str
     event_id: int
@@ -49,7 +49,7 @@ class Webhooks:
         self._settings = settings
         self._clock = clock
         self._log = log
-        self.changed: set[str] = set()  # ids of webhooks whose failed sends may work now
+        self.changed: set[str] = set()  # webhook ids whose failed sends may work now
         self.work = Wakeup()  # set on new events and changed webhooks
         hub.feed.on_publish(self.work.set)
 
@@ -129,8 +129,8 @@ class Webhooks:
         )
 
     def _epoch_of(self, number: int) -> str:
-        """Return the epoch in which an event was written: so its id stays the same after a
-        restore, and receivers recognize what they already have."""
+        """Return the epoch in which an event was written: so the id stays after a restore, and
+        receivers recognize duplicates."""
         identity = self._hub.identity
         written = (epoch for first, epoch in reversed(identity.epochs) if number >= first)
         return next(written, identity.epoch)

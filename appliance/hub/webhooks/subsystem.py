@@ -23,7 +23,7 @@ class WebhooksSubsystem(Subsystem):
     """Registrations are stored in the hub's store."""
 
     name = "webhooks"
-    role = Role("delivery of hub events to URLs", ("hub", "outbox"))
+    role = Role("hub event delivery to URLs", ("hub", "outbox"))
     sections = {"webhooks": WebhookSettings}
 
     def __init__(self, host: Host, needs: WebhooksNeeds) -> None:

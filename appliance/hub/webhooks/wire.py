@@ -71,7 +71,7 @@ class WebhookShown(Struct, frozen=True):
 class WebhooksQuery(Struct, frozen=True):
     """Without a limit, as many webhooks as fit into a page."""
 
-    after: Annotated[str, Meta(max_length=64, description="`next` of the previous page")] = ""
+    after: Annotated[str, Meta(max_length=64, description="`next` from the previous page")] = ""
     limit: Limit = 10_000
 
 
@@ -102,5 +102,5 @@ class NoSuchWebhook(Missing):
 
 class TooManyWebhooks(Conflict):
     code = "TOO_MANY_WEBHOOKS"
-    default_message = "the limit of webhooks has been reached"
+    default_message = "the webhook limit has been reached"
     default_hint = "agentlip webhook delete ID"

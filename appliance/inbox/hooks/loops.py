@@ -23,7 +23,7 @@ class HookRunner(Loop):
             job = self._hooks.next_job()
             if job is None:
                 return {"runs": 0}
-            self.nudge()  # there may be more, also for the other runners
+            self.nudge()  # there may be more, also for further runners
             self._hooks.run_job(job)
         except Unavailable as error:
             self.log.warning("a hook was not run: the run can't be recorded", code=error.code)

@@ -1,4 +1,4 @@
-"""Which hooks match an event, and what they can send. Pure.
+"""Which hooks match an event, and their permitted sends. Pure.
 
 | on | event |
 | --- | --- |
@@ -54,7 +54,7 @@ def grant_scopes(command: HookCommand, message: InboxMessage | None) -> tuple[st
     """Return the settings' scopes, bound to this event; none for an event without a message."""
     if message is None:
         return ()
-    topic = f"topic:{message.topic or ''}:post"  # without a topic no scope is the same
+    topic = f"topic:{message.topic or ''}:post"  # without a topic no scopes are equal
     bound = {REPLY: REPLY, SENDER: f"dm:send:{message.sender_pubkey}", topic: topic}
     return tuple(dict.fromkeys(bound[scope] for scope in command.scopes if scope in bound))
 

@@ -7,7 +7,7 @@ runs = counter("hooks_invocations_total", "Hook runs by outcome", ("hook", "outc
 
 seconds = histogram(
     "hooks_duration_seconds",
-    "Duration of a hook run",
+    "Hook run duration",
     ("hook",),
     (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60),
 )

@@ -24,13 +24,13 @@ from appliance.mesh.push import Push
 from appliance.sdk.http import json_object
 
 HOPS_MAX = 4  # hooks in a row that can reply to each other
-QUEUE_MAX = 1000  # waiting runs of events without a message; more are dropped
-READ_MAX = 100  # waiting runs of messages in memory; the others are in the store
+QUEUE_MAX = 1000  # waiting runs for events without a message; more are dropped
+READ_MAX = 100  # waiting message runs in memory; the rest is in the store
 GRANTS_MAX = 10_000  # valid grants; beyond that the oldest is revoked
 ACTS_MAX = 100  # sends that one run can request, including refused ones
 GRANT_SECONDS = 300.0  # time in which a run can send
-OUTPUT_BYTES_MAX = 64 * 1024  # size of a hook's output; more is ignored
-EVENT_BYTES_MAX = 256 * 1024  # size of the JSON on a hook's standard input
+OUTPUT_BYTES_MAX = 64 * 1024  # a hook's output size; more is ignored
+EVENT_BYTES_MAX = 256 * 1024  # JSON size on a hook's standard input
 RUN_SECONDS_MAX = 30.0  # then the command's process group gets SIGTERM
 KILL_AFTER_SECONDS = 5.0  # time between SIGTERM and SIGKILL
 INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
@@ -59,8 +59,8 @@ class HookJob(NamedTuple):
 
 
 class HookGrant(Principal, frozen=True, kw_only=True):
-    """A run as a caller, with what it can send. `requests` counts its requests to send,
-    including refused ones."""
+    """A run as a caller, with its permitted sends. `requests` counts send requests, including
+    refused ones."""
 
     until_ms: int
     mesh: str
@@ -121,13 +121,13 @@ class HookService:
         self.enabled = bool(settings.commands) and is_on(settings, needs.off_in_ci, log)
         self._read_number = 0  # the newest stored run that was queued
         self._may_wait = True  # runs in the store that are not in the queue
-        self._stored = 0  # runs that waited in the store beside the queue when it was last read
+        self._stored = 0  # runs that waited in the store beside the queue at the last read
         metrics.waiting.set_function(lambda: self._stored + len(self._queue))
 
     def on_event(self, event: InboxEvent) -> None:
         """Queue the hooks for an event. Called on the event loop after each commit; must not
         block."""
-        if event.message is not None:  # its runs are stored with it
+        if event.message is not None:  # stored with its runs
             self._may_wait = True
             self.wakeup.set()
             return
@@ -170,7 +170,7 @@ class HookService:
         runs = self._store.read(queries.waiting, self._read_number, READ_MAX)
         self._may_wait = len(runs) == READ_MAX
         for run in runs:
-            if run.number <= self._read_number:  # another runner read it meanwhile
+            if run.number <= self._read_number:  # read by another runner meanwhile
                 continue
             self._read_number = run.number
             commands = self.settings.commands[run.command : run.command + 1]
@@ -236,7 +236,7 @@ class HookService:
         text = msgspec.json.encode(fields)
         if len(text) <= EVENT_BYTES_MAX or event.message is None:
             return text, False
-        # A character can take six bytes of JSON.
+        # A character can take six bytes in JSON.
         characters = (EVENT_BYTES_MAX - TRUNCATION_MARGIN_BYTES) // 6
         body = (event.message.body or "")[:characters]
         short = msgspec.structs.replace(event.message, body=body, meta=None)
@@ -323,7 +323,7 @@ def reply_in(output: bytes) -> str | None:
 def message_for(
     grant: HookGrant, scope: str, message: str, meta: dict[str, Any] | None
 ) -> HookMessage:
-    """Return the message to send. Its destination depends only on scope and event, not on the
+    """Return the message to send. The destination depends only on scope and event, not on the
     hook."""
     event = grant.message
     assert event is not None, "without a message nothing is granted"

@@ -19,7 +19,7 @@ class HooksSubsystem(Subsystem):
     """The hooks. Their runs are stored in the inbox's database."""
 
     name = "hooks"
-    role = Role("commands that run on events of the inbox", ("inbox",))
+    role = Role("commands that run on inbox events", ("inbox",))
     sections = {"hooks": HookSettings}
     needed_stores = frozenset({"inbox"})
 
@@ -34,7 +34,7 @@ class HooksSubsystem(Subsystem):
             needs.listen(self.hooks.on_event)
             needs.inbox.hooks_of = self.hooks.hooks_of
             self.loops = [HookRunner(self.hooks, clock, log) for _ in range(AT_ONCE_MAX)]
-        # Runs of the former process; without hooks nobody runs those that wait.
+        # The former process's runs; without hooks nobody runs the waiting ones.
         former = "running" if self.hooks.enabled else "waiting"
         if needs.store.read(has_runs, former):  # a start must not write if the disk is full
             needs.store.write(mark_lost, former)

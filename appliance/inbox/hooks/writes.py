@@ -27,7 +27,7 @@ def end(
 
 
 def note_act(tx: Tx, id_: str, scope: str, outcome: str, client_message_id: str | None) -> None:
-    """Record a requested send and its outcome, without its content."""
+    """Record a requested send and its outcome, without the content."""
     act = {"at": tx.now, "scope": scope, "outcome": outcome, "client_message_id": client_message_id}
     tx.execute(
         "UPDATE hook_runs SET acts = json_insert(acts, '$[#]', json(?)) WHERE id = ?",

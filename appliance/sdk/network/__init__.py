@@ -1,4 +1,4 @@
-"""Holds what a network agent imports, without an appliance. Needs the extra `agentlip[network]`.
+"""Holds a network agent's modules, without an appliance. Needs the extra `agentlip[network]`.
 
 agent, aio      what a program uses: contacts, messages, keys
 endpoint        receives messages, as a WSGI or ASGI application

@@ -1,10 +1,10 @@
-"""Implements a network agent: what a program imports.
+"""Implements a network agent, for programs to import.
 
     agent = NetworkAgent("anna.agent", on_message=handle)
     agent.start()                                  # heartbeats, and messages that wait
     agent.send("bert", {"text": "The build is green."})
 
-Its folder is made by `agentlip network init`, or by `AgentFolder.create`. Others' messages come in
+The agent's folder is made by `agentlip network init`, or by `AgentFolder.create`. Messages come in
 through `endpoint.py`.
 """
 
@@ -133,7 +133,8 @@ class NetworkAgent(Closing):
     # -- registration --------------------------------------------------------------------------
 
     def request_code(self, email: str) -> None:
-        """Have the relay send a code to the owner. Only this agent's key can register with it."""
+        """Have the relay send a code to the owner. Only this agent's key can register with that
+        code."""
         body = {"agentName": self.name, "email": email, "publicKey": self.public_key}
         self._unsigned.request("POST", "/verify/send", body)
 
@@ -155,10 +156,10 @@ class NetworkAgent(Closing):
         return self.relay.key or self.folder.key()
 
     def rotate_key(self) -> str:
-        """Replace the key by a new one, which the present one signs. The new public key.
+        """Replace the key by a new one, which the present one signs. Return the new public key.
 
-        If the reply is lost, call it again. A program that runs with the former key takes the new
-        one at its next heartbeat.
+        After a lost reply, call again. A program that runs with the former key takes the new one at
+        the next heartbeat.
         """
         former, key = self.folder.key(), self.folder.next_key()
         text = rotation_text(self.name, former.public, key.public)
@@ -168,7 +169,7 @@ class NetworkAgent(Closing):
         try:
             self.relay.request("POST", f"/registry/agents/{self.name}/rotate-key", body)
         except RelayRefused:
-            if not self._is_registered(key):  # it may have been accepted before
+            if not self._is_registered(key):  # may have been accepted before
                 raise
         self.state.set_cursor(ROTATED, str(self._clock.now_ms()))
         self.folder.promote_next()
@@ -220,7 +221,7 @@ class NetworkAgent(Closing):
         self.relay.request("POST", f"/contacts/{check_agent_name(name)}/deny")
 
     def remove_contact(self, name: str) -> None:
-        """End the contact, and remove its key and endpoint from this machine."""
+        """End the contact, and remove the contact's key and endpoint from this machine."""
         self.relay.request("DELETE", f"/contacts/{check_agent_name(name)}")
         self.peers.refresh()
         self._pins.remove(name)
@@ -229,7 +230,7 @@ class NetworkAgent(Closing):
         """Unknown if the relay can't be read."""
         return self._presences.read(check_agent_name(name))
 
-    # -- keys of contacts ----------------------------------------------------------------------
+    # -- contacts' keys ------------------------------------------------------------------------
 
     def pins(self) -> list[KeyPin]:
         return list(self._pins.all().values())
@@ -248,7 +249,8 @@ class NetworkAgent(Closing):
         self._pins.put(KeyPin(name, pin.key, verified=True))
 
     def accept_key(self, name: str, shown: str) -> None:
-        """Accept the changed key with this fingerprint. Raises KeyChanged if it is another one."""
+        """Accept the changed key with this fingerprint. Raises KeyChanged for another
+        fingerprint."""
         pin = self._pin(name)
         if pin.offered is None or fingerprint(AgentPublicKey.of(pin.offered)) != shown:
             raise KeyChanged(details={"agent": name})
@@ -331,7 +333,7 @@ class NetworkAgent(Closing):
             except OSError as error:
                 problem = f"the connection failed: {str(error) or type(error).__name__}"
                 self.unreachable[name] = problem
-                self._presences.online.pop(name, None)  # it may have another endpoint
+                self._presences.online.pop(name, None)  # may have another endpoint
         if status is not None and not 200 <= status < 300:
             may_end = abs(self.relay.skew_ms or 0) > SKEW_MS or self._has_former_key()
             problem = f"the recipient responded with {status}"
@@ -345,7 +347,7 @@ class NetworkAgent(Closing):
     # -- receiving -----------------------------------------------------------------------------
 
     def receive(self, body: bytes) -> OpenedMessage | None:
-        """Verify an envelope and hand its message over. None: it was handed over before.
+        """Verify an envelope and hand the message over. None: handed over before.
 
         Raises EnvelopeRefused, ContactsNotCurrent, MessageBeingHandled, and the handler's errors.
         """
@@ -440,7 +442,7 @@ class NetworkAgent(Closing):
         while not self._closed.is_set():
             try:
                 self.run_once()
-            except Exception as error:  # also of a callback: the next round tries again
+            except Exception as error:  # also a callback's error: the next round tries again
                 self.problem = f"{type(error).__name__}: {error}"
             self._closed.wait(TICK_SECONDS)
 

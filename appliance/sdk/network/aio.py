@@ -4,7 +4,7 @@
         await agent.send("bert", {"text": "The build is green."})
 
 `on_message` and `on_event` may be coroutine functions; the event loop runs them. The background
-work begins with the block and ends with it.
+work begins and ends with the block.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Hands over a relay's admin broadcasts, each once.
 
 A relay may list an old broadcast again, under another id or as another type. So the newest
-signatures are remembered, and a broadcast is refused if its sender signed it long before another
-one. A relay lists a sender's broadcasts in signature order, give or take its clock.
+signatures are remembered, and a broadcast is refused if signed long before another one from the
+sender. A relay lists a sender's broadcasts in signature order, give or take its clock.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ SEEN_MAX = 1_000  # as many as a relay keeps
 def poll_broadcasts(
     relay: RelayClient, state: AgentState, peers: Peers, emit: Callable[..., None]
 ) -> None:
-    """Read those that are new, oldest first."""
+    """Read new broadcasts, oldest first."""
     after = state.cursor("broadcasts")
     seek = f"&after={after}" if after else ""
     rows = relay.request("GET", f"/admin/broadcasts?limit={PAGE}{seek}")
@@ -47,7 +47,7 @@ def poll_broadcasts(
             if kind == REVOCATION:
                 peers.revoke(str(payload.get("agent")))
             elif "broadcastType" not in payload:
-                kind = "announcement"  # its type is not signed
+                kind = "announcement"  # the type is not signed
             emit("broadcast", sender, id=row["id"], type=kind, payload=payload)
             state.set_cursor("broadcasts_seen", " ".join([*seen, signed.signature]))
             state.set_cursor(f"broadcast {sender}", str(max(at_ms, newest_ms)))

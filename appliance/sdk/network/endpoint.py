@@ -28,7 +28,7 @@ def wsgi_endpoint(agent: NetworkAgent) -> Callable[..., Iterable[bytes]]:
         body: bytes | None = None
         length = environ.get("CONTENT_LENGTH") or "0"
         if length.isdecimal() and len(length) < 10 and int(length) <= ENVELOPE_BYTES_MAX:
-            body = b""  # a client that does not send it to its end gets the refusal of this
+            body = b""  # a client that stops sending in between gets this refusal
             with suppress(OSError):
                 body = environ["wsgi.input"].read(int(length))
         status, reply, headers = response(agent, environ["REQUEST_METHOD"], body)
@@ -74,7 +74,7 @@ def response(
         again = [] if error.retry_after is None else [("Retry-After", f"{error.retry_after:.0f}")]
         return error.status, _refusal(error.message, error.code), [*HEADERS, *again]
     except Exception:
-        agent.problem = "the handler of a message failed"
+        agent.problem = "a message handler failed"
         return 500, _refusal("the message was not handled", "INTERNAL_ERROR"), [*HEADERS]
     return 200, msgspec.json.encode({"ok": True, "duplicate": message is None}), [*HEADERS]
 

@@ -5,8 +5,8 @@
     key.next     the key that replaces it, while a rotation has not ended
     key.former   the key before the last rotation, for an hour
 
-With the option `keyring`, the keys are in the keyring of the system instead. A folder belongs to
-one agent. It can move to another machine, with all its files.
+With the option `keyring`, the keys are in the system's keyring instead. A folder belongs to one
+agent, and can move to another machine with all its files.
 """
 
 import stat
@@ -27,7 +27,7 @@ from appliance.network.names import check_agent_name
 
 class NoNetworkAgent(Missing):
     code = "NO_NETWORK_AGENT"
-    default_message = "there is no agent of the network in this folder"
+    default_message = "this folder has no network agent"
     default_hint = "agentlip network init NAME --relay URL --endpoint URL # or --folder DIR"
 
 
@@ -45,7 +45,7 @@ class KeyExposed(Forbidden):
 
 class KeyringFailed(Unavailable):
     code = "KEYRING_FAILED"
-    default_message = "the keyring of the system can't be used"
+    default_message = "the system's keyring can't be used"
     default_hint = "pip install keyring, and unlock it; or make the agent without --keyring"
 
 
@@ -126,7 +126,7 @@ class AgentFolder:
         if self.config().keyring:
             text = self._keyring("get_password", name)
             if text is None:
-                raise NoNetworkAgent("the keyring has no key of this agent")
+                raise NoNetworkAgent("the keyring has no key for this agent")
             return AgentKey.of(text)
         path = self.path / name
         try:
@@ -154,5 +154,5 @@ class AgentFolder:
         entry = f"{config.name}@{config.relay} {name}"
         try:
             return getattr(import_module("keyring"), verb)("agentlip network", entry, *secret)
-        except Exception as error:  # the library is missing, or an error of one of its backends
+        except Exception as error:  # the library is missing, or a backend's error
             raise KeyringFailed(details={"reason": type(error).__name__}) from None

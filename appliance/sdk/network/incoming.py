@@ -1,6 +1,6 @@
-"""Hands over other agents' messages, each once: a message's claim is stored before its handler
-runs, and its end afterwards. The sender gets a success only then, so a message whose handler
-failed, or whose process was killed, comes again.
+"""Hands over other agents' messages, each once: a message's claim is stored before the handler
+runs, and the end afterwards. The sender gets a success only then, so a message comes again after a
+failed handler or a killed process.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Messages that wait for their recipient, and what was tried to deliver each of them.
+"""Messages that wait for their recipient, with the delivery attempts.
 
     pending ⇄ sending → delivered
         ├→ expired  one hour after it was sent
@@ -23,9 +23,9 @@ from appliance.sdk.network.state import AgentState
 PENDING_MAX, REPORTS_MAX = 100, 500
 EXPIRY_MS = HOUR_MS
 DELAYS_MS = (10_000, 30_000, 90_000)
-WATCH_MS = 60_000  # between two checks of the recipient's presence, after the last delay
+WATCH_MS = 60_000  # between two checks whether the recipient is present, after the last delay
 LEASE_MS = 60_000  # longer than an attempt takes
-PAYLOAD_BYTES_MAX = 180_000  # in base64, with the other fields, an envelope has fewer than 262,144
+PAYLOAD_BYTES_MAX = 180_000  # in base64, with all fields, an envelope has fewer than 262,144
 
 SendStatus = Literal["pending", "sending", "delivered", "expired", "failed"]
 _COLUMNS = "id, recipient, type, payload, status, created_ms, due_ms, attempts, receipt_ms"
@@ -33,7 +33,7 @@ _COLUMNS = "id, recipient, type, payload, status, created_ms, due_ms, attempts, 
 
 class NetworkQueueFull(Exhausted):
     code = "NETWORK_QUEUE_FULL"
-    default_message = f"{PENDING_MAX} messages of this agent wait for their recipients"
+    default_message = f"{PENDING_MAX} messages from this agent wait for their recipients"
     default_hint = "agentlip network report; wait until some are delivered or expire"
 
 
@@ -44,7 +44,7 @@ class NetworkMessageTooLarge(Invalid):
 
 
 class NoSuchReport(Missing):
-    default_message = "there is no report of this message"
+    default_message = "there is no report for this message"
     default_hint = "agentlip network report"
 
 
@@ -91,8 +91,8 @@ class OutgoingMessages:
     def add(
         self, recipient: str, payload: dict[str, Any], kind: TYPES, now_ms: int, lease_ms: int = 0
     ) -> str:
-        """Return the message's id, leased to the caller if it delivers it. Raises
-        NetworkQueueFull and NetworkMessageTooLarge."""
+        """Return the message's id, leased to a caller that delivers. Raises NetworkQueueFull and
+        NetworkMessageTooLarge."""
         text = msgspec.json.encode(payload)
         if len(text) > PAYLOAD_BYTES_MAX:
             raise NetworkMessageTooLarge

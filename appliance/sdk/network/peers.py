@@ -1,7 +1,7 @@
-"""The contacts of an agent and the keys that are pinned for them: seals and opens envelopes.
+"""An agent's contacts with their pinned keys: seals and opens envelopes.
 
-Contacts and admin keys are cached, so the agent works while the relay is down. The cache is made
-again from the relay if its file is damaged.
+Contacts and admin keys are cached, so the agent works while the relay is down. A damaged cache file
+is made again from the relay.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ from appliance.sdk.network.folder import NoNetworkAgent
 from appliance.sdk.network.pins import KeyChanged, KeyPin, KeyPins, pin_after
 from appliance.sdk.network.relay_client import RelayClient, RelayRefused, RelayUnreachable
 
-REFRESH_MS = 10_000  # between two refreshes that messages of others cause
+REFRESH_MS = 10_000  # between two refreshes that others' messages cause
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -51,7 +51,7 @@ class ContactsNotCurrent(Unavailable):
     """The sender may be a new contact, or may have a new key: it should try again."""
 
     code = "CONTACTS_NOT_CURRENT"
-    default_message = "the contacts of the recipient can't be read from its relay now"
+    default_message = "the recipient's contacts can't be read from its relay now"
     default_hint = "send the message again in some seconds"
 
 
@@ -120,7 +120,7 @@ class Peers:
 
     def refresh(self) -> None:
         """Read contacts and admins from the relay, and compare their keys with the pins."""
-        self._ciphers = {}  # those of former contacts and keys are not needed any more
+        self._ciphers = {}  # former contacts' and keys' rows are not needed any more
         rows = self._relay.request("GET", "/contacts")
         admins = self._relay.request("GET", "/admin/keys")
         pins, revoked, contacts = self._pins.all(), self._pins.revoked_agents(), {}

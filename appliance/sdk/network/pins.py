@@ -1,4 +1,4 @@
-"""Pinned keys: the key of each contact as it was first seen, or as a person accepted it.
+"""Pinned keys: each contact's first key, or the one that a person accepted.
 
     new       seen first, not compared
     verified  a person compared the safety numbers

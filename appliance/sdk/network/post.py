@@ -16,7 +16,7 @@ from appliance.kernel.unreachable import Unreachable
 from appliance.web.address import BadWebhookUrl, check_url
 from appliance.web.safe_connect import open_socket
 
-TIMEOUT_SECONDS = 10.0  # for each wait, and for the request as a whole once it is connected
+TIMEOUT_SECONDS = 10.0  # for each wait, and for the whole request once connected
 Post = Callable[[str, bytes], tuple[int, object]]
 """Posts a body to a URL; returns status and Retry-After, if the response has it. Raises OSError if
 there was no response."""

@@ -1,4 +1,4 @@
-"""Remembers whether other agents are online, as the relay showed it last.
+"""Remembers whether other agents are online, by the relay's last report.
 
 Presences come with each heartbeat's contacts, and one stays fresh for two heartbeats. So a send
 needs no request to the relay, unless the last one failed or the recipient was offline.
@@ -17,7 +17,7 @@ TIMEOUT_SECONDS = 1.5  # for a lookup; without a reply the known endpoint is use
 
 
 class AgentPresence(Struct, frozen=True, rename="camel"):
-    """`online`: None if the relay can't be read. It shows the endpoint to contacts."""
+    """`online`: None if the relay, which shows the endpoint to contacts, can't be read."""
 
     agent: str
     online: bool | None = None
@@ -55,7 +55,7 @@ class Presences:
         return self.read(name)
 
     def note(self, name: str, row: AgentPresence | CachedContact) -> AgentPresence:
-        """Remember what the relay shows."""
+        """Remember the relay's report."""
         presence = AgentPresence(name, row.online, row.endpoint, row.last_seen)
         self.online.pop(name, None)
         if presence.online:

@@ -7,8 +7,8 @@ from appliance.kernel.clock import HOUR_MS
 from appliance.sdk.network.state import AgentState
 
 RESTORED = "restored_ms"
-"""The cursor with the restore's time. Envelopes that were sealed before it may have been
-received since the backup, so they are not accepted. Their senders seal them again."""
+"""The cursor with the restore's time. Envelopes that were sealed earlier may have been received
+since the backup, so they are not accepted. Their senders seal them again."""
 
 
 def adjust_store(path: Path, now_ms: int) -> None:

@@ -1,8 +1,8 @@
 """Stores what an agent has to keep: pinned keys, messages to others, messages received.
 
 One SQLite file, which several processes may use at once, for example a program and the command
-line. It can't be made again from the relay, so a damaged one is refused. Facts that the relay has
-are in the cache (`peers.py`).
+line. The relay's data can't replace the file, so a damaged file is refused. Facts that the relay
+has are in the cache (`peers.py`).
 """
 
 import os
@@ -40,8 +40,8 @@ class AgentStateDamaged(Unavailable):
     code = "AGENT_STATE_DAMAGED"
     default_message = "the agent's file state.sqlite3 can't be read or written"
     default_hint = (
-        "if it is damaged, move it away: messages that wait are lost, and keys of contacts have to"
-        " be compared again"
+        "if the file is damaged, move it away: messages that wait are lost, and "
+        "contacts' keys have to be compared again"
     )
 
 

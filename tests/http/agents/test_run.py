@@ -111,7 +111,7 @@ def test_entries_start_one_turn_at_a_time(hub, ids, tmp_path):
     ]
 
 
-def test_turn_that_leaves_its_entries_is_told_once_then_they_are_escalated(hub, ids, tmp_path):
+def test_entries_left_by_two_turns_are_escalated(hub, ids, tmp_path):
     send(hub, ids[1], "one", "a2")
     agent = Agent(hub, tmp_path, "leave", name="a2")
     overdue = "SELECT 1 FROM x_entries WHERE name = 'a2' AND overdue_at IS NOT NULL"

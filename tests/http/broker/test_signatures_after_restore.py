@@ -8,7 +8,7 @@ from tests.support.database_files import execute
 ACCEPT = "/broker/v1/accept"
 
 
-def test_signature_from_before_a_restore_is_refused_where_its_nonce_may_be_lost(tmp_path):
+def test_signature_before_restore_is_refused_without_nonces(tmp_path):
     broker = BrokerFixture(tmp_path)
     raw = json.dumps(item("m1")).encode()
     old = signed("anna", "POST", ACCEPT, raw, broker.clock.now_ms(), broker.id)

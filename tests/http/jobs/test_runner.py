@@ -246,7 +246,7 @@ def history(hub, job):
     return hub.http.get(f"/api/v1/jobs/{job}/history").body["runs"]
 
 
-def test_commands(hub):
+def test_job_commands_print_and_exit_as_documented(hub):
     def jobs(*arguments):
         return agentlip("--workspace", hub.workspace, "jobs", *arguments, cwd=hub.workspace)
 
@@ -402,13 +402,13 @@ def test_validate_refuses_names_of_jobs_channels_and_meshes_that_are_missing(tmp
     listening = '[[on]]\nsource = "hub"\nevent = "message.created"\nwhere = "ops"\n'
     with hub.running():
         code, printed = validate(after)
-        assert (code, "after: 'given' is none of naming" in printed) == (1, True)
+        assert (code, "after: 'given' is not one of naming" in printed) == (1, True)
         assert hub.http("PUT", "/api/v1/jobs/given", {"command": ["true"]}).status == 200
         assert validate(after)[0] == 0
         assert validate(listening)[0] == 0, "there is no channel yet"
         hub.channel("general")
         code, printed = validate(listening)
-        expected = "line 5: on[0].where: 'ops' is none of general"
+        expected = "line 5: on[0].where: 'ops' is not one of general"
         assert (code, expected in printed) == (1, True), printed
         hub.channel("ops")
         assert validate(listening)[0] == 0

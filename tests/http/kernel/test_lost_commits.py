@@ -106,7 +106,7 @@ def test_older_file_of_any_store_is_refused(workspace: Path, store: str) -> None
     is_refused(workspace, store)
 
 
-def test_lost_records_of_the_audit_log_and_messages_of_the_bus_are_missed(
+def test_lost_audit_records_and_bus_messages_are_missed(
     workspace: Path,
 ) -> None:
     datadir = DataDir(workspace)

@@ -83,7 +83,7 @@ def test_lost_store_is_refused_and_its_loss_can_be_accepted(workspace, name):
     again.stop()
 
 
-def test_write_ahead_log_of_a_lost_store_is_not_applied_to_the_new_one(workspace):
+def test_lost_stores_log_is_not_applied_to_new_store(workspace):
     path = lose(workspace, "broker")
     path.with_name(path.name + "-wal").write_bytes(b"remains" * 1000)
     assert start_that_ends(workspace).code == EXIT_CONFLICT

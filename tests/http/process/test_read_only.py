@@ -105,7 +105,7 @@ def test_workspace_that_was_never_served_is_served_with_its_token(tmp_path):
 
 
 @pytest.mark.root
-def test_workspace_on_a_read_only_disk_is_read_there_and_served_from_a_copy(tmp_path):
+def test_workspace_on_read_only_disk_is_served_from_copy(tmp_path):
     """As the page prints it."""
     page = (ROOT / "docs/how-to/run.md").read_text("utf-8")
     (block,) = re.findall(r"```sh\n(cp -a /mnt/disk/.*?)```", page, re.DOTALL)

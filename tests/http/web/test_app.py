@@ -134,7 +134,7 @@ def test_request_id_is_echoed_when_safe(resource: NoteResource, given: str, echo
 @pytest.mark.parametrize(
     ("access", "statuses"), [("errors", [404]), ("all", [200, 404]), ("off", [])]
 )
-def test_access_log(resource, access, statuses):
+def test_access_log_has_selected_requests(resource, access, statuses):
     lines = Lines()
     door = client(resource, lines=lines, access=access)
     door.simulate_get("/notes")

@@ -91,7 +91,7 @@ def idle(hub):
 
 
 @pytest.mark.parametrize("kind", LONG)
-def test_callers_without_a_token_share_one_quota_and_take_no_place_of_others(hub, kind):
+def test_callers_without_token_share_one_separate_quota(hub, kind):
     idle(hub)
     taken = [Long(hub, each) for each in ("stream", "poll", "receive", "consumer")]
     until(lambda: in_work(hub) == QUOTA, what="the quota is used up")

@@ -152,7 +152,7 @@ def test_invalid_push_is_neither_stored_nor_acked_and_the_link_stays(inbox):
     assert inbox.logged("a push was refused; the broker keeps it")
 
 
-def test_a_text_is_measured_as_it_was_sent_and_not_as_its_frame(inbox):
+def test_text_is_measured_without_its_frame(inbox):
     """65,536 control characters are six times as many bytes of JSON; a broker accepts them."""
 
     def script(connection):

@@ -75,7 +75,7 @@ def test_counters_of_single_events_begin_with_zero(fresh):
     assert missing == LATER
 
 
-def test_no_alert_is_pending_or_fires_on_a_fresh_appliance_within_30_minutes(fresh, tmp_path):
+def test_fresh_appliance_has_no_alert_for_30_minutes(fresh, tmp_path):
     series = [*map(constant, fresh), rules._series("up 1+0x40")]
     checks = [
         {"expr": "ALERTS", "eval_time": f"{minute}m", "exp_samples": []} for minute in range(31)

@@ -77,7 +77,7 @@ def test_record_with_a_new_hash_does_not_fit_into_the_chain(log):
     assert (verified.broken, verified.problem) == (5, "it does not follow record 4")
 
 
-def test_chain_that_was_written_again_is_not_the_one_that_a_backup_noted(log, tmp_path):
+def test_rewritten_chain_differs_from_backup_note(log, tmp_path):
     noted = head_of(log)
     again = tmp_path / "again.sqlite3"
     for row in file.records(log):

@@ -33,9 +33,7 @@ def blobs_of(bus: BusFixture) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else {}
 
 
-def test_backup_has_the_blobs_of_its_rows_and_a_restore_brings_them_back(
-    workspace: BackedUp, bus: BusFixture
-) -> None:
+def test_restore_brings_back_blobs_of_backed_up_rows(workspace: BackedUp, bus: BusFixture) -> None:
     kept = send(bus, "kept")
     bus.paths.blobs.joinpath("sha256-" + "0" * 64).write_bytes(b"no row names it")
     made = workspace.back_up()
@@ -57,7 +55,7 @@ def test_backup_has_the_blobs_of_its_rows_and_a_restore_brings_them_back(
     assert safety.stores["bus"].missing_blobs == 1, "the damaged one"
 
 
-def test_blobs_that_are_added_while_a_backup_is_made_are_not_in_it(
+def test_blob_added_during_backup_is_not_included(
     workspace: BackedUp, bus: BusFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another program publishes after the cut, and removes what the retention has pruned."""

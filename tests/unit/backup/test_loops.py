@@ -178,7 +178,7 @@ def test_manual_backup_counts_and_a_safety_copy_does_not(tmp_path):
 
 
 @pytest.mark.parametrize("days", [-400, 400])
-def test_clock_that_is_set_makes_at_most_one_more_backup_and_stops_none(daily, days):
+def test_clock_change_makes_at_most_one_more_backup(daily, days):
     daily.after(DAY / 2)
     daily.clock.ms += int(days * DAY * 1000)
     assert 2 <= daily.after(2 * DAY).count("create") <= 3

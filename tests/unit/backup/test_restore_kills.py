@@ -138,7 +138,7 @@ def test_damaged_journal_is_reported_and_not_guessed(
         swap.settle(workspace.datadir)
 
 
-def test_full_disk_at_any_step_leaves_the_old_state_or_the_new_one(tmp_path: Path) -> None:
+def test_full_disk_at_any_step_leaves_a_whole_state(tmp_path: Path) -> None:
     with small_disk(tmp_path, "tmpfs", 64) as disk:
         workspace = BackedUp(disk.root / "w")
         made = workspace.back_up()

@@ -77,7 +77,7 @@ def test_restore_waits_until_no_program_has_the_file_open(workspace, other):
     assert safety.stores["board"].rows == {"notice": 2}
 
 
-def test_program_that_comes_during_the_swap_never_uses_the_file_that_is_replaced(workspace, other):
+def test_program_during_swap_never_uses_replaced_file(workspace, other):
     """It is refused by SQLite's lock until the new file is there, and there always is a file."""
     made = workspace.back_up()
     other.write("lost")

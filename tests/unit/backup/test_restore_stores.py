@@ -78,7 +78,7 @@ def test_tokens_that_were_revoked_since_stay_so_unless_asked_for(
         TOKEN.format("t3"),
     )
     done = workspace.restore(made, revive=revive)
-    revoked = {"token": 1, "former secret of a token": 1}
+    revoked = {"token": 1, "a token's former secret": 1}
     unknown = {"token that is not known here": 1}
     again = noticed(done, "valid-again", "auth")
     assert again == (revoked | unknown if revive else unknown)

@@ -104,7 +104,7 @@ def test_pruning_again_removes_no_more(given_backups, rules):
 
 
 @given(backups(), settings)
-def test_a_period_keeps_as_many_as_the_settings_say_and_one_of_each(given_backups, rules):
+def test_each_period_keeps_one_up_to_its_setting(given_backups, rules):
     whys = [decision.why for decision in decide(given_backups, rules, NOW_MS)]
     for setting, word in zip(GFS, WORDS, strict=True):
         labels = [

@@ -38,7 +38,7 @@ def test_late_ack_does_not_ack_a_delivery_leased_by_another_connection(broker):
     first.connection.stop()
 
 
-def test_ids_go_on_above_those_that_are_stored_when_the_clock_went_back(new_broker):
+def test_ids_rise_above_stored_ids_after_clock_change(new_broker):
     broker = new_broker()
     _, first = broker.send("m1")
     broker.clock.pass_seconds(-3600)
@@ -153,7 +153,7 @@ def test_peers_receive_join_and_leave_events(broker):
     assert presence == [("peer_join", key("cleo")), ("peer_leave", key("cleo"))]
 
 
-def test_member_with_a_new_key_gets_what_was_on_its_way_to_the_old_one(broker):
+def test_member_with_new_key_gets_deliveries_in_flight(broker):
     from appliance.mesh.signing import rotation_text, sign
     from tests.support.broker import seed
 

@@ -252,7 +252,7 @@ def test_batch_answers_each_item_in_order(broker):
     assert broker.orphans() == []
 
 
-def test_item_that_is_nested_too_deeply_does_not_take_the_others_with_it(broker):
+def test_deeply_nested_item_is_refused_alone(broker):
     deep = None
     for _ in range(600):
         deep = [deep]

@@ -100,7 +100,7 @@ def test_row_becomes_a_send_with_the_frame_that_members_receive(broker, outbox):
     assert run_round(broker) == 0
 
 
-def test_rows_that_the_outbox_does_not_accept_wait_for_the_end_of_their_lease(broker, outbox):
+def test_rows_refused_by_outbox_wait_until_lease_ends(broker, outbox):
     webhook = subscribed_webhook(broker)
     outbox.capacity = 1
     for number in range(3):

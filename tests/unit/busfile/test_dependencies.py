@@ -22,7 +22,7 @@ def ready(bus, now=NOW):
     return bus.run(dependencies.ready, now)
 
 
-def test_task_is_ready_when_all_it_needs_is_completed_and_nobody_has_it(bus):
+def test_task_is_ready_when_dependencies_completed_and_unclaimed(bus):
     for number, task in enumerate(("api", "tests", "docs")):
         worker(bus, task, created=NOW - number)
     for needs in ("api", "docs"):

@@ -25,6 +25,6 @@ def test_typed_payload_ignores_other_keys_and_types():
     ],
 )
 def test_wrong_payload_is_refused_with_the_keys_that_are_known(bus, type_, payload):
-    with pytest.raises(Invalid, match=f"payload of {type_}") as refused:
+    with pytest.raises(Invalid, match=f"payload for {type_}") as refused:
         bus.send(type_=type_, payload=payload)
-    assert f"keys of {type_}" in refused.value.hint
+    assert f"keys in {type_}" in refused.value.hint

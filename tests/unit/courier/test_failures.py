@@ -37,7 +37,7 @@ def test_failing_envelope_waits_and_becomes_a_dead_letter_with_its_error():
 
 
 @pytest.mark.parametrize("end", ["nack", "expire"])
-def test_bare_nack_and_expired_lease_are_redelivered_at_once_up_to_the_limit(end):
+def test_nack_and_expired_lease_redeliver_up_to_limit(end):
     courier = CourierFixture()
     consumer = consumer_of(courier, lease_ms=1000)
     courier.put(STREAM, "a")

@@ -108,9 +108,7 @@ def test_pending_changes_are_limited_while_the_journal_is_unavailable(start_cour
 
 
 @pytest.mark.parametrize("jump_ms", [-86_400_000, 86_400_000])
-def test_delays_and_times_to_live_last_as_long_if_the_clock_is_set_between_two_runs(
-    start_courier, jump_ms
-):
+def test_delays_and_ttl_survive_clock_change_between_runs(start_courier, jump_ms):
     courier = start_courier(lease_seconds=3_600.0)
     courier.put("delayed", delayMs=5_000)
     courier.put("mortal", ttlMs=25_000)

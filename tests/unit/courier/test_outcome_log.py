@@ -73,7 +73,7 @@ def test_outcomes_of_leases(start_courier, kind):
 
 @STREAMS
 @pytest.mark.parametrize("action", ["drop", "dead"])
-def test_expiry(start_courier, kind, action):
+def test_expired_envelope_is_logged(start_courier, kind, action):
     courier = start_courier(**mortal(kind, ttl_action=action))
     courier.put("a")
     tick(courier, 2)
@@ -83,7 +83,7 @@ def test_expiry(start_courier, kind, action):
     assert logged(courier) == rows
 
 
-def test_log_of_durable_streams_is_written_behind_the_journal_and_a_crash_loses_only_rows_of_it(
+def test_crash_loses_only_outcome_rows_behind_journal(
     start_courier,
 ):
     courier = start_courier()

@@ -66,7 +66,7 @@ def test_runs_cover_a_batch_and_each_fits_one_segment(steps):
         )
 
 
-def test_a_piece_is_full_by_rows_or_bytes_and_due_by_age_or_when_its_day_is_over():
+def test_piece_is_full_by_size_and_due_by_age():
     piece = Piece(DAY, 1, 50, 50, 500, 0)
     assert not segment.is_full(piece, LIMITS)
     assert segment.is_full(Piece(DAY, 1, 50, 100, 500, 0), LIMITS)

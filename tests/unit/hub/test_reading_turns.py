@@ -10,7 +10,7 @@ KNOWN = [Principal(name, name, frozenset()) for name in ("one", "two")]
 PIECE = 1024 * 1024
 
 
-def test_bytes_of_callers_without_a_token_are_limited_and_those_of_others_are_not():
+def test_only_callers_without_token_have_limited_bytes():
     clock = FakeClock()
     turns = Turns(clock, PIECE, clock.pass_seconds)
 

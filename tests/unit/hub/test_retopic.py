@@ -162,7 +162,7 @@ def test_5_database_refuses_a_missing_target(fixture):
             connection.execute("UPDATE messages SET topic_id = 'topic_none'")
 
 
-def test_6_more_than_the_setting_allows_is_refused_and_exactly_that_many_move(new_env):
+def test_6_move_above_the_limit_is_refused(new_env):
     fixture = RetopicFixture(new_env(max_retopic_batch=4))
     before = fixture.env.everything()
     with pytest.raises(wire.TooManyToMove) as refused:
@@ -246,7 +246,7 @@ def test_a_message_sent_while_its_topic_moves_is_in_one_of_both(fixture):
     assert {versions[each] for each in fixture.inside(fixture.a)} <= {1}
 
 
-def test_ids_that_do_not_sort_are_moved_by_the_order_of_their_rows(new_env):
+def test_unsorted_ids_move_in_row_order(new_env):
     env = new_env()
     execute(env.path, "INSERT OR REPLACE INTO meta VALUES ('x_id_order', 'rowid')")
     env.reopen()

@@ -27,7 +27,7 @@ WORDS = ["one", "two", "three"]
         ("one OR -> OR two", [["one"], ["two"]]),
     ],
 )
-def test_valid_queries(text, alternatives):
+def test_valid_query_is_parsed(text, alternatives):
     assert [list(terms) for terms in parse(text).alternatives] == alternatives
 
 
@@ -39,7 +39,7 @@ def test_valid_queries(text, alternatives):
         "x" * 301, "x " * 33,
     ],
 )  # fmt: skip
-def test_what_is_refused(text):
+def test_invalid_query_is_refused(text):
     with pytest.raises(SearchSyntax) as refused:
         parse(text)
     assert (refused.value.code, refused.value.kind) == ("INVALID_INPUT", "invalid")

@@ -45,7 +45,7 @@ def test_a_limited_token_posts_edits_and_deletes_under_its_names_only(env, ids):
         with pytest.raises(SenderNotAllowed) as error:
             refused()
         assert error.value.details["allowed"] == ["builder", "tester"]
-        assert error.value.hint == "sender names of this token: builder, tester"
+        assert error.value.hint == "this token's sender names: builder, tester"
     assert env.everything() == before
     assert hub.patch_message(own, wire.EditMessage("y"), CI).status == 200
     assert hub.patch_message(own, wire.DeleteMessage("tester"), CI).status == 200

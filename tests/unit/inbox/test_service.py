@@ -114,7 +114,7 @@ def filled(inbox):
         ({"since": "1", "topic": "alerts", "sender": "us"}, [4]),
     ],
 )
-def test_filters(filled, query, numbers):
+def test_filter_selects_messages(filled, query, numbers):
     assert bodies(page(filled, **query)) == [f"message {number}" for number in numbers]
 
 

@@ -32,7 +32,7 @@ def ms(text):
         ("0 0 29 2 *", "UTC", "2026-01-01T00:00Z", ["2028-02-29T00:00"]),
     ],
 )  # fmt: skip
-def test_next_times(cron, zone, after, due):
+def test_next_times_follow_cron_and_zone(cron, zone, after, due):
     assert [iso(at)[:16] for at in next_ms(cron, zone, ms(after), len(due))] == due
 
 

@@ -40,7 +40,7 @@ def test_token_book_finds_tokens_until_it_is_replaced():
     assert book.find("one") is None
 
 
-def test_the_server_token_is_stored_as_a_hash_and_a_new_one_replaces_it(auth):
+def test_server_token_is_hashed_and_replaced_by_new_one(auth):
     for token in ("first", "second"):
         remember_server_token(auth, token, 1)
     book = TokenBook(valid_tokens(auth, 2))

@@ -83,7 +83,7 @@ def test_line_that_cannot_be_written_is_dropped_and_counted(error):
     assert [json.loads(line)["msg"] for line in disk.written.splitlines()] == ["kept"]
 
 
-def test_line_cut_off_by_a_full_disk_does_not_spoil_the_next_one():
+def test_line_cut_by_full_disk_leaves_next_line_intact():
     disk = Disk(10)
     log = Log(io.BufferedWriter(disk))
     log.info("cut off")

@@ -25,9 +25,7 @@ AHEAD_MS = 1000  # the wall clock was that far ahead when the note was written
         ("", DAY_MS, 5, DAY_MS),
     ],
 )
-def test_time_since_a_note_is_the_uptime_or_the_time_that_the_machine_was_off(
-    boot, wall_ms, uptime_ms, passed_ms
-):
+def test_time_since_note_includes_time_switched_off(boot, wall_ms, uptime_ms, passed_ms):
     past = ClockReading(DAY_MS, 600_000, "" if not boot else "same")
     now = ClockReading(DAY_MS + wall_ms, 600_000 + uptime_ms, boot)
     assert steady_at(ClockNote(past, total_ms=AHEAD_MS), now) == DAY_MS - AHEAD_MS + passed_ms

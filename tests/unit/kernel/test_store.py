@@ -139,7 +139,7 @@ def test_damaged_file_stops_the_store_and_leaves_a_marker(open_store, tmp_path):
 
 @pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
 @pytest.mark.parametrize("replaced", [False, True])
-def test_store_with_a_removed_or_replaced_file_takes_no_writes_until_it_is_back(
+def test_store_refuses_writes_while_file_is_missing(
     open_store, tmp_path, suffix, replaced, monkeypatch
 ):
     monkeypatch.setattr("appliance.kernel.store.READERS", 1)  # which is open after a read

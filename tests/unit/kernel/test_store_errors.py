@@ -51,7 +51,7 @@ def test_expected_error_of_sqlite_becomes_one_for_clients(tmp_path, name, kind):
     assert error.retry_after == 1.0
 
 
-def test_file_that_can_not_be_opened_on_a_full_disk_means_a_full_disk(tmp_path, monkeypatch):
+def test_unopened_file_on_full_disk_is_storage_full(tmp_path, monkeypatch):
     monkeypatch.setattr(store_errors, "free_bytes", lambda _: 0)
     assert type(translate(sqlite_error("SQLITE_CANTOPEN"), tmp_path)) is StoreFull
 

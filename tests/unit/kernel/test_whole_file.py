@@ -7,7 +7,7 @@ import pytest
 from appliance.kernel.whole_file import new_file, whole_file, write_whole
 
 
-def test_file_has_its_old_content_until_the_block_ends_and_if_it_fails(tmp_path):
+def test_file_keeps_old_content_until_block_succeeds(tmp_path):
     path = tmp_path / "one"
     write_whole(path, b"old")
     with suppress(RuntimeError), whole_file(path, prefix=".new-") as file:

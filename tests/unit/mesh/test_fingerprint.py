@@ -59,7 +59,7 @@ def test_canonical_text_is_that_of_the_rfc():
 @pytest.mark.parametrize(
     "value", [float("nan"), float("inf"), "\ud800", {"\udfff": 1}, 10**400, {1: 2}, b"x"]
 )
-def test_what_json_cannot_say_is_refused(value):
+def test_value_outside_json_is_refused(value):
     with pytest.raises(NotCanonical):
         canonical(value)
 

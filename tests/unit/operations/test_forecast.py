@@ -57,7 +57,7 @@ def test_days_to_full_follow_from_the_growth_of_the_disk(machine):
     assert machine.forecast().observed_days == pytest.approx(47 / 24, abs=0.01)
 
 
-def test_nothing_is_foretold_of_less_than_an_hour_and_of_what_does_not_grow(machine):
+def test_forecast_needs_an_hour_and_growth(machine):
     machine.pass_hours(1, disk=GIB)
     assert machine.forecast().disks[0].growth_bytes_per_day is None
     machine.used = 10 * GIB

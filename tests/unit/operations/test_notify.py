@@ -68,7 +68,7 @@ def operator(tmp_path):
     return Operator(tmp_path)
 
 
-def test_a_problem_is_sent_once_at_its_beginning_and_once_at_its_end(operator):
+def test_problem_is_sent_once_when_begun_and_solved(operator):
     operator.set("host.disk", "error")
     assert operator.wait(10) == ["new: error: host.disk 0\n    agentlip doctor"]
     assert operator.wait(HOUR) == []

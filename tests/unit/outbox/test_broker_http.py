@@ -211,6 +211,6 @@ def test_oversized_response_is_not_read(broker_server, monkeypatch):
     target = make(broker_server.url)
     broker_server.before = lambda _path, _body: (200, {}, b'"' + b"x" * 100_000 + b'"')
     assert target.deliver(send()) == RetryLater(
-        "the response of the broker has more than 1,000 bytes"
+        "the response from the broker has more than 1,000 bytes"
     )
     target.close()

@@ -11,7 +11,7 @@ def logged(outbox):
     return outbox.rows(f"SELECT {COLUMNS} FROM log ORDER BY event_id")
 
 
-def test_delivered_send(outbox):
+def test_delivered_send_is_logged_once(outbox):
     outbox.send(key="k1")
     outbox.send(key="k1")
     outbox.clock.pass_seconds(1)

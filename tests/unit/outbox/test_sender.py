@@ -1,4 +1,4 @@
-"""Outcomes of deliveries: each reply of a broker, and each interruption."""
+"""Delivery outcomes: each reply of a broker, and each interruption."""
 
 import pytest
 

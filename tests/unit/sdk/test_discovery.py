@@ -62,7 +62,7 @@ def test_hub_that_holds_our_database_is_trusted(filled: Filled) -> None:
 
 
 @pytest.mark.parametrize("answer", [(200, {}, {"db_id": "other"}), (200, {}, {"status": "ok"})])
-def test_what_cannot_show_our_database_is_stale(filled: Filled, answer: object) -> None:
+def test_server_without_our_database_is_stale(filled: Filled, answer: object) -> None:
     fake = FakeHttp(answer)  # type: ignore[arg-type]
     with http_hub(fake) as endpoint:
         _announce(filled, port=endpoint.port)

@@ -67,7 +67,7 @@ def test_hub_is_located_again_after_it_moved() -> None:
     assert (len(first.requests), len(second.requests)) == (2, 1)
 
 
-def test_missing_hub_is_raised_at_once_unless_the_client_waits_for_a_restart() -> None:
+def test_missing_hub_raises_unless_client_waits_for_restart() -> None:
     nobody = Endpoint("127.0.0.1", 1)
     pauses = _Pauses()
     with pytest.raises(HubNotRunning):

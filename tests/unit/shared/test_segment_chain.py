@@ -63,7 +63,7 @@ def test_gaps_are_named_by_their_numbers(name):
     assert numbers(gaps(reversed(chain))) == expected
 
 
-def test_what_retention_removed_is_not_expected():
+def test_rows_removed_by_retention_are_not_expected():
     chain = [link(6, 9, 5), link(10, 12, 9)]
     assert gaps(chain, begins_after=5) == []
     assert gaps(chain, begins_after=7) == []

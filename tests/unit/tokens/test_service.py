@@ -48,7 +48,7 @@ def test_name_of_a_valid_token_is_taken_until_it_ends(fixture):
         (["hub:everything"], True),
     ],
 )
-def test_grantable_scopes(fixture, scopes, refused):
+def test_unknown_scope_is_refused(fixture, scopes, refused):
     if refused:
         with pytest.raises(wire.UnknownScope):
             fixture.create(scopes=scopes)

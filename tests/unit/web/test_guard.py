@@ -141,7 +141,7 @@ def test_named_hosts_are_accepted_and_others_refused() -> None:
         ("chrome-extension://abc", "localhost:8080", False),
     ],
 )
-def test_origin(origin: str | None, host: str, good: bool) -> None:
+def test_foreign_origin_is_refused(origin: str | None, host: str, good: bool) -> None:
     guard = guard_of(HttpSettings(allowed_hosts=("hub.example",)))
     environ = environ_of(host=host, **({} if origin is None else {"HTTP_ORIGIN": origin}))
     with nullcontext() if good else pytest.raises(OriginRefused):

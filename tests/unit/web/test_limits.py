@@ -96,7 +96,7 @@ def failed(rates: RateLimiter, times: int, address: str) -> int:
     return count
 
 
-def test_requests_without_a_token_use_only_their_share_of_the_limit_for_all(clock):
+def test_requests_without_token_use_limited_share(clock):
     rates = limiter(clock, global_=10)
     assert admitted(rates, 100, token=None) == 5
     assert admitted(rates, 100, token="p") == 5

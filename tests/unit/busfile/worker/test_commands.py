@@ -210,7 +210,9 @@ def test_only_the_commit_under_review_is_approved(team):
     team.to("IN_REVIEW")
     reviewed = git(team.folder(), "rev-parse", "HEAD")
     commit(team.folder(), {"t.txt": "later"})
-    with pytest.raises(ChangedSinceApproval, match=f"is of commit {reviewed[:12]}, not") as refused:
+    with pytest.raises(
+        ChangedSinceApproval, match=f"approves commit {reviewed[:12]}, not"
+    ) as refused:
         commands.approve(team.team, "t", head=reviewed)
     assert "agentlip worker request-changes t" in refused.value.hint
     assert "has moved since `done`" in report.describe_task(team.team, "t").reason

@@ -6,7 +6,7 @@ from appliance.busfile.worker import commands, report
 def test_late_agent_missing_tasks_comments_and_blocks_are_reasons(team):
     team.to("WORKING")
     commands.heartbeat(team.team, "t", "blocked")
-    assert "reports that it is blocked" in report.describe_task(team.team, "t").reason
+    assert "reports that the task is blocked" in report.describe_task(team.team, "t").reason
     team.clock.pass_seconds(200)
     assert "the last heartbeat 200 s ago" in report.describe_task(team.team, "t").reason
     commands.done(team.team, "t")

@@ -33,7 +33,7 @@ def test_state_is_in_the_receipts(env):
     assert env.receipts(sent)[0].waking == "asleep"
 
 
-def test_pause_is_told_with_each_report_until_it_ends(env):
+def test_each_report_returns_the_pause_until_its_end(env):
     env.report(begins=True)
     env.pause(reason="freeze", seconds=60)
     pause = env.report().pause

@@ -53,7 +53,7 @@ def enrich(message, config):
 """
 
 
-def test_a_plugin_is_given_the_message_as_it_is_and_its_own_settings(plugin_env):
+def test_plugin_gets_current_message_and_its_settings(plugin_env):
     """All fields of the contract (hub spec §0.9) and the version, for a new text and an edited."""
     plugin_env.use(("echo", "linkifier", ECHO))
     message = plugin_env.post("first")

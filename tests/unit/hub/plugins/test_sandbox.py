@@ -193,7 +193,7 @@ def test_a_plugin_signals_and_makes_no_process(run):
     assert by.isolation.subprocesses == "denied"
 
 
-def test_limits_hold(run):
+def test_sandbox_limits_hold_against_code(run):
     results, _ = run(
         {
             "memory": "bytearray(10**9)",
@@ -207,7 +207,7 @@ def test_limits_hold(run):
     assert results["core"] == "done"
 
 
-def test_its_environment_and_descriptors_are_bare(run, monkeypatch):
+def test_plugin_environment_and_descriptors_are_bare(run, monkeypatch):
     monkeypatch.setenv("A_SECRET_OF_THE_APPLIANCE", "x")
     results, _ = run(
         {

@@ -113,7 +113,7 @@ def test_calls_that_are_not_on_the_list_are_refused(run, more):
 
 
 @needs_filter
-def test_it_can_hide_from_debuggers_and_not_show_itself_again(run):
+def test_hidden_plugin_stays_hidden_from_debuggers(run):
     """Nobody of its user may trace it or read its memory, and it can't change that."""
     attempts = {"shown": f"{CALL}\nassert libc.prctl(3, 0, 0, 0, 0) == 0"}
     attempts["again"] = f"{CALL}\nassert libc.prctl(4, 1, 0, 0, 0) == -1"

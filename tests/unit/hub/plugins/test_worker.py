@@ -62,7 +62,7 @@ def test_arguments_are_fresh_for_each_message(worker):
     assert bytes(process.ask(b'{"x":1}')) == b"[2,2,1]"
 
 
-def test_its_version_is_shown(worker):
+def test_plugin_version_is_shown(worker):
     process = worker("VERSION = '1.2'\ndef enrich(message, config): return []")
     process.start()
     assert process.version == "1.2"

@@ -197,7 +197,7 @@ def _row(reader, webhook_id):
     return queries.require(reader, webhook_id)
 
 
-def test_sends_of_a_webhook_are_tried_at_once_when_it_is_enabled_or_changed(fixture):
+def test_changed_webhook_retries_its_sends_at_once(fixture):
     """They waited for the time that its failures had set, up to half a minute."""
     webhook_id, _ = fixture.made()
     fixture.patch(webhook_id, enabled=False)

@@ -85,7 +85,7 @@ def test_registration_shows_its_secret_once(fixture):
         ({}, "INVALID_INPUT"),
     ],
 )
-def test_what_is_refused(fixture, body, code):
+def test_invalid_webhook_is_refused(fixture, body, code):
     result = fixture.ask("POST", "", body)
     assert result.status_code in (400, 404)
     assert result.json["code"] == code
