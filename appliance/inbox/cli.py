@@ -137,7 +137,7 @@ def peers(session: Session, mesh: MeshFlag = None) -> None:
 def profile(
     session: Session,
     name: Annotated[
-        str | None, typer.Option("--name", help="New name in the mesh, which the broker stores.")
+        str | None, typer.Option("--name", help="New name in the mesh; the broker stores the name.")
     ] = None,
     status: Annotated[
         str | None, typer.Option("--status", help="idle, working or dnd (do not disturb).")
@@ -147,7 +147,7 @@ def profile(
     ] = None,
     mesh: MeshFlag = None,
 ) -> None:
-    """Change this appliance's profile in a mesh.
+    """Change the appliance's profile in a mesh.
 
     Example: agentlip inbox profile --name build-machine --status working
     """

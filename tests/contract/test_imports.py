@@ -57,6 +57,9 @@ IMPORTERS = {
         "appliance.kernel.*",
         "appliance.sdk.*",
         "appliance.busfile.heartbeats",  # in an agent's process, while the agent blocks
+        "appliance.hub.agents.claims",  # in the program that wakes an agent, as the next two
+        "appliance.hub.agents.running",
+        "appliance.hub.agents.turn",
     ],
     "asyncio": [
         "appliance.sdk.aio",

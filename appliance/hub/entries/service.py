@@ -124,7 +124,7 @@ class Entries:
     def note_listed(
         self, inbox: Inbox, entries: list[wire.Entry], principal: Principal
     ) -> list[wire.Entry]:
-        """Note entries as listed, and the inbox as seen. Callers without `hub:post` change nothing."""
+        """Note entries as listed, and the inbox as seen, unless the caller may not post."""
         if not principal.allows(POST) or self.store.settings.read_only:
             return entries
         new = [entry.id for entry in entries if entry.state == states.STORED]
