@@ -22,10 +22,7 @@ COMMANDS = {
         ),
         "listen": ("appliance.hub.cli_listen:app", "Follow the event stream."),
         "search": ("appliance.hub.cli_search:app", "Search messages, best match first."),
-        "inbox": (
-            "appliance.inbox.cli:app",
-            "Your entries in this hub (--mine), and mesh messages.",
-        ),
+        "inbox": ("appliance.inbox.cli:app", "Your hub entries (--mine), and mesh messages."),
     },
     "People": {
         "ask": (

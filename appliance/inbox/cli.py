@@ -9,7 +9,7 @@ from appliance.cli_support import Columns, Row, Session, plain_app
 from appliance.hub.entries import cli as entries
 
 app = plain_app(
-    "Your entries in this hub (--mine), and mesh messages.\n\n"
+    "Your hub entries (--mine), and mesh messages.\n\n"
     "Examples: agentlip inbox mine --wait 60; agentlip inbox list --topic alerts",
     "Messages/inbox",
 )
@@ -45,7 +45,7 @@ def list_messages(
     session: Session,
     since: Annotated[
         str | None,
-        typer.Option("--since", help="After this number, or this time (default: the newest)."),
+        typer.Option("--since", help="After a number or time (default: the newest)."),
     ] = None,
     topic: TopicFlag = None,
     sender: FromFlag = None,
@@ -66,7 +66,7 @@ def list_messages(
 def watch(
     session: Session,
     since: Annotated[
-        str | None, typer.Option("--since", help="After this number or time (default: from now).")
+        str | None, typer.Option("--since", help="After a number or time (default: from now).")
     ] = None,
     topic: TopicFlag = None,
     sender: FromFlag = None,

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class HubCalls(Closing):
-    """A client's connections, and its requests on them."""
+    """A client's connections and requests."""
 
     _hubs: HubConnections
 

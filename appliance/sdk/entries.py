@@ -68,7 +68,7 @@ class EntryVerbs(HubCalls):
     def follow_topic(
         self, topic_id: str, name: str | None = None, *, key: str | None = None
     ) -> models.Followed:
-        """Make each later message in a topic an entry in this inbox."""
+        """Make each later message in a topic an inbox entry."""
         path = f"{self._topic(topic_id)}/follow"
         return self._post(path, {"name": name}, key, models.Followed)
 

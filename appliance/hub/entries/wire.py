@@ -24,7 +24,7 @@ Reason = Annotated[
 
 
 class Entry(Struct, frozen=True):
-    """A message in an inbox. `position`: the entry's place; a reminder moves the entry to the end."""
+    """A message in an inbox. `position`: the entry's place, which a reminder moves to the end."""
 
     id: int
     name: str
