@@ -12,6 +12,8 @@ _ROWS = (
     ("attachment", "topic_attachments", "id", "kind"),
     ("webhook", "x_webhooks", "id", "url"),
     ("ask", "x_asks", "id", "asker"),
+    ("inbox entry", "x_entries", "id", "name"),
+    ("incoming webhook", "x_incoming", "name", "template"),
     ("incoming webhook", "x_incoming", "name", "template"),
 )
 
@@ -36,4 +38,11 @@ def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> Non
         "answer to an ask, which waits again",
         "SELECT p.id, p.state FROM present.x_asks AS p JOIN main.x_asks AS r ON r.id = p.id"
         " WHERE r.state = 'waiting' AND p.state <> 'waiting'",
+    )
+    context.notice(
+        "lost",
+        "acknowledgement of an inbox entry, which waits again",
+        "SELECT p.id, p.name || ': ' || p.state FROM present.x_entries AS p"
+        " JOIN main.x_entries AS r ON r.id = p.id"
+        " WHERE r.settled_at IS NULL AND p.settled_at IS NOT NULL",
     )

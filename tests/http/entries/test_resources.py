@@ -163,3 +163,18 @@ def test_entries_survive_kills_and_are_settled_once(tmp_path):
         assert states == [("acknowledged", 2 * count)]
         acknowledged = "SELECT count(*) FROM events WHERE name = 'entry.acknowledged'"
         assert hub.rows(acknowledged) == [(2 * count,)]
+
+
+def test_answer_to_an_ask_is_an_entry_for_an_asker_with_an_inbox(hub):
+    def ask_and_answer(sender):
+        body = {"text": "Deploy?", "sender": sender, "choices": ["yes", "no"]}
+        asked = ServedHub.made(hub.http.post("/api/v1/asks", body))["ask"]
+        answer = {"answer": "yes"}
+        assert hub.http.post(f"/api/v1/asks/{asked['id']}/answer", answer).status == 200
+
+    inbox(hub, "asker-1")
+    ask_and_answer("asker-1")
+    ask_and_answer("asker-2")
+    (text,) = texts(inbox(hub, "asker-1"))
+    assert text.startswith("yes\n")
+    assert texts(inbox(hub, "asker-2")) == []

@@ -186,3 +186,19 @@ def test_store_whose_references_would_break_is_refused(workspace: BackedUp) -> N
     assert content_of(workspace.datadir) == before
     workspace.restore(made, stores=("hub", "outbox"))
     assert workspace.rows("SELECT count(*) FROM outbox", "outbox") == [(0,)]
+
+
+def test_entry_settled_since_the_backup_waits_again_and_is_named(workspace: BackedUp) -> None:
+    entry = (
+        "INSERT INTO x_entries (id, name, position, message_id, channel_id, reason, state,"
+        " stored_at) VALUES ({0}, 'ada', {0}, 'm{0}', 'c', 'to', 'listed', 't')"
+    )
+    settle = "UPDATE x_entries SET state = 'acknowledged', settled_at = 't' WHERE id = 1"
+    execute(workspace.datadir, "hub", entry.format(1))
+    made = workspace.back_up()
+    execute(workspace.datadir, "hub", settle, entry.format(2))
+    done = workspace.restore(made)
+    assert workspace.rows("SELECT id, state FROM x_entries", "hub") == [(1, "listed")]
+    lost = noticed(done, "lost", "hub")
+    assert lost["inbox entry"] == 1
+    assert lost["acknowledgement of an inbox entry, which waits again"] == 1
