@@ -68,6 +68,7 @@ ROWS = (
     Row("bus_topic", builders.build_bus_topic),
     Row("plugins", builders.build_plugins),
     Row("entries", builders.build_entries),
+    Row("catchup", builders.build_catchup),
     Row("ask", builders.build_ask),
     Row("review_asks", builders.build_review_asks),
     Row("relay", builders.build_relay),

@@ -4,6 +4,7 @@ import msgspec
 
 NEEDS: dict[str, tuple[str, ...]] = {
     "ask": ("hub",),
+    "catchup": ("hub",),
     "entries": ("hub",),
     "export": ("hub",),
     "hooks": ("inbox",),
@@ -21,6 +22,7 @@ class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backup: bool = True  # backups on a schedule, and over HTTP
     broker: bool = True  # relay of meshes, for members here and elsewhere
     bus: bool = True  # the worker bus of .worker-state, over HTTP and for tools
+    catchup: bool = True  # catch-ups, topic states, handoff notes, pins; needs `hub`
     courier: bool = True  # streams of envelopes between programs
     entries: bool = True  # inboxes of senders: addressed messages and receipts; needs `hub`
     export: bool = True  # segments, snapshots and reports of the hub's log; needs `hub`
