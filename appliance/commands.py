@@ -6,6 +6,10 @@ COMMANDS = {
         "doctor": ("doctor.cli:app", "Check the workspace and its hub for problems."),
     },
     "Messages": {
+        "catch-up": (
+            "appliance.hub.catchup.cli:app",
+            "Show what waits for you: questions, claims, entries, pinned messages, changed topics.",
+        ),
         "channel": (
             "appliance.hub.cli:channels",
             "Channels: groups of topics, one per project or team.",

@@ -28,7 +28,9 @@ PRINTS_NO_JSON = {
 NOT_PROMISED_YET = (
     "agentlip archive", "agentlip ask", "agentlip audit", "agentlip backup", "agentlip broker",
     "agentlip bus", "agentlip export", "agentlip forecast", "agentlip identity", "agentlip inbox",
-    "agentlip incoming",
+    "agentlip incoming", "agentlip catch-up", "agentlip msg pin", "agentlip msg pins",
+    "agentlip msg unpin", "agentlip topic handoff",
+    "agentlip topic reopen", "agentlip topic resolve", "agentlip topic show",
     "agentlip jobs", "agentlip log", "agentlip network",
     "agentlip maintenance", "agentlip mesh", "agentlip migrate", "agentlip notify",
     "agentlip outbox", "agentlip plugin", "agentlip re-enrich", "agentlip recover",
