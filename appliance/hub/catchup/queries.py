@@ -29,10 +29,11 @@ _SINCE = (
     "SELECT count(*) FROM (SELECT name FROM events WHERE scope_topic_id = ? AND event_id > ?"
     f" ORDER BY event_id LIMIT {SINCE_MAX}) WHERE name = 'message.created'"
 )
+# CROSS JOIN: SQLite keeps this order, and reads no message without a pin.
 _PIN = "SELECT message_id, channel_id, pinned_by, pinned_at FROM x_pins WHERE message_id = ?"
 _PINS = (
     f"SELECT p.message_id, p.channel_id, p.pinned_by, p.pinned_at, {_MESSAGE}"
-    " FROM x_pins AS p JOIN messages AS m ON m.id = p.message_id WHERE m.deleted_at IS NULL"
+    " FROM x_pins AS p CROSS JOIN messages AS m ON m.id = p.message_id WHERE m.deleted_at IS NULL"
     " AND (:channel IS NULL OR p.channel_id = :channel)"
     f" AND (:only IS NULL OR p.channel_id IN {_ONLY}) ORDER BY p.number DESC LIMIT :rows"
 )
@@ -51,8 +52,8 @@ JOIN messages AS m ON m.id = e.message_id
 ORDER BY e.overdue_at IS NULL, e.due_steady_ms IS NULL, e.due_steady_ms, e.position LIMIT :rows"""
 _PINNED = f"""SELECT p.message_id, p.pinned_by, substr(m.content_raw, 1, {TEXT_MAX}), c.name,
     t.title
-FROM x_pins AS p JOIN messages AS m ON m.id = p.message_id JOIN topics AS t ON t.id = m.topic_id
-JOIN channels AS c ON c.id = m.channel_id
+FROM x_pins AS p CROSS JOIN messages AS m ON m.id = p.message_id
+CROSS JOIN topics AS t ON t.id = m.topic_id CROSS JOIN channels AS c ON c.id = m.channel_id
 WHERE m.deleted_at IS NULL AND (:only IS NULL OR p.channel_id IN {_ONLY})
 ORDER BY p.number DESC LIMIT :rows"""
 # An event is about one topic, or about two when messages moved. Findings of plugins and what
