@@ -23,6 +23,7 @@ from appliance.host import Host
 from appliance.hub.agents.subsystem import AgentsNeeds, AgentsSubsystem
 from appliance.hub.ask.reviews import ReviewAsks
 from appliance.hub.ask.subsystem import AskNeeds, AskSubsystem
+from appliance.hub.catchup.subsystem import CatchUpNeeds, CatchUpSubsystem
 from appliance.hub.entries.subsystem import EntriesNeeds, EntriesSubsystem
 from appliance.hub.incoming.subsystem import IncomingNeeds, IncomingSubsystem
 from appliance.hub.plugins.subsystem import PluginsNeeds, PluginsSubsystem
@@ -43,6 +44,7 @@ from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, open_inbox
 from appliance.integrations.ask_bus import BusReviews
 from appliance.integrations.bus_export import last_in_segments
 from appliance.integrations.bus_hub import BusTopicPoster
+from appliance.integrations.catchup_bus import BusClaims
 from appliance.integrations.courier_outbox import send_trigger_webhook
 from appliance.integrations.hooks_inbox import own_url
 from appliance.integrations.hooks_outbox import send_hook_message
@@ -329,6 +331,12 @@ def build_agents(built: Built) -> AgentsSubsystem:
 
 def build_entries(built: Built) -> EntriesSubsystem:
     return EntriesSubsystem(built.host, EntriesNeeds(require(built.hub).hub))
+
+
+def build_catchup(built: Built) -> CatchUpSubsystem:
+    bus = built.bus
+    claims = None if bus is None else BusClaims(bus.stores[0], built.host.clock)
+    return CatchUpSubsystem(built.host, CatchUpNeeds(require(built.hub).hub, claims))
 
 
 def build_review_asks(built: Built) -> LoopBetween | None:

@@ -8,6 +8,7 @@ from appliance.bus.subsystem import BusSubsystem
 from appliance.courier.subsystem import CourierSubsystem
 from appliance.host import Host
 from appliance.hub.ask.subsystem import AskSubsystem
+from appliance.hub.catchup.subsystem import CatchUpSubsystem
 from appliance.hub.entries.subsystem import EntriesSubsystem
 from appliance.hub.subsystem import HubSubsystem
 from appliance.hub.webhooks.service import Webhooks
@@ -55,6 +56,7 @@ class Built:
     outbox: OutboxSubsystem | None
     inbox: InboxSubsystem | None
     entries: EntriesSubsystem | None
+    catchup: CatchUpSubsystem | None
     ask: AskSubsystem | None
     courier: CourierSubsystem | None
     audit: AuditSubsystem

@@ -10,6 +10,10 @@ COMMANDS = {
             "appliance.hub.agents.cli:app",
             "Agents that are woken by their inbox: run, status, pause, resume, logs.",
         ),
+        "catch-up": (
+            "appliance.hub.catchup.cli:app",
+            "Show what waits for you: questions, claims, entries, pinned messages, changed topics.",
+        ),
         "channel": (
             "appliance.hub.cli:channels",
             "Channels: topic groups, one per project or team.",

@@ -69,6 +69,7 @@ ROWS = (
     Row("plugins", builders.build_plugins),
     Row("entries", builders.build_entries),
     Row("agents", builders.build_agents),
+    Row("catchup", builders.build_catchup),
     Row("ask", builders.build_ask),
     Row("review_asks", builders.build_review_asks),
     Row("relay", builders.build_relay),

@@ -5,6 +5,7 @@ import msgspec
 NEEDS: dict[str, tuple[str, ...]] = {
     "agents": ("hub",),
     "ask": ("hub",),
+    "catchup": ("hub",),
     "entries": ("hub",),
     "export": ("hub",),
     "hooks": ("inbox",),
@@ -23,6 +24,7 @@ class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backup: bool = True  # backups on a schedule, and over HTTP
     broker: bool = True  # mesh broker, for members here and elsewhere
     bus: bool = True  # the worker bus in .worker-state, over HTTP and for tools
+    catchup: bool = True  # catch-ups, topic states, handoff notes, pins; needs `hub`
     courier: bool = True  # envelope streams between programs
     entries: bool = True  # inboxes of senders: addressed messages and receipts; needs `hub`
     export: bool = True  # segments, snapshots and reports for the hub's log; needs `hub`

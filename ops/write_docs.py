@@ -23,6 +23,9 @@ from appliance.cli_support import EXIT_BY_KIND, EXIT_BY_STATUS, EXIT_GENERAL
 from appliance.courier.settings import CourierSettings
 from appliance.courier.subsystem import free_scopes
 from appliance.hub import wire
+from appliance.hub.catchup import wire as catchup_wire
+from appliance.hub.catchup.service import CatchUps
+from appliance.hub.catchup.subsystem import CatchUpSubsystem
 from appliance.hub.entries import wire as entries_wire
 from appliance.hub.entries.service import Entries
 from appliance.hub.entries.subsystem import EntriesSubsystem
@@ -112,12 +115,14 @@ def sample_appliance() -> tuple[list[Route], list[dict[str, Any]]]:
         exercise(hub)
         (entries,) = (p.entries for p in whole.subsystems if isinstance(p, EntriesSubsystem))
         address(hub, entries)
+        (catchup,) = (p for p in whole.subsystems if isinstance(p, CatchUpSubsystem))
+        hand_off(hub, catchup.catch_ups)
         logged = hub.list_events(wire.EventsQuery(limit=1000), WRITER)
         return whole.routes(), msgspec.json.decode(logged)["events"]
 
 
 def exercise(hub: Hub) -> None:
-    """Call every verb that writes an event once, in a plausible order."""
+    """Call every verb with an event once, in a plausible order."""
     who = WRITER
 
     def made(reply: Any, noun: str) -> str:
@@ -152,6 +157,19 @@ def address(hub: Hub, entries: Entries) -> None:
     two_hours_later = ClockNote(read_clocks(hub.clock), total_ms=-7_200_000)
     hub.store.write(write_note, two_hours_later)
     entries.handle_due()
+
+
+def hand_off(hub: Hub, catch_ups: CatchUps) -> None:
+    """Write every event of topic states and pins."""
+    topic = "general/archive"
+    note = catchup_wire.WriteHandoff("Build 7 is fixed; the cache has to grow.", name="ada")
+    catch_ups.write_handoff(topic, note, WRITER)
+    catch_ups.resolve(topic, catchup_wire.ChangeTopic("the cache has grown", "ada"), WRITER)
+    catch_ups.reopen(topic, catchup_wire.ChangeTopic("build 9 fails again", "ada"), WRITER)
+    posted = hub.create_message(wire.CreateMessage(topic, "ada", "decided: 20 GB"), WRITER)
+    message_id = msgspec.json.decode(posted.body)["message"]["id"]
+    catch_ups.pin(message_id, catchup_wire.PinMessage("ada"), WRITER)
+    catch_ups.unpin(message_id, catchup_wire.PinMessage("ada"), WRITER)
 
 
 # -- the pages ---------------------------------------------------------------------------
@@ -293,7 +311,7 @@ def events_page(events: Sequence[dict[str, Any]]) -> str:
 
 
 def anonymous(text: str) -> str:
-    """Replace times by one instant and ids by their prefix, so that every run gives one text."""
+    """Replace times by one instant and ids by prefixes, so that every run gives one text."""
     text = re.sub(r"\b(ch|topic|msg|att)_[0-9A-Z]{26}\b", r"\1_…", text)
     return re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "2026-02-04T20:00:00.000Z", text)
 

@@ -8,12 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli_support import Session, plain, plain_app, text_of
+from appliance.hub.catchup import cli as catchup
 from appliance.hub.cli_reach import KeyFlag, open_reader, segment
 from appliance.kernel.errors import Invalid
 
 channels = plain_app("Channels: topic groups, one per project or team.", "Messages/channel")
 topics = plain_app("Topics: threads in a channel.", "Messages/topic")
 messages = plain_app("Messages: send, read, edit, delete and move them.", "Messages/msg")
+
+for _name, _verb in catchup.TOPIC_VERBS.items():
+    topics.command(_name)(_verb)
+for _name, _verb in catchup.MESSAGE_VERBS.items():
+    messages.command(_name)(_verb)
 
 MESSAGE_COLUMNS = [
     ("CREATED", "created_at"), ("ID", "id"), ("SENDER", "sender"), ("PRINCIPAL", "principal"),

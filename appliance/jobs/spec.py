@@ -15,7 +15,8 @@ RESERVED_NAMES = frozenset({"all", "runs"})  # path parts
 EVENTS = {
     "hub": "channel.created topic.created topic.renamed topic.attachment_added message.created"
            " message.edited message.enriched message.moved_topic message.deleted"
-           " entry.acknowledged entry.declined entry.overdue",
+           " entry.acknowledged entry.declined entry.overdue topic.resolved topic.reopened"
+           " topic.handoff message.pinned message.unpinned",
     "outbox": "send.accepted send.dead send.aborted send.requeued attempt.delivered attempt.failed",
     "courier": "envelope.accepted envelope.acked envelope.failed envelope.rejected"
                " envelope.expired envelope.dead",

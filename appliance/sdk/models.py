@@ -10,6 +10,11 @@ from typing import Any
 
 import msgspec
 
+from appliance.hub.catchup.wire import CatchUp as CatchUp
+from appliance.hub.catchup.wire import PinChanged as PinChanged
+from appliance.hub.catchup.wire import PinnedMessage as PinnedMessage
+from appliance.hub.catchup.wire import TopicStateChanged as TopicStateChanged
+from appliance.hub.catchup.wire import TopicStateShown as TopicStateShown
 from appliance.hub.entries.wire import Entry as Entry
 from appliance.hub.entries.wire import EntryPage as EntryPage
 from appliance.hub.entries.wire import Followed as Followed

@@ -37,12 +37,16 @@ USE = {
     "POST /api/v1/inbox/acknowledge", "POST /api/v1/agents/{agent}/report",
     "POST /api/v1/inbox/decline", "POST /api/v1/topics/{topic_id}/follow",
     "POST /api/v1/topics/{topic_id}/unfollow",
+    "POST /api/v1/topics/{topic_id}/resolve", "POST /api/v1/topics/{topic_id}/reopen",
+    "POST /api/v1/topics/{topic_id}/handoff", "POST /api/v1/messages/{message_id}/pin",
+    "POST /api/v1/messages/{message_id}/unpin",
 }  # fmt: skip
 TOOLS_OF_USE = {
     "post_message", "create_topic", "create_channel", "edit_message", "delete_message",
     "ask_person", "claim_task", "renew_claim", "complete_task", "bus_send", "courier_enqueue",
     "release_claim", "change_task_state", "send_heartbeat", "bus_ack",
     "courier_receive", "courier_ack", "inbox_subscribe", "outbox_send", "acknowledge",
+    "write_handoff",
 }  # fmt: skip
 SOCKET_REQUESTS = {
     "channel.create", "topic.create", "topic.rename", "message.create", "message.edit",
@@ -60,7 +64,7 @@ REQUESTS_AND_READS = {
 }  # fmt: skip
 OTHERS = {
     "agentlip version", "agentlip init", "agentlip status", "agentlip ui", "agentlip listen",
-    "agentlip search", "agentlip re-enrich",
+    "agentlip search", "agentlip re-enrich", "agentlip catch-up",
     "agentlip doctor bundle", "agentlip doctor list", "agentlip doctor explain",
     "agentlip doctor repair rebuild",
     "agentlip mesh create", "agentlip mesh list", "agentlip mesh update", "agentlip mesh keygen",

@@ -10,7 +10,7 @@ from appliance.hub.access import POST, READ
 from appliance.hub.entries import metrics, queries, states, wire, writes
 from appliance.hub.entries.queries import EntryRows, Inbox
 from appliance.hub.service import Hub, keyed_request
-from appliance.hub.text import check_name, check_text
+from appliance.hub.text import check_name
 from appliance.kernel.auth import ANONYMOUS, Principal, check_sender
 from appliance.kernel.caller import is_there
 from appliance.kernel.clock import Clock, iso
@@ -113,12 +113,7 @@ class Entries:
 
     def inbox_of(self, name: str | None, principal: Principal, scope: str) -> Inbox:
         """Return an inbox, by default the caller's own. Raises SenderNotAllowed or NameMissing."""
-        if name is None:
-            name = name_of(principal)
-        check_name(name=name)
-        check_text(name=name)
-        if principal is not ANONYMOUS:
-            check_sender(name, principal.senders)
+        name = permitted_name(name, principal)
         return Inbox(name, queries.visible(principal.channels_for(scope)))
 
     def note_listed(
@@ -190,6 +185,16 @@ class Entries:
         identity = keyed_request(principal, "POST", route, key, command)
         reply: Reply = self.store.write(*call_once(identity, function, topic_id, inbox.name))
         return reply
+
+
+def permitted_name(name: str | None, principal: Principal) -> str:
+    """Return the name under which the caller acts. Raises SenderNotAllowed or NameMissing."""
+    if name is None:
+        name = name_of(principal)
+    check_name(name=name)
+    if principal is not ANONYMOUS:
+        check_sender(name, principal.senders)
+    return name
 
 
 def name_of(principal: Principal) -> str:
