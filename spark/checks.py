@@ -7,16 +7,16 @@ A failed error prevents the new version from being published; a warning is repor
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, GroupedData
+from pyspark.sql import Column, DataFrame, GroupedData, Row
 from pyspark.sql import functions as f
 
 from spark import results
 from spark.errors import ChecksFailed
 from spark.progress import ProgressReporter
 from spark.results import CheckResult
+from spark.tables import DataFile, read_here
 
 CONCURRENT_QUERIES_MAX = 4  # queries
 
@@ -43,24 +43,38 @@ Tables = Callable[[str], DataFrame]
 def run(
     checks: Sequence[TableCheck], tables: Tables, whole: Tables | None = None
 ) -> list[CheckResult]:
-    """Return results in the order of `checks`. One query per table and one per reference, a few
-    at a time: with few rows a query is mostly planning. If `tables` has only changed rows,
-    `whole` has the tables that references point into."""
-    queries: list[Callable[[], list[CheckResult]]] = []
-    for table in dict.fromkeys(check.table for check in checks):
+    """Return results by table, in the order of `checks`. One query per table, a few at a time:
+    with few rows a query is mostly planning. If `tables` has only changed rows, `whole` has the
+    tables that references point into."""
+
+    def results_of(table: str) -> list[CheckResult]:
         mine = [check for check in checks if check.table == table]
-        simple = [check for check in mine if check.failing]
-        unique: list[TableCheck | None] = [check for check in mine if check.unique]
-        first, *others = unique or [None]
-        if first or simple:
-            queries.append(partial(_rows, first, simple, tables(table)))
-        queries += [partial(_rows, check, (), tables(table)) for check in others]
-        references = [check for check in mine if check.refers]
-        queries += [partial(_reference, check, tables, whole or tables) for check in references]
+        return run_by(mine, tables(table), whole or tables)[0]
+
     with ThreadPoolExecutor(CONCURRENT_QUERIES_MAX) as pool:
-        counted = [result for some in pool.map(lambda query: query(), queries) for result in some]
-    names = [check.name for check in checks]
-    return sorted(counted, key=lambda result: names.index(result.name))
+        named = dict.fromkeys(check.table for check in checks)
+        return [result for some in pool.map(results_of, named) for result in some]
+
+
+def run_here(
+    checks: Sequence[TableCheck], files_of: Callable[[str], list[DataFile]],
+    whole: Callable[[str], list[DataFile]],
+) -> list[CheckResult]:  # fmt: skip
+    """Return results of checks without `failing`, for tables with few rows, which the driver
+    reads: a query takes a tenth of a core second."""
+    counted = []
+    for check in checks:
+        columns = check.unique or (check.refers or ())[:1]
+        rows, of = read_here(files_of(check.table), columns), -1
+        if check.refers is not None:
+            known = read_here(whole(check.refers[1]), columns)
+            values, others = ({*each[0].unique().to_pylist()} for each in (rows, known))
+            failed = len(values - others - {None})
+        else:
+            of = rows.num_rows
+            failed = of - rows.group_by(list(columns)).aggregate([]).num_rows
+        counted.append(CheckResult(check.name, check.table, check.severity, failed, of))
+    return counted
 
 
 def require_passed(checked: Sequence[CheckResult], progress: ProgressReporter) -> None:
@@ -71,45 +85,58 @@ def require_passed(checked: Sequence[CheckResult], progress: ProgressReporter) -
         raise ChecksFailed("the new tables failed a check with severity error")
 
 
-def _rows(
-    unique: TableCheck | None, simple: Sequence[TableCheck], frame: DataFrame
-) -> list[CheckResult]:
-    """Count the failing rows, in the same query as the UNIQUE check's groups."""
-    names = [f"c{index}" for index in range(len(simple))]
-    sums = [
-        f.expr(f"count_if({check.failing}) AS {name}")
-        for check, name in zip(simple, names, strict=True)
-    ]
+def run_by(
+    mine: Sequence[TableCheck], rows: DataFrame, whole: Tables, by: Sequence[str] = (),
+    **more: str,
+) -> tuple[list[CheckResult], list[Row]]:  # fmt: skip
+    """Count a table's failing rows in one query, with the UNIQUE check's groups. Also count the
+    rows that meet each condition in `more`, by the columns `by`. Rows with equal UNIQUE columns
+    must have equal values in `by`."""
+    frame, simple = rows, [check for check in mine if not check.unique]
+    conditions = dict(more)
+    for check in simple:
+        conditions[check.name] = check.failing
+        if check.refers is not None:
+            column, table = check.refers
+            there = f"has_{column}"
+            known = whole(table).select(column, f.lit(True).alias(there)).distinct()
+            frame = frame.join(known, column, "left")
+            conditions[check.name] = f"{column} IS NOT NULL AND {there} IS NULL"
+    sums = [f.expr(f"count_if({failing}) AS `{name}`") for name, failing in conditions.items()]
     sums.append(f.count(f.lit(1)).alias("n"))
+    unique = next((check for check in mine if check.unique), None)
     if unique is not None:
-        groups, different = _groups(unique, frame)
+        groups, different = _groups(unique, frame, by)
         frame = groups.agg(*sums, different.alias("different"))
-        sums = [f.sum(name).alias(name) for name in (*names, "n", "different")]
-    (row,) = frame.agg(*sums).collect()
-    rows = row["n"] or 0
-    counted = [
-        CheckResult(check.name, check.table, check.severity, row[name] or 0, rows)
-        for check, name in zip(simple, names, strict=True)
-    ]
-    if unique is not None:
-        duplicates = rows - (row["different"] or 0)
-        counted.append(CheckResult(unique.name, unique.table, unique.severity, duplicates, rows))
-    return counted
+        sums = [f.sum(f"`{name}`").alias(name) for name in (*conditions, "n", "different")]
+    counted = frame.groupBy(*by).agg(*sums).collect()
+
+    def total(name: str) -> int:
+        return sum(row[name] or 0 for row in counted)
+
+    results = []
+    for check in mine:
+        of = total("n")
+        failed = of - total("different") if check.unique else total(check.name)
+        if check.refers is not None:
+            failed, of = failed and _count_lacking(check.refers, rows, whole), -1
+        results.append(CheckResult(check.name, check.table, check.severity, failed, of))
+    return results, counted
 
 
-def _groups(unique: TableCheck, frame: DataFrame) -> tuple[GroupedData, Column]:
+def _groups(unique: TableCheck, frame: DataFrame, by: Sequence[str]) -> tuple[GroupedData, Column]:
     """Return groups with the number of different rows in each. A numeric last column is counted
     as bits in words with 64 bits, which is exact and needs no shuffle or sort."""
     *others, last = unique.unique
     if dict(frame.dtypes)[last] != "bigint":
-        return frame.groupBy(*unique.unique), f.lit(1)
+        return frame.groupBy(*unique.unique, *by), f.lit(1)
     bit = f.expr(f"shiftleft(1L, cast(`{last}` & 63 as int))")
-    return frame.groupBy(*others, f.shiftright(last, 6).alias("word")), f.bit_count(f.bit_or(bit))
+    word = f.shiftright(last, 6).alias("word")
+    return frame.groupBy(*others, *by, word), f.bit_count(f.bit_or(bit))
 
 
-def _reference(check: TableCheck, tables: Tables, whole: Tables) -> list[CheckResult]:
-    assert check.refers is not None
-    column, table = check.refers
-    mine = tables(check.table).select(column).dropna().distinct()
-    failed = mine.join(whole(table).select(column), column, "left_anti").count()
-    return [CheckResult(check.name, check.table, check.severity, failed, -1)]
+def _count_lacking(refers: tuple[str, str], rows: DataFrame, whole: Tables) -> int:
+    """Return how many values the other table lacks."""
+    column, table = refers
+    mine = rows.select(column).dropna().distinct()
+    return int(mine.join(whole(table).select(column), column, "left_anti").count())

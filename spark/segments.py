@@ -26,6 +26,7 @@ MANIFEST = ".manifest.json"
 RETENTION = "retention.json"
 SCHEMA_VERSIONS = {1}
 LINE_BYTES_MAX = 16 * 1024 * 1024
+BATCH_ROWS = 16 * 1024  # in memory at a time; more take twice as long, for new memory
 NUMBERS = ("schema_version", "first_event_id", "last_event_id", "rows", "bytes")
 WORDS = ("kind", "epoch", "file", "format", "sha256", "date")
 # Fields of a manifest, and those of SegmentFile with the same value.
@@ -189,7 +190,7 @@ def _open_parquet(file: Any) -> tuple[dict[str, str], Iterator[Any]]:
     """Return the column types, and the ids, which are read with all pages."""
     opened = import_module("pyarrow.parquet").ParquetFile(file)
     types = {field.name: str(field.type) for field in opened.schema_arrow}
-    return types, (batch.column("event_id") for batch in opened.iter_batches())
+    return types, (batch.column("event_id") for batch in opened.iter_batches(BATCH_ROWS))
 
 
 def _open_lines(file: Any) -> tuple[dict[str, str], Iterator[Any]]:

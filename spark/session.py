@@ -28,7 +28,7 @@ FIXED = {
     # It would drop observations of queries with an empty result.
     "spark.sql.adaptive.optimizer.excludedRules": AQE_EMPTY,
     "spark.sql.adaptive.coalescePartitions.minPartitionSize": "4m",
-    "spark.sql.maxConcurrentOutputFileWriters": "8",  # with more days, rows are sorted first
+    "spark.sql.maxConcurrentOutputFileWriters": "12",  # with more days, rows are sorted first
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",

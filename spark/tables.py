@@ -460,6 +460,16 @@ def _files(opened: DeltaTable, partition: str | None, id_column: str | None) -> 
     ]  # fmt: skip
 
 
+def read_here(files: Collection[DataFile], columns: Collection[str]) -> Any:
+    """Return these columns of the files' rows as an Arrow table."""
+    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    rows = [arrow.table({column: [] for column in columns})]
+    for each in files:
+        with location(each.path).open("rb") as file:
+            rows.append(parquet.read_table(file, columns=list(columns)))
+    return arrow.concat_tables(rows, promote_options="default")
+
+
 def _is_in(partition: str | None, parts: Collection[str]) -> str:
     """Return an SQL condition for rows in one of these partitions."""
     return f"`{partition}` IN ({', '.join(map(repr, sorted(parts)))})"

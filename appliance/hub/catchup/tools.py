@@ -52,8 +52,8 @@ def tools(catch_ups: CatchUps) -> Sequence[Tool]:
     return [
         Tool(
             "catch_up", "Catch up",
-            "Questions, claims, entries and topics for you, most urgent first, within tokens. Pass `next` as"
-            " since the next time.",
+            "Questions, claims, entries and topics for you, most urgent first, within tokens."
+            " Pass `next` as since the next time.",
             CatchUpArguments, wire.CatchUpText, READ, catch_up, by_channel=True,
         ),
         Tool(

@@ -133,10 +133,9 @@ class Merge:
             bad = self._messages(draft, events, changed, marks)
             bad_others, checked_others = others.result()
             counts = {"quarantine": self._quarantine(draft, events, bad + bad_others)}
-        with step("ingest: checks"), ThreadPoolExecutor(1) as beside:
-            remembered = beside.submit(self._remember, draft, marks)
-            checked = self._check(draft, "messages")
-            counts["unknown_fields"] = remembered.result()
+        with step("ingest: checks"):
+            checked, days = self._check(draft, marks)
+            counts["unknown_fields"] = self._remember(draft, days)
             self.results += [*checked, *checked_others]
             checks.require_passed(self.results, self.request.progress)
         new = seen if self._is_in_order() else t.summarize(self._new(events)).first().asDict()
@@ -173,8 +172,7 @@ class Merge:
         through the window; other creations are written directly. If events may be duplicated or
         late, all new messages go through the window."""
         seen = self.seen
-        few = seen["changes"] <= CHANGED_MAX and not self.new_ends
-        straight = few and self._is_in_order() and seen["distinct"] == seen["rows"]
+        straight = seen["changes"] <= CHANGED_MAX and self._is_straight()
         rest, frames = events, []
         if straight:  # a broadcast: otherwise Spark might sort all events
             marks = f.broadcast(marks)
@@ -192,11 +190,12 @@ class Merge:
         frames.append(t.history(changes, unique=straight))
         made = reduce(DataFrame.unionByName, frames)
         draft.merge(made, "messages", days, self._undone("messages"))
-        if not straight:
-            return bad
-        # Each sound event is one row.
-        former = self.former.count("messages") if self.former else 0
-        return int(seen["messages"] - (draft.count("messages") - former))
+        return self._lacking(draft, "messages") if straight else bad
+
+    def _is_straight(self) -> bool:
+        """Return whether each event is new and occurs once, so each sound event is one row."""
+        once = self.seen["distinct"] == self.seen["rows"]
+        return once and self._is_in_order() and not self.new_ends
 
     def _is_in_order(self) -> bool:
         """Return whether all segments are newer than the ingested segments, so every creation is
@@ -234,10 +233,9 @@ class Merge:
         values = rows.select(f.col(column).cast("string").alias("part")).distinct().collect()
         return {row["part"] for row in values}
 
-    def _remember(self, draft: Draft, marks: DataFrame) -> int:
+    def _remember(self, draft: Draft, days: dict[str, int]) -> int:
         """Record the days on which a message changed in this version. Return how many rows of
         changed messages have unknown fields."""
-        days = self._count_changed_days(draft, marks)
         changed = dict.fromkeys(sorted(days), draft.number)
         self.checkpoint |= {
             "changed_days": dict(sorted({**self.checkpoint["changed_days"], **changed}.items())),
@@ -268,28 +266,43 @@ class Merge:
     def _others(self, draft: Draft, events: DataFrame) -> tuple[int, list[CheckResult]]:
         """Merge the new rows into the smaller tables, and check the tables, a few at a time,
         because planning takes most of the time. Return the number of bad rows."""
-        seen = self.seen
-        count = sum(seen[table] for table in t.SMALL)
-        bad, rows, parsed = seen["bad_envelopes"], None, None
-        if count:
-            # Parquet skips what lies between the names of other events.
-            names = [name for table in t.SMALL if seen[table] for name in t.SMALL[table].names]
-            parsed = t.others_of(events, names)
-            parsed = (parsed.coalesce(1) if count <= FEW_MAX else parsed).persist()
+        seen, bad, parsed = self.seen, self.seen["bad_envelopes"], None
+        some = [table for table in t.SMALL if seen[table]]
+        count = sum(seen[table] for table in some)
+        # Each sound event is one row, unless an event has several enrichments.
+        is_row = self._is_straight() and not seen["enrichments"]
+        if some and not is_row:
+            parsed = self._parsed(events, count, some).persist()
             sound = t.is_sound(schema.OTHERS)
             bad += parsed.where(f"NOT {sound}").count()
-            rows = parsed.where(sound)
         unknown = t.unknown_of(events) if seen["unknown_events"] else None
         with ThreadPoolExecutor(checks.CONCURRENT_QUERIES_MAX) as pool:
             writes = [pool.submit(self._small, draft, "unknown_events", unknown, t.UNKNOWN)]
             for table, small in t.SMALL.items():
-                new = small.new(rows) if rows is not None and seen[table] else None
+                new = None
+                if table in some:
+                    rows = self._parsed(events, count, [table]) if parsed is None else parsed
+                    new = small.new(rows.where(t.is_sound(small.names)))
                 writes.append(pool.submit(self._small, draft, table, new, small))
             for written in writes:
                 written.result()
+        if is_row:
+            bad += sum(self._lacking(draft, table) for table in some)
         if parsed is not None:
             parsed.unpersist()
-        return bad, self._check(draft, *t.SMALL)
+        files_of = draft.files if self.new_ends else draft.written_files
+        mine = [check for check in CHECKS if check.table != "messages"]
+        return bad, checks.run_here(mine, files_of, draft.files)
+
+    def _parsed(self, events: DataFrame, count: int, tables: Sequence[str]) -> DataFrame:
+        """Parse these tables' events; Parquet skips what lies between them."""
+        parsed = t.others_of(events, [name for table in tables for name in t.SMALL[table].names])
+        return parsed.coalesce(1) if count <= FEW_MAX else parsed
+
+    def _lacking(self, draft: Draft, table: str) -> int:
+        """Return how many of the table's events are not rows, because they are bad."""
+        former = self.former.count(table) if self.former else 0
+        return int(self.seen[table] - (draft.count(table) - former))
 
     def _quarantine(self, draft: Draft, events: DataFrame, bad: int) -> int:
         """Write the bad rows; return how many differ."""
@@ -315,20 +328,24 @@ class Merge:
 
     # -- checks --------------------------------------------------------------------------
 
-    def _check(self, draft: Draft, *tables: str) -> list[CheckResult]:
-        """Check the files that this run wrote, because nothing else changed. After a restore all
-        rows are checked. After a late event all messages with an event in the segment's range
-        are checked, because the event may repeat a message number."""
-
-        def rows(table: str) -> DataFrame:
-            if self.new_ends:
-                return draft.read(self.spark, table)
-            if table == "messages" and not self._is_in_order():
-                return draft.read(self.spark, table).where(_is_within(self.fresh))
-            return draft.written(self.spark, table)
-
-        mine = [check for check in CHECKS if check.table in tables]
-        return checks.run(mine, rows, partial(draft.read, self.spark))
+    def _check(self, draft: Draft, marks: DataFrame) -> tuple[list[CheckResult], dict[str, int]]:
+        """Check the messages in files that this run wrote, because nothing else changed. After a
+        restore all rows are checked. After a late event all messages with an event in the
+        segment's range are checked, because the event may repeat a message number. Also return
+        the number of rows with unknown fields on each changed day."""
+        mine = [check for check in CHECKS if check.table == "messages"]
+        whole = partial(draft.read, self.spark)
+        written = draft.written(self.spark, "messages")
+        if self._is_straight():  # an event has one time, and so one day
+            new = ~_is_known(self.checkpoint["newest"])
+            rows = written.withColumns({"new": new, "on": f.to_date("valid_from")})
+            more = {"new_rows": "new", "more": "new AND extra IS NOT NULL"}
+            checked, days = checks.run_by(mine, rows, whole, ["on"], **more)
+            return checked, {row["on"].isoformat(): row["more"] for row in days if row["new_rows"]}
+        rows = written if self._is_in_order() else whole("messages").where(_is_within(self.fresh))
+        if self.new_ends:
+            rows = whole("messages")
+        return checks.run(mine, lambda _: rows, whole), self._count_changed_days(draft, marks)
 
 
 def _ends(former: dict[str, int], ends: Sequence[segments.EpochEnd]) -> list[segments.EpochEnd]:
