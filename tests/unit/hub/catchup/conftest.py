@@ -55,8 +55,8 @@ class CatchUpEnvironment(HubEnvironment):
         return self.catch_ups.catch_up(wire.CatchUpQuery(name, **more), principal)
 
     def part(self, part, **more):
-        (found,) = (each for each in self.catch_up(**more).parts if each.part == part)
-        return found
+        (shown,) = (each for each in self.catch_up(**more).parts if each.part == part)
+        return shown
 
     def lines(self, part, **more):
         return [item.line for item in self.part(part, **more).items]
