@@ -165,7 +165,7 @@ def test_entries_survive_kills_and_are_settled_once(tmp_path):
         assert hub.rows(acknowledged) == [(2 * count,)]
 
 
-def test_answer_to_an_ask_is_an_entry_for_an_asker_with_an_inbox(hub):
+def test_answer_to_an_ask_reaches_an_asker_with_inbox(hub):
     def ask_and_answer(sender):
         body = {"text": "Deploy?", "sender": sender, "choices": ["yes", "no"]}
         asked = ServedHub.made(hub.http.post("/api/v1/asks", body))["ask"]

@@ -88,7 +88,7 @@ def test_smallest_budget_holds_all_headings_with_the_longest_name():
     assert all(command in made.text for command in COMMANDS.values())
 
 
-def test_long_task_names_are_left_out_of_commands_only_where_they_do_not_fit():
+def test_task_name_without_room_is_left_out_of_its_command():
     name = "feature-" + "x" * 56
     parts = [
         CatchUpPart(part, items(9), 1, command + budget.argument(name))

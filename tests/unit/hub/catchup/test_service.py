@@ -149,7 +149,7 @@ def test_nothing_is_marked_as_read(env):
     assert env.rows("SELECT state FROM x_entries") == [("stored",)]
 
 
-def test_nothing_waits(env):
+def test_empty_inbox_has_no_parts(env):
     head = env.hub.feed.head
     made = env.catch_up(since=head)
     assert made.text == (f"# Catch-up for ada, next {head}\nNothing waits, and no topic changed.\n")
