@@ -25,6 +25,7 @@ CHECKS = [
 ]
 ENDLESS = {
     "GET /api/v1/events/stream",
+    "GET /api/v1/inbox/stream",
     "GET /v1/live",
     "GET /v1/events",
     "GET /bus/v1/stream",

@@ -92,8 +92,7 @@ def decline(tx: Tx, inbox: Inbox, command: wire.Decline, principal: str | None) 
 
 
 def follow(tx: Tx, topic_id: str, name: str) -> Reply:
-    if not tx.execute("SELECT 1 FROM topics WHERE id = ?", (topic_id,)).fetchone():
-        raise hub_wire.NoSuchTopic(details={"topic_id": topic_id})
+    _require_topic(tx, topic_id)
     see(tx, name)
     sql = "SELECT topic_id, name, created_at FROM x_follows WHERE topic_id = ? AND name = ?"
     row = tx.execute(sql, (topic_id, name)).fetchone()
@@ -109,6 +108,7 @@ def follow(tx: Tx, topic_id: str, name: str) -> Reply:
 
 
 def unfollow(tx: Tx, topic_id: str, name: str) -> Reply:
+    _require_topic(tx, topic_id)
     see(tx, name)
     sql = "DELETE FROM x_follows WHERE topic_id = ? AND name = ?"
     changed = tx.execute(sql, (topic_id, name)).rowcount > 0
@@ -163,6 +163,11 @@ def _reassign(tx: Tx, name: str, entry: EntryState, heir: str) -> None:
         tx, "entry.overdue", entry, name, states.DECLINED,
         reason=reason, reassigned_to=heir, new_entry_id=row[0],
     )  # fmt: skip
+
+
+def _require_topic(tx: Tx, topic_id: str) -> None:
+    if not tx.execute("SELECT 1 FROM topics WHERE id = ?", (topic_id,)).fetchone():
+        raise hub_wire.NoSuchTopic(details={"topic_id": topic_id})
 
 
 def _named(tx: Tx, inbox: Inbox, command: wire.Acknowledge) -> list[EntryState]:

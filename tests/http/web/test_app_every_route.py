@@ -39,7 +39,11 @@ LIMITS = ["0", "-1", "", "x", "1.5", "1e3", "+1", "%D9%A3", "null", "true", "1&{
 TEXTS = ["a%00b", "%FF", "%ED%A0%80"]
 KEYS = ["a b", "x" * 256, '"open', '""']
 VERIFIES_SENDER = "/api/v1/incoming/nobody"  # refuses a request without a signature undecoded
-MADE_BY_NAME = {("PUT", "/api/v1/jobs/{job}")}
+MADE_BY_NAME = {
+    ("POST", "/api/v1/agents/{agent}/report"),
+    ("POST", "/api/v1/agents/{agent}/pause"),
+    ("PUT", "/api/v1/jobs/{job}"),
+}
 CONSTANTS = {
     "appliance.hub.ask.wire.WAIT_SECONDS_MAX": 0.05,
     "appliance.hub.entries.wire.WAIT_SECONDS_MAX": 0.05,
