@@ -46,9 +46,9 @@ class HubSubsystem(Subsystem):
         )
         self.stores = (self.store,)
         self.hub = Hub(self.store, self.feed, settings, clock, identity, needs.book)
-        self.hub.steady.open()
         if not self.store.settings.read_only:
             event_ids.begin(host.datadir.dir, identity.epoch, self.feed.head)
+        self.hub.steady.open()  # the first write, whose process opens the note of event ids
         self.loops = (
             Indexer(self.store, self.feed, clock, log),
             Pruner("hub_key_pruner", 30.0, partial(prune_keys, self.store), clock, log),

@@ -93,7 +93,7 @@ def test_start_beside_a_hub_of_another_implementation(tmp_path: Path) -> None:
         before = filled.datadir.server_file.read_text()
         done = agentlipd("up", "--port", 0, cwd=tmp_path)
         assert done.code == 2, done
-        assert "of another implementation runs" in done.err
+        assert "from another implementation runs" in done.err
         assert f"pid {server.pid}" in done.err
         assert filled.datadir.server_file.read_text() == before
         assert not filled.datadir.lock_file.exists()

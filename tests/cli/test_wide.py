@@ -32,6 +32,7 @@ ARGUMENTS = {
     "archive search": ("DIR", "word"),
 }
 ELSEWHERE = {
+    "agent logs": "needs an agent that ran",
     "archive search": "needs an archive",
     "backup upload": "needs a target",
     "notify test": "sends a message",

@@ -25,7 +25,7 @@ def test_forecast_knows_disks_and_stores_of_this_appliance(hub):
     assert {"hub", "outbox", "courier"} <= names
     assert agentlip("forecast", "--json", cwd=hub.workspace).json["disks"][0]["size_bytes"] > 0
     shown = agentlip("forecast", cwd=hub.workspace)
-    assert "disk of workspace" in shown.out
+    assert "disk with workspace" in shown.out
     assert (hub.datadir.dir / "growth.json").exists()
 
 

@@ -30,7 +30,8 @@ TOOLS = {
     "doctor", "courier_enqueue", "courier_receive", "courier_ack", "outbox_send", "outbox_inspect",
     "outbox_drop", "inbox_list", "inbox_topics", "inbox_subscribe", "claim_task", "renew_claim",
     "release_claim", "complete_task", "change_task_state", "send_heartbeat", "bus_send", "bus_ack",
-    "bus_poll", "ask_person",
+    "bus_poll", "ask_person", "my_inbox", "acknowledge", "receipts", "catch_up", "read_handoff",
+    "write_handoff",
     "job_run", "job_status",
 }  # fmt: skip
 

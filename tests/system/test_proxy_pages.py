@@ -123,7 +123,7 @@ def test_examples_of_the_relay_page_publish_the_relay_alone(tmp_path, proxy, lan
         with proxy(example("relay.md", language), tmp_path, hub) as port:
             for path in ("/registry/agents", "/admin/keys", "/relay/inbox/x"):
                 assert get(port, path)[0] in (200, 410), path
-            assert b"signature of an agent" in get(port, "/contacts")[1]
+            assert b"agent's signature" in get(port, "/contacts")[1]
             for path in (*CLOSED, "/-/ready", "/registryx", "/v1/outbox"):
                 assert get(port, path)[0] == 404, path
             # A stranger can't name an address of its own for the limits of registrations.

@@ -41,6 +41,11 @@ def requests(hub):
         (send, *_) = until(lambda: hub.http.get(path).body["sends"], 30, "a dead send")
         return send["id"]
 
+    def entry():
+        body = {**say, "to": ["ada"]}
+        created = hub.made(hub.http.post("/api/v1/messages", body))
+        return created["receipts"][0]["entry_id"]
+
     say = {"topic_id": topic, "sender": "ci", "content_raw": "done"}
     send = {"to": "#news", "message": "hello", "mesh": "lab"}
     return {
@@ -71,6 +76,17 @@ def requests(hub):
         "POST /api/v1/asks/{ask_id}/answer": ({"ask_id": ask}, {"answer": "yes"}),
         "POST /api/v1/asks/{ask_id}/cancel": ({"ask_id": ask}, {}),
         "POST /api/v1/jobs/{job}/runs": ({"job": "sleepy"}, {}),
+        "POST /api/v1/inbox/acknowledge": (None, {"ids": [entry()], "name": "ada"}),
+        "POST /api/v1/inbox/decline": (None, {"id": entry, "reason": "no", "name": "ada"}),
+        "POST /api/v1/topics/{topic_id}/follow": ({"topic_id": topic}, {"name": "ada"}),
+        "POST /api/v1/topics/{topic_id}/unfollow": ({"topic_id": topic}, {"name": "ada"}),
+        "POST /api/v1/agents/{agent}/pause": ({"agent": "ada"}, {"reason": "freeze"}),
+        "POST /api/v1/agents/{agent}/resume": ({"agent": "ada"}, {}),
+        "POST /api/v1/topics/{topic_id}/resolve": ({"topic_id": topic}, {"note": "done"}),
+        "POST /api/v1/topics/{topic_id}/reopen": ({"topic_id": topic}, {"note": "again"}),
+        "POST /api/v1/topics/{topic_id}/handoff": ({"topic_id": topic}, {"note": "next"}),
+        "POST /api/v1/messages/{message_id}/pin": ({"message_id": message}, {}),
+        "POST /api/v1/messages/{message_id}/unpin": ({"message_id": message}, {}),
     }  # fmt: skip
 
 
