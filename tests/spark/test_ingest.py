@@ -194,7 +194,7 @@ def test_unknown_events_are_counted_and_unknown_fields_kept(spark, make_request,
     topic = log.topic(log.channel())
     log.say(topic, mood="calm", tags=["a", 1])
     message = log.say(topic)
-    for name in ("poll.opened", "poll.opened", "poll.closed"):
+    for name in ("poll.opened", "poll.opened", "poll.closed", "entry.declined"):
         log.event(name, "poll", "p1", {"choices": 2}, "ch")
     data = {"message_id": message, "old_content": "hello", "new_content": "x", "version": 2,
             "why": "typo"}  # fmt: skip

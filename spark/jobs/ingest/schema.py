@@ -22,7 +22,19 @@ OTHERS = (
     "topic.attachment_added",
     "message.enriched",
 )
-EVENT_NAMES = (*MESSAGES, *OTHERS)
+# Known events that no table has: their state is in the hub's store alone.
+WITHOUT_TABLE = (
+    "entry.acknowledged",
+    "entry.declined",
+    "entry.overdue",
+    "topic.resolved",
+    "topic.reopened",
+    "topic.handoff",
+    "message.pinned",
+    "message.unpinned",
+)
+WITH_TABLE = (*MESSAGES, *OTHERS)
+EVENT_NAMES = (*WITH_TABLE, *WITHOUT_TABLE)
 
 # A creation has its noun, and other events have what they say of the message. A time is text here,
 # for the JSON reader is slow at times.

@@ -181,7 +181,7 @@ def quarantine_of(events: DataFrame) -> DataFrame:
     day = f"CASE WHEN {is_time('ts')} THEN to_date(ts) ELSE DATE'1970-01-01' END"
     events = events.withColumn("day", f.expr(day))
     nameless = events.where(
-        f"NOT ({ENVELOPE_IS_SOUND}) AND NOT coalesce({named(*schema.EVENT_NAMES)}, false)"
+        f"NOT ({ENVELOPE_IS_SOUND}) AND NOT coalesce({named(*schema.WITH_TABLE)}, false)"
     )
     frames = [nameless.withColumn("reasons", f.expr(_reasons(ENVELOPE))).select(*promised)]
     no_json = {"data_json is not a JSON object": "json_object_keys(data_json) IS NOT NULL"}
