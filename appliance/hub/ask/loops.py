@@ -5,6 +5,7 @@ from typing import Protocol
 from appliance.hub.ask import page, queries, writes
 from appliance.hub.ask.queries import StoredAsk
 from appliance.hub.ask.service import Asks
+from appliance.hub.deadlines import DeadlineLoop
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Exhausted, Forbidden, Invalid, Unavailable
 from appliance.kernel.log import Log
@@ -16,37 +17,23 @@ SUBJECT_CHARACTERS_MAX = 200
 MAILED_MAX = 20  # asks that are handed over in one round
 
 
-class Deadlines(Loop):
-    """Sleeps until the next deadline, or until a new one. Deadlines are steady clock times,
-    unaffected by the wall clock."""
+class Deadlines(DeadlineLoop):
+    """Settles asks. A new deadline wakes the loop."""
 
     name = "ask_deadlines"
-    shortest_seconds = 0.05
+    counted = "settled"
+    handled_max = writes.SETTLED_MAX
 
     def __init__(self, asks: Asks, clock: Clock, log: Log) -> None:
-        super().__init__(clock, log, work=asks.deadlines)
+        super().__init__(asks.hub, clock, log, work=asks.deadlines)
         self._asks = asks
-        self.nudge()  # deadlines may have passed while the appliance was stopped
 
-    def run_once(self, now_ms: int) -> dict[str, int]:
-        asks, settled = self._asks, 0
-        self.interval_seconds = RETRY_SECONDS
-        try:
-            asks.steady.note()
-            due = asks.store.read(queries.next_due)
-            if due is not None and due <= asks.steady.now_ms():
-                settled = asks.settle_due()
-                due = asks.store.read(queries.next_due)
-        except Unavailable:  # the disk is full: the deadlines stay due
-            return {"settled": 0, "refused": 1}
-        if settled == writes.SETTLED_MAX:
-            self.nudge()
-        if due is None:
-            self.interval_seconds = IDLE_SECONDS
-        else:
-            left = max(0, due - asks.steady.now_ms()) / 1000
-            self.interval_seconds = min(max(left, self.shortest_seconds), IDLE_SECONDS)
-        return {"settled": settled}
+    def next_due(self) -> int | None:
+        due: int | None = self._asks.store.read(queries.next_due)
+        return due
+
+    def handle(self) -> int:
+        return self._asks.settle_due()
 
 
 class AskMail(Protocol):

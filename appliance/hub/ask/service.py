@@ -33,7 +33,7 @@ class Asks:
     """One per process. Every operation returns when its effect is durable and published."""
 
     def __init__(self, hub: Hub, clock: Clock, settings: AskSettings | None = None) -> None:
-        self._hub = hub
+        self.hub = hub
         self.store = hub.store
         self._clock = clock
         self.steady = hub.steady
@@ -47,11 +47,11 @@ class Asks:
         """Create an ask. A repeated key gives the first ask, in its current state."""
         _check(command)
         check_sender(command.sender, principal.senders)
-        topic_id = command.topic_id and self._hub.access.find_topic(
+        topic_id = command.topic_id and self.hub.access.find_topic(
             principal, POST, command.topic_id
         )
         if topic_id is None and principal.channels_for(POST) is not None:
-            self._hub.access.find_channel(principal, POST, writes.CHANNEL)
+            self.hub.access.find_channel(principal, POST, writes.CHANNEL)
         identity = writes.AskIdentity(
             principal.id, principal.label, key, hashlib.sha256(_canonical(command)).hexdigest()
         )
@@ -180,7 +180,7 @@ class Asks:
         self, ask_id: str, wait_seconds: float, principal: Principal
     ) -> queries.StoredAsk:
         """Wake the caller only for a reply that names the ask."""
-        hub = self._hub
+        hub = self.hub
 
         def wants(event: Any) -> bool:
             return event.name == "message.created" and ask_id in event.data

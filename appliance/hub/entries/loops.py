@@ -1,41 +1,24 @@
-"""Handles deadlines: reminds, reassigns, or notes that an entry is overdue."""
+"""Handles deadlines of entries: reminds, reassigns, or marks an entry as overdue."""
 
+from typing import Any
+
+from appliance.hub.deadlines import DeadlineLoop
 from appliance.hub.entries import queries, writes
 from appliance.hub.entries.service import Entries
-from appliance.kernel.clock import Clock
-from appliance.kernel.errors import Unavailable
-from appliance.kernel.log import Log
-from appliance.kernel.loop import Loop
-
-INTERVAL_SECONDS = 5.0  # a deadline that was just set may be this near
-RETRY_SECONDS = 1.0
 
 
-class EntryDeadlines(Loop):
-    """Looks for deadlines that have passed, by the steady clock."""
-
+class EntryDeadlines(DeadlineLoop):
     name = "entry_deadlines"
-    interval_seconds = INTERVAL_SECONDS
+    idle_seconds = 5.0  # a post may set a nearer deadline meanwhile
+    handled_max = writes.DUE_MAX
 
-    def __init__(self, entries: Entries, clock: Clock, log: Log) -> None:
-        super().__init__(clock, log)
+    def __init__(self, entries: Entries, *parts: Any) -> None:
+        super().__init__(entries.hub, *parts)
         self._entries = entries
 
-    def run_once(self, now_ms: int) -> dict[str, int]:
-        entries, handled = self._entries, 0
-        self.interval_seconds = INTERVAL_SECONDS
-        try:
-            entries.steady.note()
-            due = entries.store.read(queries.next_due)
-            if due is not None and due <= entries.steady.now_ms():
-                handled = entries.handle_due()
-                due = entries.store.read(queries.next_due)
-        except Unavailable:  # the disk is full: the deadlines stay due
-            self.interval_seconds = RETRY_SECONDS
-            return {"handled": 0, "refused": 1}
-        if handled == writes.DUE_MAX:
-            self.nudge()
-        if due is not None:
-            left = max(0, due - entries.steady.now_ms()) / 1000
-            self.interval_seconds = min(max(left, 0.05), INTERVAL_SECONDS)
-        return {"handled": handled}
+    def next_due(self) -> int | None:
+        due: int | None = self._entries.store.read(queries.next_due)
+        return due
+
+    def handle(self) -> int:
+        return self._entries.handle_due()
