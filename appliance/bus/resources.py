@@ -17,7 +17,7 @@ from appliance.busfile.workers import InvalidTransition, StaleState, UnknownTask
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.errors import CursorBeyondEnd
 from appliance.kernel.route import Operation, Route
-from appliance.web.media import reply
+from appliance.web.media import begin_event_stream, reply
 from appliance.web.responders import Responder, Responders, reply_to_caller, reply_with
 
 
@@ -27,12 +27,11 @@ class BusStreamResource:
         self._book = book
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
-        resp.stream = event_stream(
-            self._bus, self._book, req.context.principal, req.context.query,
-            req.get_header("Last-Event-ID"),
-        )  # fmt: skip
-        resp.content_type = "text/event-stream"
-        resp.set_header("X-Accel-Buffering", "no")
+        if begin_event_stream(req.context, resp):
+            resp.stream = event_stream(
+                self._bus, self._book, req.context.principal, req.context.query,
+                req.get_header("Last-Event-ID"),
+            )  # fmt: skip
 
 
 def _reply_to_repeatable(change: Callable[..., Any]) -> Responder:

@@ -14,7 +14,7 @@ from appliance.courier.service import Courier
 from appliance.kernel.caller import is_there
 from appliance.kernel.route import Operation, Route
 from appliance.web.exposition import Exposition
-from appliance.web.media import reply, reply_bytes
+from appliance.web.media import begin_event_stream, reply, reply_bytes
 from appliance.web.responders import Responder, Responders, reply_to_caller
 from appliance.web.sse_stream import SseStream
 
@@ -67,10 +67,9 @@ class LiveViewResource:
         self._courier = courier
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
-        live = LiveView(self._courier, req.context.principal, req.context.query)
-        resp.content_type = "text/event-stream"
-        resp.set_header("X-Accel-Buffering", "no")
-        resp.stream = SseStream(LiveViewEvents(live), self._courier.waits.enter)
+        if begin_event_stream(req.context, resp):
+            live = LiveView(self._courier, req.context.principal, req.context.query)
+            resp.stream = SseStream(LiveViewEvents(live), self._courier.waits.enter)
 
 
 class RegistrationResource:

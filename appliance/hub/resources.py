@@ -13,7 +13,7 @@ from appliance.hub.sse import event_stream
 from appliance.kernel.errors import CursorBeyondEnd
 from appliance.kernel.idempotency import Reply
 from appliance.kernel.route import OPEN, Operation, Route
-from appliance.web.media import reply_bytes
+from appliance.web.media import begin_event_stream, reply_bytes
 from appliance.web.responders import Responders, reply_to_caller, reply_to_change, reply_with
 
 
@@ -47,10 +47,7 @@ class EventsResource(HubResource):
 
     def on_get_stream(self, req: Any, resp: falcon.Response) -> None:
         context = req.context
-        resp.content_type = "text/event-stream"
-        resp.set_header("Cache-Control", "no-cache")
-        resp.set_header("X-Accel-Buffering", "no")
-        if context.method == "HEAD":  # an unread stream would never be closed
+        if not begin_event_stream(context, resp):
             return
         last_event_id = req.get_header("Last-Event-ID")
         resp.stream = event_stream(self._hub, context.query, last_event_id, context.principal)

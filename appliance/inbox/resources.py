@@ -14,7 +14,7 @@ from appliance.inbox.sse import event_stream
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.clock import iso
 from appliance.kernel.route import OPEN, Operation, Route
-from appliance.web.media import reply
+from appliance.web.media import begin_event_stream, reply
 from appliance.web.responders import Responders, reply_to_caller, reply_with
 
 IPC_API = "v1"
@@ -37,9 +37,8 @@ class InboxResource:
 
     def on_get_events(self, req: Any, resp: falcon.Response) -> None:
         who, query, last = req.context.principal, req.context.query, req.get_header("Last-Event-ID")
-        resp.stream = event_stream(self._inbox, self._book, who, query, last)
-        resp.content_type = "text/event-stream"
-        resp.set_header("X-Accel-Buffering", "no")
+        if begin_event_stream(req.context, resp):
+            resp.stream = event_stream(self._inbox, self._book, who, query, last)
 
 
 class About:

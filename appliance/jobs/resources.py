@@ -12,6 +12,7 @@ from appliance.jobs.service import Jobs
 from appliance.jobs.sse import event_stream
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.route import Operation, Route
+from appliance.web.media import begin_event_stream
 from appliance.web.responders import Responder, Responders, reply_to_change, reply_with
 
 Listing = Callable[[], wire.JobList]
@@ -23,9 +24,8 @@ class RunEventsResource:
         self._book = book
 
     def on_get(self, req: Any, resp: falcon.Response, run_id: str) -> None:
-        resp.stream = event_stream(self._jobs, self._book, req.context.principal, run_id)
-        resp.content_type = "text/event-stream"
-        resp.set_header("X-Accel-Buffering", "no")
+        if begin_event_stream(req.context, resp):
+            resp.stream = event_stream(self._jobs, self._book, req.context.principal, run_id)
 
 
 EXAMPLE = {

@@ -25,6 +25,15 @@ def reply_bytes(
     resp.content_type = media
 
 
+def begin_event_stream(context: Any, resp: falcon.Response) -> bool:
+    """Set the headers for server-sent events. Return False for HEAD, whose stream nobody would read
+    or close."""
+    resp.content_type = "text/event-stream"
+    resp.set_header("Cache-Control", "no-cache")
+    resp.set_header("X-Accel-Buffering", "no")
+    return bool(context.method != "HEAD")
+
+
 def reply_stored(resp: falcon.Response, result: Reply) -> None:
     """Reply to a change, or to its repetition with the same idempotency key."""
     reply_bytes(resp, result.body, result.status)

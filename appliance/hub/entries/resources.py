@@ -9,6 +9,7 @@ from appliance.hub.entries import wire
 from appliance.hub.entries.service import Entries
 from appliance.hub.entries.sse import entry_stream
 from appliance.kernel.route import Operation, Route
+from appliance.web.media import begin_event_stream
 from appliance.web.responders import Responders, reply_to_caller, reply_to_change
 
 EXAMPLE = {"ids": [12, 13]}
@@ -21,10 +22,7 @@ class EntryStreamResource:
 
     def on_get(self, req: Any, resp: falcon.Response) -> None:
         context = req.context
-        resp.content_type = "text/event-stream"
-        resp.set_header("Cache-Control", "no-cache")
-        resp.set_header("X-Accel-Buffering", "no")
-        if context.method == "HEAD":  # an unread stream would never be closed
+        if not begin_event_stream(context, resp):
             return
         header = req.get_header("Last-Event-ID")
         resp.stream = entry_stream(self._entries, context.query, header, context.principal)

@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.contract import freeze
+from tests.contract.test_openapi_walk import ENDLESS
 from tests.support.servedhub import serve
 
 pytestmark = pytest.mark.slow
@@ -370,3 +371,11 @@ def test_every_route_needs_its_scope(hub, operations, document):
         if scopes and {} not in operation["security"]:
             checker.expect({403}, other, method, filled(path), headers=tokens[other])
     checker.end(at_least=60)
+
+
+@pytest.mark.parametrize("route", sorted(ENDLESS))
+def test_head_of_an_endless_stream_returns_without_one(hub, route):
+    path = route.removeprefix("GET ").replace("{run_id}", "run_none")
+    answer = hub.http("HEAD", path)
+    assert answer.raw == b""
+    assert answer.status in (200, 400, 404, 405)
