@@ -74,7 +74,7 @@ def deliver(
     reasons: dict[str, EntryReason] = {}
     unknown: list[str] = []
     if addressing is not None:
-        known = addressing.tokens | _used(tx, (*addressing.to, *addressing.mentioned))
+        known = addressing.tokens | _find_used(tx, (*addressing.to, *addressing.mentioned))
         reasons |= dict.fromkeys(addressing.to, "to")
         unknown = [name for name in (*reasons, *addressing.mentioned) if name not in known]
         for name in addressing.mentioned:
@@ -101,8 +101,8 @@ def add_entry(
         seconds, on_overdue = addressing.ack_by_seconds, addressing.on_overdue
         due = tx.steady_ms + seconds * 1000
     ((position,),) = tx.execute(_ADD_INBOX, (name, tx.now)).fetchall()
-    if position == 1 and count_inboxes(tx) > INBOXES_MAX:
-        raise TooManyInboxes(details={"limit": INBOXES_MAX})
+    if position == 1:
+        require_room(tx)
     values = (
         name, position, message.id, message.channel_id, reason, tx.now, seconds, due, on_overdue,
     )  # fmt: skip
@@ -111,9 +111,11 @@ def add_entry(
     return NewEntry(number, name, reason)
 
 
-def count_inboxes(tx: Tx) -> int:
+def require_room(tx: Tx) -> None:
+    """Raise TooManyInboxes if there are more inboxes than the limit."""
     (count,) = tx.execute("SELECT count(*) FROM x_inboxes").fetchone()
-    return int(count)
+    if count > INBOXES_MAX:
+        raise TooManyInboxes(details={"limit": INBOXES_MAX})
 
 
 def event_part(entries: list[NewEntry]) -> bytes:
@@ -121,7 +123,7 @@ def event_part(entries: list[NewEntry]) -> bytes:
     return b',"entries":%b' % encode(entries) if entries else b""
 
 
-def _used(tx: Tx, names: Iterable[str]) -> set[str]:
+def _find_used(tx: Tx, names: Iterable[str]) -> set[str]:
     wanted = tuple(dict.fromkeys(names))
     if not wanted:
         return set()

@@ -8,7 +8,13 @@ import msgspec
 
 from appliance.hub import events
 from appliance.hub import wire as hub_wire
-from appliance.hub.addressing import FOLLOWERS_MAX, Addressing, StoredMessage, add_entry
+from appliance.hub.addressing import (
+    FOLLOWERS_MAX,
+    Addressing,
+    StoredMessage,
+    add_entry,
+    require_room,
+)
 from appliance.hub.entries import queries, states, wire
 from appliance.hub.entries.queries import EntryState, Inbox
 from appliance.hub.events import encode
@@ -19,10 +25,10 @@ from appliance.kernel.idempotency import Reply
 REMINDERS_MAX = 3  # afterwards the entry stays overdue
 DUE_MAX = 100  # deadlines handled in one transaction
 REASSIGN = "reassign:"
-_SEE = (
+_SEE_AGAIN = "UPDATE x_inboxes SET opened_at = ifnull(opened_at, ?1), seen_at = ?1 WHERE name = ?2"
+_OPEN = (
     "INSERT INTO x_inboxes (name, created_at, opened_at, seen_at, newest)"
-    " VALUES (?1, ?2, ?2, ?2, 0) ON CONFLICT (name)"
-    " DO UPDATE SET opened_at = ifnull(opened_at, ?2), seen_at = ?2"
+    " VALUES (?1, ?2, ?2, ?2, 0)"
 )
 _LIST = (
     "UPDATE x_entries SET state = 'listed', listed_at = ? WHERE id = ? AND name = ?"
@@ -58,8 +64,10 @@ class EntryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def see(tx: Tx, name: str) -> None:
-    """Note that somebody uses this inbox."""
-    tx.execute(_SEE, (name, tx.now))
+    """Note an inbox as used; the first use makes it. Raises TooManyInboxes."""
+    if not tx.execute(_SEE_AGAIN, (tx.now, name)).rowcount:
+        tx.execute(_OPEN, (name, tx.now))
+        require_room(tx)
 
 
 def note_listed(tx: Tx, name: str, ids: Sequence[int]) -> str:
@@ -71,7 +79,7 @@ def note_listed(tx: Tx, name: str, ids: Sequence[int]) -> str:
 
 def acknowledge(tx: Tx, inbox: Inbox, command: wire.Acknowledge, principal: str | None) -> Reply:
     """Acknowledge all the entries, or none of them."""
-    entries = _named(tx, inbox, command)
+    entries = _find_named(tx, inbox, command)
     already = [entry.id for entry in entries if entry.state == states.ACKNOWLEDGED]
     settled = [entry for entry in entries if entry.state != states.ACKNOWLEDGED]
     for entry in settled:
@@ -170,7 +178,7 @@ def _require_topic(tx: Tx, topic_id: str) -> None:
         raise hub_wire.NoSuchTopic(details={"topic_id": topic_id})
 
 
-def _named(tx: Tx, inbox: Inbox, command: wire.Acknowledge) -> list[EntryState]:
+def _find_named(tx: Tx, inbox: Inbox, command: wire.Acknowledge) -> list[EntryState]:
     """Return the entries that a request names. Raises NoSuchEntry, NotListed or Invalid."""
     if command.first is None and command.last is None:
         return [queries.find(tx, inbox, number) for number in dict.fromkeys(command.ids)]

@@ -7,6 +7,7 @@ import pytest
 from appliance.hub.addressing import FOLLOWERS_MAX
 from appliance.hub.entries import wire
 from appliance.hub.entries.writes import REMINDERS_MAX
+from appliance.hub.recipients import TooManyInboxes
 from appliance.hub.wire import CreateMessage, NoSuchTopic
 from appliance.kernel.auth import ANONYMOUS, Principal, SenderNotAllowed
 from appliance.kernel.errors import Invalid
@@ -282,3 +283,13 @@ def test_repeated_post_adds_no_second_entry(env):
     replies = [env.hub.create_message(command, env.agent, "key") for _ in range(2)]
     assert replies[0].body == replies[1].body
     assert len(env.list("ada").entries) == 1
+
+
+def test_names_above_the_limit_open_no_inbox(env, monkeypatch):
+    monkeypatch.setattr("appliance.hub.addressing.INBOXES_MAX", 2)
+    env.list("ada")
+    env.send(to=["bob"])
+    for open_one in (lambda: env.list("cy"), lambda: env.send(to=["cy"])):
+        with pytest.raises(TooManyInboxes):
+            open_one()
+    assert env.texts("bob") == ["look"]
