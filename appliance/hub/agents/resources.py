@@ -35,7 +35,7 @@ def routes(agents: Agents) -> list[Route]:
                               summary="Resume a paused agent"),
         }),
         Route("/api/v1/agents/{agent}/turns", Responders(get=reply_with(agents.turns)), {
-            "GET": Operation(READ, reply=wire.TurnList, query=wire.TurnsQuery,
+            "GET": Operation(ADMIN, reply=wire.TurnList, query=wire.TurnsQuery,
                              errors=(wire.NoSuchAgent,),
                              summary="List an agent's last turns, newest first"),
         }),

@@ -158,11 +158,11 @@ class Waking:
                 self._words, work, text=self._text(entries, reminder),
                 seconds_max=self._limits.seconds_max, stop=self.stop, clock=self._clock,
             )  # fmt: skip
-        if self._limits.acks and result.outcome == "done":
-            ids = [entry["id"] for entry in entries]
-            body = {"ids": ids, "name": self._name}
-            self._hub.post(f"{INBOX}/acknowledge", body, None)
         left = self._still_open(entries)
+        if left and self._limits.acks and result.outcome == "done":
+            ids = [entry["id"] for entry in left]
+            self._hub.post(f"{INBOX}/acknowledge", {"ids": ids, "name": self._name}, None)
+            left = []
         turn = self._turn_report(result, began_at, entries, left)
         self._report("waiting" if left else "asleep", turn=turn)
         self._say(

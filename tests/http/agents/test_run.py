@@ -27,11 +27,15 @@ time.sleep(float(sys.argv[3]))
 print("handled by", work["agent"])
 if sys.argv[2] == "fail":
     sys.exit(7)
-if sys.argv[2] == "ack":
+if sys.argv[2] in ("ack", "decline"):
     ids = [entry["id"] for entry in work["entries"]]
-    body = json.dumps({"ids": ids, "name": work["agent"]}).encode()
+    body = {"ids": ids, "name": work["agent"]}
+    if sys.argv[2] == "decline":
+        body = {"id": ids[0], "reason": "no", "name": work["agent"]}
+    body = json.dumps(body).encode()
     head = {"Authorization": "Bearer " + os.environ["TOKEN"], "Content-Type": "application/json"}
-    url = os.environ["HUB"] + "/api/v1/inbox/acknowledge"
+    verb = {"ack": "acknowledge", "decline": "decline"}[sys.argv[2]]
+    url = os.environ["HUB"] + "/api/v1/inbox/" + verb
     for attempt in range(200):
         try:
             urllib.request.urlopen(urllib.request.Request(url, body, head)).read()
@@ -138,6 +142,14 @@ def test_flag_ack_settles_entries_of_a_turn_that_succeeds(hub, ids, tmp_path):
     until(lambda: states(hub, "a4") == ["acknowledged"], 30, "it is settled")
     assert len(agent.turns()) == 1
     agent.end()
+
+
+def test_flag_ack_leaves_alone_entries_that_the_turn_settled(hub, ids, tmp_path):
+    send(hub, ids[1], "one", "a9")
+    send(hub, ids[1], "two", "a9")
+    agent = Agent(hub, tmp_path, "decline", "--ack", name="a9")
+    until(lambda: states(hub, "a9") == ["declined", "acknowledged"], 30, "both are settled")
+    assert "a9 stopped" in agent.end()
 
 
 def test_paused_agent_starts_nothing_until_it_is_resumed(hub, ids, tmp_path):
