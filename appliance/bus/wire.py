@@ -1,5 +1,5 @@
-"""Structs and errors of the worker bus over HTTP. Messages, claims and workers have the fields of
-their tables."""
+"""Defines the worker bus over HTTP: structs and errors. Messages, claims and workers have their
+tables' fields."""
 
 from typing import Annotated, Any
 
@@ -29,8 +29,8 @@ DEFAULT_LEASE_SECONDS = LEASE_MS / 1000
 
 
 class PublishBusMessage(Struct, frozen=True, forbid_unknown_fields=True):
-    """Without `to_agent` all agents get it. Without `id`, the Idempotency-Key of the request is the
-    id; a message with a known id is published once."""
+    """Without `to_agent` all agents get the message. Without `id`, the request's Idempotency-Key is
+    the id; a message with a known id is published once."""
 
     from_agent: BusName
     type: BusName
@@ -51,7 +51,7 @@ class BusPollQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BusMessages(Struct, frozen=True):
-    """`head`: the number of the newest message of the bus."""
+    """`head`: the newest message's number."""
 
     messages: list[BusMessage]
     head: int

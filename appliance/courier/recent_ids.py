@@ -1,7 +1,6 @@
-"""Keeps ids of recently acked envelopes, to recognize duplicates. Limited in number and time.
-Pure.
+"""Keeps recently acked envelopes' ids, to recognize duplicates. Limited in number and time. Pure.
 
-Ids of envelopes that are still in the stream are not in here.
+Envelopes that are still in the stream have no id here.
 """
 
 from collections import deque

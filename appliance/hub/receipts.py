@@ -1,4 +1,4 @@
-"""Reads receipts: what became of a message, recipient by recipient."""
+"""Reads receipts: each recipient's state for a message."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,14 +25,12 @@ _RECEIPTS = (
 
 
 def receipts_of(reader: Executor, message_id: str, ahead_ms: int) -> list[MessageReceipt]:
-    """Return a message's receipts. `ahead_ms`: how far the wall clock is ahead of the steady
-    clock."""
+    """Return a message's receipts. `ahead_ms`: the wall clock's lead over the steady clock."""
     return [_receipt(row, ahead_ms) for row in reader.execute(_RECEIPTS, (message_id,)).fetchall()]
 
 
 def reply_part(tx: Tx, message_id: str, unknown: Sequence[str]) -> bytes:
-    """Return what a post's reply says about recipients; followers only have receipts of their
-    own."""
+    """Return a post's receipts as a part of the reply, without followers."""
     receipts = [
         receipt
         for receipt in receipts_of(tx, message_id, tx.now_ms - tx.steady_ms)

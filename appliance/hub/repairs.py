@@ -1,4 +1,4 @@
-"""Rebuilds parts of the hub's store in a repair, and changes messages."""
+"""Rebuilds parts in the hub's store, and changes messages."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -109,7 +109,7 @@ def _read_unscoped(connection: sqlite3.Connection) -> Iterator[ReplayedEvent]:
 
 
 def _topics_of_messages(connection: sqlite3.Connection) -> dict[int, str]:
-    """Return a message's topic at the time of each of its events, if one has no scope."""
+    """Return each event's topic at its time, for messages with an event that has no scope."""
     wanted = {event.entity_id for event in _read_unscoped(connection) if event.kind == "message"}
     now: dict[str, str] = {}
     topics = {}

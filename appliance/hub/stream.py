@@ -5,7 +5,7 @@
                          └──────────── the subscription lagged ◀────────────────┘
 
 The session subscribes before reading the feed's head. Events up to the head are in the log, later
-ones arrive by the subscription, so there is no gap. If a slow client lets the subscription
+ones arrive by the subscription, without a gap. If a slow client lets the subscription
 overflow, the session goes back to the log at the cursor and nothing is lost. Only a client that
 reads nothing at all is closed (1008).
 """

@@ -1,4 +1,4 @@
-"""Structs and errors of the HTTP API of jobs and their runs."""
+"""Defines the jobs API: structs and errors for jobs and runs."""
 
 from typing import Annotated, Literal
 
@@ -24,8 +24,9 @@ ExitCode = Annotated[int, Meta(ge=0, le=255)]
 
 
 class AskBefore(Struct, frozen=True, forbid_unknown_fields=True):
-    """A question to a person before a run starts. The first choice starts it, any other answer and
-    the end of the deadline without one cancel it. `default`: the answer at the deadline."""
+    """A question to a person before a run starts. The first choice starts the run. Other answers
+    cancel the run, and so does a deadline without an answer. `default`: the answer at the
+    deadline."""
 
     text: Annotated[str, Meta(min_length=1, max_length=1000)]
     choices: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=100)], ...],
@@ -35,14 +36,14 @@ class AskBefore(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Trigger(Struct, frozen=True, forbid_unknown_fields=True):
-    """Events that start a run: events of the hub (such as `message.created`), rows in the logs of
-    outbox and courier (such as `send.dead`, `envelope.dead`), `envelope.accepted` for streams of
-    the courier, or `segment.written` for the exports.
+    """Events that start a run: hub events (such as `message.created`), outbox and courier log rows
+    (such as `send.dead`, `envelope.dead`), `envelope.accepted` for courier streams, or
+    `segment.written` for exports.
     `*` stands for any text.
 
     where  a channel by name, a mesh, a stream, or an exported log; default: any
-    debounce_seconds  the first event starts a run at once; those within this time of it, one more
-    own_events  whether events of the hub that the job's own runs caused start it too
+    debounce_seconds  the first event starts a run at once; events within this time start one more
+    own_events  whether hub events from the job's own runs start the job too
     """
 
     source: Literal["hub", "outbox", "courier", "export"]
@@ -55,33 +56,32 @@ class Trigger(Struct, frozen=True, forbid_unknown_fields=True):
 class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """A job: program and schedule. Without `cron` and `interval_seconds`, it runs on request.
 
-    command      the program and its arguments; it runs in the workspace's folder. With `image`: the
-                 arguments of the image, which may be none
-    spark        the command is a Spark job and its arguments, for the program in [jobs] of the
-                 settings
-    image        of a container, instead of a process; the engine has to have it
-    mounts       of the container, as `FOLDER:PATH` or `FOLDER:PATH:ro`; a relative folder begins
+    command      the program and its arguments, run in the workspace's folder; with `image`: the
+                 image's arguments, if any
+    spark        the command is a Spark job with arguments, for the program in the [jobs] settings
+    image        runs a container in place of a process; the engine has to have the image
+    mounts       container mounts, as `FOLDER:PATH` or `FOLDER:PATH:ro`; a relative folder begins
                  at the workspace
-    network      of the container; `host` reaches the appliance
+    network      container network; `host` reaches the appliance
     environment  more variables; only PATH, HOME and the like are inherited
-    secrets      variables with the content of a file, whose path begins at the workspace
-    cpus, memory_mb  limits: those of each process, or of the job as a whole in a cgroup
+    secrets      variables with a file's content; the path begins at the workspace
+    cpus, memory_mb  limits for each process, or in a cgroup for the whole job
     cron         five fields, in `time_zone`
     on           events that start it
     after        jobs; it runs when each has succeeded since its own last run
     ask          a question that has to be answered before each run
     catch_up     `once`: a time that was missed starts one run later; `skip`: none
-    timeout_seconds  of one attempt
-    success_codes  the exit codes of a success
+    timeout_seconds  limit for one attempt
+    success_codes  exit codes that mean success
     retries      attempts after the first one, for the outcomes in `retry_on`
     backoff      the delays before them
     overlap      while a run with the same concurrency key is not over, another one is skipped,
                  queued, or replaces it. They never run at the same time
     concurrency_key  default: the job's name
-    output_bytes_max, artefact_bytes_max  what is kept of an attempt
-    topic        where in the hub the outcome of each run is posted; `topic_on`: all outcomes, or
-                 only failed and lost runs
-    scopes       of the token of each run, in AGENTLIP_TOKEN; none: it gets no token
+    output_bytes_max, artefact_bytes_max  limits for the kept parts of an attempt
+    topic        hub topic for each run's outcome; `topic_on`: all outcomes, or only failed and
+                 lost runs
+    scopes       for each run's token, in AGENTLIP_TOKEN; without scopes a run gets no token
     """
 
     command: Annotated[tuple[Argument, ...], Meta(max_length=100)]
@@ -144,7 +144,7 @@ WAIT_SECONDS_MAX = 60.0
 
 
 class Artefact(Struct, frozen=True):
-    """A file that an attempt left in AGENTLIP_ARTEFACTS. `dropped`: deleted because of a limit,
+    """A file that an attempt left in AGENTLIP_ARTEFACTS. `dropped`: deleted by a limit,
     with an empty `sha256`."""
 
     name: str
@@ -154,7 +154,7 @@ class Artefact(Struct, frozen=True):
 
 
 class ShownAttempt(Struct, frozen=True):
-    """`limits`: how they are enforced: cgroup, rlimits, or none. `tail`: the end of the output."""
+    """`limits`: enforced by cgroup, rlimits, or none. `tail`: the output's end."""
 
     number: int
     state: State
@@ -230,7 +230,7 @@ class RunOutput(Struct, frozen=True):
 
 
 class LatestRun(JobRun, frozen=True, kw_only=True):
-    """The latest run of a job. `succeeded_at`: when the latest run without an error ended."""
+    """A job's latest run. `succeeded_at`: end time for the latest run without an error."""
 
     counts: dict[str, int]
     version: str | None
@@ -239,7 +239,7 @@ class LatestRun(JobRun, frozen=True, kw_only=True):
 
 
 class LatestRuns(Struct, frozen=True):
-    """The latest run of each job, by name."""
+    """Each job's latest run, by job name."""
 
     runs: list[LatestRun]
 
@@ -262,7 +262,7 @@ Source = Literal["file", "api", "reported", "built-in"]
 
 
 class ListedJob(Struct, frozen=True):
-    """`source`: a file, a request, what reported a run, or a loop of the appliance. `schedule`: a
+    """`source`: a file, a request, a reported run, or an appliance loop. `schedule`: a
     cron expression or an interval. `next_at`: the due time. `last`: the latest run. `failures`:
     attempts or rounds that failed since the appliance started. `problem`: why the file can't be
     read, while the former job stays; or the error in `reported`, the latest reported run."""
@@ -289,7 +289,7 @@ class JobList(Struct, frozen=True):
 
 
 class JobShown(Struct, frozen=True):
-    """`next`: the next times of its schedule."""
+    """`next`: the schedule's next times."""
 
     job: ListedJob
     spec: JobSpec | None = None

@@ -18,8 +18,7 @@ T = TypeVar("T")
 
 
 class ReaderPool:
-    """A pool of reader threads, used on the loop of `callbacks`. Threads start with the first
-    read."""
+    """A reader thread pool, used on the `callbacks` loop. Threads start with the first read."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ class Shape(msgspec.Struct, frozen=True):
 
     table         the table; for an index, the table that it covers
     stored        the columns in record order; an index ends with its table's key
-    rowid_column  a table's name for the rowid; None: there is no name
+    rowid_column  a table's name for the rowid; None without a name
     whole_table   for an index: every row is in it
     root          the first page in the new file
     """

@@ -1,6 +1,6 @@
 """Stores sessions and one-time links in their table: a session has its token's rights.
 
-A row belongs to one of the token's secrets. Once that secret is replaced or revoked, the session is
+A row belongs to one token secret. Once that secret is replaced or revoked, the session is
 no longer valid, and nothing has to change the row.
 """
 
@@ -44,7 +44,7 @@ def in_force(reader: Executor, now_ms: int) -> list[tuple[str, Principal]]:
 def sessions(
     reader: Reader, now_ms: int, of: str | None, current: str, query: wire.SessionsQuery
 ) -> wire.SessionList:
-    """Return a page of valid sessions for all tokens, or only for the token `of`."""
+    """Return a page of valid sessions for all tokens, or for one token `of`."""
     page, more = reader.page(
         f"SELECT s.id, t.id, t.name, s.created_ms, {_UNTIL} {_VALID}"
         " AND (?2 IS NULL OR t.id = ?2) AND s.id > ?3 ORDER BY s.id LIMIT ?4",
@@ -112,8 +112,8 @@ def end(tx: Tx, session_id: str, of: str | None) -> None:
 
 
 def _find_secret(tx: Tx, token_id: str, credential: str | None) -> str:
-    """Return the hash of the token's secret behind `credential`: the beginning of that hash, or
-    of a session's hash. None: the newest secret. Raises CredentialRefused if the secret ended."""
+    """Return the token secret's hash behind `credential`: the beginning of that hash, or of a
+    session hash. None: the newest secret. Raises CredentialRefused if the secret ended."""
     row = tx.execute(
         "SELECT s.token_hash FROM tokens AS t JOIN (SELECT id, hash, hash AS token_hash FROM tokens"
         " UNION ALL SELECT token_id, hash, hash FROM retired WHERE until_ms > ?3"

@@ -173,7 +173,7 @@ def parts(
         return newest, [
             part("questions", _QUESTIONS, _question, "agentlip ask list --state waiting"),
             part("entries", _ENTRIES, _entry, inbox),
-            part("pins", _PINNED, _pinned, "agentlip msg pins"),
+            part("pins", _PINNED, _pin_line, "agentlip msg pins"),
             part("topics", _TOPICS, _topic, log, bound=after > since),
         ]
 
@@ -190,7 +190,7 @@ def _entry(row: Any, style: LineStyle) -> str:
     return f"{id_} in {topic_id}{late}, from {sender}: {text}"
 
 
-def _pinned(row: Any, _style: LineStyle) -> str:
+def _pin_line(row: Any, _style: LineStyle) -> str:
     id_, pinned_by, text, channel, title = row
     return f"{id_} in {channel}/{title}, pinned by {pinned_by}: {text}"
 

@@ -69,7 +69,7 @@ def _change_state(tx: Tx, topic_id: str, resolved: bool, data: TopicStateEvent) 
         return Reply(200, encode(wire.TopicStateChanged(state, changed=False)))
     tx.execute(_SET_STATE, (topic_id, resolved, data.note, data.name, tx.now))
     event = "topic.resolved" if resolved else "topic.reopened"
-    return _changed(tx, event, topic_id, encode(data))
+    return _reply_with_event(tx, event, topic_id, encode(data))
 
 
 def handoff(
@@ -97,7 +97,7 @@ def handoff(
     note = wire.Handoff(command.note, name, tx.now, up_to, version + 1)
     tx.execute(_SET_HANDOFF, (topic_id, note.note, name, tx.now, up_to, note.version))
     data = encode(HandoffEvent(topic_id, note, principal))
-    return _changed(tx, "topic.handoff", topic_id, data)
+    return _reply_with_event(tx, "topic.handoff", topic_id, data)
 
 
 def pin(tx: Tx, message_id: str, name: str, principal: str | None) -> Reply:
@@ -125,7 +125,7 @@ def unpin(tx: Tx, message_id: str, name: str, principal: str | None) -> Reply:
     return _append_pin(tx, "message.unpinned", message, present, data)
 
 
-def _changed(tx: Tx, event: str, topic_id: str, data: bytes) -> Reply:
+def _reply_with_event(tx: Tx, event: str, topic_id: str, data: bytes) -> Reply:
     state = queries.state_of(tx, topic_id)
     number = events.append(
         tx, event, ("topic", topic_id), data, channel_id=state.channel_id, topic_id=topic_id

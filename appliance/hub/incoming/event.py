@@ -31,8 +31,8 @@ class DeliveredEvent(Struct, frozen=True):
     fields: dict[str, str] = {}
 
     def markdown(self) -> str:
-        parts = [f"**{escaped(self.title)}**"]
-        parts += [f"- {escaped(line)}" for line in limited(self.lines)]
+        parts = [f"**{escape(self.title)}**"]
+        parts += [f"- {escape(line)}" for line in limited(self.lines)]
         return "\n".join([*parts, *((self.url,) if self.url else ())])
 
 
@@ -42,7 +42,7 @@ def limited(lines: Sequence[str]) -> list[str]:
     return [*lines[:LINES_MAX], *((f"and {more} more",) if more > 0 else ())]
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Return plain text as Markdown. A space without width keeps `@all` from being a mention."""
     return _MARKUP.sub(lambda match: "\\" + match[0], text).replace("@", "@\u200b")
 

@@ -117,7 +117,7 @@ def verify(row: IncomingRow, headers: Headers, body: bytes, now_s: int) -> Verif
     One HMAC over the body is computed for every request, also if the credential is a token or
     missing, so the time that a refusal takes doesn't depend on the endpoint."""
     credential = _present(row, headers)
-    expected = _expected(credential.form, row.secret, credential.prefix + body)
+    expected = _sign(credential.form, row.secret, credential.prefix + body)
     matches = [_equal(given, expected) for given in credential.given]
     seconds, id_ = credential.timestamp, credential.id
     # A full stop would let the same signature cover another id and time.
@@ -130,7 +130,7 @@ def verify(row: IncomingRow, headers: Headers, body: bytes, now_s: int) -> Verif
     return Verified(id_, credential.form != "secret" and seconds is None)
 
 
-def _expected(form: str, secret: str, signed: bytes) -> str:
+def _sign(form: str, secret: str, signed: bytes) -> str:
     """Return a credential as the sender writes it."""
     key = secret.encode()
     if form == "v1":

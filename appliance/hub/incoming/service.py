@@ -130,7 +130,7 @@ class IncomingWebhooks:
         id_ = "in_" + hashlib.sha256(f"{row.name}\n{key}".encode()).hexdigest()[:32]
         fits = len(delivery.body) <= ATTACHED_BYTES_MAX
         payload = {
-            **writes.attached(row, event), "text": delivery.text,
+            **writes.attachment_of(row, event), "text": delivery.text,
             "body": msgspec.Raw(delivery.body) if fits else None,
         }  # fmt: skip
         return id_, encode({
@@ -185,7 +185,7 @@ class IncomingWebhooks:
         accepted = None
         if command.send:
             accepted = msgspec.json.decode(self._accept(delivery).body, type=wire.DeliveryAccepted)
-        fields = {} if delivery.event is None else writes.attached(row, delivery.event)
+        fields = {} if delivery.event is None else writes.attachment_of(row, delivery.event)
         id_ = next((key.removeprefix("id:") for key in delivery.keys), None)
         return wire.DeliveryTested(id_, delivery.text, fields, accepted)
 

@@ -55,7 +55,7 @@ def _github(headers: Headers, payload: Payload) -> DeliveredEvent | None:
     name = _SUBJECTS.get(event, event)
     subject = payload.get(name)
     if event == "push":
-        what, lines, url = _pushed(payload)
+        what, lines, url = _read_push(payload)
     elif event in _RUNS:
         result = first_text(subject, "conclusion", "status", "state") or action
         run = first_text(subject, "name", "app.name") or text_at(payload, "workflow.name") or event
@@ -75,10 +75,12 @@ def _github(headers: Headers, payload: Payload) -> DeliveredEvent | None:
         sha=first_text(payload, "after", f"{name}.head.sha", f"{name}.head_sha"),
         conclusion=text_at(subject, "conclusion"),
     )  # fmt: skip
-    return _titled(where, who, what, lines, url or url_at(payload, "repository.html_url"), fields)
+    return _read_item(
+        where, who, what, lines, url or url_at(payload, "repository.html_url"), fields
+    )
 
 
-def _pushed(payload: Payload) -> tuple[str, list[str], str]:
+def _read_push(payload: Payload) -> tuple[str, list[str], str]:
     ref, commits = text_at(payload, "ref"), objects_at(payload, "commits")
     kind, _, name = ref.removeprefix("refs/").partition("/")
     target = f"tag {name}" if kind == "tags" else name or ref
@@ -127,7 +129,7 @@ def _gitlab(_headers: Headers, payload: Payload) -> DeliveredEvent:
     lines: list[str] = []
     url = url_at(about, "url") or url_at(payload, "url", "deployable_url")
     if kind in ("push", "tag_push"):
-        what, lines, url = _pushed(payload)
+        what, lines, url = _read_push(payload)
     elif kind == "note":
         target = payload.get(text_at(about, "noteable_type").lower()) or payload.get(
             "merge_request"
@@ -143,7 +145,7 @@ def _gitlab(_headers: Headers, payload: Payload) -> DeliveredEvent:
         ref=first_text(payload, "ref", "object_attributes.ref", "object_attributes.source_branch"),
         sha=first_text(payload, "checkout_sha", "object_attributes.sha", "sha"),
     )  # fmt: skip
-    return _titled(where, who, what, lines, url or url_at(payload, "project.web_url"), fields)
+    return _read_item(where, who, what, lines, url or url_at(payload, "project.web_url"), fields)
 
 
 # -- alerts --------------------------------------------------------------------------------------
@@ -201,7 +203,7 @@ def _json(_headers: Headers, payload: Payload) -> DeliveredEvent:
     return DeliveredEvent(title, lines, url, dict(chosen))
 
 
-def _titled(
+def _read_item(
     where: str, who: str, what: str, lines: list[str], url: str, fields: dict[str, str]
 ) -> DeliveredEvent:
     subject = f"{who} {what}" if who else what

@@ -1,7 +1,8 @@
 """Changes endpoints and accepts deliveries, inside their transactions."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from msgspec import json
 
@@ -47,12 +48,12 @@ def delete(tx: Tx, name: str) -> Reply:
 
 
 def accept_once(
-    tx: Tx, identities: Sequence[KeyedRequest], function: object, *args: object
+    tx: Tx, identities: Sequence[KeyedRequest], function: Callable[..., Reply], *args: Any
 ) -> Reply:
     """Return the reply that is stored for one of the keys. Otherwise store `function`'s reply for
     all of them."""
     if not identities:
-        return function(tx, *args)  # type: ignore[operator, no-any-return]
+        return function(tx, *args)
     first, *others = identities
     return reply_once(tx, first, accept_once, others, function, *args)
 
@@ -65,7 +66,7 @@ def post(tx: Tx, row: IncomingRow, event: DeliveredEvent, text: str) -> Reply:
         tx, row.topic_id, row.name, text, PRINCIPAL, addressed=Addressing(to) if to else None
     )
     posted = _posted(reply.body)
-    command = AddAttachment(KIND, attached(row, event), row.name, None, posted.message.id)
+    command = AddAttachment(KIND, attachment_of(row, event), row.name, None, posted.message.id)
     attachments.add(tx, row.topic_id, command, posted.message.id, PRINCIPAL)
     accepted = wire.DeliveryAccepted(row.name, posted.message.id, posted.event_id)
     return Reply(201, encode(accepted))
@@ -86,7 +87,7 @@ def prune(tx: Tx, count: int) -> int:
     ).rowcount
 
 
-def attached(row: IncomingRow, event: DeliveredEvent) -> dict[str, str]:
+def attachment_of(row: IncomingRow, event: DeliveredEvent) -> dict[str, str]:
     url = {"url": event.url} if event.url else {}
     return {"template": row.template, "title": event.title, **event.fields, **url}
 
