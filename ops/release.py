@@ -14,7 +14,7 @@ import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ops import changelog, python_packages
+from ops import changelog, python_packages, typescript_client
 
 ROOT = Path(__file__).resolve().parents[1]
 GIT_SECONDS_MAX = 60
@@ -107,6 +107,8 @@ def make_files(
         export(root, revision, Path(tree))
         say("building the source distribution and the wheel")
         python_packages.build(Path(tree), folder, epoch)
+        say("building the TypeScript client")
+        typescript_client.build(Path(tree) / "clients/typescript", folder)
     notes = changelog.section_of(root, version)
     (folder / f"agentlip-{version}-changes.md").write_text(notes, "utf-8")
     for name in flags.images:

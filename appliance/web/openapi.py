@@ -216,7 +216,9 @@ def _query_parameters(struct: dict[str, Any]) -> Iterable[dict[str, Any]]:
 
 
 def _operation_id(route: Route, method: str) -> str:
-    words = re.findall(r"[A-Za-z0-9]+", route.path) or ["root"]
+    words = re.findall(r"[A-Za-z0-9]+", route.path)
+    if route.path.endswith("/"):
+        words.append("index")  # /ui and /ui/ are two operations
     return "_".join([method.lower(), *words])
 
 

@@ -90,7 +90,8 @@ def signed(ready: Repository, key: Path) -> Path:
 def test_release_has_all_files_and_their_signed_checksums(signed: Path, key: Path) -> None:
     assert {path.name for path in signed.iterdir()} == {
         f"agentlip-{VERSION}-py3-none-any.whl", f"agentlip-{VERSION}.tar.gz",
-        f"agentlip-{VERSION}-changes.md", "SHA256SUMS", "SHA256SUMS.sig",
+        f"agentlip-appliance-{VERSION}.tgz", f"agentlip-{VERSION}-changes.md",
+        "SHA256SUMS", "SHA256SUMS.sig",
     }  # fmt: skip
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=signed, check=True)
     subprocess.run(
