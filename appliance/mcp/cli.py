@@ -14,6 +14,11 @@ from appliance.cli_support import Session, WorkspaceFlag, note, plain_app
 from appliance.kernel.errors import Invalid
 from appliance.mcp.clients import CLIENTS
 
+ToolsFlag = Annotated[
+    str,
+    typer.Option(metavar="GROUPS", help="Tools to list: groups with commas, 'default' or 'all'."),
+]
+
 app = plain_app(
     "Serve MCP to an agent on standard input and output, for the running hub.\n\n"
     "MCP clients start this command; 'agentlip mcp config CLIENT' prints their configuration.",
@@ -22,7 +27,7 @@ app = plain_app(
 
 
 @app.callback(invoke_without_command=True, no_args_is_help=False)
-def bridge(ctx: typer.Context, workspace: WorkspaceFlag = None) -> None:
+def bridge(ctx: typer.Context, workspace: WorkspaceFlag = None, tools: ToolsFlag = "") -> None:
     """Serve MCP until the input ends."""
     if ctx.invoked_subcommand is not None:
         return
@@ -32,7 +37,7 @@ def bridge(ctx: typer.Context, workspace: WorkspaceFlag = None) -> None:
     chosen = workspace or ctx.find_root().params.get("workspace")
     if sys.stdin.isatty():
         note("agentlip mcp: waiting for JSON-RPC lines; see also 'agentlip mcp config CLIENT'")
-    Bridge(lambda: find_hub(chosen), sys.stdin.buffer, sys.stdout.buffer, _say).run()
+    Bridge(lambda: find_hub(chosen), sys.stdin.buffer, sys.stdout.buffer, _say, tools).run()
 
 
 @app.command("config")

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, BinaryIO
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -45,7 +46,7 @@ _encode = msgspec.json.Encoder().encode
 
 class Bridge:
     """The bridge. `locate` returns the hub's address, and is called again when the hub does not
-    answer."""
+    answer. `tools`: the groups to list; empty: the default set."""
 
     def __init__(
         self,
@@ -53,7 +54,9 @@ class Bridge:
         source: BinaryIO,
         target: BinaryIO,
         say: Callable[[str], None],
+        tools: str = "",
     ) -> None:
+        self._path = "/mcp" + (f"?{urlencode({'tools': tools})}" if tools else "")
         self._locate = locate
         self._source = source
         self._target = target
@@ -154,7 +157,7 @@ class Bridge:
         with contextlib.closing(connection):
             self._running[_key(message)] = connection
             headers = self._headers(endpoint, message)
-            connection.request("POST", f"{endpoint.prefix}/mcp", line, headers)
+            connection.request("POST", endpoint.prefix + self._path, line, headers)
             reply = connection.getresponse()
             text = reply.read(REPLY_BYTES_MAX)
         answer = json_object(text)
