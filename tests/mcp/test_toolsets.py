@@ -1,4 +1,4 @@
-"""Which tools are listed: at most twelve, or the groups in the URL. All allowed tools can be called."""
+"""Which tools are listed: at most twelve, or the groups in the URL. Others can be called too."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def test_default_list_is_the_twelve_daily_tools(agent: Agent) -> None:
     assert len(DAILY) == LISTED_MAX
 
 
-def test_default_list_costs_a_third_of_all_tools(agent: Agent) -> None:
+def test_default_list_costs_two_fifths_of_all_tools(agent: Agent) -> None:
     daily, every = (len(json.dumps(agent.listed(name))) for name in ("default", "all"))
     assert daily < 4_200 * CHARS_PER_TOKEN
     assert daily * 5 < every * 2
