@@ -6,13 +6,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlencode, urlsplit
 
 import typer
 
 import appliance
 from appliance.cli_support import Session, WorkspaceFlag, note, plain_app
 from appliance.kernel.errors import Invalid
-from appliance.mcp.clients import CLIENTS
+from appliance.mcp.clients import CLIENTS, McpServer
+from appliance.mcp.protocol import PATH
 
 ToolsFlag = Annotated[
     str,
@@ -44,14 +46,21 @@ def bridge(ctx: typer.Context, workspace: WorkspaceFlag = None, tools: ToolsFlag
 def show_config(
     session: Session,
     client: Annotated[str, typer.Argument(metavar="CLIENT", help=", ".join(CLIENTS))],
+    tools: ToolsFlag = "",
+    url: Annotated[
+        str,
+        typer.Option("--url", help="Address of an appliance elsewhere: https://agents.example.org"),
+    ] = "",
 ) -> None:
-    """Print a client's configuration, without a token: the hub's is found at runtime."""
+    """Print a client's configuration, without a token: the hub's is found at runtime.
+
+    With --url the client connects there; it signs in, or reads the variable AGENTLIP_TOKEN.
+    """
     entry = CLIENTS.get(client)
     if entry is None:
         raise Invalid(f"unknown client {client!r}", hint=f"one of: {', '.join(CLIENTS)}")
-    words = [*_program(), "mcp", *_workspace(session)]
-    snippet = entry.snippet(words)
-    shell = None if entry.command is None else entry.command(words)
+    server = _remote(url, tools) if url else McpServer(server_words(session, tools))
+    snippet, shell = entry.snippet(server), entry.command(server)
     session.note(f"add to {entry.location}:")
     answer = {"client": client, "place": entry.location, "snippet": snippet, "command": shell}
     session.answer(answer, snippet)
@@ -59,7 +68,25 @@ def show_config(
         session.note(f"or: {shell}")
 
 
-def _program() -> Sequence[str]:
+def server_words(session: Session, tools: str = "") -> Sequence[str]:
+    """Return the command for a server on standard input, which works in any folder."""
+    return [
+        *program_words(),
+        "mcp",
+        *workspace_words(session),
+        *(["--tools", tools] if tools else []),
+    ]
+
+
+def _remote(url: str, tools: str) -> McpServer:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
+        raise Invalid("--url must be an address", hint="--url https://agents.example.org")
+    query = f"?{urlencode({'tools': tools}, safe=',')}" if tools else ""
+    return McpServer(url=url.rstrip("/").removesuffix(PATH) + PATH + query)
+
+
+def program_words() -> Sequence[str]:
     """Return the command that starts `agentlip` from any directory and environment."""
     program = shutil.which("agentlip")
     started = Path(sys.argv[0])
@@ -70,7 +97,7 @@ def _program() -> Sequence[str]:
     )
 
 
-def _workspace(session: Session) -> Sequence[str]:
+def workspace_words(session: Session) -> Sequence[str]:
     """Return the workspace flag with an absolute path; nothing for a remote hub."""
     if session.workspace is None and os.environ.get("AGENTLIP_URL"):
         return []

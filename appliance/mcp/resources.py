@@ -175,4 +175,4 @@ def routes(guard: Guard, tools: Sequence[Tool], tasks: Tasks) -> list[Route]:
         in_maintenance=True,  # the gate checks each tool
         also=tuple(sorted({tool.scope for tool in tools} - {READ})),
     )
-    return [Route("/mcp", McpResource(guard, tools, tasks), {"POST": operation})]
+    return [Route(protocol.PATH, McpResource(guard, tools, tasks), {"POST": operation})]

@@ -23,6 +23,7 @@ from appliance.mcp.protocol import (
     INVALID_REQUEST,
     NAMED_BY,
     PARSE_ERROR,
+    PATH,
     VERSION_KEY,
 )
 from appliance.sdk.discovery import Endpoint, connect
@@ -56,7 +57,7 @@ class Bridge:
         say: Callable[[str], None],
         tools: str = "",
     ) -> None:
-        self._path = "/mcp" + (f"?{urlencode({'tools': tools})}" if tools else "")
+        self._path = PATH + (f"?{urlencode({'tools': tools}, safe=',')}" if tools else "")
         self._locate = locate
         self._source = source
         self._target = target
