@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from appliance.mcp.clients import CLIENTS
+from appliance.sdk.mcp_clients import CLIENTS
 from tests.support.commands import agentlip, succeed
 from tests.support.hubprocess import HubProcess
 
