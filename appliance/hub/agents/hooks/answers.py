@@ -1,5 +1,6 @@
 """Answers a harness's event: reads its input, asks the appliance, and returns the answer's JSON."""
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from appliance.busfile.globs import matches
 from appliance.hub.agents.claims import CLAIMS, release_all
 from appliance.hub.agents.hooks.harnesses import HARNESSES, Harness
 from appliance.hub.agents.hooks.state import HookState
+from appliance.hub.agents.turn import FILE as TURN_FILE
 from appliance.kernel.errors import Invalid
 
 INBOX = "/api/v1/inbox"
@@ -120,7 +122,7 @@ class HookAnswers:
         return {"systemMessage": _waiting(page)}
 
     def _end(self, given: HookInput) -> Answer:
-        if given.reason not in GOES_ON:
+        if given.reason not in GOES_ON and TURN_FILE not in os.environ:
             release_all(self._hub, self._own_name())
         return {}
 

@@ -16,14 +16,21 @@ from typing import Any
 
 from msgspec import Struct
 
-from appliance.hub.agents.hooks.harnesses import Format, Harness, HarnessFile, hook_entry, path_of
+from appliance.hub.agents.hooks.harnesses import (
+    HARNESSES,
+    Format,
+    Harness,
+    HarnessFile,
+    hook_entry,
+    path_of,
+)
 from appliance.kernel.errors import Conflict
 from appliance.kernel.ownership import read_regular
 from appliance.kernel.whole_file import write_whole
 from appliance.sdk.mcp_clients import CLIENTS, NAME, McpServer
 
 BYTES_MAX = 1024 * 1024
-OUR_COMMAND = re.compile(r"\bagent hook [a-z-]+")
+OUR_COMMAND = re.compile(rf"\b(agentlip|appliance)['\"]? agent hook ({'|'.join(HARNESSES)})\b")
 BEGIN, END = "# agentlip: begin", "# agentlip: end"
 _OURS = re.compile(rf"\n*^{BEGIN}$.*?^{END}$\n?", re.DOTALL | re.MULTILINE)
 
