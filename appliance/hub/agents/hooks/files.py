@@ -100,7 +100,10 @@ def _read(path: Path) -> str:
     raw = read_regular(path, BYTES_MAX + 1)
     if len(raw) > BYTES_MAX:
         raise HarnessFileUnknown(f"{path} has more than {BYTES_MAX:,} bytes")
-    return raw.decode()
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise HarnessFileUnknown(f"{path} is not UTF-8") from None
 
 
 def _merge_file(wanted: Wanted, file: HarnessFile, path: Path, before: str | None) -> str | None:
@@ -111,7 +114,7 @@ def _merge_file(wanted: Wanted, file: HarnessFile, path: Path, before: str | Non
         if file.formats == ("toml",):
             return _merge_toml(wanted, before or "") or None
         return _merge_json(wanted, file.formats, before)
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
         raise HarnessFileUnknown(f"{path} has another form than expected: {error}") from None
 
 
