@@ -5,8 +5,10 @@ import os
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -242,17 +244,36 @@ def test_without_an_appliance_every_answer_is_empty(tmp_path: Path) -> None:
     assert done.err.startswith("agentlip: ")
 
 
-def test_appliance_that_never_answers_delays_five_seconds(tmp_path: Path) -> None:
-    raw = (INPUTS / "claude-code.json").read_text()
-    stdin = json.dumps(json.loads(raw)["events"]["edit"]).encode()
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        began = time.monotonic()
+@contextmanager
+def dripping() -> Iterator[str]:
+    """The URL of a server that sends its response's headers one by one, without end."""
+    ended = threading.Event()
+
+    def serve_one() -> None:
+        connection, _ = listening.accept()
+        with connection, suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\n")
+            while not ended.wait(0.2):
+                connection.sendall(b"X-More: 1\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve_one, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        ended.set()
+        thread.join(5)
+
+
+def test_appliance_that_never_ends_its_answer_delays_five_seconds(tmp_path: Path) -> None:
+    stdin = json.dumps(json.loads((INPUTS / "claude-code.json").read_text())["events"]["stop"])
+    began = time.monotonic()
+    with dripping() as url:
         done = agentlip(
-            "agent", "hook", "claude-code", cwd=tmp_path, stdin=stdin,
+            "agent", "hook", "claude-code", cwd=tmp_path, stdin=stdin.encode(),
             AGENTLIP_URL=url, AGENTLIP_TOKEN="t",
         )  # fmt: skip
     assert (done.code, done.out) == (0, "")
+    assert "no answer within 5 s" in done.err
     assert time.monotonic() - began < 8
 
 

@@ -143,7 +143,7 @@ UNKNOWN = {
     "a list": ("claude-code", ".claude/settings.json", "[]"),
     "hooks as a list": ("claude-code", ".claude/settings.json", '{"hooks": []}'),
     "hooks as texts": ("claude-code", ".claude/settings.json", '{"hooks": {"Stop": ["x"]}}'),
-    "hook without a group": ("codex", ".codex/hooks.json", '{"hooks": {"Stop": [{"command": "x"}]}}'),
+    "no group": ("codex", ".codex/hooks.json", '{"hooks": {"Stop": [{"command": "x"}]}}'),
     "deep": ("claude-code", ".claude/settings.json", "[" * 100_000),
     "servers as a list": ("claude-code", ".mcp.json", '{"mcpServers": []}'),
     "wrong toml": ("codex", ".codex/config.toml", "model = "),
