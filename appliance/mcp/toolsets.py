@@ -1,4 +1,4 @@
-"""Chooses the tools that `tools/list` shows: a default set, or the groups named in the URL. Pure.
+"""Chooses the tools that `tools/list` shows: a default set, or the groups named in the URL.
 
 A tool that is not listed can still be called: listing saves tokens, and scopes decide.
 """
@@ -16,7 +16,7 @@ DAILY = (
     "catch_up", "my_inbox", "acknowledge", "read_topic", "search", "post_message", "ask_person",
     "claim_task", "release_claim", "complete_task", "write_handoff", "status",
 )  # fmt: skip
-"""What an agent needs every day, in this order."""
+"""The tools for daily work, in this order."""
 
 LISTED_MAX = 12
 ALL = "all"

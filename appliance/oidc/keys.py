@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import jwt
 import msgspec
-from gevent.event import Event
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.http_client import HttpClient, HttpLimits
@@ -54,7 +53,7 @@ class IssuerKeys:
         self._clock = clock
         self._keys: Mapping[str, IssuerKey] = {}
         self._fetched = self._attempted = float("-inf")
-        self._attempt = Event()
+        self._attempt = Wakeup()
 
     def find(self, key_id: str | None) -> IssuerKey | None:
         """Return the key; without an id the only one. None if the issuer has no such key. Raises
@@ -77,7 +76,7 @@ class IssuerKeys:
         finally:
             self._attempted = self._clock.monotonic()
             self._attempt.set()
-            self._attempt = Event()
+            self._attempt = Wakeup()
 
     def _look_up(self, key_id: str | None) -> IssuerKey | None:
         if key_id is not None:
@@ -87,11 +86,11 @@ class IssuerKeys:
 
 def fetch_keys(issuer: str) -> dict[str, IssuerKey]:
     """Return the issuer's usable keys by id. Raises Unreachable."""
-    found = _fetch(issuer.rstrip("/") + CONFIGURATION, Discovery)
-    if found.issuer != issuer:
+    discovery = _fetch(issuer.rstrip("/") + CONFIGURATION, Discovery)
+    if discovery.issuer != issuer:
         raise Unreachable("the issuer's configuration names another issuer")
     try:
-        address = msgspec.convert(found.jwks_uri, Url)
+        address = msgspec.convert(discovery.jwks_uri, Url)
     except msgspec.ValidationError:
         raise Unreachable("the issuer's key address is not https") from None
     keys = (_read_key(data) for data in _fetch(address, KeySet).keys[:KEYS_MAX])

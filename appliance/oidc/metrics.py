@@ -1,4 +1,4 @@
-"""Defines the metrics of access tokens."""
+"""Defines the access token metrics."""
 
 from appliance.kernel.metrics import counter
 

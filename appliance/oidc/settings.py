@@ -21,21 +21,21 @@ class OidcGrantSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class OidcSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[oidc]: access tokens of an OpenID Connect issuer, for hosted MCP clients."""
+    """[oidc]: an OpenID Connect issuer's access tokens, for hosted MCP clients."""
 
     issuer: Url = ""
-    """URL of the issuer, exactly as in its tokens' `iss`. Empty: only the appliance's own tokens
+    """the issuer's URL, exactly as in its tokens' `iss`. Empty: only the appliance's own tokens
     are accepted."""
 
     resource: Url = ""
     """public URL of `/mcp`, which the tokens' `aud` must contain"""
 
     audiences: Annotated[tuple[str, ...], Meta(max_length=10)] = ()
-    """more accepted values of `aud`, for issuers whose audiences are not URLs"""
+    """more accepted values in `aud`, for issuers whose audiences are not URLs"""
 
     name_claim: Claim = "sub"
-    """claim that contains the principal's name. Whoever can change this claim can use another
-    agent's inbox, so use one that only the issuer's operator sets."""
+    """claim that contains the principal's name, which gives access to the inbox with that name. Use
+    a claim that only the issuer's operator can set."""
 
     grants_claim: Claim = "scope"
     """claim whose values are looked up in `grants`: a list, or a text with spaces"""

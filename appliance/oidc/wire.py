@@ -25,11 +25,11 @@ class IssuerUnreachable(Unavailable):
 class NoIssuer(Missing):
     code = "NO_ISSUER"
     default_message = "no issuer's access tokens are accepted here"
-    default_hint = "use a token of this appliance, or set `oidc.issuer`"
+    default_hint = "use this appliance's token, or set `oidc.issuer`"
 
 
 class Discovery(Struct, frozen=True):
-    """The part of the issuer's configuration that is used."""
+    """The fields used from the issuer's configuration."""
 
     issuer: str
     jwks_uri: str

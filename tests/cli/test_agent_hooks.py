@@ -59,7 +59,7 @@ class Project:
         return json.dumps({**json.loads(text), **more}).encode()
 
     def run(self, moment: str, **more: Any) -> Any:
-        """The answer; an empty one is None."""
+        """The answer; None for an empty output."""
         done = self.complete(self.input(moment, **more))
         assert done.returncode == 0, done
         return json.loads(done.stdout) if done.stdout.strip() else None
@@ -132,7 +132,7 @@ def test_session_start_says_who_i_am_and_what_waits(project: Project) -> None:
     project.release("task-1", "ada")
 
 
-def test_prompt_is_told_how_many_entries_wait(project: Project) -> None:
+def test_prompt_gets_the_number_of_waiting_entries(project: Project) -> None:
     if "prompt" not in project.inputs:
         assert project.harness == "opencode"
         return
@@ -165,7 +165,7 @@ def test_edit_of_own_or_other_paths_is_not_denied(project: Project) -> None:
     project.release("path:lib/**", "bob")
 
 
-def test_turn_is_continued_once_and_told_afterwards(project: Project) -> None:
+def test_turn_is_continued_once_and_then_ends(project: Project) -> None:
     assert project.run("stop") is None
     project.send()
     answer = project.run("stop")

@@ -1,4 +1,4 @@
-"""Access tokens of a real issuer at `/mcp`: who they are, what they may do, and what is refused."""
+"""Access tokens of a real issuer at `/mcp`: names, scopes, and refusals."""
 
 import base64
 import hmac
@@ -241,7 +241,7 @@ TROUBLE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", TROUBLE)
-def test_unusable_issuer_makes_503_and_nothing_else(tmp_path: Any, name: str) -> None:
+def test_unusable_issuer_affects_only_its_tokens(tmp_path: Any, name: str) -> None:
     with issuer() as signer:
         signer.replies = TROUBLE[name]
         with serve(tmp_path, settings=signer.settings) as hub:
@@ -262,7 +262,7 @@ def test_configuration_with_wrong_addresses_is_not_followed(tmp_path: Any, value
             assert KEYS not in signer.asked
 
 
-def test_dead_issuer_delays_a_request_three_seconds_at_most(tmp_path: Any) -> None:
+def test_unreachable_issuer_delays_a_request_three_seconds(tmp_path: Any) -> None:
     with issuer() as signer:
         settings, token = signer.settings, signer.token()
     with serve(tmp_path, settings=settings) as hub:

@@ -1,4 +1,4 @@
-"""`agentlip agent hooks` and `agentlip agent hook`: what harnesses run at their events."""
+"""`agentlip agent hooks` and `agentlip agent hook`: commands for agent harnesses."""
 
 import shlex
 import signal
@@ -127,7 +127,7 @@ def _wanted(session: Session, harness: str, name: str | None) -> Any:
 
 
 def _entries(wanted: Any) -> str:
-    """Return what the project's files would contain, if there were none yet."""
+    """Return the project's files, as if there were none yet."""
     from appliance.hub.agents.hooks.files import plan_changes
 
     nowhere = Path("/nonexistent")

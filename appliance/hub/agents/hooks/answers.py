@@ -36,7 +36,7 @@ class HookInputUnknown(Invalid):
 
 
 class HookInput(Struct, frozen=True):
-    """The fields that all harnesses have, and the ones that a moment needs."""
+    """The common input fields, and the fields for one moment."""
 
     hook_event_name: str
     session_id: str
@@ -51,7 +51,7 @@ _decode = msgspec.json.Decoder(HookInput).decode
 
 
 def read_input(harness: Harness, raw: bytes) -> HookInput:
-    """Return the input. Raises HookInputUnknown, which says what was expected."""
+    """Return the input. Raises HookInputUnknown, which names the expected form."""
     try:
         given = _decode(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -75,7 +75,7 @@ class HookAnswers:
         self._hub, self._harness, self._name, self._state = hub, harness, name, state
 
     def answer(self, given: HookInput) -> Answer:
-        """Return the answer; empty if there is nothing to say."""
+        """Return the answer; empty if nothing waits and nothing is refused."""
         moments: dict[str, Callable[[HookInput], Answer]] = {
             "start": self._start, "prompt": self._prompt, "edit": self._check_edit,
             "stop": self._stop, "end": self._end,
@@ -126,7 +126,7 @@ class HookAnswers:
             release_all(self._hub, self._own_name())
         return {}
 
-    # -- what the hub says -------------------------------------------------------------------
+    # -- requests to the hub -------------------------------------------------------------------
 
     def _open(self) -> Any:
         """Return the entries that wait, without listing them in their senders' receipts."""
@@ -137,7 +137,7 @@ class HookAnswers:
             return self._name
         return str(self._hub.get(INBOX, limit=1, peek="true")["name"])
 
-    # -- a harness's words -------------------------------------------------------------------
+    # -- answers by harness -------------------------------------------------------------------
 
     def _context(self, given: HookInput, text: str) -> Answer:
         return {
@@ -197,7 +197,7 @@ def _claimed(path: str, claim: Any) -> str:
 
 
 def _waiting(page: Any) -> str:
-    """Say how many entries wait, and from whom."""
+    """Describe the waiting entries by number and sender."""
     count = page["open"]
     senders = list(dict.fromkeys(entry["message"]["sender"] for entry in page["entries"]))
     names = ", ".join(_plain(sender) for sender in senders[:SHOWN_MAX])

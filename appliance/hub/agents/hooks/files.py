@@ -1,8 +1,8 @@
 """Merges our entries into a harness's files, and takes them out again. Pure but for `read_files`
 and `write_files`.
 
-Our hooks are recognized by their command, our MCP server by its name, our TOML by the comments
-around it. Everything else stays as it is; a file in another form is refused.
+Our hooks are recognized by the command, our MCP server by the name, our TOML by the comments
+around. All other entries stay unchanged; a file in another form is refused.
 """
 
 import difflib
@@ -44,7 +44,7 @@ class HarnessFileUnknown(Conflict):
 
 
 class Wanted(Struct, frozen=True):
-    """What to install. `words`: the hook's command; empty: take our entries out."""
+    """Entries to install. `words`: the hook's command; empty: take our entries out."""
 
     harness: Harness
     words: Sequence[str]
@@ -107,7 +107,7 @@ def _read(path: Path) -> str:
 
 
 def _merge_file(wanted: Wanted, file: HarnessFile, path: Path, before: str | None) -> str | None:
-    """Return the file's new text; None if nothing is left in it."""
+    """Return the file's new text; None if the file is no longer needed."""
     try:
         if file.formats == ("plugin",):
             return plugin_text(wanted.words) if wanted.installs else None

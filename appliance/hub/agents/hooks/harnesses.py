@@ -18,8 +18,8 @@ SECONDS = 10  # after which a harness ends the hook; the hook itself ends sooner
 
 
 class HarnessFile(Struct, frozen=True):
-    """A file of a harness, in a project and for a user. `formats`: what we keep there. `user`:
-    empty if the harness has a command for that."""
+    """A harness file, in a project and for a user. `formats`: our entries there. `user`: empty if
+    the harness has a command instead."""
 
     formats: tuple[Format, ...]
     project: str
@@ -37,14 +37,14 @@ class Harness(Struct, frozen=True):
     """One harness.
 
     client    its name in `agentlip mcp config`
-    program   its command, which is asked for its version
+    program   its command, run with --version
     versions  the first version that is known, and the first that is not
     events    its events by name
     files     in the order in which they are shown
     deny      the keys of an answer that refuses a tool: the decision's and the reason's
     block     the word that continues a turn
     unit      its timeouts in a second
-    note      what a user does after the installation
+    note      the user's next step after the installation
     """
 
     client: str
@@ -129,7 +129,7 @@ def path_of(file: HarnessFile, project: Path, *, user: bool) -> Path | None:
 
 
 def hook_entry(harness: Harness, event: HookEvent, command: str) -> dict[str, Any]:
-    """Return what stands in the list of an event."""
+    """Return the event's list entry."""
     hook = {"type": "command", "command": command, "timeout": SECONDS * harness.unit}
     matcher = {"matcher": event.matcher} if event.matcher else {}
     return {**matcher, "hooks": [hook]}

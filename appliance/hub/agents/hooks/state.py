@@ -1,4 +1,4 @@
-"""Keeps which entry a session was last continued for, so that no entry continues it twice."""
+"""Keeps the newest entry for which a session was continued, so that no entry continues it twice."""
 
 import hashlib
 import os

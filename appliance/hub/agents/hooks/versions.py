@@ -19,7 +19,7 @@ class HarnessVersionUnknown(Conflict):
 
 def check_version(harness: Harness) -> str | None:
     """Return the installed version; None if its command is not on the PATH. Raises
-    HarnessVersionUnknown, which says what was expected."""
+    HarnessVersionUnknown, which names the expected versions."""
     program = shutil.which(harness.program)
     if program is None:
         return None
