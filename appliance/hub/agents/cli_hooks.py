@@ -150,7 +150,7 @@ def _sentence(changes: Sequence[Any], *, yes: bool) -> str:
     if not changes:
         return "nothing to change"
     if yes:
-        return "\n".join(f"wrote {change.path}" for change in changes)
+        return "\n".join(f"{change.verb} {change.path}" for change in changes)
     return "".join(change.diff for change in changes) + "nothing is written yet: add --yes"
 
 

@@ -64,6 +64,10 @@ class FileChange(Struct, frozen=True):
     after: str | None
 
     @property
+    def verb(self) -> str:
+        return "removed" if self.after is None else "wrote"
+
+    @property
     def diff(self) -> str:
         name = str(self.path)
         old, new = ((text or "").splitlines(keepends=True) for text in (self.before, self.after))
