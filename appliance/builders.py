@@ -8,6 +8,8 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from appliance import __version__
 from appliance.backup.subsystem import BackupNeeds, BackupSubsystem
 from appliance.broker.subsystem import BrokerNeeds, BrokerSubsystem
@@ -439,5 +441,9 @@ def build_mcp(
     if built.hub is None or not built.host.runs("mcp"):
         return None
     hub_tools = HubTools(built.hub.hub, readiness, built.doctor.verdicts.of_names)
-    tools = [tool for subsystem in built.subsystems for tool in subsystem.tools()]
+    tools = [
+        replace(tool, group=subsystem.name)
+        for subsystem in built.subsystems
+        for tool in subsystem.tools()
+    ]
     return McpSubsystem(built.host, McpNeeds(hub_tools, guard, tools))

@@ -19,6 +19,7 @@ from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.subsystem import Subsystem
 from appliance.mailbox.service import Mailbox
 from appliance.monitoring.loops import LatestOutcomes
+from appliance.oidc.subsystem import OidcSubsystem
 from appliance.operations.maintenance import MaintenanceSubsystem
 from appliance.outbox.subsystem import OutboxSubsystem
 from appliance.outbox.target import DeliveryTarget
@@ -42,6 +43,7 @@ class Built:
     host: Host
     subsystems: tuple[Subsystem, ...]
     tokens: TokensSubsystem
+    oidc: OidcSubsystem
     process: ProcessIdentity
     hub: HubSubsystem | None
     bus: BusSubsystem | None

@@ -13,6 +13,7 @@ from appliance.built import Built
 from appliance.export.subsystem import ExportSubsystem
 from appliance.host import Host
 from appliance.kernel.subsystem import Subsystem
+from appliance.oidc.subsystem import OidcSubsystem
 from appliance.operations.logs import LogsSubsystem
 from appliance.operations.maintenance import MaintenanceSubsystem
 from appliance.operations.rates import RatesSubsystem
@@ -42,6 +43,7 @@ def compose(host: Host) -> Built:
 
 ROWS = (
     Row("tokens", builders.build_tokens),
+    Row("oidc", lambda built: OidcSubsystem(built.host)),
     Row("process", builders.build_process, serves=False),
     Row("hub", builders.build_hub),
     Row("health", builders.build_health),

@@ -2,6 +2,7 @@
 
 PATHS = {
     "tokens": ("/api/v1/invitations", "/api/v1/sessions", "/api/v1/tokens"),
+    "oidc": ("/.well-known",),
     "hub": (
         "/api/v1/channels",
         "/api/v1/events",

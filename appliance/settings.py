@@ -18,6 +18,7 @@ from appliance.inbox.settings import InboxSettings
 from appliance.jobs.settings import JobsSettings
 from appliance.kernel.writer import StoreSettings
 from appliance.mailbox.settings import NetworkSettings
+from appliance.oidc.settings import OidcSettings
 from appliance.operations.settings import LogSettings, NotifySettings
 from appliance.outbox.settings import MailSettings, OutboxSettings
 from appliance.relay.settings import RelaySettings
@@ -50,6 +51,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jobs: JobsSettings = JobsSettings()
     network: NetworkSettings = NetworkSettings()
     notify: NotifySettings = NotifySettings()
+    oidc: OidcSettings = OidcSettings()
     outbox: OutboxSettings = OutboxSettings()
     mail: MailSettings = MailSettings()
     plugins: PluginsSettings = PluginsSettings()

@@ -38,6 +38,7 @@ let
       ps.obstore
       ps.peewee
       ps.prometheus-client
+      ps.pyjwt
       locked.pyrage
       ps.pynacl
       ps.urllib3

@@ -19,6 +19,7 @@ SERVER_TOKEN_ID = "server"
 RESERVED_NAMES = frozenset({"anonymous", "owner", SERVER_TOKEN_ID})
 RESERVED_PREFIXES = ("appliance:", "job:", "member:", "plugin:")
 TOKENS_MAX = 10_000
+ISSUED = "issued"  # credential of a principal with an issuer's access token
 
 Call = Callable[[], None]
 
@@ -121,6 +122,8 @@ class TokenBook:
         """Return whether the principal's credential is still valid."""
         if principal is ANONYMOUS or principal is OWNER:
             return True
+        if principal.credential == ISSUED:
+            return not is_expired(principal, now_ms)
         current = self._by_credential.get((principal.id, principal.credential))
         if current is None and principal in self._temporary.values():
             current = principal

@@ -18,6 +18,7 @@ class Tool(msgspec.Struct, frozen=True):
     by_channel  `call` checks the channels that a token is limited to; otherwise a token that is
                 limited for this scope is refused
     audited     an administrative act, which the audit log records
+    group       the subsystem that offers the tool, by which clients request tools
     """
 
     name: str
@@ -32,3 +33,4 @@ class Tool(msgspec.Struct, frozen=True):
     by_channel: bool = False
     unfinished: Callable[[Any], bool] | None = None
     audited: bool = False
+    group: str = "hub"

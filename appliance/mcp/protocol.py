@@ -19,6 +19,8 @@ LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 WITH_TASKS = "2025-11-25"  # the legacy version in which a client may ask for a task
 SUPPORTED = (*MODERN, *LEGACY)
 
+PATH = "/mcp"
+
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601

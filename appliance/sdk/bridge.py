@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, BinaryIO
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -22,6 +23,7 @@ from appliance.mcp.protocol import (
     INVALID_REQUEST,
     NAMED_BY,
     PARSE_ERROR,
+    PATH,
     VERSION_KEY,
 )
 from appliance.sdk.discovery import Endpoint, connect
@@ -45,7 +47,7 @@ _encode = msgspec.json.Encoder().encode
 
 class Bridge:
     """The bridge. `locate` returns the hub's address, and is called again when the hub does not
-    answer."""
+    answer. `tools`: the groups to list; empty: the default set."""
 
     def __init__(
         self,
@@ -53,7 +55,9 @@ class Bridge:
         source: BinaryIO,
         target: BinaryIO,
         say: Callable[[str], None],
+        tools: str = "",
     ) -> None:
+        self._path = PATH + (f"?{urlencode({'tools': tools}, safe=',')}" if tools else "")
         self._locate = locate
         self._source = source
         self._target = target
@@ -154,7 +158,7 @@ class Bridge:
         with contextlib.closing(connection):
             self._running[_key(message)] = connection
             headers = self._headers(endpoint, message)
-            connection.request("POST", f"{endpoint.prefix}/mcp", line, headers)
+            connection.request("POST", endpoint.prefix + self._path, line, headers)
             reply = connection.getresponse()
             text = reply.read(REPLY_BYTES_MAX)
         answer = json_object(text)

@@ -241,8 +241,9 @@ def refuse_limited(principal: Principal, scope: str | None) -> None:
 class ErrorHandlers:
     """Turns every exception into the error body."""
 
-    def __init__(self, log: Log, absent: Absent, limiter: RateLimiter) -> None:
+    def __init__(self, log: Log, absent: Absent, limiter: RateLimiter, guard: Guard) -> None:
         self._log = log
+        self._guard = guard
         self._absent = absent
         self._limiter = limiter
 
@@ -260,7 +261,8 @@ class ErrorHandlers:
         req.context.error_code = error.code
         resp.status = falcon.code_to_http_status(error.status)
         resp.data = errors.body(error, req.context.request_id, req.context.refusal)
-        resp.stamp({"content-type": "application/json", **errors.headers_of(error)})
+        headers = errors.headers_of(error, self._guard.challenge(req.path))
+        resp.stamp({"content-type": "application/json", **headers})
 
     def handle_falcon(
         self, req: falcon.Request, resp: Response, error: falcon.HTTPError, params: dict[str, Any]
@@ -319,7 +321,7 @@ def make_app(
     probes = frozenset(
         route.path for route in routes if any(o.probe for o in route.operations.values())
     )
-    failures = ErrorHandlers(log, absent, limiter)
+    failures = ErrorHandlers(log, absent, limiter, guard)
     app: App = falcon.App(
         response_type=Response,
         middleware=[

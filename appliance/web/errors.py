@@ -9,6 +9,8 @@ from falcon import code_to_http_status as code_to_http_status
 
 from appliance.kernel.errors import ApplianceError, Forbidden, Invalid, Missing
 
+CHALLENGE = 'Bearer realm="agentlip"'
+
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -64,13 +66,14 @@ def body(error: ApplianceError, request_id: str, more: Mapping[str, Any] = {}) -
     return _encode({**more, **error.to_body(), "request_id": request_id})
 
 
-def headers_of(error: ApplianceError) -> dict[str, str]:
-    """Return an error's headers: Retry-After, Allow, Upgrade, WWW-Authenticate."""
+def headers_of(error: ApplianceError, challenge: str = CHALLENGE) -> dict[str, str]:
+    """Return an error's headers: Retry-After, Allow, Upgrade, and WWW-Authenticate with the
+    challenge."""
     headers = {}
     if error.retry_after is not None:
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after)))
     if error.kind == "unauthenticated":
-        headers["www-authenticate"] = 'Bearer realm="agentlip"'
+        headers["www-authenticate"] = challenge
     if isinstance(error, MethodNotAllowed):
         headers["allow"] = ", ".join(error.details.get("allow", ()))
     if isinstance(error, UpgradeRequired):

@@ -10,7 +10,7 @@ and that no page of another site sent. A wrong token is refused even then.
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from appliance.kernel.auth import ANONYMOUS, OWNER, Principal, TokenBook, is_expired
@@ -19,7 +19,7 @@ from appliance.kernel.errors import Forbidden, Unauthenticated
 from appliance.kernel.metrics import counter
 from appliance.kernel.route import READ_DOCS
 from appliance.web.address import ip_of
-from appliance.web.errors import HostRefused, OriginRefused, TokenInQuery
+from appliance.web.errors import CHALLENGE, HostRefused, OriginRefused, TokenInQuery
 from appliance.web.settings import HttpSettings
 from appliance.web.write_gate import WriteGate
 
@@ -57,6 +57,16 @@ _plain = counter("http_plain_tokens_total", "Tokens received over plain HTTP fro
 _refused = counter("http_refused_total", "Requests refused by the guard, by reason", ("reason",))
 
 
+class AccessTokenVerifier(Protocol):
+    """Verifies an issuer's access tokens, which are accepted at one path. `challenge`: what a
+    401 there contains for clients without a token."""
+
+    path: str
+    challenge: str
+
+    def verify(self, token: str) -> Principal: ...
+
+
 class Guard:
     """Checks requests. Used on the event loop only."""
 
@@ -68,10 +78,12 @@ class Guard:
         free: frozenset[str] = frozenset(),
         implied: Mapping[str, tuple[str, ...]] | None = None,
         writes: WriteGate | None = None,
+        verifier: AccessTokenVerifier | None = None,
     ) -> None:
         """`free`: more scopes that need no token on a loopback bind. `implied`: scopes that a token
         has if one of its scopes begins with a prefix; the subsystem then checks further. `writes`
-        is closed in maintenance mode."""
+        is closed in maintenance mode. `verifier`: None without an issuer."""
+        self._verifier = verifier
         self._implied = implied or {}
         self.free = FREE_ON_LOOPBACK | free
         self.book = book
@@ -107,10 +119,22 @@ class Guard:
                 return session
         if token is None:
             return OWNER if self._is_owner(environ) else ANONYMOUS
+        verifier = self._verifier_for(environ.get("PATH_INFO", ""))
+        if verifier is not None and _is_access_token(token):
+            return verifier.verify(token)
         principal = self._find(environ, token, session=False)
         if principal is None:
             raise Unauthenticated
         return principal
+
+    def challenge(self, path: str) -> str:
+        """Return the header `WWW-Authenticate` of a 401 at the path."""
+        verifier = self._verifier_for(path)
+        return CHALLENGE + ("" if verifier is None else f", {verifier.challenge}")
+
+    def _verifier_for(self, path: str) -> AccessTokenVerifier | None:
+        verifier = self._verifier
+        return verifier if verifier is not None and path.rstrip("/") == verifier.path else None
 
     def _find_session(self, environ: Environ, page: str) -> Principal | None:
         """Return the caller by the cookie and our page's secret. An invalid cookie counts as
@@ -271,6 +295,11 @@ def _check_site(scope: str, environ: Environ) -> None:
         "pages from other sites or ports need a token to read this",
         hint="send 'Authorization: Bearer TOKEN', or open the URL directly in the browser",
     )
+
+
+def _is_access_token(token: str) -> bool:
+    """Return whether the token looks like a JWT. The appliance's own tokens have no dots."""
+    return token.startswith("eyJ") and token.count(".") == 2
 
 
 def has_signature_scheme(environ: Environ) -> bool:

@@ -209,7 +209,9 @@ def test_examples_do_what_they_show(name, tmp_path):
         done = subprocess.run(
             ["bash", "-eu", "-c", script],
             cwd=workspace,
-            env=environment(PATH=commands_in(tmp_path / "bin")),
+            env=environment(
+                PATH=commands_in(tmp_path / "bin"), XDG_STATE_HOME=str(tmp_path / "state")
+            ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -38,11 +38,13 @@ TOOLS = {
 
 @asynccontextmanager
 async def connected(
-    hub: ServedHub, way: str, mode: str, token: str | None = ""
+    hub: ServedHub, way: str, mode: str, token: str | None = "", tools: str = "all"
 ) -> AsyncIterator[Any]:
     """`token`: the workspace's own if empty; None: none."""
     if way == "stdio":
-        program, *arguments = command("agentlip", "mcp", "--workspace", str(hub.workspace))
+        program, *arguments = command(
+            "agentlip", "mcp", "--workspace", str(hub.workspace), "--tools", tools
+        )
         server = StdioServerParameters(command=program, args=arguments, env=environment())
         async with Client(stdio_client(server), mode=mode) as client:
             yield client
@@ -50,7 +52,9 @@ async def connected(
     headers = {} if token is None else {"Authorization": f"Bearer {token or hub.token}"}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=60) as http,
-        Client(streamable_http_client(hub.url + "/mcp", http_client=http), mode=mode) as client,
+        Client(
+            streamable_http_client(f"{hub.url}/mcp?tools={tools}", http_client=http), mode=mode
+        ) as client,
     ):
         yield client
 

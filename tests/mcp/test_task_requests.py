@@ -33,7 +33,7 @@ class Wire:
 
     def _send(self, method: str, params: Any, headers: dict[str, str]) -> Any:
         message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        body = self.http.post("/mcp", message, headers=headers).body
+        body = self.http.post("/mcp?tools=all", message, headers=headers).body
         return body["error"]["code"] if "error" in body else body["result"]
 
 

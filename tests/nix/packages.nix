@@ -50,6 +50,7 @@ let
         "pathspec"
         "peewee"
         "prometheus-client"
+        "pyjwt"
         "pyarrow"
         "pynacl"
         "pytest"

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli_support import Session, note, plain, plain_app
+from appliance.hub.agents.cli_hooks import answer_hook, hooks
 from appliance.hub.cli_reach import KeyFlag, segment
 from appliance.kernel.clock import SystemClock
 
@@ -14,6 +15,8 @@ app = plain_app(
     "Example: agentlip agent run ada -- ./ada.sh",
     "Messages/agent",
 )
+app.add_typer(hooks, name="hooks")
+app.command("hook")(answer_hook)
 PATH = "/api/v1/agents"
 CLOCK = SystemClock()
 

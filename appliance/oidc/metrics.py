@@ -1,0 +1,9 @@
+"""Defines the access token metrics."""
+
+from appliance.kernel.metrics import counter
+
+REASONS = ("malformed", "key", "algorithm", "signature", "time", "issuer", "audience", "name")
+tokens = counter("oidc_tokens_total", "Access tokens by outcome", ("outcome",),
+                 zeros=("accepted", "unreachable", *REASONS))  # fmt: skip
+refreshes = counter("oidc_refreshes_total", "Attempts to fetch the issuer's keys", ("outcome",),
+                    zeros=("done", "failed"))  # fmt: skip
