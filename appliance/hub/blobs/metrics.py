@@ -1,0 +1,9 @@
+"""Defines the metrics of files that agents put."""
+
+from appliance.kernel.metrics import counter, gauge
+
+put_bytes = counter("blob_put_bytes_total", "Bytes of files that were put, also repeatedly")
+collected = counter("blob_collected_total", "Files that were removed because nothing named them")
+count = gauge("blob_files", "Files that agents have put, and that are kept")
+size = gauge("blob_bytes", "Bytes of these files")
+waiting = gauge("blob_removed_files", "Removed files whose content is not deleted yet")
