@@ -18,7 +18,6 @@ BLOB_BYTES_MAX = 64 * 1024 * 1024
 """A larger payload belongs into a workspace file whose path the message has."""
 _NAME = re.compile(r"sha256-[0-9a-f]{64}")
 _PARTIAL = ".put-"
-FOLDER = ".worker-state/blobs"
 
 
 def save(folder: Path, content: bytes) -> str:

@@ -4,7 +4,8 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from appliance.busfile.blobs import FOLDER, path_of
+from appliance.busfile.blobs import path_of
+from appliance.busfile.file import BusPaths
 from appliance.checks.check import Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.hub.blobs.wire import PREFIX
@@ -22,7 +23,7 @@ def _all(context: Context) -> Iterator[Finding]:
 
 
 def _find(context: Context, limit: int, *, read: bool) -> Iterator[Finding]:
-    folder = context.datadir.workspace / FOLDER
+    folder = BusPaths(context.datadir.workspace).blobs
     for connection in context.with_tables("hub", "x_blobs"):
         for digest, size in connection.execute(_NEWEST, (limit,)):
             path = path_of(folder, digest)

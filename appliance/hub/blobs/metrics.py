@@ -3,6 +3,9 @@
 from appliance.kernel.metrics import counter, gauge
 
 put_bytes = counter("blob_put_bytes_total", "Bytes of files that were put, also repeatedly")
+refused = counter(
+    "blob_refused_total", "Files that were refused, by reason", ("reason",), zeros=("quota", "busy")
+)
 collected = counter("blob_collected_total", "Files that were removed because nothing named them")
 count = gauge("blob_files", "Files that agents have put, and that are kept")
 size = gauge("blob_bytes", "Bytes of these files")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from appliance.busfile import blobs as files
+from appliance.busfile.file import BusPaths
 from appliance.hub.blobs import metrics, queries, wire, writes
 from appliance.hub.blobs.settings import BlobSettings
 from appliance.hub.service import Hub
@@ -47,7 +48,7 @@ class Blobs:
         self._datadir = datadir
         self._settings = settings
         self._is_backed_up = is_backed_up
-        self._folder = datadir.workspace / files.FOLDER
+        self._folder = BusPaths(datadir.workspace).blobs
         self._lock = GreenletLock()
         """Held while a file is named or deleted, together with the row."""
         self._puts = 0
@@ -57,7 +58,8 @@ class Blobs:
         StorageFull or Invalid; then nothing stays."""
         who = principal.label or ANONYMOUS
         self._check_size(body.length or 0)
-        self._check_quota(who, body.expected, body.length or 0)
+        if body.expected is not None:  # otherwise it may be a file that this principal has put
+            self._check_quota(who, body.expected, body.length or 0)
         with self._place(), self._writing():
             in_thread(self._check_space, body.length or 0)
             partial = in_thread(files.PartialBlob, self._folder)
@@ -169,15 +171,16 @@ class Blobs:
                 f"the file has more than {limit:,} bytes", details={"bytes_max": limit}
             )
 
-    def _check_quota(self, who: str, digest: str | None, size: int) -> None:
+    def _check_quota(self, who: str, digest: str, size: int) -> None:
         """Raise BlobQuota if another file does not fit. A file that this principal has put before
         costs nothing."""
-        if digest is not None and self.store.read(queries.has_put, who, digest):
+        if self.store.read(queries.has_put, who, digest):
             return
         used = self._usage(who)
         if used.files >= used.files_max or used.bytes + size > used.bytes_max:
+            metrics.refused.labels("quota").inc()
             raise wire.BlobQuota(
-                f"the files of {who} would exceed {used.bytes_max:,} bytes or {used.files_max:,}"
+                f"this token's files would exceed {used.bytes_max:,} bytes or {used.files_max:,}"
                 " files",
                 details={"bytes": used.bytes, "bytes_max": used.bytes_max, "files": used.files,
                          "files_max": used.files_max},
@@ -194,6 +197,7 @@ class Blobs:
     @contextmanager
     def _place(self) -> Iterator[None]:
         if self._puts >= wire.PUTS_MAX:
+            metrics.refused.labels("busy").inc()
             raise wire.TooManyPuts(details={"limit": wire.PUTS_MAX})
         self._puts += 1
         try:

@@ -5,7 +5,8 @@ from contextlib import suppress
 
 import msgspec
 
-from appliance.busfile.blobs import FOLDER, discard_partial
+from appliance.busfile.blobs import discard_partial
+from appliance.busfile.file import BusPaths
 from appliance.host import Host
 from appliance.hub.blobs.collector import Collector
 from appliance.hub.blobs.resources import routes
@@ -43,7 +44,7 @@ class BlobSubsystem(Subsystem):
         self.loops = (Pruner("blob_collector", COLLECT_SECONDS, collect, host.clock, host.log),)
         if not self._blobs.store.settings.read_only:
             with suppress(OSError):
-                discard_partial(host.datadir.workspace / FOLDER)
+                discard_partial(BusPaths(host.datadir.workspace).blobs)
 
     def routes(self) -> list[Route]:
         return routes(self._blobs)
