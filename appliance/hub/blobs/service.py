@@ -1,5 +1,6 @@
 """The operations of files: put, find, erase. Content is received and sent in pieces, in threads."""
 
+import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterator
@@ -72,12 +73,16 @@ class Blobs:
     def _receive(self, body: Body, partial: files.PartialBlob) -> None:
         while data := body.read(wire.CHUNK_BYTES):
             self._check_size(partial.size + len(data))
-            in_thread(partial.add, data)
+            in_thread(self._append, partial, data)
             metrics.put_bytes.inc(len(data))
         if body.length is not None and partial.size < body.length:
             raise Invalid("the body ended before its Content-Length")
         if body.expected not in (None, partial.digest):
             raise wire.BlobMismatch(details={"ref": wire.PREFIX + partial.digest})
+
+    def _append(self, partial: files.PartialBlob, data: bytes) -> None:
+        self._check_space(len(data))  # a full disk would stop the stores too
+        partial.add(data)
 
     def _keep(self, body: Body, partial: files.PartialBlob, who: str) -> wire.BlobPut:
         digest, size = partial.digest, partial.size
@@ -95,19 +100,21 @@ class Blobs:
         BlobDamaged."""
         digest = wire.digest_of(reference)
         row = self.store.read(queries.find, digest)
-        media_type = wire.DEFAULT_MEDIA_TYPE if row is None else row.media_type
-        if not (principal.allows(BUS_READ) if row is None else self._may_read(digest, principal)):
+        may_read = self._may_read if row is not None else self._may_read_payload
+        if not may_read(digest, principal):
             raise wire.NoSuchBlob
         path = files.path_of(self._folder, digest)
         try:
             size = in_thread(os.stat, path).st_size
         except OSError:
-            size = None
-        if size is None and row is None:
-            raise wire.NoSuchBlob
-        if size is None or (row is not None and size != row.size):
+            size = -1
+        if size < 0 or (row is not None and size != row.size):
             raise wire.BlobDamaged(details={"ref": reference})
+        media_type = wire.DEFAULT_MEDIA_TYPE if row is None else row.media_type
         return Download(size, digest, media_type, Content(path, digest, size).read)
+
+    def _may_read_payload(self, digest: str, principal: Principal) -> bool:
+        return principal.allows(BUS_READ) and in_thread(self._is_payload, digest)
 
     def _may_read(self, digest: str, principal: Principal) -> bool:
         """Return whether the caller reads all channels, has put the file, or may read a message
@@ -211,7 +218,8 @@ class Blobs:
         try:
             yield
         except OSError as error:
-            in_thread(self._check_space, wire.CHUNK_BYTES)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StorageFull from error
             raise wire.BlobNotWritable(
                 f"the file can't be written: {error.strerror or error}"
             ) from error
