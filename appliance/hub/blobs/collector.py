@@ -1,14 +1,12 @@
 """Removes files that nothing has named for the grace time: first marks, then removes."""
 
-import sqlite3
-
 from appliance.hub.blobs import metrics, queries, writes
-from appliance.hub.blobs.references import Scan
 from appliance.hub.blobs.service import Blobs
 from appliance.hub.blobs.settings import BlobSettings
-from appliance.kernel.clock import HOUR_MS, Clock
+from appliance.kernel.clock import DAY_MS, Clock
 from appliance.kernel.threads import in_thread
 from appliance.workspace.datadir import DataDir
+from appliance.workspace.named_files import Scan
 
 SLICES_MAX = 100  # in one round, about 1 s of a thread
 REST_SECONDS = 3600.0  # between scans, which read every store's texts
@@ -24,7 +22,7 @@ class Collector:
         self._blobs = blobs
         self._steady = blobs.steady
         self._datadir = datadir
-        self._grace_ms = int(settings.grace_hours * HOUR_MS)
+        self._grace_ms = int(settings.retention_days * DAY_MS)
         self._clock = clock
         self._scan: Scan | None = None
         self._began = self._next = self._next_urgent = 0.0
@@ -52,7 +50,7 @@ class Collector:
                 if not in_thread(scan.advance):
                     in_thread(scan.finish)
                     return self._settle(scan)
-        except sqlite3.Error:  # a store can't be read, so nothing is removed
+        except Exception:  # a store can't be read, so nothing is removed
             self._rest()
             raise
         return 0

@@ -2,11 +2,14 @@
 
 from appliance.kernel.metrics import counter, gauge
 
-put_bytes = counter("blob_put_bytes_total", "Bytes of files that were put, also repeatedly")
+put_bytes = counter("blobs_put_bytes_total", "Bytes of files that were put, also repeatedly")
 refused = counter(
-    "blob_refused_total", "Files that were refused, by reason", ("reason",), zeros=("quota", "busy")
+    "blobs_refused_total",
+    "Files that were refused, by reason",
+    ("reason",),
+    zeros=("quota", "busy"),
 )
-collected = counter("blob_collected_total", "Files that were removed because nothing named them")
-count = gauge("blob_files", "Files that agents have put, and that are kept")
-size = gauge("blob_bytes", "Bytes of these files")
-waiting = gauge("blob_removed_files", "Removed files whose content is not deleted yet")
+collected = counter("blobs_collected_total", "Files that were removed because nothing named them")
+count = gauge("blobs_files", "Files that agents have put, and that are kept")
+size = gauge("blobs_bytes", "Bytes of these files")
+waiting = gauge("blobs_removed_files", "Removed files whose content is not deleted yet")

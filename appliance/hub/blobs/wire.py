@@ -76,7 +76,7 @@ class BlobQuota(Exhausted):
     status = 507
     default_message = "this token's files use the whole quota"
     default_hint = (
-        "files that nothing names go after blobs.grace_hours; or raise blobs.quota_bytes in"
+        "files that nothing names go after blobs.retention_days; or raise blobs.quota_bytes in"
         " agentlip.toml"
     )
 

@@ -5,9 +5,10 @@ from contextlib import closing
 
 import pytest
 
-from appliance.hub.blobs import references, writes
-from appliance.hub.named_files import named_in
+from appliance.hub.blobs import writes
 from appliance.kernel.store_declaration import DECLARATIONS
+from appliance.workspace import named_files
+from appliance.workspace.named_files import named_in
 from tests.unit.hub.blobs.conftest import ref_of
 
 CONTENT = b"a long log"
@@ -118,7 +119,7 @@ def test_put_during_a_scan_wins(env):
 
 
 def test_text_that_is_written_during_a_scan_counts(env, monkeypatch):
-    monkeypatch.setattr(references, "SLICE_ROWS", 1)
+    monkeypatch.setattr(named_files, "SLICE_ROWS", 1)
     old = env.say("to be edited")
     env.say("other")
     for content in (b"posted", b"edited"):
@@ -141,7 +142,7 @@ def edit_of(text):
 
 
 def test_scan_reads_long_tables_in_slices_over_several_rounds(env, monkeypatch):
-    monkeypatch.setattr(references, "SLICE_ROWS", 2)
+    monkeypatch.setattr(named_files, "SLICE_ROWS", 2)
     monkeypatch.setattr("appliance.hub.blobs.collector.SLICES_MAX", 3)
     for number in range(20):
         env.say(f"message {number}")
@@ -167,7 +168,7 @@ def test_scan_rests_between_two_scans(env, monkeypatch):
     begun = []
     monkeypatch.setattr(
         "appliance.hub.blobs.collector.Scan",
-        lambda *args: begun.append(1) or references.Scan(*args),
+        lambda *args: begun.append(1) or named_files.Scan(*args),
     )
     env.put(CONTENT)
     env.say(f"see {REF}")

@@ -160,7 +160,7 @@ def test_unsafe_media_type_is_refused(text):
     assert wire.check_media_type(None) == "application/octet-stream"
 
 
-def test_limited_token_reads_what_it_put_or_a_message_of_its_channels_names(env):
+def test_limited_token_reads_own_files_and_those_its_channels_name(env):
     reader = limited(env, env.channel_id)
     stranger = limited(env, "ch_other", name="mallory")
     ref = env.put(b"secret").blob.ref

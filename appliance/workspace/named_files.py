@@ -1,30 +1,37 @@
-"""Scans the stores' texts for the files that they name, in slices of some milliseconds.
+"""Scans the stores' texts for files that they name, as `sha256:HEX`, in short slices.
 
-Every store counts, also one whose role is off. Texts that are written during a scan are read at its
-end: they are in new rows, or in the hub's newest events. An older event is no reference, because
-nothing can change the log.
+Every store counts, also a store whose role is off. A scan ends with the texts written meanwhile:
+these are in new rows, or in the hub's newest events. Older events keep no file, because the log
+can't be changed.
 """
 
+import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from appliance.hub.named_files import named_in
 from appliance.kernel import meta
 from appliance.kernel.store_declaration import DECLARATIONS
 from appliance.kernel.store_files import open_database
 from appliance.workspace.datadir import DataDir
 
 SLICE_ROWS = 2000  # that one statement reads
+_NAME = re.compile(rb"sha256[:-]([0-9a-f]{64})(?![0-9a-f])")
 _LOG = ("events", ("data_json",))
+_SHA256 = "x'736861323536'"  # the text `sha256`, as bytes
+
+
+def named_in(text: bytes) -> set[str]:
+    """Return the hashes that a text names: files, and worker bus payloads as `sha256-HEX`."""
+    return {name.decode() for name in _NAME.findall(text)}
 
 
 class Slice(NamedTuple):
-    """What one slice found. `position`: the row to continue after; None at the table's end."""
+    """The hashes in one slice. `position`: the row to continue after; None at the table's end."""
 
     named: set[str]
     position: int | None
@@ -45,35 +52,36 @@ class TextTable(msgspec.Struct):
         with closing(open_database(self.path, "ro")) as connection:
             connection.text_factory = bytes
             if not self.numbered:
-                return Slice(self._named(connection, "1"), None)
+                return Slice(self._named(connection, ""), None)
             last = self._last_row(connection)
             if last is None:
                 return Slice(set(), None)
-            between = f"rowid > {self.position} AND rowid <= {last}"
-            return Slice(self._named(connection, between), last)
+            return Slice(self._named(connection, "rowid > ? AND rowid <= ? AND", last), last)
 
     def _last_row(self, connection: sqlite3.Connection) -> int | None:
-        rows = f'SELECT rowid FROM "{self.table}" WHERE rowid > ? ORDER BY rowid LIMIT ?'
-        row = connection.execute(
-            f"SELECT max(rowid) FROM ({rows})", (self.position, SLICE_ROWS)
-        ).fetchone()
-        return None if row[0] is None else int(row[0])
+        query = f'SELECT rowid FROM "{self.table}" WHERE rowid > ? ORDER BY rowid LIMIT ?'
+        limits = (self.position, SLICE_ROWS)
+        (last,) = connection.execute(f"SELECT max(rowid) FROM ({query})", limits).fetchone()
+        return None if last is None else int(last)
 
-    def _named(self, connection: sqlite3.Connection, where: str) -> set[str]:
-        values = ", ".join(f'CAST("{column}" AS BLOB)' for column in self.columns)
-        names = " OR ".join(
-            f"instr(CAST(\"{column}\" AS BLOB), x'736861323536')" for column in self.columns
-        )  # sha256
+    def _named(
+        self, connection: sqlite3.Connection, where: str, last: int | None = None
+    ) -> set[str]:
+        texts = [f'CAST("{column}" AS BLOB)' for column in self.columns]
+        columns = ", ".join(texts)
+        conditions = " OR ".join(f"instr({text}, {_SHA256})" for text in texts)
         rows = connection.execute(
-            f'SELECT {values} FROM "{self.table}" WHERE {where} AND ({names})'
+            f'SELECT {columns} FROM "{self.table}" WHERE {where} ({conditions})',
+            () if last is None else (self.position, last),
         )
         return {name for row in rows for text in row if text for name in named_in(text)}
 
 
 class Scan:
-    """One pass over all stores. `kept`: the wanted files, each with when it was last kept."""
+    """One pass over all stores. `wanted`: the files to look for, by hash. `named`: those that a
+    text names."""
 
-    def __init__(self, datadir: DataDir, wanted: dict[str, int]) -> None:
+    def __init__(self, datadir: DataDir, wanted: Mapping[str, int]) -> None:
         """Note the tables, and the hub's newest event. Raises sqlite3.Error."""
         self.wanted = wanted
         self.named: set[str] = set()
@@ -87,17 +95,17 @@ class Scan:
         return self._index < len(self._tables)
 
     def finish(self) -> None:
-        """Read what was written since. Raises sqlite3.Error."""
+        """Read the texts that were written during the scan. Raises sqlite3.Error."""
         for table in self._tables:
             while self._read(table):
                 pass
 
     def _read(self, table: TextTable) -> bool:
-        found = table.read()
-        self.named |= found.named & self.wanted.keys()
-        if found.position is None:
+        part = table.read()
+        self.named |= part.named & self.wanted.keys()
+        if part.position is None:
             return False
-        table.position = found.position
+        table.position = part.position
         return True
 
 
