@@ -30,7 +30,7 @@ def save(folder: Path, content: bytes) -> str:
     try:
         try:
             with suppress(PermissionError):  # another user's
-                os.utime(path)  # young again: nobody deletes it before its message is published
+                os.utime(path)  # renew, so that nothing deletes the file before the message exists
         except FileNotFoundError:
             make_folder(folder)
             write_whole(path, content, private=False)

@@ -105,11 +105,13 @@ class BlobDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     with the store.
 
     folder  where they are, below the workspace; several stores may share a folder
+    table   the table with these rows, which an older file may lack
     named   the query that returns their names
     counts  whether the folder's bytes are part of this store's size
     """
 
     folder: str
+    table: str
     named: str
     counts: bool = True
 

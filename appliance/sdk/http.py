@@ -36,7 +36,7 @@ RETRY_AFTER_SECONDS_MAX = 3600.0
 NO_HEADERS: Mapping[str, str] = {}
 T = TypeVar("T")
 BUSY = frozenset({429, 502, 503, 504})
-PIECE_BYTES = 64 * 1024  # of a file, in one read
+PIECE_BYTES = 64 * 1024  # that one read of a file returns
 Progress = Callable[[int, int | None], None]
 """Called with the bytes so far, and all bytes, if known."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec import UNSET, UnsetType
 
+from appliance.kernel import meta
 from appliance.kernel.store_declaration import DECLARATIONS, declaration_of
 from appliance.kernel.store_files import open_database
 from appliance.workspace.datadir import DataDir
@@ -32,13 +33,9 @@ def list_named(connection: sqlite3.Connection, store: str) -> list[str]:
 def names_in(connection: sqlite3.Connection, store: str) -> Iterator[str]:
     """Yield the files that rows name; none from a file that lacks the table."""
     declared = declaration_of(store).blobs
-    try:
-        names = connection.execute(declared.named) if declared else ()
-    except sqlite3.OperationalError as error:
-        if not str(error).startswith("no such table"):
-            raise
-        return
-    yield from (name for (name,) in names if NAME.fullmatch(str(name)))
+    if declared and meta.exists(connection, declared.table):
+        names = connection.execute(declared.named)
+        yield from (name for (name,) in names if NAME.fullmatch(str(name)))
 
 
 def names_elsewhere(datadir: DataDir, store: str) -> set[str]:

@@ -30,7 +30,7 @@ def _find(context: Context, limit: int, *, read: bool) -> Iterator[Finding]:
             try:
                 has_size = path.stat().st_size == size
                 if not has_size or (read and _hash(path) != digest):
-                    yield DAMAGED.finding(PREFIX + digest, "its content does not match its hash")
+                    yield DAMAGED.finding(PREFIX + digest, "the content does not match the hash")
             except OSError:
                 yield MISSING.finding(PREFIX + digest, "the file is missing, or can't be read")
 

@@ -56,7 +56,7 @@ class BlobErased(Struct, frozen=True):
 class NoSuchBlob(Missing):
     code = "BLOB_NOT_FOUND"
     default_message = "no such file: never put, removed, or not readable with this token"
-    default_hint = "ask its sender to put it again: agentlip put FILE"
+    default_hint = "ask the sender to put the file again: agentlip put FILE"
 
 
 class BlobMismatch(Invalid):
@@ -100,7 +100,7 @@ class BlobDamaged(Unavailable):
 class BlobNamedByBus(Conflict):
     code = "BLOB_NAMED_BY_BUS"
     default_message = "a worker bus message has this content as its payload"
-    default_hint = "agentlip bus archive --blobs deletes it after its message"
+    default_hint = "agentlip bus archive --blobs deletes the payload after the message"
 
 
 def digest_of(reference: str) -> str:
