@@ -118,7 +118,7 @@ async def story(client: Any, name: str) -> None:
     part = await call(client, "read_file", ref=put["ref"], bytes_max=7)
     assert (part["text"], part["size"], part["next"]) == ("grüße", 8000, 7)
     rest = await call(client, "read_file", ref=put["ref"], start=7999)
-    assert (rest["text"], rest["next"]) == ("\n", None)
+    assert (rest["text"], "next" in rest) == ("\n", False)
     unknown = await refused(client, "read_file", ref="sha256:" + "0" * 64)
     assert unknown["code"] == "BLOB_NOT_FOUND"
     await call(client, "delete_message", message_id=message_id, actor="a")

@@ -98,7 +98,7 @@ class Blobs:
     def find(self, reference: str, principal: Principal) -> Download:
         """Return a file to send. Raises NoSuchBlob, also for one that the caller may not read, or
         BlobDamaged."""
-        digest = wire.digest_of(reference)
+        digest = _digest_in(reference)
         row = self.store.read(queries.find, digest)
         may_read = self._may_read if row is not None else self._may_read_payload
         if not may_read(digest, principal):
@@ -128,7 +128,7 @@ class Blobs:
 
     def erase(self, reference: str) -> wire.BlobErased:
         """Remove a file now, although texts may name it. Raises NoSuchBlob, or BlobNamedByBus."""
-        digest = wire.digest_of(reference)
+        digest = _digest_in(reference)
         if in_thread(self._is_payload, digest):
             raise wire.BlobNamedByBus
         self.store.write(writes.erase, digest)
@@ -223,6 +223,14 @@ class Blobs:
             raise wire.BlobNotWritable(
                 f"the file can't be written: {error.strerror or error}"
             ) from error
+
+
+def _digest_in(reference: str) -> str:
+    """Return a path's hash. Raises NoSuchBlob, also for another text."""
+    digest = wire.find_digest(reference)
+    if digest is None:
+        raise wire.NoSuchBlob
+    return digest
 
 
 class Content(NamedTuple):

@@ -25,12 +25,12 @@ class ReadFileArguments(Struct, frozen=True, forbid_unknown_fields=True):
     bytes_max: Annotated[int, Meta(ge=1, le=wire.TEXT_BYTES_MAX)] = 8192
 
 
-class FileText(Struct, frozen=True):
-    """A part of a file. `next`: where the next part starts; null at the end."""
+class FileText(Struct, frozen=True, omit_defaults=True):
+    """A part of a file. `next`: where the next part starts; missing at the end."""
 
     text: str
     size: int
-    next: int | None
+    next: int | None = None
 
 
 def tools(blobs: Blobs) -> Sequence[Tool]:

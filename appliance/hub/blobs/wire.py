@@ -103,10 +103,16 @@ class BlobNamedByBus(Conflict):
     default_hint = "agentlip bus archive --blobs deletes the payload after the message"
 
 
+def find_digest(reference: str) -> str | None:
+    """Return a reference's 64 hexadecimal digits; None for another text."""
+    digest = reference.removeprefix(PREFIX)
+    return digest if reference.startswith(PREFIX) and _is_digest(digest) else None
+
+
 def digest_of(reference: str) -> str:
     """Return a reference's 64 hexadecimal digits. Raises Invalid."""
-    digest = reference.removeprefix(PREFIX)
-    if not reference.startswith(PREFIX) or not _is_digest(digest):
+    digest = find_digest(reference)
+    if digest is None:
         raise Invalid(
             "not a file's reference: expected sha256: and 64 lower-case hexadecimal digits",
             details={"field": "ref"}, hint="agentlip put FILE prints the reference",

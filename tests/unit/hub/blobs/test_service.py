@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from appliance.busfile import blobs as files
-from appliance.hub.blobs import wire
+from appliance.hub.blobs import queries, wire
 from appliance.kernel.errors import ApplianceError, Invalid, StorageFull
 from appliance.workspace import blobs as named
 from tests.support.bus import BusFixture
@@ -149,6 +149,8 @@ def test_damaged_file_never_arrives_whole(env):
 @pytest.mark.parametrize("text", ["sha256:", "sha256:" + "A" * 64, "0" * 64, "sha256:" + "0" * 63])
 def test_malformed_reference_is_refused(env, text):
     with pytest.raises(Invalid):
+        wire.digest_of(text)
+    with pytest.raises(wire.NoSuchBlob):
         env.blobs.find(text, env.ann)
 
 
@@ -225,6 +227,18 @@ def test_put_wins_against_a_pending_deletion(env):
     env.backs_up = False
     assert env.blobs.delete_removed() == 0
     assert env.read(ref, env.bob) == b"text"
+
+
+def test_put_wins_against_a_deletion_that_has_begun(env, monkeypatch):
+    ref = env.put(b"text").blob.ref
+    env.backs_up = True
+    env.blobs.erase(ref)
+    begun = env.store.read(queries.removed)
+    env.backs_up = False
+    env.put(b"text")
+    monkeypatch.setattr(queries, "removed", lambda _reader: begun)
+    assert env.blobs.delete_removed() == 0
+    assert env.read(ref) == b"text"
 
 
 def test_content_that_the_bus_saved_again_outlives_its_row(env):
