@@ -11,6 +11,8 @@ from functools import partial
 from msgspec.structs import replace
 
 from appliance import __version__
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.settings import BackupSettings
 from appliance.backup.subsystem import BackupNeeds, BackupSubsystem
 from appliance.broker.subsystem import BrokerNeeds, BrokerSubsystem
 from appliance.broker.webhook_feeder import MeshWebhookFeeder, MeshWebhooks
@@ -25,6 +27,7 @@ from appliance.host import Host
 from appliance.hub.agents.subsystem import AgentsNeeds, AgentsSubsystem
 from appliance.hub.ask.reviews import ReviewAsks
 from appliance.hub.ask.subsystem import AskNeeds, AskSubsystem
+from appliance.hub.blobs.subsystem import BlobNeeds, BlobSubsystem
 from appliance.hub.catchup.subsystem import CatchUpNeeds, CatchUpSubsystem
 from appliance.hub.entries.subsystem import EntriesNeeds, EntriesSubsystem
 from appliance.hub.incoming.subsystem import IncomingNeeds, IncomingSubsystem
@@ -314,6 +317,12 @@ def build_incoming(built: Built) -> IncomingSubsystem:
     courier = built.courier
     stream = None if courier is None else partial(enqueue_delivery, courier.courier)
     return IncomingSubsystem(built.host, IncomingNeeds(require(built.hub).hub, stream))
+
+
+def build_blobs(built: Built) -> BlobSubsystem:
+    host = built.host
+    backups = BackupDirectory(host.datadir, host.section(BackupSettings), host.clock)
+    return BlobSubsystem(host, BlobNeeds(require(built.hub).hub, backups.is_busy))
 
 
 def build_plugins(built: Built) -> PluginsSubsystem:

@@ -10,6 +10,15 @@ COMMANDS = {
             "appliance.hub.agents.cli:app",
             "Agents that are woken by their inbox: run, status, pause, resume, logs.",
         ),
+        "put": (
+            "appliance.hub.blobs.cli:put_app",
+            "Store a file once, by its hash, and print its reference for messages.",
+        ),
+        "get": ("appliance.hub.blobs.cli:get_app", "Write a file's content, and check its hash."),
+        "erase": (
+            "appliance.hub.blobs.cli:erase_app",
+            "Erase a file now, although messages may name it.",
+        ),
         "catch-up": (
             "appliance.hub.catchup.cli:app",
             "Show what waits for you: questions, claims, entries, pinned messages, changed topics.",

@@ -69,6 +69,7 @@ ROWS = (
     Row("export", lambda built: ExportSubsystem(built.host)),
     Row("bus_topic", builders.build_bus_topic),
     Row("plugins", builders.build_plugins),
+    Row("blobs", builders.build_blobs),
     Row("entries", builders.build_entries),
     Row("agents", builders.build_agents),
     Row("catchup", builders.build_catchup),

@@ -57,6 +57,7 @@ PATHS = {
     "incoming": ("/api/v1/incoming",),
     "export": ("/api/v1/reports", "/api/v1/segments", "/api/v1/snapshots"),
     "plugins": ("/api/v1/messages/{message_id}/enrichments", "/api/v1/plugins"),
+    "blobs": ("/api/v1/blobs",),
     "entries": (
         "/api/v1/inbox",
         "/api/v1/messages/{message_id}/receipts",

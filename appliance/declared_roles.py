@@ -5,6 +5,7 @@ import msgspec
 NEEDS: dict[str, tuple[str, ...]] = {
     "agents": ("hub",),
     "ask": ("hub",),
+    "blobs": ("hub",),
     "catchup": ("hub",),
     "entries": ("hub",),
     "export": ("hub",),
@@ -22,6 +23,7 @@ class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agents: bool = True  # reports, pauses and turns of agents that are woken; needs `hub`
     ask: bool = True  # questions to people; needs `hub`
     backup: bool = True  # backups on a schedule, and over HTTP
+    blobs: bool = True  # files that agents put and name in texts; needs `hub`
     broker: bool = True  # mesh broker, for members here and elsewhere
     bus: bool = True  # the worker bus in .worker-state, over HTTP and for tools
     catchup: bool = True  # catch-ups, topic states, handoff notes, pins; needs `hub`

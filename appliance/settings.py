@@ -9,6 +9,7 @@ from appliance.checks.settings import DoctorSettings
 from appliance.courier.settings import CourierSettings
 from appliance.export.settings import ExportSettings
 from appliance.hub.ask.settings import AskSettings
+from appliance.hub.blobs.settings import BlobSettings
 from appliance.hub.plugins.settings import PluginsSettings
 from appliance.hub.settings import HubSettings
 from appliance.hub.webhooks.settings import WebhookSettings
@@ -39,6 +40,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     log: LogSettings = LogSettings()
     ask: AskSettings = AskSettings()
     backup: BackupSettings = BackupSettings()
+    blobs: BlobSettings = BlobSettings()
     broker: BrokerSettings = BrokerSettings()
     bus: BusSettings = BusSettings()
     courier: CourierSettings = CourierSettings()

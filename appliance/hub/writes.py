@@ -12,6 +12,7 @@ from appliance.hub import addressing, events, indexing, queries, receipts, wire
 from appliance.hub.addressing import Addressing, StoredMessage
 from appliance.hub.columns import CHANNEL, TOPIC
 from appliance.hub.events import encode
+from appliance.hub.named_files import expire_named
 from appliance.kernel.auth import check_sender
 from appliance.kernel.batch import Tx
 from appliance.kernel.idempotency import Reply
@@ -192,6 +193,7 @@ def delete_message(
         edited_at=tx.now, deleted_at=tx.now, deleted_by=command.actor,
     )  # fmt: skip
     indexing.follow_changes(tx)
+    expire_named(tx, message_id, old.content_raw)
     deleted = wire.MessageDeleted(message_id, command.actor, version, principal)
     return _record_change(tx, "message.deleted", message, encode(deleted))
 

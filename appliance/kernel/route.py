@@ -64,6 +64,7 @@ class Operation(msgspec.Struct, frozen=True):
     in_maintenance  maintenance mode does not refuse it
     credential     for an open operation: whether the parameters contain a valid credential, such as
                    a link. Otherwise a request without a token is not audited: anybody could send it
+    upload         the responder reads the body, a file with any content type, in pieces
     verifies_sender  the responder reads the body and verifies the sender: `Authorization` is not a
                    token, and `body` is only for the documentation. The path must end in a field
     """
@@ -91,6 +92,7 @@ class Operation(msgspec.Struct, frozen=True):
     audited: bool = False
     in_maintenance: bool = False
     credential: Callable[..., bool] | None = None
+    upload: bool = False
     verifies_sender: bool = False
 
     @property

@@ -10,6 +10,10 @@ from typing import Any
 
 import msgspec
 
+from appliance.hub.blobs.wire import Blob as Blob
+from appliance.hub.blobs.wire import BlobErased as BlobErased
+from appliance.hub.blobs.wire import BlobPut as BlobPut
+from appliance.hub.blobs.wire import BlobUsage as BlobUsage
 from appliance.hub.catchup.wire import CatchUp as CatchUp
 from appliance.hub.catchup.wire import PinChanged as PinChanged
 from appliance.hub.catchup.wire import PinnedMessage as PinnedMessage

@@ -153,6 +153,9 @@ def _operation(
         if operation.example is not None:
             media["example"] = operation.example
         description["requestBody"] = {"required": True, "content": {"application/json": media}}
+    if operation.upload:
+        media = {"schema": {"type": "string", "format": "binary"}}
+        description["requestBody"] = {"content": {"*/*": media}}
     return description
 
 

@@ -17,7 +17,7 @@ USE = {
     "POST /api/v1/channels", "POST /api/v1/topics", "PATCH /api/v1/topics/{topic_id}",
     "POST /api/v1/messages", "PATCH /api/v1/messages/{message_id}", "POST /api/v1/messages/batch",
     "POST /api/v1/topics/{topic_id}/attachments", "POST /api/v1/asks",
-    "POST /api/v1/incoming/{name}",
+    "POST /api/v1/incoming/{name}", "POST /api/v1/blobs", "PUT /api/v1/blobs/{ref}",
     "POST /bus/v1/messages", "POST /bus/v1/acks", "POST /bus/v1/claims",
     "POST /bus/v1/claims/renew", "POST /bus/v1/claims/release", "POST /bus/v1/heartbeats",
     "POST /bus/v1/workers/{task}/state",
@@ -46,7 +46,7 @@ TOOLS_OF_USE = {
     "ask_person", "claim_task", "renew_claim", "complete_task", "bus_send", "courier_enqueue",
     "release_claim", "change_task_state", "send_heartbeat", "bus_ack",
     "courier_receive", "courier_ack", "inbox_subscribe", "outbox_send", "acknowledge",
-    "write_handoff",
+    "write_handoff", "put_file",
 }  # fmt: skip
 SOCKET_REQUESTS = {
     "channel.create", "topic.create", "topic.rename", "message.create", "message.edit",
@@ -55,7 +55,7 @@ SOCKET_REQUESTS = {
 # Groups of commands that read, use the appliance, or send requests that it records.
 REQUESTS_AND_READS = {
     "agentlip agent", "agentlip ask", "agentlip attachment", "agentlip bus", "agentlip channel",
-    "agentlip courier",
+    "agentlip courier", "agentlip erase", "agentlip get", "agentlip put",
     "agentlip inbox", "agentlip incoming", "agentlip jobs", "agentlip msg", "agentlip network",
     "agentlip outbox", "agentlip plugin", "agentlip report", "agentlip topic", "agentlip webhook",
     "agentlip worker", "agentlip archive", "agentlip config", "agentlip mcp", "agentlip audit",
