@@ -45,7 +45,7 @@ MISSING = Problem("missing", Severity.ERROR, PUT_AGAIN)
 DAMAGED = Problem("damaged", Severity.ERROR, PUT_AGAIN)
 CHECKS = (
     Check(
-        name="blobs.files", inspects="the newest files that agents put are there, with their size",
+        name="blobs.files", inspects="the newest put files are there, with their size",
         find=_newest, problems=(MISSING, DAMAGED),
     ),
     Check(

@@ -55,7 +55,7 @@ def tools(blobs: Blobs) -> Sequence[Tool]:
         ),
         Tool(
             "read_file", "Read a part of a file",
-            "Read a text file that a message names as sha256:HEX, part by part.",
+            "Read a text file, named sha256:HEX in a message, part by part.",
             ReadFileArguments, FileText, READ, read_file, by_channel=True,
         ),
     ]  # fmt: skip
