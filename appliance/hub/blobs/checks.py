@@ -49,7 +49,7 @@ CHECKS = (
         find=_newest, problems=(MISSING, DAMAGED),
     ),
     Check(
-        name="blobs.content", inspects="every file that agents put has the content of its hash",
+        name="blobs.content", inspects="every put file's content fits the hash",
         find=_all, cost=Cost.EXPENSIVE, includes="blobs.files", problems=(MISSING, DAMAGED),
     ),
 )  # fmt: skip

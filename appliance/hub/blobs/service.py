@@ -187,7 +187,7 @@ class Blobs:
         if used.files >= used.files_max or used.bytes + size > used.bytes_max:
             metrics.refused.labels("quota").inc()
             raise wire.BlobQuota(
-                f"this token's files would exceed {used.bytes_max:,} bytes or {used.files_max:,}"
+                f"the token's files would exceed {used.bytes_max:,} bytes or {used.files_max:,}"
                 " files",
                 details={"bytes": used.bytes, "bytes_max": used.bytes_max, "files": used.files,
                          "files_max": used.files_max},

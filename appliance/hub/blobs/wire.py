@@ -74,7 +74,7 @@ class BlobTooLarge(Invalid):
 class BlobQuota(Exhausted):
     code = "BLOB_QUOTA"
     status = 507
-    default_message = "this token's files use the whole quota"
+    default_message = "the token's files use the whole quota"
     default_hint = (
         "files that nothing names go after blobs.retention_days; or raise blobs.quota_bytes in"
         " agentlip.toml"
