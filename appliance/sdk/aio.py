@@ -144,6 +144,7 @@ class AsyncClient(ThreadedClient):
     tail_messages = run_in_thread(Client.tail_messages)
     page_messages = run_in_thread(Client.page_messages)
     list_attachments = run_in_thread(Client.list_attachments)
+    list_events = run_in_thread(Client.list_events)
     list_enrichments = run_in_thread(Client.list_enrichments)
     search = run_in_thread(Client.search)
     list_entries = run_in_thread(Client.list_entries)

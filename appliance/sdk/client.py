@@ -334,6 +334,21 @@ class Client(EntryVerbs, CatchUpVerbs, BlobVerbs):
         for page in reversed(pages):
             yield from reversed(page)
 
+    def list_events(
+        self,
+        after: int = 0,
+        *,
+        topic_id: str | None = None,
+        tail: int | None = None,
+        limit: int = 100,
+    ) -> models.EventPage:
+        """Return events after a cursor, oldest first, or the newest `tail` events. Continue after
+        the last one while `has_more`."""
+        query = {"after": after} if tail is None else {"tail": tail}
+        return self._get(
+            "/api/v1/events", models.EventPage, None, topic_id=topic_id, limit=limit, **query
+        )
+
     def list_attachments(
         self, topic_id: str, kind: str | None = None, limit: int = 50
     ) -> list[models.Attachment]:

@@ -52,6 +52,24 @@ class Envelope(msgspec.Struct, frozen=True):
     data: dict[str, Any] = {}
 
 
+class EventRow(msgspec.Struct, frozen=True):
+    """One event in a page; `data_json` is an envelope's `data`."""
+
+    event_id: int
+    name: str
+    ts: str = ""
+    scope: Scope = Scope()
+    data_json: dict[str, Any] = {}
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """Events after a cursor. `replay_until`: the newest event in the log."""
+
+    events: list[EventRow]
+    replay_until: int
+    has_more: bool = False
+
+
 class Enrichment(msgspec.Struct, frozen=True):
     """A plugin's finding: `span` is {"start": n, "end": n}, in text characters."""
 
