@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from appliance.kernel.pauses import Bounded
+
 
 class Tool(msgspec.Struct, frozen=True):
     """One tool. Models pay for every word: the description only adds to the names.
@@ -18,6 +20,7 @@ class Tool(msgspec.Struct, frozen=True):
     by_channel  `call` checks the channels that a token is limited to; otherwise a token that is
                 limited for this scope is refused
     audited     an administrative act, which the audit log records
+    bounded     a pause refuses each `use`, or only a call that does `wait`
     """
 
     name: str
@@ -32,3 +35,4 @@ class Tool(msgspec.Struct, frozen=True):
     by_channel: bool = False
     unfinished: Callable[[Any], bool] | None = None
     audited: bool = False
+    bounded: Bounded | None = None
