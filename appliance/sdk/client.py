@@ -20,6 +20,7 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
 from appliance.sdk import models
+from appliance.sdk.bounds import BoundsVerbs
 from appliance.sdk.catchup import CatchUpVerbs
 from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, FileCursor
 from appliance.sdk.entries import EntryVerbs
@@ -45,7 +46,7 @@ Subscriptions = dict[str, list[str]]
 T = TypeVar("T")
 
 
-class Client(EntryVerbs, CatchUpVerbs):
+class Client(EntryVerbs, CatchUpVerbs, BoundsVerbs):
     """One hub, by workspace (default: the nearest one above the working directory) or by URL.
 
     Channels can be given by id or name, topics by id or as CHANNEL/TITLE.
