@@ -8,7 +8,7 @@ COMMANDS = {
     "Messages": {
         "agent": (
             "appliance.hub.agents.cli:app",
-            "Agents that are woken by their inbox: run, status, pause, resume, logs.",
+            "Agents that are woken by their inbox: run, status, pause, resume, report, logs.",
         ),
         "put": (
             "appliance.hub.blobs.cli:put_app",
@@ -18,6 +18,19 @@ COMMANDS = {
         "erase": (
             "appliance.hub.blobs.cli:erase_app",
             "Erase a file now, although messages may name it.",
+        ),
+        "pause": (
+            "appliance.hub.bounds.cli:pausing",
+            "Pause a name, the agents in a topic, or all agents.",
+        ),
+        "resume": ("appliance.hub.bounds.cli:resuming", "End a pause."),
+        "pauses": (
+            "appliance.hub.bounds.cli:listing",
+            "List the pauses, with their cause, beginning, end and reason.",
+        ),
+        "ceiling": (
+            "appliance.hub.bounds.cli:ceilings",
+            "Limits for a name on a UTC day: set, list, remove.",
         ),
         "catch-up": (
             "appliance.hub.catchup.cli:app",

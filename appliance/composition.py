@@ -74,6 +74,7 @@ ROWS = (
     Row("agents", builders.build_agents),
     Row("catchup", builders.build_catchup),
     Row("ask", builders.build_ask),
+    Row("bounds", builders.build_bounds),
     Row("review_asks", builders.build_review_asks),
     Row("relay", builders.build_relay),
     Row("backup", builders.build_backup),

@@ -76,6 +76,7 @@ PATHS = {
         "/api/v1/topics/{topic_id}/state",
     ),
     "ask": ("/api/v1/asks", "/api/v1/webhooks/{webhook_id}/answer-secret", "/ask"),
+    "bounds": ("/api/v1/ceilings", "/api/v1/pauses"),
     "relay": ("/admin", "/contacts", "/presence", "/registry", "/relay", "/verify"),
     "backup": ("/api/v1/backups",),
     "rates": ("/api/v1/rates",),

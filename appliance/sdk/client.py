@@ -21,6 +21,7 @@ from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
 from appliance.sdk import models
 from appliance.sdk.blobs import BlobVerbs
+from appliance.sdk.bounds import BoundsVerbs
 from appliance.sdk.catchup import CatchUpVerbs
 from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, FileCursor
 from appliance.sdk.entries import EntryVerbs
@@ -46,7 +47,7 @@ Subscriptions = dict[str, list[str]]
 T = TypeVar("T")
 
 
-class Client(EntryVerbs, CatchUpVerbs, BlobVerbs):
+class Client(EntryVerbs, CatchUpVerbs, BlobVerbs, BoundsVerbs):
     """One hub, by workspace (default: the nearest one above the working directory) or by URL.
 
     Channels can be given by id or name, topics by id or as CHANNEL/TITLE.

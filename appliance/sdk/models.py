@@ -14,6 +14,11 @@ from appliance.hub.blobs.wire import Blob as Blob
 from appliance.hub.blobs.wire import BlobErased as BlobErased
 from appliance.hub.blobs.wire import BlobPut as BlobPut
 from appliance.hub.blobs.wire import BlobUsage as BlobUsage
+from appliance.hub.bounds.wire import Ceiling as Ceiling
+from appliance.hub.bounds.wire import CeilingRemoved as CeilingRemoved
+from appliance.hub.bounds.wire import CeilingShown as CeilingShown
+from appliance.hub.bounds.wire import PauseChanged as PauseChanged
+from appliance.hub.bounds.wire import ShownPause as ShownPause
 from appliance.hub.catchup.wire import CatchUp as CatchUp
 from appliance.hub.catchup.wire import PinChanged as PinChanged
 from appliance.hub.catchup.wire import PinnedMessage as PinnedMessage

@@ -60,11 +60,12 @@ REQUESTS_AND_READS = {
     "agentlip outbox", "agentlip plugin", "agentlip report", "agentlip topic", "agentlip webhook",
     "agentlip worker", "agentlip archive", "agentlip config", "agentlip mcp", "agentlip audit",
     "agentlip broker", "agentlip forecast", "agentlip log", "agentlip maintenance",
-    "agentlip notify", "agentlip top",
+    "agentlip notify", "agentlip top", "agentlip ceiling",
 }  # fmt: skip
 OTHERS = {
     "agentlip version", "agentlip init", "agentlip status", "agentlip ui", "agentlip listen",
     "agentlip search", "agentlip re-enrich", "agentlip catch-up",
+    "agentlip pause", "agentlip resume", "agentlip pauses",
     "agentlip doctor bundle", "agentlip doctor list", "agentlip doctor explain",
     "agentlip doctor repair rebuild",
     "agentlip mesh create", "agentlip mesh list", "agentlip mesh update", "agentlip mesh keygen",
