@@ -53,8 +53,9 @@ ALWAYS_LOADED = {"agentlip", "msgspec", "typing_extensions", "_distutils_hack"}
 WALK = """
 import importlib, pkgutil
 import agentlip.sdk as sdk
+EXTRAS = "agentlip.sdk.network.", "agentlip.sdk.langgraph", "agentlip.sdk.openai_agents"
 for module in pkgutil.walk_packages(sdk.__path__, "agentlip.sdk."):
-    if not module.name.startswith("agentlip.sdk.network."):  # of an extra
+    if not module.name.startswith(EXTRAS):
         importlib.import_module(module.name)
 """
 

@@ -77,7 +77,8 @@ def test_scripts_that_answer_each_other_endlessly_are_stopped(hub, agent):
             if not end.done():
                 post(hub.http, topic_id, "alice", "@ada @bob stop")
                 refused(end.result(30))
-    assert hops(hub, topic_id) is None
+    assert post(hub.http, topic_id, "alice", "thanks").status == 201
+    assert hops(hub, topic_id) is None, "a person's message counts from the start"
 
 
 def test_answer_continue_lets_the_topic_go_on(hub, pair):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,8 @@ def test_frozen_writer_answers_503_within_the_limit(tmp_path):
         message = {"topic_id": topic, "sender": "tester", "content_raw": "hello"}
         (writer,) = writers_of(hub.pid)
         os.kill(writer, signal.SIGSTOP)
+        stat = Path(f"/proc/{writer}/stat")
+        until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", 10, "it is frozen")
         try:
             waited = hub.http.post("/api/v1/messages", message)
             assert (waited.status, waited.body["code"]) == (503, "SERVICE_UNAVAILABLE")
