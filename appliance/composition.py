@@ -73,6 +73,7 @@ ROWS = (
     Row("agents", builders.build_agents),
     Row("catchup", builders.build_catchup),
     Row("ask", builders.build_ask),
+    Row("a2a", builders.build_a2a),
     Row("review_asks", builders.build_review_asks),
     Row("relay", builders.build_relay),
     Row("backup", builders.build_backup),
