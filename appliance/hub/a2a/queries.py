@@ -39,7 +39,7 @@ _TEXTS = (
 
 
 class TaskKey(NamedTuple):
-    """What identifies a task. `caller`: the sender; `name`: the caller's token, for asks."""
+    """A task's identity. `topic`: the task's id; `name`: the caller's token, for asks."""
 
     topic: str
     channel: str

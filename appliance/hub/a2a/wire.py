@@ -92,8 +92,11 @@ class TaskStatus(Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class Task(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A task. Its artifacts are the agent's messages, its history those from the caller.
-    `metadata`: whether older ones are left out."""
+    """A task.
+
+    artifacts  the agent's messages
+    history    the caller's messages
+    metadata   `truncated`: older messages are left out"""
 
     id: str
     context_id: str
