@@ -343,7 +343,7 @@ def build_catchup(built: Built) -> CatchUpSubsystem:
 
 
 def build_a2a(built: Built) -> A2aSubsystem:
-    """Build A2A, whose cards are signed with the member key, if this appliance has one."""
+    """Build A2A. The member key signs the cards, if there is one."""
     signer = None if built.keys is None else built.keys.in_mesh("")
     asks = None if built.ask is None else built.ask.asks
     needs = A2aNeeds(require(built.hub).hub, partial(own_url, built.host), signer, asks)

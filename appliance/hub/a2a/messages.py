@@ -1,4 +1,4 @@
-"""Converts between A2A's messages and the hub's texts. Pure."""
+"""Converts between A2A messages and the hub texts."""
 
 from collections.abc import Sequence
 

@@ -174,7 +174,7 @@ def test_body_above_the_limit_is_refused_before_it_is_read(hub):
     assert hub.post(b" " * 300_000).body["code"] == "PAYLOAD_TOO_LARGE"
 
 
-def test_task_beyond_its_deadline_fails_and_the_only_agent_has_the_root_card(tmp_path):
+def test_task_beyond_its_deadline_fails_and_stays_failed(tmp_path):
     one_agent = SETTINGS.split("[[a2a.agents]]")[1]
     settings = f"[a2a]\ndeadline_seconds = 1\n[[a2a.agents]]{one_agent}"
     with serve(tmp_path, settings=settings) as served:
