@@ -102,9 +102,11 @@ class Appliance:
         self._verdicts, self._latest = built.doctor.verdicts, built.latest
         scopes = join(subsystem.scopes for subsystem in built.subsystems)
         book, gate = built.tokens.book, built.maintenance.gate
+        pauses = None if built.hub is None else built.hub.hub.pauses
         self._guard = Guard(
-            book, settings.http, clock, scopes.free, scopes.implied, gate, built.oidc.verifier
-        )
+            book, settings.http, clock, scopes.free, scopes.implied, gate,
+            verifier=built.oidc.verifier, pauses=pauses,
+        )  # fmt: skip
         mcp = build_mcp(built, self._guard, self._readiness)
         self.subsystems = (*built.subsystems, *([] if mcp is None else [mcp]))
         if host.off:

@@ -11,6 +11,8 @@ from functools import partial
 from msgspec.structs import replace
 
 from appliance import __version__
+from appliance.backup.backup_directory import BackupDirectory
+from appliance.backup.settings import BackupSettings
 from appliance.backup.subsystem import BackupNeeds, BackupSubsystem
 from appliance.broker.subsystem import BrokerNeeds, BrokerSubsystem
 from appliance.broker.webhook_feeder import MeshWebhookFeeder, MeshWebhooks
@@ -26,6 +28,8 @@ from appliance.hub.a2a.subsystem import A2aNeeds, A2aSubsystem
 from appliance.hub.agents.subsystem import AgentsNeeds, AgentsSubsystem
 from appliance.hub.ask.reviews import ReviewAsks
 from appliance.hub.ask.subsystem import AskNeeds, AskSubsystem
+from appliance.hub.blobs.subsystem import BlobNeeds, BlobSubsystem
+from appliance.hub.bounds.subsystem import BoundsNeeds, BoundsSubsystem
 from appliance.hub.catchup.subsystem import CatchUpNeeds, CatchUpSubsystem
 from appliance.hub.entries.subsystem import EntriesNeeds, EntriesSubsystem
 from appliance.hub.incoming.subsystem import IncomingNeeds, IncomingSubsystem
@@ -45,6 +49,8 @@ from appliance.inbox.service import Inbox
 from appliance.inbox.settings import InboxSettings
 from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, open_inbox
 from appliance.integrations.ask_bus import BusReviews
+from appliance.integrations.bounds_ask import HubTopicAsks
+from appliance.integrations.bounds_bus import ClaimCounter
 from appliance.integrations.bus_export import last_in_segments
 from appliance.integrations.bus_hub import BusTopicPoster
 from appliance.integrations.catchup_bus import BusClaims
@@ -153,7 +159,8 @@ def build_health(built: Built) -> HealthSubsystem | None:
 
 def build_bus(built: Built) -> BusSubsystem:
     segments = partial(last_in_segments, built.host)
-    return BusSubsystem(built.host, BusNeeds(built.tokens.book, segments))
+    count_claim = None if built.hub is None else ClaimCounter(built.hub.hub).count
+    return BusSubsystem(built.host, BusNeeds(built.tokens.book, segments, count_claim))
 
 
 def build_bus_topic(built: Built) -> LoopBetween | None:
@@ -308,13 +315,20 @@ def build_identity(built: Built) -> IdentitySubsystem:
 def build_courier(built: Built) -> CourierSubsystem:
     outbox = built.outbox
     sink = None if outbox is None else partial(send_trigger_webhook, outbox.outbox)
-    return CourierSubsystem(built.host, CourierNeeds(sink))
+    pauses = None if built.hub is None else built.hub.hub.pauses
+    return CourierSubsystem(built.host, CourierNeeds(sink, pauses))
 
 
 def build_incoming(built: Built) -> IncomingSubsystem:
     courier = built.courier
     stream = None if courier is None else partial(enqueue_delivery, courier.courier)
     return IncomingSubsystem(built.host, IncomingNeeds(require(built.hub).hub, stream))
+
+
+def build_blobs(built: Built) -> BlobSubsystem:
+    host = built.host
+    backups = BackupDirectory(host.datadir, host.section(BackupSettings), host.clock)
+    return BlobSubsystem(host, BlobNeeds(require(built.hub).hub, backups.is_busy))
 
 
 def build_plugins(built: Built) -> PluginsSubsystem:
@@ -330,6 +344,13 @@ def build_ask(built: Built) -> AskSubsystem:
 
 def build_agents(built: Built) -> AgentsSubsystem:
     return AgentsSubsystem(built.host, AgentsNeeds(require(built.hub).hub))
+
+
+def build_bounds(built: Built) -> BoundsSubsystem | None:
+    if built.hub is None:
+        return None
+    asks = None if built.ask is None else HubTopicAsks(built.ask.asks)
+    return BoundsSubsystem(built.host, BoundsNeeds(built.hub.hub, asks))
 
 
 def build_entries(built: Built) -> EntriesSubsystem:
@@ -422,7 +443,8 @@ def build_notify(built: Built) -> NotifySubsystem:
         senders["topic"] = TopicNotices(HubTopics(built.hub.hub, "notify"))
     asks = None if built.ask is None else built.ask.asks
     entries = None if built.entries is None else built.entries.entries
-    problems = partial(observe, partial(list_findings, built.latest), asks, entries)
+    bounds = None if built.bounds is None else built.bounds.bounds
+    problems = partial(observe, partial(list_findings, built.latest), asks, entries, bounds)
     former = None if outbox is None else partial(drop_former, outbox, built.host.log)
     needs = NotifyNeeds(senders, problems, built.webhook_target.ping, former)
     return NotifySubsystem(built.host, needs)

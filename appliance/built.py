@@ -8,6 +8,7 @@ from appliance.bus.subsystem import BusSubsystem
 from appliance.courier.subsystem import CourierSubsystem
 from appliance.host import Host
 from appliance.hub.ask.subsystem import AskSubsystem
+from appliance.hub.bounds.subsystem import BoundsSubsystem
 from appliance.hub.catchup.subsystem import CatchUpSubsystem
 from appliance.hub.entries.subsystem import EntriesSubsystem
 from appliance.hub.subsystem import HubSubsystem
@@ -60,6 +61,7 @@ class Built:
     entries: EntriesSubsystem | None
     catchup: CatchUpSubsystem | None
     ask: AskSubsystem | None
+    bounds: BoundsSubsystem | None
     courier: CourierSubsystem | None
     audit: AuditSubsystem
     maintenance: MaintenanceSubsystem

@@ -8,7 +8,29 @@ COMMANDS = {
     "Messages": {
         "agent": (
             "appliance.hub.agents.cli:app",
-            "Agents that are woken by their inbox: run, status, pause, resume, logs.",
+            "Agents that are woken by their inbox: run, status, pause, resume, report, logs.",
+        ),
+        "put": (
+            "appliance.hub.blobs.cli:put_app",
+            "Store a file once, by its hash, and print its reference for messages.",
+        ),
+        "get": ("appliance.hub.blobs.cli:get_app", "Write a file's content, and check its hash."),
+        "erase": (
+            "appliance.hub.blobs.cli:erase_app",
+            "Erase a file now, although messages may name it.",
+        ),
+        "pause": (
+            "appliance.hub.bounds.cli:pausing",
+            "Pause a name, the agents in a topic, or all agents.",
+        ),
+        "resume": ("appliance.hub.bounds.cli:resuming", "End a pause."),
+        "pauses": (
+            "appliance.hub.bounds.cli:listing",
+            "List the pauses, with their cause, beginning, end and reason.",
+        ),
+        "ceiling": (
+            "appliance.hub.bounds.cli:ceilings",
+            "Limits for a name on a UTC day: set, list, remove.",
         ),
         "catch-up": (
             "appliance.hub.catchup.cli:app",

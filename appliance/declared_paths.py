@@ -57,6 +57,7 @@ PATHS = {
     "incoming": ("/api/v1/incoming",),
     "export": ("/api/v1/reports", "/api/v1/segments", "/api/v1/snapshots"),
     "plugins": ("/api/v1/messages/{message_id}/enrichments", "/api/v1/plugins"),
+    "blobs": ("/api/v1/blobs",),
     "entries": (
         "/api/v1/inbox",
         "/api/v1/messages/{message_id}/receipts",
@@ -75,6 +76,7 @@ PATHS = {
         "/api/v1/topics/{topic_id}/state",
     ),
     "ask": ("/api/v1/asks", "/api/v1/webhooks/{webhook_id}/answer-secret", "/ask"),
+    "bounds": ("/api/v1/ceilings", "/api/v1/pauses"),
     "a2a": (
         "/.well-known/agent-card.json",
         "/.well-known/agent.json",

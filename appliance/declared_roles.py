@@ -6,6 +6,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "a2a": ("hub", "entries"),
     "agents": ("hub",),
     "ask": ("hub",),
+    "blobs": ("hub",),
     "catchup": ("hub",),
     "entries": ("hub",),
     "export": ("hub",),
@@ -24,6 +25,7 @@ class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     agents: bool = True  # reports, pauses and turns of agents that are woken; needs `hub`
     ask: bool = True  # questions to people; needs `hub`
     backup: bool = True  # backups on a schedule, and over HTTP
+    blobs: bool = True  # files that agents put and name in texts; needs `hub`
     broker: bool = True  # mesh broker, for members here and elsewhere
     bus: bool = True  # the worker bus in .worker-state, over HTTP and for tools
     catchup: bool = True  # catch-ups, topic states, handoff notes, pins; needs `hub`

@@ -10,6 +10,7 @@ from appliance.courier.settings import CourierSettings
 from appliance.export.settings import ExportSettings
 from appliance.hub.a2a.settings import A2aSettings
 from appliance.hub.ask.settings import AskSettings
+from appliance.hub.blobs.settings import BlobSettings
 from appliance.hub.plugins.settings import PluginsSettings
 from appliance.hub.settings import HubSettings
 from appliance.hub.webhooks.settings import WebhookSettings
@@ -41,6 +42,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     a2a: A2aSettings = A2aSettings()
     ask: AskSettings = AskSettings()
     backup: BackupSettings = BackupSettings()
+    blobs: BlobSettings = BlobSettings()
     broker: BrokerSettings = BrokerSettings()
     bus: BusSettings = BusSettings()
     courier: CourierSettings = CourierSettings()

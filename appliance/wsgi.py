@@ -15,6 +15,7 @@ import gevent
 from gunicorn.workers.base_async import ALREADY_HANDLED
 
 from appliance.kernel.auth import ANONYMOUS, Principal
+from appliance.kernel.caller import bound as current_bound
 from appliance.kernel.caller import request as current_request
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Forbidden, Missing, Unauthenticated, Unavailable
@@ -102,6 +103,7 @@ class WsgiApplication:
     def _upgrade(self, environ: dict[str, Any], start_response: StartResponse) -> Any:
         request_id = random_id()
         current_request.set({"request_id": request_id})
+        current_bound.set(None)  # a former request's
         ending = contextlib.ExitStack()
         try:
             route = self._find(environ)

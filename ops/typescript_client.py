@@ -9,13 +9,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-import msgspec
-
 from appliance import __version__
-from appliance.web.openapi import document
 from ops import node
 from ops.generated import ROOT
-from ops.write_docs import whole_appliance
 
 INSTALL = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 
@@ -36,9 +32,8 @@ def build(source: Path, target: Path) -> Path:
 
 
 def write_types(source: Path) -> None:
-    with whole_appliance() as whole, tempfile.NamedTemporaryFile(suffix=".json") as file:
-        file.write(msgspec.json.encode(document(whole.routes())))
-        file.flush()
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        node.run(ROOT, sys.executable, "-m", "ops.openapi", file.name)
         command = ("node_modules/.bin/openapi-typescript", file.name, "--output", "src/schema.ts")
         node.run(source, *command, "--default-non-nullable=false")
 

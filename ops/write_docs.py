@@ -23,6 +23,9 @@ from appliance.cli_support import EXIT_BY_KIND, EXIT_BY_STATUS, EXIT_GENERAL
 from appliance.courier.settings import CourierSettings
 from appliance.courier.subsystem import free_scopes
 from appliance.hub import wire
+from appliance.hub.bounds import wire as bounds_wire
+from appliance.hub.bounds.service import Bounds
+from appliance.hub.bounds.subsystem import BoundsSubsystem
 from appliance.hub.catchup import wire as catchup_wire
 from appliance.hub.catchup.service import CatchUps
 from appliance.hub.catchup.subsystem import CatchUpSubsystem
@@ -117,6 +120,8 @@ def sample_appliance() -> tuple[list[Route], list[dict[str, Any]]]:
         address(hub, entries)
         (catchup,) = (p for p in whole.subsystems if isinstance(p, CatchUpSubsystem))
         hand_off(hub, catchup.catch_ups)
+        (bounds,) = (p for p in whole.subsystems if isinstance(p, BoundsSubsystem))
+        bound(hub, bounds.bounds)
         logged = hub.list_events(wire.EventsQuery(limit=1000), WRITER)
         return whole.routes(), msgspec.json.decode(logged)["events"]
 
@@ -170,6 +175,16 @@ def hand_off(hub: Hub, catch_ups: CatchUps) -> None:
     message_id = msgspec.json.decode(posted.body)["message"]["id"]
     catch_ups.pin(message_id, catchup_wire.PinMessage("ada"), WRITER)
     catch_ups.unpin(message_id, catchup_wire.PinMessage("ada"), WRITER)
+
+
+def bound(hub: Hub, bounds: Bounds) -> None:
+    """Write every event of pauses and ceilings."""
+    bounds.set_ceiling(bounds_wire.SetCeiling("ci", messages=10), WRITER)
+    for _ in range(8):
+        hub.create_message(wire.CreateMessage("general/archive", "ci", "passed"), WRITER)
+    command = bounds_wire.BeginPause("ada", reason="deploy freeze", seconds=3600)
+    bounds.pause(command, WRITER)
+    bounds.resume(bounds_wire.EndPause("ada"), WRITER)
 
 
 # -- the pages ---------------------------------------------------------------------------

@@ -40,7 +40,7 @@ CLASSES = {
     "hub": {
         "channels": "Channel", "enrichments": "Enrichment", "messages": "Message",
         "topic_attachments": "Attachment", "topics": "Topic", "x_asks": "Ask",
-        "x_enrichment_sets": "EnrichmentSet", "x_incoming": "Incoming",
+        "x_blobs": "Blob", "x_enrichment_sets": "EnrichmentSet", "x_incoming": "Incoming",
         "x_plugin_cursors": "PluginCursor",
         "x_webhooks": "EventWebhook",
     },

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import UNSET
 
 from appliance import __version__
-from appliance.backup import blobs, keys, small_files, store_copy
+from appliance.backup import keys, small_files, store_copy
 from appliance.backup.backup_directory import BackupWorkspace, check_space, writing
 from appliance.backup.cut import PinnedStore, common_cut, present_stores
 from appliance.backup.encoding import Source, encode, zstd
@@ -28,6 +28,7 @@ from appliance.kernel.store_declaration import declaration_of, path_of
 from appliance.kernel.store_errors import free_bytes
 from appliance.kernel.store_files import UNUSED, open_database
 from appliance.kernel.whole_file import new_file
+from appliance.workspace import blobs
 from appliance.workspace.contents import Kind
 from appliance.workspace.datadir import DIRECTORY
 
@@ -161,8 +162,10 @@ class _NewBackup:
     def _add_blobs(self, paths: Iterable[str]) -> int:
         """Copy files in their current state. Return how many files are gone or do not match
         their name."""
-        lost = 0
-        for number, path in enumerate(paths, 1):
+        lost, added = 0, {file.path for file in self._files}
+        for path in paths:
+            if path in added:  # another store names it too
+                continue
             with writing():
                 try:
                     file = open_own(self._work.datadir.workspace / path, os.O_RDONLY)
@@ -171,7 +174,7 @@ class _NewBackup:
                     continue
                 with os.fdopen(file, "rb", buffering=0) as source:
                     mode = os.fstat(file).st_mode & 0o777
-                    done = self._encode(f"blob-{number:06d}", path, "blob", mode, source)
+                    done = self._encode(f"blob-{len(self._files):06d}", path, "blob", mode, source)
                 if not path.endswith(done.sha256):
                     (self._folder / self._files.pop().name).unlink()
                     lost += 1

@@ -16,10 +16,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from appliance.backup import blobs
 from appliance.backup.errors import BackupDamaged, VersionRefused
 from appliance.kernel.clock import utc
 from appliance.kernel.store_declaration import path_of
+from appliance.workspace import blobs
 from appliance.workspace.contents import CONTENTS, Kind
 
 FILE, VERIFICATION = "manifest.json", "verification.json"

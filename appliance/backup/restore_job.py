@@ -9,7 +9,6 @@ from typing import Literal
 import msgspec
 
 from appliance.backup.backup_directory import BackupWorkspace
-from appliance.backup.blobs import folder_of
 from appliance.backup.errors import BackupDamaged, RestoreRefused, VersionRefused
 from appliance.backup.manifest import BackupFile, BackupManifest
 from appliance.backup.small_files import AGENTS, KEY_PAIR
@@ -17,6 +16,7 @@ from appliance.kernel import event_ids
 from appliance.kernel.errors import Invalid
 from appliance.kernel.store_declaration import DECLARATIONS, path_of
 from appliance.workspace import epochs, manifest, migration, swap
+from appliance.workspace.blobs import folder_of
 from appliance.workspace.contents import CONTENTS
 from appliance.workspace.datadir import SHARED_STORES, DataDir
 from appliance.workspace.open_files import kept_unused

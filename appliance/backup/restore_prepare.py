@@ -12,7 +12,6 @@ import msgspec
 
 from appliance.backup import restore_job, restore_rules, small_files, store_copy
 from appliance.backup.backup_directory import writing
-from appliance.backup.blobs import count_missing
 from appliance.backup.cut import PinnedStore
 from appliance.backup.errors import RestoreRefused, VerificationFailed, VersionRefused
 from appliance.backup.keys import Identities
@@ -29,6 +28,7 @@ from appliance.kernel.whole_file import write_whole
 from appliance.sdk.network.restored import adjust_store
 from appliance.shared.segment_chain import JUMP
 from appliance.workspace import epochs, manifest, schema
+from appliance.workspace.blobs import count_missing
 from appliance.workspace.datadir import STORES, DataDir
 from appliance.workspace.epochs import Epoch
 from appliance.workspace.restoring import Noticed

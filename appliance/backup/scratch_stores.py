@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from appliance.backup.blobs import count_missing
 from appliance.backup.deadline import Deadline
 from appliance.backup.manifest import BackupManifest, StoreFacts
 from appliance.backup.store_copy import facts_of, find_differences
@@ -15,6 +14,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.store_declaration import DECLARATIONS
 from appliance.kernel.store_files import open_database
 from appliance.workspace import schema
+from appliance.workspace.blobs import count_missing
 from appliance.workspace.datadir import STORES, DataDir
 
 _STEPS_BETWEEN_CHECKS = 100_000

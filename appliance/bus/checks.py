@@ -1,5 +1,6 @@
 """Checks of the worker bus, whose file other programs write too."""
 
+import sqlite3
 from collections.abc import Iterator
 
 from appliance.busfile import jsonl, retention
@@ -11,6 +12,7 @@ from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
 from appliance.kernel import meta
 from appliance.kernel.clock import DAY_MS, iso
+from appliance.workspace.blobs import names_elsewhere
 
 BEHIND_MAX = 10_000  # messages that the export lacks, if somebody keeps one
 WAL_VERSIONS = b"\2\2"  # the header byte for a file with a log: https://sqlite.org/fileformat2.html
@@ -51,7 +53,11 @@ def _blobs(context: Context) -> Iterator[Finding]:
     for connection in context.with_tables("bus", "messages"):
         for ref in retention.missing_blobs(connection, paths.blobs):
             yield BLOB_MISSING.finding(ref, "a message refers to it, and the file is missing")
-        orphans = retention.orphan_blobs(connection, paths.blobs, context.clock.now_ms())
+        try:
+            kept = names_elsewhere(context.datadir, "bus")
+        except sqlite3.Error:  # another check reports it
+            return
+        orphans = retention.orphan_blobs(connection, paths.blobs, context.clock.now_ms(), kept)
         if orphans:
             size = sum(path.stat().st_size for path in orphans)
             yield ORPHANS.finding("blobs", f"{len(orphans)} blobs, {size:,} bytes, have no message")

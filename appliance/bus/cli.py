@@ -18,6 +18,8 @@ from appliance.busfile.worker.context import AGENT, agent_name
 from appliance.cli_support import Session, plain_app, text_of, until_signalled
 from appliance.kernel.clock import DAY_MS, SystemClock, iso
 from appliance.kernel.errors import Invalid
+from appliance.workspace.blobs import names_elsewhere
+from appliance.workspace.datadir import DataDir
 
 app = plain_app(
     "An agent team on one machine: messages, claims, cursors. No server is needed.\n\n"
@@ -375,7 +377,8 @@ def archive(
         pruned = retention.prune_all(connection, CLOCK, int(days * DAY_MS))
         if delete_blobs:
             with transaction(connection):  # nobody publishes a reference meanwhile
-                deleted = retention.delete_orphans(connection, paths.blobs, CLOCK.now_ms())
+                kept = names_elsewhere(DataDir(paths.workspace), "bus")
+                deleted = retention.delete_orphans(connection, paths.blobs, CLOCK.now_ms(), kept)
         shrunk = vacuum and retention.vacuum(connection, float("inf"))
     session.answer(
         {"exported": exported, "pruned": pruned, "blobs_deleted": deleted, "vacuumed": shrunk},

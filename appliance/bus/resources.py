@@ -55,7 +55,8 @@ def _message_routes(bus: Bus, book: TokenBook) -> list[Route]:
         ), {
             "GET": Operation(wire.READ, query=wire.BusPollQuery, reply=wire.BusMessages,
                              errors=(wire.TooManyBusWaits, CursorBeyondEnd),
-                             summary="List the next messages for an agent, or wait for one"),
+                             summary="List the next messages for an agent, or wait for one",
+                             bounded="wait"),
             "POST": Operation(wire.WRITE, body=wire.PublishBusMessage, reply=Published, status=201,
                               repeat_status=200, keyed=True,
                               errors=(MessageIdReused, AgentLags),
@@ -66,7 +67,7 @@ def _message_routes(bus: Bus, book: TokenBook) -> list[Route]:
         Route("/bus/v1/stream", BusStreamResource(bus, book), {
             "GET": Operation(wire.READ, query=wire.BusStreamQuery, media="text/event-stream",
                              errors=(wire.TooManyBusStreams, CursorBeyondEnd),
-                             summary="Stream messages as server-sent events"),
+                             summary="Stream messages as server-sent events", bounded="use"),
         }),
         Route("/bus/v1/search", Responders(get=reply_with(bus.search)), {
             "GET": Operation(wire.READ, query=wire.BusSearchQuery, reply=wire.BusMessages,
@@ -90,7 +91,8 @@ def _claim_routes(bus: Bus) -> list[Route]:
             "POST": Operation(wire.WRITE, body=wire.ClaimTask, reply=BusClaim, status=201,
                               keyed=True, errors=(ClaimHeld, wire.TooManyBusWaits),
                               example={"task": "task-7", "agent": "ada"},
-                              summary="Claim a task, a path or a slot, or wait for it"),
+                              summary="Claim a task, a path or a slot, or wait for it",
+                              bounded="use"),
         }),
         Route("/bus/v1/claims/renew", Responders(post=reply_to_caller(as_agent(bus.renew))), {
             "POST": Operation(wire.WRITE, body=wire.RenewClaim, reply=BusClaim,

@@ -62,7 +62,10 @@ class BusFeed(Feed):
 
 
 class Bus:
-    def __init__(self, store: Store, feed: BusFeed, paths: BusPaths, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, feed: BusFeed, paths: BusPaths, clock: Clock,
+        count_claim: Callable[[str], None] | None = None,
+    ) -> None:  # fmt: skip
         self.feed = feed
         self.paths = paths
         self.polls = WaitLimit(WAITING_MAX, wire.TooManyBusWaits)
@@ -71,6 +74,7 @@ class Bus:
         self.commits = BusFeed()  # wakes callers that wait for a claim
         self._store = store
         self._clock = clock
+        self._count_claim = count_claim
 
     @property
     def waiting(self) -> bool:
@@ -205,6 +209,8 @@ class Bus:
             metrics.claims.labels("held").inc()
             raise
         metrics.claims.labels("claimed").inc()
+        if self._count_claim is not None:
+            self._count_claim(command.agent)
         return taken
 
     def renew(self, command: wire.RenewClaim) -> BusClaim:

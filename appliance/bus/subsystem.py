@@ -23,10 +23,11 @@ STORE = "bus"
 
 class BusNeeds(msgspec.Struct, frozen=True):
     """The bus's needs. `segments`: the last message in the segments; None if the appliance
-    writes none."""
+    writes none. `count_claim`: called with the agent after each claim."""
 
     book: TokenBook
     segments: Callable[[], int | None]
+    count_claim: Callable[[str], None] | None = None
 
 
 class BusSubsystem(Subsystem):
@@ -41,7 +42,7 @@ class BusSubsystem(Subsystem):
         # Group commit needs no second reader, and one connection sees all others' commits.
         store = host.open_store(STORE, publish=feed.publish)
         self.stores = (store,)
-        self.bus = Bus(store, feed, paths, host.clock)
+        self.bus = Bus(store, feed, paths, host.clock, needs.count_claim)
         self._book = needs.book
         loops: list[Loop] = [
             BusWatcher(self.bus, store, host.clock, host.log),

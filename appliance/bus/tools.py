@@ -15,7 +15,7 @@ def tools(bus: Bus) -> Sequence[Tool]:
             "Claim a task, `path:GLOB` or `slot:NAME:N` for `lease_seconds`; waits up to `wait`"
             " seconds. Keep the fence. Renew before the lease ends.",
             wire.ClaimTask, None, wire.WRITE, as_agent(bus.claim), "adds",
-            unfinished=lambda outcome: isinstance(outcome, ClaimHeld),
+            unfinished=lambda outcome: isinstance(outcome, ClaimHeld), bounded="use",
         ),
         Tool(
             "renew_claim", "Renew a claim", "Begin a new lease of your claim.",
@@ -59,5 +59,6 @@ def tools(bus: Bus) -> Sequence[Tool]:
             unfinished=lambda outcome: (
                 isinstance(outcome, wire.BusMessages) and not outcome.messages
             ),
+            bounded="wait",
         ),
     ]  # fmt: skip

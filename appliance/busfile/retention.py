@@ -5,6 +5,7 @@ heartbeat or an ack, within some days, and until retired.
 """
 
 import sqlite3
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -156,9 +157,11 @@ def missing_blobs(connection: sqlite3.Connection, folder: Path) -> list[str]:
     return sorted(_used_refs(connection) - set(blobs.names(folder)))
 
 
-def orphan_blobs(connection: sqlite3.Connection, folder: Path, now_ms: int) -> list[Path]:
-    """Blobs that no message refers to, except new ones."""
-    used = _used_refs(connection)
+def orphan_blobs(
+    connection: sqlite3.Connection, folder: Path, now_ms: int, kept: Collection[str]
+) -> list[Path]:
+    """Return blobs that no message refers to, except new ones and those that others `kept`."""
+    used = _used_refs(connection).union(kept)
     paths = [folder / name for name in blobs.names(folder) if name not in used]
     return [path for path in paths if path.stat().st_mtime * 1000 < now_ms - BLOB_AGE_MS]
 
@@ -168,10 +171,12 @@ def _used_refs(connection: sqlite3.Connection) -> set[str]:
     return {ref for (ref,) in connection.execute(query)}
 
 
-def delete_orphans(connection: sqlite3.Connection, folder: Path, now_ms: int) -> int:
+def delete_orphans(
+    connection: sqlite3.Connection, folder: Path, now_ms: int, kept: Collection[str]
+) -> int:
     """Delete orphan blobs; return how many. In a transaction that writes, so that no message
     with such a blob is published meanwhile."""
-    orphans = orphan_blobs(connection, folder, now_ms)
+    orphans = orphan_blobs(connection, folder, now_ms, kept)
     for path in orphans:
         path.unlink(missing_ok=True)
     return len(orphans)

@@ -114,7 +114,8 @@ def _envelope_routes(courier: Courier) -> list[Route]:
         }),
         Route("/v1/receive", deliveries, {
             "POST": Operation(USE, body=wire.ReceiveRequest, reply=wire.Received,
-                              summary="Lease envelopes; with `wait`, wait for the first one"),
+                              summary="Lease envelopes; with `wait`, wait for the first one",
+                              bounded="use"),
         }),
         Route("/v1/ack", deliveries, {
             "POST": Operation(USE, body=wire.AckRequest, reply=wire.LeaseResult,

@@ -175,7 +175,8 @@ class Courier:
     ) -> tuple[Consumer, list[StreamItem]]:
         """Lease ready envelopes, or wait up to `wait` seconds for the first envelope.
 
-        If `is_there` returns False after the wait, the client has left and its leases are released.
+        If `is_there` returns False after the wait, or raises because of a pause, the client's
+        leases are released.
         """
         wakeup = Wakeup()
         consumer = self.make_consumer(
@@ -188,11 +189,15 @@ class Courier:
             seconds = min(command.wait, WAIT_SECONDS_MAX)
             if not consumer.outgoing and seconds > 0 and not self.closed:
                 self.wait(wakeup, seconds)
-                if is_there():
+                stays = False
+                try:
+                    stays = is_there()
+                finally:
+                    if not stays:
+                        consumer.outgoing = []
+                        self.disconnect(consumer)
+                if stays:
                     self._fill(consumer, limit)
-                else:
-                    consumer.outgoing = []
-                    self.disconnect(consumer)
         finally:
             self.queue.unsubscribe(consumer)
         items, consumer.outgoing = consumer.outgoing, []

@@ -27,6 +27,8 @@ from appliance.courier.service import CREDIT_MAX, DELIVERY_BYTES_MAX, Courier
 from appliance.courier.stream import Stream
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError, Exhausted, Invalid
+from appliance.kernel.pause_book import PauseBook
+from appliance.kernel.pauses import Paused
 from appliance.kernel.wakeup import Wakeup
 from appliance.web.body import decode_json
 from appliance.web.frame import text_frame
@@ -50,22 +52,26 @@ class ConsumerSocket:
         courier: Courier,
         who: Principal,
         query: wire.SubscribeQuery,
+        pauses: PauseBook,
     ) -> None:
         self._socket = socket
         self._courier = courier
         self._who = who
         self._query = query
+        self._pauses = pauses
         self._wakeup = Wakeup()
         self._consumer = courier.make_consumer(
             query.name or who.id, self._wakeup.set, query.lease_ms
         )
         self._acks: list[str] = []
         self._credit = 0
+        self._is_paused = False
 
     def run(self) -> int:
         courier, consumer = self._courier, self._consumer
         try:
             courier.subscribe(self._who, consumer, self._query.stream)
+            self._follow_pauses()
             if self._query.credit:
                 courier.grant(consumer, self._query.credit)
         except ApplianceError as error:
@@ -74,11 +80,30 @@ class ConsumerSocket:
             raise
         with metrics.sessions.labels("subscribe").track_inprogress():
             code = 0
+            stop = self._pauses.watch(self._follow_pauses)
             try:
                 code = self._socket.run(self._on_messages, self._wakeup.set, self._write)
             finally:
+                stop()
                 courier.disconnect(consumer, is_lost=code == CONNECTION_LOST)
         return code
+
+    def _follow_pauses(self) -> None:
+        """Leave the stream while a pause applies, with an error frame. Leases and credit stay."""
+        consumer, queue = self._consumer, self._courier.queue
+        try:
+            self._pauses.check(self._who, filter(None, (self._query.name,)))
+        except Paused as paused:
+            if not self._is_paused:
+                self._is_paused, credit = True, consumer.credit
+                queue.unsubscribe(consumer)
+                consumer.credit = credit
+                self._socket.post(error_frame(paused))
+            return
+        if self._is_paused:
+            self._is_paused = False
+            queue.subscribe(consumer, self._query.stream, self._courier.now())
+            self._courier.grant(consumer, 0)
 
     # -- the writing greenlet -------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from appliance.kernel.auth import Principal, hash_token
 from appliance.kernel.config import secret
 from appliance.kernel.log_retention import LogPruner
 from appliance.kernel.loop import Loop
+from appliance.kernel.pause_book import PauseBook
 from appliance.kernel.route import Route, SocketRoute
 from appliance.kernel.scopes import Scopes
 from appliance.kernel.steady_clock import SteadyClock
@@ -34,9 +35,10 @@ Charge = Callable[[int], None]
 
 class CourierNeeds(msgspec.Struct, frozen=True):
     """The needs. `webhooks` accepts trigger webhooks; without it triggers can't have webhook
-    actions."""
+    actions. `pauses`: names that get no envelopes."""
 
     webhooks: WebhookSink | None = None
+    pauses: PauseBook | None = None
 
 
 class CourierSubsystem(Subsystem):
@@ -68,6 +70,7 @@ class CourierSubsystem(Subsystem):
             journal = Journal(self.store, SteadyClock(self.store, clock, log))
         self.courier = Courier(settings, clock, log, host.instance_id, journal, needs.webhooks)
         self.admin = CourierAdmin(self.courier)
+        self._pauses = needs.pauses or PauseBook()
         self.loops: list[Loop] = [Tick(self.courier)]
         if self.store is not None and journal is not None:
             retention = LogPruner(self.store, journal.steady, clock, log)
@@ -115,7 +118,7 @@ class CourierSubsystem(Subsystem):
     def _subscribe(
         self, socket: Socket, who: Principal, _charge: Charge, query: wire.SubscribeQuery
     ) -> int:
-        return ConsumerSocket(socket, self.courier, who, query).run()
+        return ConsumerSocket(socket, self.courier, who, query, self._pauses).run()
 
     def _publish(
         self, socket: Socket, who: Principal, charge: Charge, _query: wire.PublishQuery

@@ -52,7 +52,7 @@ def tools(courier: Courier) -> Sequence[Tool]:
             "courier_receive", "Receive envelopes",
             "Lease envelopes from a stream; waits up to `wait` seconds (50) for the first. Ack them"
             " before the lease ends, or they are delivered again.",
-            wire.ReceiveRequest, None, USE, receive, "adds",
+            wire.ReceiveRequest, None, USE, receive, "adds", bounded="use",
         ),
         Tool(
             "courier_ack", "Ack envelopes", "End the work on received envelopes.",

@@ -5,7 +5,7 @@ from typing import Any
 
 import falcon
 
-from appliance.export import byterange, wire
+from appliance.export import wire
 from appliance.export.report_wire import (
     ActivityQuery,
     ActivityReport,
@@ -14,6 +14,7 @@ from appliance.export.report_wire import (
 )
 from appliance.export.service import FileDownload, Reports, Segments, Snapshots
 from appliance.kernel.route import Operation, Route
+from appliance.web.byterange import Download, RangeNotSatisfiable, send_file
 from appliance.web.media import reply_bytes
 from appliance.web.responders import (
     Responder,
@@ -28,24 +29,7 @@ MEDIA = {"parquet": "application/vnd.apache.parquet", "jsonl": "application/x-nd
 
 
 def send(req: Any, resp: falcon.Response, file: FileDownload) -> None:
-    """Send the file or the requested range. Files never change, so the hash is the ETag."""
-    etag = f'"{file.sha256}"'
-    resp.set_header("ETag", etag)
-    resp.set_header("Accept-Ranges", "bytes")
-    resp.set_header("Cache-Control", "private, immutable")
-    span = None
-    if req.get_header("If-Range") in (None, etag):
-        resp.set_header("Content-Range", f"bytes */{file.size}")
-        span = byterange.parse_range(req.get_header("Range"), file.size)
-        resp.delete_header("Content-Range")
-    start, stop = span or (0, file.size)
-    if span is not None:
-        resp.status = falcon.HTTP_206
-        resp.set_header("Content-Range", f"bytes {start}-{stop - 1}/{file.size}")
-    resp.content_type = MEDIA[file.format]
-    resp.content_length = stop - start
-    if req.context.method != "HEAD":
-        resp.stream = file.chunks(start, stop)
+    send_file(req, resp, Download(file.size, file.sha256, MEDIA[file.format], file.chunks))
 
 
 def _send_to_caller(verb: Callable[..., FileDownload]) -> Responder:
@@ -73,7 +57,7 @@ def routes(segments: Segments, snapshots: Snapshots, reports: Reports) -> list[R
         Route("/api/v1/segments/{name}", Responders(get=_send_to_caller(segments.find)), {
             "GET": Operation(wire.READ, also=(wire.DELIVERY,), query=wire.SegmentQuery,
                              media="application/octet-stream", repeat_status=206,
-                             errors=(wire.SegmentNotFound, wire.RangeNotSatisfiable,
+                             errors=(wire.SegmentNotFound, RangeNotSatisfiable,
                                      wire.SegmentsDamaged),
                              summary="Download a segment or a byte range"),
         }),
@@ -84,7 +68,7 @@ def routes(segments: Segments, snapshots: Snapshots, reports: Reports) -> list[R
         }),
         Route("/api/v1/snapshots/{name}/{file}", Responders(get=_send_to_caller(snapshots.find)), {
             "GET": Operation(wire.READ, media="application/octet-stream", repeat_status=206,
-                             errors=(wire.SnapshotNotFound, wire.RangeNotSatisfiable,
+                             errors=(wire.SnapshotNotFound, RangeNotSatisfiable,
                                      wire.SegmentsDamaged),
                              summary="Download a snapshot's table or a byte range"),
         }),

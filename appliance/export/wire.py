@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from appliance.kernel.errors import Invalid, Missing, Unavailable
+from appliance.kernel.errors import Missing, Unavailable
 from appliance.kernel.scopes import Scopes
 from appliance.shared.exported_logs import LogKind
 
@@ -139,13 +139,6 @@ class SegmentNotFound(Missing):
     code = "SEGMENT_NOT_FOUND"
     default_message = "segment not found"
     default_hint = "GET /api/v1/segments lists them; a replaced one is removed after a while"
-
-
-class RangeNotSatisfiable(Invalid):
-    code = "RANGE_NOT_SATISFIABLE"
-    status = 416
-    default_message = "the range is outside the segment"
-    default_hint = "use the size from the list or from Content-Range of this response"
 
 
 class SegmentsDamaged(Unavailable):

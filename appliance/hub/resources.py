@@ -12,6 +12,7 @@ from appliance.hub.service import Hub, batch_body
 from appliance.hub.sse import event_stream
 from appliance.kernel.errors import CursorBeyondEnd
 from appliance.kernel.idempotency import Reply
+from appliance.kernel.pauses import Paused
 from appliance.kernel.route import OPEN, Operation, Route
 from appliance.web.media import begin_event_stream, reply_bytes
 from appliance.web.responders import Responders, reply_to_caller, reply_to_change, reply_with
@@ -120,7 +121,8 @@ def _message_routes(hub: Hub) -> list[Route]:
                              summary="List messages in a topic or channel",
                              by_channel=True),
             "POST": Operation(POST, keyed=True, body=wire.CreateMessage, reply=MessageCreated,
-                              status=201, summary="Post a message", by_channel=True),
+                              status=201, summary="Post a message", by_channel=True,
+                              errors=(Paused,)),
         }),
         Route("/api/v1/messages/{message_id}", Responders(
             get=reply_to_caller(hub.get_message), patch=reply_to_change(hub.patch_message),
@@ -147,11 +149,12 @@ def _event_routes(events: EventsResource) -> list[Route]:
             "GET": Operation(READ, reply=wire.EventList, query=wire.EventsQuery,
                              errors=(CursorBeyondEnd,),
                              summary="List events after a cursor, optionally waiting for the next",
-                             by_channel=True),
+                             by_channel=True, bounded="wait"),
         }),
         Route("/api/v1/events/stream", events, {
             "GET": Operation(READ, query=wire.StreamQuery, media="text/event-stream",
                              errors=(CursorBeyondEnd,),
-                             summary="Stream events as server-sent events", by_channel=True),
+                             summary="Stream events as server-sent events", by_channel=True,
+                             bounded="use"),
         }, suffix="stream"),
     ]  # fmt: skip

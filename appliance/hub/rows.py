@@ -32,6 +32,17 @@ class AskRow(NamedTuple):
     reply_id: str | None
 
 
+class BlobRow(NamedTuple):
+    """A row in `x_blobs`."""
+
+    hash: str
+    size: int
+    media_type: str
+    created_ms: int
+    kept_steady_ms: int
+    removed_ms: int | None
+
+
 class IncomingRow(NamedTuple):
     """A row in `x_incoming`."""
 

@@ -11,6 +11,7 @@ from appliance.hub import attachments, listings, metrics, queries, retopic, sear
 from appliance.hub.access import POST, READ, Access
 from appliance.hub.addressing import Addressing, mentions
 from appliance.hub.events import encode
+from appliance.hub.pause_book import HubPauses
 from appliance.hub.reading_turns import Turns
 from appliance.hub.search_query import parse
 from appliance.hub.settings import HubSettings
@@ -73,6 +74,7 @@ class Hub:
         feed.jump(facts["head"])
         self.waits = WaitLimit(WAITING_MAX, wire.TooManyListeners)
         self.turns = Turns(clock, REPLAY_BYTES_MAX)
+        self.pauses = HubPauses(store, self.steady)
 
     # -- mutations -------------------------------------------------------------------
 
@@ -230,9 +232,11 @@ class Hub:
         asked = (command.to, command.ack_by_seconds, command.on_overdue)
         request = wire.CreateMessage(*plain, *asked)
         identity = keyed_request(principal, "POST", "messages", key, request)
+        pauses, sender = self.pauses, command.sender
         return (
-            identity, writes.create_message, *plain, principal.label, caller.traceparent(),
-            self._addressing(request),
+            identity, *pauses.posting_function(principal, sender), *plain, principal.label,
+            caller.traceparent(), self._addressing(request),
+            pauses.is_agent_post(principal, sender),
         )  # fmt: skip
 
     def _addressing(self, command: wire.CreateMessage) -> Addressing | None:
@@ -387,6 +391,7 @@ class Hub:
                 page = self._events(query, self.feed.head, only)
             if not page.events:
                 published = subscription.wait(min(query.wait, WAIT_SECONDS_MAX))
+                caller.check_pauses()
                 page = queries.EventPage([], self.feed.head, False)
                 if published:
                     page = self._events(query, self.feed.head, only)

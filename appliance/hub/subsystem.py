@@ -71,6 +71,7 @@ class HubSubsystem(Subsystem):
     def _publish_missed(self) -> None:
         """Publish committed but unpublished events from the log after a writer restart."""
         self.feed.jump(self.hub.newest_event())
+        self.hub.pauses.load()
 
     def _serve(
         self, socket: Socket, who: Principal, charge: Callable[[int], None], _query: Any

@@ -8,18 +8,20 @@ import sqlite3
 
 from msgspec import structs
 
-from appliance.hub import addressing, events, indexing, queries, receipts, wire
+from appliance.hub import addressing, events, indexing, pausing, queries, receipts, wire
 from appliance.hub.addressing import Addressing, StoredMessage
 from appliance.hub.columns import CHANNEL, TOPIC
 from appliance.hub.events import encode
+from appliance.hub.named_files import expire_named
 from appliance.kernel.auth import check_sender
 from appliance.kernel.batch import Tx
 from appliance.kernel.idempotency import Reply
 
 _CHANNEL_NAMED = "SELECT id FROM channels WHERE name = ?"
 _TOPIC_FOR_MESSAGE = (
-    "SELECT channel_id, EXISTS (SELECT 1 FROM x_follows WHERE topic_id = topics.id) FROM topics"
-    " WHERE id = ?"
+    "SELECT t.channel_id, EXISTS (SELECT 1 FROM x_follows WHERE topic_id = t.id), h.sender,"
+    " EXISTS (SELECT 1 FROM x_pauses WHERE kind = 'topic' AND subject = t.id)"
+    " FROM topics AS t LEFT JOIN x_hops AS h ON h.topic_id = t.id WHERE t.id = ?"
 )
 _TOPIC_TITLED = "SELECT id FROM topics WHERE channel_id = ? AND title = ?"
 
@@ -66,12 +68,17 @@ def create_topic(tx: Tx, command: wire.CreateTopic, principal: str | None) -> Re
 
 def find_or_create_topic(tx: Tx, channel: str, title: str, principal: str | None) -> str:
     """Return the topic's id. A missing topic or channel is created."""
-    if tx.execute(_CHANNEL_NAMED, (channel,)).fetchone() is None:
-        create_channel(tx, wire.CreateChannel(channel), principal)
-    (channel_id,) = tx.execute(_CHANNEL_NAMED, (channel,)).fetchone()
+    channel_id = find_or_create_channel(tx, channel, principal)
     if tx.execute(_TOPIC_TITLED, (channel_id, title)).fetchone() is None:
         create_topic(tx, wire.CreateTopic(channel_id, title), principal)
     return str(tx.execute(_TOPIC_TITLED, (channel_id, title)).fetchone()[0])
+
+
+def find_or_create_channel(tx: Tx, name: str, principal: str | None) -> str:
+    """Return the channel's id. A missing channel is created."""
+    if tx.execute(_CHANNEL_NAMED, (name,)).fetchone() is None:
+        create_channel(tx, wire.CreateChannel(name), principal)
+    return str(tx.execute(_CHANNEL_NAMED, (name,)).fetchone()[0])
 
 
 def rename_topic(tx: Tx, topic_id: str, title: str, principal: str | None) -> Reply:
@@ -110,11 +117,16 @@ def create_message(
     principal: str | None,
     traceparent: str | None = None,
     addressed: Addressing | None = None,
+    is_agent: bool | None = None,
 ) -> Reply:
+    """Store a message. `is_agent`: whether an agent wrote the message; None: the appliance. Raises
+    NoSuchTopic, or Paused for an agent's message."""
     row = tx.execute(_TOPIC_FOR_MESSAGE, (topic_id,)).fetchone()
     if row is None:
         raise wire.NoSuchTopic(details={"topic_id": topic_id})
-    channel_id, has_followers = row
+    channel_id, has_followers, last_agent, has_pause = row
+    if has_pause and is_agent:
+        pausing.refuse_paused(tx, "topic", topic_id)
     now = tx.now
     message_id = tx.new_id("msg_")
     tx.execute(
@@ -143,6 +155,8 @@ def create_message(
         b'{"message":%b,"principal":%b%b}' % (message, encode(principal), more),
         channel_id=channel_id, topic_id=topic_id,
     )  # fmt: skip
+    if is_agent is not None and last_agent != (sender if is_agent else None):
+        pausing.count_hop(tx, (channel_id, topic_id), sender, is_agent)
     more = receipts.reply_part(tx, message_id, unknown) if addressed is not None else b""
     return Reply(201, b'{"message":%b,"event_id":%d%b}' % (message, event_id, more))
 
@@ -192,6 +206,7 @@ def delete_message(
         edited_at=tx.now, deleted_at=tx.now, deleted_by=command.actor,
     )  # fmt: skip
     indexing.follow_changes(tx)
+    expire_named(tx, message_id, old.content_raw)
     deleted = wire.MessageDeleted(message_id, command.actor, version, principal)
     return _record_change(tx, "message.deleted", message, encode(deleted))
 

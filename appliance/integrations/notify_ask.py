@@ -1,9 +1,10 @@
-"""Adds waiting questions and overdue entries to the operator's problems."""
+"""Adds waiting questions, overdue entries and used up ceilings to the operator's problems."""
 
 from collections.abc import Callable
 
 from appliance.hub.ask.service import Asks
 from appliance.hub.ask.wire import AsksQuery
+from appliance.hub.bounds.service import Bounds
 from appliance.hub.entries.service import Entries
 from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.errors import ApplianceError
@@ -14,15 +15,21 @@ PRINCIPAL = Principal("appliance:notify", "appliance:notify", frozenset({ADMIN})
 
 
 def observe(
-    findings: Callable[[], Observed], asks: Asks | None, entries: Entries | None
+    findings: Callable[[], Observed],
+    asks: Asks | None,
+    entries: Entries | None,
+    bounds: Bounds | None = None,
 ) -> Observed:
-    """Return the doctor's current findings, the waiting asks and the overdue entries."""
+    """Return the doctor's current findings, the waiting asks, the overdue entries, and what limits
+    have paused or will pause soon."""
     observed = dict(findings())
     try:
         if asks is not None:
             observed["ask"] = _questions(asks)
         if entries is not None:
             observed["entries"] = _overdue(entries)
+        if bounds is not None:
+            observed["bounds"] = _limited(bounds)
     except ApplianceError:  # the hub's store fails
         pass
     return observed
@@ -47,4 +54,24 @@ def _overdue(entries: Entries) -> list[OperatorProblem]:
             f"agentlip msg show {entry.message.id} --receipts",
         )
         for entry in entries.overdue(SHOWN_MAX)
+    ]  # fmt: skip
+
+
+def _limited(bounds: Bounds) -> list[OperatorProblem]:
+    pauses, ceilings = bounds.problems(SHOWN_MAX)
+    return [
+        *(
+            OperatorProblem(
+                f"pause-{pause.id}", "warning",
+                f"{pause.topic or pause.subject} is paused: {pause.reason}", "agentlip pauses",
+            )
+            for pause in pauses
+        ),
+        *(
+            OperatorProblem(
+                f"ceiling-{ceiling.usage.day}-{ceiling.name}", "warning",
+                f"{ceiling.name} has used 80 % of its ceiling for today", "agentlip ceiling list",
+            )
+            for ceiling in ceilings
+        ),
     ]  # fmt: skip

@@ -16,7 +16,7 @@ EVENTS = {
     "hub": "channel.created topic.created topic.renamed topic.attachment_added message.created"
            " message.edited message.enriched message.moved_topic message.deleted"
            " entry.acknowledged entry.declined entry.overdue topic.resolved topic.reopened"
-           " topic.handoff message.pinned message.unpinned",
+           " topic.handoff message.pinned message.unpinned pause.began pause.ended ceiling.warned",
     "outbox": "send.accepted send.dead send.aborted send.requeued attempt.delivered attempt.failed",
     "courier": "envelope.accepted envelope.acked envelope.failed envelope.rejected"
                " envelope.expired envelope.dead",

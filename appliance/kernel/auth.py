@@ -14,6 +14,8 @@ from appliance.kernel.errors import Forbidden
 from appliance.kernel.meta import Executor
 
 ADMIN = "admin"
+ANSWER = "ask:answer"
+"""The scope of people, who answer questions (`hub/ask`)."""
 SERVER_TOKEN_ID = "server"
 # Principals that are not tokens. No token may have such a name.
 RESERVED_NAMES = frozenset({"anonymous", "owner", SERVER_TOKEN_ID})

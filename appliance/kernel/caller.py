@@ -34,13 +34,35 @@ class Caller(Protocol):
         without a token if such clients have too many lasting requests, of any kind."""
 
 
+class Bound(Protocol):
+    """Ends a request's waits (`kernel/pause_book.py`)."""
+
+    def check(self) -> None:
+        """Raise Paused if a pause applies."""
+
+    def watch(self, wake: Call) -> Call:
+        """Call `wake`, without waiting, once a pause applies; return a function that ends that."""
+
+
 current: ContextVar[Caller | None] = ContextVar("caller", default=None)
 request: ContextVar[Mapping[str, str]] = ContextVar("request", default=MappingProxyType({}))
 """The current request's ids: `request_id`, and as far as known `principal_id` and `traceparent`."""
 
 
+bound: ContextVar[Bound | None] = ContextVar("bound", default=None)
+"""The pauses that can end the current request."""
+
+
+def check_pauses() -> None:
+    """Raise Paused if a pause has begun that applies to the current request."""
+    applied = bound.get()
+    if applied is not None:
+        applied.check()
+
+
 def is_there() -> bool:
-    """Return False once the caller has disconnected."""
+    """Return False once the caller has disconnected. Raises Paused."""
+    check_pauses()
     client = current.get()
     return client is None or not client.is_gone()
 
@@ -67,11 +89,14 @@ class WaitLimit:
         if counted and self.waiting >= self._waiting_max:
             raise self._full(details={"limit": self._waiting_max}, retry_after=1.0)
         end = client.stay(wake) if client is not None else None
+        applied = bound.get()
+        stop = applied.watch(wake) if applied is not None else None
         self.waiting += counted
 
         def leave() -> None:
             self.waiting -= counted
-            if end is not None:
-                end()
+            for finish in (end, stop):
+                if finish is not None:
+                    finish()
 
         return leave

@@ -10,6 +10,7 @@ import msgspec
 
 from appliance.kernel.auth import Principal
 from appliance.kernel.errors import ApplianceError
+from appliance.kernel.pauses import Bounded
 
 OPEN: None = None
 """The scope for an operation that anybody may call. This scope has to be set explicitly."""
@@ -64,8 +65,10 @@ class Operation(msgspec.Struct, frozen=True):
     in_maintenance  maintenance mode does not refuse it
     credential     for an open operation: whether the parameters contain a valid credential, such as
                    a link. Otherwise a request without a token is not audited: anybody could send it
+    upload         the responder reads the body, a file with any content type, in pieces
     verifies_sender  the responder reads the body and verifies the sender: `Authorization` is not a
                    token, and `body` is only for the documentation. The path must end in a field
+    bounded        a pause refuses each `use`, or only a request that does `wait`
     """
 
     scope: str | None
@@ -91,7 +94,9 @@ class Operation(msgspec.Struct, frozen=True):
     audited: bool = False
     in_maintenance: bool = False
     credential: Callable[..., bool] | None = None
+    upload: bool = False
     verifies_sender: bool = False
+    bounded: Bounded | None = None
 
     @property
     def scopes(self) -> tuple[str, ...]:

@@ -104,12 +104,16 @@ class BlobDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Files that the store's rows name, `sha256-…` after their content, backed up and restored
     with the store.
 
-    folder  where they are, below the workspace
+    folder  where they are, below the workspace; several stores may share a folder
+    table   the table with these rows, which an older file may lack
     named   the query that returns their names
+    counts  whether the folder's bytes are part of this store's size
     """
 
     folder: str
+    table: str
     named: str
+    counts: bool = True
 
 
 class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -126,6 +130,7 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     head     the query for the newest link in a hash chain, which each backup notes
     commits  the table with AUTOINCREMENT whose numbers are noted outside a shared store
     newest   the query for its newest time, milliseconds or text, by an index or a small table
+    texts    tables and their columns that can name files, as `sha256:HEX`
     """
 
     contents: str = ""  # the contents, in Markdown for the reference page about files
@@ -143,6 +148,7 @@ class StoreDeclaration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id_key: str = STORE_ID_KEY  # the `meta` key for an id that only this file has
     recovery: RecoveryRules = RecoveryRules()
     restore: RestoreRules = RestoreRules()
+    texts: dict[str, tuple[str, ...]] = {}
     log: LogDeclaration | None = None
     blobs: BlobDeclaration | None = None
     restored: str = ""  # module with the function `restored` (`restoring.py`), below that package

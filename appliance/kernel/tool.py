@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from appliance.kernel.pauses import Bounded
+
 
 class Tool(msgspec.Struct, frozen=True):
     """One tool. Models pay for every word: the description only adds to the names.
@@ -19,6 +21,7 @@ class Tool(msgspec.Struct, frozen=True):
                 limited for this scope is refused
     audited     an administrative act, which the audit log records
     group       the subsystem that offers the tool, by which clients request tools
+    bounded     a pause refuses each `use`, or only a call that does `wait`
     """
 
     name: str
@@ -34,3 +37,4 @@ class Tool(msgspec.Struct, frozen=True):
     unfinished: Callable[[Any], bool] | None = None
     audited: bool = False
     group: str = "hub"
+    bounded: Bounded | None = None

@@ -13,6 +13,7 @@ import msgspec
 
 from appliance import __version__
 from appliance.hub.access import READ
+from appliance.kernel import caller
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.route import Operation, Route
 from appliance.kernel.tool import Tool
@@ -153,7 +154,10 @@ class McpResource:
             self._guard.writes.check_tool(tool)
             if not tool.by_channel:
                 refuse_limited(req.context.principal, tool.scope)
-            result = req.context.trail.call(tool, arguments(), req.context.principal)
+            given = arguments()
+            bound = self._guard.pauses.bind(tool.bounded, req.context.principal, given)
+            caller.bound.set(bound)
+            result = req.context.trail.call(tool, given, req.context.principal)
             label = "done"
         except ApplianceError as error:
             label = "refused"

@@ -215,7 +215,7 @@ TOOLS: tuple[Tool, ...] = (
         "wait_events", "Wait for events",
         "Events after a cursor; waits up to wait_s for the first. Pass the cursor and epoch "
         "from the last call to miss none.",
-        WaitEventsArguments, EventsResult, READ, HubTools.wait_events,
+        WaitEventsArguments, EventsResult, READ, HubTools.wait_events, bounded="wait",
     ),
     Tool(
         "post_message", "Post a message",

@@ -20,6 +20,8 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid
 from appliance.kernel.ids import random_id
 from appliance.sdk import models
+from appliance.sdk.blobs import BlobVerbs
+from appliance.sdk.bounds import BoundsVerbs
 from appliance.sdk.catchup import CatchUpVerbs
 from appliance.sdk.cursor import CURSOR_SECONDS, Cursor, FileCursor
 from appliance.sdk.entries import EntryVerbs
@@ -45,7 +47,7 @@ Subscriptions = dict[str, list[str]]
 T = TypeVar("T")
 
 
-class Client(EntryVerbs, CatchUpVerbs):
+class Client(EntryVerbs, CatchUpVerbs, BlobVerbs, BoundsVerbs):
     """One hub, by workspace (default: the nearest one above the working directory) or by URL.
 
     Channels can be given by id or name, topics by id or as CHANNEL/TITLE.
@@ -332,6 +334,21 @@ class Client(EntryVerbs, CatchUpVerbs):
             pages.append(self.page_messages(topic_id, before_id=pages[-1][-1].id, limit=1000))
         for page in reversed(pages):
             yield from reversed(page)
+
+    def list_events(
+        self,
+        after: int = 0,
+        *,
+        topic_id: str | None = None,
+        tail: int | None = None,
+        limit: int = 100,
+    ) -> models.EventPage:
+        """Return events after a cursor, oldest first, or the newest `tail` events. Continue after
+        the last one while `has_more`."""
+        query = {"after": after} if tail is None else {"tail": tail}
+        return self._get(
+            "/api/v1/events", models.EventPage, None, topic_id=topic_id, limit=limit, **query
+        )
 
     def list_attachments(
         self, topic_id: str, kind: str | None = None, limit: int = 50

@@ -1,7 +1,8 @@
 """Defines the hub's errors as exceptions. The error code determines the class.
 
 Refused ├── InvalidInput ── PayloadTooLarge, CrossChannelMove ├── TokenRejected, NotAllowed,
-NotFound ├── VersionConflict, AlreadyExists, KeyReused └── RateLimited, HubBusy ── StorageFull
+NotFound ├── VersionConflict, AlreadyExists, Paused, KeyReused └── RateLimited, HubBusy ──
+StorageFull
 """
 
 from typing import Any
@@ -76,6 +77,11 @@ class KeyReused(Refused):
     """The idempotency key was used for another request."""
 
 
+class Paused(Refused):
+    """An operator or a limit has paused the name, the topic or all agents; `details` has the
+    author, the reason and the end."""
+
+
 class RateLimited(Refused):
     """Too many requests, and the client's retries are used up."""
 
@@ -97,6 +103,7 @@ BY_CODE: dict[str, tuple[int, type[Refused]]] = {
     "NOT_FOUND": (404, NotFound),
     "VERSION_CONFLICT": (409, VersionConflict),
     "ALREADY_EXISTS": (409, AlreadyExists),
+    "PAUSED": (409, Paused),
     "IDEMPOTENCY_KEY_REUSED": (422, KeyReused),
     "RATE_LIMITED": (429, RateLimited),
     "SERVICE_UNAVAILABLE": (503, HubBusy),

@@ -4,6 +4,7 @@ Every mutation has an Idempotency-Key, so a retry after a lost response never re
 Retries are limited in number and in seconds.
 """
 
+import hashlib
 import http.client
 import random
 import socket
@@ -12,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from typing import Any
+from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -33,7 +34,15 @@ RETRY_AFTER_SECONDS_MIN = 0.01
 BACKOFF = RetrySettings(initial_seconds=0.2, max_seconds=10.0)
 RETRY_AFTER_SECONDS_MAX = 3600.0
 NO_HEADERS: Mapping[str, str] = {}
+T = TypeVar("T")
 BUSY = frozenset({429, 502, 503, 504})
+PIECE_BYTES = 64 * 1024  # that one read of a file returns
+Progress = Callable[[int, int | None], None]
+"""Called with the bytes so far, and all bytes, if known."""
+
+
+def ignore_progress(_done: int, _total: int | None) -> None:
+    """Report nothing."""
 
 
 class ClientClosed(Invalid):
@@ -130,6 +139,39 @@ class HubClient:
     def delete(self, path: str) -> Json:
         return self._insist("DELETE", path, None, None)
 
+    def upload(
+        self, path: str, source: BinaryIO, media_type: str, progress: Progress = ignore_progress
+    ) -> tuple[Json, str]:
+        """Send a file in pieces; return the reply and the hash of what was sent. A file that can't
+        be read again from its beginning is sent once."""
+        start = source.tell() if source.seekable() else None
+        headers = {"Content-Type": media_type, "Transfer-Encoding": "chunked"}
+
+        def send() -> tuple[Json, str]:
+            if start is not None:
+                source.seek(start)
+            digest = hashlib.sha256()
+            pieces = _pieces(source, digest.update, progress)
+            return self._send("POST", path, pieces, headers), digest.hexdigest()
+
+        return send() if start is None else self._repeat(send)
+
+    def download(
+        self, path: str, headers: Mapping[str, str], progress: Progress = ignore_progress
+    ) -> Generator[bytes]:
+        """Yield a file's bytes in pieces. Raises Refused, or ConnectionBroken if some are
+        missing."""
+        with closing(self), self._answer("GET", path, None, headers) as reply:
+            if reply.status not in (http.client.OK, http.client.PARTIAL_CONTENT):
+                _decode(reply, reply.read(REPLY_BYTES_MAX))
+            total, done = reply.length, 0
+            while data := reply.read(PIECE_BYTES):
+                done += len(data)
+                progress(done, total)
+                yield data
+            if total is not None and done < total:
+                raise http.client.IncompleteRead(b"", total - done)
+
     def _insist(
         self,
         method: str,
@@ -138,10 +180,14 @@ class HubClient:
         key: str | None,
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> Json:
+        return self._repeat(lambda: self._send(method, path, body, {**_key_header(key), **headers}))
+
+    def _repeat(self, send: Callable[[], T]) -> T:
+        """Send a request, again where that is safe, as often as `retry` allows."""
         waited = 0.0
         for attempt in range(1, self._retry.attempts_max + 1):
             try:
-                return self._send(method, path, body, {**_key_header(key), **headers})
+                return send()
             except ApplianceError as error:
                 last = attempt == self._retry.attempts_max
                 if not last and self._has_new_token(error):
@@ -196,7 +242,13 @@ class HubClient:
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
 
-    def _send(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Json:
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | Iterator[bytes] | None,
+        headers: Mapping[str, str],
+    ) -> Json:
         with self._answer(method, path, body, headers) as reply:
             text = reply.read(REPLY_BYTES_MAX)
         if reply.will_close:
@@ -205,13 +257,21 @@ class HubClient:
 
     @contextmanager
     def _answer(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+        self,
+        method: str,
+        path: str,
+        body: bytes | Iterator[bytes] | None,
+        headers: Mapping[str, str],
     ) -> Iterator[http.client.HTTPResponse]:
         """Yield the response, which is read in the block."""
         connection, endpoint = self._connect()
         try:
             sent = {**request_headers(endpoint, body), **headers}
-            connection.request(method, endpoint.prefix + path, body, sent)
+            chunked = not isinstance(body, bytes | None)
+            with _early_replies(chunked):
+                connection.request(
+                    method, endpoint.prefix + path, body, sent, encode_chunked=chunked
+                )
             if self._ended:  # `end` came before the socket was open
                 raise ClientClosed
             yield connection.getresponse()
@@ -302,9 +362,30 @@ def _key_header(key: str | None) -> dict[str, str]:
     return {"Idempotency-Key": key} if key else {}
 
 
-def request_headers(endpoint: Endpoint, body: bytes | None) -> dict[str, str]:
+@contextmanager
+def _early_replies(chunked: bool) -> Iterator[None]:
+    """Go on to the reply if a refused upload ends before all pieces are sent."""
+    try:
+        yield
+    except (BrokenPipeError, ConnectionResetError):
+        if not chunked:
+            raise
+
+
+def _pieces(
+    source: BinaryIO, digest: Callable[[bytes], object], progress: Progress
+) -> Iterator[bytes]:
+    done = 0
+    while data := source.read(PIECE_BYTES):
+        digest(data)
+        yield data
+        done += len(data)
+        progress(done, None)
+
+
+def request_headers(endpoint: Endpoint, body: bytes | Iterator[bytes] | None) -> dict[str, str]:
     headers = {"Accept": "application/json"}
-    if body is not None:
+    if isinstance(body, bytes):
         headers["Content-Type"] = "application/json"
     return headers | authorization(endpoint)
 

@@ -10,6 +10,15 @@ from typing import Any
 
 import msgspec
 
+from appliance.hub.blobs.wire import Blob as Blob
+from appliance.hub.blobs.wire import BlobErased as BlobErased
+from appliance.hub.blobs.wire import BlobPut as BlobPut
+from appliance.hub.blobs.wire import BlobUsage as BlobUsage
+from appliance.hub.bounds.wire import Ceiling as Ceiling
+from appliance.hub.bounds.wire import CeilingRemoved as CeilingRemoved
+from appliance.hub.bounds.wire import CeilingShown as CeilingShown
+from appliance.hub.bounds.wire import PauseChanged as PauseChanged
+from appliance.hub.bounds.wire import ShownPause as ShownPause
 from appliance.hub.catchup.wire import CatchUp as CatchUp
 from appliance.hub.catchup.wire import PinChanged as PinChanged
 from appliance.hub.catchup.wire import PinnedMessage as PinnedMessage
@@ -46,6 +55,24 @@ class Envelope(msgspec.Struct, frozen=True):
     ts: str = ""
     scope: Scope = Scope()
     data: dict[str, Any] = {}
+
+
+class EventRow(msgspec.Struct, frozen=True):
+    """One event in a page; `data_json` is an envelope's `data`."""
+
+    event_id: int
+    name: str
+    ts: str = ""
+    scope: Scope = Scope()
+    data_json: dict[str, Any] = {}
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """Events after a cursor. `replay_until`: the newest event in the log."""
+
+    events: list[EventRow]
+    replay_until: int
+    has_more: bool = False
 
 
 class Enrichment(msgspec.Struct, frozen=True):

@@ -20,7 +20,8 @@ from urllib.parse import quote
 
 import msgspec
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
 
 from appliance.kernel.errors import ApplianceError, Unauthenticated, Unavailable
 from appliance.kernel.retry import RetrySettings, delay_seconds
@@ -151,7 +152,7 @@ class Follower:
         self._signals = signals or StreamCallbacks()
         self._stopped = threading.Event()
         self._sleep = sleep or self._stopped.wait
-        self._socket: ClientConnection | None = None
+        self._socket: Connection | None = None
         self._following = False
         self._was_connected = insist
         self._connections = 0
@@ -331,11 +332,11 @@ class Follower:
             _notify(self._signals.disconnected, reason)
 
 
-def _connect(endpoint: Endpoint, *, in_query: bool) -> AbstractContextManager[ClientConnection]:
+def _connect(endpoint: Endpoint, *, in_query: bool) -> AbstractContextManager[Connection]:
     query, here = "", endpoint.host in ("127.0.0.1", "localhost", "::1")
     if in_query and endpoint.token and here:  # proxies' logs would keep the token
         query = f"?token={quote(endpoint.token, safe='')}"
-    socket: ClientConnection = connect(
+    socket: Connection = connect(
         f"{'wss' if endpoint.secure else 'ws'}://{endpoint.authority}{endpoint.prefix}/ws{query}",
         additional_headers={"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else {},
         open_timeout=OPEN_TIMEOUT_SECONDS,

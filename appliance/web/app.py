@@ -11,6 +11,7 @@ from typing import Any
 
 import falcon
 
+from appliance.kernel import caller
 from appliance.kernel.auth import ANONYMOUS, Principal
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import (
@@ -156,18 +157,24 @@ class AccessMiddleware:
         context, environ = req.context, req.env
         mounted: MountedOperation = context.mounted
         check_params(params)
-        context.query = mounted.query.parse(environ.get("QUERY_STRING", ""))
+        context.query = request = mounted.query.parse(environ.get("QUERY_STRING", ""))
         if mounted.operation.keyed:
             context.idempotency_key = idempotency_key(environ.get("HTTP_IDEMPOTENCY_KEY"))
-        if mounted.body is None:
-            return
+        if mounted.body is not None:
+            params["command"] = request = self._decode_body(context, mounted, environ)
+        bound = self._guard.pauses.bind(mounted.operation.bounded, context.principal, request)
+        caller.bound.set(bound)
+
+    def _decode_body(self, context: Any, mounted: MountedOperation, environ: dict[str, Any]) -> Any:
+        assert mounted.body is not None
         if context.raw_body is None:
             context.raw_body = mounted.body.read(environ)
-        params["command"] = command = mounted.body.decode(context.raw_body)
+        command = mounted.body.decode(context.raw_body)
         if mounted.operation.cost is not None:
             cost = mounted.operation.cost(command)
             if cost > 1:
                 count(self._limiter, context, cost, counted=1)
+        return command
 
     def _verify_signature(self, req: falcon.Request, mounted: MountedOperation) -> Principal:
         """Return the principal that signed the request, which so far counted as one without a

@@ -17,6 +17,7 @@ from appliance.kernel.auth import ANONYMOUS, OWNER, Principal, TokenBook, is_exp
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Forbidden, Unauthenticated
 from appliance.kernel.metrics import counter
+from appliance.kernel.pause_book import PauseBook
 from appliance.kernel.route import READ_DOCS
 from appliance.web.address import ip_of
 from appliance.web.errors import CHALLENGE, HostRefused, OriginRefused, TokenInQuery
@@ -79,15 +80,18 @@ class Guard:
         implied: Mapping[str, tuple[str, ...]] | None = None,
         writes: WriteGate | None = None,
         verifier: AccessTokenVerifier | None = None,
+        pauses: PauseBook | None = None,
     ) -> None:
         """`free`: more scopes that need no token on a loopback bind. `implied`: scopes that a token
         has if one of its scopes begins with a prefix; the subsystem then checks further. `writes`
-        is closed in maintenance mode. `verifier`: None without an issuer."""
+        is closed in maintenance mode. `verifier`: None without an issuer. `pauses` refuses what
+        agents do."""
         self._verifier = verifier
         self._implied = implied or {}
         self.free = FREE_ON_LOOPBACK | free
         self.book = book
         self.writes = writes or WriteGate(clock)
+        self.pauses = pauses or PauseBook()
         self._clock = clock
         self.loopback = is_loopback(settings.host)
         self._named_hosts = named = {host_name(name) for name in settings.allowed_hosts}

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 import appliance
+from appliance.kernel.pauses import Paused
 from appliance.kernel.route import PARAMETER_PATTERN, READ_DOCS, Operation, Route
 from appliance.web.guard import FREE_ON_LOOPBACK
 from appliance.web.media import reply_bytes
@@ -153,6 +154,9 @@ def _operation(
         if operation.example is not None:
             media["example"] = operation.example
         description["requestBody"] = {"required": True, "content": {"application/json": media}}
+    if operation.upload:
+        media = {"schema": {"type": "string", "format": "binary"}}
+        description["requestBody"] = {"content": {"*/*": media}}
     return description
 
 
@@ -170,7 +174,7 @@ def _responses(operation: Operation, by_type: dict[Any, dict[str, Any]]) -> dict
     statuses = set(_ALWAYS)
     if operation.body is not None:
         statuses |= set(_WITH_BODY)
-    for kind in operation.errors:
+    for kind in (*operation.errors, *((Paused,) if operation.bounded else ())):
         statuses.add(kind.status)
     for status in sorted(statuses):
         name = str(status)

@@ -9,8 +9,11 @@ from contextlib import ExitStack
 from itertools import takewhile
 from typing import Protocol
 
-from appliance.kernel.caller import Call
+import msgspec
+
+from appliance.kernel.caller import Call, check_pauses
 from appliance.kernel.errors import Invalid
+from appliance.kernel.pauses import Paused
 from appliance.web.frame import pieces
 
 RETRY_LINE = b"retry: 1000\n\n"  # milliseconds until a client reconnects
@@ -70,6 +73,7 @@ class SseStream:
                 yield from takewhile(self._is_open, pieces(events))
             elif not source.wait(HEARTBEAT_SECONDS):
                 yield HEARTBEAT_LINE
+        yield from _tell_pause()
 
     def _is_open(self, _piece: bytes) -> bool:
         return self._open
@@ -83,6 +87,14 @@ class SseStream:
         """Release everything. A second call does nothing."""
         self._open = False
         self._ending.close()
+
+
+def _tell_pause() -> Iterator[bytes]:
+    """Yield the error that ends a paused caller's stream."""
+    try:
+        check_pauses()
+    except Paused as paused:
+        yield b"event: error\ndata: %b\n\n" % msgspec.json.encode(paused.to_body())
 
 
 def last_event_id(header: str | None) -> int | None:

@@ -72,9 +72,9 @@ def _stores() -> Iterator[WorkspaceFile]:
         if not declared.numbers_events:
             what = f"{store}'s newest commit number, to notice a file that lacks it"
             yield WorkspaceFile(note_of(store), what, about=store, checks=("store.record",))
-        if declared.blobs:
+        if declared.blobs and declared.blobs.counts:
             path = f"{declared.blobs.folder}/sha256-*"
-            yield WorkspaceFile(path, f"large payloads from the {store} store", kind="blob")
+            yield WorkspaceFile(path, "large payloads, and files that agents put", kind="blob")
 
 
 _TEXT = resources.files(__package__).joinpath("contents.toml").read_text(encoding="utf-8")

@@ -137,7 +137,7 @@ class DataDir:
         for suffix in ("", *BESIDE):
             with suppress(OSError):
                 total += database.with_name(database.name + suffix).stat().st_size
-        if blobs := declaration_of(store).blobs:
+        if (blobs := declaration_of(store).blobs) and blobs.counts:
             with suppress(OSError):
                 total += sum(f.stat().st_size for f in os.scandir(self.workspace / blobs.folder))
         return total

@@ -5,7 +5,6 @@ import json
 import select
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,7 +15,7 @@ from threading import Thread
 import pytest
 
 import appliance
-from ops import node
+from ops import node, typescript_client
 from tests.contract.test_walls import ROOT
 from tests.support.chromium import browser_page
 from tests.support.installs import tree_in
@@ -47,11 +46,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def project(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A program's folder in which the tarball is installed."""
     folder = tmp_path_factory.mktemp("project")
-    script = "import sys; from pathlib import Path; from ops.typescript_client import build; "
-    command = (sys.executable, "-c", script + "print(build(*map(Path, sys.argv[1:])))")
-    tarball = node.run(ROOT, *command, str(source), str(folder)).strip().rpartition("\n")[2]
+    tarball = typescript_client.build(source, folder)
     (folder / "package.json").write_text('{"type": "module"}')
-    node.run(folder, "npm", "install", "--offline", "--no-audit", tarball)
+    node.run(folder, "npm", "install", "--offline", "--no-audit", str(tarball))
     for name in ("scenario.mjs", "program.mjs"):
         shutil.copy(Path(__file__).parent / name, folder)
     return folder

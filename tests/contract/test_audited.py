@@ -18,6 +18,7 @@ USE = {
     "POST /api/v1/messages", "PATCH /api/v1/messages/{message_id}", "POST /api/v1/messages/batch",
     "POST /api/v1/topics/{topic_id}/attachments", "POST /api/v1/asks",
     "POST /api/v1/incoming/{name}", "POST /a2a/{name}",
+    "POST /api/v1/blobs", "PUT /api/v1/blobs/{ref}",
     "POST /bus/v1/messages", "POST /bus/v1/acks", "POST /bus/v1/claims",
     "POST /bus/v1/claims/renew", "POST /bus/v1/claims/release", "POST /bus/v1/heartbeats",
     "POST /bus/v1/workers/{task}/state",
@@ -46,7 +47,7 @@ TOOLS_OF_USE = {
     "ask_person", "claim_task", "renew_claim", "complete_task", "bus_send", "courier_enqueue",
     "release_claim", "change_task_state", "send_heartbeat", "bus_ack",
     "courier_receive", "courier_ack", "inbox_subscribe", "outbox_send", "acknowledge",
-    "write_handoff",
+    "write_handoff", "put_file",
 }  # fmt: skip
 SOCKET_REQUESTS = {
     "channel.create", "topic.create", "topic.rename", "message.create", "message.edit",
@@ -55,16 +56,17 @@ SOCKET_REQUESTS = {
 # Groups of commands that read, use the appliance, or send requests that it records.
 REQUESTS_AND_READS = {
     "agentlip agent", "agentlip ask", "agentlip attachment", "agentlip bus", "agentlip channel",
-    "agentlip courier",
+    "agentlip courier", "agentlip erase", "agentlip get", "agentlip put",
     "agentlip inbox", "agentlip incoming", "agentlip jobs", "agentlip msg", "agentlip network",
     "agentlip outbox", "agentlip plugin", "agentlip report", "agentlip topic", "agentlip webhook",
     "agentlip worker", "agentlip archive", "agentlip config", "agentlip mcp", "agentlip audit",
     "agentlip broker", "agentlip forecast", "agentlip log", "agentlip maintenance",
-    "agentlip notify", "agentlip top",
+    "agentlip notify", "agentlip top", "agentlip ceiling",
 }  # fmt: skip
 OTHERS = {
     "agentlip version", "agentlip init", "agentlip status", "agentlip ui", "agentlip listen",
     "agentlip search", "agentlip re-enrich", "agentlip catch-up",
+    "agentlip pause", "agentlip resume", "agentlip pauses",
     "agentlip doctor bundle", "agentlip doctor list", "agentlip doctor explain",
     "agentlip doctor repair rebuild",
     "agentlip mesh create", "agentlip mesh list", "agentlip mesh update", "agentlip mesh keygen",

@@ -31,7 +31,7 @@ TOOLS = {
     "outbox_drop", "inbox_list", "inbox_topics", "inbox_subscribe", "claim_task", "renew_claim",
     "release_claim", "complete_task", "change_task_state", "send_heartbeat", "bus_send", "bus_ack",
     "bus_poll", "ask_person", "my_inbox", "acknowledge", "receipts", "catch_up", "read_handoff",
-    "write_handoff",
+    "write_handoff", "put_file", "read_file",
     "job_run", "job_status",
 }  # fmt: skip
 
@@ -118,6 +118,13 @@ async def story(client: Any, name: str) -> None:
     cut = await call(client, "read_topic", topic_id=topic, max_chars=10)
     assert cut["messages"][0]["content"] == "x" * 10
     assert cut["messages"][0]["truncated"] is True
+    put = await call(client, "put_file", text="grüße\n" * 1000)
+    part = await call(client, "read_file", ref=put["ref"], bytes_max=7)
+    assert (part["text"], part["size"], part["next"]) == ("grüße", 8000, 7)
+    rest = await call(client, "read_file", ref=put["ref"], start=7999)
+    assert (rest["text"], "next" in rest) == ("\n", False)
+    unknown = await refused(client, "read_file", ref="sha256:" + "0" * 64)
+    assert unknown["code"] == "BLOB_NOT_FOUND"
     await call(client, "delete_message", message_id=message_id, actor="a")
     repeated = await call(client, "delete_message", message_id=message_id, actor="a")
     assert "event_id" not in repeated

@@ -62,4 +62,4 @@ def test_unlisted_tool_can_be_called(agent: Agent) -> None:
 
 def test_instructions_name_the_groups(agent: Agent) -> None:
     started = agent.ask("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={})
-    assert "?tools=all or some of default,ask,bus" in started.body["result"]["instructions"]
+    assert "?tools=all or some of default,ask,blobs,bus" in started.body["result"]["instructions"]

@@ -41,6 +41,21 @@ def hub(tmp_path: Path) -> StoreFixture:
     return StoreFixture(tmp_path)
 
 
+def test_pause_of_an_agent_is_kept_by_the_step_that_adds_bounds(hub: StoreFixture) -> None:
+    hub.migrate(tuple(step for step in load("hub") if step.number < 6))
+    columns = "name, state, state_since, paused_by, paused_at, paused_because"
+    hub.execute(
+        f"INSERT INTO x_agents ({columns}) VALUES ('ada', 'asleep', 't0', 'alice', 't1', 'freeze')"
+    )
+    hub.execute(
+        f"INSERT INTO x_agents ({columns}) VALUES ('bob', 'asleep', 't0', NULL, NULL, NULL)"
+    )
+    hub.migrate()
+    rows = hub.execute("SELECT kind, subject, cause, paused_by, reason FROM x_pauses")
+    assert rows == [("principal", "ada", "operator", "alice", "freeze")]
+    assert hub.execute("SELECT count(paused_by) FROM x_agents") == [(0,)]
+
+
 def test_the_hubs_tables_are_the_specifications_word_for_word(hub: StoreFixture) -> None:
     """Each CREATE in the file is in the database as it is in the file."""
     hub.migrate()

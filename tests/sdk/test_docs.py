@@ -1,4 +1,4 @@
-"""The examples of docs/reference/sdk.md do what they show, in the workspace of a served hub."""
+"""The examples in Python do what they show, in the workspace of a served hub."""
 
 import re
 import subprocess
@@ -17,10 +17,11 @@ END = "==== end of the example ===="
 PAGE = (ROOT / "docs" / "reference" / "sdk.md").read_text(encoding="utf-8")
 
 
-def test_examples_do_what_they_show(tmp_path) -> None:
-    blocks = FENCE.findall(PAGE)
+@pytest.mark.parametrize("name", ["reference/sdk.md", "how-to/agent-frameworks.md"])
+def test_examples_do_what_they_show(name, tmp_path) -> None:
+    blocks = FENCE.findall((ROOT / "docs" / name).read_text(encoding="utf-8"))
     examples = [(body, blocks[at + 1]) for at, (kind, body) in enumerate(blocks) if "run" in kind]
-    assert len(examples) >= 6
+    assert len(examples) >= 2
     program = f"\nprint({END!r})\n".join(body for body, _ in examples)
     with serve(tmp_path):
         done = subprocess.run(

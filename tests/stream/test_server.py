@@ -43,15 +43,15 @@ def test_sigterm_ends_all_kinds_of_listeners_and_exits_with_zero(hub):
     threads = [threading.Thread(target=poll, args=(client,), daemon=True) for client in polls]
     for thread in threads:
         thread.start()
-    # One more than listeners: the runner of the plugin for addresses.
-    until(lambda: waiting(hub, "feed_subscriptions 31.0"), 10, "everybody listens")
+    # Two more than listeners: the runner of the plugin for addresses, and the bounds.
+    until(lambda: waiting(hub, "feed_subscriptions 32.0"), 10, "everybody listens")
     hub.send(topic_id)  # wakes the polls: they answer with it
     for thread in threads:
         thread.join(10)
     threads = [threading.Thread(target=poll, args=(client,), daemon=True) for client in polls]
     for thread in threads:
         thread.start()
-    until(lambda: waiting(hub, "feed_subscriptions 31.0"), 10, "the polls wait again")
+    until(lambda: waiting(hub, "feed_subscriptions 32.0"), 10, "the polls wait again")
     codes = []
     readers = [
         threading.Thread(target=lambda c=client: codes.append(c.close_code()), daemon=True)

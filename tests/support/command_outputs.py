@@ -27,8 +27,9 @@ PRINTS_NO_JSON = {
 # the first release that has them.
 NOT_PROMISED_YET = (
     "agentlip agent", "agentlip archive", "agentlip ask", "agentlip audit", "agentlip backup",
-    "agentlip broker",
+    "agentlip broker", "agentlip ceiling", "agentlip pause", "agentlip pauses", "agentlip resume",
     "agentlip bus", "agentlip export", "agentlip forecast", "agentlip identity", "agentlip inbox",
+    "agentlip put", "agentlip get", "agentlip erase",
     "agentlip incoming", "agentlip catch-up", "agentlip msg pin", "agentlip msg pins",
     "agentlip msg unpin", "agentlip topic handoff",
     "agentlip topic reopen", "agentlip topic resolve", "agentlip topic show",

@@ -1,5 +1,6 @@
 """`agentlip agent`: wake an agent when entries wait for it; pause, resume and watch agents."""
 
+import os
 import signal
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from appliance.hub.cli_reach import KeyFlag, segment
 from appliance.kernel.clock import SystemClock
 
 app = plain_app(
-    "Agents that are woken by their inbox: run, status, pause, resume, logs.\n\n"
+    "Agents that are woken by their inbox: run, status, pause, resume, report, logs.\n\n"
     "Example: agentlip agent run ada -- ./ada.sh",
     "Messages/agent",
 )
@@ -102,7 +103,8 @@ def pause_agent(
     ] = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Keep an agent's turns from starting. A turn that runs goes on.
+    """Pause an agent: no turn starts, and it can't post, claim, receive or wait. A running turn
+    goes on.
 
     Example: agentlip agent pause ada --reason 'deploy freeze' --for 3600
     """
@@ -119,6 +121,29 @@ def resume_agent(session: Session, name: NameArgument, idempotency_key: KeyFlag 
     """
     answer = session.hub().post(f"{PATH}/{segment(name)}/resume", {}, idempotency_key)
     session.answer(answer["agent"], f"resumed {plain(name)}")
+
+
+@app.command("report")
+def report_usage(
+    session: Session,
+    tokens: Annotated[
+        int, typer.Option("--tokens", min=0, max=10**12, help="Tokens used since the last report.")
+    ] = 0,
+    cost: Annotated[
+        float, typer.Option("--cost", min=0, max=1e12, help="Their cost, in your unit.")
+    ] = 0.0,
+) -> None:
+    """Inside a turn: add to the tokens and the cost that the turn reports at its end.
+
+    Example: agentlip agent report --tokens 1200 --cost 0.04
+    """
+    from msgspec import to_builtins
+
+    from appliance.hub.agents import usage
+
+    sums = usage.add(os.environ.get(usage.FILE), tokens, cost)
+    answer = {name: to_builtins(sums)[name] for name in ("tokens", "cost")}
+    session.answer(answer, f"this turn: {sums.tokens} tokens, cost {sums.cost:g}")
 
 
 @app.command("logs")
@@ -142,7 +167,8 @@ def show_turns(
     session.table(
         answer["turns"],
         [("ID", "id"), ("BEGAN", "began_at"), ("SECONDS", "seconds"), ("OUTCOME", "outcome"),
-         ("CODE", "code"), ("ENTRIES", lambda row: len(row["entries"])),
+         ("CODE", "code"), ("TOKENS", "tokens"), ("COST", "cost"),
+         ("ENTRIES", lambda row: len(row["entries"])),
          ("LEFT", lambda row: len(row["open"]))],
         empty="no turns yet", answer=answer,
     )  # fmt: skip

@@ -20,6 +20,7 @@ from appliance.hub.agents.wire import ENTRIES_MAX
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Conflict
 from appliance.kernel.ids import random_id
+from appliance.sdk.errors import Paused
 
 INBOX = "/api/v1/inbox"
 WAIT_SECONDS = 55.0  # that one request waits
@@ -98,6 +99,8 @@ class Waking:
             )
         except Stopped:
             return False
+        except Paused:
+            return False
         finally:
             self._is_waiting = False
         return bool(page["entries"]) and not self.stop.is_set()
@@ -158,6 +161,8 @@ class Waking:
                 self._words, work, text=self._text(entries, reminder),
                 seconds_max=self._limits.seconds_max, stop=self.stop, clock=self._clock,
             )  # fmt: skip
+        if result.usage.problem is not None:
+            self._say(f"the turn's usage is not counted: {result.usage.problem}")
         left = self._still_open(entries)
         if left and self._limits.acks and result.outcome == "done":
             ids = [entry["id"] for entry in left]
@@ -179,6 +184,7 @@ class Waking:
             "outcome": result.outcome, "code": result.code, "output": result.output,
             "entries": [entry["id"] for entry in entries],
             "open": [entry["id"] for entry in left],
+            "tokens": result.usage.tokens, "cost": result.usage.cost,
         }  # fmt: skip
 
     def _text(self, entries: Sequence[Entry], reminder: bool) -> str | None:

@@ -1,5 +1,7 @@
 """The verbs: report, pause, resume, list agents and their turns."""
 
+from typing import Any
+
 from appliance.hub.agents import metrics, queries, wire, writes
 from appliance.hub.service import Hub, keyed_request
 from appliance.hub.text import check_name, check_text
@@ -21,38 +23,46 @@ class Agents:
         if command.turn is not None:
             check_text(output=command.turn.output)
         taken: wire.ReportTaken = self._store.write(writes.report, name, command)
+        self._hub.pauses.agents.add(name)
         if command.turn is not None:
             metrics.turns.labels(command.turn.outcome).inc()
+            if taken.pause is not None:
+                self._hub.pauses.load()  # the turn may have reached a ceiling
         metrics.escalated.inc(len(command.escalate))
         return taken
 
     def pause(
         self, name: str, command: wire.PauseAgent, principal: Principal, key: str | None = None
     ) -> Reply:
-        """Keep an agent's turns from starting; a running turn ends as it would."""
+        """Pause a name, and keep its turns from starting; a running turn ends as it would."""
         check_name(name=name)
         if command.reason is not None:
             check_name(reason=command.reason)
         identity = keyed_request(principal, "POST", f"agents/{name}/pause", key, command)
-        by = principal.label or principal.name
-        reply: Reply = self._store.write(*call_once(identity, writes.pause, name, command, by))
-        return reply
+        by, label = principal.label or principal.name, principal.label
+        self._hub.pauses.agents.add(name)
+        return self._change(identity, writes.pause, name, command, by, label)
 
     def resume(
         self, name: str, command: wire.ResumeAgent, principal: Principal, key: str | None = None
     ) -> Reply:
         identity = keyed_request(principal, "POST", f"agents/{name}/resume", key, command)
-        reply: Reply = self._store.write(*call_once(identity, writes.resume, name))
-        return reply
+        return self._change(identity, writes.resume, name, principal.label)
 
     def list_agents(self, query: wire.AgentsQuery) -> wire.AgentList:
         limit = min(query.limit, wire.PAGE_MAX)
         ahead_ms = self._hub.steady.ahead_ms()
-        agents = self._store.read(queries.page, query.after, limit, ahead_ms)
+        steady_ms = self._hub.steady.now_ms()
+        agents = self._store.read(queries.page, query.after, limit, steady_ms, ahead_ms)
         has_more, agents = len(agents) > limit, agents[:limit]
         return wire.AgentList(agents, has_more, agents[-1].name if has_more else "")
 
+    def _change(self, identity: Any, function: Any, *args: Any) -> Reply:
+        reply: Reply = self._store.write(*call_once(identity, function, *args))
+        self._hub.pauses.load()
+        return reply
+
     def turns(self, name: str, query: wire.TurnsQuery) -> wire.TurnList:
-        self._store.read(queries.find, name, 0)
+        self._store.read(queries.find, name, 0, 0)
         limit = min(query.limit, wire.TURNS_KEPT)
         return wire.TurnList(self._store.read(queries.turns, name, limit))

@@ -15,6 +15,8 @@ from typing import IO, Any, NamedTuple
 import msgspec
 
 from appliance.child import attended
+from appliance.hub.agents import usage
+from appliance.hub.agents.usage import TurnUsage
 from appliance.hub.agents.wire import OUTPUT_BYTES_MAX, Outcome
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid
@@ -26,12 +28,13 @@ FILE, NUMBER, NAME = "AGENTLIP_ENTRIES", "AGENTLIP_TURN", "AGENTLIP_AGENT"
 
 
 class TurnResult(NamedTuple):
-    """How a turn ended. `code`: the exit code, negative for a signal."""
+    """How a turn ended. `code`: the exit code, negative for a signal. `usage`: what it reported."""
 
     outcome: Outcome
     code: int
     seconds: float
     output: str
+    usage: TurnUsage
 
 
 def check_command(words: Sequence[str]) -> None:
@@ -61,6 +64,7 @@ def run_turn(
         file.write_bytes(encoded)
         environment = {
             **os.environ, FILE: str(file), NUMBER: str(work["turn"]), NAME: str(work["agent"]),
+            usage.FILE: str(Path(folder) / "usage.json"),
         }  # fmt: skip
         watched, kept = os.pipe()  # hangs up when this process ends, also by SIGKILL
         try:
@@ -84,13 +88,14 @@ def run_turn(
             threads[0].join(GRACE_SECONDS)
         finally:
             os.close(kept)
+        used = usage.read(Path(folder) / "usage.json")
     code = process.returncode
     if outcome is None:
         outcome = "done" if code == 0 else "failed"
     printed = bytes(tail[-OUTPUT_BYTES_MAX:]).decode("utf-8", "replace").replace("\0", "")
     while len(printed.encode()) > OUTPUT_BYTES_MAX:
         printed = printed[len(printed) // 8 + 1 :]
-    return TurnResult(outcome, code, clock.monotonic() - began, printed)
+    return TurnResult(outcome, code, clock.monotonic() - began, printed, used)
 
 
 def _wait(

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from appliance.hub.bounds.wire import Because, PauseSeconds
 from appliance.hub.entries.wire import EntryId
 from appliance.hub.wire import Limit
 from appliance.kernel.errors import Exhausted, Missing
@@ -12,19 +13,19 @@ AGENTS_MAX = 10_000
 TURNS_KEPT = 100  # for each agent
 OUTPUT_BYTES_MAX = 8192
 ENTRIES_MAX = 50  # entries that one turn is given
-PAUSE_SECONDS_MAX = 90 * 86_400
 PAGE_MAX = 200
 
 AgentState = Literal["asleep", "working", "waiting", "stopped"]
 Outcome = Literal["done", "failed", "late", "stopped"]
 RunId = Annotated[str, Meta(min_length=1, max_length=64)]
+Tokens = Annotated[int, Meta(ge=0, le=1_000_000_000_000)]
+Cost = Annotated[float, Meta(ge=0, le=1e12)]
 Ids = Annotated[list[EntryId], Meta(max_length=ENTRIES_MAX)]
-Because = Annotated[str, Meta(min_length=1, max_length=500)]
-PauseSeconds = Annotated[int, Meta(ge=1, le=PAUSE_SECONDS_MAX)]
 
 
 class TurnReport(Struct, frozen=True):
-    """One turn that ended. `late`: it had to be ended. `open`: entries it left unsettled."""
+    """One turn that ended. `late`: it had to be ended. `open`: entries it left unsettled.
+    `tokens`, `cost`: as the turn reported them."""
 
     number: Annotated[int, Meta(ge=1)]
     began_at: Annotated[str, Meta(max_length=40)]
@@ -34,6 +35,8 @@ class TurnReport(Struct, frozen=True):
     entries: Ids
     open: Ids
     output: Annotated[str, Meta(max_length=OUTPUT_BYTES_MAX)] = ""
+    tokens: Tokens = 0
+    cost: Cost = 0.0
 
 
 class Report(Struct, frozen=True, omit_defaults=True):
@@ -108,6 +111,8 @@ class Turn(Struct, frozen=True):
     entries: list[int]
     open: list[int]
     output: str
+    tokens: int = 0
+    cost: float = 0.0
 
 
 class TurnsQuery(Struct, frozen=True):

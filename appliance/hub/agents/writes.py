@@ -1,6 +1,11 @@
 """Takes reports and pauses, inside their transactions."""
 
+from contextlib import suppress
+
+from appliance.hub import ceilings
 from appliance.hub.agents import queries, wire
+from appliance.hub.bounds import writes as bounds_writes
+from appliance.hub.bounds.wire import NotPaused
 from appliance.hub.entries.writes import escalate, see
 from appliance.hub.events import encode
 from appliance.kernel.batch import Tx
@@ -13,22 +18,13 @@ _REPORT = (
 )
 _TURN = (
     "INSERT OR IGNORE INTO x_turns (name, key, began_at, seconds, outcome, code, entries_json,"
-    " open_json, output) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " open_json, output, tokens, cost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _PRUNE = (
     "DELETE FROM x_turns WHERE name = ?1 AND id <= (SELECT id FROM x_turns WHERE name = ?1"
     f" ORDER BY id DESC LIMIT 1 OFFSET {wire.TURNS_KEPT})"
 )
-_PAUSE = (
-    "INSERT INTO x_agents (name, state, state_since, paused_by, paused_at, paused_because,"
-    " paused_until_steady_ms) VALUES (?1, 'stopped', ?2, ?3, ?2, ?4, ?5) ON CONFLICT (name)"
-    " DO UPDATE SET paused_by = ?3, paused_at = ?2, paused_because = ?4,"
-    " paused_until_steady_ms = ?5"
-)
-_RESUME = (
-    "UPDATE x_agents SET paused_by = NULL, paused_at = NULL, paused_because = NULL,"
-    " paused_until_steady_ms = NULL WHERE name = ?"
-)
+_ADD = "INSERT OR IGNORE INTO x_agents (name, state, state_since) VALUES (?, 'stopped', ?)"
 _WAKING = "UPDATE x_inboxes SET waking = ?, waking_at = ? WHERE name = ?"
 
 
@@ -45,45 +41,44 @@ def report(tx: Tx, name: str, command: wire.Report) -> wire.ReportTaken:
     if newest:
         tx.execute(_REPORT, (name, command.run_id, command.state, tx.now))
         escalate(tx, name, command.escalate)
-    _end_pause(tx, name)
-    present = queries.find(tx, name, tx.now_ms - tx.steady_ms).pause
+    present = _find(tx, name).pause
     see(tx, name)
     tx.execute(_WAKING, ("paused" if present else command.state, tx.now, name))
     return wire.ReportTaken(present, newest)
 
 
-def pause(tx: Tx, name: str, command: wire.PauseAgent, by: str) -> Reply:
-    seconds = command.seconds
-    until = None if seconds is None else tx.steady_ms + seconds * 1000
-    tx.execute(_PAUSE, (name, tx.now, by, command.reason, until))
-    tx.execute(_WAKING, ("paused", tx.now, name))
+def pause(tx: Tx, name: str, command: wire.PauseAgent, by: str, principal: str | None) -> Reply:
+    """Pause an agent, also one that never ran."""
+    tx.execute(_ADD, (name, tx.now))
+    bounds_writes.pause(
+        tx, "principal", name, command.reason, command.seconds, by, principal
+    )  # fmt: skip
     return _shown(tx, name)
 
 
-def resume(tx: Tx, name: str) -> Reply:
-    agent = queries.find(tx, name, 0)
-    tx.execute(_RESUME, (name,))
-    tx.execute(_WAKING, (agent.state, tx.now, name))
+def resume(tx: Tx, name: str, principal: str | None) -> Reply:
+    """End an agent's own pause, if there is one."""
+    _find(tx, name)
+    with suppress(NotPaused):
+        bounds_writes.resume(tx, "principal", name, principal)
     return _shown(tx, name)
-
-
-def _end_pause(tx: Tx, name: str) -> None:
-    sql = "SELECT paused_until_steady_ms FROM x_agents WHERE name = ?"
-    (until,) = tx.execute(sql, (name,)).fetchone()
-    if until is not None and until <= tx.steady_ms:
-        tx.execute(_RESUME, (name,))
 
 
 def _add_turn(tx: Tx, name: str, run_id: str, turn: wire.TurnReport) -> None:
     key = f"{run_id}/{turn.number}"
     ids = [encode(turn.entries).decode(), encode(turn.open).decode()]
-    tx.execute(
-        _TURN,
-        (name, key, turn.began_at, turn.seconds, turn.outcome, turn.code, *ids, turn.output),
-    )
+    values = (
+        name, key, turn.began_at, turn.seconds, turn.outcome, turn.code, *ids, turn.output,
+        turn.tokens, turn.cost,
+    )  # fmt: skip
+    if tx.execute(_TURN, values).rowcount:
+        ceilings.count(tx, name, turns=1, tokens=turn.tokens, cost=turn.cost)
     tx.execute(_PRUNE, (name,))
 
 
 def _shown(tx: Tx, name: str) -> Reply:
-    agent = queries.find(tx, name, tx.now_ms - tx.steady_ms)
-    return Reply(200, encode(wire.AgentShown(agent)))
+    return Reply(200, encode(wire.AgentShown(_find(tx, name))))
+
+
+def _find(tx: Tx, name: str) -> wire.Agent:
+    return queries.find(tx, name, tx.steady_ms, tx.now_ms - tx.steady_ms)

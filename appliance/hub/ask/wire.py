@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from appliance.hub.wire import Limit, Sender, TopicReference
+from appliance.kernel.auth import ANSWER as ANSWER
 from appliance.kernel.errors import Conflict, Exhausted, Forbidden, Invalid, Missing
 from appliance.kernel.scopes import Scopes
 
-ANSWER = "ask:answer"
 ADMIN = "ask:admin"
 """No token can have this scope directly: only `admin` includes it."""
 

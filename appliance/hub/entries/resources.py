@@ -32,11 +32,13 @@ def routes(entries: Entries) -> list[Route]:
     return [
         Route("/api/v1/inbox", Responders(get=reply_to_caller(entries.list_entries)), {
             "GET": Operation(READ, reply=wire.EntryPage, query=wire.EntriesQuery, by_channel=True,
-                             summary="List entries that wait, oldest first, optionally waiting"),
+                             summary="List entries that wait, oldest first, optionally waiting",
+                             bounded="wait"),
         }),
         Route("/api/v1/inbox/stream", EntryStreamResource(entries), {
             "GET": Operation(READ, query=wire.EntryStreamQuery, media="text/event-stream",
-                             summary="Stream entries as server-sent events", by_channel=True),
+                             summary="Stream entries as server-sent events", by_channel=True,
+                             bounded="use"),
         }),
         Route("/api/v1/inbox/acknowledge", Responders(
             post=reply_to_change(entries.acknowledge),

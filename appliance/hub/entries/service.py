@@ -126,6 +126,7 @@ class Entries:
         if not new and not self._is_unseen(inbox.name):
             return entries
         now = self.store.write(writes.note_listed, inbox.name, new)
+        self.hub.pauses.agents.add(inbox.name)
         return [
             msgspec.structs.replace(entry, state=states.LISTED, listed_at=now)
             if entry.state == states.STORED

@@ -89,7 +89,7 @@ def tools(entries: Entries) -> Sequence[Tool]:
             "my_inbox", "Read your inbox",
             "Messages addressed to you that wait, oldest first; waits up to wait_s for the first."
             " Listing settles nothing: acknowledge what you have handled.",
-            InboxArguments, InboxResult, READ, my_inbox, by_channel=True,
+            InboxArguments, InboxResult, READ, my_inbox, by_channel=True, bounded="wait",
         ),
         Tool(
             "acknowledge", "Acknowledge entries",

@@ -8,6 +8,7 @@ from appliance.hub.incoming import wire
 from appliance.hub.incoming.service import IncomingWebhooks, count_refusal
 from appliance.hub.wire import ADMIN
 from appliance.kernel.errors import ApplianceError
+from appliance.kernel.pauses import Paused
 from appliance.kernel.route import OPEN, Operation, Route
 from appliance.web.media import reply_stored
 from appliance.web.responders import Responders, reply_to_change, reply_with
@@ -57,7 +58,10 @@ def routes(incoming: IncomingWebhooks) -> list[Route]:
                              summary="Show an incoming webhook, without its secret"),
             "POST": Operation(OPEN, body=wire.DeliveryPayload, reply=wire.DeliveryAccepted,
                               status=201, repeat_status=200, verifies_sender=True,
-                              errors=(wire.DeliveryRefused, wire.DeliveryStale, wire.BadDelivery),
+                              errors=(
+                                  wire.DeliveryRefused, wire.DeliveryStale, wire.BadDelivery,
+                                  Paused,
+                              ),
                               summary="Deliver a signed webhook, as its sender does"),
             "DELETE": Operation(ADMIN, reply=wire.EndpointDeleted, errors=(wire.NoSuchEndpoint,),
                                 summary="Remove an incoming webhook and its secret",
@@ -65,7 +69,8 @@ def routes(incoming: IncomingWebhooks) -> list[Route]:
         }),
         Route("/api/v1/incoming/{name}/test", Responders(post=reply_with(incoming.test)), {
             "POST": Operation(ADMIN, body=wire.TestDelivery, reply=wire.DeliveryTested,
-                              errors=(wire.NoSuchEndpoint, wire.BadDelivery), audited=True,
+                              errors=(wire.NoSuchEndpoint, wire.BadDelivery, Paused),
+                              audited=True,
                               summary="Show what a payload becomes, as if it were signed"),
         }),
     ]  # fmt: skip

@@ -63,8 +63,9 @@ def post(tx: Tx, row: IncomingRow, event: DeliveredEvent, text: str) -> Reply:
     assert row.topic_id is not None, "the endpoint has no stream"
     to = tuple(json.decode(row.to_json, type=list[str]))
     reply = hub_writes.create_message(
-        tx, row.topic_id, row.name, text, PRINCIPAL, addressed=Addressing(to) if to else None
-    )
+        tx, row.topic_id, row.name, text, PRINCIPAL,
+        addressed=Addressing(to) if to else None, is_agent=True,
+    )  # fmt: skip
     posted = _posted(reply.body)
     command = AddAttachment(KIND, attachment_of(row, event), row.name, None, posted.message.id)
     attachments.add(tx, row.topic_id, command, posted.message.id, PRINCIPAL)

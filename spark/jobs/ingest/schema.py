@@ -32,6 +32,9 @@ WITHOUT_TABLE = (
     "topic.handoff",
     "message.pinned",
     "message.unpinned",
+    "pause.began",
+    "pause.ended",
+    "ceiling.warned",
 )
 WITH_TABLE = (*MESSAGES, *OTHERS)
 EVENT_NAMES = (*WITH_TABLE, *WITHOUT_TABLE)

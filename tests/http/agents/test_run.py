@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -165,6 +166,44 @@ def test_paused_agent_starts_nothing_until_it_is_resumed(hub, ids, tmp_path):
     assert hub.http.post("/api/v1/agents/a5/resume", {}).status == 200
     agent.wait_for(1)
     agent.end()
+
+
+def test_pause_of_all_keeps_turns_from_starting(hub, ids, tmp_path):
+    agent = Agent(hub, tmp_path, "ack", name="b1")
+    until(lambda: is_asleep(hub, "b1"), 20, "it sleeps")
+    assert hub.http.post("/api/v1/pauses", {"all": True, "reason": "night"}).status == 201
+    sent = send(hub, ids[1], "one", "b1")
+    until(
+        lambda: agent_row(hub, "b1")["reported_at"] > sent["message"]["created_at"], 20, "a report"
+    )
+    assert agent_row(hub, "b1")["pause"]["reason"] == "night"
+    assert (agent.turns(), states(hub, "b1")) == ([], ["stored"])
+    assert hub.http.post("/api/v1/pauses/resume", {"all": True}).status == 200
+    agent.wait_for(1)
+    agent.end()
+
+
+def test_turn_reports_tokens_and_cost(hub, ids, tmp_path):
+    assert hub.http.post("/api/v1/ceilings", {"name": "b2", "tokens": 300}).status == 201
+    report = shlex.join([*command("agentlip"), "agent", "report", "--tokens", "120", "--cost", "1"])
+    words = [*command("agentlip"), "agent", "run", "b2", "--ack", "--"]
+    process = subprocess.Popen(
+        [*words, "sh", "-c", f"{report}; {report}"], cwd=hub.workspace, env=environment(),
+        stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        for number in range(2):
+            send(hub, ids[1], f"m{number}", "b2")
+            until(lambda number=number: len(b2_turns(hub)) > number, 30, "the turn is reported")
+        assert [(turn["tokens"], turn["cost"]) for turn in b2_turns(hub)] == [(240, 2.0)] * 2
+        assert agent_row(hub, "b2")["pause"]["by"] == "appliance"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+
+
+def b2_turns(hub):
+    return hub.http.get("/api/v1/agents/b2/turns").body.get("turns", [])
 
 
 def test_turn_that_takes_too_long_is_ended_with_its_descendants(hub, ids, tmp_path):

@@ -41,6 +41,7 @@ TEXTS = ["a%00b", "%FF", "%ED%A0%80"]
 KEYS = ["a b", "x" * 256, '"open', '""']
 VERIFIES_SENDER = "/api/v1/incoming/nobody"  # refuses a request without a signature undecoded
 MADE_BY_NAME = {
+    ("PUT", "/api/v1/blobs/{ref}"),
     ("POST", "/api/v1/agents/{agent}/report"),
     ("POST", "/api/v1/agents/{agent}/pause"),
     ("PUT", "/api/v1/jobs/{job}"),

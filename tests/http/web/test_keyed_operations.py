@@ -87,6 +87,10 @@ def requests(hub):
         "POST /api/v1/topics/{topic_id}/handoff": ({"topic_id": topic}, {"note": "next"}),
         "POST /api/v1/messages/{message_id}/pin": ({"message_id": message}, {}),
         "POST /api/v1/messages/{message_id}/unpin": ({"message_id": message}, {}),
+        "POST /api/v1/pauses": (None, {"principal": "eve", "seconds": 60}),
+        "POST /api/v1/pauses/resume": (None, {"principal": "eve"}),
+        "POST /api/v1/ceilings": (None, {"name": "eve", "messages": 5}),
+        "POST /api/v1/ceilings/remove": (None, {"name": "eve"}),
     }  # fmt: skip
 
 

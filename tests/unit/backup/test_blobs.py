@@ -6,8 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from appliance.backup import blobs, restore
+from appliance.backup import restore
 from appliance.backup.errors import VerificationFailed
+from appliance.workspace import blobs
 from tests.support.bus import BusFixture
 from tests.support.restored_workspace import BackedUp
 

@@ -84,5 +84,5 @@ def test_orphans_and_missing_blobs(bus):
     os.utime(bus.paths.blobs / refs[0], (1, NOW / 1000))
     os.utime(bus.paths.blobs / refs[1], (1, NOW / 1000 - 7200))
     assert bus.run(retention.missing_blobs, bus.paths.blobs) == [refs[2]]
-    orphans = bus.run(retention.orphan_blobs, bus.paths.blobs, NOW)
+    orphans = bus.run(retention.orphan_blobs, bus.paths.blobs, NOW, ())
     assert orphans == [bus.paths.blobs / refs[1]]

@@ -63,7 +63,7 @@ def test_file_is_read(tmp_path):
             'LANG = "C"',
             f'LANG = "C"\n{TRIGGER.format("hub", "nope.created")}',
             13,
-            "on[0].event: 'nope.created' is not one of channel.created, ",
+            "on[0].event: 'nope.created' is not one of ceiling.warned, ",
         ),
         (
             'LANG = "C"',

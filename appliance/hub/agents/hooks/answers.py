@@ -32,7 +32,7 @@ Answer = dict[str, Any]
 class HookInputUnknown(Invalid):
     code = "HOOK_INPUT_UNKNOWN"
     default_message = "the harness's input has another form than expected"
-    default_hint = "agentlip agent hooks install HARNESS names the versions that are known"
+    default_hint = "agentlip agent hooks install HARNESS names the known versions"
 
 
 class HookInput(Struct, frozen=True):

@@ -128,7 +128,7 @@ def _merge_file(wanted: Wanted, file: HarnessFile, path: Path, before: str | Non
 def _merge_json(wanted: Wanted, formats: Sequence[Format], before: str | None) -> str | None:
     content: Json = json.loads(before) if before and before.strip() else {}
     if not isinstance(content, dict):
-        raise ValueError("it is not an object")
+        raise ValueError("not an object")
     merged = content
     for form in formats:
         merged = MERGED[form](wanted, merged)

@@ -13,7 +13,7 @@ _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})")
 
 class HarnessVersionUnknown(Conflict):
     code = "HARNESS_VERSION_UNKNOWN"
-    default_message = "this version of the harness is not known"
+    default_message = "unknown harness version"
     default_hint = "agentlip agent hooks install HARNESS --print shows the entries to add by hand"
 
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as some
 
-from appliance.export import byterange
-from appliance.export.wire import RangeNotSatisfiable
+from appliance.web import byterange
+from appliance.web.byterange import RangeNotSatisfiable
 
 
 @given(some.text(alphabet="bytes=-0123456789, ", max_size=20), some.integers(1, 50))
