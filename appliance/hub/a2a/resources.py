@@ -27,6 +27,7 @@ from appliance.web.responders import Responders, reply_with
 
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 INVALID_PARAMS = -32602
+REFUSED = -32000  # such as a pause; A2A has no code for these
 EXAMPLE = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "topic_1"}}
 _PUSH = "TaskPushNotificationConfig"
 _TAKES = {
@@ -173,6 +174,7 @@ def _refuse(error: ApplianceError, rpc_id: wire.RpcId | None) -> dict[str, Any]:
         "@type": wire.ERROR_INFO, "reason": error.code, "domain": "a2a-protocol.org",
         "metadata": {**details, "hint": error.hint},
     }  # fmt: skip
-    code = getattr(error, "rpc", INVALID_PARAMS)
+    default = INVALID_PARAMS if isinstance(error, Invalid) else REFUSED
+    code = getattr(error, "rpc", default)
     refusal = {"code": code, "message": error.message, "data": [info]}
     return {"jsonrpc": "2.0", "id": rpc_id, "error": refusal}

@@ -90,7 +90,16 @@ def test_context_that_differs_from_the_task_is_refused(hub):
 def test_message_id_with_another_text_is_refused(hub):
     send(hub, "r-reused")
     again = send(hub, "r-reused", parts=[{"text": "something else"}])
-    assert (code(again), reason(again)) == (-32602, "IDEMPOTENCY_KEY_REUSED")
+    assert (code(again), reason(again)) == (-32000, "IDEMPOTENCY_KEY_REUSED")
+
+
+def test_paused_caller_is_refused_with_the_reason(hub):
+    paused = made_token(hub.served, "paused", ["hub:post"])
+    pause = {"principal": "paused", "reason": "too loud"}
+    answer = hub.served.http.post("/api/v1/pauses", pause)
+    assert answer.status in (200, 201), answer
+    refused = send(hub, "r-paused", paused)
+    assert (code(refused), reason(refused)) == (-32000, "PAUSED")
 
 
 def test_data_and_url_parts_become_text(hub):
