@@ -2,8 +2,7 @@
 
 from appliance.kernel.metrics import counter
 
-METHODS = ("SendMessage", "SendStreamingMessage", "GetTask", "CancelTask", "SubscribeToTask")
-OTHER = "other"
+OTHER = "other"  # a method that does not exist, or a body that is not a request
 requests = counter(
     "a2a_requests_total", "A2A requests, by method and outcome", ("method", "outcome")
 )

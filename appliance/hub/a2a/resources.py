@@ -28,7 +28,6 @@ from appliance.web.responders import Responders, reply_with
 CARD_PATHS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 INVALID_PARAMS = -32602
 REFUSED = -32000  # such as a pause; A2A has no code for these
-EXAMPLE = {"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "topic_1"}}
 _PUSH = "TaskPushNotificationConfig"
 _TAKES = {
     "SendMessage": wire.SendMessage, "SendStreamingMessage": wire.SendMessage,

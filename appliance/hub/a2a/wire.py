@@ -4,9 +4,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Raw, Struct
 
-from appliance.hub.wire import ADMIN as ADMIN
 from appliance.hub.wire import POST as POST
-from appliance.kernel.errors import ApplianceError, Conflict, Exhausted, Invalid, Missing
+from appliance.kernel.errors import Conflict, Exhausted, Invalid, Missing
 
 VERSION = "1.0"
 BODY_BYTES_MAX = 256 * 1024  # a message has 64 KiB, and JSON in JSON takes more
@@ -149,7 +148,7 @@ class AgentCard(Struct, frozen=True, rename="camel"):
     signatures: list[CardSignature] = []
 
 
-class CardKey(Struct, frozen=True, omit_defaults=False):
+class CardKey(Struct, frozen=True):
     """A public key that signs cards, as a JWK."""
 
     kid: str
@@ -244,10 +243,3 @@ class TooManyTaskMessages(Exhausted):
     code = "TOO_MANY_TASK_MESSAGES"
     default_message = "the limit of messages in this task has been reached"
     default_hint = "send a message without taskId, which begins another task"
-
-
-REFUSALS: tuple[type[ApplianceError], ...] = (
-    NoSuchAgent, TaskMissing, TaskNotCancelable, NoPushNotifications, UnsupportedOperation,
-    TaskEnded, NoSuchContentType, NoSuchVersion, NoSuchMethod, BadRequest, NotJson,
-    TooManyTaskMessages,
-)  # fmt: skip
