@@ -53,6 +53,8 @@ let
       ps.pyarrow
     ];
     network = [ ps.cryptography ];
+    langgraph = [ ps.langgraph ];
+    openai-agents = [ ps.openai-agents ];
   };
 
   module = ps.buildPythonPackage {

@@ -58,7 +58,7 @@ class HubSaver(BaseCheckpointSaver[str]):
             new_versions,
         )
         self._append(config, "put", arguments)
-        return {"configurable": {**_place(config), "checkpoint_id": checkpoint["id"]}}
+        return {"configurable": {**_locate(config), "checkpoint_id": checkpoint["id"]}}
 
     def put_writes(
         self,
@@ -89,9 +89,9 @@ class HubSaver(BaseCheckpointSaver[str]):
                 continue
             with self._lock:
                 saver = self._read(name)
-                found = list(saver.list(config, filter=filter, before=before, limit=limit))
-            yield from found
-            if limit is not None and (limit := limit - len(found)) <= 0:
+                matches = list(saver.list(config, filter=filter, before=before, limit=limit))
+            yield from matches
+            if limit is not None and (limit := limit - len(matches)) <= 0:
                 return
 
     def delete_thread(self, thread_id: str) -> None:
@@ -101,8 +101,13 @@ class HubSaver(BaseCheckpointSaver[str]):
 
     def _append(self, config: RunnableConfig, call: str, arguments: tuple[Any, ...]) -> None:
         kind, data = self.serde.dumps_typed(arguments)
-        place = {**_place(config), "checkpoint_id": config["configurable"].get("checkpoint_id")}
-        record = {"call": call, "place": place, "kind": kind, "data": b64encode(data).decode()}
+        position = {**_locate(config), "checkpoint_id": config["configurable"].get("checkpoint_id")}
+        record = {
+            "call": call,
+            "position": position,
+            "kind": kind,
+            "data": b64encode(data).decode(),
+        }
         with self._lock:
             self._thread(_thread(config)).log.append(record)
 
@@ -127,8 +132,8 @@ class HubSaver(BaseCheckpointSaver[str]):
     async def alist(
         self, config: RunnableConfig | None, **options: Any
     ) -> AsyncIterator[CheckpointTuple]:
-        for found in await asyncio.to_thread(lambda: list(self.list(config, **options))):
-            yield found
+        for match in await asyncio.to_thread(lambda: list(self.list(config, **options))):
+            yield match
 
     async def aput(self, *arguments: Any) -> RunnableConfig:
         return await asyncio.to_thread(self.put, *arguments)
@@ -160,7 +165,7 @@ class SavedThread:
 
     def _apply(self, record: dict[str, Any]) -> None:
         arguments = self._serde.loads_typed((record["kind"], b64decode(record["data"])))
-        config: RunnableConfig = {"configurable": record["place"]}
+        config: RunnableConfig = {"configurable": record["position"]}
         if record["call"] == "put":
             self.saver.put(config, *arguments)
         else:
@@ -192,8 +197,8 @@ class HubStore(InMemoryStore):
             for change in self._log.changes():
                 self._apply(change)
             read = [op for op in ops if not isinstance(op, PutOp)]
-            found = iter(super().batch(read))
-            return [None if isinstance(op, PutOp) else next(found) for op in ops]
+            matches = iter(super().batch(read))
+            return [None if isinstance(op, PutOp) else next(matches) for op in ops]
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         return await asyncio.to_thread(self.batch, list(ops))
@@ -215,10 +220,10 @@ class HubStore(InMemoryStore):
         record = change.record
         if record is None:
             return
-        place = tuple(record["namespace"]), record["key"]
-        super().batch([PutOp(*place, record["value"], record["index"])])
-        self._messages[place] = change.message_id
-        item = super().batch([GetOp(*place)])[0]
+        position = tuple(record["namespace"]), record["key"]
+        super().batch([PutOp(*position, record["value"], record["index"])])
+        self._messages[position] = change.message_id
+        item = super().batch([GetOp(*position)])[0]
         if isinstance(item, Item):
             item.created_at = datetime.fromisoformat(record["created"])
             item.updated_at = datetime.fromisoformat(record["updated"])
@@ -228,9 +233,9 @@ def list_threads(hub: Client, channel: str) -> list[str]:
     return [title for title in list_titles(hub, channel) if title != STORE]
 
 
-def _place(config: RunnableConfig) -> dict[str, str]:
-    place = config["configurable"]
-    return {"thread_id": _thread(config), "checkpoint_ns": place.get("checkpoint_ns", "")}
+def _locate(config: RunnableConfig) -> dict[str, str]:
+    position = config["configurable"]
+    return {"thread_id": _thread(config), "checkpoint_ns": position.get("checkpoint_ns", "")}
 
 
 def _thread(config: RunnableConfig) -> str:

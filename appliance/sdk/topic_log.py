@@ -49,12 +49,12 @@ class TopicLog:
 
     def changes(self) -> list[Change]:
         """Return what is new since the last call; at first, and after a restore, everything."""
-        found: list[Change] = []
+        changes: list[Change] = []
         if self._after is not None:
-            head = self._read_events(found)
+            head = self._read_events(changes)
             if head >= self._after:
                 self._after = head
-                return found
+                return changes
         self._after = self._hub.list_events(tail=1).replay_until
         everything = [Change(*each) for each in self.newest()]
         return everything[::-1]
@@ -91,7 +91,7 @@ class TopicLog:
         except NotFound:
             return []
 
-    def _read_events(self, found: list[Change]) -> int:
+    def _read_events(self, changes: list[Change]) -> int:
         """Append the changes after the cursor, and return the log's newest event; -1 if the topic
         is gone."""
         after = self._after or 0
@@ -100,7 +100,7 @@ class TopicLog:
                 page = self._hub.list_events(after, topic_id=self._topic, limit=PAGE)
             except NotFound:
                 return -1
-            found += filter(None, map(self._change, page.events))
+            changes += filter(None, map(self._change, page.events))
             if not page.has_more:
                 return page.replay_until
             after = page.events[-1].event_id

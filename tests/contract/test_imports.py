@@ -65,8 +65,10 @@ IMPORTERS = {
         "appliance.sdk.aio",
         "appliance.sdk.bus_aio",
         "appliance.sdk.courier_aio",
+        "appliance.sdk.langgraph",
         "appliance.sdk.network.aio",
         "appliance.sdk.network.endpoint",
+        "appliance.sdk.openai_agents",
     ],
 }
 

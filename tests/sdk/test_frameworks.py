@@ -78,8 +78,8 @@ def test_interrupted_graph_continues_in_another_process(hub: ServedHub) -> None:
 
 def test_savers_of_two_processes_see_writes_and_deletions(hub: ServedHub) -> None:
     config = {"configurable": {"thread_id": "shared"}}
-    with client(hub) as one, client(hub) as two:
-        savers = [HubSaver(one), HubSaver(two)]
+    with client(hub) as this_hub, client(hub) as other_hub:
+        savers = [HubSaver(this_hub), HubSaver(other_hub)]
         graph(savers[0]).invoke({"texts": ["x" * 100_000]}, config)
         assert savers[1].get_tuple(config).checkpoint["channel_values"]["texts"] == ["x" * 100_000]
         savers[0].delete_thread("shared")
@@ -87,14 +87,14 @@ def test_savers_of_two_processes_see_writes_and_deletions(hub: ServedHub) -> Non
 
 
 def test_stores_of_two_processes_have_the_same_items(hub: ServedHub) -> None:
-    with client(hub) as one, client(hub) as two:
-        first, second = HubStore(one, "memory"), HubStore(two, "memory")
+    with client(hub) as this_hub, client(hub) as other_hub:
+        first, second = HubStore(this_hub, "memory"), HubStore(other_hub, "memory")
         first.put(("users", "ada"), "name", {"value": "Ada"})
         created = second.get(("users", "ada"), "name").created_at
         second.put(("users", "ada"), "name", {"value": "Ada L."})
         second.put(("users", "bert"), "name", {"value": "Bert"})
-        found = first.get(("users", "ada"), "name")
-        assert (found.value, found.created_at) == ({"value": "Ada L."}, created)
+        item = first.get(("users", "ada"), "name")
+        assert (item.value, item.created_at) == ({"value": "Ada L."}, created)
         assert len(first.search(("users",), filter={"value": "Bert"})) == 1
         assert first.list_namespaces(max_depth=1) == [("users",)]
         first.delete(("users", "bert"), "name")
@@ -112,10 +112,10 @@ class Echo(Model):
         text = ResponseOutputText(
             text=f"{len(given['input'])} items", type="output_text", annotations=[]
         )
-        said = ResponseOutputMessage(
+        message = ResponseOutputMessage(
             id="1", content=[text], role="assistant", status="completed", type="message"
         )
-        return ModelResponse(output=[said], usage=Usage(), response_id=None)
+        return ModelResponse(output=[message], usage=Usage(), response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError
@@ -135,8 +135,8 @@ def test_runner_continues_a_session_from_another_process(hub: ServedHub) -> None
 
 def test_session_pops_limits_and_clears(hub: ServedHub) -> None:
     async def use() -> None:
-        with client(hub) as one, client(hub) as two:
-            first, second = HubSession("s", one), HubSession("s", two)
+        with client(hub) as this_hub, client(hub) as other_hub:
+            first, second = HubSession("s", this_hub), HubSession("s", other_hub)
             assert await first.pop_item() is None
             await first.add_items([{"role": "user", "content": str(n)} for n in range(4)])
             assert [each["content"] for each in await second.get_items(2)] == ["2", "3"]

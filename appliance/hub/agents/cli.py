@@ -167,8 +167,8 @@ def show_turns(
     session.table(
         answer["turns"],
         [("ID", "id"), ("BEGAN", "began_at"), ("SECONDS", "seconds"), ("OUTCOME", "outcome"),
-         ("CODE", "code"), ("TOKENS", "tokens"), ("COST", "cost"),
-         ("ENTRIES", lambda row: len(row["entries"])),
+         ("CODE", "code"), ("TOKENS", lambda row: row["tokens"] or ""),
+         ("COST", lambda row: row["cost"] or ""), ("ENTRIES", lambda row: len(row["entries"])),
          ("LEFT", lambda row: len(row["open"]))],
         empty="no turns yet", answer=answer,
     )  # fmt: skip
