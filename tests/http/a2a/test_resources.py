@@ -66,6 +66,20 @@ def test_other_caller_sees_and_changes_no_task(hub):
     assert code(hub.rpc("GetTask", {"id": task}, agent="tester")) == -32001
 
 
+def test_message_to_the_agent_in_a_foreign_task_gives_no_access(hub):
+    task = send(hub, "r-intruded")["result"]["task"]["id"]
+    for token, sender, to in (
+        (hub.stranger, "stranger", "builder"),
+        (hub.caller, "caller", "tester"),
+    ):
+        client = hub.served.connect(token)
+        command = {"topic_id": task, "sender": sender, "content_raw": "me too", "to": [to]}
+        assert client.post("/api/v1/messages", command).status == 201
+    assert code(hub.rpc("GetTask", {"id": task}, hub.stranger)) == -32001
+    assert code(hub.rpc("GetTask", {"id": task}, agent="tester")) == -32001
+    assert len(hub.rpc("GetTask", {"id": task})["result"]["history"]) == 2
+
+
 def test_token_limited_to_another_channel_is_refused(hub):
     hub.served.channel("elsewhere")
     body = {"name": "limited", "senders": ["limited"], "scopes": ["hub:post@elsewhere"]}
