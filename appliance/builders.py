@@ -24,6 +24,7 @@ from appliance.courier import wire as courier_wire
 from appliance.courier.settings import CourierSettings
 from appliance.courier.subsystem import CourierNeeds, CourierSubsystem
 from appliance.host import Host
+from appliance.hub.a2a.subsystem import A2aNeeds, A2aSubsystem
 from appliance.hub.agents.subsystem import AgentsNeeds, AgentsSubsystem
 from appliance.hub.ask.reviews import ReviewAsks
 from appliance.hub.ask.subsystem import AskNeeds, AskSubsystem
@@ -360,6 +361,14 @@ def build_catchup(built: Built) -> CatchUpSubsystem:
     bus = built.bus
     claims = None if bus is None else BusClaims(bus.stores[0], built.host.clock)
     return CatchUpSubsystem(built.host, CatchUpNeeds(require(built.hub).hub, claims))
+
+
+def build_a2a(built: Built) -> A2aSubsystem:
+    """Build A2A. The member key signs the cards, if there is one."""
+    signer = None if built.keys is None else built.keys.in_mesh("")
+    asks = None if built.ask is None else built.ask.asks
+    needs = A2aNeeds(require(built.hub).hub, partial(own_url, built.host), signer, asks)
+    return A2aSubsystem(built.host, needs)
 
 
 def build_review_asks(built: Built) -> LoopBetween | None:

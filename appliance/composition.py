@@ -75,6 +75,7 @@ ROWS = (
     Row("catchup", builders.build_catchup),
     Row("ask", builders.build_ask),
     Row("bounds", builders.build_bounds),
+    Row("a2a", builders.build_a2a),
     Row("review_asks", builders.build_review_asks),
     Row("relay", builders.build_relay),
     Row("backup", builders.build_backup),

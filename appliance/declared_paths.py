@@ -2,7 +2,7 @@
 
 PATHS = {
     "tokens": ("/api/v1/invitations", "/api/v1/sessions", "/api/v1/tokens"),
-    "oidc": ("/.well-known",),
+    "oidc": ("/.well-known/oauth-protected-resource",),
     "hub": (
         "/api/v1/channels",
         "/api/v1/events",
@@ -77,6 +77,12 @@ PATHS = {
     ),
     "ask": ("/api/v1/asks", "/api/v1/webhooks/{webhook_id}/answer-secret", "/ask"),
     "bounds": ("/api/v1/ceilings", "/api/v1/pauses"),
+    "a2a": (
+        "/.well-known/agent-card.json",
+        "/.well-known/agent.json",
+        "/.well-known/jwks.json",
+        "/a2a",
+    ),
     "relay": ("/admin", "/contacts", "/presence", "/registry", "/relay", "/verify"),
     "backup": ("/api/v1/backups",),
     "rates": ("/api/v1/rates",),

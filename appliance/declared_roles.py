@@ -3,6 +3,7 @@
 import msgspec
 
 NEEDS: dict[str, tuple[str, ...]] = {
+    "a2a": ("hub", "entries"),
     "agents": ("hub",),
     "ask": ("hub",),
     "blobs": ("hub",),
@@ -20,6 +21,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
 
 
 class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    a2a: bool = True  # work from agents elsewhere, over A2A; needs `hub` and `entries`
     agents: bool = True  # reports, pauses and turns of agents that are woken; needs `hub`
     ask: bool = True  # questions to people; needs `hub`
     backup: bool = True  # backups on a schedule, and over HTTP

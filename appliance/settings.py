@@ -8,6 +8,7 @@ from appliance.bus.settings import BusSettings
 from appliance.checks.settings import DoctorSettings
 from appliance.courier.settings import CourierSettings
 from appliance.export.settings import ExportSettings
+from appliance.hub.a2a.settings import A2aSettings
 from appliance.hub.ask.settings import AskSettings
 from appliance.hub.blobs.settings import BlobSettings
 from appliance.hub.plugins.settings import PluginsSettings
@@ -38,6 +39,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     store: StoreSettings = StoreSettings()
     roles: RolesSettings = RolesSettings()
     log: LogSettings = LogSettings()
+    a2a: A2aSettings = A2aSettings()
     ask: AskSettings = AskSettings()
     backup: BackupSettings = BackupSettings()
     blobs: BlobSettings = BlobSettings()

@@ -27,7 +27,8 @@ VARIABLES = (
     "HADOOP_",
     "PR_",
     "SPARK_",
-)  # prefixes of environment variables, not codes
+    "TASK_STATE_",
+)  # prefixes of environment variables and A2A states, not codes
 KINDS = ("Added", "Changed", "Deprecated", "Fixed", "Removed", "Security")
 
 

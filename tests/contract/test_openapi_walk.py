@@ -37,6 +37,7 @@ CONSTANTS = {
     "appliance.hub.entries.wire.WAIT_SECONDS_MAX": 0.05,
     "appliance.bus.wire.WAIT_SECONDS_MAX": 0.05,
     "appliance.hub.service.WAIT_SECONDS_MAX": 0.02,
+    "appliance.hub.a2a.service.WAIT_SECONDS_MAX": 0.05,
     "appliance.courier.service.WAIT_SECONDS_MAX": 0.05,
     "appliance.courier.enqueue.BLOCK_MS": 50,
     "appliance.inbox.service.WAIT_SECONDS_MAX": 0.05,
