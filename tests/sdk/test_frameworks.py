@@ -106,7 +106,7 @@ def test_stores_of_two_processes_have_the_same_items(hub: ServedHub) -> None:
 
 
 class Echo(Model):
-    """Says how many items it was given. Stands in for the model, which is no part of this test."""
+    """Says how many items it was given. Stands in for the model."""
 
     async def get_response(self, **given: Any) -> Any:
         text = ResponseOutputText(

@@ -5,6 +5,7 @@ later each time. Entries that are still open are escalated: each becomes overdue
 gets a message. A new start hands over all open entries again.
 """
 
+import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from appliance.kernel.ids import random_id
 from appliance.sdk.errors import Paused
 
 INBOX = "/api/v1/inbox"
-WAIT_SECONDS = 55.0  # that one request waits
+WAIT_SECONDS = 30.0, 55.0  # for one request, at random: agents that begin together spread
 PAUSED_SECONDS = 5.0  # between two looks whether a pause has ended
 HOUR_SECONDS = 3600.0
 FAILURES_MAX = 5  # turns in a row, for the same entries
@@ -94,8 +95,9 @@ class Waking:
             self._is_waiting = True
             if self.stop.is_set():
                 return False
+            seconds = random.uniform(*WAIT_SECONDS)
             page = self._hub.get(
-                INBOX, name=self._name, after=self._after, wait=WAIT_SECONDS, limit=1, peek="true"
+                INBOX, name=self._name, after=self._after, wait=seconds, limit=1, peek="true"
             )
         except Stopped:
             return False
