@@ -104,13 +104,13 @@ class Session(msgspec.Struct, frozen=True):
 
         return discover(Path.cwd()) if self.workspace is None else DataDir(self.workspace)
 
-    def hub(self, retry: Any = None) -> Any:
+    def hub(self, retry: Any = None, **options: Any) -> Any:
         """Return a HubClient for the running appliance. `retry`: its Retry, or None for the
         usual one."""
         from appliance.sdk.discovery import find_hub
         from appliance.sdk.http import HubClient
 
-        return HubClient(lambda: find_hub(self.workspace), retry)
+        return HubClient(lambda: find_hub(self.workspace), retry, **options)
 
     def sign_in_link(self, retry: Any = None, **command: Any) -> dict[str, str]:
         """Return a `link` that signs a browser in, once; `command` has the CreateInvitation

@@ -54,13 +54,13 @@ def run_agent(
     Example: agentlip agent run ada --text -- claude -p
     """
     from appliance.hub.agents.claims import release_all
-    from appliance.hub.agents.running import Limits, Waking
+    from appliance.hub.agents.running import TIMEOUT_SECONDS, Limits, Waking
     from appliance.hub.agents.turn import check_command
     from appliance.kernel.errors import ApplianceError
     from appliance.sdk.http import PATIENT
 
     check_command(command)
-    hub = session.hub(PATIENT)
+    hub = session.hub(PATIENT, timeout_seconds=TIMEOUT_SECONDS)
     limits = Limits(turns, minutes * 60, text, ack)
     waking = Waking(hub, name, command, limits, CLOCK, note)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -24,6 +24,7 @@ from appliance.kernel.ids import random_id
 from appliance.sdk.errors import Paused
 
 INBOX = "/api/v1/inbox"
+TIMEOUT_SECONDS = 70.0  # for an answer; a client that gives up during a wait is deaf for a while
 WAIT_SECONDS = 30.0, 55.0  # for one request, at random: agents that begin together spread
 PAUSED_SECONDS = 5.0  # between two looks whether a pause has ended
 HOUR_SECONDS = 3600.0

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from appliance.hub.agents.running import Limits, Waking
+from appliance.hub.agents.running import TIMEOUT_SECONDS, Limits, Waking
 from appliance.kernel.clock import SystemClock
 from appliance.sdk.http import PATIENT, HubClient
 from appliance.sdk.target import HubTarget
@@ -74,7 +74,7 @@ def measure(hub: ServedHub, turns: Path, seconds: int, count: int) -> dict[str, 
 
 def sleeper(hub: ServedHub, name: str, turns: Path) -> Waking:
     agent = Waking(
-        HubClient(HubTarget(hub.workspace).locate, PATIENT),
+        HubClient(HubTarget(hub.workspace).locate, PATIENT, timeout_seconds=TIMEOUT_SECONDS),
         name,
         ["sh", "-c", COMMAND, str(turns)],
         Limits(10_000, acks=True),
