@@ -30,7 +30,8 @@ from appliance.sdk.client import Client
 from appliance.sdk.topic_log import Change, TopicLog, list_titles, make_title
 
 CHANNEL = "langgraph"
-STORE = "store"
+STORE_CHANNEL = "langgraph-store"  # of its own, since any title may be a thread
+STORE = "items"
 THREADS_MAX = 100  # kept in memory; others are read again when they are used
 
 
@@ -71,7 +72,7 @@ class HubSaver(BaseCheckpointSaver[str]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         with self._lock:
-            return self._read(_thread(config)).get_tuple(config)
+            return self._read(_read_thread_id(config)).get_tuple(config)
 
     def list(
         self,
@@ -82,11 +83,9 @@ class HubSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         names: Iterable[str] = (
-            [_thread(config)] if config else list_titles(self._hub, self._channel)
+            [_read_thread_id(config)] if config else list_titles(self._hub, self._channel)
         )
         for name in names:
-            if name == STORE:
-                continue
             with self._lock:
                 saver = self._read(name)
                 matches = list(saver.list(config, filter=filter, before=before, limit=limit))
@@ -96,7 +95,7 @@ class HubSaver(BaseCheckpointSaver[str]):
 
     def delete_thread(self, thread_id: str) -> None:
         with self._lock:
-            self._thread(thread_id).log.clear()
+            self._open_thread(thread_id).log.clear()
             self._threads.pop(make_title(thread_id))
 
     def _append(self, config: RunnableConfig, call: str, arguments: tuple[Any, ...]) -> None:
@@ -109,14 +108,14 @@ class HubSaver(BaseCheckpointSaver[str]):
             "data": b64encode(data).decode(),
         }
         with self._lock:
-            self._thread(_thread(config)).log.append(record)
+            self._open_thread(_read_thread_id(config)).log.append(record)
 
     def _read(self, thread_id: str) -> InMemorySaver:
-        thread = self._thread(thread_id)
+        thread = self._open_thread(thread_id)
         thread.update()
         return thread.saver
 
-    def _thread(self, thread_id: str) -> "SavedThread":
+    def _open_thread(self, thread_id: str) -> "SavedThread":
         title = make_title(thread_id)
         if title not in self._threads:
             log = TopicLog(self._hub, self._channel, title, self._sender)
@@ -160,7 +159,7 @@ class SavedThread:
             self.saver = InMemorySaver(serde=self._serde)
             changes = self.log.changes()
         for change in changes:
-            if change.record is not None:
+            if change.record is not None and "call" in change.record:
                 self._apply(change.record)
 
     def _apply(self, record: dict[str, Any]) -> None:
@@ -178,7 +177,7 @@ class HubStore(InMemoryStore):
     def __init__(
         self,
         hub: Client,
-        channel: str = CHANNEL,
+        channel: str = STORE_CHANNEL,
         sender: str = CHANNEL,
         *,
         index: IndexConfig | None = None,
@@ -218,7 +217,7 @@ class HubStore(InMemoryStore):
     def _apply(self, change: Change) -> None:
         """Put an item into the copy. A deleted message was replaced by a later one."""
         record = change.record
-        if record is None:
+        if record is None or "namespace" not in record:
             return
         position = tuple(record["namespace"]), record["key"]
         super().batch([PutOp(*position, record["value"], record["index"])])
@@ -229,14 +228,13 @@ class HubStore(InMemoryStore):
             item.updated_at = datetime.fromisoformat(record["updated"])
 
 
-def list_threads(hub: Client, channel: str) -> list[str]:
-    return [title for title in list_titles(hub, channel) if title != STORE]
-
-
 def _locate(config: RunnableConfig) -> dict[str, str]:
     position = config["configurable"]
-    return {"thread_id": _thread(config), "checkpoint_ns": position.get("checkpoint_ns", "")}
+    return {
+        "thread_id": _read_thread_id(config),
+        "checkpoint_ns": position.get("checkpoint_ns", ""),
+    }
 
 
-def _thread(config: RunnableConfig) -> str:
+def _read_thread_id(config: RunnableConfig) -> str:
     return str(config["configurable"]["thread_id"])

@@ -76,6 +76,16 @@ def test_interrupted_graph_continues_in_another_process(hub: ServedHub) -> None:
         assert [each.metadata["step"] for each in saver.list(None)][:3] == [1, 0, -1]
 
 
+def test_thread_may_have_the_name_of_the_store_topic(hub: ServedHub) -> None:
+    config = {"configurable": {"thread_id": "items"}}
+    with client(hub) as made:
+        saver, store = HubSaver(made, "mixed"), HubStore(made, "mixed")
+        store.put(("users",), "ada", {"value": 1})
+        graph(saver).invoke({"texts": ["go"]}, config)
+        assert len(list(HubSaver(made, "mixed").list(None))) == 2
+        assert HubStore(made, "mixed").get(("users",), "ada").value == {"value": 1}
+
+
 def test_savers_of_two_processes_see_writes_and_deletions(hub: ServedHub) -> None:
     config = {"configurable": {"thread_id": "shared"}}
     with client(hub) as this_hub, client(hub) as other_hub:
