@@ -33,7 +33,7 @@ _ADD_ENTRY = (
 
 
 class Addressing(msgspec.Struct, frozen=True):
-    """Recipients before the transaction. `tokens`: those of the names that a token has."""
+    """Recipients before the transaction. `tokens`: names with a token."""
 
     to: tuple[str, ...] = ()
     mentioned: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Addressing(msgspec.Struct, frozen=True):
 
 
 class StoredMessage(NamedTuple):
-    """The parts of a message that its entries need."""
+    """The message fields that its entries need."""
 
     id: str
     topic_id: str
@@ -52,7 +52,7 @@ class StoredMessage(NamedTuple):
 
 
 class NewEntry(msgspec.Struct, frozen=True):
-    """An entry in the data of `message.created`."""
+    """An entry in the `message.created` data."""
 
     id: int
     name: str
@@ -119,7 +119,7 @@ def require_room(tx: Tx) -> None:
 
 
 def event_part(entries: list[NewEntry]) -> bytes:
-    """Return what the entries add to the data of `message.created`."""
+    """Return what the entries add to the `message.created` data."""
     return b',"entries":%b' % encode(entries) if entries else b""
 
 

@@ -22,7 +22,7 @@ class ShownPause(Struct, frozen=True):
 
 
 class PauseEvent(Struct, frozen=True):
-    """The data of `pause.began` and `pause.ended`. `principal`: the token that did it."""
+    """Data in `pause.began` and `pause.ended`. `principal`: the acting token."""
 
     pause: ShownPause
     principal: str | None = None
@@ -54,6 +54,6 @@ class Ceiling(Struct, frozen=True):
 
 
 class CeilingWarned(Struct, frozen=True):
-    """The data of `ceiling.warned`: a name has used 80 % of something."""
+    """Data in `ceiling.warned`: a name has used 80 % in one unit."""
 
     ceiling: Ceiling

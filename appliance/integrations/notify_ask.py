@@ -29,7 +29,7 @@ def observe(
         if entries is not None:
             observed["entries"] = _overdue(entries)
         if bounds is not None:
-            observed["bounds"] = _limited(bounds)
+            observed["bounds"] = _list_limited(bounds)
     except ApplianceError:  # the hub's store fails
         pass
     return observed
@@ -57,7 +57,7 @@ def _overdue(entries: Entries) -> list[OperatorProblem]:
     ]  # fmt: skip
 
 
-def _limited(bounds: Bounds) -> list[OperatorProblem]:
+def _list_limited(bounds: Bounds) -> list[OperatorProblem]:
     pauses, ceilings = bounds.problems(SHOWN_MAX)
     return [
         *(

@@ -52,11 +52,11 @@ class TextTable(msgspec.Struct):
         with closing(open_database(self.path, "ro")) as connection:
             connection.text_factory = bytes
             if not self.numbered:
-                return Slice(self._named(connection, ""), None)
+                return Slice(self._find_named(connection, ""), None)
             last = self._last_row(connection)
             if last is None:
                 return Slice(set(), None)
-            return Slice(self._named(connection, "rowid > ? AND rowid <= ? AND", last), last)
+            return Slice(self._find_named(connection, "rowid > ? AND rowid <= ? AND", last), last)
 
     def _last_row(self, connection: sqlite3.Connection) -> int | None:
         query = f'SELECT rowid FROM "{self.table}" WHERE rowid > ? ORDER BY rowid LIMIT ?'
@@ -64,7 +64,7 @@ class TextTable(msgspec.Struct):
         (last,) = connection.execute(f"SELECT max(rowid) FROM ({query})", limits).fetchone()
         return None if last is None else int(last)
 
-    def _named(
+    def _find_named(
         self, connection: sqlite3.Connection, where: str, last: int | None = None
     ) -> set[str]:
         texts = [f'CAST("{column}" AS BLOB)' for column in self.columns]

@@ -1,4 +1,4 @@
-"""Reads tasks: a topic, the entries of the caller's messages, and the texts."""
+"""Reads tasks: a topic, the entries for the caller's messages, and the texts."""
 
 from typing import Any, NamedTuple
 
@@ -65,7 +65,7 @@ class StoredTask(NamedTuple):
 
 
 def title_of(agent: str, context: str, number: str) -> str:
-    """Return the title of a task's topic, from which the task is found."""
+    """Return a task's topic title, by which later requests find the task."""
     return f"{agent} {context} {number}"
 
 

@@ -1,4 +1,4 @@
-"""Tools for agents: put a text as a file, read a part of a file."""
+"""Tools for agents: put a text as a file, read a file's part."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -26,7 +26,7 @@ class ReadFileArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FileText(Struct, frozen=True, omit_defaults=True):
-    """A part of a file. `next`: where the next part starts; missing at the end."""
+    """A file's part. `next`: where the next part starts; missing at the end."""
 
     text: str
     size: int

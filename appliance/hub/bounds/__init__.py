@@ -4,5 +4,5 @@
                                                               │
                  post, claim, receive, wait: 409 PAUSED ◀─────┴──▶ no turn of `agent run` begins
 
-Acks, releases, heartbeats and reading go on, so a paused agent can let go of its work.
+Acks, releases, heartbeats and reading go on, so a paused agent can release its work.
 """

@@ -1,4 +1,4 @@
-"""Defines requests, replies and errors of pauses and ceilings."""
+"""Defines requests, replies and errors for pauses and ceilings."""
 
 from datetime import datetime
 from typing import Annotated
@@ -20,7 +20,7 @@ Cost = Annotated[float, Meta(gt=0, le=1e12, description="in the unit that the tu
 
 
 class PauseTarget(Struct, frozen=True, omit_defaults=True):
-    """Exactly one of the three. `principal`: a token's name, or a sender's."""
+    """Exactly one field is set. `principal`: a token's name, or a sender's."""
 
     principal: Sender | None = None
     topic_id: TopicReference | None = None

@@ -104,7 +104,7 @@ class HookAnswers:
         for task, claim in globs.items():
             for path in paths:
                 if claim["claimed_by"] != name and matches(task.removeprefix("path:"), path):
-                    return self._deny(given, _claimed(path, claim))
+                    return self._deny(given, _describe_claim(path, claim))
         return {}
 
     def _stop(self, given: HookInput) -> Answer:
@@ -188,7 +188,7 @@ def _is_path(claim: Any) -> bool:
     return str(claim["task_id"]).startswith("path:")
 
 
-def _claimed(path: str, claim: Any) -> str:
+def _describe_claim(path: str, claim: Any) -> str:
     holder = claim["claimed_by"]
     return (
         f"{path} is claimed by {holder} ({claim['task_id']}). Leave it unchanged until the claim"

@@ -40,11 +40,11 @@ class HookState:
         files = [path for path in self._folder.iterdir() if not path.name.startswith(".")]
         if len(files) < SESSIONS_MAX:
             return
-        for path in sorted(files, key=_modified)[: SESSIONS_MAX // 2]:
+        for path in sorted(files, key=_read_modified)[: SESSIONS_MAX // 2]:
             path.unlink(missing_ok=True)
 
 
-def _modified(path: Path) -> float:
+def _read_modified(path: Path) -> float:
     with suppress(FileNotFoundError):
         return path.stat().st_mtime
     return 0.0
