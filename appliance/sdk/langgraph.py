@@ -30,7 +30,7 @@ from appliance.sdk.client import Client
 from appliance.sdk.topic_log import Change, TopicLog, list_titles, make_title
 
 CHANNEL = "langgraph"
-STORE_CHANNEL = "langgraph-store"  # of its own, since any title may be a thread
+STORE_CHANNEL = "langgraph-store"  # another than the threads have: any title may be a thread
 STORE = "items"
 THREADS_MAX = 100  # kept in memory; others are read again when they are used
 
