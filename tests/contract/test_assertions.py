@@ -9,7 +9,7 @@ TESTS = ROOT / "tests"
 SLEEP = re.compile(r"(?m)^ +(?:await )?(?:time|gevent|asyncio)\.sleep\((?!0\))")
 # Where the time is the subject. Everything else waits with `until`.
 SLEEPING = {
-    "http/agents/test_run.py": "turns that take a while",
+    "support/woken_agents.py": "turns that take a while",
     "sdk/test_gevent.py": "a greenlet that must run meanwhile",
     "support/bus_agents.py": "the pace of a client, and work that takes a part of a lease",
     "support/mailserver.py": "a server that keeps its client waiting",

@@ -57,9 +57,11 @@ IMPORTERS = {
         "appliance.kernel.*",
         "appliance.sdk.*",
         "appliance.busfile.heartbeats",  # in an agent's process, while the agent blocks
-        "appliance.hub.agents.claims",  # in the program that wakes an agent, as the next two
-        "appliance.hub.agents.running",
+        "appliance.hub.agents.claims",  # in the program that wakes an agent, as the next ones
+        "appliance.hub.agents.cli",
+        "appliance.hub.agents.sources",
         "appliance.hub.agents.turn",
+        "appliance.hub.agents.turn_runner",
     ],
     "asyncio": [
         "appliance.sdk.aio",

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import threading
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +12,7 @@ from appliance.cli_support import Session, note, plain, plain_app
 from appliance.hub.agents.cli_hooks import answer_hook, hooks
 from appliance.hub.cli_reach import KeyFlag, segment
 from appliance.kernel.clock import SystemClock
+from appliance.kernel.errors import ApplianceError, Invalid
 
 app = plain_app(
     "Agents that are woken by their inbox: run, status, pause, resume, report, logs.\n\n"
@@ -20,6 +23,7 @@ app.add_typer(hooks, name="hooks")
 app.command("hook")(answer_hook)
 PATH = "/api/v1/agents"
 CLOCK = SystemClock()
+STREAMS_MAX = 8  # each is a connection
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the agent.")]
 
@@ -42,6 +46,13 @@ def run_agent(
     turns: Annotated[
         int, typer.Option("--turns", min=1, max=3600, help="Most turns in an hour.")
     ] = 60,
+    streams: Annotated[
+        list[str] | None,
+        typer.Option("--stream", help="Also wake for a courier stream's envelopes; repeatable."),
+    ] = None,
+    bus: Annotated[
+        bool, typer.Option("--bus", help="Also wake for the agent's messages on the worker bus.")
+    ] = False,
 ) -> None:
     """Start a command for each batch of inbox entries, one at a time, until it is stopped.
 
@@ -49,30 +60,37 @@ def run_agent(
     them with agentlip inbox ack or decline. Another turn gets the entries that a turn leaves, with
     a reminder; after that, the operator gets a message. A failed turn is repeated, later each time.
 
+    A turn for an envelope or for bus messages acks them by exiting with 0.
+
     On SIGTERM the turn ends, and the agent's claims on the bus are released.
 
     Example: agentlip agent run ada --text -- claude -p
     """
-    from appliance.hub.agents.claims import release_all
-    from appliance.hub.agents.running import TIMEOUT_SECONDS, Limits, Waking
+    from appliance.hub.agents.running import TIMEOUT_SECONDS, Waking
     from appliance.hub.agents.turn import check_command
-    from appliance.kernel.errors import ApplianceError
+    from appliance.hub.agents.turn_runner import Limits, TurnRunner
     from appliance.sdk.http import PATIENT
 
     check_command(command)
-    hub = session.hub(PATIENT, timeout_seconds=TIMEOUT_SECONDS)
-    limits = Limits(turns, minutes * 60, text, ack)
-    waking = Waking(hub, name, command, limits, CLOCK, note)
+    _check_streams(streams or ())
+
+    def hub() -> Any:
+        return session.hub(PATIENT, timeout_seconds=TIMEOUT_SECONDS)
+
+    runner = TurnRunner(hub(), name, command, Limits(turns, minutes * 60, text, ack), CLOCK, note)
+    waking = Waking(hub(), runner)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: waking.end())
-    session.note(f"{plain(name)} sleeps until entries wait; Ctrl-C ends it")
+    sources = _sources(session, runner, hub, streams or (), bus)
+    session.note(f"{plain(name)} sleeps until work waits; Ctrl-C ends it")
+    for source in sources:
+        source.start()
     waking.run()
-    try:
-        released = release_all(hub, name)
-    except ApplianceError as error:
-        session.note(f"claims were not released: {error.message}")
-    else:
-        session.note(f"{plain(name)} stopped; {released} claims released")
+    for source in sources:
+        source.end()
+    _release_claims(session, hub(), name)
+    for error in filter(None, (source.error for source in sources)):
+        raise error
 
 
 @app.command("status")
@@ -172,6 +190,39 @@ def show_turns(
          ("LEFT", lambda row: len(row["open"]))],
         empty="no turns yet", answer=answer,
     )  # fmt: skip
+
+
+def _sources(session: Any, runner: Any, hub: Any, streams: Sequence[str], bus: bool) -> list[Any]:
+    """Return what wakes the agent beside its inbox. An error interrupts the main thread."""
+    from appliance.hub.agents.sources import BusSource, EnvelopeSource
+    from appliance.sdk.discovery import find_hub
+
+    main = threading.get_ident()
+
+    def interrupt() -> None:
+        signal.pthread_kill(main, signal.SIGTERM)
+
+    def locate() -> Any:
+        return find_hub(session.workspace)
+
+    sources: list[Any] = [EnvelopeSource(runner, interrupt, locate, each) for each in streams]
+    return sources + [BusSource(runner, interrupt, hub())] * bus
+
+
+def _check_streams(streams: Sequence[str]) -> None:
+    if len(streams) > STREAMS_MAX:
+        raise Invalid(f"an agent can wake for up to {STREAMS_MAX} streams", hint="use a pattern")
+
+
+def _release_claims(session: Any, hub: Any, name: str) -> None:
+    from appliance.hub.agents.claims import release_all
+
+    try:
+        released = release_all(hub, name)
+    except ApplianceError as error:
+        session.note(f"claims were not released: {error.message}")
+    else:
+        session.note(f"{plain(name)} stopped; {released} claims released")
 
 
 def _state(row: Any) -> str:

@@ -17,7 +17,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from appliance.hub.agents.running import TIMEOUT_SECONDS, Limits, Waking
+from appliance.hub.agents.running import TIMEOUT_SECONDS, Waking
+from appliance.hub.agents.turn_runner import Limits, TurnRunner
 from appliance.kernel.clock import SystemClock
 from appliance.sdk.http import PATIENT, HubClient
 from appliance.sdk.target import HubTarget
@@ -73,14 +74,14 @@ def measure(hub: ServedHub, turns: Path, seconds: int, count: int) -> dict[str, 
 
 
 def sleeper(hub: ServedHub, name: str, turns: Path) -> Waking:
-    agent = Waking(
-        HubClient(HubTarget(hub.workspace).locate, PATIENT, timeout_seconds=TIMEOUT_SECONDS),
-        name,
-        ["sh", "-c", COMMAND, str(turns)],
-        Limits(10_000, acks=True),
-        SystemClock(),
-        lambda _: None,
-    )
+    def client() -> HubClient:
+        locate = HubTarget(hub.workspace).locate
+        return HubClient(locate, PATIENT, timeout_seconds=TIMEOUT_SECONDS)
+
+    command = ["sh", "-c", COMMAND, str(turns)]
+    limits = Limits(10_000, acks=True)
+    runner = TurnRunner(client(), name, command, limits, SystemClock(), lambda _: None)
+    agent = Waking(client(), runner)
     threading.Thread(target=agent.run, daemon=True).start()
     return agent
 
