@@ -32,6 +32,7 @@ from appliance.hub.blobs.subsystem import BlobNeeds, BlobSubsystem
 from appliance.hub.bounds.subsystem import BoundsNeeds, BoundsSubsystem
 from appliance.hub.catchup.subsystem import CatchUpNeeds, CatchUpSubsystem
 from appliance.hub.entries.subsystem import EntriesNeeds, EntriesSubsystem
+from appliance.hub.incoming.service import EnvelopeSink
 from appliance.hub.incoming.subsystem import IncomingNeeds, IncomingSubsystem
 from appliance.hub.plugins.subsystem import PluginsNeeds, PluginsSubsystem
 from appliance.hub.subsystem import HealthSubsystem, HubNeeds, HubSubsystem
@@ -320,9 +321,14 @@ def build_courier(built: Built) -> CourierSubsystem:
 
 
 def build_incoming(built: Built) -> IncomingSubsystem:
+    needs = IncomingNeeds(require(built.hub).hub, _envelope_sink(built))
+    return IncomingSubsystem(built.host, needs)
+
+
+def _envelope_sink(built: Built) -> EnvelopeSink | None:
+    """Return what stores envelopes; None while the courier is off."""
     courier = built.courier
-    stream = None if courier is None else partial(enqueue_delivery, courier.courier)
-    return IncomingSubsystem(built.host, IncomingNeeds(require(built.hub).hub, stream))
+    return None if courier is None else partial(enqueue_delivery, courier.courier)
 
 
 def build_blobs(built: Built) -> BlobSubsystem:
@@ -367,7 +373,8 @@ def build_a2a(built: Built) -> A2aSubsystem:
     """Build A2A. The member key signs the cards, if there is one."""
     signer = None if built.keys is None else built.keys.in_mesh("")
     asks = None if built.ask is None else built.ask.asks
-    needs = A2aNeeds(require(built.hub).hub, partial(own_url, built.host), signer, asks)
+    hub, stream = require(built.hub).hub, _envelope_sink(built)
+    needs = A2aNeeds(hub, partial(own_url, built.host), signer, asks, stream)
     return A2aSubsystem(built.host, needs)
 
 

@@ -1,6 +1,8 @@
 """Converts between A2A messages and the hub texts."""
 
+import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 from appliance.hub.a2a.queries import StoredTask, TaskKey, TaskText
 from appliance.hub.a2a.wire import (
@@ -25,6 +27,16 @@ def read_text(parts: Sequence[Part]) -> str:
             hint='send {"parts":[{"text":"…"}]}',
         )
     return text
+
+
+def to_envelope(key: TaskKey, entry: int, message_id: str, text: str, now: str) -> dict[str, Any]:
+    """Return an envelope for an agent's workers. `entry`: what a worker acknowledges at the
+    end. A repeated message has the same envelope id."""
+    id_ = "a2a_" + hashlib.sha256(f"{key.topic}\n{message_id}".encode()).hexdigest()[:32]
+    payload = {
+        "task": key.topic, "entry": entry, "agent": key.agent, "from": key.caller, "text": text,
+    }  # fmt: skip
+    return {"id": id_, "ts": now, "type": "a2a.message", "from": "a2a", "payload": payload}
 
 
 def to_task(task: StoredTask, key: TaskKey, history: int | None = None) -> Task:

@@ -64,6 +64,13 @@ class StoredTask(NamedTuple):
     has_more: bool
 
 
+def find_entry(reader: Executor, message_id: str, agent: str) -> int:
+    """Return the number of a message's entry for the agent."""
+    query = "SELECT id FROM x_entries WHERE message_id = ? AND name = ?"
+    (number,) = reader.execute(query, (message_id, agent)).fetchone()
+    return int(number)
+
+
 def title_of(agent: str, context: str, number: str) -> str:
     """Return a task's topic title, by which later requests find the task."""
     return f"{agent} {context} {number}"

@@ -3,37 +3,42 @@
 import hashlib
 from contextlib import ExitStack
 
+import msgspec
+
 from appliance.hub import wire as hub_wire
 from appliance.hub.a2a import queries, wire, writes
-from appliance.hub.a2a.messages import read_text, to_task
+from appliance.hub.a2a.messages import read_text, to_envelope, to_task
 from appliance.hub.a2a.queries import StoredTask, TaskKey
 from appliance.hub.a2a.settings import A2aAgentSettings, A2aSettings
 from appliance.hub.access import POST
 from appliance.hub.ask.access import Answerer
 from appliance.hub.ask.service import Asks
 from appliance.hub.entries.service import name_of
+from appliance.hub.incoming.service import EnvelopeSink
+from appliance.hub.incoming.wire import NoCourier
 from appliance.hub.service import Hub, keyed_request
 from appliance.hub.text import check_message
 from appliance.hub.writes import find_or_create_topic
 from appliance.kernel.auth import Principal
 from appliance.kernel.caller import is_there
-from appliance.kernel.clock import Clock
+from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Invalid, Unauthenticated
 from appliance.kernel.feed import FeedSubscription
-from appliance.kernel.idempotency import stored_reply
+from appliance.kernel.idempotency import Reply, stored_reply
 
 WAIT_SECONDS_MAX = 60.0  # a caller that waits for the task's end; then the task goes on
 QUEUE_MAX = 100  # events that announce a change; with more, the task is read again anyway
 
 
 class Tasks:
-    """One per process. `asks`: None while that role is off."""
+    """One per process. `asks`, `stream`: None while their roles are off."""
 
     def __init__(
-        self, hub: Hub, clock: Clock, settings: A2aSettings, asks: Asks | None = None
-    ) -> None:
+        self, hub: Hub, clock: Clock, settings: A2aSettings, asks: Asks | None = None,
+        stream: EnvelopeSink | None = None,
+    ) -> None:  # fmt: skip
         self.hub, self.clock = hub, clock
-        self._settings, self._asks = settings, asks
+        self._settings, self._asks, self._stream = settings, asks, stream
         self.agents = {agent.name: agent for agent in settings.agents}
 
     def require(self, name: str) -> A2aAgentSettings:
@@ -165,7 +170,22 @@ class Tasks:
             key.topic, key.caller, text, to=[key.agent],
             ack_by_seconds=self._settings.deadline_seconds or None,
         )  # fmt: skip
-        self.hub.create_message(command, principal, digest_of(message))
+        stream = self.require(key.agent).stream
+        if not stream:
+            self.hub.create_message(command, principal, digest_of(message))
+            return
+        if self._stream is None:
+            raise NoCourier
+        reply = self.hub.create_message(command, principal, digest_of(message))
+        self._stream(stream, self._envelope(reply, key, message.message_id, text))
+
+    def _envelope(self, reply: Reply, key: TaskKey, message_id: str, text: str) -> bytes:
+        """Return a stored message's envelope. After a crash between both, the caller's repetition
+        enqueues the envelope."""
+        stored = msgspec.json.decode(reply.body)["message"]["id"]
+        entry = self.hub.store.read(queries.find_entry, stored, key.agent)
+        now = iso(self.clock.now_ms())
+        return msgspec.json.encode(to_envelope(key, entry, message_id, text, now))
 
 
 def digest_of(message: wire.A2aMessage) -> str:

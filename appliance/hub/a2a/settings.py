@@ -24,11 +24,13 @@ class A2aSkillSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class A2aAgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[[a2a.agents]]: an agent that takes work. `name`: whose inbox the work arrives in."""
+    """[[a2a.agents]]: an agent that takes work. `name`: whose inbox the work arrives in. `stream`:
+    the courier stream whose consumers do the work, for an agent with several workers."""
 
     name: AgentName
     description: Line
     skills: Annotated[tuple[A2aSkillSettings, ...], Meta(min_length=1, max_length=20)]
+    stream: Annotated[str, Meta(max_length=256)] = ""
 
 
 class A2aSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

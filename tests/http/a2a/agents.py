@@ -24,6 +24,12 @@ skills = [{ id = "build", description = "Build a commit", examples = ["build mai
 name = "tester"
 description = "Runs the tests"
 skills = [{ id = "test", description = "Run the tests" }]
+
+[[a2a.agents]]
+name = "team"
+description = "Several workers"
+skills = [{ id = "work", description = "Do some work" }]
+stream = "work/a2a"
 """
 
 

@@ -38,12 +38,12 @@ def test_card_needs_no_token_and_names_its_endpoint(hub):
     assert len(card.body["signatures"]) == 1
 
 
-def test_root_card_with_two_agents_is_missing_and_lists_both(hub):
+def test_root_card_with_several_agents_is_missing_and_lists_all(hub):
     for path in (CARD, "/.well-known/agent.json"):
         missing = hub.served.connect(None).get(path)
         assert missing.status == 404
         assert missing.body["code"] == "NO_SUCH_A2A_AGENT"
-        assert f"/a2a/builder{CARD}, /a2a/tester{CARD}" in missing.body["hint"]
+        assert f"/a2a/builder{CARD}, /a2a/team{CARD}, /a2a/tester{CARD}" in missing.body["hint"]
 
 
 def test_unknown_agent_has_neither_card_nor_endpoint(hub):
@@ -210,3 +210,30 @@ def test_task_beyond_its_deadline_fails_and_stays_failed(tmp_path):
         assert served.http.post("/api/v1/inbox/acknowledge", acknowledged).status == 200
         later = hub.rpc("GetTask", {"id": reply["id"]})["result"]
         assert later["status"] == reply["status"]
+
+
+def test_agent_with_a_stream_gets_one_envelope_for_each_message(hub):
+    params = {"message": {**TEXT, "messageId": "env-1"}, "configuration": SOON}
+    task = hub.rpc("SendMessage", params, agent="team")["result"]["task"]["id"]
+    again = hub.rpc("SendMessage", params, agent="team")["result"]["task"]["id"]
+    assert again == task
+    got = hub.served.http.post("/v1/receive", {"stream": "work/a2a", "max": 10}).body
+    (envelope,) = [row["deliver"] for row in got["deliveries"]]
+    assert (envelope["type"], envelope["payload"]["text"]) == ("a2a.message", "go")
+    assert envelope["payload"]["task"] == task
+    settle = {"receiver": got["receiver"], "ids": [envelope["id"]]}
+    assert hub.served.http.post("/v1/ack", settle).status == 200
+    body = {"ids": [envelope["payload"]["entry"]], "name": "team"}
+    assert hub.served.http.post("/api/v1/inbox/acknowledge", body).status == 200
+    shown = hub.rpc("GetTask", {"id": task}, agent="team")["result"]
+    assert shown["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+def test_agent_with_a_stream_refuses_work_while_the_courier_is_off(tmp_path):
+    settings = SETTINGS + "[roles]\ncourier = false\n"
+    with serve(tmp_path, settings=settings) as served:
+        alone = A2aHub(served, made_token(served, "caller", ["hub:post"]), "", "")
+        params = {"message": TEXT, "configuration": SOON}
+        refused = alone.rpc("SendMessage", params, agent="team")
+        assert refused["code"] == "INCOMING_COURIER_OFF"
+        assert served.rows("SELECT * FROM x_entries") == []
