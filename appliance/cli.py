@@ -3,10 +3,11 @@
 A command's module is imported only when the command runs, to keep `agentlip` fast.
 """
 
+import gc
 import sys
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +18,7 @@ from appliance import __version__
 from appliance.cli_support import CommandGroup, Session, global_flags, run
 from appliance.commands import COMMANDS
 
+gc.set_threshold(50_000)  # imports make many objects, and no garbage
 LAZY_COMMANDS = {name: row for rows in COMMANDS.values() for name, row in rows.items()}
 OWN = "Workspace"  # the heading for the commands in this file
 # Suggestions for commands that users expect at the top level.
@@ -34,7 +36,8 @@ class Root(TyperGroup):
         registered = super().get_command(ctx, cmd_name)
         if registered is not None or cmd_name not in LAZY_COMMANDS:
             return registered
-        command = get_command(resolve_name(LAZY_COMMANDS[cmd_name][0]))
+        module, _, name = LAZY_COMMANDS[cmd_name][0].partition(":")
+        command = get_command(getattr(import_module(module), name))
         command.name = cmd_name
         return command
 

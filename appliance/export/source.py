@@ -13,7 +13,7 @@ from appliance.export.segment import Run
 from appliance.kernel import meta
 from appliance.kernel.clock import DAY_MS, utc
 from appliance.kernel.errors import Unavailable
-from appliance.sdk.reader import open_database
+from appliance.sdk.database import open_database
 from appliance.workspace.datadir import DataDir
 
 ROWS = 20_000  # per read: about 15 MB text

@@ -198,8 +198,8 @@ def _sentence(run: dict[str, Any]) -> str:
 def _read_files(session: Session) -> list[Any]:
     from appliance.checks.sections import section
     from appliance.jobs.spec_files import read_folder
+    from appliance.sdk.database import read_column
     from appliance.sdk.discovery import find_workspace
-    from appliance.sdk.reader import read_column
 
     datadir = find_workspace(session.workspace)
     names = {

@@ -8,7 +8,7 @@ import sqlite3
 import tomllib
 from collections.abc import Sequence
 from functools import cache
-from importlib import import_module, resources
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -163,7 +163,7 @@ _DECLARING = (".sql", ".toml")
 
 def _declarations() -> dict[str, StoreDeclaration]:
     stores = {}
-    for folder in resources.files(migration_files).iterdir():
+    for folder in Path(migration_files.__file__).parent.iterdir():
         if folder.is_dir() and any(file.name.endswith(_DECLARING) for file in folder.iterdir()):
             file = folder / "store.toml"
             values = tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}

@@ -1,7 +1,6 @@
 """Files that are written completely or not at all, and survive a power failure."""
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,7 +26,7 @@ def whole_file(path: Path, *, prefix: str = ".", private: bool = True) -> Iterat
     prefix   begins the file's name until then
     private  for the owner only; otherwise the umask decides
     """
-    temporary = path.with_name(f"{prefix}{path.name}.{secrets.token_hex(8)}")
+    temporary = path.with_name(f"{prefix}{path.name}.{os.urandom(8).hex()}")
     try:
         with new_file(temporary, private=private) as file:
             yield file

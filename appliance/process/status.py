@@ -11,6 +11,7 @@ from appliance.kernel.clock import SystemClock, iso
 from appliance.kernel.errors import ApplianceError
 from appliance.operations.wire import read_record
 from appliance.process.starting import phase_of
+from appliance.sdk.database import WorkspaceDatabase
 from appliance.sdk.discovery import (
     Endpoint,
     Health,
@@ -20,7 +21,6 @@ from appliance.sdk.discovery import (
     find_workspace,
     local,
 )
-from appliance.sdk.reader import WorkspaceReader
 from appliance.workspace.datadir import DataDir, ServerFile, read_lock
 
 State = dict[str, Any]
@@ -98,7 +98,7 @@ def exit_code(state: State) -> int:
 
 def _log_facts(datadir: DataDir) -> State:
     try:
-        with WorkspaceReader(datadir.database("hub")) as reader:
+        with WorkspaceDatabase(datadir.database("hub")) as reader:
             return reader.counts()
     except ApplianceError:
         return {}  # the state is useful without the facts

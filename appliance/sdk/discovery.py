@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from appliance.kernel.config import secret
 from appliance.kernel.errors import Invalid, Unauthenticated, Unavailable
-from appliance.sdk.reader import WorkspaceReader
+from appliance.sdk.database import WorkspaceDatabase
 from appliance.workspace.datadir import (
     DataDir,
     ServerFile,
@@ -173,7 +173,7 @@ def _prove(datadir: DataDir, server: ServerFile, endpoint: Endpoint) -> Health:
             hint=_start(datadir),
         )
     if health.db_id and datadir.database("hub").is_file():
-        with WorkspaceReader(datadir.database("hub")) as reader:
+        with WorkspaceDatabase(datadir.database("hub")) as reader:
             same = health.db_id == reader.db_id
     else:
         view = read_lock(datadir)

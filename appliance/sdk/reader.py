@@ -5,12 +5,9 @@ rows and seconds. Close the connection soon: an open reader prevents checkpoints
 write-ahead log.
 """
 
-import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import msgspec
 
@@ -19,37 +16,12 @@ from appliance.hub.columns import ATTACHMENT, CHANNEL, STORED_MESSAGE, TOPIC
 from appliance.hub.search_query import parse
 from appliance.hub.text import plain_name
 from appliance.hub.wire import NoSuchChannel, NoSuchMessage, NoSuchTopic, UnknownCursor
-from appliance.kernel.clock import Clock, SystemClock
-from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
-from appliance.kernel.readlimit import ReadLimit, ReadStopped, is_interrupt
-from appliance.sdk.closing import Closing
+from appliance.kernel.clock import Clock
+from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.sdk.database import Row, WorkspaceDatabase, readable_errors, shortened
 
-SCHEMA_VERSION = 1  # the tables in hub spec §3.1; the tables named x_… have no version
-BUSY_TIMEOUT_SECONDS = 5.0
-QUERY_SECONDS_MAX = 30.0
 ROWS_MAX = 1000
-PAGE_BYTES_MAX = 16 * 1024 * 1024  # messages per search
-
 PRINCIPALS = "x_message_principals"  # missing in workspaces that another program created
-Row = dict[str, Any]
-
-
-class DatabaseUnreadable(Unavailable):
-    code = "DATABASE_UNREADABLE"
-    default_message = "the workspace's database cannot be read"
-    default_hint = "agentlip doctor"
-
-
-class SchemaUnknown(Unavailable):
-    code = "SCHEMA_UNKNOWN"
-    default_message = "this program does not know the database schema"
-    default_hint = "upgrade agentlip"
-
-
-class QueryTooLong(Unavailable):
-    code = "QUERY_TOO_LONG"
-    default_message = f"the query took longer than {QUERY_SECONDS_MAX:.0f} s and was stopped"
-    default_hint = "search a topic instead of a channel, or use a smaller --limit"
 
 
 class BadLimit(Invalid):
@@ -57,31 +29,20 @@ class BadLimit(Invalid):
     default_hint = "for instance --limit 50"
 
 
-class WorkspaceReader(Closing):
+class WorkspaceReader(WorkspaceDatabase):
     """One open database, read-only. Use as a context manager, and close soon."""
 
     def __init__(self, database: Path, clock: Clock | None = None) -> None:
-        self._database = database
-        self._limit = ReadLimit(clock or SystemClock(), QUERY_SECONDS_MAX, PAGE_BYTES_MAX)
-        with _readable_errors(database):
-            self._connection = open_database(database)
-            self._limit.watch(self._connection)
+        super().__init__(database, clock)
         try:
-            with _readable_errors(database):
-                meta = dict(self._connection.execute("SELECT key, value FROM meta LIMIT 100"))
+            with readable_errors(database):
+                self._order = foreign_schema.id_order(self._connection)
                 exists = "SELECT 1 FROM sqlite_schema WHERE name = ?"
                 principals = self._connection.execute(exists, (PRINCIPALS,)).fetchone()
-            _check_schema(meta)
-            with _readable_errors(database):
-                self._order = foreign_schema.id_order(self._connection)
         except BaseException:
-            self._connection.close()
+            self.close()
             raise
-        self.db_id: str = meta.get("db_id", "")
         self._has_principals = principals is not None
-
-    def close(self) -> None:
-        self._connection.close()
 
     def channels(self, limit: int = ROWS_MAX) -> list[Row]:
         query = f"SELECT {CHANNEL} FROM channels ORDER BY name LIMIT ?"
@@ -90,7 +51,7 @@ class WorkspaceReader(Closing):
     def channel(self, name_or_id: str) -> Row:
         query = f"SELECT {CHANNEL} FROM channels WHERE id = ?1 OR name IN (?1, ?2)"
         names = (name_or_id, plain_name(name_or_id))
-        missing = NoSuchChannel(f"channel not found: {_short(name_or_id)}")
+        missing = NoSuchChannel(f"channel not found: {shortened(name_or_id)}")
         return self._fetch(f"{query} ORDER BY id <> ?1, name <> ?1 LIMIT 1", names, missing)
 
     def topics(self, channel: str, limit: int = ROWS_MAX) -> list[Row]:
@@ -106,19 +67,19 @@ class WorkspaceReader(Closing):
         channel, slash, title = topic_id.partition("/")
         if slash:
             return self.topic_titled(channel, title)
-        missing = NoSuchTopic(f"topic not found: {_short(topic_id)}")
+        missing = NoSuchTopic(f"topic not found: {shortened(topic_id)}")
         return self._fetch(f"SELECT {TOPIC} FROM topics WHERE id = ? LIMIT 1", (topic_id,), missing)
 
     def topic_titled(self, channel: str, title: str) -> Row:
         channel_id = self.channel(channel)["id"]
         query = f"SELECT {TOPIC} FROM topics WHERE channel_id = ? AND title IN (?, ?) LIMIT 1"
         hint = f"agentlip topic list --channel {channel}"
-        missing = NoSuchTopic(f"topic not found: {_short(title)}", hint=hint)
+        missing = NoSuchTopic(f"topic not found: {shortened(title)}", hint=hint)
         return self._fetch(query, (channel_id, title, plain_name(title)), missing)
 
     def message(self, message_id: str) -> Row:
         query = f"SELECT {self._message('messages')} FROM messages WHERE id = ? LIMIT 1"
-        missing = NoSuchMessage(f"message not found: {_short(message_id)}")
+        missing = NoSuchMessage(f"message not found: {shortened(message_id)}")
         return self._fetch(query, (message_id,), missing)
 
     def messages(
@@ -199,7 +160,7 @@ class WorkspaceReader(Closing):
             before,
         )
         self._limit.start()
-        with _readable_errors(self._database):
+        with readable_errors(self._database):
             columns, rows_max = self._message("m"), _rows_max(limit)
             hits = fulltext.find(self._connection, query, columns, where, rows_max, self._limit)
         messages = [
@@ -207,15 +168,6 @@ class WorkspaceReader(Closing):
             for row, snippet in zip(hits.rows, hits.snippets, strict=True)
         ]
         return {"messages": messages, "fts_used": hits.fts_used, "has_more": hits.has_more}
-
-    def counts(self) -> Row:
-        """Return numbers for a status line, read from index ends."""
-        query = (
-            "SELECT (SELECT COALESCE(MAX(event_id), 0) FROM events) AS last_event_id,"
-            " (SELECT COALESCE(MAX(rowid), 0) FROM messages) AS messages,"
-            " (SELECT COUNT(*) FROM channels) AS channels LIMIT 1"
-        )
-        return self._rows(query, ())[0]
 
     def _message(self, table: str) -> str:
         """Return a message's columns in `table`."""
@@ -234,80 +186,8 @@ class WorkspaceReader(Closing):
             raise missing
         return rows[0]
 
-    def _rows(self, query: str, parameters: Sequence[Any]) -> list[Row]:
-        self._limit.start()
-        with _readable_errors(self._database):
-            cursor = self._connection.execute(query, parameters)
-            names = [column[0] for column in cursor.description]
-            return [dict(zip(names, row, strict=True)) for row in cursor]
-
-
-def open_database(database: Path) -> sqlite3.Connection:
-    """Open a read-only connection, with or without a running hub."""
-    try:
-        return _connect(database, "mode=ro")
-    except sqlite3.OperationalError:
-        # Reading a WAL database needs the -shm file, which cannot be created on a read-only medium.
-        # With an empty log, the database file alone is complete.
-        log = database.with_name(database.name + "-wal")
-        if not database.exists() or (log.exists() and log.stat().st_size > 0):
-            raise
-        return _connect(database, "mode=ro&immutable=1")
-
-
-def read_column(database: Path, sql: str) -> list[str]:
-    """Return a query's first column; nothing if the database can't be read."""
-    with suppress(sqlite3.Error), closing(open_database(database)) as connection:
-        return [row[0] for row in connection.execute(sql)]
-    return []
-
-
-def _connect(database: Path, options: str) -> sqlite3.Connection:
-    if database.exists() and not database.is_file():
-        raise sqlite3.OperationalError("not a file")  # opening a FIFO would not end
-    connection = sqlite3.connect(
-        f"file:{quote(str(database))}?{options}",
-        uri=True,
-        timeout=BUSY_TIMEOUT_SECONDS,
-        isolation_level=None,
-    )
-    try:
-        connection.execute("PRAGMA query_only = ON")
-        connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _check_schema(meta: dict[str, str]) -> None:
-    version = meta.get("schema_version", "")
-    if version != str(SCHEMA_VERSION):
-        raise SchemaUnknown(
-            f"the database has schema version {_short(version) or 'unknown'};"
-            f" this program knows {SCHEMA_VERSION}",
-            details={"found": version, "known": SCHEMA_VERSION},
-        )
-
-
-@contextmanager
-def _readable_errors(database: Path) -> Iterator[None]:
-    """Convert SQLite errors. The path may be shown: it is the caller's own file."""
-    try:
-        yield
-    except ReadStopped:
-        raise QueryTooLong from None
-    except sqlite3.Error as error:
-        if is_interrupt(error):
-            raise QueryTooLong from None
-        raise DatabaseUnreadable(f"cannot read {database}: {error}") from None
-
 
 def _rows_max(limit: int) -> int:
     if limit < 1:
         raise BadLimit
     return min(limit, ROWS_MAX)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 80 else text[:79] + "…"

@@ -7,12 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from appliance.sdk.reader import (
-    NoSuchChannel,
-    QueryTooLong,
-    SchemaUnknown,
-    WorkspaceReader,
-)
+from appliance.sdk.database import QueryTooLong, SchemaUnknown
+from appliance.sdk.reader import NoSuchChannel, WorkspaceReader
 from tests.support.forks import exit_code_of
 from tests.support.workspaces import Filled
 

@@ -1,0 +1,47 @@
+"""A command imports only what it needs, so that it starts quickly."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.commands import environment
+from tests.support.hubprocess import HubProcess
+
+PROGRAM = """
+import atexit, sys
+atexit.register(lambda: sys.stderr.write("\\nloaded " + " ".join(sys.modules)))
+from appliance.cli import agentlip
+sys.argv = ["agentlip", *sys.argv[1:]]
+agentlip()
+"""
+SERVER = frozenset({
+    "alembic", "apprise", "cryptography", "doctor", "falcon", "gevent", "nacl", "peewee",
+    "prometheus_client",
+})  # fmt: skip
+EVERYWHERE = frozenset({"audit", "cli", "cli_support", "commands", "kernel"})
+CONNECTED = EVERYWHERE | {"sdk", "workspace"}
+COMMANDS = {
+    "version": EVERYWHERE | {"build"},
+    "status": CONNECTED | {"process", "operations"},
+    "channel list": CONNECTED | {"hub", "busfile"},
+    "outbox list": CONNECTED | {"outbox"},
+    "courier stats": CONNECTED | {"courier"},
+    "jobs list": CONNECTED | {"jobs"},
+    "ask list": CONNECTED | {"hub"},
+}
+
+
+@pytest.mark.parametrize(("words", "packages"), COMMANDS.items(), ids=COMMANDS)
+def test_command_loads_its_own_packages_only(
+    hub: HubProcess, words: str, packages: frozenset[str]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *words.split()],
+        cwd=hub.workspace, env=environment(), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    loaded = done.stderr.rpartition("\nloaded ")[2].split()
+    assert SERVER.isdisjoint(name.partition(".")[0] for name in loaded)
+    own = {name.split(".")[1] for name in loaded if name.startswith("appliance.")}
+    assert own <= packages
