@@ -116,7 +116,8 @@ from doctor.subsystem import DoctorNeeds, DoctorSubsystem
 
 
 def build_tokens(built: Built) -> TokensSubsystem:
-    return TokensSubsystem(built.host, TokensNeeds(fixed_tokens(built.host)))
+    needs = TokensNeeds(fixed_tokens(built.host), built.oidc.people)
+    return TokensSubsystem(built.host, needs)
 
 
 def fixed_tokens(host: Host) -> list[tuple[str, Principal]]:

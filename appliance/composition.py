@@ -42,8 +42,8 @@ def compose(host: Host) -> Built:
 
 
 ROWS = (
-    Row("tokens", builders.build_tokens),
     Row("oidc", lambda built: OidcSubsystem(built.host)),
+    Row("tokens", builders.build_tokens),
     Row("process", builders.build_process, serves=False),
     Row("hub", builders.build_hub),
     Row("health", builders.build_health),

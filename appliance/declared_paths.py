@@ -1,8 +1,8 @@
 """Generated from the routes of the subsystems: `just settings`."""
 
 PATHS = {
-    "tokens": ("/api/v1/invitations", "/api/v1/sessions", "/api/v1/tokens"),
     "oidc": ("/.well-known/oauth-protected-resource",),
+    "tokens": ("/api/v1/invitations", "/api/v1/sessions", "/api/v1/sign-in", "/api/v1/tokens"),
     "hub": (
         "/api/v1/channels",
         "/api/v1/events",

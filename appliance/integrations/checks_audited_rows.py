@@ -13,7 +13,7 @@ from appliance.audit.log.record import redact
 from appliance.checks.check import Check, Cost, Finding, Problem, Severity
 from appliance.checks.context import Context
 
-_ABOUT = re.compile("token|member|backup restore")
+_ABOUT = re.compile("token|member|sign-in|backup restore")
 _TOKENS = """
 SELECT '', id, 'token ' || id, 'agentlip token revoke', iif(id = 'server', NULL, name), created_ms,
  json_object('name', name, 'scopes', iif(json_valid(scopes), json(scopes), scopes),
@@ -58,6 +58,8 @@ class _Log:
             row = isinstance(reply, dict) and (reply.get("token") or reply.get("member"))
             if record.phase == "done" and isinstance(row, dict):
                 key = (meshes.get(record.began, ""), row.get("id") or row.get("pubkey", ""))
+                if record.act.endswith("sign-in/complete"):  # each gives the present rights
+                    self.added[key] = row
                 self.added.setdefault(key, row)
                 if row.get("state") == "revoked":
                     self.revoked.add(key)

@@ -4,10 +4,11 @@ Requests never fetch. One with an unknown key wakes the loop that does, and wait
 WAIT_SECONDS; a token with an invented key id causes at most one fetch each REFRESH_SECONDS_MIN.
 """
 
+from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import closing
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import jwt
 import msgspec
@@ -52,6 +53,7 @@ class IssuerKeys:
         self._issuer = issuer
         self._clock = clock
         self._keys: Mapping[str, IssuerKey] = {}
+        self._configuration: Discovery | None = None
         self._fetched = self._attempted = float("-inf")
         self._attempt = Wakeup()
 
@@ -68,10 +70,18 @@ class IssuerKeys:
             raise IssuerUnreachable(retry_after=REFRESH_SECONDS_MIN)
         return key
 
+    def configuration(self) -> Discovery:
+        """Return the issuer's configuration. Raises IssuerUnreachable if it is unknown."""
+        if self._configuration is None:
+            self.find("")  # waits for a fetch, unless one was lately
+        if self._configuration is None:
+            raise IssuerUnreachable(retry_after=REFRESH_SECONDS_MIN)
+        return self._configuration
+
     def refresh(self) -> None:
         """Fetch the keys. Raises Unreachable; the known keys then stay."""
         try:
-            self._keys = fetch_keys(self._issuer)
+            self._configuration, self._keys = fetch_keys(self._issuer)
             self._fetched = self._clock.monotonic()
         finally:
             self._attempted = self._clock.monotonic()
@@ -84,24 +94,36 @@ class IssuerKeys:
         return next(iter(self._keys.values())) if len(self._keys) == 1 else None
 
 
-def fetch_keys(issuer: str) -> dict[str, IssuerKey]:
-    """Return the issuer's usable keys by id. Raises Unreachable."""
-    discovery = _fetch(issuer.rstrip("/") + CONFIGURATION, Discovery)
+def fetch_keys(issuer: str) -> tuple[Discovery, dict[str, IssuerKey]]:
+    """Return the issuer's configuration, and its usable keys by id. Raises Unreachable."""
+    discovery = fetch(issuer.rstrip("/") + CONFIGURATION, Discovery)
     if discovery.issuer != issuer:
         raise Unreachable("the issuer's configuration names another issuer")
-    try:
-        address = msgspec.convert(discovery.jwks_uri, Url)
-    except msgspec.ValidationError:
-        raise Unreachable("the issuer's key address is not https") from None
-    keys = (_read_key(data) for data in _fetch(address, KeySet).keys[:KEYS_MAX])
-    return {key_id: key for key_id, key in keys if key is not None}
+    for address in (
+        discovery.jwks_uri, discovery.authorization_endpoint, discovery.token_endpoint
+    ):  # fmt: skip
+        try:
+            msgspec.convert(address.partition("?")[0], Url)
+        except msgspec.ValidationError:
+            raise Unreachable("an address of the issuer is not https") from None
+    keys = (_read_key(data) for data in fetch(discovery.jwks_uri, KeySet).keys[:KEYS_MAX])
+    return discovery, {key_id: key for key_id, key in keys if key is not None}
 
 
-def _fetch(url: str, kind: type[T]) -> T:
+def fetch(
+    url: str, kind: type[T], form: Mapping[str, str] | None = None, credentials: str = ""
+) -> T:
+    """Get a document, or post a form. Raises Unreachable. `credentials`: for HTTP Basic."""
     parts = urlsplit(url)
+    headers = {"accept": "application/json"}
+    if form is not None:
+        headers["content-type"] = "application/x-www-form-urlencoded"
+    if credentials:
+        headers["authorization"] = "Basic " + b64encode(credentials.encode()).decode()
     with closing(HttpClient(url, LIMITS, "the issuer")) as client:
         path = parts.path + (f"?{parts.query}" if parts.query else "")
-        reply = client.request("GET", path, lambda: {"accept": "application/json"})
+        method, body = ("GET", b"") if form is None else ("POST", urlencode(form).encode())
+        reply = client.request(method, path, lambda: headers, body)
     if reply.status != 200:
         raise Unreachable(f"the issuer responded with {reply.status}")
     try:

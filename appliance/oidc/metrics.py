@@ -1,4 +1,4 @@
-"""Defines the access token metrics."""
+"""Defines the metrics of the issuer's tokens and sign-ins."""
 
 from appliance.kernel.metrics import counter
 
@@ -7,3 +7,5 @@ tokens = counter("oidc_tokens_total", "Access tokens by outcome", ("outcome",),
                  zeros=("accepted", "unreachable", *REASONS))  # fmt: skip
 refreshes = counter("oidc_refreshes_total", "Attempts to fetch the issuer's keys", ("outcome",),
                     zeros=("done", "failed"))  # fmt: skip
+sign_ins = counter("oidc_sign_ins_total", "People's sign-ins by outcome", ("outcome",),
+                   zeros=("done", "refused", "not_invited"))  # fmt: skip

@@ -28,7 +28,7 @@ def routes(settings: OidcSettings) -> list[Route]:
 
 def describe(settings: OidcSettings) -> ResourceMetadata:
     """Return the metadata. Raises NoIssuer without an issuer."""
-    if not settings.issuer:
+    if not settings.resource:
         raise NoIssuer
     scopes = [grant.value for grant in settings.grants] if settings.grants_claim == "scope" else []
     return ResourceMetadata(settings.resource, [settings.issuer], scopes)

@@ -1,7 +1,7 @@
 """Turns an issuer's access token into a principal."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jwt
@@ -59,35 +59,44 @@ class AccessTokens:
         return principal
 
     def _claims(self, token: str) -> dict[str, Any]:
-        """Return a verified token's claims. A header, and so a token, has at most 8 KiB."""
-        try:
-            header = jwt.get_unverified_header(token)
-            key = self._keys.find(header.get("kid"))
-            if key is None:
-                raise _refusal("key")
-            return jwt.decode(
-                token, key.key, algorithms=list(key.algorithms), audience=self._audiences,
-                issuer=self._settings.issuer, leeway=LEEWAY_SECONDS,
-                options={"require": list(REQUIRED)},
-            )  # fmt: skip
-        except (jwt.PyJWTError, ValueError, TypeError, RecursionError, OverflowError) as error:
-            raise _refusal(_reason(error)) from None
+        return verify_claims(token, self._keys, self._settings.issuer, self._audiences)
 
     def _principal(self, claims: Mapping[str, Any]) -> Principal:
         settings = self._settings
         name = claims.get(settings.name_claim)
-        if not _is_name(name):
-            raise _refusal("name")
-        digest = hashlib.sha256(
-            f"{settings.issuer} {claims['sub']}".encode("utf-8", "surrogatepass")
-        )
-        values = _values(claims.get(settings.grants_claim))
+        if not is_name(name):
+            raise refusal_for("name")
+        values = values_of(claims.get(settings.grants_claim))
         scopes = [scope for value in values for scope in self._grants.get(value, ())]
         until_ms = (int(claims["exp"]) + LEEWAY_SECONDS) * 1000
-        return principal_of(f"oidc-{digest.hexdigest()[:32]}", str(name), scopes, ISSUED, until_ms)
+        id_ = subject_id(settings.issuer, claims)
+        return principal_of(id_, str(name), scopes, ISSUED, until_ms)
 
 
-def _refusal(reason: str) -> AccessTokenRefused:
+def verify_claims(
+    token: str, keys: IssuerKeys, issuer: str, audiences: Sequence[str]
+) -> dict[str, Any]:
+    """Return a verified token's claims. Raises AccessTokenRefused and IssuerUnreachable."""
+    try:
+        header = jwt.get_unverified_header(token)
+        key = keys.find(header.get("kid"))
+        if key is None:
+            raise refusal_for("key")
+        return jwt.decode(
+            token, key.key, algorithms=list(key.algorithms), audience=list(audiences),
+            issuer=issuer, leeway=LEEWAY_SECONDS, options={"require": list(REQUIRED)},
+        )  # fmt: skip
+    except (jwt.PyJWTError, ValueError, TypeError, RecursionError, OverflowError) as error:
+        raise refusal_for(_reason(error)) from None
+
+
+def subject_id(issuer: str, claims: Mapping[str, Any]) -> str:
+    """Return the id here of an issuer's subject."""
+    digest = hashlib.sha256(f"{issuer} {claims['sub']}".encode("utf-8", "surrogatepass"))
+    return f"oidc-{digest.hexdigest()[:32]}"
+
+
+def refusal_for(reason: str) -> AccessTokenRefused:
     return AccessTokenRefused(details={"reason": reason})
 
 
@@ -95,7 +104,7 @@ def _reason(error: Exception) -> str:
     return next((reason for kind, reason in REASONS if isinstance(error, kind)), "malformed")
 
 
-def _is_name(name: Any) -> bool:
+def is_name(name: Any) -> bool:
     return (
         isinstance(name, str)
         and 0 < len(name) <= NAME_CHARS_MAX
@@ -105,7 +114,7 @@ def _is_name(name: Any) -> bool:
     )
 
 
-def _values(claim: Any) -> list[str]:
+def values_of(claim: Any) -> list[str]:
     """Return a claim's values: those of a list, or a text's words."""
     values = claim.split() if isinstance(claim, str) else claim
     return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []

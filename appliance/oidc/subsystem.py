@@ -1,4 +1,4 @@
-"""Adds an issuer's access tokens to the appliance."""
+"""Adds an issuer to the appliance: its access tokens, and people's sign-in."""
 
 from collections.abc import Sequence
 
@@ -9,10 +9,11 @@ from appliance.kernel.subsystem import Subsystem
 from appliance.oidc.resources import routes
 from appliance.oidc.settings import OidcSettings
 from appliance.web.guard import AccessTokenVerifier
+from appliance.web.sign_in import PeopleIssuer
 
 
 class OidcSubsystem(Subsystem):
-    """The issuer. `verifier`: None without one in the settings."""
+    """The issuer. `verifier` and `people`: None without their settings."""
 
     name = "oidc"
     sections = {"oidc": OidcSettings}
@@ -20,15 +21,20 @@ class OidcSubsystem(Subsystem):
     def __init__(self, host: Host) -> None:
         self._settings = settings = host.section(OidcSettings)
         self.verifier: AccessTokenVerifier | None = None
+        self.people: PeopleIssuer | None = None
         self.loops: Sequence[Loop] = ()
         if settings.issuer:
             # Only here: most appliances have no issuer, and don't load the library.
             from appliance.oidc.keys import IssuerKeys
             from appliance.oidc.loops import KeyRefresh
             from appliance.oidc.service import AccessTokens
+            from appliance.oidc.sign_in import SignIn
 
             keys = IssuerKeys(settings.issuer, host.clock)
-            self.verifier = AccessTokens(settings, keys)
+            if settings.resource:
+                self.verifier = AccessTokens(settings, keys)
+            if settings.client_id:
+                self.people = SignIn(settings, keys, host.clock, host.log)
             self.loops = (KeyRefresh(keys, host.clock, host.log),)
 
     def routes(self) -> list[Route]:

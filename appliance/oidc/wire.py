@@ -33,6 +33,14 @@ class Discovery(Struct, frozen=True):
 
     issuer: str
     jwks_uri: str
+    authorization_endpoint: str = ""
+    token_endpoint: str = ""
+
+
+class IssuedTokens(Struct, frozen=True):
+    """The field used from the token endpoint's response."""
+
+    id_token: str
 
 
 class KeySet(Struct, frozen=True):

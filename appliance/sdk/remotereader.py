@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 from appliance.sdk.catalogue import channel_id_of, topic_id_in, topic_id_of
 from appliance.sdk.closing import Closing
-from appliance.sdk.http import HubClient
 from appliance.sdk.database import Row
+from appliance.sdk.http import HubClient
 from appliance.sdk.reader import ROWS_MAX
 
 

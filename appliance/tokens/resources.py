@@ -11,13 +11,25 @@ import falcon
 
 from appliance.kernel.route import OPEN, Operation, Route
 from appliance.tokens import wire
+from appliance.tokens.people import SIGNED_IN_MS
 from appliance.tokens.service import Tokens
 from appliance.tokens.sessions import SESSION_MS, Sessions, who
 from appliance.web.guard import cookie_name
 from appliance.web.media import reply
 from appliance.web.responders import Responders, reply_to_caller, reply_with
+from appliance.web.sign_in import (
+    CompleteSignIn,
+    NoSignIn,
+    NotInvited,
+    PeopleIssuer,
+    SignInBegun,
+    SignInOffer,
+    SignInRefused,
+    TooManySignIns,
+)
 
 ADMIN = "tokens:admin"
+SIGN_IN = "/api/v1/sign-in"
 AdminAct = partial(Operation, audited=True, in_maintenance=True)
 
 
@@ -88,3 +100,40 @@ def session_routes(sessions: Sessions) -> list[Route]:
                              summary="Make a one-time link that signs a browser in"),
         }),
     ]  # fmt: skip
+
+
+def sign_in_routes(sessions: Sessions, people: PeopleIssuer | None) -> list[Route]:
+    """Return the routes for people's sign-in. `people`: None while only links and tokens sign
+    people in."""
+
+    def offer(_req: Any, resp: falcon.Response) -> None:
+        reply(resp, SignInOffer(None if people is None else people.issuer))
+
+    def begin(_req: Any, resp: falcon.Response) -> None:
+        reply(resp, _require(people).begin())
+
+    def complete(req: Any, resp: falcon.Response, command: CompleteSignIn) -> None:
+        opened, secret = sessions.open_for(_require(people).complete(command))
+        _set_cookie(req, resp, secret, SIGNED_IN_MS // 1000)
+        reply(resp, opened, 201)
+
+    return [
+        Route(SIGN_IN, Responders(get=offer, post=begin), {
+            "GET": Operation(OPEN, "Show who signs people in", reply=SignInOffer),
+            "POST": Operation(OPEN, "Begin to sign a browser in with the issuer",
+                              reply=SignInBegun, errors=(NoSignIn,), in_maintenance=True),
+        }),
+        Route(SIGN_IN + "/complete", Responders(post=complete), {
+            "POST": AdminAct(OPEN, body=CompleteSignIn, reply=wire.SignedIn, status=201,
+                             credential=None if people is None else people.is_pending,
+                             errors=(NoSignIn, SignInRefused, NotInvited, TooManySignIns,
+                                     wire.PersonRevoked, wire.TokenNameTaken),
+                             summary="Sign a browser in that the issuer sent back; sets a cookie"),
+        }),
+    ]  # fmt: skip
+
+
+def _require(people: PeopleIssuer | None) -> PeopleIssuer:
+    if people is None:
+        raise NoSignIn
+    return people

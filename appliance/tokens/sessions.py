@@ -13,7 +13,7 @@ from appliance.kernel.auth import (
 from appliance.kernel.clock import DAY_MS, Clock, iso
 from appliance.kernel.errors import Forbidden, Unauthenticated
 from appliance.kernel.ids import prefixed_token
-from appliance.tokens import session_rows, wire
+from appliance.tokens import people, session_rows, wire
 from appliance.tokens.service import Tokens, TokenStore
 
 SESSION_MS = 30 * DAY_MS
@@ -52,9 +52,21 @@ class Sessions:
         else:
             token_id, credential = check_known(caller).id, caller.credential
             self._store.write(session_rows.insert, "open", token_id, credential, digest, SESSION_MS)
+        return self._opened(cookie, page), cookie
+
+    def open_for(self, person: Principal) -> tuple[wire.SignedIn, str]:
+        """Return a session for a person whom an issuer has signed in, and its cookie's secret."""
+        cookie, page = prefixed_token(), prefixed_token()
+        token = self._store.write(
+            people.sign_in, person, hash_token(prefixed_token()), hash_token(cookie + page)
+        )
+        opened = self._opened(cookie, page)
+        return wire.SignedIn(**msgspec.structs.asdict(opened), token=token), cookie
+
+    def _opened(self, cookie: str, page: str) -> wire.SessionOpened:
         self._tokens.refresh()
         opened = who(self._tokens.book.find(cookie + page) or ANONYMOUS)
-        return wire.SessionOpened(**msgspec.structs.asdict(opened), page_secret=page), cookie
+        return wire.SessionOpened(**msgspec.structs.asdict(opened), page_secret=page)
 
     def is_invited(self, command: wire.OpenSession) -> bool:
         """Return whether the request has a valid link's secret."""

@@ -12,19 +12,21 @@ from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Subsystem
 from appliance.tokens import wire, writes
 from appliance.tokens.loops import TokenMaintenance
-from appliance.tokens.resources import routes, session_routes
+from appliance.tokens.resources import routes, session_routes, sign_in_routes
 from appliance.tokens.service import Tokens
 from appliance.tokens.sessions import Sessions
 from appliance.tokens.settings import AuthSettings
+from appliance.web.sign_in import PeopleIssuer
 from appliance.workspace import epochs
 
 STORE = "auth"
 
 
 class TokensNeeds(msgspec.Struct, frozen=True):
-    """The needs. `fixed`: the settings' tokens."""
+    """The needs. `fixed`: the settings' tokens. `people`: None without an issuer for people."""
 
     fixed: Sequence[tuple[str, Principal]]
+    people: PeopleIssuer | None = None
 
 
 class TokensSubsystem(Subsystem):
@@ -35,7 +37,7 @@ class TokensSubsystem(Subsystem):
     scopes = wire.SCOPES
 
     def __init__(self, host: Host, needs: TokensNeeds) -> None:
-        clock = host.clock
+        clock, self._people = host.clock, needs.people
         self.book = TokenBook()
         # One reader, so that the book is replaced in order. Revoking works on a nearly full disk.
         self.store = host.open_store(STORE, {"free_bytes_min": 0})
@@ -50,4 +52,8 @@ class TokensSubsystem(Subsystem):
         self.loops = (TokenMaintenance(self.store, self.book, clock, host.log),)
 
     def routes(self) -> list[Route]:
-        return [*routes(self._tokens), *session_routes(self._sessions)]
+        sessions = self._sessions
+        return [
+            *routes(self._tokens), *session_routes(sessions),
+            *sign_in_routes(sessions, self._people),
+        ]  # fmt: skip

@@ -133,6 +133,12 @@ class SessionOpened(Who, frozen=True):
     page_secret: str
 
 
+class SignedIn(SessionOpened, frozen=True):
+    """A session that an issuer opened. `token`: the person's token, which has no usable secret."""
+
+    token: Token
+
+
 class BrowserSession(Struct, frozen=True):
     """A browser's sign-in. `current`: the caller's."""
 
@@ -202,6 +208,12 @@ class TooManyTokens(Invalid):
 class UnknownScope(Invalid):
     default_message = "unknown scope"
     default_hint = "docs/reference/tokens.md lists the scopes"
+
+
+class PersonRevoked(Forbidden):
+    code = "PERSON_REVOKED"
+    default_message = "the operator has ended your access here"
+    default_hint = "ask the operator"
 
 
 class NoSuchSession(Missing):

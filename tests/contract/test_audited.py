@@ -17,7 +17,7 @@ USE = {
     "POST /api/v1/channels", "POST /api/v1/topics", "PATCH /api/v1/topics/{topic_id}",
     "POST /api/v1/messages", "PATCH /api/v1/messages/{message_id}", "POST /api/v1/messages/batch",
     "POST /api/v1/topics/{topic_id}/attachments", "POST /api/v1/asks",
-    "POST /api/v1/incoming/{name}", "POST /a2a/{name}",
+    "POST /api/v1/incoming/{name}", "POST /a2a/{name}", "POST /api/v1/sign-in",
     "POST /api/v1/blobs", "PUT /api/v1/blobs/{ref}",
     "POST /bus/v1/messages", "POST /bus/v1/acks", "POST /bus/v1/claims",
     "POST /bus/v1/claims/renew", "POST /bus/v1/claims/release", "POST /bus/v1/heartbeats",

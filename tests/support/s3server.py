@@ -45,7 +45,7 @@ class S3Server:
         actions = ["Admin", "Read", "Write", "List", "Tagging"]
         identity = {"name": "test", "credentials": credentials, "actions": actions}
         self._config.write_text(json.dumps({"identities": [identity]}))
-        self._ports = _free_ports(2 * len(_PORTS))
+        self._ports = free_ports(2 * len(_PORTS))
         self.port = self._ports[_PORTS.index("s3.port")]
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -145,7 +145,7 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:
