@@ -65,6 +65,7 @@ from appliance.integrations.jobs_export import segment_events
 from appliance.integrations.jobs_logs import LogJobEvents
 from appliance.integrations.loop_between import LoopBetween
 from appliance.integrations.mail_outbox import OutboxMail
+from appliance.integrations.mailbox_ask import HubContactAsks
 from appliance.integrations.mailbox_inbox import NetworkInbox
 from appliance.integrations.mailbox_outbox import NetworkTarget
 from appliance.integrations.notify_ask import observe
@@ -300,10 +301,6 @@ def build_mesh_subscriber(built: Built) -> LoopBetween | None:
     return LoopBetween(subscriber, "inbox", "broker")
 
 
-def build_network(built: Built) -> MailboxSubsystem:
-    return MailboxSubsystem(built.host, MailboxNeeds(require(built.mailbox)))
-
-
 def build_identity(built: Built) -> IdentitySubsystem:
     publish_key = None if built.inbox is None else built.inbox.offer_new_key
     return IdentitySubsystem(built.host, IdentityNeeds(require(built.keys), publish_key))
@@ -379,6 +376,11 @@ def build_review_asks(built: Built) -> LoopBetween | None:
     runner = CommandRunner(host.datadir, "bus", settings, host.commands)
     reviews = BusReviews(built.bus.stores[0], runner)
     return LoopBetween(ReviewAsks(built.ask.asks, reviews, host.clock, host.log), "hub", "bus")
+
+
+def build_network(built: Built) -> MailboxSubsystem:
+    asks = None if built.ask is None else HubContactAsks(built.ask.asks)
+    return MailboxSubsystem(built.host, MailboxNeeds(require(built.mailbox), asks))
 
 
 def build_relay(built: Built) -> RelaySubsystem:

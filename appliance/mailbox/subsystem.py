@@ -5,6 +5,7 @@ import msgspec
 from appliance.host import Host
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
+from appliance.mailbox.contact_asks import ContactAsks
 from appliance.mailbox.loops import NetworkLoop
 from appliance.mailbox.resources import routes
 from appliance.mailbox.service import Mailbox
@@ -12,7 +13,10 @@ from appliance.mailbox.settings import NetworkSettings
 
 
 class MailboxNeeds(msgspec.Struct, frozen=True):
+    """The mailbox's needs. `asks`: None without the role `ask`."""
+
     mailbox: Mailbox
+    asks: ContactAsks | None = None
 
 
 class MailboxSubsystem(Subsystem):
@@ -32,7 +36,7 @@ class MailboxSubsystem(Subsystem):
     def __init__(self, host: Host, needs: MailboxNeeds) -> None:
         del host
         self._mailbox = needs.mailbox
-        self.loops = (NetworkLoop(needs.mailbox),)
+        self.loops = (NetworkLoop(needs.mailbox, needs.asks),)
 
     def routes(self) -> list[Route]:
         return routes(self._mailbox)

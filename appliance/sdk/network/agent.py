@@ -29,9 +29,10 @@ from appliance.network.envelope import (
 )
 from appliance.network.keys import AgentKey, AgentPublicKey, rotation_text
 from appliance.network.names import check_agent_name
-from appliance.network.safety import fingerprint, safety_number
+from appliance.network.safety import fingerprint
 from appliance.sdk.closing import Closing
 from appliance.sdk.network.broadcasts import poll_broadcasts
+from appliance.sdk.network.contact_verbs import ContactVerbs
 from appliance.sdk.network.folder import AgentFolder, NoNetworkAgent
 from appliance.sdk.network.incoming import IncomingMessages, StoredMessage
 from appliance.sdk.network.outgoing import (
@@ -44,15 +45,15 @@ from appliance.sdk.network.outgoing import (
     SendReport,
 )
 from appliance.sdk.network.peers import (
-    CachedContact,
     ContactsNotCurrent,
     NotAContact,
     Peers,
 )
-from appliance.sdk.network.pins import KeyChanged, KeyPin, KeyPins
+from appliance.sdk.network.pins import KeyPin, KeyPins
 from appliance.sdk.network.post import Post, PostRules, post_envelope
 from appliance.sdk.network.presences import AgentPresence, Presences
 from appliance.sdk.network.relay_client import RelayClient, RelayRefused
+from appliance.sdk.network.requests import ContactRequests
 from appliance.sdk.network.restored import RESTORED
 from appliance.sdk.network.state import AgentState
 from appliance.sdk.plain_handler import require_done, require_plain
@@ -73,7 +74,7 @@ class NetworkEvent(Struct, frozen=True):
     details: dict[str, Any]
 
 
-class NetworkAgent(Closing):
+class NetworkAgent(ContactVerbs, Closing):
     """Safe for many threads. `problem`: why the last heartbeat failed. `unreachable`: why contacts
     did not respond to the last attempt, by name. `changed_keys`: contacts with a changed key, also
     if another process saw it."""
@@ -119,6 +120,7 @@ class NetworkAgent(Closing):
         self._pins = KeyPins(self.state)
         self.outgoing = OutgoingMessages(self.state)
         self._incoming = IncomingMessages(self.state)
+        self.requests = ContactRequests(self.state)
         self.peers = Peers(
             self.relay, self._pins, self.folder.path / "cache.json", self._clock, self._note_pin,
             self._note_admin, self._other_keys, loopback=self.config.loopback,
@@ -146,14 +148,6 @@ class NetworkAgent(Closing):
             "endpoint": self.config.endpoint, "version": VERSION,
         }  # fmt: skip
         return str(self._unsigned.request("POST", "/registry/agents", body)["agent"]["status"])
-
-    @property
-    def public_key(self) -> str:
-        return str(self._key.public)
-
-    @property
-    def _key(self) -> AgentKey:
-        return self.relay.key or self.folder.key()
 
     def rotate_key(self) -> str:
         """Replace the key by a new one, which the present one signs. Return the new public key.
@@ -195,72 +189,11 @@ class NetworkAgent(Closing):
             return False
         return True
 
-    # -- contacts ------------------------------------------------------------------------------
-
-    def contacts(self) -> list[CachedContact]:
-        """Return the contacts from the relay; while it is down, the last known contacts."""
-        with suppress(ApplianceError):
-            self.peers.refresh()
-        return list(self.peers.contacts.values())
-
-    def pending_requests(self) -> list[dict[str, Any]]:
-        """Return requests that wait for an answer: `from`, `greeting`, `requesterEmail`,
-        `publicKey`."""
-        rows: list[dict[str, Any]] = self.relay.request("GET", "/contacts/pending")
-        return rows
-
-    def request_contact(self, name: str, greeting: str = "") -> None:
-        body = {"to": check_agent_name(name), "greeting": greeting}
-        self.relay.request("POST", "/contacts/request", body)
-
-    def accept_contact(self, name: str) -> None:
-        self.relay.request("POST", f"/contacts/{check_agent_name(name)}/accept")
-        self.peers.refresh()
-
-    def deny_contact(self, name: str) -> None:
-        self.relay.request("POST", f"/contacts/{check_agent_name(name)}/deny")
-
-    def remove_contact(self, name: str) -> None:
-        """End the contact, and remove the contact's key and endpoint from this machine."""
-        self.relay.request("DELETE", f"/contacts/{check_agent_name(name)}")
-        self.peers.refresh()
-        self._pins.remove(name)
+    # -- contacts, with `ContactVerbs` -----------------------------------------------------------
 
     def presence(self, name: str) -> AgentPresence:
         """Unknown if the relay can't be read."""
         return self._presences.read(check_agent_name(name))
-
-    # -- contacts' keys ------------------------------------------------------------------------
-
-    def pins(self) -> list[KeyPin]:
-        return list(self._pins.all().values())
-
-    def safety_number(self, name: str) -> str:
-        """60 digits that both owners compare. They belong to the key that the relay shows."""
-        pin = self._pin(name)
-        shown = AgentPublicKey.of(pin.offered or pin.key)
-        return safety_number(self._key.public, shown)
-
-    def confirm_key(self, name: str) -> None:
-        """Note that a person compared the safety number. Raises KeyChanged."""
-        pin = self._pin(name)
-        if pin.offered is not None:
-            raise KeyChanged(details={"agent": name})
-        self._pins.put(KeyPin(name, pin.key, verified=True))
-
-    def accept_key(self, name: str, shown: str) -> None:
-        """Accept the changed key with this fingerprint. Raises KeyChanged for another
-        fingerprint."""
-        pin = self._pin(name)
-        if pin.offered is None or fingerprint(AgentPublicKey.of(pin.offered)) != shown:
-            raise KeyChanged(details={"agent": name})
-        self._pins.put(KeyPin(name, pin.offered))
-
-    def _pin(self, name: str) -> KeyPin:
-        pin = self._pins.get(name)
-        if pin is None:
-            raise NotAContact
-        return pin
 
     def _note_pin(self, before: KeyPin | None, after: KeyPin) -> None:
         kind = "key-changed" if after.offered else "key-rotated" if before else "key-pinned"
@@ -436,6 +369,7 @@ class NetworkAgent(Closing):
         for row in self.peers.contacts.values():
             self._presences.note(row.agent, row)
         self._poll_contact_events()
+        self.refresh_requests()
         poll_broadcasts(self.relay, self.state, self.peers, self._emit)
 
     def _run(self) -> None:

@@ -64,6 +64,7 @@ class AsyncNetworkAgent(ThreadedClient):
     request_contact = run_in_thread(NetworkAgent.request_contact)
     accept_contact = run_in_thread(NetworkAgent.accept_contact)
     deny_contact = run_in_thread(NetworkAgent.deny_contact)
+    block_contact = run_in_thread(NetworkAgent.block_contact)
     remove_contact = run_in_thread(NetworkAgent.remove_contact)
     presence = run_in_thread(NetworkAgent.presence)
     pins = run_in_thread(NetworkAgent.pins)
