@@ -446,7 +446,9 @@ def build_notify(built: Built) -> NotifySubsystem:
     asks = None if built.ask is None else built.ask.asks
     entries = None if built.entries is None else built.entries.entries
     bounds = None if built.bounds is None else built.bounds.bounds
-    problems = partial(observe, partial(list_findings, built.latest), asks, entries, bounds)
+    problems = partial(
+        observe, partial(list_findings, built.latest), asks, entries, bounds, built.mailbox
+    )
     former = None if outbox is None else partial(drop_former, outbox, built.host.log)
     needs = NotifyNeeds(senders, problems, built.webhook_target.ping, former)
     return NotifySubsystem(built.host, needs)

@@ -144,6 +144,32 @@ def deny_contact(session: Session, name: NameArgument, folder: FolderFlag = None
     session.answer({"agent": name}, f"denied the request from {name}")
 
 
+@app.command("block")
+def block_contact(session: Session, name: NameArgument, folder: FolderFlag = None) -> None:
+    """Deny a request, and all later ones by this agent. A request to the agent ends the block."""
+    with _agent(session, folder) as agent:
+        agent.block_contact(name)
+    session.answer({"agent": name}, f"{name} is blocked")
+
+
+@app.command("broadcasts")
+def list_broadcasts(
+    session: Session,
+    before: Annotated[int, typer.Option("--before", help="Only those before this number.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="Most to list.")] = 50,
+    folder: FolderFlag = None,
+) -> None:
+    """List the relay admins' verified broadcasts, newest first.
+
+    Example: agentlip network broadcasts
+    """
+    with _agent(session, folder) as agent:
+        rows = [msgspec.to_builtins(kept) for kept in agent.broadcasts(before, limit)]
+    columns = [("NUMBER", "number"), ("TIME", "time"), ("TYPE", "type"), ("ADMIN", "sender"),
+               ("TEXT", "text")]  # fmt: skip
+    session.table(rows, columns, "no broadcasts")
+
+
 @app.command("remove")
 def remove_contact(session: Session, name: NameArgument, folder: FolderFlag = None) -> None:
     """End a contact, and delete the contact's key from this machine."""

@@ -8,6 +8,7 @@ from appliance.kernel.route import OPEN, Operation, Route
 from appliance.mailbox import wire
 from appliance.mailbox.service import Mailbox
 from appliance.network import envelope
+from appliance.network.broadcast import BroadcastRefused
 from appliance.sdk.network.incoming import MessageBeingHandled
 from appliance.sdk.network.peers import ContactsNotCurrent
 from appliance.web.media import reply
@@ -15,7 +16,7 @@ from appliance.web.media import reply
 ERRORS = (
     envelope.NotTheRecipient, envelope.SenderNotAContact, envelope.MalformedEnvelope,
     envelope.UnsupportedEnvelope, envelope.EnvelopeNotCurrent, envelope.EnvelopeNotSigned,
-    envelope.NotDecrypted, ContactsNotCurrent, MessageBeingHandled,
+    envelope.NotDecrypted, BroadcastRefused, ContactsNotCurrent, MessageBeingHandled,
 )  # fmt: skip
 
 

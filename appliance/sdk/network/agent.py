@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from appliance.kernel.clock import HOUR_MS, Clock, SystemClock
 from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.network.broadcast import posted_broadcast
 from appliance.network.encoding import SKEW_MS, of_timestamp
 from appliance.network.envelope import (
     FORMER_VERSION,
@@ -31,7 +32,12 @@ from appliance.network.keys import AgentKey, AgentPublicKey, rotation_text
 from appliance.network.names import check_agent_name
 from appliance.network.safety import fingerprint
 from appliance.sdk.closing import Closing
-from appliance.sdk.network.broadcasts import poll_broadcasts
+from appliance.sdk.network.broadcasts import (
+    KeptBroadcast,
+    is_known,
+    list_broadcasts,
+    poll_broadcasts,
+)
 from appliance.sdk.network.contact_verbs import ContactVerbs
 from appliance.sdk.network.folder import AgentFolder, NoNetworkAgent
 from appliance.sdk.network.incoming import IncomingMessages, StoredMessage
@@ -60,6 +66,7 @@ from appliance.sdk.plain_handler import require_done, require_plain
 
 HEARTBEAT_SECONDS, HEARTBEATS = 300.0, (60.0, 1800.0)  # usual, and shortest and longest
 RETRY_SECONDS = 30.0  # after a heartbeat that failed
+WAKE_SECONDS = 10.0  # between two reads that posted broadcasts cause
 TICK_SECONDS = 1.0
 PAGE, PAGES_MAX = 200, 20
 ROTATED, FORMER_MS = "rotated_ms", HOUR_MS  # how long the former key opens messages
@@ -129,7 +136,8 @@ class NetworkAgent(ContactVerbs, Closing):
         self.changed_keys, self._failing = 0, ""
         self._presences = Presences(self.relay, self._clock, 2 * heartbeat_seconds)
         self.unreachable: dict[str, str] = {}
-        self._next_poll = float("-inf")
+        self._next_poll = self._next_wake = float("-inf")
+        self._is_woken = False  # a relay has posted a broadcast that is not read yet
         self._thread: threading.Thread | None = None
 
     # -- registration --------------------------------------------------------------------------
@@ -280,10 +288,16 @@ class NetworkAgent(ContactVerbs, Closing):
     # -- receiving -----------------------------------------------------------------------------
 
     def receive(self, body: bytes) -> OpenedMessage | None:
-        """Verify an envelope and hand the message over. None: handed over before.
+        """Verify an envelope and hand the message over. None: handed over before, or a broadcast,
+        which the next round reads from the relay.
 
-        Raises EnvelopeRefused, ContactsNotCurrent, MessageBeingHandled, and the handler's errors.
+        Raises BroadcastRefused, EnvelopeRefused, ContactsNotCurrent, MessageBeingHandled, and the
+        handler's errors.
         """
+        broadcast = posted_broadcast(body)
+        if broadcast is not None:
+            self._is_woken |= not is_known(self.state, self.peers.admin_keys(), broadcast)
+            return None
         message = self.peers.open(body)
         if of_timestamp(message.timestamp) <= self._restored_ms:
             raise ContactsNotCurrent("the recipient was restored since this message was sealed")
@@ -354,6 +368,10 @@ class NetworkAgent(ContactVerbs, Closing):
                     self._emit("heartbeat-restored", self.name)
                 self._failing, self.problem = "", None
                 self._next_poll = now + self._heartbeat_seconds
+        elif self._is_woken and now >= self._next_wake:
+            self._next_wake = now + WAKE_SECONDS
+            with suppress(ApplianceError):  # read again then, and by the next heartbeat
+                self._poll_broadcasts()
         self.changed_keys = self._pins.count_changed()
         while claimed := self.outgoing.claim(self._clock.now_ms()):
             self._deliver(claimed)
@@ -370,7 +388,19 @@ class NetworkAgent(ContactVerbs, Closing):
             self._presences.note(row.agent, row)
         self._poll_contact_events()
         self.refresh_requests()
-        poll_broadcasts(self.relay, self.state, self.peers, self._emit)
+        self._poll_broadcasts()
+
+    def broadcasts(self, before: int = 0, limit: int = 100, kind: str = "") -> list[KeptBroadcast]:
+        """Return the verified broadcasts, newest first. `before`: a page's last `number`."""
+        return list_broadcasts(self.state, before, limit, kind)
+
+    def _poll_broadcasts(self) -> None:
+        self._is_woken, was_woken = False, self._is_woken
+        try:
+            poll_broadcasts(self.relay, self.state, self.peers, self._emit, self._clock.now_ms())
+        except ApplianceError:
+            self._is_woken |= was_woken
+            raise
 
     def _run(self) -> None:
         while not self._closed.is_set():

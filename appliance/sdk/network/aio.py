@@ -74,5 +74,6 @@ class AsyncNetworkAgent(ThreadedClient):
     send = run_in_thread(NetworkAgent.send)
     report = run_in_thread(NetworkAgent.report)
     reports = run_in_thread(NetworkAgent.reports)
+    broadcasts = run_in_thread(NetworkAgent.broadcasts)
     messages = run_in_thread(NetworkAgent.messages)
     poll = run_in_thread(NetworkAgent.poll)
