@@ -38,7 +38,7 @@ class Mailbox:
         self.clock, self.log = clock, log
         self.agents: dict[str, NetworkAgent] = {}
         self.problems: dict[str, str] = {}
-        self._folder, self._settings, self._accept = folder, settings, accept
+        self._folder, self.settings, self._accept = folder, settings, accept
         self.refresh()  # before the first request: a refusal would be final for the sender
 
     def refresh(self) -> None:
@@ -108,8 +108,9 @@ class Mailbox:
                 path,
                 on_message=partial(self._accept, config.name),
                 on_event=partial(self._on_event, config.name),
-                auto_approve=self._settings.auto_approve,
-                receipts=self._settings.receipts,
+                auto_approve=self.settings.auto_approve,
+                receipts=self.settings.receipts,
+                heartbeat_seconds=self.settings.heartbeat_seconds,
                 post=guarded_post(PostRules(config.loopback, config.loopback)),
                 clock=self.clock,
             )

@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from appliance.sdk import RemoteAgent
 from tests.cli.test_network import Owner, free_ports
 from tests.cli.test_network_faults import RELAY
 from tests.support.commands import agentlip, succeed
@@ -92,3 +93,33 @@ def test_security_alert_is_sent_to_the_operator(scenario):
     sql = "SELECT content_raw FROM messages WHERE content_raw LIKE '%alert: ada announces%'"
     ((text,),) = until(lambda: read(file, sql), what="the message to the operator")
     assert "Key of bo was stolen" in text
+
+
+def test_agent_is_used_from_another_machine(scenario, tmp_path):
+    """With a token for the network only, by the command line and by the SDK."""
+    token = scenario.run("token", "create", "phone", "--scope", "network:read", "--scope",
+                         "network:write")["token"]  # fmt: skip
+    url = f"http://127.0.0.1:{scenario.hub.port}"
+    (tmp_path / "token").write_text(token)
+    environ = {"AGENTLIP_URL": url, "AGENTLIP_TOKEN_FILE": str(tmp_path / "token")}
+
+    def run(*words):
+        return succeed("network", *words, "--json", cwd=tmp_path, env=environ).json
+
+    assert [row["agent"] for row in run("contacts")] == ["anna"]
+    shown = run("verify", "anna", "--confirm")
+    assert shown["state"] == "verified"
+    assert shown["safetyNumber"] == scenario.anna.json("verify", "bert")["safetyNumber"]
+    assert run("broadcasts")[0]["sender"] == "ada"
+    succeed("outbox", "send", "network:anna", "hi", cwd=scenario.hub.workspace)
+    (report,) = until(lambda: run("report"), what="the report")
+    assert report["attempts"][0]["problem"] == "the recipient is offline"
+    with RemoteAgent(url=url, token=token, own="bert") as bert:
+        bert.remove_contact("anna")
+        assert (bert.contacts(), bert.pins()) == ([], [])
+        scenario.anna.run("request", "bert")
+        bert.block_contact("anna")
+    acts = scenario.run("audit", "list")
+    assert {"POST /api/v1/network/remove", "POST /api/v1/network/answer"} <= {
+        act["operation"] for act in acts
+    }
