@@ -50,10 +50,10 @@ class NetworkVerbs:
     def reports(self, query: wire.ReportsQuery) -> wire.ReportList:
         """Return delivery reports. Raises NoSuchReport."""
         agent = self._mailbox.sender(query.own)
-        found = [agent.report(query.id)] if query.id else agent.reports()
+        reports = [agent.report(query.id)] if query.id else agent.reports()
         rows = (
             report
-            for report in found
+            for report in reports
             if not query.waiting or report.status in ("pending", "sending")
         )
         return wire.ReportList(list(islice(rows, query.limit)))

@@ -1,7 +1,7 @@
-"""Posts new broadcasts to agents that are online, so that they need not wait for a heartbeat.
+"""Posts new broadcasts to online agents, before the agents' next heartbeats.
 
-Each post is made once. An agent that does not get it, or does not know it, reads the broadcast with
-its next heartbeat.
+Each broadcast is posted once. Agents whose endpoint fails, or whose program is older, read the
+broadcast with the next heartbeat.
 """
 
 from contextlib import suppress

@@ -97,14 +97,14 @@ def test_security_alert_is_sent_to_the_operator(scenario):
 
 def test_agent_is_used_from_another_machine(scenario, tmp_path):
     """With a token for the network only, by the command line and by the SDK."""
-    token = scenario.run("token", "create", "phone", "--scope", "network:read", "--scope",
-                         "network:write")["token"]  # fmt: skip
+    words = ("--name", "phone", "--scope", "network:read", "--scope", "network:write")
+    token = scenario.run("token", "create", *words)["secret"]
     url = f"http://127.0.0.1:{scenario.hub.port}"
     (tmp_path / "token").write_text(token)
     environ = {"AGENTLIP_URL": url, "AGENTLIP_TOKEN_FILE": str(tmp_path / "token")}
 
     def run(*words):
-        return succeed("network", *words, "--json", cwd=tmp_path, env=environ).json
+        return succeed("network", *words, "--json", cwd=tmp_path, **environ).json
 
     assert [row["agent"] for row in run("contacts")] == ["anna"]
     shown = run("verify", "anna", "--confirm")
@@ -121,5 +121,5 @@ def test_agent_is_used_from_another_machine(scenario, tmp_path):
         bert.block_contact("anna")
     acts = scenario.run("audit", "list")
     assert {"POST /api/v1/network/remove", "POST /api/v1/network/answer"} <= {
-        act["operation"] for act in acts
+        act["act"] for act in acts
     }

@@ -51,7 +51,7 @@ class Owner:
 
     def all(self, state="waiting"):
         rows = self.env.rows("SELECT id, state FROM x_asks ORDER BY id")
-        return [self.env.show(ask_id) for ask_id, found in rows if found == state]
+        return [self.env.show(ask_id) for ask_id, current in rows if current == state]
 
     def answer(self, text):
         (ask,) = self.all()

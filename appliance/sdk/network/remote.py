@@ -10,8 +10,6 @@ Methods have the names and results of `NetworkAgent`. To send, use the outbox: `
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from appliance.sdk.calls import HubCalls, T
 from appliance.sdk.http import HubConnections, Retry
 from appliance.sdk.network.broadcasts import KeptBroadcast
@@ -106,4 +104,4 @@ class RemoteAgent(HubCalls):
 
     def _change(self, what: str, name: str, **fields: Any) -> None:
         body = {"name": name, "own": self._own, **fields}
-        self._post(f"{PATH}/{what}", body, "", msgspec.Raw)
+        self._post(f"{PATH}/{what}", body, "", dict[str, Any])
