@@ -1,4 +1,4 @@
-"""What programs do with the appliance's agents, by HTTP and as tools."""
+"""Implements the verbs for the appliance's agents, behind the routes and tools."""
 
 from itertools import islice
 
