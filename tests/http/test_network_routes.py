@@ -1,12 +1,15 @@
 """An appliance's agents through its routes, tools and remote client."""
 
+import shutil
+from functools import partial
+
 import pytest
 
 from appliance.integrations.mailbox_outbox import NetworkTarget
 from appliance.kernel.auth import Principal
 from appliance.kernel.log import Log
 from appliance.mailbox import wire
-from appliance.mailbox.service import Mailbox
+from appliance.mailbox.service import Mailbox, guarded_post
 from appliance.mailbox.settings import NetworkSettings
 from appliance.mailbox.tools import tools
 from appliance.mailbox.verbs import NetworkVerbs
@@ -14,10 +17,13 @@ from appliance.network.safety import fingerprint
 from appliance.sdk.network.folder import AgentConfig, AgentFolder, NoNetworkAgent
 from appliance.sdk.network.peers import NotAContact
 from appliance.sdk.network.pins import KeyChanged
+from appliance.sdk.network.post import PostRules, post_envelope, tls_context
 from tests.http.test_mailbox import outgoing
 from tests.support.http import Lines
 from tests.support.network import MALLORY, NetworkFixture, show_other_key
 from tests.support.relay import key
+from tests.support.webhook_receiver import webhook_receiver
+from tests.unit.web.test_webhook_caller import contexts_for
 
 OWN = wire.OwnQuery()
 
@@ -137,3 +143,21 @@ def test_each_tool_calls_its_verb(network, mailbox, verbs):
     assert made["network_contacts"].call(OWN, who) == verbs.contacts(OWN)
     assert {tool.scope for tool in made.values() if tool.audited} == {wire.WRITE}
     assert all(tool.audited == (tool.changes != "nothing") for tool in made.values())
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+@pytest.mark.parametrize("make", [guarded_post, lambda rules: partial(post_envelope, rules=rules)])
+def test_report_has_the_time_for_the_tls_handshake(network, mailbox, tmp_path, monkeypatch, make):
+    server, _ = contexts_for("localhost", tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+    tls_context.cache_clear()
+    bert = mailbox.agents["bert"]
+    without = bert.attempt("anna", {"text": "hi"}, "7f9c24e8-3b12-4fef-91e0-56a2d5a1c001")
+    assert (without.problem, without.tls_ms) == (None, None)
+    with webhook_receiver(server) as receiver:
+        post = make(PostRules(allow_loopback=True, allow_http=True))
+        bert._post = lambda _, body: post(f"https://localhost:{receiver.port}/", body)
+        sent = bert.attempt("anna", {"text": "hi"}, "7f9c24e8-3b12-4fef-91e0-56a2d5a1c002")
+    tls_context.cache_clear()
+    assert sent.problem is None
+    assert isinstance(sent.tls_ms, int)

@@ -56,7 +56,7 @@ from appliance.sdk.network.peers import (
     Peers,
 )
 from appliance.sdk.network.pins import KeyPin, KeyPins
-from appliance.sdk.network.post import Post, PostRules, post_envelope
+from appliance.sdk.network.post import HANDSHAKE_MS, Post, PostRules, post_envelope
 from appliance.sdk.network.presences import AgentPresence, Presences
 from appliance.sdk.network.relay_client import RelayClient, RelayRefused
 from appliance.sdk.network.requests import ContactRequests
@@ -258,14 +258,16 @@ class NetworkAgent(ContactVerbs, Closing):
         """Try once to deliver a message, for callers with their own queue."""
         presence = presence or self._presences.known(name)
         endpoint, started = presence.endpoint, self._clock.monotonic()
-        status, problem, final, again = None, None, False, None
+        status, problem, final, again, tls_ms = None, None, False, None, None
         if presence.online is False:
             problem = "the recipient is offline"
         else:
             try:
                 self.relay.key = self.folder.key()  # another process may have replaced it
                 endpoint, body = self.peers.seal(name, payload, message_id, kind, endpoint)
+                HANDSHAKE_MS.set(None)
                 status, again = self._post(endpoint, body)
+                tls_ms = HANDSHAKE_MS.get()
                 self.unreachable.pop(name, None)
             except (NotAContact, MalformedEnvelope) as error:
                 problem, final = error.message, True
@@ -282,7 +284,7 @@ class NetworkAgent(ContactVerbs, Closing):
         milliseconds = round((self._clock.monotonic() - started) * 1000)
         return SendAttempt(
             self._clock.now_ms(), presence.state, presence.last_seen, endpoint, status,
-            milliseconds, problem, final,
+            milliseconds, problem, final, tls_ms,
         )  # fmt: skip
 
     # -- receiving -----------------------------------------------------------------------------

@@ -51,7 +51,8 @@ class NoSuchReport(Missing):
 
 
 class SendAttempt(Struct, frozen=True, rename="camel"):
-    """`problem`: why it was not delivered. `presence`: online, offline or unknown."""
+    """`problem`: why it was not delivered. `presence`: online, offline or unknown. `tlsMs`: how
+    long the TLS handshake took; None without one."""
 
     at_ms: int
     presence: str
@@ -61,6 +62,7 @@ class SendAttempt(Struct, frozen=True, rename="camel"):
     milliseconds: int = 0
     problem: str | None = None
     final: bool = False
+    tls_ms: int | None = None
 
 
 class SendReport(Struct, frozen=True, rename="camel"):
