@@ -63,7 +63,14 @@ class NetworkVerbs:
         return wire.ContactChanged(command.name)
 
     def answer_request(self, command: wire.AnswerRequest) -> wire.ContactChanged:
-        ANSWERS[command.answer](self._mailbox.sender(command.own), command.name)
+        """Answer a request. A request that was listed is only answered if the relay still shows its
+        key. Raises NoSuchRequest."""
+        agent = self._mailbox.sender(command.own)
+        listed = [each for each in agent.requests.waiting() if each.agent == command.name]
+        if not listed:
+            ANSWERS[command.answer](agent, command.name)
+        elif not agent.answer_requests(listed, command.answer):
+            raise wire.NoSuchRequest
         return wire.ContactChanged(command.name)
 
     def remove_contact(self, command: wire.RemoveContact) -> wire.ContactChanged:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from appliance.kernel.errors import Missing
 from appliance.kernel.scopes import Scopes
 from appliance.sdk.network.broadcasts import KeptBroadcast
 from appliance.sdk.network.outgoing import SendReport
@@ -138,3 +139,9 @@ class ConfirmKey(Struct, frozen=True, omit_defaults=True):
 
 class ContactChanged(Struct, frozen=True):
     name: str
+
+
+class NoSuchRequest(Missing):
+    code = "NO_SUCH_REQUEST"
+    default_message = "this request no longer waits, or is another one than listed"
+    default_hint = "agentlip network contacts --pending"

@@ -95,6 +95,31 @@ def test_request_is_listed_and_answered(network, mailbox, verbs, answer, count):
     assert len(verbs.contacts(OWN).contacts) == count
 
 
+def test_request_that_was_replaced_is_not_answered(network, mailbox, verbs):
+    """The relay lists another request by this name than the one that a person has seen."""
+    network.relay.add("cleo")
+    for _ in range(2):
+        body = {"to": "bert"}
+        network.relay.request("POST", "/contacts/request", body, by="cleo")
+        if not mailbox.agents["bert"].requests.waiting():
+            mailbox.agents["bert"].poll()
+            network.relay.request("POST", "/contacts/cleo/deny", by="bert")
+            network.relay.clock.pass_seconds(1)
+    with pytest.raises(wire.NoSuchRequest):
+        verbs.answer_request(wire.AnswerRequest("cleo", "accept"))
+    verbs.answer_request(wire.AnswerRequest("cleo", "accept"))
+
+
+def test_agent_without_a_request_is_blocked_too(network, mailbox, verbs):
+    network.relay.add("cleo")
+    verbs.answer_request(wire.AnswerRequest("cleo", "block"))
+    network.relay.request("POST", "/contacts/request", {"to": "bert"}, by="cleo")
+    bert = mailbox.agents["bert"]
+    bert._auto_approve = True
+    bert.poll()
+    assert (bert.pending_requests(), len(bert.contacts())) == ([], 1)
+
+
 def test_contact_is_requested_and_removed(network, verbs):
     network.relay.add("cleo")
     verbs.request_contact(wire.RequestToAgent("cleo", "hi"))

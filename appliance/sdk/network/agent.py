@@ -424,11 +424,15 @@ class NetworkAgent(ContactVerbs, Closing):
                 name, kind = str(event["agent"]), event["event"]
                 self._emit(f"contact-{kind}", name, **requests.get(name, {}))
                 if kind == "requested" and self._auto_approve and name in requests:
-                    self.accept_contact(name)
+                    self._approve(name)
                 after = int(event["id"])
             self.state.set_cursor("contacts", str(after))
             if len(events) < PAGE:
                 return
+
+    def _approve(self, name: str) -> None:
+        if not self.requests.find_blocked([name]):
+            self.accept_contact(name)
 
     def _emit(self, kind: str, agent: str, **details: Any) -> None:
         self._on_event(NetworkEvent(kind, agent, details))

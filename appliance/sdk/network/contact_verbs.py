@@ -64,9 +64,14 @@ class ContactVerbs:
         self.requests.forget(name)
 
     def block_contact(self, name: str) -> None:
-        """Deny a request, and each later one by this agent, until `request_contact` names it."""
+        """Deny a request if there is one, and each later one by this agent, until
+        `request_contact` names it."""
         self.requests.block(check_agent_name(name))
-        self.deny_contact(name)
+        try:
+            self.deny_contact(name)
+        except RelayRefused as error:
+            if error.details.get("status") != 404:
+                raise
 
     def answer_requests(self, requests: Iterable[ContactRequest], answer: str) -> int:
         """Carry out a person's answer to these requests: accept, deny or block. Skip requests that

@@ -48,7 +48,7 @@ class ContactRequests:
         """Store what the relay lists, and forget the rest. Return the listed agents that are
         blocked."""
         listed = {request.agent: request for request in map(_convert, rows) if request}
-        blocked = self._find_blocked(listed)
+        blocked = self.find_blocked(listed)
         waiting = [each for name, each in listed.items() if name not in blocked][:REQUESTS_MAX]
         with self._state.transaction() as tx:
             former = set(tx.execute(f"SELECT {_COLUMNS} FROM requests"))
@@ -91,7 +91,7 @@ class ContactRequests:
         with self._state.transaction() as tx:
             tx.execute("DELETE FROM blocked WHERE agent = ?", (agent,))
 
-    def _find_blocked(self, names: Iterable[str]) -> set[str]:
+    def find_blocked(self, names: Iterable[str]) -> set[str]:
         with self._state.transaction() as tx:
             rows = tx.execute("SELECT agent FROM blocked LIMIT ?", (BLOCKED_MAX,)).fetchall()
         return {agent for (agent,) in rows}.intersection(names)
