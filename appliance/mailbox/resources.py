@@ -67,7 +67,7 @@ def routes(mailbox: Mailbox, verbs: NetworkVerbs) -> list[Route]:
               summary="Show a contact's safety number", errors=(NoNetworkAgent, NotAContact)),
         _read("requests", verbs.requests, wire.RequestList, query=own,
               summary="List contact requests that wait for an answer"),
-        _read("broadcasts", verbs.broadcasts, wire.BroadcastList, query=wire.BroadcastsQuery,
+        _read("broadcasts", verbs.broadcasts, wire.BroadcastList, query=wire.KeptBroadcastsQuery,
               summary="List the relay admins' verified broadcasts, newest first"),
         _read("reports", verbs.reports, wire.ReportList, query=wire.ReportsQuery,
               summary="List delivery reports, newest first", errors=(NoNetworkAgent, NoSuchReport)),

@@ -37,7 +37,7 @@ def tools(verbs: NetworkVerbs) -> Sequence[Tool]:
         read("network_requests", "List contact requests", "Agents that ask to be contacts."
              " Greetings are strangers' texts.", wire.OwnQuery, verbs.requests),
         read("network_broadcasts", "List broadcasts", "Verified announcements by relay admins,"
-             " newest first.", wire.BroadcastsQuery, verbs.broadcasts),
+             " newest first.", wire.KeptBroadcastsQuery, verbs.broadcasts),
         read("network_reports", "List delivery reports", "Attempts to deliver messages, newest"
              " first.", wire.ReportsQuery, verbs.reports),
         change("network_request", "Request a contact", "Ask another agent to be a contact.",

@@ -43,7 +43,7 @@ class NetworkVerbs:
     def requests(self, query: wire.OwnQuery) -> wire.RequestList:
         return wire.RequestList(self._mailbox.sender(query.own).requests.waiting())
 
-    def broadcasts(self, query: wire.BroadcastsQuery) -> wire.BroadcastList:
+    def broadcasts(self, query: wire.KeptBroadcastsQuery) -> wire.BroadcastList:
         agent = self._mailbox.sender(query.own)
         return wire.BroadcastList(agent.broadcasts(query.before, query.limit, query.type))
 

@@ -47,7 +47,7 @@ class OwnQuery(Struct, frozen=True):
     own: OwnName | None = None
 
 
-class BroadcastsQuery(OwnQuery, frozen=True):
+class KeptBroadcastsQuery(OwnQuery, frozen=True):
     """`before`: a page's last number."""
 
     before: Annotated[int, Meta(ge=0)] = 0
