@@ -66,6 +66,7 @@ from appliance.integrations.jobs_export import segment_events
 from appliance.integrations.jobs_logs import LogJobEvents
 from appliance.integrations.loop_between import LoopBetween
 from appliance.integrations.mail_outbox import OutboxMail
+from appliance.integrations.mailbox_ask import HubContactAsks
 from appliance.integrations.mailbox_inbox import NetworkInbox
 from appliance.integrations.mailbox_outbox import NetworkTarget
 from appliance.integrations.notify_ask import observe
@@ -302,10 +303,6 @@ def build_mesh_subscriber(built: Built) -> LoopBetween | None:
     return LoopBetween(subscriber, "inbox", "broker")
 
 
-def build_network(built: Built) -> MailboxSubsystem:
-    return MailboxSubsystem(built.host, MailboxNeeds(require(built.mailbox)))
-
-
 def build_identity(built: Built) -> IdentitySubsystem:
     publish_key = None if built.inbox is None else built.inbox.offer_new_key
     return IdentitySubsystem(built.host, IdentityNeeds(require(built.keys), publish_key))
@@ -389,6 +386,11 @@ def build_review_asks(built: Built) -> LoopBetween | None:
     return LoopBetween(ReviewAsks(built.ask.asks, reviews, host.clock, host.log), "hub", "bus")
 
 
+def build_network(built: Built) -> MailboxSubsystem:
+    asks = None if built.ask is None else HubContactAsks(built.ask.asks)
+    return MailboxSubsystem(built.host, MailboxNeeds(require(built.mailbox), asks))
+
+
 def build_relay(built: Built) -> RelaySubsystem:
     codes = built.outbox if built.host.section(MailSettings).host else None
     needs = RelayNeeds(
@@ -452,7 +454,9 @@ def build_notify(built: Built) -> NotifySubsystem:
     asks = None if built.ask is None else built.ask.asks
     entries = None if built.entries is None else built.entries.entries
     bounds = None if built.bounds is None else built.bounds.bounds
-    problems = partial(observe, partial(list_findings, built.latest), asks, entries, bounds)
+    problems = partial(
+        observe, partial(list_findings, built.latest), asks, entries, bounds, built.mailbox
+    )
     former = None if outbox is None else partial(drop_former, outbox, built.host.log)
     needs = NotifyNeeds(senders, problems, built.webhook_target.ping, former)
     return NotifySubsystem(built.host, needs)

@@ -33,7 +33,6 @@ PATHS = {
         "/v1/version",
     ),
     "hooks": ("/v1/hooks",),
-    "network": ("/network",),
     "identity": ("/v1/identity",),
     "webhooks": ("/api/v1/webhooks", "/api/v1/webhooks/{webhook_id}"),
     "courier": (
@@ -83,6 +82,7 @@ PATHS = {
         "/.well-known/jwks.json",
         "/a2a",
     ),
+    "network": ("/api/v1/network", "/network"),
     "relay": ("/admin", "/contacts", "/presence", "/registry", "/relay", "/verify"),
     "backup": ("/api/v1/backups",),
     "rates": ("/api/v1/rates",),

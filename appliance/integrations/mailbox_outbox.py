@@ -1,7 +1,7 @@
 """Delivers to the outbox destination `network:NAME`: from an own agent to another agent.
 
 `network:OWN/NAME` also names the sender, for an appliance with several agents. A send expires after
-one hour, and 100 may wait for each recipient.
+one hour, and as many may wait for each recipient as `network.queue_max`.
 """
 
 import hashlib
@@ -21,14 +21,14 @@ from appliance.outbox.target import (
     Undeliverable,
 )
 from appliance.sdk.network.folder import NoNetworkAgent
-from appliance.sdk.network.outgoing import DELAYS_MS, EXPIRY_MS, PENDING_MAX, WATCH_MS
+from appliance.sdk.network.outgoing import DELAYS_MS, EXPIRY_MS, WATCH_MS
 
 
 class NetworkTarget(DeliveryTarget):
     name = NETWORK.rstrip(":")
-    waiting_max = PENDING_MAX
 
     def __init__(self, mailbox: Mailbox, clock: Clock) -> None:
+        self.waiting_max = mailbox.settings.queue_max
         self._mailbox = mailbox
         self._clock = clock
 
@@ -51,6 +51,7 @@ class NetworkTarget(DeliveryTarget):
         except NoNetworkAgent as error:
             return RetryLater(error.message)
         attempt = agent.attempt(name, {**(send.meta or {}), "text": send.body}, message_id)
+        agent.outgoing.note_attempt(message_id, name, attempt, send.accepted_ms)
         if attempt.problem is None:
             return Delivered(broker_message_id=message_id)
         if attempt.final:

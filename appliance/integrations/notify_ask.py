@@ -1,4 +1,5 @@
-"""Adds waiting questions, overdue entries and used up ceilings to the operator's problems."""
+"""Adds waiting questions, overdue entries, used up ceilings and the agent network's security alerts
+to the operator's problems."""
 
 from collections.abc import Callable
 
@@ -8,6 +9,7 @@ from appliance.hub.bounds.service import Bounds
 from appliance.hub.entries.service import Entries
 from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.errors import ApplianceError
+from appliance.mailbox.service import Mailbox
 from appliance.operations.problems import Observed, OperatorProblem
 
 SHOWN_MAX = 50  # asks, and entries
@@ -19,10 +21,13 @@ def observe(
     asks: Asks | None,
     entries: Entries | None,
     bounds: Bounds | None = None,
+    mailbox: Mailbox | None = None,
 ) -> Observed:
-    """Return the doctor's current findings, the waiting asks, the overdue entries, and what limits
-    have paused or will pause soon."""
+    """Return the doctor's current findings, the waiting asks, the overdue entries, what limits
+    have paused or will pause soon, and the agent network's security alerts."""
     observed = dict(findings())
+    if mailbox is not None:
+        observed["network"] = _list_alerts(mailbox)
     try:
         if asks is not None:
             observed["ask"] = _questions(asks)
@@ -44,6 +49,18 @@ def _questions(asks: Asks) -> list[OperatorProblem]:
         )
         for ask in waiting
     ]  # fmt: skip
+
+
+def _list_alerts(mailbox: Mailbox) -> list[OperatorProblem]:
+    """Return each alert once, although each agent got it."""
+    problems = {
+        alert.id: OperatorProblem(
+            alert.id, "alert", f"{alert.sender} announces in the agent network: {alert.text}",
+            "agentlip network broadcasts",
+        )
+        for alert in mailbox.alerts()
+    }  # fmt: skip
+    return list(problems.values())
 
 
 def _overdue(entries: Entries) -> list[OperatorProblem]:

@@ -1,5 +1,6 @@
 """Implements `agentlip network`: a network agent in a separate folder."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -79,7 +80,7 @@ def register(
     folder: FolderFlag = None,
 ) -> None:
     """Register at the relay: first without --code, which sends a mail, then with the code."""
-    with _agent(session, folder) as agent:
+    with _folder_agent(session, folder) as agent:
         if code is None:
             agent.request_code(email)
             status, text = (
@@ -144,6 +145,32 @@ def deny_contact(session: Session, name: NameArgument, folder: FolderFlag = None
     session.answer({"agent": name}, f"denied the request from {name}")
 
 
+@app.command("block")
+def block_contact(session: Session, name: NameArgument, folder: FolderFlag = None) -> None:
+    """Deny a request, and all later ones by this agent. A request to the agent ends the block."""
+    with _agent(session, folder) as agent:
+        agent.block_contact(name)
+    session.answer({"agent": name}, f"{name} is blocked")
+
+
+@app.command("broadcasts")
+def list_broadcasts(
+    session: Session,
+    before: Annotated[int, typer.Option("--before", help="Only those before this number.")] = 0,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="Most to list.")] = 50,
+    folder: FolderFlag = None,
+) -> None:
+    """List the relay admins' verified broadcasts, newest first.
+
+    Example: agentlip network broadcasts
+    """
+    with _agent(session, folder) as agent:
+        rows = [msgspec.to_builtins(kept) for kept in agent.broadcasts(before, limit)]
+    columns = [("NUMBER", "number"), ("TIME", "time"), ("TYPE", "type"), ("ADMIN", "sender"),
+               ("TEXT", "text")]  # fmt: skip
+    session.table(rows, columns, "no broadcasts")
+
+
 @app.command("remove")
 def remove_contact(session: Session, name: NameArgument, folder: FolderFlag = None) -> None:
     """End a contact, and delete the contact's key from this machine."""
@@ -163,7 +190,7 @@ def send(
 
     Messages that wait are sent by the program that runs the agent, or by `inbox --serve`.
     """
-    with _agent(session, folder) as agent:
+    with _folder_agent(session, folder) as agent:
         report = agent.send(name, {"text": text})
     problem = report.attempts[-1].problem if report.attempts else None
     session.answer(
@@ -189,7 +216,7 @@ def read_inbox(
 
     An agent of a running appliance receives into its inbox: agentlip inbox list --mesh network.
     """
-    with _agent(session, folder) as agent:
+    with _folder_agent(session, folder) as agent:
         if serve is not None:
             _serve(session, agent, serve, after)
         rows = [msgspec.to_builtins(message) for message in agent.messages(after, limit)]
@@ -231,7 +258,7 @@ def verify(
 @app.command("rotate-key")
 def rotate_key(session: Session, folder: FolderFlag = None) -> None:
     """Replace the key. The old key signs the new one, so contacts accept it."""
-    with _agent(session, folder) as agent:
+    with _folder_agent(session, folder) as agent:
         public = agent.rotate_key()
     session.answer({"publicKey": public}, f"the new key is {public}")
 
@@ -258,6 +285,15 @@ def report(
 
 
 def _agent(session: Session, folder: Path | None) -> Any:
+    """Return the agent in the folder, or with AGENTLIP_URL an agent in that appliance."""
+    if folder is None and session.workspace is None and os.environ.get("AGENTLIP_URL"):
+        from appliance.sdk.network.remote import RemoteAgent
+
+        return RemoteAgent(own=os.environ.get("AGENTLIP_NETWORK_AGENT"))
+    return _folder_agent(session, folder)
+
+
+def _folder_agent(session: Session, folder: Path | None) -> Any:
     from appliance.sdk.network.agent import NetworkAgent
     from appliance.sdk.network.folder import NoNetworkAgent
 

@@ -1,11 +1,12 @@
 """Opens the appliance's network agents: one for each folder."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from appliance.kernel.clock import Clock
+from appliance.kernel.clock import HOUR_MS, Clock
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.unreachable import Unreachable
@@ -13,12 +14,15 @@ from appliance.mailbox import metrics
 from appliance.mailbox.settings import NetworkSettings
 from appliance.network.envelope import NotTheRecipient, OpenedMessage
 from appliance.sdk.network.agent import NetworkAgent, NetworkEvent
+from appliance.sdk.network.broadcasts import KeptBroadcast
 from appliance.sdk.network.folder import AgentFolder, NoNetworkAgent
 from appliance.sdk.network.post import Post, PostRules, tls_context
 from appliance.web.address import BadWebhookUrl
 from appliance.web.webhook_caller import WebhookCaller, seconds_of
 
 AGENTS_MAX = 100
+ALERT_MS = HOUR_MS * 12  # shorter than the time after which lasting problems are repeated
+ALERTS_MAX = 20
 WARNINGS = frozenset({"key-changed", "admin-changed", "broadcast-refused", "heartbeat-failed"})
 Accept = Callable[[str, OpenedMessage], None]
 """Stores a message for the named recipient."""
@@ -34,7 +38,7 @@ class Mailbox:
         self.clock, self.log = clock, log
         self.agents: dict[str, NetworkAgent] = {}
         self.problems: dict[str, str] = {}
-        self._folder, self._settings, self._accept = folder, settings, accept
+        self._folder, self.settings, self._accept = folder, settings, accept
         self.refresh()  # before the first request: a refusal would be final for the sender
 
     def refresh(self) -> None:
@@ -79,6 +83,20 @@ class Mailbox:
             raise NoNetworkAgent
         return agents[0]
 
+    def alerts(self) -> list[KeptBroadcast]:
+        """Return the security alerts that arrived within the last twelve hours, without those of
+        an agent whose folder fails."""
+        since_ms = self.clock.now_ms() - ALERT_MS
+        alerts = []
+        for agent in self.agents.values():
+            with suppress(ApplianceError):  # another check reports the folder
+                alerts += [
+                    kept
+                    for kept in agent.broadcasts(0, ALERTS_MAX, "security-alert")
+                    if kept.received_ms > since_ms
+                ]
+        return alerts
+
     def close(self) -> None:
         for agent in self.agents.values():
             agent.close()
@@ -90,8 +108,9 @@ class Mailbox:
                 path,
                 on_message=partial(self._accept, config.name),
                 on_event=partial(self._on_event, config.name),
-                auto_approve=self._settings.auto_approve,
-                receipts=self._settings.receipts,
+                auto_approve=self.settings.auto_approve,
+                receipts=self.settings.receipts,
+                heartbeat_seconds=self.settings.heartbeat_seconds,
                 post=guarded_post(PostRules(config.loopback, config.loopback)),
                 clock=self.clock,
             )

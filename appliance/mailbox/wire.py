@@ -1,8 +1,24 @@
-"""Defines the request and response structs for the agents' endpoint."""
+"""Defines the request and response structs for the agents' endpoint, and for the routes by which
+programs use the appliance's agents. Field names are those of the agent network."""
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+from appliance.kernel.errors import Missing
+from appliance.kernel.scopes import Scopes
+from appliance.sdk.network.broadcasts import KeptBroadcast
+from appliance.sdk.network.outgoing import SendReport
+from appliance.sdk.network.peers import CachedContact
+from appliance.sdk.network.pins import KeyPin, PinState
+from appliance.sdk.network.requests import GREETING_CHARACTERS_MAX, ContactRequest
+
+READ, WRITE = "network:read", "network:write"
+SCOPES = Scopes(frozenset({READ, WRITE}))
+PAGE_MAX = 200
+AgentName = Annotated[str, Meta(min_length=1, max_length=32)]
+OwnName = Annotated[AgentName, Meta(description="the appliance's agent; missing: its only agent")]
+Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
 
 
 class EnvelopeToAgent(Struct, frozen=True, rename="camel"):
@@ -25,3 +41,107 @@ class EnvelopeReceived(Struct, frozen=True):
 
     duplicate: bool
     ok: bool = True
+
+
+class OwnQuery(Struct, frozen=True):
+    own: OwnName | None = None
+
+
+class KeptBroadcastsQuery(OwnQuery, frozen=True):
+    """`before`: a page's last number."""
+
+    before: Annotated[int, Meta(ge=0)] = 0
+    limit: Limit = 50
+    type: Annotated[str, Meta(max_length=30)] = ""
+
+
+class ReportsQuery(OwnQuery, frozen=True):
+    """`waiting`: only messages that are not sent yet. `id`: only this message."""
+
+    waiting: bool = False
+    id: Annotated[str, Meta(max_length=36)] = ""
+    limit: Limit = 50
+
+
+class OwnAgent(Struct, frozen=True, rename="camel"):
+    """An agent in the appliance. `problem`: why the last heartbeat failed."""
+
+    name: str
+    relay: str
+    endpoint: str
+    fingerprint: str
+    problem: str | None
+
+
+class OwnAgentList(Struct, frozen=True):
+    agents: list[OwnAgent]
+
+
+class ContactList(Struct, frozen=True):
+    """Contacts, and the keys that are pinned for them and for former contacts."""
+
+    contacts: list[CachedContact]
+    pins: list[KeyPin]
+
+
+class ContactKey(Struct, frozen=True, rename="camel"):
+    """A key, which the owners compare by its safety number. `state`: None for an agent that asks to
+    become a contact."""
+
+    agent: str
+    state: PinState | None
+    safety_number: str
+    fingerprint: str
+
+
+class RequestList(Struct, frozen=True):
+    """Requests that wait for an answer, oldest first."""
+
+    requests: list[ContactRequest]
+
+
+class BroadcastList(Struct, frozen=True):
+    broadcasts: list[KeptBroadcast]
+
+
+class ReportList(Struct, frozen=True):
+    """Reports, newest first."""
+
+    reports: list[SendReport]
+
+
+class RequestToAgent(Struct, frozen=True, omit_defaults=True):
+    name: AgentName
+    greeting: Annotated[str, Meta(max_length=GREETING_CHARACTERS_MAX)] = ""
+    own: OwnName | None = None
+
+
+class AnswerRequest(Struct, frozen=True, omit_defaults=True):
+    name: AgentName
+    answer: Literal["accept", "deny", "block"]
+    own: OwnName | None = None
+
+
+class RemoveContact(Struct, frozen=True, omit_defaults=True):
+    name: AgentName
+    own: OwnName | None = None
+
+
+class ConfirmKey(Struct, frozen=True, omit_defaults=True):
+    """`fingerprint`: the key that a person compared. `accept`: take the changed key with this
+    fingerprint in place of the former one, without comparing."""
+
+    name: AgentName
+    fingerprint: Annotated[str, Meta(max_length=60)]
+    accept: bool = False
+    own: OwnName | None = None
+
+
+class ContactChanged(Struct, frozen=True):
+    name: str
+
+
+class NoSuchRequest(Missing):
+    code = "NO_SUCH_REQUEST"
+    default_message = "this request no longer waits, or is another one than listed"
+    default_hint = "agentlip network contacts --pending"

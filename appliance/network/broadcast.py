@@ -39,6 +39,32 @@ class SignedBroadcast(Struct, frozen=True):
     signature: str
 
 
+class BroadcastPosted(Struct, frozen=True, rename="camel", tag_field="type", tag="broadcast"):
+    """A broadcast in a request to an online agent's endpoint."""
+
+    recipient: str
+    broadcast_type: str
+    payload: str
+    sender: str
+    timestamp: str
+    signature: str
+    version: str = "2.0"
+
+    @property
+    def signed(self) -> SignedBroadcast:
+        return SignedBroadcast(self.broadcast_type, self.payload, self.sender, self.signature)
+
+
+def posted_broadcast(body: bytes) -> SignedBroadcast | None:
+    """Return the broadcast in a request body; None if the body is something else."""
+    if b'"broadcast"' not in body:
+        return None
+    try:
+        return msgspec.json.decode(body, type=BroadcastPosted).signed
+    except ValueError:
+        return None
+
+
 def sign_broadcast(
     key: AgentKey, sender: str, kind: BroadcastType, payload: Mapping[str, Any], now_ms: int
 ) -> SignedBroadcast:

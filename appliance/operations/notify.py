@@ -134,8 +134,8 @@ class NotifyRecord(msgspec.Struct):
 
 
 class NotifyLoop(Loop):
-    """A loop that sends at once if the last message is old enough, and otherwise collects
-    changes."""
+    """A loop that sends at once if the last message is old enough or there is a new alert, and
+    otherwise collects changes."""
 
     name = "notify"
     interval_seconds = 10.0
@@ -155,6 +155,7 @@ class NotifyLoop(Loop):
         self._file = file
         self._record = read_record(file)
         self._written = b""
+        self._tried: set[str] = set()  # alerts whose message is not sent yet
         self._book = ProblemBook(settings, self._record.known)
 
     def run_once(self, now_ms: int) -> dict[str, int]:
@@ -162,7 +163,9 @@ class NotifyLoop(Loop):
         book.observe(self._observe(), now_ms)
         changes = book.changes(now_ms)
         sent = 0
-        if changes and is_over(record.sent_ms, INTERVAL_MS, now_ms):
+        alerts = {change.key for change in changes if change.problem.severity == "alert"}
+        if changes and (alerts - self._tried or is_over(record.sent_ms, INTERVAL_MS, now_ms)):
+            self._tried = alerts
             record.sent_ms = now_ms  # also without success: the next attempt waits as long
             if self._notifier.send(*describe(changes), book.known):
                 book.note_sent(changes, now_ms)

@@ -16,12 +16,14 @@ from appliance.operations.settings import NotifySettings
 
 SOLVED_MS = 60_000  # a problem that returns within this time was not solved
 CHANGES_MAX = 25  # in one message, which is below 64 KiB then; the rest are counted
-OperatorSeverity = Literal["error", "warning", "question"]
-RANKS: dict[OperatorSeverity, int] = {"error": 0, "warning": 1, "question": 2}
+OperatorSeverity = Literal["alert", "error", "warning", "question"]
+RANKS: dict[OperatorSeverity, int] = {"alert": -1, "error": 0, "warning": 1, "question": 2}
+NEVER_SOLVED = frozenset({"alert", "question"})
 
 
 class OperatorProblem(Struct, frozen=True):
-    """A problem for the operator. `subject` is unique within the problem's source."""
+    """A problem for the operator. `subject` is unique within the problem's source. An alert is
+    sent at once, and is never solved."""
 
     subject: str
     severity: OperatorSeverity
@@ -70,7 +72,7 @@ class ProblemBook:
         for key, known in list(self.known.items()):
             if key not in present and key.partition(":")[0] in observed:
                 known.gone_ms = known.gone_ms or now_ms
-                if not known.sent_ms or known.problem.severity == "question":
+                if not known.sent_ms or known.problem.severity in NEVER_SOLVED:
                     del self.known[key]
 
     def changes(self, now_ms: int) -> list[Change]:
@@ -80,7 +82,7 @@ class ProblemBook:
             Change(kind, key, known.problem)
             for key, known in self.known.items()
             if (kind := self._due(known, now_ms))
-            if not is_night or (known.problem.severity == "error" and not known.gone_ms)
+            if not is_night or (RANKS[known.problem.severity] <= 0 and not known.gone_ms)
         ]
         return sorted(due, key=lambda change: (change.kind, RANKS[change.problem.severity]))
 

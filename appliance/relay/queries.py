@@ -117,6 +117,15 @@ def events(reader: Executor, agent: str, after: int, limit: int) -> list[Contact
     return [ContactEventRow(*row) for row in rows]
 
 
+def new_broadcasts(reader: Executor, after: int, since_ms: int, limit: int) -> list[BroadcastRow]:
+    """Return broadcasts after this number and time, oldest first."""
+    rows = reader.execute(
+        "SELECT * FROM broadcasts WHERE number > ? AND created_ms > ? ORDER BY number LIMIT ?",
+        (after, since_ms, limit),
+    )
+    return [BroadcastRow(*row) for row in rows]
+
+
 def broadcasts(
     reader: Executor, kind: str | None, after: str | None, limit: int
 ) -> list[BroadcastRow]:

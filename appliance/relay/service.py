@@ -311,6 +311,14 @@ class Relay:
             for row in rows
         ]
 
+    def online_endpoints(self) -> list[tuple[str, str]]:
+        """Return name and endpoint for each agent that is online."""
+        return [
+            (row.name, row.endpoint)
+            for row in self.directory.agents.values()
+            if row.status == ACTIVE and row.endpoint and self._is_online(row)
+        ]
+
     # -- steps -------------------------------------------------------------------------------
 
     def _load(self) -> None:

@@ -7,6 +7,7 @@ from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
 from appliance.relay import v1, wire
+from appliance.relay.broadcast_poster import BroadcastPoster
 from appliance.relay.loops import ApprovalAsker, ApprovalAsks, EndpointChecker, RelayPruner
 from appliance.relay.mail import CodeMail, LocalCodes
 from appliance.relay.resources import routes
@@ -36,7 +37,11 @@ class RelaySubsystem(Subsystem):
         options = host.section(RelaySettings).options
         self.relay.open(self.store.write(v1.begin) if "v1" in options else 0)
         self.stores = (self.store,)
-        self.loops: tuple[Loop, ...] = (RelayPruner(self.relay), EndpointChecker(self.relay))
+        self.loops: tuple[Loop, ...] = (
+            RelayPruner(self.relay),
+            EndpointChecker(self.relay),
+            BroadcastPoster(self.relay),
+        )
         if "ask" in options and needs.asks is not None:
             self.loops += (ApprovalAsker(self.relay, needs.asks),)
 

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from appliance.sdk.network.endpoint import wsgi_endpoint as wsgi_endpoint
     from appliance.sdk.network.folder import AgentConfig as AgentConfig
     from appliance.sdk.network.folder import AgentFolder as AgentFolder
+    from appliance.sdk.network.remote import RemoteAgent as RemoteAgent
     from appliance.sdk.reader import WorkspaceReader as WorkspaceReader
     from appliance.sdk.stream_follower import NewHistory as NewHistory
     from appliance.sdk.stream_follower import TokenRefused as TokenRefused
@@ -90,6 +91,7 @@ _MODULES = {
     ".network.aio": ("AsyncNetworkAgent",),
     ".network.endpoint": ("asgi_endpoint", "wsgi_endpoint"),
     ".network.folder": ("AgentConfig", "AgentFolder"),
+    ".network.remote": ("RemoteAgent",),
     ".reader": ("WorkspaceReader",),
     ".stream_follower": ("NewHistory", "TokenRefused"),
     ".target": ("OtherDatabase", "ProtocolUnknown"),

@@ -148,7 +148,10 @@ def test_every_operation_of_an_admin_scope_is_audited(operations):
 def test_every_tool_and_socket_request_is_decided(tools):
     changing = {name for name, tool in tools.items() if tool.changes != "nothing"}
     audited = {name for name, tool in tools.items() if tool.audited}
-    assert audited == {"outbox_drop", "job_run"}
+    assert audited == {
+        "outbox_drop", "job_run", "network_request", "network_answer", "network_remove",
+        "network_confirm",
+    }  # fmt: skip
     assert changing - audited == TOOLS_OF_USE
     assert set(OPERATIONS) == SOCKET_REQUESTS
 

@@ -16,6 +16,7 @@ from appliance.mailbox.loops import NetworkLoop
 from appliance.mailbox.resources import routes
 from appliance.mailbox.service import Mailbox, guarded_post
 from appliance.mailbox.settings import NetworkSettings
+from appliance.mailbox.verbs import NetworkVerbs
 from appliance.network.safety import fingerprint
 from appliance.outbox.target import Delivered, Outgoing, Undeliverable
 from appliance.sdk.network.agent import NetworkAgent
@@ -163,8 +164,8 @@ def test_changed_envelopes_are_never_stored(network, mailbox, taken, lines):
     """Through the appliance's own HTTP application, which reads the recipient first."""
     guard = Guard(TokenBook(), HttpSettings(host="0.0.0.0"), network.clock)
     client = TestClient(make_app(
-        routes(mailbox), guard, RateLimiter(NO_LIMITS, network.clock), log=mailbox.log,
-        clock=network.clock, instance_id="inst",
+        routes(mailbox, NetworkVerbs(mailbox)), guard, RateLimiter(NO_LIMITS, network.clock),
+        log=mailbox.log, clock=network.clock, instance_id="inst",
     ))  # fmt: skip
     body, seen = envelope(network), set()
 

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from appliance.kernel.clock import HOUR_MS, Clock, SystemClock
 from appliance.kernel.errors import ApplianceError, Invalid
+from appliance.network.broadcast import posted_broadcast
 from appliance.network.encoding import SKEW_MS, of_timestamp
 from appliance.network.envelope import (
     FORMER_VERSION,
@@ -29,9 +30,15 @@ from appliance.network.envelope import (
 )
 from appliance.network.keys import AgentKey, AgentPublicKey, rotation_text
 from appliance.network.names import check_agent_name
-from appliance.network.safety import fingerprint, safety_number
+from appliance.network.safety import fingerprint
 from appliance.sdk.closing import Closing
-from appliance.sdk.network.broadcasts import poll_broadcasts
+from appliance.sdk.network.broadcasts import (
+    KeptBroadcast,
+    is_known,
+    list_broadcasts,
+    poll_broadcasts,
+)
+from appliance.sdk.network.contact_verbs import ContactVerbs
 from appliance.sdk.network.folder import AgentFolder, NoNetworkAgent
 from appliance.sdk.network.incoming import IncomingMessages, StoredMessage
 from appliance.sdk.network.outgoing import (
@@ -44,21 +51,22 @@ from appliance.sdk.network.outgoing import (
     SendReport,
 )
 from appliance.sdk.network.peers import (
-    CachedContact,
     ContactsNotCurrent,
     NotAContact,
     Peers,
 )
-from appliance.sdk.network.pins import KeyChanged, KeyPin, KeyPins
-from appliance.sdk.network.post import Post, PostRules, post_envelope
+from appliance.sdk.network.pins import KeyPin, KeyPins
+from appliance.sdk.network.post import HANDSHAKE_MS, Post, PostRules, post_envelope
 from appliance.sdk.network.presences import AgentPresence, Presences
 from appliance.sdk.network.relay_client import RelayClient, RelayRefused
+from appliance.sdk.network.requests import ContactRequests
 from appliance.sdk.network.restored import RESTORED
 from appliance.sdk.network.state import AgentState
 from appliance.sdk.plain_handler import require_done, require_plain
 
 HEARTBEAT_SECONDS, HEARTBEATS = 300.0, (60.0, 1800.0)  # usual, and shortest and longest
 RETRY_SECONDS = 30.0  # after a heartbeat that failed
+WAKE_SECONDS = 10.0  # between two reads that posted broadcasts cause
 TICK_SECONDS = 1.0
 PAGE, PAGES_MAX = 200, 20
 ROTATED, FORMER_MS = "rotated_ms", HOUR_MS  # how long the former key opens messages
@@ -73,7 +81,7 @@ class NetworkEvent(Struct, frozen=True):
     details: dict[str, Any]
 
 
-class NetworkAgent(Closing):
+class NetworkAgent(ContactVerbs, Closing):
     """Safe for many threads. `problem`: why the last heartbeat failed. `unreachable`: why contacts
     did not respond to the last attempt, by name. `changed_keys`: contacts with a changed key, also
     if another process saw it."""
@@ -119,6 +127,7 @@ class NetworkAgent(Closing):
         self._pins = KeyPins(self.state)
         self.outgoing = OutgoingMessages(self.state)
         self._incoming = IncomingMessages(self.state)
+        self.requests = ContactRequests(self.state)
         self.peers = Peers(
             self.relay, self._pins, self.folder.path / "cache.json", self._clock, self._note_pin,
             self._note_admin, self._other_keys, loopback=self.config.loopback,
@@ -127,7 +136,8 @@ class NetworkAgent(Closing):
         self.changed_keys, self._failing = 0, ""
         self._presences = Presences(self.relay, self._clock, 2 * heartbeat_seconds)
         self.unreachable: dict[str, str] = {}
-        self._next_poll = float("-inf")
+        self._next_poll = self._next_wake = float("-inf")
+        self._is_woken = False  # a relay has posted a broadcast that is not read yet
         self._thread: threading.Thread | None = None
 
     # -- registration --------------------------------------------------------------------------
@@ -146,14 +156,6 @@ class NetworkAgent(Closing):
             "endpoint": self.config.endpoint, "version": VERSION,
         }  # fmt: skip
         return str(self._unsigned.request("POST", "/registry/agents", body)["agent"]["status"])
-
-    @property
-    def public_key(self) -> str:
-        return str(self._key.public)
-
-    @property
-    def _key(self) -> AgentKey:
-        return self.relay.key or self.folder.key()
 
     def rotate_key(self) -> str:
         """Replace the key by a new one, which the present one signs. Return the new public key.
@@ -195,72 +197,11 @@ class NetworkAgent(Closing):
             return False
         return True
 
-    # -- contacts ------------------------------------------------------------------------------
-
-    def contacts(self) -> list[CachedContact]:
-        """Return the contacts from the relay; while it is down, the last known contacts."""
-        with suppress(ApplianceError):
-            self.peers.refresh()
-        return list(self.peers.contacts.values())
-
-    def pending_requests(self) -> list[dict[str, Any]]:
-        """Return requests that wait for an answer: `from`, `greeting`, `requesterEmail`,
-        `publicKey`."""
-        rows: list[dict[str, Any]] = self.relay.request("GET", "/contacts/pending")
-        return rows
-
-    def request_contact(self, name: str, greeting: str = "") -> None:
-        body = {"to": check_agent_name(name), "greeting": greeting}
-        self.relay.request("POST", "/contacts/request", body)
-
-    def accept_contact(self, name: str) -> None:
-        self.relay.request("POST", f"/contacts/{check_agent_name(name)}/accept")
-        self.peers.refresh()
-
-    def deny_contact(self, name: str) -> None:
-        self.relay.request("POST", f"/contacts/{check_agent_name(name)}/deny")
-
-    def remove_contact(self, name: str) -> None:
-        """End the contact, and remove the contact's key and endpoint from this machine."""
-        self.relay.request("DELETE", f"/contacts/{check_agent_name(name)}")
-        self.peers.refresh()
-        self._pins.remove(name)
+    # -- contacts, with `ContactVerbs` -----------------------------------------------------------
 
     def presence(self, name: str) -> AgentPresence:
         """Unknown if the relay can't be read."""
         return self._presences.read(check_agent_name(name))
-
-    # -- contacts' keys ------------------------------------------------------------------------
-
-    def pins(self) -> list[KeyPin]:
-        return list(self._pins.all().values())
-
-    def safety_number(self, name: str) -> str:
-        """60 digits that both owners compare. They belong to the key that the relay shows."""
-        pin = self._pin(name)
-        shown = AgentPublicKey.of(pin.offered or pin.key)
-        return safety_number(self._key.public, shown)
-
-    def confirm_key(self, name: str) -> None:
-        """Note that a person compared the safety number. Raises KeyChanged."""
-        pin = self._pin(name)
-        if pin.offered is not None:
-            raise KeyChanged(details={"agent": name})
-        self._pins.put(KeyPin(name, pin.key, verified=True))
-
-    def accept_key(self, name: str, shown: str) -> None:
-        """Accept the changed key with this fingerprint. Raises KeyChanged for another
-        fingerprint."""
-        pin = self._pin(name)
-        if pin.offered is None or fingerprint(AgentPublicKey.of(pin.offered)) != shown:
-            raise KeyChanged(details={"agent": name})
-        self._pins.put(KeyPin(name, pin.offered))
-
-    def _pin(self, name: str) -> KeyPin:
-        pin = self._pins.get(name)
-        if pin is None:
-            raise NotAContact
-        return pin
 
     def _note_pin(self, before: KeyPin | None, after: KeyPin) -> None:
         kind = "key-changed" if after.offered else "key-rotated" if before else "key-pinned"
@@ -317,14 +258,16 @@ class NetworkAgent(Closing):
         """Try once to deliver a message, for callers with their own queue."""
         presence = presence or self._presences.known(name)
         endpoint, started = presence.endpoint, self._clock.monotonic()
-        status, problem, final, again = None, None, False, None
+        status, problem, final, again, tls_ms = None, None, False, None, None
         if presence.online is False:
             problem = "the recipient is offline"
         else:
             try:
                 self.relay.key = self.folder.key()  # another process may have replaced it
                 endpoint, body = self.peers.seal(name, payload, message_id, kind, endpoint)
+                HANDSHAKE_MS.set(None)
                 status, again = self._post(endpoint, body)
+                tls_ms = HANDSHAKE_MS.get()
                 self.unreachable.pop(name, None)
             except (NotAContact, MalformedEnvelope) as error:
                 problem, final = error.message, True
@@ -341,16 +284,22 @@ class NetworkAgent(Closing):
         milliseconds = round((self._clock.monotonic() - started) * 1000)
         return SendAttempt(
             self._clock.now_ms(), presence.state, presence.last_seen, endpoint, status,
-            milliseconds, problem, final,
+            milliseconds, problem, final, tls_ms,
         )  # fmt: skip
 
     # -- receiving -----------------------------------------------------------------------------
 
     def receive(self, body: bytes) -> OpenedMessage | None:
-        """Verify an envelope and hand the message over. None: handed over before.
+        """Verify an envelope and hand the message over. None: handed over before, or a broadcast,
+        which the next round reads from the relay.
 
-        Raises EnvelopeRefused, ContactsNotCurrent, MessageBeingHandled, and the handler's errors.
+        Raises BroadcastRefused, EnvelopeRefused, ContactsNotCurrent, MessageBeingHandled, and the
+        handler's errors.
         """
+        broadcast = posted_broadcast(body)
+        if broadcast is not None:
+            self._is_woken |= not is_known(self.state, self.peers.admin_keys(), broadcast)
+            return None
         message = self.peers.open(body)
         if of_timestamp(message.timestamp) <= self._restored_ms:
             raise ContactsNotCurrent("the recipient was restored since this message was sealed")
@@ -421,6 +370,10 @@ class NetworkAgent(Closing):
                     self._emit("heartbeat-restored", self.name)
                 self._failing, self.problem = "", None
                 self._next_poll = now + self._heartbeat_seconds
+        elif self._is_woken and now >= self._next_wake:
+            self._next_wake = now + WAKE_SECONDS
+            with suppress(ApplianceError):  # read again then, and by the next heartbeat
+                self._poll_broadcasts()
         self.changed_keys = self._pins.count_changed()
         while claimed := self.outgoing.claim(self._clock.now_ms()):
             self._deliver(claimed)
@@ -436,7 +389,20 @@ class NetworkAgent(Closing):
         for row in self.peers.contacts.values():
             self._presences.note(row.agent, row)
         self._poll_contact_events()
-        poll_broadcasts(self.relay, self.state, self.peers, self._emit)
+        self.refresh_requests()
+        self._poll_broadcasts()
+
+    def broadcasts(self, before: int = 0, limit: int = 100, kind: str = "") -> list[KeptBroadcast]:
+        """Return the verified broadcasts, newest first. `before`: a page's last `number`."""
+        return list_broadcasts(self.state, before, limit, kind)
+
+    def _poll_broadcasts(self) -> None:
+        self._is_woken, was_woken = False, self._is_woken
+        try:
+            poll_broadcasts(self.relay, self.state, self.peers, self._emit, self._clock.now_ms())
+        except ApplianceError:
+            self._is_woken |= was_woken
+            raise
 
     def _run(self) -> None:
         while not self._closed.is_set():
@@ -458,11 +424,15 @@ class NetworkAgent(Closing):
                 name, kind = str(event["agent"]), event["event"]
                 self._emit(f"contact-{kind}", name, **requests.get(name, {}))
                 if kind == "requested" and self._auto_approve and name in requests:
-                    self.accept_contact(name)
+                    self._approve(name)
                 after = int(event["id"])
             self.state.set_cursor("contacts", str(after))
             if len(events) < PAGE:
                 return
+
+    def _approve(self, name: str) -> None:
+        if not self.requests.find_blocked([name]):
+            self.accept_contact(name)
 
     def _emit(self, kind: str, agent: str, **details: Any) -> None:
         self._on_event(NetworkEvent(kind, agent, details))

@@ -1,4 +1,4 @@
-"""Hands over a relay's admin broadcasts, each once.
+"""Hands over a relay's admin broadcasts, each once, and keeps the newest.
 
 A relay may list an old broadcast again, under another id or as another type. So the newest
 signatures are remembered, and a broadcast is refused if signed long before another one from the
@@ -6,7 +6,12 @@ sender. A relay lists a sender's broadcasts in signature order, give or take its
 """
 
 from collections.abc import Callable
+from typing import Any
 
+import msgspec
+from msgspec import Struct
+
+from appliance.kernel.clock import iso
 from appliance.network.broadcast import (
     REVOCATION,
     BroadcastRefused,
@@ -15,16 +20,58 @@ from appliance.network.broadcast import (
     verify_broadcast,
 )
 from appliance.network.encoding import SKEW_MS
+from appliance.network.keys import AgentPublicKey
+from appliance.network.safety import fingerprint
 from appliance.sdk.network.peers import Peers
 from appliance.sdk.network.relay_client import RelayClient
 from appliance.sdk.network.state import AgentState
 
 PAGE = 200
 SEEN_MAX = 1_000  # as many as a relay keeps
+TEXTS = ("message", "text", "reason")  # where payloads have their text
+KEPT_MAX = 500  # at most 32 MB with the largest payloads
+_COLUMNS = "id, type, sender, time, payload, key, received_ms"
+
+
+class KeptBroadcast(Struct, frozen=True, rename="camel"):
+    """A verified broadcast. `number` rises with each arrival. `time`: when it was signed, or when
+    it arrived if the signed payload has no time. `key`: the fingerprint of the admin key that
+    verified it."""
+
+    number: int
+    id: str
+    type: str
+    sender: str
+    time: str
+    text: str
+    payload: dict[str, Any]
+    key: str
+    received_ms: int
+
+
+def list_broadcasts(
+    state: AgentState, before: int, limit: int, kind: str = ""
+) -> list[KeptBroadcast]:
+    """Return the kept broadcasts, newest first, perhaps with one type. `before`: a page's last
+    number."""
+    with state.transaction() as tx:
+        rows = tx.execute(
+            f"SELECT number, {_COLUMNS} FROM broadcasts WHERE (?1 = 0 OR number < ?1)"
+            " AND (?2 = '' OR type = ?2) ORDER BY number DESC LIMIT ?3",
+            (before, kind, limit),
+        ).fetchall()
+    return [_kept(*row) for row in rows]
+
+
+def is_known(state: AgentState, admins: dict[str, AgentPublicKey], signed: SignedBroadcast) -> bool:
+    """Return whether a broadcast was handed over before. Raises BroadcastRefused if no known
+    admin has signed it."""
+    verify_broadcast(signed, admins)
+    return signed.signature in state.cursor("broadcasts_seen")
 
 
 def poll_broadcasts(
-    relay: RelayClient, state: AgentState, peers: Peers, emit: Callable[..., None]
+    relay: RelayClient, state: AgentState, peers: Peers, emit: Callable[..., None], now_ms: int
 ) -> None:
     """Read new broadcasts, oldest first."""
     after = state.cursor("broadcasts")
@@ -48,7 +95,31 @@ def poll_broadcasts(
                 peers.revoke(str(payload.get("agent")))
             elif "broadcastType" not in payload:
                 kind = "announcement"  # the type is not signed
+            time = iso(at_ms if "broadcastType" in payload else now_ms)
+            key = fingerprint(admins[sender])
+            _keep(state, signed, (str(row["id"]), kind, sender, time, signed.payload, key, now_ms))
             emit("broadcast", sender, id=row["id"], type=kind, payload=payload)
             state.set_cursor("broadcasts_seen", " ".join([*seen, signed.signature]))
             state.set_cursor(f"broadcast {sender}", str(max(at_ms, newest_ms)))
         state.set_cursor("broadcasts", str(row["id"]))
+
+
+def _keep(state: AgentState, signed: SignedBroadcast, values: tuple[Any, ...]) -> None:
+    with state.transaction() as tx:
+        tx.execute(
+            f"INSERT OR IGNORE INTO broadcasts ({_COLUMNS}, signature)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (*values, signed.signature),
+        )
+        tx.execute(
+            "DELETE FROM broadcasts WHERE number <= (SELECT max(number) FROM broadcasts) - ?",
+            (KEPT_MAX,),
+        )
+
+
+def _kept(
+    number: int, id_: str, kind: str, sender: str, time: str, payload: str, *more: Any
+) -> KeptBroadcast:
+    fields = msgspec.json.decode(payload, type=dict[str, Any])
+    text = next((fields[name] for name in TEXTS if isinstance(fields.get(name), str)), payload)
+    return KeptBroadcast(number, id_, kind, sender, time, text, fields, *more)

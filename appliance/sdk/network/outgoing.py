@@ -9,6 +9,7 @@ recipient's presence changes. A process that ends during an attempt leaves the m
 and it is tried again when the lease ends: the recipient drops a repeated message.
 """
 
+import sqlite3
 import uuid
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from appliance.network.envelope import TYPES
 from appliance.sdk.network.state import AgentState
 
 PENDING_MAX, REPORTS_MAX = 100, 500
+ATTEMPTS_KEPT_MAX = 100  # in the report of a message that waits elsewhere; the newest
 EXPIRY_MS = HOUR_MS
 DELAYS_MS = (10_000, 30_000, 90_000)
 WATCH_MS = 60_000  # between two checks whether the recipient is present, after the last delay
@@ -49,7 +51,8 @@ class NoSuchReport(Missing):
 
 
 class SendAttempt(Struct, frozen=True, rename="camel"):
-    """`problem`: why it was not delivered. `presence`: online, offline or unknown."""
+    """`problem`: why it was not delivered. `presence`: online, offline or unknown. `tlsMs`: how
+    long the TLS handshake took; None without one."""
 
     at_ms: int
     presence: str
@@ -59,6 +62,7 @@ class SendAttempt(Struct, frozen=True, rename="camel"):
     milliseconds: int = 0
     problem: str | None = None
     final: bool = False
+    tls_ms: int | None = None
 
 
 class SendReport(Struct, frozen=True, rename="camel"):
@@ -99,7 +103,7 @@ class OutgoingMessages:
         message_id = str(uuid.uuid4())
         with self._state.transaction() as tx:
             (waiting,) = tx.execute(
-                "SELECT count(*) FROM outgoing WHERE status IN ('pending', 'sending')"
+                "SELECT count(*) FROM outgoing WHERE payload IS NOT NULL"
             ).fetchone()
             if waiting >= PENDING_MAX:
                 raise NetworkQueueFull
@@ -108,11 +112,7 @@ class OutgoingMessages:
                 " attempts) VALUES (?, ?, ?, ?, 'pending', ?, ?, '[]')",
                 (message_id, recipient, kind, text.decode(), now_ms, now_ms + lease_ms),
             )
-            tx.execute(
-                "DELETE FROM outgoing WHERE status NOT IN ('pending', 'sending') AND number <"
-                " (SELECT max(number) FROM outgoing) - ?",
-                (REPORTS_MAX,),
-            )
+            _prune(tx)
         return message_id
 
     def claim(self, now_ms: int) -> ClaimedMessage | None:
@@ -120,7 +120,7 @@ class OutgoingMessages:
         with self._state.transaction() as tx:
             row = tx.execute(
                 f"SELECT {_COLUMNS} FROM outgoing WHERE status IN ('pending', 'sending')"
-                " AND due_ms <= ? ORDER BY due_ms LIMIT 1",
+                " AND due_ms <= ? AND payload IS NOT NULL ORDER BY due_ms LIMIT 1",
                 (now_ms,),
             ).fetchone()
             if row is None:
@@ -146,6 +146,27 @@ class OutgoingMessages:
                 ),
             )  # fmt: skip
         return msgspec.structs.replace(report, status=status, due_ms=due_ms, attempts=attempts)
+
+    def note_attempt(
+        self, message_id: str, recipient: str, attempt: SendAttempt, created_ms: int
+    ) -> None:
+        """Report an attempt by a caller with its own queue. A row without payload never waits
+        here, and counts as a report."""
+        with self._state.transaction() as tx:
+            row = tx.execute("SELECT attempts FROM outgoing WHERE id = ?", (message_id,)).fetchone()
+            before = msgspec.json.decode(row[0], type=list[SendAttempt]) if row else []
+            attempts = [*before, attempt][-ATTEMPTS_KEPT_MAX:]
+            status, due_ms = _following(created_ms, attempts, attempt, attempt.at_ms)
+            tx.execute(
+                "INSERT INTO outgoing (id, recipient, type, status, created_ms, due_ms, attempts)"
+                " VALUES (?, ?, 'direct', ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET"
+                " status = excluded.status, due_ms = excluded.due_ms, attempts = excluded.attempts",
+                (
+                    message_id, recipient, status, created_ms, due_ms,
+                    msgspec.json.encode(attempts).decode(),
+                ),
+            )  # fmt: skip
+            _prune(tx)
 
     def note_receipt(self, message_id: str, recipient: str, now_ms: int) -> bool:
         """Return whether this is the first receipt for a message that was sent to this agent."""
@@ -175,6 +196,15 @@ class OutgoingMessages:
                 f"SELECT {_COLUMNS} FROM outgoing ORDER BY number DESC LIMIT ?", (limit,)
             ).fetchall()
         return [_report(row) for row in rows]
+
+
+def _prune(tx: sqlite3.Connection) -> None:
+    """Delete old reports. A message that waits in this queue has a payload."""
+    tx.execute(
+        "DELETE FROM outgoing WHERE payload IS NULL AND number <"
+        " (SELECT max(number) FROM outgoing) - ?",
+        (REPORTS_MAX,),
+    )
 
 
 def _following(

@@ -142,6 +142,12 @@ class Peers:
         others = {each: row for each, row in self.contacts.items() if each != name}
         self._keep(others, self._cache.admins)
 
+    def pin_first(self, name: str, key: str) -> None:
+        """Pin the key that a person was shown, unless a key is pinned for this agent."""
+        if self._pins.get(name) is None:
+            self._pins.put(KeyPin(name, key))
+            self._on_pin(None, KeyPin(name, key))
+
     def contact(self, name: str) -> CachedContact:
         """Return a contact. Raises NotAContact, after the relay was queried."""
         if name not in self.contacts:

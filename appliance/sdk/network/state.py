@@ -23,6 +23,15 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS pins (agent TEXT PRIMARY KEY NOT NULL, key TEXT NOT NULL,"
     " verified INTEGER NOT NULL, offered TEXT) STRICT",
     "CREATE TABLE IF NOT EXISTS revoked (agent TEXT PRIMARY KEY NOT NULL) STRICT",
+    # set_aside: the question about this request ended without an answer
+    "CREATE TABLE IF NOT EXISTS requests (agent TEXT PRIMARY KEY NOT NULL, public_key TEXT NOT"
+    " NULL, email TEXT NOT NULL, greeting TEXT NOT NULL, created_at TEXT NOT NULL, seen_ms INTEGER"
+    " NOT NULL, set_aside INTEGER NOT NULL) STRICT",
+    "CREATE TABLE IF NOT EXISTS blocked (agent TEXT PRIMARY KEY NOT NULL) STRICT",
+    # key: the fingerprint of the admin key that verified it
+    "CREATE TABLE IF NOT EXISTS broadcasts (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT"
+    " NULL, type TEXT NOT NULL, sender TEXT NOT NULL, time TEXT NOT NULL, payload TEXT NOT NULL,"
+    " signature TEXT NOT NULL UNIQUE, key TEXT NOT NULL, received_ms INTEGER NOT NULL) STRICT",
     # attempts: JSON; receipt_ms: when the recipient's receipt came
     "CREATE TABLE IF NOT EXISTS outgoing (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
     " recipient TEXT NOT NULL, type TEXT NOT NULL, payload TEXT, status TEXT NOT NULL,"
