@@ -125,9 +125,10 @@ def revoke(
     relay: RelayFlag = "",
 ) -> None:
     """Revoke an agent forever, and announce the revocation in a signed broadcast."""
-    client = _client(session, relay, name, key_file)
-    answer = client.request("POST", f"/registry/agents/{_segment(agent)}/revoke")
+    client, path = _client(session, relay, name, key_file), f"/registry/agents/{_segment(agent)}"
+    # The broadcast revokes too; a relay of an earlier version needs the second request.
     sent = _broadcast(client, "revocation", {"agent": agent, "reason": reason})
+    answer = client.request("POST", f"{path}/revoke")
     session.answer(
         answer["agent"] | sent, f"{agent} is revoked, and this is announced to all agents"
     )

@@ -10,6 +10,7 @@ from appliance.network.keys import AgentKey, rotation_text
 from appliance.sdk.network import broadcasts, relay_client
 from appliance.sdk.network.agent import NetworkAgent
 from appliance.sdk.network.peers import ContactsNotCurrent, NotAContact
+from appliance.sdk.network.relay_client import RelayRefused
 from tests.support.network import AgentClock
 from tests.support.relay import admin_key, key
 
@@ -140,10 +141,11 @@ def test_type_that_is_not_signed_is_shown_as_an_announcement(network, anna):
 
 
 def test_messages_of_a_revoked_agent_are_refused(network, anna):
-    """From the recipient's next heartbeat on."""
+    """From the recipient's next heartbeat on, also while the sender can't reach the relay."""
     bert = network.agents["bert"]
     network.relay.as_admin("POST", "/registry/agents/bert/revoke")
-    network.wait(300)
+    anna.poll()
+    network.relay_is_down = True
     report = bert.send("anna", {"text": "hi"})
     assert (report.status, report.attempts[0].http_status) == ("failed", 400)
     assert network.texts("anna") == []
@@ -160,6 +162,81 @@ def test_signed_revocation_counts_although_relay_lists_agent(network, anna):
         anna.send("bert", {})
     with pytest.raises((SenderNotAContact, ContactsNotCurrent)):
         anna.receive(body)
+
+
+REVOKE = "/registry/agents/bert/revoke"
+
+
+def test_message_to_revoked_agent_fails_although_endpoint_is_cached(network, anna):
+    """The relay refuses: no cached endpoint is used, also while lookups are limited."""
+    network.relay.as_admin("POST", REVOKE)
+    network.relay.clock.pass_seconds(601)  # the presence of the last heartbeat is not fresh
+    for _ in range(3):
+        report = anna.send("bert", {"text": "hi"})
+        (attempt,) = report.attempts
+        assert (report.status, attempt.presence, attempt.endpoint) == ("failed", "refused", None)
+        assert "no such agent" in attempt.problem
+    assert network.sent == []
+
+
+def test_message_uses_cached_endpoint_while_the_relay_is_down(network, anna):
+    network.relay.as_admin("POST", REVOKE)
+    network.relay.clock.pass_seconds(601)
+    network.relay_is_down = True
+    report = anna.send("bert", {"text": "hi"})
+    assert (report.status, report.attempts[0].presence) == ("delivered", "unknown")
+
+
+def test_revoked_sender_fails_for_good_from_the_next_reply_on(network, anna):
+    """Also towards contacts that were online a moment ago."""
+    bert = network.agents["bert"]
+    network.relay.as_admin("POST", REVOKE)
+    with pytest.raises(RelayRefused, match="revoked"):
+        bert.poll()
+    report = bert.send("anna", {"text": "hi"})
+    assert (report.status, report.attempts[0].presence) == ("failed", "refused")
+    with pytest.raises(RelayRefused, match="revoked"):
+        bert.contacts()
+    network.relay_is_down = True
+    assert bert.send("anna", {"text": "hi"}).status == "failed"
+    assert network.sent == []
+
+
+def test_hidden_agent_gets_nothing_through_the_cached_endpoint(network, anna):
+    network.relay.relay.is_private = True
+    network.relay.request("DELETE", "/contacts/anna", by="bert")
+    network.relay.clock.pass_seconds(601)
+    report = anna.send("bert", {"text": "hi"})
+    assert (report.status, report.attempts[0].presence) == ("failed", "refused")
+
+
+@pytest.mark.parametrize("code", ["RATE_LIMITED", "STALE_SIGNATURE", "ROLE_OFF"])
+def test_other_refusals_of_the_relay_do_not_stop_messages(network, anna, code, monkeypatch):
+    network.relay.clock.pass_seconds(601)
+
+    def refuse(*_, **__):
+        raise RelayRefused("no", details={"status": 404, "code": code})
+
+    monkeypatch.setattr(anna.relay, "attempt", refuse)
+    assert anna.send("bert", {"text": "hi"}).status == "delivered"
+
+
+@pytest.mark.parametrize("path", ["route", "broadcast"])
+def test_every_path_to_revocation_reaches_contacts_with_one_heartbeat(network, anna, path):
+    """By the signed broadcast alone: the relay goes on to list the agent."""
+    bert, relay = network.agents["bert"], network.relay
+    contacts = relay.request("GET", "/contacts", by="anna").content
+    if path == "route":
+        relay.as_admin("POST", REVOKE)
+    else:
+        relay.broadcast("bo", "revocation", {"agent": "bert"})
+    network.tamper["/contacts"] = lambda _: contacts
+    anna.poll()
+    report = bert.send("anna", {"text": "hi"})
+    assert (report.status, network.texts("anna")) == ("failed", [])
+    kinds = network.kinds("anna")
+    assert {"broadcast", "contact-revoked"} <= set(kinds)
+    assert "broadcast-refused" not in kinds
 
 
 def test_key_is_rotated_and_contacts_follow(network, anna):

@@ -52,7 +52,7 @@ from appliance.sdk.network.peers import (
 from appliance.sdk.network.pins import KeyChanged, KeyPin, KeyPins
 from appliance.sdk.network.post import Post, PostRules, post_envelope
 from appliance.sdk.network.presences import AgentPresence, Presences
-from appliance.sdk.network.relay_client import RelayClient, RelayRefused
+from appliance.sdk.network.relay_client import RelayClient, RelayRefused, is_final
 from appliance.sdk.network.restored import RESTORED
 from appliance.sdk.network.state import AgentState
 from appliance.sdk.plain_handler import require_done, require_plain
@@ -198,9 +198,13 @@ class NetworkAgent(Closing):
     # -- contacts ------------------------------------------------------------------------------
 
     def contacts(self) -> list[CachedContact]:
-        """Return the contacts from the relay; while it is down, the last known contacts."""
-        with suppress(ApplianceError):
+        """Return the contacts from the relay; while it is down, the last known contacts. Raises
+        RelayRefused if this agent was revoked."""
+        try:
             self.peers.refresh()
+        except ApplianceError as error:
+            if is_final(error):
+                raise
         return list(self.peers.contacts.values())
 
     def pending_requests(self) -> list[dict[str, Any]]:
@@ -318,7 +322,9 @@ class NetworkAgent(Closing):
         presence = presence or self._presences.known(name)
         endpoint, started = presence.endpoint, self._clock.monotonic()
         status, problem, final, again = None, None, False, None
-        if presence.online is False:
+        if presence.refusal is not None:
+            endpoint, problem, final = None, f"the relay refused: {presence.refusal}", True
+        elif presence.online is False:
             problem = "the recipient is offline"
         else:
             try:
@@ -329,7 +335,7 @@ class NetworkAgent(Closing):
             except (NotAContact, MalformedEnvelope) as error:
                 problem, final = error.message, True
             except ApplianceError as error:
-                problem = error.message
+                problem, final = error.message, is_final(error)
             except OSError as error:
                 problem = f"the connection failed: {str(error) or type(error).__name__}"
                 self.unreachable[name] = problem

@@ -182,10 +182,13 @@ class Peers:
 
     def open(self, body: bytes) -> OpenedMessage:
         """Verify and decrypt an envelope from another agent. For a sender or a key that is not
-        known, the contacts are refreshed once. Raises EnvelopeRefused and ContactsNotCurrent."""
+        known, the contacts are refreshed once, unless an admin announced that the sender is
+        revoked. Raises EnvelopeRefused and ContactsNotCurrent."""
         try:
             return self._open(body)
         except (SenderNotAContact, EnvelopeNotSigned):
+            if str(msgspec.json.decode(body).get("sender")) in self._pins.revoked_agents():
+                raise  # for good: the relay is not needed
             if self._clock.monotonic() - self._refreshed < REFRESH_MS / 1000:
                 raise ContactsNotCurrent(retry_after=REFRESH_MS / 1000) from None
             self._refreshed = self._clock.monotonic()

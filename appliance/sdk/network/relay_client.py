@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 import msgspec
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import Invalid, Unavailable
+from appliance.kernel.errors import ApplianceError, Invalid, Unavailable
 from appliance.network.keys import AgentKey
 from appliance.network.request import request_headers
 from appliance.sdk.network.post import tls_context
@@ -19,6 +19,7 @@ from appliance.sdk.network.post import tls_context
 TIMEOUT_SECONDS = 10.0
 REPLY_BYTES_MAX = 8 * 1024 * 1024
 PAUSES_SECONDS = (0.2, 0.4)  # before the second and the third attempt
+REVOKED = "AGENT_REVOKED"
 
 
 class RelayUnreachable(Unavailable):
@@ -35,10 +36,18 @@ class RelayRefused(Invalid):
     default_hint = "details.code is the reason: docs/reference/errors.md explains the codes"
 
 
+def is_final(error: ApplianceError, *codes: str | None) -> bool:
+    """Return whether the relay refused for good, by its code: this agent is revoked, or may not
+    see the other one. `codes`: further final codes."""
+    final = {REVOKED, "DIRECTORY_PRIVATE", *codes}
+    return isinstance(error, RelayRefused) and error.details["code"] in final
+
+
 class RelayClient:
     """Without a key, only for requests that need no signature. Safe for many threads.
 
-    `skew_ms`: the relay's clock minus this one, to about a second; None before the first reply."""
+    `skew_ms`: the relay's clock minus this one, to about a second; None before the first reply.
+    `revoked`: the relay's text if the last reply refused the agent as revoked."""
 
     def __init__(
         self,
@@ -54,6 +63,7 @@ class RelayClient:
         self.key = key
         self._pause = pause
         self.skew_ms: int | None = None
+        self.revoked = ""
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
         """Return the decoded reply. Each attempt has its own signature. Raises RelayRefused, and
@@ -78,6 +88,7 @@ class RelayClient:
             request = Request(self._url + path, raw or None, headers, method=method)
             with urlopen(request, timeout=seconds, context=tls_context()) as reply:
                 self._note_time(reply.headers)
+                self.revoked = ""
                 return msgspec.json.decode(reply.read(REPLY_BYTES_MAX))
         except HTTPError as error:
             self._note_time(error.headers)
@@ -95,8 +106,8 @@ class RelayClient:
             fields = msgspec.json.decode(body, type=dict[str, Any])
         except ValueError:
             return RelayUnreachable(details={"url": self._url, "status": status})
+        text = str(fields.get("error") or f"the relay responded with {status}")
+        self.revoked = text if fields.get("code") == REVOKED else ""
         return RelayRefused(
-            str(fields.get("error") or f"the relay responded with {status}"),
-            details={"status": status, "code": fields.get("code")},
-            hint=fields.get("hint"),
+            text, details={"status": status, "code": fields.get("code")}, hint=fields.get("hint")
         )

@@ -154,3 +154,11 @@ def test_request_from_before_the_restore_is_refused(workspace, present):
     assert refused.json["code"] == ("SIGNATURE_USED" if present else "STALE_SIGNATURE")
     later_ms = at_ms + 200_000
     assert workspace.relay.request(*given, by="anna", at_ms=later_ms).status_code == 200
+
+
+def test_relay_keeps_the_key_that_signed_revocations_since_the_backup(workspace):
+    workspace.relay.as_admin("POST", "/registry/agents/bert/revoke")
+    before = workspace.relay.request("GET", "/admin/keys").json
+    workspace.restore()
+    assert workspace.relay.request("GET", "/admin/keys").json == before
+    assert before[-1]["agent"] == "_relay"
