@@ -19,7 +19,9 @@ from appliance.web.address import BadWebhookUrl
 from appliance.web.webhook_caller import WebhookCaller, seconds_of
 
 AGENTS_MAX = 100
-WARNINGS = frozenset({"key-changed", "admin-changed", "broadcast-refused", "heartbeat-failed"})
+WARNINGS = frozenset({
+    "key-changed", "admin-changed", "broadcast-refused", "heartbeat-failed", "plain-http"
+})  # fmt: skip
 Accept = Callable[[str, OpenedMessage], None]
 """Stores a message for the named recipient."""
 
@@ -92,7 +94,7 @@ class Mailbox:
                 on_event=partial(self._on_event, config.name),
                 auto_approve=self._settings.auto_approve,
                 receipts=self._settings.receipts,
-                post=guarded_post(PostRules(config.loopback, config.loopback)),
+                post=guarded_post(PostRules(config.loopback, allow_http=False)),
                 clock=self.clock,
             )
         except ApplianceError as error:

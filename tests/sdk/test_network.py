@@ -4,13 +4,15 @@ import json
 from contextlib import closing
 
 import pytest
+from msgspec.structs import replace
 
 from appliance.network.envelope import SenderNotAContact
 from appliance.network.keys import AgentKey, rotation_text
 from appliance.sdk.network import broadcasts, relay_client
 from appliance.sdk.network.agent import NetworkAgent
+from appliance.sdk.network.folder import AgentFolder
 from appliance.sdk.network.peers import ContactsNotCurrent, NotAContact
-from appliance.sdk.network.relay_client import RelayRefused
+from appliance.sdk.network.relay_client import BadRelayUrl, RelayRefused
 from tests.support.network import AgentClock
 from tests.support.relay import admin_key, key
 
@@ -162,6 +164,19 @@ def test_signed_revocation_counts_although_relay_lists_agent(network, anna):
         anna.send("bert", {})
     with pytest.raises((SenderNotAContact, ContactsNotCurrent)):
         anna.receive(body)
+
+
+def test_relay_without_tls_needs_a_switch_and_is_reported(network):
+    network.agent("anna").close()
+    folder = AgentFolder(network.folder / "anna")
+    plain = replace(folder.config(), relay="http://relay.example")
+    folder.configure(plain)
+    with pytest.raises(BadRelayUrl):
+        network.open("anna")
+    folder.configure(replace(plain, plain_http=True))
+    network.open("anna")
+    (event,) = [event for _, event in network.events if event.kind == "plain-http"]
+    assert event.details == {"relay": "http://relay.example"}
 
 
 REVOKE = "/registry/agents/bert/revoke"

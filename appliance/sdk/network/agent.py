@@ -107,13 +107,11 @@ class NetworkAgent(Closing):
         self._clock = clock or SystemClock()
         self._auto_approve, self._receipts = auto_approve, receipts
         self._heartbeat_seconds = heartbeat_seconds
-        rules = PostRules(self.config.loopback, self.config.loopback)
+        rules = PostRules(self.config.loopback, allow_http=False)
         self._post = post or partial(post_envelope, rules=rules)
         self._closed = threading.Event()
-        self.relay = RelayClient(
-            self.config.relay, self._clock, self.name, self.folder.key(), self._closed.wait
-        )
-        self._unsigned = RelayClient(self.config.relay, self._clock, pause=self._closed.wait)
+        self.relay = self._client(self.name, self.folder.key())
+        self._unsigned = self._client()
         self.state = AgentState(self.folder.path / "state.sqlite3")
         self._restored_ms = int(self.state.cursor(RESTORED) or 0)
         self._pins = KeyPins(self.state)
@@ -129,6 +127,15 @@ class NetworkAgent(Closing):
         self.unreachable: dict[str, str] = {}
         self._next_poll = float("-inf")
         self._thread: threading.Thread | None = None
+
+        if self.config.plain_http:
+            self._emit("plain-http", self.name, relay=self.config.relay)
+
+    def _client(self, name: str = "", key: AgentKey | None = None) -> RelayClient:
+        config, pause = self.config, self._closed.wait
+        return RelayClient(
+            config.relay, self._clock, name, key, pause, plain_http=config.plain_http
+        )
 
     # -- registration --------------------------------------------------------------------------
 
@@ -190,7 +197,7 @@ class NetworkAgent(Closing):
 
     def _is_registered(self, key: AgentKey) -> bool:
         try:
-            RelayClient(self.config.relay, self._clock, self.name, key).request("GET", "/contacts")
+            self._client(self.name, key).request("GET", "/contacts")
         except RelayRefused:
             return False
         return True

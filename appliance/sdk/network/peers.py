@@ -35,10 +35,14 @@ from appliance.network.keys import AgentKey, AgentPublicKey, BadKey
 from appliance.network.names import is_agent_name
 from appliance.sdk.network.folder import NoNetworkAgent
 from appliance.sdk.network.pins import KeyChanged, KeyPin, KeyPins, pin_after
-from appliance.sdk.network.relay_client import RelayClient, RelayRefused, RelayUnreachable
+from appliance.sdk.network.relay_client import (
+    LOOPBACK,
+    RelayClient,
+    RelayRefused,
+    RelayUnreachable,
+)
 
 REFRESH_MS = 10_000  # between two refreshes that others' messages cause
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class NotAContact(Missing):
