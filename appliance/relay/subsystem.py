@@ -36,7 +36,10 @@ class RelaySubsystem(Subsystem):
         options = host.section(RelaySettings).options
         self.relay.open(self.store.write(v1.begin) if "v1" in options else 0)
         self.stores = (self.store,)
-        self.loops: tuple[Loop, ...] = (RelayPruner(self.relay), EndpointChecker(self.relay))
+        self.loops: tuple[Loop, ...] = (
+            RelayPruner(self.relay, host.datadir.dir / "relay-v1"),
+            EndpointChecker(self.relay),
+        )
         if "ask" in options and needs.asks is not None:
             self.loops += (ApprovalAsker(self.relay, needs.asks),)
 

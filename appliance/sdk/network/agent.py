@@ -33,6 +33,7 @@ from appliance.network.safety import fingerprint, safety_number
 from appliance.sdk.closing import Closing
 from appliance.sdk.network.broadcasts import poll_broadcasts
 from appliance.sdk.network.folder import AgentFolder, NoNetworkAgent
+from appliance.sdk.network.former_inbox import VERSION_1, poll_former_inbox
 from appliance.sdk.network.incoming import IncomingMessages, StoredMessage
 from appliance.sdk.network.outgoing import (
     EXPIRY_MS,
@@ -125,6 +126,7 @@ class NetworkAgent(Closing):
         self.changed_keys, self._failing = 0, ""
         self._presences = Presences(self.relay, self._clock, 2 * heartbeat_seconds)
         self.unreachable: dict[str, str] = {}
+        self._has_former_inbox = True  # until the relay refuses
         self._next_poll = float("-inf")
         self._thread: threading.Thread | None = None
 
@@ -367,6 +369,10 @@ class NetworkAgent(Closing):
         message = self.peers.open(body)
         if of_timestamp(message.timestamp) <= self._restored_ms:
             raise ContactsNotCurrent("the recipient was restored since this message was sealed")
+        return self._hand_over(message)
+
+    def _hand_over(self, message: OpenedMessage) -> OpenedMessage | None:
+        """Hand the message over once. None: handed over before."""
         now_ms = self._clock.now_ms()
         if not self._incoming.claim(message, now_ms):
             return None
@@ -381,7 +387,7 @@ class NetworkAgent(Closing):
             raise
         keep = self._on_message is None and not is_receipt
         self._incoming.finish(message, now_ms, keep=keep)
-        if self._receipts and not is_receipt:
+        if self._receipts and not is_receipt and message.version != VERSION_1:
             self._send_receipt(message, now_ms)
         return message
 
@@ -439,7 +445,8 @@ class NetworkAgent(Closing):
             self._deliver(claimed)
 
     def poll(self) -> None:
-        """Send a heartbeat; read contacts, their events, the admins' keys, and broadcasts."""
+        """Send a heartbeat; read contacts, their events, the admins' keys, broadcasts, and while
+        the relay serves version 1, the inbox there."""
         self.relay.key = self.folder.key()  # another process may have replaced it
         if not self._has_former_key():
             self.folder.forget_former()
@@ -450,6 +457,10 @@ class NetworkAgent(Closing):
             self._presences.note(row.agent, row)
         self._poll_contact_events()
         poll_broadcasts(self.relay, self.state, self.peers, self._emit)
+        if self._has_former_inbox:
+            self._has_former_inbox = poll_former_inbox(
+                self.relay, self.peers.contacts, self._hand_over
+            )
 
     def _run(self) -> None:
         while not self._closed.is_set():
