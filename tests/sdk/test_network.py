@@ -512,3 +512,34 @@ def test_malformed_version_1_row_is_dropped(network, anna, row):
     network.tamper["/relay/inbox/bert"] = lambda _: json.dumps([row]).encode()
     bert.poll()
     assert network.texts("bert") == []
+
+
+def test_admin_approves_announces_and_revokes_from_a_program(network, anna):
+    relay, admin = network.relay, network.agent("ada").as_admin(admin_key("ada").pkcs8())
+    relay.verify("cleo")
+    relay.register("cleo")
+    (waiting,) = admin.pending()
+    assert (waiting["name"], waiting["ownerEmail"]) == ("cleo", "cleo@example.org")
+    assert admin.approve("cleo") == {"name": "cleo", "status": "active"}
+    admin.broadcast("maintenance", {"message": "back at 10"})
+    assert admin.revoke("bert", "key was stolen")["status"] == "revoked"
+    anna.poll()
+    shown = {event.details["type"]: event.details["payload"] for _, event in network.events
+             if event.kind == "broadcast"}  # fmt: skip
+    assert shown["maintenance"]["message"] == "back at 10"
+    assert (shown["revocation"]["agent"], shown["revocation"]["reason"]) == (
+        "bert", "key was stolen",
+    )  # fmt: skip
+    assert len(relay.rows("SELECT 1 FROM broadcasts WHERE type = 'revocation'")) == 1
+
+
+def test_admin_without_the_admin_key_is_refused(network, anna):
+    with pytest.raises(RelayRefused):
+        anna.as_admin(key("anna")).pending()
+    with pytest.raises(RelayRefused):
+        network.agent("ada").as_admin(key("ada")).revoke("bert")
+    assert relay_status(network, "bert") == "active"
+
+
+def relay_status(network, name):
+    return network.relay.request("GET", f"/registry/agents/{name}").json["status"]

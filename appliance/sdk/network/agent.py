@@ -31,6 +31,7 @@ from appliance.network.keys import AgentKey, AgentPublicKey, rotation_text
 from appliance.network.names import check_agent_name
 from appliance.network.safety import fingerprint, safety_number
 from appliance.sdk.closing import Closing
+from appliance.sdk.network.admin import RelayAdmin
 from appliance.sdk.network.broadcasts import poll_broadcasts
 from appliance.sdk.network.folder import AgentFolder, NoNetworkAgent
 from appliance.sdk.network.former_inbox import VERSION_1, poll_former_inbox
@@ -203,6 +204,12 @@ class NetworkAgent(Closing):
         except RelayRefused:
             return False
         return True
+
+    def as_admin(self, key: AgentKey | str) -> RelayAdmin:
+        """Act as a relay admin with this agent's name. `key`: the admin key, or its PKCS #8 text.
+        Raises BadKey."""
+        admin_key = AgentKey.of(key) if isinstance(key, str) else key
+        return RelayAdmin(self._client(self.name, admin_key), admin_key, self._clock)
 
     # -- contacts ------------------------------------------------------------------------------
 
