@@ -191,7 +191,7 @@ class Peers:
         try:
             return self._open(body)
         except (SenderNotAContact, EnvelopeNotSigned):
-            if str(msgspec.json.decode(body).get("sender")) in self._pins.revoked_agents():
+            if self._pins.is_revoked(str(msgspec.json.decode(body).get("sender"))):
                 raise  # for good: the relay is not needed
             if self._clock.monotonic() - self._refreshed < REFRESH_MS / 1000:
                 raise ContactsNotCurrent(retry_after=REFRESH_MS / 1000) from None
