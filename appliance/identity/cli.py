@@ -50,8 +50,8 @@ def remint(
     session: Session,
     yes: Annotated[bool, typer.Option("--yes", help="Required to make the change.")] = False,
 ) -> None:
-    """Make a new key, because this workspace is a copy. Brokers see a new member, and network
-    agents are put aside, because they run in the original.
+    """Make a new key, because this workspace is a copy. Brokers see a new member, and the
+    workspace's network agents are put aside: the original runs the agents.
 
     Example: agentlip identity remint --yes
     """

@@ -126,8 +126,8 @@ def remint(datadir: DataDir, settings: IdentitySettings, clock: Clock) -> wire.I
 
 
 def put_agents_aside(datadir: DataDir, clock: Clock) -> Path | None:
-    """Move a copied workspace's network agents away, so that no agent runs twice; return where.
-    None without agents, or if the member key is damaged: then this may be the only workspace."""
+    """Move a copied workspace's network agents away, and return the new folder. Return None without
+    agents, or with a damaged member key: then the workspace may be the only one."""
     agents = datadir.dir / AGENTS
     try:
         keys.read_keys(IdentityFiles(datadir).read(KEYPAIR) or b"")

@@ -6,14 +6,13 @@ from contextlib import closing
 import pytest
 from msgspec.structs import replace
 
-from appliance.kernel.clock import DAY_MS, iso
 from appliance.network.envelope import SenderNotAContact
 from appliance.network.keys import AgentKey, rotation_text
 from appliance.sdk.network import broadcasts, relay_client
 from appliance.sdk.network.agent import NetworkAgent
 from appliance.sdk.network.folder import AgentFolder
 from appliance.sdk.network.peers import ContactsNotCurrent, NotAContact
-from appliance.sdk.network.relay_client import BadRelayUrl, RelayRefused
+from appliance.sdk.network.relay_client import BadRelayUrl
 from tests.support.network import AgentClock
 from tests.support.relay import admin_key, key
 
@@ -178,81 +177,6 @@ def test_relay_without_tls_needs_a_switch_and_is_reported(network):
     network.open("anna")
     (event,) = [event for _, event in network.events if event.kind == "plain-http"]
     assert event.details == {"relay": "http://relay.example"}
-
-
-REVOKE = "/registry/agents/bert/revoke"
-
-
-def test_message_to_revoked_agent_fails_although_endpoint_is_cached(network, anna):
-    """The relay refuses: no cached endpoint is used, also while lookups are limited."""
-    network.relay.as_admin("POST", REVOKE)
-    network.relay.clock.pass_seconds(601)  # the presence of the last heartbeat is not fresh
-    for _ in range(3):
-        report = anna.send("bert", {"text": "hi"})
-        (attempt,) = report.attempts
-        assert (report.status, attempt.presence, attempt.endpoint) == ("failed", "refused", None)
-        assert "no such agent" in attempt.problem
-    assert network.sent == []
-
-
-def test_message_uses_cached_endpoint_while_the_relay_is_down(network, anna):
-    network.relay.as_admin("POST", REVOKE)
-    network.relay.clock.pass_seconds(601)
-    network.relay_is_down = True
-    report = anna.send("bert", {"text": "hi"})
-    assert (report.status, report.attempts[0].presence) == ("delivered", "unknown")
-
-
-def test_revoked_sender_fails_for_good_from_the_next_reply_on(network, anna):
-    """Also towards contacts that were online a moment ago."""
-    bert = network.agents["bert"]
-    network.relay.as_admin("POST", REVOKE)
-    with pytest.raises(RelayRefused, match="revoked"):
-        bert.poll()
-    report = bert.send("anna", {"text": "hi"})
-    assert (report.status, report.attempts[0].presence) == ("failed", "refused")
-    with pytest.raises(RelayRefused, match="revoked"):
-        bert.contacts()
-    network.relay_is_down = True
-    assert bert.send("anna", {"text": "hi"}).status == "failed"
-    assert network.sent == []
-
-
-def test_hidden_agent_gets_nothing_through_the_cached_endpoint(network, anna):
-    network.relay.relay.is_private = True
-    network.relay.request("DELETE", "/contacts/anna", by="bert")
-    network.relay.clock.pass_seconds(601)
-    report = anna.send("bert", {"text": "hi"})
-    assert (report.status, report.attempts[0].presence) == ("failed", "refused")
-
-
-@pytest.mark.parametrize("code", ["RATE_LIMITED", "STALE_SIGNATURE", "ROLE_OFF"])
-def test_other_refusals_of_the_relay_do_not_stop_messages(network, anna, code, monkeypatch):
-    network.relay.clock.pass_seconds(601)
-
-    def refuse(*_, **__):
-        raise RelayRefused("no", details={"status": 404, "code": code})
-
-    monkeypatch.setattr(anna.relay, "attempt", refuse)
-    assert anna.send("bert", {"text": "hi"}).status == "delivered"
-
-
-@pytest.mark.parametrize("path", ["route", "broadcast"])
-def test_every_path_to_revocation_reaches_contacts_with_one_heartbeat(network, anna, path):
-    """By the signed broadcast alone: the relay goes on to list the agent."""
-    bert, relay = network.agents["bert"], network.relay
-    contacts = relay.request("GET", "/contacts", by="anna").content
-    if path == "route":
-        relay.as_admin("POST", REVOKE)
-    else:
-        relay.broadcast("bo", "revocation", {"agent": "bert"})
-    network.tamper["/contacts"] = lambda _: contacts
-    anna.poll()
-    report = bert.send("anna", {"text": "hi"})
-    assert (report.status, network.texts("anna")) == ("failed", [])
-    kinds = network.kinds("anna")
-    assert {"broadcast", "contact-revoked"} <= set(kinds)
-    assert "broadcast-refused" not in kinds
 
 
 def test_key_is_rotated_and_contacts_follow(network, anna):
@@ -430,116 +354,3 @@ def test_damaged_cache_is_rebuilt_from_the_relay(network, anna, damage):
     assert rebuilt["contacts"]["bert"]["publicKey"] == key
     assert "no key" not in rebuilt["admins"].values()
     assert network.texts("bert") == ["hi"]
-
-
-def serve_version_1(network, *texts):
-    """The relay serves version 1, and anna has sent these texts to bert there."""
-    network.relay.relay.v1_until_ms = network.clock.now_ms() + 30 * DAY_MS
-    for text in texts:
-        body = {
-            "from": "anna", "to": "bert", "type": "text", "text": text, "messageId": text,
-            "nonce": text, "timestamp": iso(network.clock.now_ms()), "signature": "x",
-        }  # fmt: skip
-        network.agents["anna"].relay.request("POST", "/relay/send", body)
-
-
-def former_inbox(network):
-    return network.agents["bert"].relay.request("GET", "/relay/inbox/bert")
-
-
-def test_upgraded_agent_reads_its_version_1_inbox_once(network):
-    network.agent("anna", receipts=True)
-    network.agent("bert")
-    network.connect("anna", "bert")
-    serve_version_1(network, "1", "2")
-    network.agents["bert"].close()
-    bert = network.open("bert", receipts=True)  # a new version of the program
-    for _ in range(2):
-        bert.poll()
-    assert network.texts("bert") == ["1", "2"]
-    message = network.handled[0][1]
-    assert (message.sender, message.version, message.sender_key) == ("anna", "1.0", "")
-    assert former_inbox(network) == []
-    serve_version_1(network, "3")  # the sender has not moved yet
-    bert.poll()
-    network.wait(1)
-    assert (network.texts("bert"), network.sent) == (["1", "2", "3"], [])  # without receipts
-
-
-def test_version_1_message_waits_until_its_sender_is_a_contact(network):
-    for name in ("anna", "bert"):
-        network.agent(name)
-        network.agents[name]._has_former_inbox = True
-    serve_version_1(network, "hi")
-    network.agents["bert"].poll()
-    assert (network.texts("bert"), len(former_inbox(network))) == ([], 1)
-    network.connect("anna", "bert")
-    assert (network.texts("bert"), former_inbox(network)) == (["hi"], [])
-
-
-def test_version_1_message_comes_again_after_a_failed_handler(network, anna):
-    texts = []
-
-    def handle(message):
-        texts.append(message.payload["text"])
-        if len(texts) == 2:
-            raise RuntimeError
-
-    network.agents["bert"].close()
-    bert = network.open("bert", on_message=handle)
-    serve_version_1(network, "1", "2")
-    with pytest.raises(RuntimeError):
-        bert.poll()
-    assert [row["text"] for row in former_inbox(network)] == ["2"]
-    bert.poll()
-    assert texts == ["1", "2", "2"]
-
-
-def test_relay_without_version_1_gets_one_request(network, anna):
-    asked = []
-    network.tamper["/relay/inbox/anna"] = lambda content: asked.append(1) or content
-    anna._has_former_inbox = True
-    for _ in range(3):
-        anna.poll()
-    assert asked == [1]
-
-
-@pytest.mark.parametrize("row", [{}, 7, {"from": "anna"}, {"from": 1, "text": "hi"}])
-def test_malformed_version_1_row_is_dropped(network, anna, row):
-    bert = network.agents["bert"]
-    bert._has_former_inbox = True
-    serve_version_1(network)
-    network.tamper["/relay/inbox/bert"] = lambda _: json.dumps([row]).encode()
-    bert.poll()
-    assert network.texts("bert") == []
-
-
-def test_admin_approves_announces_and_revokes_from_a_program(network, anna):
-    relay, admin = network.relay, network.agent("ada").as_admin(admin_key("ada").pkcs8())
-    relay.verify("cleo")
-    relay.register("cleo")
-    (waiting,) = admin.pending()
-    assert (waiting["name"], waiting["ownerEmail"]) == ("cleo", "cleo@example.org")
-    assert admin.approve("cleo") == {"name": "cleo", "status": "active"}
-    admin.broadcast("maintenance", {"message": "back at 10"})
-    assert admin.revoke("bert", "key was stolen")["status"] == "revoked"
-    anna.poll()
-    shown = {event.details["type"]: event.details["payload"] for _, event in network.events
-             if event.kind == "broadcast"}  # fmt: skip
-    assert shown["maintenance"]["message"] == "back at 10"
-    assert (shown["revocation"]["agent"], shown["revocation"]["reason"]) == (
-        "bert", "key was stolen",
-    )  # fmt: skip
-    assert len(relay.rows("SELECT 1 FROM broadcasts WHERE type = 'revocation'")) == 1
-
-
-def test_admin_without_the_admin_key_is_refused(network, anna):
-    with pytest.raises(RelayRefused):
-        anna.as_admin(key("anna")).pending()
-    with pytest.raises(RelayRefused):
-        network.agent("ada").as_admin(key("ada")).revoke("bert")
-    assert relay_status(network, "bert") == "active"
-
-
-def relay_status(network, name):
-    return network.relay.request("GET", f"/registry/agents/{name}").json["status"]

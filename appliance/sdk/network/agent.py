@@ -314,7 +314,7 @@ class NetworkAgent(Closing):
         report, attempt = claimed.report, None
         if self._clock.now_ms() < report.created_ms + EXPIRY_MS:
             presence = self._presences.known(report.recipient)
-            if not _is_waiting(report, presence):
+            if not presence.is_useless(report):
                 attempt = self.attempt(
                     report.recipient, claimed.payload, report.message_id, report.type, presence
                 )
@@ -497,11 +497,3 @@ class NetworkAgent(Closing):
 
     def _emit(self, kind: str, agent: str, **details: Any) -> None:
         self._on_event(NetworkEvent(kind, agent, details))
-
-
-def _is_waiting(report: SendReport, presence: AgentPresence) -> bool:
-    """Return whether an attempt is useless, because the recipient was not seen since the last
-    one."""
-    if not report.was_tried_enough or presence.online is None:
-        return False
-    return presence.online is False or presence.last_seen == report.attempts[-1].last_seen

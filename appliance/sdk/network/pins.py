@@ -77,8 +77,8 @@ class KeyPins:
 
     def is_revoked(self, agent: str) -> bool:
         with self._state.transaction() as tx:
-            found = tx.execute("SELECT 1 FROM revoked WHERE agent = ?", (agent,)).fetchone()
-        return found is not None
+            row = tx.execute("SELECT 1 FROM revoked WHERE agent = ?", (agent,)).fetchone()
+        return row is not None
 
     def revoked_agents(self) -> frozenset[str]:
         with self._state.transaction() as tx:

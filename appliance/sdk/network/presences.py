@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError
+from appliance.sdk.network.outgoing import SendReport
 from appliance.sdk.network.peers import CachedContact
 from appliance.sdk.network.relay_client import RelayClient, is_final
 
@@ -33,6 +34,13 @@ class AgentPresence(Struct, frozen=True, rename="camel"):
         if self.refusal is not None:
             return "refused"
         return {True: "online", False: "offline", None: "unknown"}[self.online]
+
+    def is_useless(self, report: SendReport) -> bool:
+        """Return whether an attempt is useless, because the recipient was not seen since the last
+        one."""
+        if not report.was_tried_enough or self.online is None:
+            return False
+        return self.online is False or self.last_seen == report.attempts[-1].last_seen
 
 
 class Presences:
