@@ -37,7 +37,7 @@ class RelayKey(NamedTuple):
 
 
 def relay_key(reader: Executor) -> RelayKey | None:
-    """Return the relay's key; None before the relay has signed a revocation."""
+    """Return the relay's key; None before the first start."""
     stored = meta.value(reader, RELAY_KEY)
     if stored is None:
         return None

@@ -289,7 +289,7 @@ class Relay:
         return self._decide(writes.revoke, name, admin, str(uuid4()))
 
     def admin_keys(self) -> list[wire.AdminKey]:
-        """Return the admins' keys, and the relay's own key if it has signed a revocation."""
+        """Return the admins' keys, and the relay's own key."""
         keys = [
             wire.AdminKey(row.agent, row.public_key, iso(row.added_ms))
             for row in self.directory.admins.values()

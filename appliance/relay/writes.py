@@ -160,14 +160,22 @@ def revoke(
 
 
 def _sign_revocation(tx: Tx, name: str, admin: str) -> SignedBroadcast:
-    """Sign with the relay's own key, for admins whose key is not at hand. The first call makes
-    the key."""
+    """Sign with the relay's own key, for admins whose key is not at hand."""
+    key, payload = _relay_key(tx), {"agent": name, "admin": admin}
+    return sign_broadcast(key, RELAY_SENDER, REVOCATION, payload, tx.now_ms)
+
+
+def make_relay_key(tx: Tx) -> None:
+    """Make the relay's own key, unless there is one."""
+    _relay_key(tx)
+
+
+def _relay_key(tx: Tx) -> AgentKey:
     made = queries.relay_key(tx)
     if made is None:
         made = queries.RelayKey(AgentKey.generate(), tx.now_ms)
         tx.execute(meta.SET, (queries.RELAY_KEY, f"{made.added_ms} {made.key.pkcs8()}"))
-    payload = {"agent": name, "admin": admin}
-    return sign_broadcast(made.key, RELAY_SENDER, REVOCATION, payload, tx.now_ms)
+    return made.key
 
 
 def rotate(tx: Tx, name: str, former: str, key: str, signature: str) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from appliance.sdk.network.broadcasts import poll_broadcasts
 from appliance.sdk.network.relay_client import RelayRefused
 from tests.support.relay import admin_key, key
 
@@ -109,3 +110,14 @@ def test_admin_without_the_admin_key_is_refused(network, anna):
 
 def relay_status(network, name):
     return network.relay.request("GET", f"/registry/agents/{name}").json["status"]
+
+
+def test_revocation_counts_although_its_signer_is_new(network, anna):
+    """The admin keys are read again before a broadcast is refused for good."""
+    network.tamper["/admin/keys"] = lambda _: b"[]"
+    anna.peers.refresh()
+    network.tamper.clear()
+    network.relay.as_admin("POST", REVOKE)
+    poll_broadcasts(anna.relay, anna.state, anna.peers, anna._emit)
+    assert "broadcast" in network.kinds("anna")
+    assert anna.peers.contacts == {}

@@ -30,6 +30,8 @@ def poll_broadcasts(
     after = state.cursor("broadcasts")
     seek = f"&after={after}" if after else ""
     rows = relay.request("GET", f"/admin/broadcasts?limit={PAGE}{seek}")
+    if any(str(row["sender"]) not in peers.admin_keys() for row in rows):
+        peers.refresh()  # an admin that was added since the heartbeat's refresh
     admins = peers.admin_keys()
     for row in reversed(rows):
         kind, sender = str(row["type"]), str(row["sender"])

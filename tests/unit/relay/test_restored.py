@@ -6,7 +6,9 @@ from contextlib import closing
 
 import pytest
 
+from appliance.kernel import meta
 from appliance.network.keys import rotation_text
+from appliance.relay import queries
 from appliance.relay.restored import adjust_store
 from appliance.workspace.restoring import RestoreContext
 from tests.support.relay import RelayFixture, key
@@ -156,8 +158,12 @@ def test_request_from_before_the_restore_is_refused(workspace, present):
     assert workspace.relay.request(*given, by="anna", at_ms=later_ms).status_code == 200
 
 
-def test_relay_keeps_the_key_that_signed_revocations_since_the_backup(workspace):
-    workspace.relay.as_admin("POST", "/registry/agents/bert/revoke")
+def replace_relay_key(tx):
+    tx.execute(meta.SET, (queries.RELAY_KEY, f"1 {key('relay').pkcs8()}"))
+
+
+def test_relay_keeps_its_own_key_although_the_backup_has_another(workspace):
+    workspace.relay.store.write(replace_relay_key)
     before = workspace.relay.request("GET", "/admin/keys").json
     workspace.restore()
     assert workspace.relay.request("GET", "/admin/keys").json == before
