@@ -240,8 +240,12 @@ def build_keys(built: Built) -> MemberIdentity | None:
     brokers = brokers_of(host.section(InboxSettings), host.section(OutboxSettings).brokers)
     return MemberIdentity(
         host.served, host.section(IdentitySettings), host.clock, host.log, os.environ,
-        has_remote_brokers=bool(brokers),
+        is_known_elsewhere=bool(brokers) or _has_network_agents(host),
     )  # fmt: skip
+
+
+def _has_network_agents(host: Host) -> bool:
+    return host.runs("network") and any(host.datadir.dir.glob("network/*/agent.json"))
 
 
 def build_inbox_service(built: Built) -> Inbox | None:

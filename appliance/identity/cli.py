@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, plain_app
+from appliance.cli_support import Session, note, plain_app
 from appliance.kernel.errors import Invalid
 
 app = plain_app(
@@ -50,7 +50,8 @@ def remint(
     session: Session,
     yes: Annotated[bool, typer.Option("--yes", help="Required to make the change.")] = False,
 ) -> None:
-    """Make a new key, because this workspace is a copy. Brokers see a new member.
+    """Make a new key, because this workspace is a copy. Brokers see a new member, and the
+    workspace's network agents are put aside: the original runs the agents.
 
     Example: agentlip identity remint --yes
     """
@@ -64,7 +65,10 @@ def remint(
 
     datadir, settings = _files(session)
     with WriterLock(datadir, random_id()):  # a running process would keep the old key
+        aside = files.put_agents_aside(datadir, SystemClock())
         answer = msgspec.to_builtins(files.remint(datadir, settings, SystemClock()))
+    if aside is not None:
+        note(f"network agents are put aside in {aside}, so that no agent runs twice")
     session.answer(answer, f"the member key is now {answer['pubkey']}")
 
 

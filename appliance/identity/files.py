@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from pathlib import Path
 from typing import Any
 
 from appliance.identity import host, keys, wire
@@ -16,7 +17,7 @@ from appliance.workspace import manifest
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.manifest import IDENTITY, StoreLost
 
-DIRECTORY = "identity"
+DIRECTORY, AGENTS = "identity", "network"
 KEYPAIR = "keypair.json"
 NEXT = "keypair-next.json"
 ARCHIVE = "keypair-archive.json"
@@ -122,6 +123,23 @@ def remint(datadir: DataDir, settings: IdentitySettings, clock: Clock) -> wire.I
     files.remove(ARCHIVE)
     files.write(HOST, host.measure(os.environ))
     return read_view(datadir, settings)
+
+
+def put_agents_aside(datadir: DataDir, clock: Clock) -> Path | None:
+    """Move a copied workspace's network agents away, and return the new folder. Return None without
+    agents, or with a damaged member key: then the workspace may be the only one."""
+    agents = datadir.dir / AGENTS
+    try:
+        keys.read_keys(IdentityFiles(datadir).read(KEYPAIR) or b"")
+    except wire.KeysDamaged:
+        return None
+    if not any(agents.glob("*/agent.json")):
+        return None
+    aside = datadir.dir / f"{AGENTS}.copied" / str(clock.now_ms())
+    aside.parent.mkdir(mode=0o700, exist_ok=True)
+    agents.rename(aside)
+    manifest.forget(datadir, AGENTS)
+    return aside
 
 
 def _list_archived(files: IdentityFiles) -> list[wire.ArchivedKey]:

@@ -47,12 +47,13 @@ class MemberIdentity:
         log: Log,
         environment: Mapping[str, str],
         *,
-        has_remote_brokers: bool = True,
+        is_known_elsewhere: bool = True,
         root: Path = Path("/"),
     ) -> None:
         """Load this workspace's key, or make one. Called under the writer lock.
 
-        `has_remote_brokers`: remote brokers know the key, so a copy would do harm.
+        `is_known_elsewhere`: remote brokers know the key, or a relay knows network agents, so a
+        copy would do harm.
 
         Raises HostChanged if the policy refuses another machine's key.
         """
@@ -74,7 +75,7 @@ class MemberIdentity:
         self._keys = self._files.read_keys(self.mode) or self._make_keys()
         if self._current_host.notice:
             log.info(self._current_host.notice)
-        self._check_host(has_remote_brokers)
+        self._check_host(is_known_elsewhere)
         self._rotation = self._decode(NEXT, keys.read_rotation)
         self._archive = self._decode(ARCHIVE, keys.read_archive) or self._archive
         self.prune_archive(clock.now_ms())
@@ -142,7 +143,7 @@ class MemberIdentity:
         self._files.write(KEYPAIR, key_pair)
         return key_pair
 
-    def _check_host(self, has_remote_brokers: bool) -> None:
+    def _check_host(self, is_known_elsewhere: bool) -> None:
         """Apply the policy if the key was made on another machine. Otherwise store this
         machine's current fingerprint."""
         stored, current = self._files.read_host(), self._current_host
@@ -155,7 +156,7 @@ class MemberIdentity:
             return
         metrics.clones.labels("fingerprint").inc()
         policy = self._settings.clone_policy
-        if policy == "refuse" and has_remote_brokers:
+        if policy == "refuse" and is_known_elsewhere:
             raise wire.HostChanged
         if policy != "allow":
             self._log.warning(

@@ -17,7 +17,9 @@ CHECKS = (
                 "SELECT number FROM (SELECT number, client_message_id, broker_message_id, mesh,"
                 " sender_pubkey FROM inbox ORDER BY number DESC LIMIT :newest)"
                 " WHERE client_message_id = '' OR broker_message_id = ''"
-                f" OR length(sender_pubkey) <> iif(mesh = '{NETWORK}', 60, 64) ORDER BY number",
+                # A version 1 message in the agent network has no key.
+                f" OR iif(mesh = '{NETWORK}', length(sender_pubkey) NOT IN (0, 60),"
+                " length(sender_pubkey) <> 64) ORDER BY number",
                 "inbox row {0}",
                 "the message lacks a send id, a broker receipt or a sender key: another program "
                 "wrote the row",

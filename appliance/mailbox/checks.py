@@ -42,9 +42,12 @@ def _agents(context: Context) -> Iterator[Finding]:
         if f"network/{path.name}" in lost:
             continue
         from appliance.sdk.network.folder import AgentFolder  # needs the key library
+        from appliance.sdk.network.relay_client import check_relay
 
         try:
-            AgentFolder(path).config()
+            config = AgentFolder(path).config()
+            if not config.plain_http:
+                check_relay(config.relay)
             AgentFolder(path).key()
             with closing(open_read_only(path / "state.sqlite3")) as connection:
                 (result,) = connection.execute("PRAGMA quick_check(1)").fetchone()

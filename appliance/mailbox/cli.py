@@ -47,6 +47,9 @@ def init(
     keyring: Annotated[
         bool, typer.Option("--keyring", help="Keep the key in the system's keyring.")
     ] = False,
+    plain_http: Annotated[
+        bool, typer.Option("--plain-http", help="Allow a relay without TLS on a trusted network.")
+    ] = False,
     folder: FolderFlag = None,
 ) -> None:
     """Make an agent: a folder with its key. Afterwards: agentlip network register EMAIL.
@@ -59,11 +62,15 @@ def init(
     from appliance.network.safety import fingerprint
     from appliance.sdk.network.folder import AgentConfig, AgentFolder
     from appliance.sdk.network.peers import check_endpoint
+    from appliance.sdk.network.relay_client import check_relay
 
     check_endpoint(endpoint, loopback)
+    if not plain_http:
+        check_relay(relay)
     path = folder or session.datadir.dir / "network" / name
     key = None if import_key is None else AgentKey.of(secret(str(import_key)))
-    made = AgentFolder.create(path, AgentConfig(name, relay, endpoint, loopback, keyring), key)
+    config = AgentConfig(name, relay, endpoint, loopback, keyring, plain_http)
+    made = AgentFolder.create(path, config, key)
     public = made.key().public
     shown = {
         "name": name, "folder": str(path), "publicKey": str(public),

@@ -23,7 +23,9 @@ from appliance.web.webhook_caller import WebhookCaller, seconds_of
 AGENTS_MAX = 100
 ALERT_MS = HOUR_MS * 12  # shorter than the time after which lasting problems are repeated
 ALERTS_MAX = 20
-WARNINGS = frozenset({"key-changed", "admin-changed", "broadcast-refused", "heartbeat-failed"})
+WARNINGS = frozenset({
+    "key-changed", "admin-changed", "broadcast-refused", "heartbeat-failed", "plain-http"
+})  # fmt: skip
 Accept = Callable[[str, OpenedMessage], None]
 """Stores a message for the named recipient."""
 
@@ -111,7 +113,7 @@ class Mailbox:
                 auto_approve=self.settings.auto_approve,
                 receipts=self.settings.receipts,
                 heartbeat_seconds=self.settings.heartbeat_seconds,
-                post=guarded_post(PostRules(config.loopback, config.loopback)),
+                post=guarded_post(PostRules(config.loopback, allow_http=False)),
                 clock=self.clock,
             )
         except ApplianceError as error:

@@ -22,7 +22,8 @@ from appliance.network.encoding import of_timestamp
 from appliance.network.keys import AgentKey, AgentPublicKey
 
 BroadcastType = Literal["security-alert", "maintenance", "update", "announcement", "revocation"]
-REVOCATION = "revocation"
+REVOCATION: BroadcastType = "revocation"
+RELAY_SENDER = "_relay"  # not an agent name: the relay's own key, which signs only revocations
 PAYLOAD_BYTES_MAX = 65_536
 
 
@@ -92,6 +93,8 @@ def verify_broadcast(
     except (ValueError, RecursionError):
         raise BroadcastRefused("the payload is not a JSON object's text") from None
     bound = {"broadcastType": broadcast.type, "sender": broadcast.sender}
+    if broadcast.sender == RELAY_SENDER and broadcast.type != REVOCATION:
+        raise BroadcastRefused("a relay's own key signs only revocations")
     if broadcast.type == REVOCATION and "broadcastType" not in payload:
         raise BroadcastRefused("a revocation's payload has to name its type")
     if any(payload.get(name, value) != value for name, value in bound.items()):

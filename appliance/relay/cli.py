@@ -95,7 +95,7 @@ def list_pending(
     from appliance.relay.checklist import describe
     from appliance.relay.wire import PendingAgent
 
-    agents = _client(session, relay, name, key_file).request("GET", "/admin/pending")
+    agents = _admin(session, relay, name, key_file).pending()
     text = "\n".join(map(describe, msgspec.convert(agents, list[PendingAgent])))
     session.answer(agents, text or "no agent waits for approval")
 
@@ -109,10 +109,9 @@ def approve(
     relay: RelayFlag = "",
 ) -> None:
     """Approve an agent. Look at its checklist first: agentlip relay pending."""
-    client = _client(session, relay, name, key_file)
-    answer = client.request("POST", f"/registry/agents/{_segment(agent)}/approve")
-    more = "; more admins have to approve it" if answer["agent"]["status"] == "pending" else ""
-    session.answer(answer["agent"], f"{agent} is {answer['agent']['status']}{more}")
+    answer = _admin(session, relay, name, key_file).approve(agent)
+    more = "; more admins have to approve it" if answer["status"] == "pending" else ""
+    session.answer(answer, f"{agent} is {answer['status']}{more}")
 
 
 @app.command("revoke")
@@ -125,12 +124,9 @@ def revoke(
     relay: RelayFlag = "",
 ) -> None:
     """Revoke an agent forever, and announce the revocation in a signed broadcast."""
-    client = _client(session, relay, name, key_file)
-    answer = client.request("POST", f"/registry/agents/{_segment(agent)}/revoke")
-    sent = _broadcast(client, "revocation", {"agent": agent, "reason": reason})
-    session.answer(
-        answer["agent"] | sent, f"{agent} is revoked, and this is announced to all agents"
-    )
+    answer = _admin(session, relay, name, key_file).revoke(agent, reason)
+    shown = {**answer, "ok": True}
+    session.answer(shown, f"{agent} is revoked, and this is announced to all agents")
 
 
 @app.command("broadcast")
@@ -149,9 +145,8 @@ def broadcast(
 
     Example: agentlip relay broadcast 'Back in an hour' --type maintenance --as ada --key-file KEY
     """
-    client = _client(session, relay, name, key_file)
-    sent = _broadcast(client, kind, {"message": message})
-    session.answer(sent, f"sent {sent['broadcastId']}")
+    sent = _admin(session, relay, name, key_file).broadcast(kind, {"message": message})
+    session.answer({"ok": True, "broadcastId": sent}, f"sent {sent}")
 
 
 @app.command("keys")
@@ -177,22 +172,19 @@ def serve(session: Session) -> None:
     os.execve(program, [program, "up", "--foreground", *folder], environment)
 
 
-def _broadcast(client: Any, kind: str, payload: dict[str, Any]) -> dict[str, Any]:
-    from appliance.network.broadcast import sign_broadcast
-
-    signed = sign_broadcast(client.key, client.name, kind, payload, CLOCK.now_ms())  # type: ignore[arg-type]
-    body = {"type": kind, "payload": signed.payload, "signature": signed.signature}
-    sent: dict[str, Any] = client.request("POST", "/admin/broadcast", body)
-    return sent
-
-
-def _client(session: Session, url: str, name: str = "", key_file: Path | None = None) -> Any:
+def _admin(session: Session, url: str, name: str, key_file: Path) -> Any:
     from appliance.kernel.config import secret
     from appliance.network.keys import AgentKey
+    from appliance.sdk.network.admin import RelayAdmin
+
+    key = AgentKey.of(secret(str(key_file)))
+    return RelayAdmin(_client(session, url, name, key), key, CLOCK)
+
+
+def _client(session: Session, url: str, name: str = "", key: Any = None) -> Any:
     from appliance.sdk.discovery import find_hub
     from appliance.sdk.network.relay_client import RelayClient
 
-    key = None if key_file is None else AgentKey.of(secret(str(key_file)))
     return RelayClient(url or find_hub(session.workspace).url, CLOCK, name, key)
 
 
@@ -225,9 +217,3 @@ def _write_key(path: Path, text: str) -> None:
     with os.fdopen(number, "w") as file:
         file.write(text + "\n")
     note(f"wrote the private key to {path}; keep it off the relay's machine")
-
-
-def _segment(name: str) -> str:
-    from appliance.network.names import check_agent_name
-
-    return check_agent_name(name)

@@ -1,5 +1,6 @@
 """Runs the relay's background loops: pruning, and probing endpoints of waiting agents."""
 
+from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -8,6 +9,7 @@ import msgspec
 from appliance.kernel.clock import HOUR_MS
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.loop import Loop
+from appliance.kernel.threads import in_thread
 from appliance.kernel.unreachable import Unreachable
 from appliance.relay import queries, v1, wire, writes
 from appliance.relay.checklist import describe
@@ -30,17 +32,32 @@ class RelayPruner(Loop):
     name = "relay_pruner"
     interval_seconds = PRUNE_SECONDS
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: Relay, archive: Path) -> None:
+        """`archive`: the folder for version 1 messages that nobody has read."""
         super().__init__(relay.clock, relay.log)
-        self._relay = relay
+        self._relay, self._archive = relay, archive
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         deleted: dict[str, int] = self._relay.store.write(writes.prune)
+        archived = 0
         if now_ms >= self._relay.v1_until_ms:
-            deleted["v1_messages"] = self._relay.store.write(v1.remove_all, writes.PRUNED_MAX)
-        if writes.PRUNED_MAX in deleted.values():
+            archived = self._archive_unread()
+            removed = self._relay.store.write(v1.remove_acked, writes.PRUNED_MAX)
+            deleted["v1_messages"] = archived + removed
+        if archived or writes.PRUNED_MAX in deleted.values():
             self.nudge()
         return deleted
+
+    def _archive_unread(self) -> int:
+        """Move the oldest unread messages to a file. Return how many."""
+        rows = self._relay.store.read(v1.unread)
+        if not rows:
+            return 0
+        numbers, bodies = zip(*rows, strict=True)
+        file = in_thread(v1.archive, self._archive, bodies)
+        digest = file.partition(".")[0]
+        self.log.warning("relay", event="v1.archived", file=file, sha256=digest, messages=len(rows))
+        return int(self._relay.store.write(v1.remove_archived, numbers, file))
 
 
 class ApprovalAsks(Protocol):

@@ -1,7 +1,11 @@
 """Reads the relay's tables. Every listing has a limit."""
 
+from typing import NamedTuple
+
+from appliance.kernel import meta
 from appliance.kernel.clock import DAY_MS
 from appliance.kernel.meta import Executor
+from appliance.network.keys import AgentKey
 from appliance.relay.rows import (
     AgentRow,
     ApprovalRow,
@@ -18,10 +22,27 @@ LISTED_MAX = 1_000  # rows in one listing
 SIGNATURES_MAX = 200_000  # change signatures; ten minutes have half as many requests
 BURST_MS = DAY_MS
 SIGNED_AFTER = "signed_after_ms"  # in meta: older signatures may have been used before
+RELAY_KEY = "relay_key"  # in meta: when the relay's own key was made, and the key
 _CONTACTS = (
     "SELECT * FROM contacts WHERE agent_a = :agent AND status = :status"
     " UNION ALL SELECT * FROM contacts WHERE agent_b = :agent AND status = :status LIMIT :limit"
 )
+
+
+class RelayKey(NamedTuple):
+    """The relay's own key, which signs only revocations."""
+
+    key: AgentKey
+    added_ms: int
+
+
+def relay_key(reader: Executor) -> RelayKey | None:
+    """Return the relay's key; None before the first start."""
+    stored = meta.value(reader, RELAY_KEY)
+    if stored is None:
+        return None
+    added_ms, _, text = stored.partition(" ")
+    return RelayKey(AgentKey.of(text), int(added_ms))
 
 
 def agents(reader: Executor) -> list[AgentRow]:

@@ -225,7 +225,7 @@ def admin_routes(relay: Relay, made: Operations) -> list[Route]:
         Route("/admin/broadcast", Responders(post=signed(relay.send_broadcast, 201)), {
             "POST": admin("Send a signed broadcast to all agents", status=201, audited=True,
                           body=wire.SendBroadcast, reply=wire.BroadcastSent,
-                          errors=(wire.BroadcastExists,)),
+                          errors=(wire.BroadcastExists, wire.NoSuchAgent)),
         }),
         Route("/admin/broadcasts", Responders(get=signed(relay.broadcasts)), {
             "GET": made.agent("List broadcasts, newest first", query=wire.BroadcastsQuery,

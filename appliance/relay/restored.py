@@ -4,7 +4,7 @@ contact becomes valid again."""
 import sqlite3
 
 from appliance.kernel import meta
-from appliance.relay.queries import SIGNED_AFTER
+from appliance.relay.queries import RELAY_KEY, SIGNED_AFTER
 from appliance.workspace.restoring import RestoreContext
 
 _REVOKED = (
@@ -43,8 +43,8 @@ def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> Non
 
 def _carry_forward(connection: sqlite3.Connection, context: RestoreContext) -> None:
     """Keep revoked agents revoked, also those that the backup lacks: names and keys are never
-    reused. Replaced keys stay replaced, and removed admins and contacts removed. If contacts can't
-    be compared, each agent gets an event for each contact."""
+    reused. Replaced keys stay replaced, removed admins and contacts removed, and the relay keeps
+    its own key. If contacts can't be compared, each agent gets an event for each contact."""
     context.carry(
         "UPDATE main.agents SET status = 'revoked', decided_by = p.decided_by,"
         " decided_ms = p.decided_ms FROM present.agents AS p WHERE p.name = agents.name"
@@ -61,6 +61,9 @@ def _carry_forward(connection: sqlite3.Connection, context: RestoreContext) -> N
     context.carry(
         "UPDATE OR IGNORE main.admins SET public_key = p.public_key, added_ms = p.added_ms,"
         " removed_ms = p.removed_ms FROM present.admins AS p WHERE p.agent = admins.agent"
+    )
+    context.carry(
+        f"INSERT OR REPLACE INTO main.meta SELECT * FROM present.meta WHERE key = '{RELAY_KEY}'"
     )
     if not context.carry(f"DELETE {_REMOVED}"):
         for sides in (("agent_a", "agent_b"), ("agent_b", "agent_a")):

@@ -15,6 +15,8 @@ from appliance.kernel.log import Log
 from appliance.kernel.meta import value
 from appliance.kernel.store import Store
 from appliance.network.broadcast import (
+    RELAY_SENDER,
+    REVOCATION,
     BroadcastRefused,
     SignedBroadcast,
     signed_ms,
@@ -282,14 +284,20 @@ class Relay:
         return self._decide(writes.approve, name, admin, self._approvals)
 
     def revoke(self, name: str, admin: str) -> wire.AgentChanged:
-        """Revoke an agent, which is refused from its next request on."""
-        return self._decide(writes.revoke, name, admin)
+        """Revoke an agent, which is refused from its next request on, and announce this in a
+        broadcast that the relay signs."""
+        return self._decide(writes.revoke, name, admin, str(uuid4()))
 
     def admin_keys(self) -> list[wire.AdminKey]:
-        return [
+        """Return the admins' keys, and the relay's own key."""
+        keys = [
             wire.AdminKey(row.agent, row.public_key, iso(row.added_ms))
             for row in self.directory.admins.values()
         ]
+        own = self.store.read(queries.relay_key)
+        if own is not None:
+            keys.append(wire.AdminKey(RELAY_SENDER, str(own.key.public), iso(own.added_ms)))
+        return keys
 
     def send_broadcast(self, command: wire.SendBroadcast, admin: str) -> wire.BroadcastSent:
         broadcast = SignedBroadcast(command.type, command.payload, admin, command.signature)
@@ -298,7 +306,11 @@ class Relay:
         if abs(signed_ms(payload, now_ms) - now_ms) > SKEW_MS:
             raise BroadcastRefused("the broadcast was signed more than 5 minutes ago")
         broadcast_id = str(uuid4())
-        self.write(admin, writes.add_broadcast, broadcast_id, broadcast)
+        if broadcast.type == REVOCATION:  # announces and revokes in one transaction
+            agent = str(payload.get("agent"))
+            self._decide(writes.revoke, agent, admin, broadcast_id, broadcast)
+        else:
+            self.write(admin, writes.add_broadcast, broadcast_id, broadcast)
         self._log("broadcast.sent", admin)
         return wire.BroadcastSent(broadcast_id)
 
@@ -346,7 +358,7 @@ class Relay:
         return wire.AgentChanged(wire.AgentState(row.name, row.status))
 
     def _decide(
-        self, verb: Callable[..., str], name: str, admin: str, *more: int
+        self, verb: Callable[..., str], name: str, admin: str, *more: Any
     ) -> wire.AgentChanged:
         self.write(admin, verb, name, admin, *more)
         self._log(f"agent.{verb.__name__}", name, admin=admin)

@@ -1,9 +1,13 @@
 """Serves protocol version 1 for 30 days: messages rest on the relay until acked.
 
 Only this module stores bodies. The option `v1` switches the version on. The days count from the
-first start with the option; afterwards, and without the option, the routes answer 410.
+first start with the option; afterwards, and without the option, the routes answer 410, and messages
+that nobody has acked go to files.
 """
 
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -14,8 +18,9 @@ from appliance.kernel.batch import Tx
 from appliance.kernel.clock import DAY_MS
 from appliance.kernel.errors import Conflict, Exhausted, Forbidden, Invalid
 from appliance.kernel.meta import Executor
+from appliance.kernel.whole_file import write_whole
 from appliance.network.encoding import is_current
-from appliance.relay import wire
+from appliance.relay import wire, writes
 from appliance.relay.service import Relay
 from appliance.relay.states import ACTIVE
 
@@ -24,6 +29,7 @@ SINCE = "v1_since_ms"
 INBOX_MAX = 1_000  # messages that wait for an agent
 LISTED_MAX = 100
 ACKED_MAX = 1_000
+ARCHIVED_MAX = 50  # messages in one archive file, at most 20 MB
 TEXT_MAX = 65_536
 Short = Annotated[str, Meta(min_length=1, max_length=200)]
 
@@ -140,11 +146,39 @@ def ack(tx: Tx, recipient: str, message_ids: list[str]) -> None:
     )
 
 
-def remove_all(tx: Tx, limit: int) -> int:
+def archive(folder: Path, bodies: Sequence[str]) -> str:
+    """Write messages to a file, one a line; return the file's name, which is its SHA-256. Another
+    attempt writes the same file."""
+    content = "".join(f"{body}\n" for body in bodies).encode()
+    name = f"{hashlib.sha256(content).hexdigest()}.jsonl"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    write_whole(folder / name, content)
+    return name
+
+
+def remove_archived(tx: Tx, numbers: Sequence[int], file: str) -> int:
+    """Delete messages that are in the file, and record the file in the log."""
+    writes.record(tx, "v1.archived", file)
+    tx.executemany("DELETE FROM v1_messages WHERE number = ?", [(number,) for number in numbers])
+    return len(numbers)
+
+
+def remove_acked(tx: Tx, limit: int) -> int:
     return tx.execute(
-        "DELETE FROM v1_messages WHERE number IN (SELECT number FROM v1_messages LIMIT ?)",
+        "DELETE FROM v1_messages WHERE number IN"
+        " (SELECT number FROM v1_messages WHERE body IS NULL LIMIT ?)",
         (limit,),
     ).rowcount
+
+
+def unread(reader: Executor) -> list[tuple[int, str]]:
+    """Return the oldest messages that nobody has acked: number and body."""
+    return list(
+        reader.execute(
+            "SELECT number, body FROM v1_messages WHERE body IS NOT NULL ORDER BY number LIMIT ?",
+            (ARCHIVED_MAX,),
+        )
+    )
 
 
 def waiting(reader: Executor, recipient: str) -> list[msgspec.Raw]:

@@ -9,8 +9,14 @@ from typing import Any, Literal
 from appliance.kernel import meta
 from appliance.kernel.batch import Tx
 from appliance.kernel.clock import DAY_MS, HOUR_MS
-from appliance.network.broadcast import SignedBroadcast
-from appliance.relay import wire
+from appliance.network.broadcast import (
+    RELAY_SENDER,
+    REVOCATION,
+    SignedBroadcast,
+    sign_broadcast,
+)
+from appliance.network.keys import AgentKey
+from appliance.relay import queries, wire
 from appliance.relay.rows import UsedSignatureRow
 from appliance.relay.states import ACTIVE, PENDING, REVOKED
 
@@ -135,16 +141,41 @@ def note_ask(tx: Tx, agent: str, admin: str, ask_id: str | None) -> None:
     )
 
 
-def revoke(tx: Tx, name: str, admin: str) -> str:
-    """Revoke an agent and delete its contacts; the other agents receive events."""
-    if _status(tx, name) == REVOKED:
-        return REVOKED
-    _decide(tx, name, REVOKED, admin)
-    for other in _others(tx, name):
-        _add_event(tx, other, name, "revoked")
-    tx.execute("DELETE FROM contacts WHERE agent_a = ? OR agent_b = ?", (name, name))
-    record(tx, "agent.revoked", name, admin)
+def revoke(
+    tx: Tx, name: str, admin: str, broadcast_id: str, broadcast: SignedBroadcast | None = None
+) -> str:
+    """Revoke an agent, announce the revocation, and delete the agent's contacts; the other agents
+    receive events. Without an admin's broadcast, the relay signs one for a new revocation."""
+    is_new = _status(tx, name) != REVOKED
+    if is_new:
+        _decide(tx, name, REVOKED, admin)
+        for other in _others(tx, name):
+            _add_event(tx, other, name, "revoked")
+        tx.execute("DELETE FROM contacts WHERE agent_a = ? OR agent_b = ?", (name, name))
+        record(tx, "agent.revoked", name, admin)
+        broadcast = broadcast or _sign_revocation(tx, name, admin)
+    if broadcast is not None:
+        add_broadcast(tx, broadcast_id, broadcast)
     return REVOKED
+
+
+def _sign_revocation(tx: Tx, name: str, admin: str) -> SignedBroadcast:
+    """Sign with the relay's own key, for admins whose key is not at hand."""
+    key, payload = _relay_key(tx), {"agent": name, "admin": admin}
+    return sign_broadcast(key, RELAY_SENDER, REVOCATION, payload, tx.now_ms)
+
+
+def make_relay_key(tx: Tx) -> None:
+    """Make the relay's own key, unless there is one."""
+    _relay_key(tx)
+
+
+def _relay_key(tx: Tx) -> AgentKey:
+    made = queries.relay_key(tx)
+    if made is None:
+        made = queries.RelayKey(AgentKey.generate(), tx.now_ms)
+        tx.execute(meta.SET, (queries.RELAY_KEY, f"{made.added_ms} {made.key.pkcs8()}"))
+    return made.key
 
 
 def rotate(tx: Tx, name: str, former: str, key: str, signature: str) -> None:

@@ -218,6 +218,13 @@ def remember(datadir: DataDir, stores: Collection[str] = STORES) -> None:
     _write(datadir, manifest)
 
 
+def forget(datadir: DataDir, folder: str) -> None:
+    """Remove the files below a folder from the record: they were put aside on purpose."""
+    manifest = read(datadir)
+    kept = {name: id_ for name, id_ in manifest.stores.items() if not name.startswith(f"{folder}/")}
+    _write(datadir, msgspec.structs.replace(manifest, stores=kept))
+
+
 def begin_chains(datadir: DataDir) -> None:
     """Make each shared store that has a chain, before its first record, so that the first start
     records the store. Call after `check`."""

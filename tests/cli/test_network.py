@@ -125,3 +125,13 @@ def outbox_send(hub, text):
 def inbox_of(hub):
     rows = agentlip("inbox", "list", "--mesh", "network", "--json", cwd=hub.workspace).json
     return [row["body"] for row in rows["messages"]]
+
+
+def test_init_refuses_relay_without_tls_except_with_switch(tmp_path):
+    words = ("network", "init", "anna", "--relay", "http://relay.example.org", "--folder", "anna",
+             "--endpoint", "https://anna.example.org/network/inbox", "--json")  # fmt: skip
+    refused = agentlip(*words, cwd=tmp_path)
+    assert (refused.code != 0, "BAD_RELAY_URL" in refused.err) == (True, True)
+    assert not (tmp_path / "anna").exists()
+    assert agentlip(*words, "--plain-http", cwd=tmp_path).code == 0
+    assert json.loads((tmp_path / "anna" / "agent.json").read_bytes())["plain_http"] is True

@@ -26,7 +26,9 @@ def test_admin_approves_revokes_and_announces(tmp_path):
     assert fingerprint in listed.out
     who = ("--as", "ada", "--key-file", str(key_file))
     with hub.running():
-        assert fingerprint in agentlip("relay", "keys", cwd=hub.workspace).out
+        keys = agentlip("relay", "keys", cwd=hub.workspace).out
+        assert fingerprint in keys
+        assert "_relay" in keys  # known to agents before its first signature
         refused = agentlip("relay", "admins", "add", "bo", "--new-key", "k", cwd=hub.workspace)
         assert refused.code != 0
         register(hub)

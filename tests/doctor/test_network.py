@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from appliance.sdk.network.folder import AgentConfig, AgentFolder
 from appliance.sdk.network.pins import KeyPin, KeyPins
@@ -51,6 +52,11 @@ def remove_key(folder):
     (folder / "key").unlink()
 
 
+def use_plain_http(folder):
+    config = AgentFolder(folder).config()
+    AgentFolder(folder).configure(replace(config, relay="http://relay.example"))
+
+
 def damage_state(folder):
     (folder / "state.sqlite3").write_bytes(b"not a database, but long enough" * 200)
 
@@ -71,6 +77,7 @@ def revoke_contact(folder):
         (open_key, "network.agents:unusable"),
         (remove_key, "network.agents:unusable"),
         (damage_state, "network.agents:unusable"),
+        (use_plain_http, "network.agents:unusable"),
         (change_key, "network.keys:key-changed"),
         (revoke_contact, "network.keys:revoked"),
     ],

@@ -151,6 +151,8 @@ def receive(
         ({"broker_id": ""}, 1),
         ({"key": "short"}, 1),
         ({"key": NETWORK_KEY, "mesh": NETWORK}, 0),
+        ({"key": "", "mesh": NETWORK}, 0),
+        ({"key": ""}, 1),
         ({"key": NETWORK_KEY}, 1),
         ({"key": KEY, "mesh": NETWORK}, 1),
     ],

@@ -4,12 +4,15 @@ import json
 from contextlib import closing
 
 import pytest
+from msgspec.structs import replace
 
 from appliance.network.envelope import SenderNotAContact
 from appliance.network.keys import AgentKey, rotation_text
 from appliance.sdk.network import broadcasts, relay_client
 from appliance.sdk.network.agent import NetworkAgent
+from appliance.sdk.network.folder import AgentFolder
 from appliance.sdk.network.peers import ContactsNotCurrent, NotAContact
+from appliance.sdk.network.relay_client import BadRelayUrl
 from tests.support.network import AgentClock
 from tests.support.relay import admin_key, key
 
@@ -140,10 +143,11 @@ def test_type_that_is_not_signed_is_shown_as_an_announcement(network, anna):
 
 
 def test_messages_of_a_revoked_agent_are_refused(network, anna):
-    """From the recipient's next heartbeat on."""
+    """From the recipient's next heartbeat on, also while the sender can't reach the relay."""
     bert = network.agents["bert"]
     network.relay.as_admin("POST", "/registry/agents/bert/revoke")
-    network.wait(300)
+    anna.poll()
+    network.relay_is_down = True
     report = bert.send("anna", {"text": "hi"})
     assert (report.status, report.attempts[0].http_status) == ("failed", 400)
     assert network.texts("anna") == []
@@ -160,6 +164,19 @@ def test_signed_revocation_counts_although_relay_lists_agent(network, anna):
         anna.send("bert", {})
     with pytest.raises((SenderNotAContact, ContactsNotCurrent)):
         anna.receive(body)
+
+
+def test_relay_without_tls_needs_a_switch_and_is_reported(network):
+    network.agent("anna").close()
+    folder = AgentFolder(network.folder / "anna")
+    plain = replace(folder.config(), relay="http://relay.example")
+    folder.configure(plain)
+    with pytest.raises(BadRelayUrl):
+        network.open("anna")
+    folder.configure(replace(plain, plain_http=True))
+    network.open("anna")
+    (event,) = [event for _, event in network.events if event.kind == "plain-http"]
+    assert event.details == {"relay": "http://relay.example"}
 
 
 def test_key_is_rotated_and_contacts_follow(network, anna):

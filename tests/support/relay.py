@@ -90,7 +90,7 @@ class RelayFixture:
             for name in ADMINS:
                 self.store.write(writes.add_admin, name, str(admin_key(name).public))
         self.relay.open(self.store.write(v1.begin) if "v1" in options else 0)
-        self.pruner = RelayPruner(self.relay)
+        self.pruner = RelayPruner(self.relay, folder / "relay-v1")
         self.checker = EndpointChecker(self.relay, lambda _host, _port: ["192.0.2.1"])
         http = HttpSettings(host="0.0.0.0", allowed_hosts=("relay.example",))
         guard = Guard(TokenBook(), http, self.clock)

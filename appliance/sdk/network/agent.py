@@ -32,6 +32,7 @@ from appliance.network.keys import AgentKey, AgentPublicKey, rotation_text
 from appliance.network.names import check_agent_name
 from appliance.network.safety import fingerprint
 from appliance.sdk.closing import Closing
+from appliance.sdk.network.admin import RelayAdmin
 from appliance.sdk.network.broadcasts import (
     KeptBroadcast,
     is_known,
@@ -40,6 +41,7 @@ from appliance.sdk.network.broadcasts import (
 )
 from appliance.sdk.network.contact_verbs import ContactVerbs
 from appliance.sdk.network.folder import AgentFolder, NoNetworkAgent
+from appliance.sdk.network.former_inbox import VERSION_1, poll_former_inbox
 from appliance.sdk.network.incoming import IncomingMessages, StoredMessage
 from appliance.sdk.network.outgoing import (
     EXPIRY_MS,
@@ -58,7 +60,7 @@ from appliance.sdk.network.peers import (
 from appliance.sdk.network.pins import KeyPin, KeyPins
 from appliance.sdk.network.post import HANDSHAKE_MS, Post, PostRules, post_envelope
 from appliance.sdk.network.presences import AgentPresence, Presences
-from appliance.sdk.network.relay_client import RelayClient, RelayRefused
+from appliance.sdk.network.relay_client import RelayClient, RelayRefused, is_final
 from appliance.sdk.network.requests import ContactRequests
 from appliance.sdk.network.restored import RESTORED
 from appliance.sdk.network.state import AgentState
@@ -115,13 +117,11 @@ class NetworkAgent(ContactVerbs, Closing):
         self._clock = clock or SystemClock()
         self._auto_approve, self._receipts = auto_approve, receipts
         self._heartbeat_seconds = heartbeat_seconds
-        rules = PostRules(self.config.loopback, self.config.loopback)
+        rules = PostRules(self.config.loopback, allow_http=False)
         self._post = post or partial(post_envelope, rules=rules)
         self._closed = threading.Event()
-        self.relay = RelayClient(
-            self.config.relay, self._clock, self.name, self.folder.key(), self._closed.wait
-        )
-        self._unsigned = RelayClient(self.config.relay, self._clock, pause=self._closed.wait)
+        self.relay = self._client(self.name, self.folder.key())
+        self._unsigned = self._client()
         self.state = AgentState(self.folder.path / "state.sqlite3")
         self._restored_ms = int(self.state.cursor(RESTORED) or 0)
         self._pins = KeyPins(self.state)
@@ -138,7 +138,17 @@ class NetworkAgent(ContactVerbs, Closing):
         self.unreachable: dict[str, str] = {}
         self._next_poll = self._next_wake = float("-inf")
         self._is_woken = False  # a relay has posted a broadcast that is not read yet
+        self._has_former_inbox = True  # until the relay refuses
         self._thread: threading.Thread | None = None
+
+        if self.config.plain_http:
+            self._emit("plain-http", self.name, relay=self.config.relay)
+
+    def _client(self, name: str = "", key: AgentKey | None = None) -> RelayClient:
+        config, pause = self.config, self._closed.wait
+        return RelayClient(
+            config.relay, self._clock, name, key, pause, plain_http=config.plain_http
+        )
 
     # -- registration --------------------------------------------------------------------------
 
@@ -192,10 +202,16 @@ class NetworkAgent(ContactVerbs, Closing):
 
     def _is_registered(self, key: AgentKey) -> bool:
         try:
-            RelayClient(self.config.relay, self._clock, self.name, key).request("GET", "/contacts")
+            self._client(self.name, key).request("GET", "/contacts")
         except RelayRefused:
             return False
         return True
+
+    def as_admin(self, key: AgentKey | str) -> RelayAdmin:
+        """Act as a relay admin with this agent's name. `key`: the admin key, or its PKCS #8 text.
+        Raises BadKey."""
+        admin_key = AgentKey.of(key) if isinstance(key, str) else key
+        return RelayAdmin(self._client(self.name, admin_key), admin_key, self._clock)
 
     # -- contacts, with `ContactVerbs` -----------------------------------------------------------
 
@@ -235,7 +251,7 @@ class NetworkAgent(ContactVerbs, Closing):
         report, attempt = claimed.report, None
         if self._clock.now_ms() < report.created_ms + EXPIRY_MS:
             presence = self._presences.known(report.recipient)
-            if not _is_waiting(report, presence):
+            if not presence.is_useless(report):
                 attempt = self.attempt(
                     report.recipient, claimed.payload, report.message_id, report.type, presence
                 )
@@ -259,7 +275,9 @@ class NetworkAgent(ContactVerbs, Closing):
         presence = presence or self._presences.known(name)
         endpoint, started = presence.endpoint, self._clock.monotonic()
         status, problem, final, again, tls_ms = None, None, False, None, None
-        if presence.online is False:
+        if presence.refusal is not None:
+            endpoint, problem, final = None, f"the relay refused: {presence.refusal}", True
+        elif presence.online is False:
             problem = "the recipient is offline"
         else:
             try:
@@ -272,7 +290,7 @@ class NetworkAgent(ContactVerbs, Closing):
             except (NotAContact, MalformedEnvelope) as error:
                 problem, final = error.message, True
             except ApplianceError as error:
-                problem = error.message
+                problem, final = error.message, is_final(error)
             except OSError as error:
                 problem = f"the connection failed: {str(error) or type(error).__name__}"
                 self.unreachable[name] = problem
@@ -303,6 +321,10 @@ class NetworkAgent(ContactVerbs, Closing):
         message = self.peers.open(body)
         if of_timestamp(message.timestamp) <= self._restored_ms:
             raise ContactsNotCurrent("the recipient was restored since this message was sealed")
+        return self._hand_over(message)
+
+    def _hand_over(self, message: OpenedMessage) -> OpenedMessage | None:
+        """Hand the message over once. None: handed over before."""
         now_ms = self._clock.now_ms()
         if not self._incoming.claim(message, now_ms):
             return None
@@ -317,7 +339,7 @@ class NetworkAgent(ContactVerbs, Closing):
             raise
         keep = self._on_message is None and not is_receipt
         self._incoming.finish(message, now_ms, keep=keep)
-        if self._receipts and not is_receipt:
+        if self._receipts and not is_receipt and message.version != VERSION_1:
             self._send_receipt(message, now_ms)
         return message
 
@@ -379,7 +401,8 @@ class NetworkAgent(ContactVerbs, Closing):
             self._deliver(claimed)
 
     def poll(self) -> None:
-        """Send a heartbeat; read contacts, their events, the admins' keys, and broadcasts."""
+        """Send a heartbeat; read contacts, their events, the admins' keys, broadcasts, and while
+        the relay serves version 1, the inbox there."""
         self.relay.key = self.folder.key()  # another process may have replaced it
         if not self._has_former_key():
             self.folder.forget_former()
@@ -391,6 +414,10 @@ class NetworkAgent(ContactVerbs, Closing):
         self._poll_contact_events()
         self.refresh_requests()
         self._poll_broadcasts()
+        if self._has_former_inbox:
+            self._has_former_inbox = poll_former_inbox(
+                self.relay, self.peers.contacts, self._hand_over
+            )
 
     def broadcasts(self, before: int = 0, limit: int = 100, kind: str = "") -> list[KeptBroadcast]:
         """Return the verified broadcasts, newest first. `before`: a page's last `number`."""
@@ -436,11 +463,3 @@ class NetworkAgent(ContactVerbs, Closing):
 
     def _emit(self, kind: str, agent: str, **details: Any) -> None:
         self._on_event(NetworkEvent(kind, agent, details))
-
-
-def _is_waiting(report: SendReport, presence: AgentPresence) -> bool:
-    """Return whether an attempt is useless, because the recipient was not seen since the last
-    one."""
-    if not report.was_tried_enough or presence.online is None:
-        return False
-    return presence.online is False or presence.last_seen == report.attempts[-1].last_seen

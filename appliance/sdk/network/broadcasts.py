@@ -77,10 +77,12 @@ def poll_broadcasts(
     after = state.cursor("broadcasts")
     seek = f"&after={after}" if after else ""
     rows = relay.request("GET", f"/admin/broadcasts?limit={PAGE}{seek}")
+    broadcasts = [(row, _signed(row)) for row in reversed(rows)]
+    if not all(_is_valid(signed, peers.admin_keys()) for _, signed in broadcasts):
+        peers.refresh()  # an admin was added, or has another key, since the heartbeat's refresh
     admins = peers.admin_keys()
-    for row in reversed(rows):
-        kind, sender = str(row["type"]), str(row["sender"])
-        signed = SignedBroadcast(kind, str(row["payload"]), sender, str(row["signature"]))
+    for row, signed in broadcasts:
+        kind, sender = signed.type, signed.sender
         seen = state.cursor("broadcasts_seen").split()[-SEEN_MAX:]
         newest_ms = int(state.cursor(f"broadcast {sender}") or 0)
         try:
@@ -102,6 +104,18 @@ def poll_broadcasts(
             state.set_cursor("broadcasts_seen", " ".join([*seen, signed.signature]))
             state.set_cursor(f"broadcast {sender}", str(max(at_ms, newest_ms)))
         state.set_cursor("broadcasts", str(row["id"]))
+
+
+def _signed(row: dict[str, Any]) -> SignedBroadcast:
+    return SignedBroadcast(*(str(row[name]) for name in ("type", "payload", "sender", "signature")))
+
+
+def _is_valid(signed: SignedBroadcast, admins: dict[str, AgentPublicKey]) -> bool:
+    try:
+        verify_broadcast(signed, admins)
+    except BroadcastRefused:
+        return False
+    return True
 
 
 def _keep(state: AgentState, signed: SignedBroadcast, values: tuple[Any, ...]) -> None:

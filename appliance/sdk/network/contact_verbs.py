@@ -12,7 +12,7 @@ from appliance.network.safety import fingerprint, safety_number
 from appliance.sdk.network.folder import AgentFolder
 from appliance.sdk.network.peers import CachedContact, NotAContact, Peers
 from appliance.sdk.network.pins import KeyChanged, KeyPin, KeyPins
-from appliance.sdk.network.relay_client import RelayClient, RelayRefused
+from appliance.sdk.network.relay_client import RelayClient, RelayRefused, is_final
 from appliance.sdk.network.requests import ContactRequest, ContactRequests
 
 DENIED_MAX = 20  # blocked agents' requests that one heartbeat denies
@@ -38,9 +38,13 @@ class ContactVerbs:
         return self.relay.key or self.folder.key()
 
     def contacts(self) -> list[CachedContact]:
-        """Return the contacts from the relay; while it is down, the last known contacts."""
-        with suppress(ApplianceError):
+        """Return the contacts from the relay; while it is down, the last known contacts. Raises
+        RelayRefused if this agent was revoked."""
+        try:
             self.peers.refresh()
+        except ApplianceError as error:
+            if is_final(error):
+                raise
         return list(self.peers.contacts.values())
 
     def pending_requests(self) -> list[dict[str, Any]]:

@@ -52,13 +52,14 @@ class KeyringFailed(Unavailable):
 class AgentConfig(Struct, frozen=True):
     """An agent's configuration. `endpoint`: the URL at which other agents reach this one.
     `loopback` allows other endpoints on this machine, without TLS, for tests. `keyring`: where
-    the key is."""
+    the key is. `plain_http` allows a relay without TLS on another machine."""
 
     name: str
     relay: str
     endpoint: str
     loopback: bool = False
     keyring: bool = False
+    plain_http: bool = False
 
 
 class AgentFolder:

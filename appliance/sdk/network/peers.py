@@ -35,10 +35,14 @@ from appliance.network.keys import AgentKey, AgentPublicKey, BadKey
 from appliance.network.names import is_agent_name
 from appliance.sdk.network.folder import NoNetworkAgent
 from appliance.sdk.network.pins import KeyChanged, KeyPin, KeyPins, pin_after
-from appliance.sdk.network.relay_client import RelayClient, RelayRefused, RelayUnreachable
+from appliance.sdk.network.relay_client import (
+    LOOPBACK,
+    RelayClient,
+    RelayRefused,
+    RelayUnreachable,
+)
 
 REFRESH_MS = 10_000  # between two refreshes that others' messages cause
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class NotAContact(Missing):
@@ -188,10 +192,13 @@ class Peers:
 
     def open(self, body: bytes) -> OpenedMessage:
         """Verify and decrypt an envelope from another agent. For a sender or a key that is not
-        known, the contacts are refreshed once. Raises EnvelopeRefused and ContactsNotCurrent."""
+        known, the contacts are refreshed once, unless an admin announced that the sender is
+        revoked. Raises EnvelopeRefused and ContactsNotCurrent."""
         try:
             return self._open(body)
         except (SenderNotAContact, EnvelopeNotSigned):
+            if self._pins.is_revoked(str(msgspec.json.decode(body).get("sender"))):
+                raise  # for good: the relay is not needed
             if self._clock.monotonic() - self._refreshed < REFRESH_MS / 1000:
                 raise ContactsNotCurrent(retry_after=REFRESH_MS / 1000) from None
             self._refreshed = self._clock.monotonic()

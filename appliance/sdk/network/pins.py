@@ -75,6 +75,11 @@ class KeyPins:
         with self._state.transaction() as tx:
             tx.execute("INSERT OR IGNORE INTO revoked (agent) VALUES (?)", (agent,))
 
+    def is_revoked(self, agent: str) -> bool:
+        with self._state.transaction() as tx:
+            row = tx.execute("SELECT 1 FROM revoked WHERE agent = ?", (agent,)).fetchone()
+        return row is not None
+
     def revoked_agents(self) -> frozenset[str]:
         with self._state.transaction() as tx:
             rows = tx.execute("SELECT agent FROM revoked LIMIT ?", (PINS_MAX,)).fetchall()

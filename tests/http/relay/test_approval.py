@@ -1,5 +1,6 @@
 """Several admins approve an agent, with their keys or by answering a question, each once."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,17 @@ def test_answers_of_two_people_approve_the_agent(relay, env, asker):
     assert status(relay) == "active"
     run(asker, relay)
     assert waiting(env) == {}
+
+
+def test_answer_that_revokes_is_announced_in_a_signed_broadcast(relay, env, asker):
+    run(asker, relay)
+    env.answer(waiting(env)["bo",].id, "revoke", PEOPLE["bo"])
+    run(asker, relay)
+    assert status(relay) == "revoked"
+    ((kind, payload, sender),) = relay.rows("SELECT type, payload, sender FROM broadcasts")
+    assert (kind, sender) == ("revocation", "_relay")
+    fields = json.loads(payload)
+    assert (fields["agent"], fields["admin"]) == ("anna", "bo")
 
 
 def test_key_and_answer_of_one_admin_count_once(relay, env, asker):

@@ -4,17 +4,19 @@ was sent or received before a restore happens again."""
 from contextlib import closing
 
 import pytest
+from msgspec.structs import replace
 
+from appliance.backup.create import create_backup
 from appliance.sdk.network.folder import AgentConfig, AgentFolder
 from appliance.sdk.network.outgoing import EXPIRY_MS, OutgoingMessages
 from appliance.sdk.network.pins import KeyPin, KeyPins
 from appliance.sdk.network.state import AgentState
 from appliance.workspace.datadir import DataDir
-from tests.support.relay import key
-from tests.support.restored_workspace import CLOCK, BackedUp
+from tests.support.relay import key as key_of
+from tests.support.restored_workspace import CLOCK, SETTINGS, BackedUp
 
 ENDPOINT = "https://anna.example.org/network/inbox"
-KEYS = {name: key(name).pkcs8() + "\n" for name in ("anna", "new")}
+KEYS = {name: key_of(name).pkcs8() + "\n" for name in ("anna", "new")}
 
 
 @pytest.fixture
@@ -30,10 +32,10 @@ def folder_of(workspace, name, datadir=None):
 
 def add_agent(workspace, name):
     path = folder_of(workspace, name)
-    AgentFolder.create(path, AgentConfig(name, "https://relay.example", ENDPOINT), key(name))
+    AgentFolder.create(path, AgentConfig(name, "https://relay.example", ENDPOINT), key_of(name))
     (path / "cache.json").write_text("{}")
     state = AgentState(path / "state.sqlite3")  # open, with a write-ahead log, as in a program
-    KeyPins(state).put(KeyPin("bert", str(key("bert").public), verified=True))
+    KeyPins(state).put(KeyPin("bert", str(key_of("bert").public), verified=True))
     now_ms = CLOCK.now_ms()
     for text, sent_ms in (("old", now_ms - EXPIRY_MS), ("new", now_ms)):
         OutgoingMessages(state).add("bert", {"text": text}, "direct", sent_ms)
@@ -50,6 +52,18 @@ def test_backup_contains_the_agents_without_what_their_relay_has(workspace):
     names = {file.path for file in made.files if file.path.startswith(".agentlip/network/")}
     assert names == {f".agentlip/network/anna/{n}" for n in ("agent.json", "key", "state.sqlite3")}
     assert {file.kind for file in made.files if file.path in names} == {"secret"}
+
+
+def test_agents_are_encrypted_like_the_member_key(workspace, key):
+    settings = replace(SETTINGS, recipients=(key.recipient,), identity_file=str(key.file))
+    with workspace.backups.only_writer():
+        made = create_backup(workspace.work(settings), reason="manual")
+    files = list(workspace.backups.path(made.name).iterdir())
+    names = [file.path for file in made.files if file.path.startswith(".agentlip/network/")]
+    assert len(names) == 3
+    assert all(file.suffix == ".age" or file.name.endswith(".json") for file in files)
+    secret = KEYS["anna"].strip().encode()
+    assert not any(secret in file.read_bytes() for file in files)
 
 
 def test_agents_are_restored_to_a_new_machine(workspace, tmp_path):

@@ -57,11 +57,11 @@ class Workspace:
         self.clock = FakeClock()
         self.lines = io.BytesIO()
 
-    def load(self, root, environment=None, has_remote_brokers=True, **settings):
+    def load(self, root, environment=None, is_known_elsewhere=True, **settings):
         log = Log(self.lines, clock=self.clock)
         return MemberIdentity(
             self.datadir, IdentitySettings(**settings), self.clock, log, environment or {},
-            has_remote_brokers=has_remote_brokers, root=root.root,
+            is_known_elsewhere=is_known_elsewhere, root=root.root,
         )  # fmt: skip
 
     @property
@@ -156,7 +156,7 @@ def test_copy_on_another_machine_is_refused_until_resolved(workspace, machine, o
 
 
 @pytest.mark.parametrize(
-    ("policy", "has_remote_brokers", "refused", "warned"),
+    ("policy", "is_known_elsewhere", "refused", "warned"),
     [
         ("refuse", True, True, False),
         ("refuse", False, False, True),
@@ -165,15 +165,15 @@ def test_copy_on_another_machine_is_refused_until_resolved(workspace, machine, o
     ],
 )
 def test_policy_decides_about_a_copy(
-    workspace, machine, other, policy, has_remote_brokers, refused, warned
+    workspace, machine, other, policy, is_known_elsewhere, refused, warned
 ):
     workspace.load(machine.id("a"))
     if refused:
         with pytest.raises(wire.HostChanged):
-            workspace.load(other, has_remote_brokers=has_remote_brokers, clone_policy=policy)
+            workspace.load(other, is_known_elsewhere=is_known_elsewhere, clone_policy=policy)
     else:
         view = workspace.load(
-            other, has_remote_brokers=has_remote_brokers, clone_policy=policy
+            other, is_known_elsewhere=is_known_elsewhere, clone_policy=policy
         ).view()
         assert view.host == "other"
     assert ("the member key was made on another machine" in workspace.log_messages) == warned

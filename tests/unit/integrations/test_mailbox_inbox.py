@@ -45,3 +45,13 @@ def test_text_is_the_body_and_the_rest_is_metadata(inbox, payload, body, meta):
     assert inbox.rows(f"SELECT {columns} FROM inbox") == [
         ("network", "bert", "dm", "anna", AT, body, meta)
     ]
+
+
+def test_version_1_message_has_no_key_and_names_its_version(inbox):
+    payload = {"text": "hi", "type": "text", "version": "1.0"}
+    NetworkInbox(inbox.service).accept(
+        "anna", OpenedMessage("1.0", "direct", "m1", "bert", AT, payload)
+    )
+    columns = "sender_name, sender_pubkey, body, meta"
+    (row,) = inbox.rows(f"SELECT {columns} FROM inbox")
+    assert row == ("bert", "", "hi", '{"type":"text","version":"1.0"}')

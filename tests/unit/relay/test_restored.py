@@ -6,7 +6,9 @@ from contextlib import closing
 
 import pytest
 
+from appliance.kernel import meta
 from appliance.network.keys import rotation_text
+from appliance.relay import queries
 from appliance.relay.restored import adjust_store
 from appliance.workspace.restoring import RestoreContext
 from tests.support.relay import RelayFixture, key
@@ -154,3 +156,15 @@ def test_request_from_before_the_restore_is_refused(workspace, present):
     assert refused.json["code"] == ("SIGNATURE_USED" if present else "STALE_SIGNATURE")
     later_ms = at_ms + 200_000
     assert workspace.relay.request(*given, by="anna", at_ms=later_ms).status_code == 200
+
+
+def replace_relay_key(tx):
+    tx.execute(meta.SET, (queries.RELAY_KEY, f"1 {key('relay').pkcs8()}"))
+
+
+def test_relay_keeps_its_own_key_although_the_backup_has_another(workspace):
+    workspace.relay.store.write(replace_relay_key)
+    before = workspace.relay.request("GET", "/admin/keys").json
+    workspace.restore()
+    assert workspace.relay.request("GET", "/admin/keys").json == before
+    assert before[-1]["agent"] == "_relay"

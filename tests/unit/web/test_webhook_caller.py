@@ -2,8 +2,6 @@
 
 import shutil
 import socket
-import ssl
-import subprocess
 import threading
 
 import msgspec
@@ -13,6 +11,7 @@ from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.kernel.delivery import CallResult
 from appliance.web import webhook_caller
 from appliance.web.webhook_caller import WebhookCaller, result_of, seconds_of
+from tests.support.tls import contexts_for
 from tests.support.webhook_receiver import webhook_receiver
 
 NAME = "hooks.example.com"
@@ -113,20 +112,6 @@ def test_silent_or_unreachable_receiver_has_failed(receiver):
         raise socket.gaierror
 
     assert "resolved" in call("https://a.example/", unknown).reason
-
-
-def contexts_for(name, folder):
-    """TLS contexts of a receiver with that name, and of a client that trusts it."""
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-         "-nodes", "-days", "2", "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}",
-         "-keyout", key, "-out", certificate],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(certificate, key)
-    return server, ssl.create_default_context(cafile=str(certificate))
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
