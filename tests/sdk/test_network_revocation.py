@@ -118,6 +118,6 @@ def test_revocation_counts_although_its_signer_is_new(network, anna):
     anna.peers.refresh()
     network.tamper.clear()
     network.relay.as_admin("POST", REVOKE)
-    poll_broadcasts(anna.relay, anna.state, anna.peers, anna._emit)
+    poll_broadcasts(anna.relay, anna.state, anna.peers, anna._emit, 0)
     assert "broadcast" in network.kinds("anna")
     assert anna.peers.contacts == {}
