@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { VirtualList } from "./list.js";
 import { Failure } from "./parts.js";
 import { go, link } from "./router.js";
-import { state } from "./store.js";
+import { state, watchers } from "./store.js";
 import { showMoment, showNumber } from "./text.js";
 import { Component, html } from "./view.js";
 
@@ -12,9 +12,6 @@ const ROWS_MAX = 5_000;
 const HOUR_MS = 3_600_000;
 const NAMES = ["channel.created", "topic.created", "topic.renamed", "message.created", "message.edited", "message.deleted",
   "message.moved_topic", "message.enriched", "topic.attachment_added"];
-const listeners = new Set();
-
-export const showLive = (event) => listeners.forEach((listener) => listener(event));
 
 export class EventsScreen extends Component {
   constructor(props) {
@@ -24,7 +21,7 @@ export class EventsScreen extends Component {
   }
 
   componentDidMount() {
-    listeners.add(this.onEvent);
+    watchers.add(this.onEvent);
     this.load();
   }
 
@@ -33,7 +30,7 @@ export class EventsScreen extends Component {
   }
 
   componentWillUnmount() {
-    listeners.delete(this.onEvent);
+    watchers.delete(this.onEvent);
   }
 
   get filters() {

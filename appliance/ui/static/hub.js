@@ -1,20 +1,23 @@
 // Channels, topics and messages: loaded over HTTP, kept current by events.
 //
-// A page of messages may be older than an event that was applied while it was on its way. So every
-// message is kept by id with its version, and only a higher version replaces it.
-import { get, patch, post } from "./api.js";
+// Messages are kept only in the logs of their topics, so what leaves a log is forgotten with it. A page
+// may be older than an event that was applied while it was on its way: until it is here, changes are
+// remembered, and the higher version counts.
+import { ApiError, get, patch, post } from "./api.js";
 import { changed, fail, state } from "./store.js";
 import { unread } from "./unread.js";
 
 const PAGE = 100;
 const WINDOW_MAX = 2_000; // messages of a topic in memory
 const LOGS_MAX = 20;
-const KNOWN_MAX = 20_000;
+const CHANGES_MAX = 20_000; // while pages are on their way
 const FETCH_MAX = 20; // moved messages that are fetched one by one
 const HOUR_MS = 3_600_000;
 
-const known = new Map(); // message id → the newest version seen; `partial` has no text
+const changes = new Map(); // message id → what events changed while a page was on its way
 const arrived = new Map(); // topic id → ids of messages that were moved there
+let reads = 0; // pages on their way
+let tooMany = 0; // times that the changes were more than are remembered
 let lastTs = 0;
 
 class TopicLog {
@@ -32,25 +35,59 @@ class TopicLog {
 const before = (one, other) =>
   one.created_at < other.created_at || (one.created_at === other.created_at && one.id < other.id);
 
-// The newest version of a message, which replaces older ones wherever they are shown.
+// Remembers changes while `work` reads messages and puts them into a log.
+async function reading(work) {
+  reads += 1;
+  const start = tooMany;
+  try {
+    const found = await work();
+    if (start === tooMany) return found;
+  } finally {
+    reads -= 1;
+    if (!reads) changes.clear();
+  }
+  throw new ApiError(0, { error: "too many messages changed while they were read", code: "CHANGED_MEANWHILE", hint: "try again" });
+}
+
+function remember(id, version, fields) {
+  if (changes.size >= CHANGES_MAX) {
+    changes.clear();
+    tooMany += 1;
+  }
+  const old = changes.get(id);
+  if (reads && !(old?.version >= version)) changes.set(id, { ...old, version, ...fields });
+}
+
+const held = (topicId, id) => state.logs.get(topicId)?.items.findLast((each) => each.id === id);
+
+// The newest version of a message that a dialog or a list shows.
+export const newest = (message) => held(message.topic_id, message.id) || message;
+
+// The newest version of a message that was read; an older one in its log is replaced.
 function learn(message) {
-  const old = known.get(message.id);
-  if (old && !old.partial && old.version >= message.version) return old;
-  const newest = old && old.version > message.version ? { ...message, ...old, partial: false } : message;
-  known.set(message.id, newest);
-  if (old && !old.partial) replace(old, newest);
-  return newest;
+  const change = changes.get(message.id);
+  const read = change && change.version > message.version ? { ...message, ...change } : message;
+  const old = held(message.topic_id, message.id);
+  if (old && old.version >= read.version) return old;
+  if (old) replace(old, read);
+  return read;
 }
 
 function replace(old, message) {
   const log = state.logs.get(old.topic_id);
-  const index = log ? log.items.findLastIndex((each) => each.id === message.id) : -1;
-  if (index >= 0) {
-    log.items = log.items.slice();
-    if (old.topic_id === message.topic_id) log.items[index] = message;
-    else log.items.splice(index, 1);
+  const index = log.items.findLastIndex((each) => each.id === message.id);
+  log.items = log.items.slice();
+  if (old.topic_id === message.topic_id) {
+    log.items[index] = message;
+  } else {
+    drop(log.items.splice(index, 1));
+    insert(message);
   }
-  if (old.topic_id !== message.topic_id) insert(message);
+}
+
+// What is known about messages goes with them.
+function drop(messages) {
+  for (const { id } of messages) state.enrichments.delete(id);
 }
 
 function insert(message) {
@@ -61,6 +98,7 @@ function insert(message) {
   if (index === 0 && log.older && log.items.length) return;
   log.items = [...log.items.slice(0, index), message, ...log.items.slice(index)];
   if (log.items.length > WINDOW_MAX + PAGE && !log.newer) {
+    drop(log.items.slice(0, -WINDOW_MAX));
     log.items = log.items.slice(-WINDOW_MAX);
     log.older = true;
   }
@@ -80,13 +118,9 @@ function merge(log, page, atStart) {
     }
   }
   if (items.length > WINDOW_MAX) {
-    if (atStart) {
-      items = items.slice(0, WINDOW_MAX);
-      log.newer = true;
-    } else {
-      items = items.slice(-WINDOW_MAX);
-      log.older = true;
-    }
+    drop(atStart ? items.slice(WINDOW_MAX) : items.slice(0, -WINDOW_MAX));
+    items = atStart ? items.slice(0, WINDOW_MAX) : items.slice(-WINDOW_MAX);
+    log[atStart ? "newer" : "older"] = true;
   }
   log.items = items;
 }
@@ -97,16 +131,18 @@ async function loading(log, name, work) {
   log.error = null;
   changed();
   try {
-    await work();
+    await reading(work);
     log.filled = true;
   } catch (error) {
     log.error = error;
+    if (error.code === "CHANGED_MEANWHILE") log.items = [];
   } finally {
     log.loading = null;
     changed();
   }
 }
 
+const ofMessage = (id) => `/api/v1/messages/${encodeURIComponent(id)}`;
 const page = (log, more) => get("/api/v1/messages", { topic_id: log.id, limit: PAGE, ...more });
 
 export const loadOlder = (log) => loading(log, "older", async () => {
@@ -131,7 +167,7 @@ export const loadNewest = (log) => loading(log, "newest", async () => {
 
 const loadAround = (log, id) => loading(log, "around", async () => {
   const [{ message }, above, below] = await Promise.all([
-    get(`/api/v1/messages/${encodeURIComponent(id)}`), page(log, { before_id: id }), page(log, { after_id: id }),
+    get(ofMessage(id)), page(log, { before_id: id }), page(log, { after_id: id }),
   ]);
   log.items = [];
   merge(log, [...above.messages.reverse(), message, ...below.messages], true);
@@ -145,8 +181,7 @@ export function openLog(topicId, messageId) {
   if (!log) {
     log = new TopicLog(topicId);
     state.logs.set(topicId, log);
-    if (state.logs.size > LOGS_MAX) state.logs.delete(state.logs.keys().next().value);
-    if (known.size > KNOWN_MAX) known.clear();
+    if (state.logs.size > LOGS_MAX) evict(state.logs.keys().next().value);
   }
   const missing = messageId && !log.items.some((each) => each.id === messageId);
   if (!log.error && !log.loading && (!log.filled || missing)) {
@@ -154,6 +189,12 @@ export function openLog(topicId, messageId) {
     else loadNewest(log);
   }
   return log;
+}
+
+function evict(topicId) {
+  drop(state.logs.get(topicId).items);
+  state.logs.delete(topicId);
+  state.attachments.delete(topicId);
 }
 
 export async function loadChannels() {
@@ -212,24 +253,24 @@ export async function loadAttachments(topicId, more) {
 }
 
 export async function loadEnrichments(messageId) {
-  const found = await get(`/api/v1/messages/${encodeURIComponent(messageId)}/enrichments`);
+  const found = await get(`${ofMessage(messageId)}/enrichments`);
   state.enrichments.set(messageId, { version: found.version, items: found.enrichments });
   changed();
 }
 
 // Everything that is known is read again: after a restore, or when the rights changed.
 export function forget() {
-  known.clear();
+  changes.clear();
   arrived.clear();
   lastTs = 0;
   for (const name of ["topics", "channelTopics", "logs", "attachments", "enrichments"]) state[name] = new Map();
 }
 
-function changeMessage(id, version, fields) {
-  const old = known.get(id);
-  if (old && old.version >= version) return;
-  if (!old || old.partial) known.set(id, { ...old, id, version, partial: true, ...fields });
-  else learn({ ...old, version, ...fields });
+function changeMessage({ scope, data }, fields) {
+  const { message_id: id, version } = data;
+  remember(id, version, fields);
+  const old = held(scope.topic_id, id);
+  if (old && old.version < version) replace(old, { ...old, version, ...fields });
 }
 
 const handlers = {
@@ -243,19 +284,17 @@ const handlers = {
     if (topic) state.topics.set(topic.id, { ...topic, title: data.new_title });
   },
   "message.created": ({ data: { message } }) => {
-    if (learn(message) === message) insert(message);
+    insert(message);
     touch(message.topic_id, message.channel_id, message.created_at);
   },
-  "message.edited": ({ ts, data }) =>
-    changeMessage(data.message_id, data.version, { content_raw: data.new_content, edited_at: ts }),
-  "message.deleted": ({ ts, data }) =>
-    changeMessage(data.message_id, data.version, {
-      content_raw: "[deleted]", deleted_at: ts, deleted_by: data.deleted_by,
-    }),
-  "message.moved_topic": ({ ts, data }) => {
-    changeMessage(data.message_id, data.version, { topic_id: data.new_topic_id });
-    if (known.get(data.message_id)?.partial && state.logs.has(data.new_topic_id)) fetchMoved(data);
-    touch(data.new_topic_id, data.channel_id, ts);
+  "message.edited": (event) => changeMessage(event, { content_raw: event.data.new_content, edited_at: event.ts }),
+  "message.deleted": (event) =>
+    changeMessage(event, { content_raw: "[deleted]", deleted_at: event.ts, deleted_by: event.data.deleted_by }),
+  "message.moved_topic": (event) => {
+    const { message_id: id, new_topic_id: topicId, channel_id: channelId } = event.data;
+    changeMessage(event, { topic_id: topicId });
+    if (state.logs.has(topicId) && !held(topicId, id)) fetchMoved(event.data);
+    touch(topicId, channelId, event.ts);
   },
   "topic.attachment_added": ({ data: { attachment } }) => {
     const list = state.attachments.get(attachment.topic_id);
@@ -263,8 +302,8 @@ const handlers = {
       state.attachments.set(attachment.topic_id, { ...list, items: [attachment, ...list.items] });
     }
   },
-  "message.enriched": ({ data }) => {
-    if (!known.has(data.message_id)) return;
+  "message.enriched": ({ scope, data }) => {
+    if (!held(scope.topic_id, data.message_id)) return;
     const old = state.enrichments.get(data.message_id);
     const others = old && old.version === data.version ? old.items.filter((each) => each.plugin !== data.plugin) : [];
     const items = data.enrichments.map((each) => ({ ...each, plugin: data.plugin }));
@@ -290,11 +329,7 @@ function fetchMoved({ message_id: id, new_topic_id: topicId }) {
     if (!log) return;
     if (wanted.length > FETCH_MAX) return loadNewest(log);
     try {
-      for (const each of wanted) {
-        const { message } = await get(`/api/v1/messages/${each}`);
-        learn(message);
-        insert(message);
-      }
+      for (const each of wanted) await reading(async () => insert(learn((await get(ofMessage(each))).message)));
     } catch (error) {
       log.error = error;
     }
@@ -323,14 +358,9 @@ export async function attempt(work) {
   }
 }
 
-const ofMessage = (id) => `/api/v1/messages/${encodeURIComponent(id)}`;
-
 export async function send(topicId, sender, text) {
-  const { message } = await post("/api/v1/messages", { topic_id: topicId, sender, content_raw: text });
-  learn(message);
-  insert(message);
+  await reading(async () => insert(learn((await post("/api/v1/messages", { topic_id: topicId, sender, content_raw: text })).message)));
   changed();
-  return message;
 }
 
 export const edit = async (message, text) =>

@@ -1,7 +1,7 @@
 // Starts the page: takes a one-time link, connects, and shows the screen of the address.
 import { get } from "./api.js";
 import { AsksBadge, AsksScreen, loadAsks, noteAsk } from "./asks.js";
-import { EventsScreen, showLive } from "./events.js";
+import { EventsScreen } from "./events.js";
 import { Help } from "./help.js";
 import { apply, attempt, forget, loadChannels } from "./hub.js";
 import { Live } from "./live.js";
@@ -12,7 +12,7 @@ import { SearchScreen } from "./search.js";
 import { refreshSession, signInWithInvite, takeInvite } from "./session.js";
 import { ChannelScreen, NewChannel, Sidebar } from "./sidebar.js";
 import { Banner, Blocked, SignIn, Start } from "./start.js";
-import { changed, keep, notify, onChange, recall, state } from "./store.js";
+import { changed, keep, notify, onChange, recall, state, watchers } from "./store.js";
 import { showMoment } from "./text.js";
 import { TopicScreen } from "./topic.js";
 import { unread } from "./unread.js";
@@ -64,7 +64,7 @@ const live = new Live({
   onEvent(event, replayed) {
     apply(event, replayed);
     noteAsk(event);
-    if (!replayed) showLive(event);
+    if (!replayed) for (const watch of watchers) watch(event);
   },
   onReady() {
     attempt(loadChannels);

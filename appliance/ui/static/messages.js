@@ -1,5 +1,5 @@
 // One message: its text, its marks, its actions, and the dialogs of these.
-import { edit, erase, loadEnrichments, loadTopics, move, MOVE_COUNT_MAX, previewMove, topicsOf, attempt } from "./hub.js";
+import { edit, erase, loadEnrichments, loadTopics, move, MOVE_COUNT_MAX, newest, previewMove, topicsOf, attempt } from "./hub.js";
 import { Dialog, Failure } from "./parts.js";
 import { link } from "./router.js";
 import { senderName } from "./session.js";
@@ -78,10 +78,11 @@ function Actions({ message, act, writable }) {
 }
 
 export function EditDialog({ message, close }) {
-  const [text, setText] = useState(message.content_raw);
+  const [base] = useState(message);
+  const [text, setText] = useState(base.content_raw);
   const bytes = bytesOf(text);
-  return html`<${Dialog} title="Edit message" action="Save" close=${close} work=${() => edit(message, text)}
-    disabled=${!text || text === message.content_raw || bytes > TEXT_BYTES_MAX}>
+  return html`<${Dialog} title="Edit message" action="Save" close=${close} work=${() => edit(base, text)}
+    disabled=${!text || text === base.content_raw || bytes > TEXT_BYTES_MAX}>
     <label>Text<textarea rows="8" value=${text} onInput=${(event) => setText(event.target.value)} autofocus></textarea></label>
     <p class="soft">Earlier texts stay in the event log. ${bytes > TEXT_BYTES_MAX && "The text is too long."}</p>
   <//>`;
@@ -126,7 +127,7 @@ export function MoveDialog({ message, close }) {
       ${error && html`<${Failure} error=${error} />`}
       ${!preview && !error && html`<p class="soft">Counting…</p>`}
       ${preview && html`<p>${preview.more ? `More than ${showNumber(MOVE_COUNT_MAX)}` : showNumber(preview.count)} ${preview.count === 1 ? "message moves" : "messages move"}:</p>
-        <ol class="samples">${preview.samples.map((each) => html`<li key=${each.id}><strong>${each.sender}</strong> ${each.content_raw.slice(0, 90)}</li>`)}</ol>`}
+        <ol class="samples">${preview.samples.map((each) => html`<li key=${each.id}><strong>${each.sender}</strong> ${newest(each).content_raw.slice(0, 90)}</li>`)}</ol>`}
     </div>
   <//>`;
 }

@@ -34,6 +34,9 @@ export function onChange(listener) {
   return () => listeners.delete(listener);
 }
 
+// Listeners to each event that happens while the page is open, after it was applied.
+export const watchers = new Set();
+
 let noticeTimer = 0;
 export function notify(text, bad = false) {
   clearTimeout(noticeTimer);

@@ -1,5 +1,5 @@
 // A topic: its messages, where to write, and its attachments.
-import { attempt, loadAttachments, loadNewer, loadNewest, loadOlder, loadTopics, openLog, send } from "./hub.js";
+import { attempt, loadAttachments, loadNewer, loadNewest, loadOlder, loadTopics, newest, openLog, send } from "./hub.js";
 import { VirtualList } from "./list.js";
 import { copyLink, DeleteDialog, Details, EditDialog, Message, MoveDialog, TEXT_BYTES_MAX } from "./messages.js";
 import { Empty, Failure } from "./parts.js";
@@ -139,7 +139,7 @@ export class TopicScreen extends Component {
           ${shown && html`<${Details} message=${shown} close=${() => this.setState({ details: null })} />`}
           ${pane && html`<${Attachments} topicId=${topicId} place=${place} close=${() => this.setState({ pane: false })} />`}</aside>`}
       </div>
-      ${Box && html`<${Box} message=${target} close=${() => this.setState({ dialog: null })} />`}
+      ${Box && html`<${Box} message=${newest(target)} close=${() => this.setState({ dialog: null })} />`}
       ${renaming && topic && html`<${RenameTopic} topic=${topic} close=${() => this.setState({ renaming: false })} />`}
     </section>`;
   }
