@@ -12,7 +12,7 @@ import { SearchScreen } from "./search.js";
 import { refreshSession, signInWithInvite, takeInvite } from "./session.js";
 import { ChannelScreen, NewChannel, Sidebar } from "./sidebar.js";
 import { Banner, Blocked, SignIn, Start } from "./start.js";
-import { changed, keep, notify, onChange, recall, state, watchers } from "./store.js";
+import { changed, keep, notify, onChange, recall, SECRET_KEY, state, watchers } from "./store.js";
 import { showMoment } from "./text.js";
 import { TopicScreen } from "./topic.js";
 import { unread } from "./unread.js";
@@ -50,7 +50,6 @@ const SCREENS = {
   message: { view: FindMessage },
 };
 
-const invite = takeInvite();
 let inviteFailure = null;
 
 const live = new Live({
@@ -95,11 +94,15 @@ class App extends Component {
   componentDidMount() {
     onChange(() => this.setState({}));
     addEventListener("hashchange", () => this.arrive());
+    addEventListener("storage", (event) => event.key === SECRET_KEY && followOtherTabs());
     addEventListener("keydown", (event) => this.onKey(event));
     this.arrive();
   }
 
   arrive() {
+    const invite = takeInvite();
+    inviteFailure = null;
+    if (invite) useInvite(invite).then((isIn) => isIn && startAgain());
     const place = here();
     if (place.topic) keep(LAST, { channel: place.channel, topic: place.topic });
     this.setState({ place, menu: false });
@@ -131,7 +134,7 @@ class App extends Component {
       inviteFailure = null;
       live.now();
     };
-    if (place.screen === "sign-in" || inviteFailure) return html`<${SignIn} invited=${Boolean(invite)} failed=${inviteFailure} done=${done} />`;
+    if (place.screen === "sign-in" || inviteFailure) return html`<${SignIn} invited=${Boolean(inviteFailure)} failed=${inviteFailure} done=${done} />`;
     if (name === "signed-out" && !state.loaded) return html`<${SignIn} failed=${state.session.signedIn ? error : null} done=${done} />`;
     if (place.screen === "start") return html`<${Start} />`;
     const { view: View, alone } = SCREENS[place.screen] || {};
@@ -193,18 +196,41 @@ function otherTheme() {
   keep("theme", theme);
 }
 
+// Signs in by the secret of a one-time link, also if another person is signed in.
+async function useInvite(invite) {
+  try {
+    await signInWithInvite(invite);
+    return true;
+  } catch (error) {
+    inviteFailure = error;
+    changed();
+    return false;
+  }
+}
+
+// Loads the page anew, so that nothing stays that only the former person may see.
+function startAgain() {
+  history.replaceState({ signedInAs: state.session.name }, "");
+  location.reload();
+}
+
+// Another tab signed somebody in or out.
+async function followOtherTabs() {
+  const before = JSON.stringify(state.session);
+  await attempt(refreshSession);
+  if (JSON.stringify(state.session) !== before) location.reload();
+}
+
 async function begin() {
   const theme = recall("theme", "");
   if (theme) document.documentElement.dataset.theme = theme;
-  render(html`<${App} />`, document.getElementById("app"));
-  if (invite) {
-    try {
-      await signInWithInvite(invite);
-    } catch (error) {
-      inviteFailure = error;
-      changed();
-    }
+  const invite = takeInvite();
+  if (history.state?.signedInAs) {
+    notify(`Signed in as ${history.state.signedInAs}.`);
+    history.replaceState(null, "");
   }
+  render(html`<${App} />`, document.getElementById("app"));
+  if (invite) await useInvite(invite);
   if (!state.session.known) await attempt(refreshSession);
   live.connect();
 }

@@ -53,9 +53,11 @@ export function fail(error) {
 }
 
 // What is kept in this browser: preferences, counts, and the session's secret of this page.
+const keyOf = (name) => `agentlip.ui.${name}`;
+
 export function recall(name, otherwise) {
   try {
-    const text = localStorage.getItem(`agentlip.ui.${name}`);
+    const text = localStorage.getItem(keyOf(name));
     return text === null ? otherwise : JSON.parse(text);
   } catch {
     return otherwise;
@@ -64,6 +66,7 @@ export function recall(name, otherwise) {
 
 // The cookie of a session reaches all ports of this host; this storage belongs to one of them. So the
 // cookie counts only with this second secret, which is of no use without the cookie.
+export const SECRET_KEY = keyOf("page");
 let page = "";
 export const pageSecret = () => recall("page", page);
 export function keepPageSecret(secret) {
@@ -73,7 +76,7 @@ export function keepPageSecret(secret) {
 
 export function keep(name, value) {
   try {
-    localStorage.setItem(`agentlip.ui.${name}`, JSON.stringify(value));
+    localStorage.setItem(keyOf(name), JSON.stringify(value));
   } catch {
     // A full or disabled storage only loses preferences.
   }
