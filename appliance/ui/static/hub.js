@@ -4,6 +4,7 @@
 // may be older than an event that was applied while it was on its way: until it is here, changes are
 // remembered, and the higher version counts.
 import { ApiError, get, patch, post } from "./api.js";
+import { dropDraft } from "./drafts.js";
 import { changed, fail, state } from "./store.js";
 import { unread } from "./unread.js";
 
@@ -12,6 +13,7 @@ const WINDOW_MAX = 2_000; // messages of a topic in memory
 const LOGS_MAX = 20;
 const CHANGES_MAX = 20_000; // while pages are on their way
 const FETCH_MAX = 20; // moved messages that are fetched one by one
+const CONFLICT = "VERSION_CONFLICT";
 const HOUR_MS = 3_600_000;
 
 const changes = new Map(); // message id → what events changed while a page was on its way
@@ -60,8 +62,12 @@ function remember(id, version, fields) {
 
 const held = (topicId, id) => state.logs.get(topicId)?.items.findLast((each) => each.id === id);
 
-// The newest version of a message that a dialog or a list shows.
-export const newest = (message) => held(message.topic_id, message.id) || message;
+// The newest version of a message that a dialog shows.
+let conflicting = null; // read after the last conflict
+export function newest(message) {
+  const known = [message, held(message.topic_id, message.id), conflicting?.id === message.id && conflicting];
+  return known.filter(Boolean).sort((one, other) => other.version - one.version)[0];
+}
 
 // The newest version of a message that was read; an older one in its log is replaced.
 function learn(message) {
@@ -271,6 +277,7 @@ function changeMessage({ scope, data }, fields) {
   remember(id, version, fields);
   const old = held(scope.topic_id, id);
   if (old && old.version < version) replace(old, { ...old, version, ...fields });
+  if (conflicting?.id === id && conflicting.version < version) conflicting = { ...conflicting, version, ...fields };
 }
 
 const handlers = {
@@ -288,8 +295,10 @@ const handlers = {
     touch(message.topic_id, message.channel_id, message.created_at);
   },
   "message.edited": (event) => changeMessage(event, { content_raw: event.data.new_content, edited_at: event.ts }),
-  "message.deleted": (event) =>
-    changeMessage(event, { content_raw: "[deleted]", deleted_at: event.ts, deleted_by: event.data.deleted_by }),
+  "message.deleted": (event) => {
+    changeMessage(event, { content_raw: "[deleted]", deleted_at: event.ts, deleted_by: event.data.deleted_by });
+    dropDraft(event.data.message_id);
+  },
   "message.moved_topic": (event) => {
     const { message_id: id, new_topic_id: topicId, channel_id: channelId } = event.data;
     changeMessage(event, { topic_id: topicId });
@@ -363,14 +372,21 @@ export async function send(topicId, sender, text) {
   changed();
 }
 
-export const edit = async (message, text) =>
-  learn((await patch(ofMessage(message.id), { op: "edit", content_raw: text, expected_version: message.version })).message);
+// Changes a message as the person saw it. After a conflict, `newest` has what it is now.
+async function change(message, body) {
+  try {
+    return await patch(ofMessage(message.id), { ...body, expected_version: message.version });
+  } catch (error) {
+    if (error.code !== CONFLICT) throw error;
+    await reading(async () => { conflicting = learn((await get(ofMessage(message.id))).message); });
+    changed();
+    throw new ApiError(error.status, { error: "the message changed meanwhile", code: CONFLICT, hint: "compare with what it is now, then repeat" });
+  }
+}
 
-export const erase = async (message, actor) =>
-  learn((await patch(ofMessage(message.id), { op: "delete", actor, expected_version: message.version })).message);
-
-export const move = (message, topicId, mode) =>
-  patch(ofMessage(message.id), { op: "move_topic", to_topic_id: topicId, mode, expected_version: message.version });
+export const edit = async (message, text) => learn((await change(message, { op: "edit", content_raw: text })).message);
+export const erase = async (message, actor) => learn((await change(message, { op: "delete", actor })).message);
+export const move = (message, topicId, mode) => change(message, { op: "move_topic", to_topic_id: topicId, mode });
 
 export async function createChannel(name, description) {
   const { channel } = await post("/api/v1/channels", { name, ...(description && { description }) });

@@ -1,5 +1,6 @@
 // One message: its text, its marks, its actions, and the dialogs of these.
 import { edit, erase, loadEnrichments, loadTopics, move, MOVE_COUNT_MAX, newest, previewMove, topicsOf, attempt } from "./hub.js";
+import { draftOf, dropDraft, keepDraft } from "./drafts.js";
 import { Dialog, Failure } from "./parts.js";
 import { link } from "./router.js";
 import { senderName } from "./session.js";
@@ -78,13 +79,36 @@ function Actions({ message, act, writable }) {
 }
 
 export function EditDialog({ message, close }) {
-  const [base] = useState(message);
-  const [text, setText] = useState(base.content_raw);
+  const [draft] = useState(draftOf(message.id));
+  const [{ base, saved }] = useState(draft || { base: message.version, saved: message.content_raw }); // what is being changed
+  const [text, setText] = useState(draft ? draft.text : message.content_raw);
+  const write = (written) => {
+    setText(written);
+    keepDraft(message.id, { text: written, base, saved });
+  };
+  const leave = () => {
+    dropDraft(message.id);
+    close();
+  };
+  if (message.deleted_at) {
+    return html`<${Dialog} title="Edit message" action="Close" close=${close} work=${async () => {}}>
+      <p>Deleted by ${message.deleted_by || "unknown"}. A deleted message can't be edited.</p><//>`;
+  }
   const bytes = bytesOf(text);
-  return html`<${Dialog} title="Edit message" action="Save" close=${close} work=${() => edit(base, text)}
-    disabled=${!text || text === base.content_raw || bytes > TEXT_BYTES_MAX}>
-    <label>Text<textarea rows="8" value=${text} onInput=${(event) => setText(event.target.value)} autofocus></textarea></label>
-    <p class="soft">Earlier texts stay in the event log. ${bytes > TEXT_BYTES_MAX && "The text is too long."}</p>
+  const conflict = message.version > base && message.content_raw !== saved;
+  const work = async () => {
+    await edit(message, text);
+    dropDraft(message.id);
+  };
+  return html`<${Dialog} title="Edit message" action=${conflict ? "Save my text" : "Save"} close=${close} work=${work} wide=${conflict}
+    disabled=${!text || text === message.content_raw || bytes > TEXT_BYTES_MAX}>
+    ${conflict && html`<p role="status"><strong>Changed meanwhile.</strong> Keep one of the texts, or change yours.</p>`}
+    <div class=${conflict ? "versions" : ""}>
+      ${conflict && html`<section aria-label="The saved text"><p class="soft">Saved now</p><pre class="text" tabindex="0">${message.content_raw}</pre>
+        <button type="button" onClick=${leave}>Keep the saved text</button></section>`}
+      <label>${conflict ? "My text" : "Text"}<textarea rows="8" value=${text} onInput=${(event) => write(event.target.value)} autofocus></textarea></label></div>
+    <p class="soft">${draft && draft.text !== saved && html`You had begun this text. <button type="button" class="plain" onClick=${leave}>Discard it</button> `}
+      Earlier texts stay in the event log. ${bytes > TEXT_BYTES_MAX && "The text is too long."}</p>
   <//>`;
 }
 

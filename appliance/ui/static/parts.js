@@ -4,7 +4,7 @@ import { html, useEffect, useRef, useState } from "./view.js";
 import { fail } from "./store.js";
 
 // A modal dialog with a form. `work()` runs on submit, and closes it when it succeeds.
-export function Dialog({ title, action, danger, close, work, children, disabled }) {
+export function Dialog({ title, action, danger, close, work, children, disabled, wide }) {
   const box = useRef(null);
   const [error, setError] = useState(null);
   const [busy, setBusy] = useState(false);
@@ -25,7 +25,7 @@ export function Dialog({ title, action, danger, close, work, children, disabled 
       setBusy(false);
     }
   };
-  return html`<dialog ref=${box} onClose=${close} aria-label=${title}>
+  return html`<dialog ref=${box} onClose=${close} aria-label=${title} class=${wide ? "wide" : ""}>
     <form onSubmit=${submit}>
       <h2>${title}</h2>
       ${children}

@@ -1,7 +1,8 @@
 // Who is signed in. The cookie is HttpOnly, and counts only with the secret that the page keeps. The
 // page never sees a token, except one typed here.
 import { ApiError, get, request } from "./api.js";
-import { changed, recall, keep, keepPageSecret, state } from "./store.js";
+import { dropAllDrafts } from "./drafts.js";
+import { changed, recall, remove, keep, keepPageSecret, state } from "./store.js";
 
 const PATH = "/api/v1/sessions";
 
@@ -38,7 +39,17 @@ function opened(session) {
 export async function signOut() {
   await request("DELETE", `${PATH}/current`);
   keepPageSecret("");
+  dropAllDrafts();
   signedIn(null);
+}
+
+// What one person wrote here is not for the next one.
+function makeRoomFor(person) {
+  if (recall("person", person) !== person) {
+    dropAllDrafts();
+    remove("sender");
+  }
+  keep("person", person);
 }
 
 // On a loopback address one may read without a session.
@@ -52,6 +63,7 @@ export async function refreshSession() {
 }
 
 function signedIn(session) {
+  if (session) makeRoomFor(session.token_name);
   state.session = {
     signedIn: Boolean(session),
     known: true,

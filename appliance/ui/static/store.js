@@ -81,3 +81,19 @@ export function keep(name, value) {
     // A full or disabled storage only loses preferences.
   }
 }
+
+export function remove(name) {
+  try {
+    localStorage.removeItem(keyOf(name));
+  } catch {
+    // A disabled storage has nothing.
+  }
+}
+
+export function keptNames(prefix) {
+  try {
+    return Object.keys(localStorage).filter((each) => each.startsWith(keyOf(prefix))).map((each) => each.slice(keyOf("").length));
+  } catch {
+    return [];
+  }
+}

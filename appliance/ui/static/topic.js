@@ -1,4 +1,5 @@
 // A topic: its messages, where to write, and its attachments.
+import { draftOf, dropDraft, keepDraft } from "./drafts.js";
 import { attempt, loadAttachments, loadNewer, loadNewest, loadOlder, loadTopics, newest, openLog, send } from "./hub.js";
 import { VirtualList } from "./list.js";
 import { copyLink, DeleteDialog, Details, EditDialog, Message, MoveDialog, TEXT_BYTES_MAX } from "./messages.js";
@@ -11,7 +12,6 @@ import { bytesOf, Outside, safeUrl, showMoment } from "./text.js";
 import { unread } from "./unread.js";
 import { Component, createRef, html, useEffect, useState } from "./view.js";
 
-const drafts = new Map(); // topic id → text, until the page is closed
 const DIALOGS = { edit: EditDialog, move: MoveDialog, delete: DeleteDialog };
 const keyOf = (message) => message.id;
 
@@ -146,12 +146,14 @@ export class TopicScreen extends Component {
 }
 
 function Compose({ topicId, area, sent }) {
-  const [text, setText] = useState(drafts.get(topicId) || "");
+  const [text, setText] = useState(draftOf(topicId) || "");
   const [sender, setSender] = useState(senderName());
   const [busy, setBusy] = useState(false);
-  useEffect(() => {
-    drafts.set(topicId, text);
-  }, [text]);
+  const write = (written) => {
+    setText(written);
+    if (written) keepDraft(topicId, written);
+    else dropDraft(topicId);
+  };
   useEffect(() => setSender(senderName()), [state.session]);
   if (!mayPost()) {
     return html`<p class="compose soft">You can read here. <a href="#/sign-in">Sign in</a> to write.</p>`;
@@ -164,7 +166,7 @@ function Compose({ topicId, area, sent }) {
     setBusy(true);
     rememberSender(sender.trim());
     if (await attempt(() => send(topicId, sender.trim(), text))) {
-      setText("");
+      write("");
       sent();
     }
     setBusy(false);
@@ -174,7 +176,7 @@ function Compose({ topicId, area, sent }) {
   const { senders } = state.session;
   return html`<form class="compose" onSubmit=${submit}>
     <textarea ref=${area} rows=${Math.min(8, text.split("\n").length)} value=${text} placeholder="Write a message. Shift+Enter begins a new line."
-      aria-label="Message" onInput=${(event) => setText(event.target.value)} onKeyDown=${onKey}></textarea>
+      aria-label="Message" onInput=${(event) => write(event.target.value)} onKeyDown=${onKey}></textarea>
     <div class="send"><label>as ${senders?.length
       ? html`<select value=${sender} onChange=${(event) => setSender(event.target.value)}>${senders.map((each) => html`<option>${each}</option>`)}</select>`
       : html`<input value=${sender} maxlength="200" size="12" onInput=${(event) => setSender(event.target.value)} placeholder="your name" />`}</label>
