@@ -1,4 +1,4 @@
-"""Texts that a person is writing are not lost: by a conflict, by a reload, or for the next person."""
+"""Texts that a person writes are not lost, by a conflict or a reload, nor shown to the next person."""
 
 import pytest
 
@@ -40,8 +40,7 @@ def test_conflicting_edit_shows_both_texts_and_keeps_mine(hub, topic):
     message = hub.send(topic[1], "at first")["message"]
     with ui_page(hub) as page:
         show(page, topic)
-        page.click(EDIT)
-        page.fill(FIELD, "my text")
+        begin_edit(page, "my text")
         edit_elsewhere(hub, message, "their text")
         page.sees("their text", "dialog")
         page.sees("Changed meanwhile", "dialog")
@@ -59,8 +58,7 @@ def test_conflict_that_the_page_did_not_see_coming_can_be_resolved(hub, topic):
         page.tab.call("Page.addScriptToEvaluateOnNewDocument", source=KEEP_SOCKETS)
         show(page, topic)
         page.tab.evaluate(HOLD_EVENTS)
-        page.click(EDIT)
-        page.fill(FIELD, "my text")
+        begin_edit(page, "my text")
         edit_elsewhere(hub, message, "their text")
         page.click("dialog .primary", "Save")
         page.sees("VERSION_CONFLICT", "dialog")
@@ -75,8 +73,7 @@ def test_their_text_is_kept_if_a_person_prefers_it(hub, topic):
     message = hub.send(topic[1], "at first")["message"]
     with ui_page(hub) as page:
         show(page, topic)
-        page.click(EDIT)
-        page.fill(FIELD, "my text")
+        begin_edit(page, "my text")
         edit_elsewhere(hub, message, "their text")
         page.click("dialog button", "Keep the saved text")
         page.lacks("dialog")
@@ -89,8 +86,7 @@ def test_message_deleted_during_an_edit_leaves_no_text(hub, topic):
     message = hub.send(topic[1], "a secret")["message"]
     with ui_page(hub) as page:
         show(page, topic)
-        page.click(EDIT)
-        page.fill(FIELD, "a secret, edited")
+        begin_edit(page, "a secret, edited")
         hub.http.patch(f"/api/v1/messages/{message['id']}", {"op": "delete", "actor": "ada"})
         page.sees("Deleted by ada", "dialog")
         page.press("Escape")
@@ -104,8 +100,7 @@ def test_drafts_survive_a_reload_and_end_with_the_session(hub, topic):
     with ui_page(hub) as page:
         show(page, topic)
         page.fill(".compose textarea", "half a thought")
-        page.click(EDIT)
-        page.fill(FIELD, "half an edit")
+        begin_edit(page, "half an edit")
         page.tab.reload()
         page.has(".compose textarea")
         assert value(page, ".compose textarea") == "half a thought"
@@ -136,6 +131,12 @@ def test_next_person_does_not_see_the_drafts(hub, topic):
         page.topic(*topic)
         page.has(".compose textarea")
         assert value(page, ".compose textarea") == ""
+
+
+def begin_edit(page, text):
+    page.click(EDIT)
+    page.has(f"{FIELD}:focus")
+    page.fill(FIELD, text)
 
 
 def value(page, selector):

@@ -7,9 +7,8 @@ import { ApiError, get, patch, post } from "./api.js";
 import { dropDraft } from "./drafts.js";
 import { changed, fail, state } from "./store.js";
 import { unread } from "./unread.js";
+import { CHANGED, Log, PAGE } from "./window.js";
 
-const PAGE = 100;
-const WINDOW_MAX = 2_000; // messages of a topic in memory
 const LOGS_MAX = 20;
 const CHANGES_MAX = 20_000; // while pages are on their way
 const FETCH_MAX = 20; // moved messages that are fetched one by one
@@ -22,20 +21,8 @@ let reads = 0; // pages on their way
 let tooMany = 0; // times that the changes were more than are remembered
 let lastTs = 0;
 
-class TopicLog {
-  constructor(id) {
-    this.id = id;
-    this.items = [];
-    this.older = true;
-    this.newer = false;
-    this.loading = null;
-    this.error = null;
-    this.filled = false;
-  }
-}
-
-const before = (one, other) =>
-  one.created_at < other.created_at || (one.created_at === other.created_at && one.id < other.id);
+const order = (one, other) =>
+  one.created_at < other.created_at ? -1 : one.created_at > other.created_at ? 1 : one.id < other.id ? -1 : Number(one.id > other.id);
 
 // Remembers changes while `work` reads messages and puts them into a log.
 async function reading(work) {
@@ -48,7 +35,7 @@ async function reading(work) {
     reads -= 1;
     if (!reads) changes.clear();
   }
-  throw new ApiError(0, { error: "too many messages changed while they were read", code: "CHANGED_MEANWHILE", hint: "try again" });
+  throw new ApiError(0, { error: "too many messages changed while they were read", code: CHANGED, hint: "try again" });
 }
 
 function remember(id, version, fields) {
@@ -96,104 +83,40 @@ function drop(messages) {
   for (const { id } of messages) state.enrichments.delete(id);
 }
 
-function insert(message) {
-  const log = state.logs.get(message.topic_id);
-  if (!log || log.items.some((each) => each.id === message.id)) return;
-  const index = log.items.findLastIndex((each) => before(each, message)) + 1;
-  if (index === log.items.length && log.newer) return; // it comes with the next page
-  if (index === 0 && log.older && log.items.length) return;
-  log.items = [...log.items.slice(0, index), message, ...log.items.slice(index)];
-  if (log.items.length > WINDOW_MAX + PAGE && !log.newer) {
-    drop(log.items.slice(0, -WINDOW_MAX));
-    log.items = log.items.slice(-WINDOW_MAX);
-    log.older = true;
-  }
-}
-
-function merge(log, page, atStart) {
-  const fresh = page.map(learn).filter((each) => each.topic_id === log.id);
-  const ids = new Set(fresh.map((each) => each.id));
-  const others = log.items.filter((each) => !ids.has(each.id));
-  let items = atStart ? [...fresh, ...others] : [...others, ...fresh];
-  if (!atStart) {
-    // Messages that arrived while the page was on its way are newer than it.
-    const last = fresh.at(-1);
-    if (last && others.length && before(last, others.at(-1)) && !log.newer) {
-      const later = others.filter((each) => before(last, each));
-      items = [...others.filter((each) => !before(last, each)), ...fresh, ...later];
-    }
-  }
-  if (items.length > WINDOW_MAX) {
-    drop(atStart ? items.slice(WINDOW_MAX) : items.slice(0, -WINDOW_MAX));
-    items = atStart ? items.slice(0, WINDOW_MAX) : items.slice(-WINDOW_MAX);
-    log[atStart ? "newer" : "older"] = true;
-  }
-  log.items = items;
-}
-
-async function loading(log, name, work) {
-  if (log.loading) return;
-  log.loading = name;
-  log.error = null;
-  changed();
-  try {
-    await reading(work);
-    log.filled = true;
-  } catch (error) {
-    log.error = error;
-    if (error.code === "CHANGED_MEANWHILE") log.items = [];
-  } finally {
-    log.loading = null;
-    changed();
-  }
-}
+const insert = (message) => state.logs.get(message.topic_id)?.insert(message);
 
 const ofMessage = (id) => `/api/v1/messages/${encodeURIComponent(id)}`;
-const page = (log, more) => get("/api/v1/messages", { topic_id: log.id, limit: PAGE, ...more });
 
-export const loadOlder = (log) => loading(log, "older", async () => {
-  const found = await page(log, { before_id: log.items[0]?.id });
-  log.older = found.has_more;
-  merge(log, found.messages.reverse(), true);
-});
+function topicLog(topicId) {
+  const page = async (more) => {
+    const found = await get("/api/v1/messages", { topic_id: topicId, limit: PAGE, ...more });
+    return { items: more.after_id ? found.messages : found.messages.reverse(), more: found.has_more };
+  };
+  const log = new Log({
+    order, drop, whole: reading, keyOf: (message) => message.id,
+    read: ({ before, after }) => page({ before_id: before?.id, after_id: after?.id }),
+    take: (messages) => messages.map(learn).filter((each) => each.topic_id === topicId),
+  });
+  log.find = (id) => log.loadAround(async () => {
+    const [{ message }, above, below] = await Promise.all([get(ofMessage(id)), page({ before_id: id }), page({ after_id: id })]);
+    return { items: [...above.items, message, ...below.items], older: above.more, newer: below.more };
+  }).then(() => log.error?.status === 404 && log.loadNewest());
+  return log;
+}
 
-export const loadNewer = (log) => loading(log, "newer", async () => {
-  const found = await page(log, { after_id: log.items.at(-1)?.id });
-  merge(log, found.messages, false);
-  log.newer = found.has_more;
-});
-
-export const loadNewest = (log) => loading(log, "newest", async () => {
-  log.items = [];
-  log.newer = false;
-  const found = await page(log, {});
-  log.older = found.has_more;
-  merge(log, found.messages.reverse(), false);
-});
-
-const loadAround = (log, id) => loading(log, "around", async () => {
-  const [{ message }, above, below] = await Promise.all([
-    get(ofMessage(id)), page(log, { before_id: id }), page(log, { after_id: id }),
-  ]);
-  log.items = [];
-  merge(log, [...above.messages.reverse(), message, ...below.messages], true);
-  log.older = above.has_more;
-  log.newer = below.has_more;
-});
-
-// The log of a topic, around a message or at its end.
+// The log of a topic, around a message or at its end. A message that was found may leave the window again.
 export function openLog(topicId, messageId) {
   let log = state.logs.get(topicId);
   if (!log) {
-    log = new TopicLog(topicId);
+    log = topicLog(topicId);
     state.logs.set(topicId, log);
     if (state.logs.size > LOGS_MAX) evict(state.logs.keys().next().value);
   }
-  const missing = messageId && !log.items.some((each) => each.id === messageId);
-  if (!log.error && !log.loading && (!log.filled || missing)) {
-    if (messageId) loadAround(log, messageId).then(() => log.error?.status === 404 && loadNewest(log));
-    else loadNewest(log);
-  }
+  if (log.error || log.loading) return log;
+  const missing = messageId && log.sought !== messageId && !log.has(messageId);
+  log.sought = messageId;
+  if (missing) log.find(messageId);
+  else if (!log.filled) log.loadNewest();
   return log;
 }
 
@@ -336,7 +259,7 @@ function fetchMoved({ message_id: id, new_topic_id: topicId }) {
     arrived.delete(topicId);
     const log = state.logs.get(topicId);
     if (!log) return;
-    if (wanted.length > FETCH_MAX) return loadNewest(log);
+    if (wanted.length > FETCH_MAX) return log.loadNewest();
     try {
       for (const each of wanted) await reading(async () => insert(learn((await get(ofMessage(each))).message)));
     } catch (error) {

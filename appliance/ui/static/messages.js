@@ -29,12 +29,13 @@ export class Message extends Component {
   }
 }
 
-function draw({ message, above, selected, act, enriched, writable }) {
+function draw({ message, above, isFirstNew, selected, act, enriched, writable }) {
   const newDay = !above || dayOf(above.created_at) !== dayOf(message.created_at);
-  const together = !newDay && continues(message, above);
+  const together = !newDay && !isFirstNew && continues(message, above);
   const label = `${message.sender}, ${showMoment(message.created_at)}`;
   return html`<article class=${`message ${together ? "together" : ""} ${selected ? "selected" : ""} ${message.deleted_at ? "deleted" : ""}`}
     aria-label=${label} aria-current=${selected ? "true" : undefined} onClick=${() => act("select", message)}>
+    ${isFirstNew && html`<p class="first-new"><span>New</span></p>`}
     ${newDay && html`<h3 class="day"><span>${showDay(message.created_at)}</span></h3>`}
     <div class="body">
       ${together ? html`<time class="side" title=${showMoment(message.created_at)}>${showTime(message.created_at)}</time>`

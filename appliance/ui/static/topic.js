@@ -1,7 +1,7 @@
 // A topic: its messages, where to write, and its attachments.
 import { draftOf, dropDraft, keepDraft } from "./drafts.js";
-import { attempt, loadAttachments, loadNewer, loadNewest, loadOlder, loadTopics, newest, openLog, send } from "./hub.js";
-import { VirtualList } from "./list.js";
+import { attempt, loadAttachments, loadTopics, newest, openLog, send } from "./hub.js";
+import { Newer, VirtualList } from "./list.js";
 import { copyLink, DeleteDialog, Details, EditDialog, Message, MoveDialog, TEXT_BYTES_MAX } from "./messages.js";
 import { Empty, Failure } from "./parts.js";
 import { goQuietly, link } from "./router.js";
@@ -36,6 +36,7 @@ export class TopicScreen extends Component {
   constructor(props) {
     super(props);
     this.compose = createRef();
+    this.list = createRef();
     this.state = { dialog: null, target: null, details: null, pane: innerWidth > 1100, renaming: false };
     this.act = this.act.bind(this);
     this.onKey = this.onKey.bind(this);
@@ -46,18 +47,20 @@ export class TopicScreen extends Component {
     this.enter();
   }
 
-  componentDidUpdate() {
+  componentDidUpdate(before) {
+    if (before.place.topic !== this.props.place.topic) unread.leave();
     this.enter();
   }
 
   componentWillUnmount() {
     removeEventListener("keydown", this.onKey);
-    unread.read(null);
+    unread.leave();
   }
 
   enter() {
     const { channel, topic } = this.props.place;
-    unread.read(topic);
+    const log = state.logs.get(topic);
+    unread.read(log?.following && !log.newer ? topic : null);
     if (!state.topics.has(topic) && !state.channelTopics.get(channel)?.error) loadTopics(channel, topic);
     if (this.state.pane && !state.attachments.has(topic)) {
       state.attachments.set(topic, { items: [], more: false });
@@ -75,6 +78,16 @@ export class TopicScreen extends Component {
   select(message) {
     const { channel, topic } = this.props.place;
     goQuietly(link({ channel, topic, message: message.id }));
+  }
+
+  // Shows the newest messages from now on.
+  toEnd() {
+    const { channel, topic, message } = this.props.place;
+    const log = state.logs.get(topic);
+    keepPlace(topic, null);
+    if (message) goQuietly(link({ channel, topic }));
+    if (log.newer) log.loadNewest();
+    else this.list.current?.toEnd();
   }
 
   onKey(event) {
@@ -113,6 +126,7 @@ export class TopicScreen extends Component {
     const shown = details && log.items.find((each) => each.id === details);
     const Box = dialog && DIALOGS[dialog];
     const writable = mayPost();
+    const firstNew = unread.firstOf(topicId);
     return html`<section class="topic" aria-label=${topic?.title || "Topic"}>
       <header class="bar"><h1><a class="soft" href=${link({ channel: channelId })}>${channel?.name || "Channel"}</a>
         <span aria-hidden="true"> › </span>${topic?.title || "Topic"}</h1>
@@ -121,19 +135,19 @@ export class TopicScreen extends Component {
         <button class="plain" aria-pressed=${pane ? "true" : "false"} onClick=${() => this.setState({ pane: !pane })}>Attachments</button></header>
       <div class="columns">
         <div class="stream">
-          ${log.error && html`<${Failure} error=${log.error} retry=${() => loadNewest(log)} />`}
-          ${log.filled && !log.items.length && !log.error && html`<${Empty} title="No messages yet">
+          ${log.error && html`<${Failure} error=${log.error} retry=${log.loadNewest} />`}
+          ${log.filled && !log.items.length && !log.error && !log.loading && html`<${Empty} title="No messages yet">
             <p class="soft">${mayPost() ? "Write the first one below." : "Messages appear here as agents post them."}</p><//>`}
-          ${log.filled && log.items.length > 0 && html`<${VirtualList} key=${topicId} items=${log.items} keyOf=${keyOf} label="Messages"
+          ${log.filled && log.items.length > 0 && html`<${VirtualList} key=${`${topicId} ${log.turn}`} self=${this.list} items=${log.items} keyOf=${keyOf} label="Messages"
             follow=${!log.newer} focus=${messageId || null} place=${messageId ? null : saved} busy=${Boolean(log.loading)}
-            onPlace=${(value) => keepPlace(topicId, value)}
-            onTop=${() => log.older && !log.loading && !log.error && loadOlder(log)}
-            onEnd=${() => log.newer && !log.loading && !log.error && loadNewer(log)}
-            row=${(message, index, items) => html`<${Message} message=${message} above=${items[index - 1]}
+            onPlace=${(value) => keepPlace(topicId, value)} onFollow=${(value) => { log.follow(value); this.enter(); }}
+            onTop=${() => log.older && !log.loading && !log.error && log.loadOlder()}
+            onEnd=${() => log.newer && !log.loading && !log.error && log.loadNewer()}
+            row=${(message, index, items) => html`<${Message} message=${message} above=${items[index - 1]} isFirstNew=${message.id === firstNew}
               selected=${message.id === messageId} act=${this.act} enriched=${state.enrichments.get(message.id)} writable=${writable} />`} />`}
-          ${!log.filled && !log.error && html`<p class="soft pad">Loading messages…</p>`}
-          ${log.newer && html`<button class="float" onClick=${() => { keepPlace(topicId, null); goQuietly(link({ channel: channelId, topic: topicId })); loadNewest(log); }}>Jump to the newest</button>`}
-          <${Compose} key=${topicId} topicId=${topicId} area=${this.compose} sent=${() => messageId && goQuietly(link({ channel: channelId, topic: topicId }))} />
+          ${!log.items.length && log.loading && html`<p class="soft pad">Loading messages…</p>`}
+          <${Newer} log=${log} count=${unread.ofTopic(topicId)} show=${() => this.toEnd()} />
+          <${Compose} key=${topicId} topicId=${topicId} area=${this.compose} sending=${() => this.toEnd()} />
         </div>
         ${(pane || shown) && html`<aside class="pane" aria-label="Attachments and details">
           ${shown && html`<${Details} message=${shown} close=${() => this.setState({ details: null })} />`}
@@ -145,7 +159,7 @@ export class TopicScreen extends Component {
   }
 }
 
-function Compose({ topicId, area, sent }) {
+function Compose({ topicId, area, sending }) {
   const [text, setText] = useState(draftOf(topicId) || "");
   const [sender, setSender] = useState(senderName());
   const [busy, setBusy] = useState(false);
@@ -165,10 +179,8 @@ function Compose({ topicId, area, sent }) {
     if (!ready) return;
     setBusy(true);
     rememberSender(sender.trim());
-    if (await attempt(() => send(topicId, sender.trim(), text))) {
-      write("");
-      sent();
-    }
+    sending();
+    if (await attempt(() => send(topicId, sender.trim(), text))) write("");
     setBusy(false);
     area.current?.focus();
   };
