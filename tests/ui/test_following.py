@@ -16,12 +16,13 @@ SHOWN = """
 (() => { const box = document.querySelector('.list').getBoundingClientRect();
   return [...document.querySelectorAll('.list .message')].filter((each) => {
     const { top, bottom } = each.getBoundingClientRect();
-    return bottom > box.top && top < box.bottom; }).map((each) => each.ariaLabel + each.querySelector('.text').innerText); })()
+    return bottom > box.top && top < box.bottom; })
+    .map((each) => each.ariaLabel + each.querySelector('.text').innerText); })()
 """
 FRAMES = """
 new Promise((resolve) => {
   let count = 0;
-  const next = () => { count += 1; if (count < 6) requestAnimationFrame(next); else resolve(count); };
+  const next = () => (++count < 6 ? requestAnimationFrame(next) : resolve(count));
   next();
 })
 """

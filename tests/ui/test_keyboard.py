@@ -147,8 +147,6 @@ def search_and_events(keys):
     keys.press("g", "e")
     keys.use(".event .fold")
     page.has(".event pre")
-    keys.use("button", "Pause")
-    keys.use("button", "Continue")
     keys.reach(".filters select")
     keys.press("ArrowDown")
     page.misses("message.created", ".list")

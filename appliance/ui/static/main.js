@@ -63,7 +63,7 @@ const live = new Live({
   onEvent(event, replayed) {
     apply(event, replayed);
     noteAsk(event);
-    if (!replayed) for (const watch of watchers) watch(event);
+    for (const watch of watchers) watch(event);
   },
   onReady() {
     attempt(loadChannels);
@@ -141,7 +141,8 @@ class App extends Component {
     if (alone) return html`<${View} key=${place.screen} place=${place} />`;
     if (name === "blocked" && !state.loaded) return html`<${Blocked} error=${error} />`;
     if (!state.loaded) return html`<section class="page"><p class="soft" role="status">${name === "offline" ? "The appliance can't be reached." : "Connecting…"}</p></section>`;
-    if (View) return html`<${View} key=${place.screen} place=${place} />`;
+    const key = place.screen === "events" ? `events ${JSON.stringify(place.query)}` : place.screen;
+    if (View) return html`<${View} key=${key} place=${place} />`;
     if (!state.channels.size) return html`<${Start} />`;
     return html`<${Home} />`;
   }

@@ -6,7 +6,7 @@ import { link } from "./router.js";
 import { senderName } from "./session.js";
 import { notify, state } from "./store.js";
 import { ago, bytesOf, dayOf, hue, linked, Outside, showDay, showMoment, showNumber, showTime } from "./text.js";
-import { Component, html, useEffect, useState } from "./view.js";
+import { html, rarely, useEffect, useState } from "./view.js";
 
 export const TEXT_BYTES_MAX = 65_536;
 const TOGETHER_MS = 5 * 60_000; // messages of a sender that share one heading
@@ -18,18 +18,7 @@ function continues(message, above) {
     !above.deleted_at && Math.abs(Date.parse(message.created_at) - Date.parse(above.created_at)) < TOGETHER_MS;
 }
 
-// Drawn again only if something of it changed: most rows stay as they are while one scrolls.
-export class Message extends Component {
-  shouldComponentUpdate(next) {
-    return Object.keys(next).some((name) => next[name] !== this.props[name]);
-  }
-
-  render(props) {
-    return draw(props);
-  }
-}
-
-function draw({ message, above, isFirstNew, selected, act, enriched, writable }) {
+export const Message = rarely(({ message, above, isFirstNew, selected, act, enriched, writable }) => {
   const newDay = !above || dayOf(above.created_at) !== dayOf(message.created_at);
   const together = !newDay && !isFirstNew && continues(message, above);
   const label = `${message.sender}, ${showMoment(message.created_at)}`;
@@ -50,7 +39,7 @@ function draw({ message, above, isFirstNew, selected, act, enriched, writable })
       <${Actions} message=${message} act=${act} writable=${writable} />
     </div>
   </article>`;
-}
+});
 
 function Text({ message }) {
   const [all, setAll] = useState(false);
