@@ -2,9 +2,10 @@
 
 import pytest
 
-from tests.support.operated_workspace import fill_all
+from tests.support.operated_workspace import RUN, fill_all
 from tests.support.servedhub import serve
 from tests.support.uipage import ui_page
+from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -106,3 +107,38 @@ def test_view_of_a_role_that_is_off_and_of_a_missing_scope(tmp_path):
             page.sees("backup:read", "main")
             page.go("#/operate?view=jobs")
             page.sees("backup_scheduler", "main")
+
+
+def test_jobs_count_their_failed_runs_until_they_succeed(tmp_path):
+    (tmp_path / "jobs").mkdir()
+    script = 'command = ["sh", "-c", "test -e fixed"]\n'
+    (tmp_path / "jobs" / "nightly.toml").write_text(script)
+    with serve(tmp_path) as hub, ui_page(hub) as page:
+        for _ in range(3):
+            run_job(hub, "nightly")
+            hub.made(hub.http.post("/api/v1/jobs/runs", RUN))
+        operate(page, "jobs")
+        page.sees("nightly", "tbody")
+        assert failures(page) == {"nightly": "3", "ingest": "3"}
+        (tmp_path / "fixed").touch()
+        run_job(hub, "nightly")
+        hub.made(hub.http.post("/api/v1/jobs/runs", RUN | {"outcome": "ok", "exit_code": 0}))
+        page.click("button", "Read again")
+        until(lambda: failures(page) == {"nightly": "0", "ingest": "0"}, 20, "both succeeded")
+
+
+def run_job(hub, name):
+    run = hub.made(hub.http.post(f"/api/v1/jobs/{name}/runs", {}))["run"]["id"]
+    ended = hub.http.get(f"/api/v1/jobs/runs/{run}?wait=30").body["run"]["state"]
+    assert ended in {"failed", "succeeded"}
+
+
+def failures(page):
+    """The column Failures of the jobs that are no loops."""
+    rows = page.tab.evaluate(
+        "[...document.querySelectorAll('tbody tr')].map((row) =>"
+        " [row.children[0].innerText, row.children[FAILURES].innerText, row.children[1].innerText])"
+        .replace("FAILURES", "[...document.querySelectorAll('thead th')]"
+                 ".findIndex((each) => each.innerText.includes('Failures'))")
+    )  # fmt: skip
+    return {job: count for job, count, source in rows if source != "built-in"}
