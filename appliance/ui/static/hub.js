@@ -5,7 +5,7 @@
 // remembered, and the higher version counts.
 import { ApiError, get, patch, post } from "./api.js";
 import { dropDraft } from "./drafts.js";
-import { changed, fail, state } from "./store.js";
+import { changed, fail, now, state } from "./store.js";
 import { unread } from "./unread.js";
 import { CHANGED, Log, PAGE } from "./window.js";
 
@@ -271,7 +271,7 @@ function fetchMoved({ message_id: id, new_topic_id: topicId }) {
 
 export function apply(event, replayed) {
   const ts = Date.parse(event.ts);
-  const jumped = (lastTs && ts < lastTs - HOUR_MS) || (!replayed && Math.abs(ts - Date.now()) > HOUR_MS);
+  const jumped = (lastTs && ts < lastTs - HOUR_MS) || (!replayed && Math.abs(ts - now()) > HOUR_MS);
   if (jumped) state.clockWarning = event;
   lastTs = ts;
   handlers[event.name]?.(event);

@@ -13,6 +13,7 @@ import { refreshSession, signInWithInvite, takeInvite } from "./session.js";
 import { ChannelScreen, NewChannel, Sidebar } from "./sidebar.js";
 import { Banner, Blocked, SignIn, Start } from "./start.js";
 import { changed, keep, notify, onChange, recall, SECRET_KEY, state, watchers } from "./store.js";
+import { duration } from "./table.js";
 import { showMoment } from "./text.js";
 import { TopicScreen } from "./topic.js";
 import { unread } from "./unread.js";
@@ -20,6 +21,7 @@ import { Component, html, render } from "./view.js";
 
 const REPLAY_MAX = 2_000; // events since the last visit that are read for the unread counts
 const LAST = "last";
+const HOUR_MS = 3_600_000;
 
 // A link to a message, wherever it is by now.
 class FindMessage extends Component {
@@ -149,7 +151,7 @@ class App extends Component {
 
   render(_, { place, help, newChannel, menu }) {
     document.title = titleOf(place);
-    const { session, notice, clockWarning } = state;
+    const { session, notice, clockWarning, skewMs, skewSeen } = state;
     return html`<a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); document.getElementById("content").focus(); }}>Skip to content</a>
       <header class="top">
         <button class="plain menu" aria-expanded=${menu ? "true" : "false"} aria-label="Channels" onClick=${() => this.setState({ menu: !menu })}>☰</button>
@@ -162,6 +164,9 @@ class App extends Component {
         <button class="plain" aria-label="Keys" title="Keys (?)" onClick=${() => this.setState({ help: true })}>?</button>
       </header>
       <${Banner} retry=${() => live.now()} />
+      ${Math.abs(skewMs) > HOUR_MS && !skewSeen && html`<div class="banner" role="status"><strong>This computer's clock is wrong</strong>
+        <span>It is ${duration(Math.abs(skewMs) / 1000)} ${skewMs < 0 ? "ahead of" : "behind"} the appliance's clock, which all times here follow.</span>
+        <button class="plain" onClick=${() => { state.skewSeen = true; changed(); }}>Dismiss</button></div>`}
       ${clockWarning && html`<div class="banner" role="status"><strong>The clock jumped</strong>
         <span>Event ${clockWarning.event_id} is dated ${showMoment(clockWarning.ts)}, more than an hour off. The numbers of events give their order.</span>
         <button class="plain" onClick=${() => { state.clockWarning = null; changed(); }}>Dismiss</button></div>`}

@@ -1,7 +1,7 @@
 // One message: its text, its marks, its actions, and the dialogs of these.
-import { edit, erase, loadEnrichments, loadTopics, move, MOVE_COUNT_MAX, newest, previewMove, topicsOf, attempt } from "./hub.js";
+import { edit, erase, loadEnrichments, loadTopics, move, MOVE_COUNT_MAX, newest, previewMove, topicsOf } from "./hub.js";
 import { draftOf, dropDraft, keepDraft } from "./drafts.js";
-import { Dialog, Failure } from "./parts.js";
+import { copyText, Dialog, Failure } from "./parts.js";
 import { link } from "./router.js";
 import { senderName } from "./session.js";
 import { notify, state } from "./store.js";
@@ -164,8 +164,10 @@ export function Details({ message, close }) {
   </section>`;
 }
 
+// Returns the address of a message if it could not be copied.
 export async function copyLink(message) {
   const address = location.origin + location.pathname + link({ channel: message.channel_id, topic: message.topic_id, message: message.id });
-  if (await attempt(() => navigator.clipboard.writeText(address).catch(() => Promise.reject({ message: address })))) notify("Link copied.");
+  if (!(await copyText(address))) return address;
+  notify("Link copied.");
+  return null;
 }
-

@@ -1,7 +1,7 @@
 // Small parts that several screens use: dialogs, errors, commands to copy.
 import { ApiError } from "./api.js";
 import { html, useEffect, useRef, useState } from "./view.js";
-import { fail } from "./store.js";
+import { notify } from "./store.js";
 
 // A modal dialog with a form. `work()` runs on submit, and closes it when it succeeds.
 export function Dialog({ title, action, danger, close, work, children, disabled, wide }) {
@@ -50,19 +50,42 @@ const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 export function Command({ label, text }) {
   const [copied, setCopied] = useState(false);
+  const block = useRef(null);
   const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      setCopied(true);
-      setTimeout(() => setCopied(false), 2_000);
-    } catch {
-      fail({ message: "The browser did not allow copying", hint: "select the text instead" });
-    }
+    if (!(await copyText(text))) return select(block.current);
+    setCopied(true);
+    return setTimeout(() => setCopied(false), 2_000);
   };
   return html`<figure class="command">
     <figcaption>${label}<button class="plain" onClick=${copy} aria-label=${`Copy: ${label}`}>${copied ? "Copied" : "Copy"}</button></figcaption>
-    <pre tabindex="0">${text}</pre>
+    <pre tabindex="0" ref=${block}>${text}</pre>
   </figure>`;
+}
+
+// Whether the text is in the clipboard, which browsers lend only on https and on loopback.
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+// Selects a text that can't be copied otherwise.
+function select(element) {
+  element.focus();
+  getSelection().selectAllChildren(element);
+  notify("The browser allows no copying here. The text is selected: copy it with the keyboard.");
+}
+
+// An address to copy by hand.
+export function AddressDialog({ address, close }) {
+  const field = useRef(null);
+  useEffect(() => field.current.select(), []);
+  return html`<${Dialog} title="Link to the message" action="Done" close=${close} work=${async () => {}}>
+    <label>The browser allows no copying here. Copy the selected address.<input ref=${field} readonly value=${address} autofocus /></label>
+  <//>`;
 }
 
 export function Empty({ title, children }) {

@@ -12,9 +12,24 @@ export const state = {
   readOnly: null, // why changes are refused, until the next connection
   loaded: false, // the channels are there
   notice: null, // a sentence about the last action
+  skewMs: 0,
+  skewSeen: false, // the person knows
   clockWarning: null, // an event whose time jumped
   head: 0,
 };
+
+const SECOND_MS = 1_000;
+const ROUGH_MS = 5_000; // the server's times are whole seconds, and older by their way
+let skewMs = 0; // how much the appliance's clock is ahead of this browser's
+
+// Now, by the appliance's clock, to which all times that are shown belong.
+export const now = () => Date.now() + skewMs;
+
+export function noteServerTime(date) {
+  const skew = Date.parse(date) + SECOND_MS / 2 - Date.now();
+  if (Math.abs(skew - skewMs) > ROUGH_MS) skewMs = Math.abs(skew) > ROUGH_MS ? skew : 0;
+  state.skewMs = skewMs;
+}
 
 const FRAME_MS = 16;
 const listeners = new Set();

@@ -1,6 +1,7 @@
 // A table of any rows: sorted, filtered, with a row that is open. Its place is in the address.
 import { Failure } from "./parts.js";
 import { go, link } from "./router.js";
+import { now } from "./store.js";
 import { ago, showMoment, showNumber } from "./text.js";
 import { html, useEffect, useRef, useState } from "./view.js";
 
@@ -97,7 +98,7 @@ export function usePolled(read, key, seconds, paused) {
       try {
         const data = await read();
         failures = 0;
-        if (!ended) setResult({ data, error: null, at: Date.now(), key });
+        if (!ended) setResult({ data, error: null, at: now(), key });
       } catch (error) {
         failures += 1;
         if (!ended) setResult((old) => ({ ...old, data: old.key === key ? old.data : null, error, key }));

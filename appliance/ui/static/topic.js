@@ -3,7 +3,7 @@ import { draftOf, dropDraft, keepDraft } from "./drafts.js";
 import { attempt, loadAttachments, loadTopics, newest, openLog, send } from "./hub.js";
 import { Newer, VirtualList } from "./list.js";
 import { copyLink, DeleteDialog, Details, EditDialog, Message, MoveDialog, TEXT_BYTES_MAX } from "./messages.js";
-import { Empty, Failure } from "./parts.js";
+import { AddressDialog, Empty, Failure } from "./parts.js";
 import { goQuietly, link } from "./router.js";
 import { mayPost, rememberSender, senderName } from "./session.js";
 import { RenameTopic } from "./sidebar.js";
@@ -70,7 +70,7 @@ export class TopicScreen extends Component {
 
   act(name, message) {
     if (name === "select") this.select(message);
-    else if (name === "link") copyLink(message);
+    else if (name === "link") copyLink(message).then((address) => this.setState({ address }));
     else if (name === "details") this.setState({ details: message.id });
     else this.setState({ dialog: name, target: message });
   }
@@ -117,7 +117,7 @@ export class TopicScreen extends Component {
     event.preventDefault();
   }
 
-  render({ place }, { dialog, target, details, pane, renaming }) {
+  render({ place }, { dialog, target, details, address, pane, renaming }) {
     const { channel: channelId, topic: topicId, message: messageId } = place;
     const channel = state.channels.get(channelId);
     const topic = state.topics.get(topicId);
@@ -154,6 +154,7 @@ export class TopicScreen extends Component {
           ${pane && html`<${Attachments} topicId=${topicId} place=${place} close=${() => this.setState({ pane: false })} />`}</aside>`}
       </div>
       ${Box && html`<${Box} message=${newest(target)} close=${() => this.setState({ dialog: null })} />`}
+      ${address && html`<${AddressDialog} address=${address} close=${() => this.setState({ address: null })} />`}
       ${renaming && topic && html`<${RenameTopic} topic=${topic} close=${() => this.setState({ renaming: false })} />`}
     </section>`;
   }
