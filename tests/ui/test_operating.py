@@ -142,3 +142,45 @@ def failures(page):
                  ".findIndex((each) => each.innerText.includes('Failures'))")
     )  # fmt: skip
     return {job: count for job, count, source in rows if source != "built-in"}
+
+
+WIDE_JOB = """command = ["sh", "-c", "echo {text} >&2; exit 3"]
+cron = "15 3 * * 1-5"
+description = "{text}"
+"""
+OVERFLOWING = """
+[...document.querySelectorAll('main, .scroll, .board')]
+  .filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.className || each.id)
+"""
+
+
+def test_no_column_is_off_the_screen_of_a_laptop(tmp_path):
+    (tmp_path / "jobs").mkdir()
+    text = "compacts the tables of the warehouse and counts what is left in each of them"
+    for name in ("compaction-of-the-warehouse", "b"):
+        (tmp_path / "jobs" / f"{name}.toml").write_text(WIDE_JOB.format(text=text))
+    with serve(tmp_path) as hub, ui_page(hub) as page:
+        fill_all(hub)
+        run_job(hub, "compaction-of-the-warehouse")
+        run_job(hub, "b")
+        assert hub.http.post("/api/v1/jobs/b/pause", {}).status == 200
+        hub.made(hub.http.post("/api/v1/jobs/runs", RUN | {"error": text}))
+        page.go("#/operate")
+        page.has(".tabs")
+        views = page.tab.evaluate("[...document.querySelectorAll('.tabs a')].map((e) => e.hash)")
+        for address in views:
+            page.go(address)
+            page.has(f".tabs [aria-current='page'][href='{address}']")
+            page.sees("As of", ".operate")
+            assert page.tab.evaluate(OVERFLOWING) == [], address
+
+
+def test_times_of_a_row_are_those_of_the_locale(hub, page):
+    operate(page, "jobs")
+    page.click("tbody th a", "ingest")
+    page.has(".detail dl dd")
+    shown = page.tab.evaluate(
+        "[...document.querySelectorAll('.detail dd:not(:has(code))')].map((each) => each.innerText)"
+    )
+    assert not any("2026-02-01T08" in each for each in shown)
+    assert "Feb 1, 2026" in page.text(".detail > dl")

@@ -3,6 +3,7 @@ import { get } from "./api.js";
 import { Newer, VirtualList } from "./list.js";
 import { Failure } from "./parts.js";
 import { go, link } from "./router.js";
+import { Blocked } from "./start.js";
 import { state, watchers } from "./store.js";
 import { showMoment } from "./text.js";
 import { Component, createRef, html, rarely } from "./view.js";
@@ -97,7 +98,7 @@ export class EventsScreen extends Component {
           ${topic_id && html`<button type="button" onClick=${() => show({ topic_id: "" })}>Only “${state.topics.get(topic_id)?.title || topic_id}” ×</button>`}
         </form></header>
       <div class="stream">
-        ${log.error && html`<${Failure} error=${log.error} retry=${log.loadNewest} />`}
+        ${log.error && (log.error.status === 403 ? html`<${Blocked} error=${log.error} />` : html`<${Failure} error=${log.error} retry=${log.loadNewest} />`)}
         ${log.filled && !log.loading && !log.items.length && !log.error && html`<p class="soft pad">No events here yet. New ones appear as they happen.</p>`}
         ${log.items.length > 0 && html`<${VirtualList} key=${log.turn} self=${this.list} items=${log.items} keyOf=${keyOf} label="Events"
           follow=${!log.newer} focus=${place.query.event || null} busy=${Boolean(log.loading)} onFollow=${(value) => log.follow(value)}

@@ -4,6 +4,7 @@ import { Command, Failure } from "./parts.js";
 import { go } from "./router.js";
 import { signInWithToken, signOut } from "./session.js";
 import { state } from "./store.js";
+import { showMoment } from "./text.js";
 import { html, useState } from "./view.js";
 
 export function Start() {
@@ -46,7 +47,7 @@ export function SignIn({ invited, failed, done }) {
     ${invited && html`<p>A link works once, and for a short time. Make a new one with <code>agentlip ui</code>.</p>`}`;
   if (signedIn) {
     return html`<section class="page narrow"><h1>Signed in as ${name}</h1>
-      ${expiresAt && html`<p class="soft">The session ends ${new Date(expiresAt).toLocaleString()}.</p>`}
+      ${expiresAt && html`<p class="soft">The session ends ${showMoment(expiresAt)}.</p>`}
       <p><button onClick=${() => signOut().then(() => location.reload(), setError)}>Sign out</button></p>
       ${failure}</section>`;
   }

@@ -109,7 +109,7 @@ export class TopicScreen extends Component {
       this.act("link", selected);
     } else if (event.key === "i" && selected) {
       this.act("details", selected);
-    } else if (selected && mayPost() && !selected.deleted_at && { e: 1, m: 1, d: 1 }[event.key]) {
+    } else if (selected && mayPost(this.props.place.channel) && !selected.deleted_at && { e: 1, m: 1, d: 1 }[event.key]) {
       this.act({ e: "edit", m: "move", d: "delete" }[event.key], selected);
     } else {
       return;
@@ -125,19 +125,19 @@ export class TopicScreen extends Component {
     const log = openLog(topicId, messageId || (state.logs.get(topicId)?.filled ? null : saved?.key));
     const shown = details && log.items.find((each) => each.id === details);
     const Box = dialog && DIALOGS[dialog];
-    const writable = mayPost();
+    const writable = mayPost(channelId);
     const firstNew = unread.firstOf(topicId);
     return html`<section class="topic" aria-label=${topic?.title || "Topic"}>
-      <header class="bar"><h1><a class="soft" href=${link({ channel: channelId })}>${channel?.name || "Channel"}</a>
-        <span aria-hidden="true"> › </span>${topic?.title || "Topic"}</h1>
-        ${topic && mayPost() && html`<button class="plain" onClick=${() => this.setState({ renaming: true })}>Rename</button>`}
+      <header class="bar"><h1><a class="soft" href=${link({ channel: channelId })} title=${channel?.name}>${channel?.name || "Channel"}</a>
+        <span aria-hidden="true">›</span><span class="title" title=${topic?.title}>${topic?.title || "Topic"}</span></h1>
+        ${topic && writable && html`<button class="plain" onClick=${() => this.setState({ renaming: true })}>Rename</button>`}
         <a class="button plain" href=${link({ screen: "search", query: { topic_id: topicId } })}>Search</a>
         <button class="plain" aria-pressed=${pane ? "true" : "false"} onClick=${() => this.setState({ pane: !pane })}>Attachments</button></header>
       <div class="columns">
         <div class="stream">
           ${log.error && html`<${Failure} error=${log.error} retry=${log.loadNewest} />`}
           ${log.filled && !log.items.length && !log.error && !log.loading && html`<${Empty} title="No messages yet">
-            <p class="soft">${mayPost() ? "Write the first one below." : "Messages appear here as agents post them."}</p><//>`}
+            <p class="soft">${writable ? "Write the first one below." : "Messages appear here as agents post them."}</p><//>`}
           ${log.filled && log.items.length > 0 && html`<${VirtualList} key=${`${topicId} ${log.turn}`} self=${this.list} items=${log.items} keyOf=${keyOf} label="Messages"
             follow=${!log.newer} focus=${messageId || null} place=${messageId ? null : saved} busy=${Boolean(log.loading)}
             onPlace=${(value) => keepPlace(topicId, value)} onFollow=${(value) => { log.follow(value); this.enter(); }}
@@ -147,7 +147,7 @@ export class TopicScreen extends Component {
               selected=${message.id === messageId} act=${this.act} enriched=${state.enrichments.get(message.id)} writable=${writable} />`} />`}
           ${!log.items.length && log.loading && html`<p class="soft pad">Loading messages…</p>`}
           <${Newer} log=${log} count=${unread.ofTopic(topicId)} show=${() => this.toEnd()} />
-          <${Compose} key=${topicId} topicId=${topicId} area=${this.compose} sending=${() => this.toEnd()} />
+          <${Compose} key=${topicId} writable=${writable} topicId=${topicId} area=${this.compose} sending=${() => this.toEnd()} />
         </div>
         ${(pane || shown) && html`<aside class="pane" aria-label="Attachments and details">
           ${shown && html`<${Details} message=${shown} close=${() => this.setState({ details: null })} />`}
@@ -160,7 +160,7 @@ export class TopicScreen extends Component {
   }
 }
 
-function Compose({ topicId, area, sending }) {
+function Compose({ topicId, writable, area, sending }) {
   const [text, setText] = useState(draftOf(topicId) || "");
   const [sender, setSender] = useState(senderName());
   const [busy, setBusy] = useState(false);
@@ -170,8 +170,9 @@ function Compose({ topicId, area, sending }) {
     else dropDraft(topicId);
   };
   useEffect(() => setSender(senderName()), [state.session]);
-  if (!mayPost()) {
-    return html`<p class="compose soft">You can read here. <a href="#/sign-in">Sign in</a> to write.</p>`;
+  if (!writable) {
+    return html`<p class="compose soft">You can read here. ${state.session.signedIn ? html`To write, your token needs the scope <code>hub:post</code>.`
+      : html`<a href="#/sign-in">Sign in</a> to write.`}</p>`;
   }
   const bytes = bytesOf(text);
   const ready = text.trim() && sender.trim() && bytes <= TEXT_BYTES_MAX && !busy;
