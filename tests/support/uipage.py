@@ -19,7 +19,7 @@ class UiPage:
         self.hub = hub
 
     def open(self, address: str = "") -> None:
-        """Load the page anew."""
+        """Load the page, also if its address is already open."""
         if not self.tab.open(f"{self.hub.url}/ui/{address}"):
             self.tab.reload()
 

@@ -134,7 +134,7 @@ def run_job(hub, name):
 
 
 def failures(page):
-    """The column Failures of the jobs that are no loops."""
+    """Return the column Failures, without the appliance's loops."""
     rows = page.tab.evaluate(
         "[...document.querySelectorAll('tbody tr')].map((row) =>"
         " [row.children[0].innerText, row.children[FAILURES].innerText, row.children[1].innerText])"

@@ -14,7 +14,8 @@ const MORE_PX = 800; // that close to an end, more rows are loaded
 export class VirtualList extends Component {
   // items, keyOf(item), row(item, index, items), follow (stay at the end), focus (a key to show),
   // place ({ key, delta } to begin at), onTop(), onEnd(), onPlace(place or null at the end),
-  // onFollow(whether it stays at the end), self (a ref that gets this list)
+  // onFollow(whether it stays at the end), self (a ref that gets this list). `wantsFocus`: the row
+  // `focus` gets the keyboard's focus as soon as it is drawn.
   constructor(props) {
     super(props);
     this.box = createRef();
@@ -103,6 +104,7 @@ export class VirtualList extends Component {
     this.laid = { items, offsets };
     if (this.heights.size > 2 * items.length + KEPT) this.heights = new Map(items.map((each) => [keyOf(each), this.heights.get(keyOf(each)) ?? ROW_PX]));
     this.tell();
+    this.giveFocus();
     this.fill(offsets);
   }
 
@@ -111,6 +113,13 @@ export class VirtualList extends Component {
     this.wanted = null;
     this.atEnd = true;
     this.settle();
+  }
+
+  giveFocus() {
+    const row = this.wantsFocus && this.box.current.querySelector(`:scope > .rows > [data-key="${CSS.escape(this.props.focus)}"] > *`);
+    if (!row || this.wanted !== null) return;
+    this.wantsFocus = false;
+    row.focus({ preventScroll: true });
   }
 
   tell() {

@@ -152,7 +152,7 @@ class App extends Component {
   render(_, { place, help, newChannel, menu }) {
     document.title = titleOf(place);
     const { session, notice, clockWarning, skewMs, skewSeen } = state;
-    return html`<a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); document.getElementById("content").focus(); }}>Skip to content</a>
+    return html`<a class="skip" href="#content" onClick=${skip}>${place.topic ? "Skip to messages" : "Skip to content"}</a>
       <header class="top">
         <button class="plain menu" aria-expanded=${menu ? "true" : "false"} aria-label="Channels" onClick=${() => this.setState({ menu: !menu })}>☰</button>
         <a class="brand" href="#/">Agentlip</a><${Badge} count=${unread.total} />
@@ -178,6 +178,11 @@ class App extends Component {
       ${help && html`<${Help} close=${() => this.setState({ help: false })} />`}
       ${newChannel && html`<${NewChannel} close=${() => this.setState({ newChannel: false })} />`}`;
   }
+}
+
+function skip(event) {
+  event.preventDefault();
+  (document.querySelector(".list") || document.getElementById("content")).focus();
 }
 
 // Where one was before, or the first channel.

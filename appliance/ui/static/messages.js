@@ -23,7 +23,7 @@ export const Message = rarely(({ message, above, isFirstNew, selected, act, enri
   const together = !newDay && !isFirstNew && continues(message, above);
   const label = `${message.sender}, ${showMoment(message.created_at)}`;
   return html`<article class=${`message ${together ? "together" : ""} ${selected ? "selected" : ""} ${message.deleted_at ? "deleted" : ""}`}
-    aria-label=${label} aria-current=${selected ? "true" : undefined} onClick=${() => act("select", message)}>
+    aria-label=${label} aria-current=${selected ? "true" : undefined} tabindex=${selected ? 0 : -1} onClick=${() => act("select", message)}>
     ${isFirstNew && html`<p class="first-new"><span>New</span></p>`}
     ${newDay && html`<h3 class="day"><span>${showDay(message.created_at)}</span></h3>`}
     <div class="body">

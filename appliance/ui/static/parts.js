@@ -3,15 +3,26 @@ import { ApiError } from "./api.js";
 import { html, useEffect, useRef, useState } from "./view.js";
 import { notify } from "./store.js";
 
+// Shows a dialog while it is drawn. Afterwards the focus is where it was, or on the main part if that has gone.
+export function useModal(box) {
+  useEffect(() => {
+    const [dialog, before] = [box.current, document.activeElement];
+    dialog.showModal();
+    return () => {
+      dialog.addEventListener("close", (event) => event.stopImmediatePropagation(), true); // only the person closes it
+      dialog.close();
+      const target = before?.isConnected && before !== document.body ? before : document.querySelector(".message.selected, #content");
+      target?.focus({ preventScroll: true });
+    };
+  }, []);
+}
+
 // A modal dialog with a form. `work()` runs on submit, and closes it when it succeeds.
 export function Dialog({ title, action, danger, close, work, children, disabled, wide }) {
   const box = useRef(null);
   const [error, setError] = useState(null);
   const [busy, setBusy] = useState(false);
-  useEffect(() => {
-    box.current.showModal();
-    return () => box.current?.close();
-  }, []);
+  useModal(box);
   const submit = async (event) => {
     event.preventDefault();
     setBusy(true);

@@ -7,11 +7,12 @@ import { AddressDialog, Empty, Failure } from "./parts.js";
 import { goQuietly, link } from "./router.js";
 import { mayPost, rememberSender, senderName } from "./session.js";
 import { RenameTopic } from "./sidebar.js";
-import { state } from "./store.js";
-import { bytesOf, Outside, safeUrl, showMoment } from "./text.js";
+import { state, watchers } from "./store.js";
+import { bytesOf, Outside, safeUrl, showMoment, showNumber } from "./text.js";
 import { unread } from "./unread.js";
 import { Component, createRef, html, useEffect, useState } from "./view.js";
 
+const HEARD_MS = 1_000;
 const DIALOGS = { edit: EditDialog, move: MoveDialog, delete: DeleteDialog };
 const keyOf = (message) => message.id;
 
@@ -102,7 +103,10 @@ export class TopicScreen extends Component {
     const step = { j: 1, k: -1 }[event.key];
     if (step) {
       const next = items[index < 0 ? items.length - 1 : index + step];
-      if (next) this.select(next);
+      if (next) {
+        this.select(next);
+        if (this.list.current) this.list.current.wantsFocus = true;
+      }
     } else if (event.key === "c" && this.compose.current) {
       this.compose.current.focus();
     } else if (event.key === "l" && selected) {
@@ -146,6 +150,7 @@ export class TopicScreen extends Component {
             row=${(message, index, items) => html`<${Message} message=${message} above=${items[index - 1]} isFirstNew=${message.id === firstNew}
               selected=${message.id === messageId} act=${this.act} enriched=${state.enrichments.get(message.id)} writable=${writable} />`} />`}
           ${!log.items.length && log.loading && html`<p class="soft pad">Loading messages…</p>`}
+          <${Announcer} key=${`heard ${topicId}`} topicId=${topicId} />
           <${Newer} log=${log} count=${unread.ofTopic(topicId)} show=${() => this.toEnd()} />
           <${Compose} key=${topicId} writable=${writable} topicId=${topicId} area=${this.compose} sending=${() => this.toEnd()} />
         </div>
@@ -158,6 +163,30 @@ export class TopicScreen extends Component {
       ${renaming && topic && html`<${RenameTopic} topic=${topic} close=${() => this.setState({ renaming: false })} />`}
     </section>`;
   }
+}
+
+// What a screen reader hears of new messages: several together, and never their texts.
+function Announcer({ topicId }) {
+  const [text, setText] = useState("");
+  useEffect(() => {
+    let [count, timer] = [0, 0];
+    const watch = ({ name, data }) => {
+      if (name !== "message.created" || data.message.topic_id !== topicId) return;
+      count += 1;
+      const words = `${count === 1 ? "New message" : `${showNumber(count)} new messages, the last`} from ${data.message.sender}`;
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        count = 0;
+        setText(words);
+      }, HEARD_MS);
+    };
+    watchers.add(watch);
+    return () => {
+      watchers.delete(watch);
+      clearTimeout(timer);
+    };
+  }, []);
+  return html`<p class="heard" aria-live="polite">${text}</p>`;
 }
 
 function Compose({ topicId, writable, area, sending }) {
