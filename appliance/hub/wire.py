@@ -199,12 +199,10 @@ class SearchQuery(Struct, frozen=True):
 
 
 class EventsQuery(Struct, frozen=True):
-    """Events after a cursor, or the newest `tail`; all of them below `before`, if that is given."""
-
     after: EventId = 0
     limit: Limit = 100
     tail: Limit | None = None
-    before: EventId | None = None
+    before: EventId | None = None  # only events with a lower id
     channel_id: Reference | None = None
     topic_id: TopicReference | None = None
     name: Annotated[str, Meta(min_length=1, max_length=100)] | None = None

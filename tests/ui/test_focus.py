@@ -10,8 +10,8 @@ pytestmark = pytest.mark.slow
 
 FOCUSED = "document.activeElement.ariaLabel || document.activeElement.textContent"
 FOCUSED_TEXT = "document.activeElement.matches('.message') && document.activeElement.innerText"
-PLACES = "Object.keys(sessionStorage).filter((each) => each.includes('place')).length"
-HEARD = "[...document.querySelectorAll('.heard')].map((each) => each.textContent).join()"
+KEPT = "Object.keys(sessionStorage).filter((each) => each.includes('place')).length"
+ANNOUNCED = "[...document.querySelectorAll('.heard')].map((each) => each.textContent).join()"
 
 
 @pytest.fixture
@@ -76,9 +76,9 @@ def test_keys_move_the_focus_through_rows_that_were_not_drawn(hub, page, topic):
 def test_new_messages_are_announced_together(hub, page, topic):
     show(hub, page, topic)
     hub.send(topic[1], "a secret")
-    until(lambda: page.tab.evaluate(HEARD) == "New message from tester", 20, "one is announced")
+    until(lambda: page.tab.evaluate(ANNOUNCED) == "New message from tester", 20, "one is announced")
     hub.send_many(topic[1], ["one", "two", "three"])
-    until(lambda: "3 new messages" in page.tab.evaluate(HEARD), 20, "three are announced")
+    until(lambda: "3 new messages" in page.tab.evaluate(ANNOUNCED), 20, "three are announced")
     assert page.tab.evaluate("document.querySelector('.heard').ariaLive") == "polite"
 
 
@@ -96,7 +96,7 @@ def test_new_parts_of_a_topic_have_no_serious_barrier(hub, page, topic):
     show(hub, page, topic)
     page.tab.evaluate("void (document.querySelector('.list').scrollTop = 0)")
     page.sees("message 0.", ".list")
-    until(lambda: page.tab.evaluate(PLACES) > 0, 20, "the page noted that the end was left")
+    until(lambda: page.tab.evaluate(KEPT) > 0, 20, "the page noted that the end was left")
     hub.send_many(topic[1], ["new one", "new two"])
     page.sees("2 new", ".newer")
     is_accessible(page.tab, "new messages below")
