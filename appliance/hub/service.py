@@ -344,10 +344,12 @@ class Hub:
         tail = None if query.tail is None else min(query.tail, wire.PAGE_MAX)
         query = msgspec.structs.replace(self._resolve(query, principal), tail=tail)
         until = self.feed.head
+        if query.before is not None:
+            until = min(until, query.before - 1)
         with self.turns.turn(principal) as charge:
             page = self._events(query, until, only)
             charge(sum(map(len, page.events)))
-        if not page.events and query.wait and tail is None:
+        if not page.events and query.wait and tail is None and query.before is None:
             page = self._await_events(query, until, principal)
         return b'{"events":[%b],"replay_until":%d,"has_more":%b}' % (
             b",".join(page.events),

@@ -202,6 +202,7 @@ class EventsQuery(Struct, frozen=True):
     after: EventId = 0
     limit: Limit = 100
     tail: Limit | None = None
+    before: EventId | None = None  # only events with a lower id
     channel_id: Reference | None = None
     topic_id: TopicReference | None = None
     name: Annotated[str, Meta(min_length=1, max_length=100)] | None = None

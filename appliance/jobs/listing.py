@@ -34,7 +34,12 @@ def list_all(jobs: Jobs, reported: ReportedRuns, loops: Iterable[Loop]) -> wire.
         if job is None:
             state, at = run.outcome, run.finished_at
             job = wire.ListedJob(
-                name=run.job, source="reported", last_state=state, last_at=at, problem=run.error
+                name=run.job,
+                source="reported",
+                last_state=state,
+                last_at=at,
+                failures=run.failures,
+                problem=run.error,
             )
         problem = job.problem or run.error
         by_name[run.job] = msgspec.structs.replace(job, reported=run, problem=problem)

@@ -37,6 +37,13 @@ _WAITS_FOR = (
     " ((due_steady_ms - ?1 + 999) / 1000) || ' seconds', 'one of jobs.attempts_max attempts')) END"
     " FROM runs AS r WHERE id = ?2 AND state IN ('queued', 'waiting')"
 )
+FAILURES_MAX = 100
+_LAST_RUNS = f"SELECT id, state FROM runs WHERE job = r.job ORDER BY id DESC LIMIT {FAILURES_MAX}"
+_FAILURES = (
+    f"SELECT job, (SELECT count(*) FROM ({_LAST_RUNS}) WHERE state IN ('failed', 'lost') AND id >"
+    f" coalesce((SELECT max(id) FROM ({_LAST_RUNS}) WHERE state = 'succeeded'), ''))"
+    " FROM (SELECT DISTINCT job FROM runs) AS r"
+)
 _reported = msgspec.json.Decoder(dict[str, wire.LatestRun]).decode
 _artefacts = msgspec.json.Decoder(list[wire.Artefact]).decode
 
@@ -98,6 +105,11 @@ def latest_runs(reader: Reader) -> dict[str, wire.ShownRun]:
     sql = f"SELECT {RUN_COLUMNS} FROM runs WHERE id IN (SELECT max(id) FROM runs GROUP BY job)"
     rows = [StoredRunRow._make(row) for row in reader.rows(sql, limit=JOBS_MAX)]
     return {row.job: to_wire(row, []) for row in rows}
+
+
+def failures(reader: Reader) -> dict[str, int]:
+    """Return each job's failed runs since its latest success, at most FAILURES_MAX."""
+    return dict(reader.rows(_FAILURES, limit=JOBS_MAX))
 
 
 def waiting(reader: Reader) -> list[StoredRunRow]:

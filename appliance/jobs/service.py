@@ -106,7 +106,7 @@ class Jobs:
     def list_jobs(self) -> wire.JobList:
         """Return all jobs by name, except jobs that only reported runs."""
         self.catalogue.refresh()
-        latest = self.store.read(queries.latest_runs)
+        latest, failures = self.store.read(queries.latest_runs), self.store.read(queries.failures)
         paused = {row.name: row.paused_at for row in self.store.read(queries.stored_jobs)}
         problems = {file.name: file.problem for file in self.catalogue.files}
         jobs = []
@@ -122,6 +122,7 @@ class Jobs:
                     paused_at=paused.get(name),
                     last_state=None if run is None else run.state,
                     last_at=None if run is None else run.ended_at or run.created_at,
+                    failures=failures.get(name, 0),
                     problem=problems.get(name),
                     last=run,
                 )

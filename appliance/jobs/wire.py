@@ -230,12 +230,14 @@ class RunOutput(Struct, frozen=True):
 
 
 class LatestRun(JobRun, frozen=True, kw_only=True):
-    """A job's latest run. `succeeded_at`: end time for the latest run without an error."""
+    """A job's latest run. `succeeded_at`: end time for the latest run without an error. `failures`:
+    failed runs since then."""
 
     counts: dict[str, int]
     version: str | None
     error: str | None
     succeeded_at: str | None
+    failures: int = 0
 
 
 class LatestRuns(Struct, frozen=True):
@@ -264,7 +266,8 @@ Source = Literal["file", "api", "reported", "built-in"]
 class ListedJob(Struct, frozen=True):
     """`source`: a file, a request, a reported run, or an appliance loop. `schedule`: a
     cron expression or an interval. `next_at`: the due time. `last`: the latest run. `failures`:
-    attempts or rounds that failed since the appliance started. `problem`: why the file can't be
+    failed runs since the latest success, at most 100; or a loop's failed rounds since the appliance
+    started. `problem`: why the file can't be
     read, while the former job stays; or the error in `reported`, the latest reported run."""
 
     name: str

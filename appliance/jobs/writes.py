@@ -142,8 +142,11 @@ def report(tx: Tx, run: wire.LatestRun, jobs_max: int) -> wire.LatestRun:
     runs = queries.reported_runs(tx)
     if run.job not in runs and len(runs) >= jobs_max:
         raise wire.TooManyJobs
-    if run.succeeded_at is None and run.job in runs:
-        run = msgspec.structs.replace(run, succeeded_at=runs[run.job].succeeded_at)
+    if run.succeeded_at is None:
+        before = runs.get(run.job, run)
+        run = msgspec.structs.replace(
+            run, succeeded_at=before.succeeded_at, failures=before.failures + 1
+        )
     text = msgspec.json.encode(runs | {run.job: run}).decode()
     tx.execute(meta.SET, (queries.REPORTED, text))
     return run

@@ -10,8 +10,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,10 +35,14 @@ KEYS = {
 
 
 class BrowserPage:
-    """A tab. `problems` has all console errors and exceptions, `requests` all addresses loaded."""
+    """A tab. `problems` has all console errors and exceptions, `requests` all addresses loaded.
+    `beside()` opens another one with the same cookies and storage."""
 
-    def __init__(self, socket: ClientConnection) -> None:
+    def __init__(
+        self, socket: ClientConnection, beside: "Callable[[], AbstractContextManager[BrowserPage]]"
+    ) -> None:
         self._socket = socket
+        self.beside = beside
         self._number = 0
         self.problems: list[str] = []
         self.requests: list[str] = []
@@ -58,9 +62,18 @@ class BrowserPage:
                 assert "error" not in message, message
                 return message["result"]
 
-    def open(self, address: str) -> None:
+    def open(self, address: str) -> bool:
+        """Go to an address as a person does who pastes it. False: only the part behind the `#` is
+        new, so the page that is open stays."""
         self._loaded = False
-        self.call("Page.navigate", url=address)
+        is_new = "loaderId" in self.call("Page.navigate", url=address)
+        while is_new and not self._loaded:
+            self._receive()
+        return is_new
+
+    def reload(self) -> None:
+        self._loaded = False
+        self.call("Page.reload")
         while not self._loaded:
             self._receive()
 
@@ -121,10 +134,16 @@ def browser_page() -> Iterator[BrowserPage]:
     address, path = _start(program)
     with connect(address + path, max_size=None, ping_interval=None) as browser:
         context = _ask(browser, "Target.createBrowserContext", disposeOnDetach=True)
-        target = _ask(browser, "Target.createTarget", url="about:blank", **context)["targetId"]
-        page = f"/devtools/page/{target}"
-        with connect(address + page, max_size=None, ping_interval=None) as socket:
-            yield BrowserPage(socket)
+
+        @contextmanager
+        def tab() -> Iterator[BrowserPage]:
+            target = _ask(browser, "Target.createTarget", url="about:blank", **context)["targetId"]
+            page = f"/devtools/page/{target}"
+            with connect(address + page, max_size=None, ping_interval=None) as socket:
+                yield BrowserPage(socket, tab)
+
+        with tab() as first:
+            yield first
 
 
 @cache

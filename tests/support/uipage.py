@@ -19,13 +19,14 @@ class UiPage:
         self.hub = hub
 
     def open(self, address: str = "") -> None:
-        self.tab.open("about:blank")
-        self.tab.open(f"{self.hub.url}/ui/{address}")
+        """Load the page, also if its address is already open."""
+        if not self.tab.open(f"{self.hub.url}/ui/{address}"):
+            self.tab.reload()
 
     def sign_in(self, token_id: str) -> None:
-        """By a one-time link with the rights of this token."""
+        """By a one-time link with the rights of this token, pasted into the tab as it is."""
         link = self.hub.http.post("/api/v1/invitations", {"token_id": token_id}).body
-        self.open(f"#invite={link['secret']}")
+        self.tab.open(f"{self.hub.url}/ui/#invite={link['secret']}")
         self.has("header a[href='#/sign-in']")
         self.misses("Sign in", "header a[href='#/sign-in']")
 
@@ -89,6 +90,15 @@ class UiPage:
     def press(self, *keys: str) -> None:
         for key in keys:
             self.tab.press(key)
+
+    @contextmanager
+    def beside(self) -> "Iterator[UiPage]":
+        """Another tab with the same cookies and storage."""
+        with self.tab.beside() as tab:
+            tab.resize(1280, 800)
+            page = UiPage(tab, self.hub)
+            page.open()
+            yield page
 
     def is_live(self) -> None:
         self.has(".dot.live")

@@ -84,20 +84,6 @@ def test_two_pages_see_each_others_changes(hub, page, topic):
     assert hub.rows("SELECT version FROM messages WHERE id = ?", message["id"]) == [(3,)]
 
 
-def test_conflicting_edit_is_explained(hub, page, topic):
-    message = hub.send(topic[1], "mine")["message"]
-    shown(page, topic)
-    page.click('.actions button[aria-label^="Edit"]')
-    hub.http.patch(f"/api/v1/messages/{message['id']}", {"op": "edit", "content_raw": "theirs"})
-    page.fill("dialog textarea", "too late")
-    page.click("dialog .primary")
-    page.sees("VERSION_CONFLICT", "dialog")
-    page.press("Escape")
-    page.sees("theirs", ".list")
-    assert all("409" in each for each in page.tab.problems)
-    page.tab.problems.clear()
-
-
 def test_messages_moved_by_others_change_place(hub, page, topic):
     other = hub.topic(topic[0], "target")
     message = hub.send(topic[1], "wanders")["message"]

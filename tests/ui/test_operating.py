@@ -2,9 +2,10 @@
 
 import pytest
 
-from tests.support.operated_workspace import fill_all
+from tests.support.operated_workspace import RUN, fill_all
 from tests.support.servedhub import serve
 from tests.support.uipage import ui_page
+from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -106,3 +107,80 @@ def test_view_of_a_role_that_is_off_and_of_a_missing_scope(tmp_path):
             page.sees("backup:read", "main")
             page.go("#/operate?view=jobs")
             page.sees("backup_scheduler", "main")
+
+
+def test_jobs_count_their_failed_runs_until_they_succeed(tmp_path):
+    (tmp_path / "jobs").mkdir()
+    script = 'command = ["sh", "-c", "test -e fixed"]\n'
+    (tmp_path / "jobs" / "nightly.toml").write_text(script)
+    with serve(tmp_path) as hub, ui_page(hub) as page:
+        for _ in range(3):
+            run_job(hub, "nightly")
+            hub.made(hub.http.post("/api/v1/jobs/runs", RUN))
+        operate(page, "jobs")
+        page.sees("nightly", "tbody")
+        assert failures(page) == {"nightly": "3", "ingest": "3"}
+        (tmp_path / "fixed").touch()
+        run_job(hub, "nightly")
+        hub.made(hub.http.post("/api/v1/jobs/runs", RUN | {"outcome": "ok", "exit_code": 0}))
+        page.click("button", "Read again")
+        until(lambda: failures(page) == {"nightly": "0", "ingest": "0"}, 20, "both succeeded")
+
+
+def run_job(hub, name):
+    run = hub.made(hub.http.post(f"/api/v1/jobs/{name}/runs", {}))["run"]["id"]
+    ended = hub.http.get(f"/api/v1/jobs/runs/{run}?wait=30").body["run"]["state"]
+    assert ended in {"failed", "succeeded"}
+
+
+def failures(page):
+    """Return the column Failures, without the appliance's loops."""
+    rows = page.tab.evaluate(
+        "[...document.querySelectorAll('tbody tr')].map((row) =>"
+        " [row.children[0].innerText, row.children[FAILURES].innerText, row.children[1].innerText])"
+        .replace("FAILURES", "[...document.querySelectorAll('thead th')]"
+                 ".findIndex((each) => each.innerText.includes('Failures'))")
+    )  # fmt: skip
+    return {job: count for job, count, source in rows if source != "built-in"}
+
+
+WIDE_JOB = """command = ["sh", "-c", "echo {text} >&2; exit 3"]
+cron = "15 3 * * 1-5"
+description = "{text}"
+"""
+OVERFLOWING = """
+[...document.querySelectorAll('main, .scroll, .board')]
+  .filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.className || each.id)
+"""
+
+
+def test_no_column_is_off_the_screen_of_a_laptop(tmp_path):
+    (tmp_path / "jobs").mkdir()
+    text = "compacts the tables of the warehouse and counts what is left in each of them"
+    for name in ("compaction-of-the-warehouse", "b"):
+        (tmp_path / "jobs" / f"{name}.toml").write_text(WIDE_JOB.format(text=text))
+    with serve(tmp_path) as hub, ui_page(hub) as page:
+        fill_all(hub)
+        run_job(hub, "compaction-of-the-warehouse")
+        run_job(hub, "b")
+        assert hub.http.post("/api/v1/jobs/b/pause", {}).status == 200
+        hub.made(hub.http.post("/api/v1/jobs/runs", RUN | {"error": text}))
+        page.go("#/operate")
+        page.has(".tabs")
+        views = page.tab.evaluate("[...document.querySelectorAll('.tabs a')].map((e) => e.hash)")
+        for address in views:
+            page.go(address)
+            page.has(f".tabs [aria-current='page'][href='{address}']")
+            page.sees("As of", ".operate")
+            assert page.tab.evaluate(OVERFLOWING) == [], address
+
+
+def test_times_of_a_row_are_those_of_the_locale(hub, page):
+    operate(page, "jobs")
+    page.click("tbody th a", "ingest")
+    page.has(".detail dl dd")
+    shown = page.tab.evaluate(
+        "[...document.querySelectorAll('.detail dd:not(:has(code))')].map((each) => each.innerText)"
+    )
+    assert not any("2026-02-01T08" in each for each in shown)
+    assert "Feb 1, 2026" in page.text(".detail > dl")

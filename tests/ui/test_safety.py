@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 STATIC = Path(__file__).parents[2] / "appliance" / "ui" / "static"
 WIRE_BYTES_MAX = 150_000
-LINES_MAX = 3_000
+LINES_MAX = 4_000
 
 
 @pytest.mark.parametrize("path", ["/ui/", "/ui", "/ui/main.js", "/ui/vendor/preact.js"])

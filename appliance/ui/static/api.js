@@ -1,6 +1,6 @@
 // Requests to the HTTP API. Every failure is an ApiError with a code, a sentence and a hint.
 
-import { changed, pageSecret, state } from "./store.js";
+import { changed, noteServerTime, pageSecret, state } from "./store.js";
 
 const TRIES_MAX = 3;
 const TIMEOUT_MS = 20_000;
@@ -44,6 +44,7 @@ async function once(method, path, body, headers) {
   } catch {
     throw unreachable();
   }
+  noteServerTime(response.headers.get("date"));
   let content = {};
   try {
     content = response.status === 204 ? {} : await response.json();

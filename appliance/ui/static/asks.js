@@ -2,7 +2,7 @@
 import { get, post } from "./api.js";
 import { Empty, Failure } from "./parts.js";
 import { link } from "./router.js";
-import { changed, fail, notify, state } from "./store.js";
+import { changed, fail, notify, now as timeNow, state } from "./store.js";
 import { ago, linked, showMoment } from "./text.js";
 import { html, useEffect, useState } from "./view.js";
 
@@ -46,10 +46,10 @@ export function AsksBadge() {
 }
 
 export function AsksScreen() {
-  const [now, setNow] = useState(Date.now());
+  const [now, setNow] = useState(timeNow());
   useEffect(() => {
     loadAsks();
-    const ticking = setInterval(() => setNow(Date.now()), TICK_MS);
+    const ticking = setInterval(() => setNow(timeNow()), TICK_MS);
     return () => clearInterval(ticking);
   }, []);
   return html`<section class="page" aria-label="Waiting for you">

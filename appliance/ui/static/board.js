@@ -1,5 +1,6 @@
 // The workers of the bus: a column for each state, and why a worker does not go on.
 import { Command } from "./parts.js";
+import { now } from "./store.js";
 import { duration, mark, number, Table } from "./table.js";
 import { word } from "./text.js";
 import { html } from "./view.js";
@@ -35,7 +36,7 @@ export function Board({ data: { workers, claims }, place }) {
       ${here.length > CARDS_MAX && html`<p class="soft">and ${number(here.length - CARDS_MAX)} older ones</p>`}</section>`;
   })}</div>
   ${others.length > 0 && html`<h2>Other claims</h2><${Table} label="Other claims" place=${place} rows=${others} keyOf=${(row) => row.task_id} empty=""
-    columns=${[["Claim", (row) => row.task_id], ["By", (row) => row.claimed_by], ["Ends in", (row) => (row.lease_until_ms - Date.now()) / 1000, duration], ["Fence", (row) => row.fence]]} />`}`;
+    columns=${[["Claim", (row) => row.task_id], ["By", (row) => row.claimed_by], ["Ends in", (row) => (row.lease_until_ms - now()) / 1000, duration], ["Fence", (row) => row.fence]]} />`}`;
 }
 
 function Worker({ worker, claims }) {

@@ -1,61 +1,63 @@
 // The event log: the newest events, filtered, as they happen.
 import { get } from "./api.js";
-import { VirtualList } from "./list.js";
+import { Newer, VirtualList } from "./list.js";
 import { Failure } from "./parts.js";
 import { go, link } from "./router.js";
-import { state } from "./store.js";
-import { showMoment, showNumber } from "./text.js";
-import { Component, html } from "./view.js";
+import { Blocked } from "./start.js";
+import { state, watchers } from "./store.js";
+import { showMoment } from "./text.js";
+import { Component, createRef, html, rarely } from "./view.js";
+import { Log, PAGE } from "./window.js";
 
-const PAGE = 200;
-const ROWS_MAX = 5_000;
 const HOUR_MS = 3_600_000;
 const NAMES = ["channel.created", "topic.created", "topic.renamed", "message.created", "message.edited", "message.deleted",
   "message.moved_topic", "message.enriched", "topic.attachment_added"];
-const listeners = new Set();
 
-export const showLive = (event) => listeners.forEach((listener) => listener(event));
+const keyOf = (event) => String(event.event_id);
+
+// The events that match the filters, as a window of the log: around an event, or at its end.
+function eventLog(filters, around) {
+  const page = async (range) => {
+    const { events, has_more: more } = await get("/api/v1/events", { ...range, ...filters });
+    return { items: events, more };
+  };
+  const log = new Log({
+    keyOf, order: (one, other) => one.event_id - other.event_id,
+    read: ({ before, after }) => page(after ? { after: after.event_id, limit: PAGE } : { tail: PAGE, before: before?.event_id }),
+  });
+  if (around) {
+    log.loadAround(async () => {
+      const [above, below] = await Promise.all([page({ tail: PAGE, before: around }), page({ after: around - 1, limit: PAGE })]);
+      return { items: [...above.items, ...below.items], older: above.more, newer: below.more };
+    });
+  } else {
+    log.loadNewest();
+  }
+  return log;
+}
 
 export class EventsScreen extends Component {
   constructor(props) {
     super(props);
-    this.state = { items: [], error: null, loading: true, paused: false, waiting: [], open: new Set() };
+    const event = Number(props.place.query.event) || 0;
+    this.list = createRef();
+    this.log = eventLog(this.filters, event);
+    this.state = { open: new Set([event]) };
     this.onEvent = this.onEvent.bind(this);
+    this.toggle = this.toggle.bind(this);
   }
 
   componentDidMount() {
-    listeners.add(this.onEvent);
-    this.load();
-  }
-
-  componentDidUpdate(before) {
-    if (JSON.stringify(before.place.query) !== JSON.stringify(this.props.place.query)) this.load();
+    watchers.add(this.onEvent);
   }
 
   componentWillUnmount() {
-    listeners.delete(this.onEvent);
+    watchers.delete(this.onEvent);
   }
 
   get filters() {
     const { name, channel_id, topic_id } = this.props.place.query;
     return { name, channel_id, topic_id };
-  }
-
-  async load() {
-    const { filters } = this;
-    const event = Number(this.props.place.query.event) || 0; // with those around it, and without new ones
-    this.setState({ loading: true, error: null, items: [], waiting: [], paused: event > 0, open: new Set([event]) });
-    try {
-      const range = event ? { after: Math.max(0, event - PAGE / 2), limit: PAGE } : { tail: PAGE };
-      const { events } = await get("/api/v1/events", { ...range, ...filters });
-      if (JSON.stringify(filters) !== JSON.stringify(this.filters)) return;
-      this.setState(({ items }) => {
-        const last = events.at(-1)?.event_id ?? 0;
-        return { items: [...events, ...items.filter((each) => each.event_id > last)], loading: false };
-      });
-    } catch (error) {
-      this.setState({ error, loading: false });
-    }
   }
 
   onEvent(frame) {
@@ -64,15 +66,14 @@ export class EventsScreen extends Component {
     if (name && frame.name !== name) return;
     if (channel_id && scope.channel_id !== channel_id) return;
     if (topic_id && scope.topic_id !== topic_id && scope.topic_id2 !== topic_id) return;
-    const event = { ...frame, data_json: frame.data };
-    const list = this.state.paused ? "waiting" : "items";
-    this.setState((old) => ({ [list]: [...old[list], event].slice(-ROWS_MAX) }));
+    if (!this.log.following) this.log.unseen += 1;
+    this.log.insert({ ...frame, data_json: frame.data });
   }
 
-  pause() {
-    if (this.props.place.query.event) return go(link({ screen: "events", query: this.filters }));
-    return this.setState(({ paused, items, waiting }) =>
-      paused ? { paused: false, items: [...items, ...waiting].slice(-ROWS_MAX), waiting: [] } : { paused: true });
+  toEnd() {
+    if (this.props.place.query.event) go(link({ screen: "events", query: this.filters }));
+    else if (this.log.newer) this.log.loadNewest();
+    else this.list.current?.toEnd();
   }
 
   toggle(id) {
@@ -83,7 +84,8 @@ export class EventsScreen extends Component {
     });
   }
 
-  render({ place }, { items, error, loading, paused, waiting, open }) {
+  render({ place }, { open }) {
+    const { log } = this;
     const { name = "", channel_id = "", topic_id = "" } = place.query;
     const show = (query) => go(link({ screen: "events", query: { name, channel_id, topic_id, ...query } }));
     return html`<section class="topic" aria-label="Events">
@@ -94,25 +96,25 @@ export class EventsScreen extends Component {
           <label>Channel<select value=${channel_id} onChange=${(event) => show({ channel_id: event.target.value })}>
             <option value="">All channels</option>${[...state.channels.values()].map((each) => html`<option key=${each.id} value=${each.id}>${each.name}</option>`)}</select></label>
           ${topic_id && html`<button type="button" onClick=${() => show({ topic_id: "" })}>Only “${state.topics.get(topic_id)?.title || topic_id}” ×</button>`}
-        </form>
-        <button aria-pressed=${paused ? "true" : "false"} onClick=${() => this.pause()}>
-          ${paused ? `Continue${waiting.length ? ` (${showNumber(waiting.length)} new)` : ""}` : "Pause"}</button></header>
-      ${error && html`<${Failure} error=${error} retry=${() => this.load()} />`}
-      ${!loading && !items.length && !error && html`<p class="soft pad">No events here yet. New ones appear as they happen.</p>`}
-      ${items.length > 0 && html`<${VirtualList} key=${JSON.stringify(place.query)} items=${items} keyOf=${keyOf} label="Events" follow=${!paused} focus=${place.query.event || null}
-        row=${(event, index) => html`<${Event} event=${event} above=${items[index - 1]} open=${open.has(event.event_id)}
-          toggle=${() => this.toggle(event.event_id)} />`} />`}
+        </form></header>
+      <div class="stream">
+        ${log.error && (log.error.status === 403 ? html`<${Blocked} error=${log.error} />` : html`<${Failure} error=${log.error} retry=${log.loadNewest} />`)}
+        ${log.filled && !log.loading && !log.items.length && !log.error && html`<p class="soft pad">No events here yet. New ones appear as they happen.</p>`}
+        ${log.items.length > 0 && html`<${VirtualList} key=${log.turn} self=${this.list} items=${log.items} keyOf=${keyOf} label="Events"
+          follow=${!log.newer} focus=${place.query.event || null} busy=${Boolean(log.loading)} onFollow=${(value) => log.follow(value)}
+          onTop=${() => log.older && !log.loading && !log.error && log.loadOlder()}
+          onEnd=${() => log.newer && !log.loading && !log.error && log.loadNewer()}
+          row=${(event, index, items) => html`<${Event} event=${event} above=${items[index - 1]} open=${open.has(event.event_id)} toggle=${this.toggle} />`} />`}
+        <${Newer} log=${log} count=${log.unseen} show=${() => this.toEnd()} /></div>
     </section>`;
   }
 }
 
-const keyOf = (event) => String(event.event_id);
-
-function Event({ event, above, open, toggle }) {
+const Event = rarely(({ event, above, open, toggle }) => {
   const jump = above ? Date.parse(event.ts) - Date.parse(above.ts) : 0;
   const target = place(event);
   return html`<div class="event" role="article" aria-label=${`Event ${event.event_id}, ${event.name}`}>
-    <div class="line"><button class="plain fold" aria-expanded=${open ? "true" : "false"} onClick=${toggle}
+    <div class="line"><button class="plain fold" aria-expanded=${open ? "true" : "false"} onClick=${() => toggle(event.event_id)}
       aria-label=${`JSON of event ${event.event_id}`}>${open ? "▾" : "▸"}</button>
       <a class="number" href=${link({ screen: "events", query: { event: event.event_id } })} aria-label=${`Link to event ${event.event_id}`}>${event.event_id}</a>
       <strong>${event.name}</strong>
@@ -122,7 +124,7 @@ function Event({ event, above, open, toggle }) {
     ${jump < -HOUR_MS && html`<p class="bad">The clock went back by more than an hour before this event. Its number gives the order.</p>`}
     ${open && html`<pre tabindex="0">${JSON.stringify(event.data_json, null, 2)}</pre>`}
   </div>`;
-}
+});
 
 function summary({ name, data_json: data }) {
   if (name === "channel.created") return data.channel?.name;

@@ -1,5 +1,6 @@
 // The list of keys, shown by `?`.
-import { html, useEffect, useRef } from "./view.js";
+import { useModal } from "./parts.js";
+import { html, useRef } from "./view.js";
 
 const KEYS = [
   ["?", "Show these keys"],
@@ -23,7 +24,7 @@ const KEYS = [
 
 export function Help({ close }) {
   const box = useRef(null);
-  useEffect(() => box.current.showModal(), []);
+  useModal(box);
   return html`<dialog ref=${box} onClose=${close} aria-label="Keys"><h2>Keys</h2>
     <dl class="keys">${KEYS.map(([key, text]) => html`<dt><kbd>${key}</kbd></dt><dd>${text}</dd>`)}</dl>
     <form method="dialog" onSubmit=${(event) => { event.preventDefault(); close(); }}><div class="buttons"><button class="primary" autofocus>Close</button></div></form>

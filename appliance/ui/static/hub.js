@@ -1,159 +1,129 @@
 // Channels, topics and messages: loaded over HTTP, kept current by events.
 //
-// A page of messages may be older than an event that was applied while it was on its way. So every
-// message is kept by id with its version, and only a higher version replaces it.
-import { get, patch, post } from "./api.js";
-import { changed, fail, state } from "./store.js";
+// Messages are kept only in the logs of their topics, so what leaves a log is forgotten with it. A page
+// may be older than an event that was applied while it was on its way: until it is here, changes are
+// remembered, and the higher version counts.
+import { ApiError, get, patch, post } from "./api.js";
+import { dropDraft } from "./drafts.js";
+import { changed, fail, now, state } from "./store.js";
 import { unread } from "./unread.js";
+import { CHANGED, Log, PAGE } from "./window.js";
 
-const PAGE = 100;
-const WINDOW_MAX = 2_000; // messages of a topic in memory
 const LOGS_MAX = 20;
-const KNOWN_MAX = 20_000;
+const CHANGES_MAX = 20_000; // while pages are on their way
 const FETCH_MAX = 20; // moved messages that are fetched one by one
+const CONFLICT = "VERSION_CONFLICT";
 const HOUR_MS = 3_600_000;
 
-const known = new Map(); // message id → the newest version seen; `partial` has no text
+const changes = new Map(); // message id → what events changed while a page was on its way
 const arrived = new Map(); // topic id → ids of messages that were moved there
+let reads = 0; // pages on their way
+let tooMany = 0; // times that the changes were more than are remembered
 let lastTs = 0;
 
-class TopicLog {
-  constructor(id) {
-    this.id = id;
-    this.items = [];
-    this.older = true;
-    this.newer = false;
-    this.loading = null;
-    this.error = null;
-    this.filled = false;
+const order = (one, other) =>
+  one.created_at < other.created_at ? -1 : one.created_at > other.created_at ? 1 : one.id < other.id ? -1 : Number(one.id > other.id);
+
+// Remembers changes while `work` reads messages and puts them into a log.
+async function reading(work) {
+  reads += 1;
+  const start = tooMany;
+  try {
+    const found = await work();
+    if (start === tooMany) return found;
+  } finally {
+    reads -= 1;
+    if (!reads) changes.clear();
   }
+  throw new ApiError(0, { error: "too many messages changed while they were read", code: CHANGED, hint: "try again" });
 }
 
-const before = (one, other) =>
-  one.created_at < other.created_at || (one.created_at === other.created_at && one.id < other.id);
+function remember(id, version, fields) {
+  if (changes.size >= CHANGES_MAX) {
+    changes.clear();
+    tooMany += 1;
+  }
+  const old = changes.get(id);
+  if (reads && !(old?.version >= version)) changes.set(id, { ...old, version, ...fields });
+}
 
-// The newest version of a message, which replaces older ones wherever they are shown.
+const held = (topicId, id) => state.logs.get(topicId)?.items.findLast((each) => each.id === id);
+
+// The newest version of a message that a dialog shows.
+let conflicting = null; // read after the last conflict
+export function newest(message) {
+  const known = [message, held(message.topic_id, message.id), conflicting?.id === message.id && conflicting];
+  return known.filter(Boolean).sort((one, other) => other.version - one.version)[0];
+}
+
+// The newest version of a message that was read; an older one in its log is replaced.
 function learn(message) {
-  const old = known.get(message.id);
-  if (old && !old.partial && old.version >= message.version) return old;
-  const newest = old && old.version > message.version ? { ...message, ...old, partial: false } : message;
-  known.set(message.id, newest);
-  if (old && !old.partial) replace(old, newest);
-  return newest;
+  const change = changes.get(message.id);
+  const read = change && change.version > message.version ? { ...message, ...change } : message;
+  const old = held(message.topic_id, message.id);
+  if (old && old.version >= read.version) return old;
+  if (old) replace(old, read);
+  return read;
 }
 
 function replace(old, message) {
   const log = state.logs.get(old.topic_id);
-  const index = log ? log.items.findLastIndex((each) => each.id === message.id) : -1;
-  if (index >= 0) {
-    log.items = log.items.slice();
-    if (old.topic_id === message.topic_id) log.items[index] = message;
-    else log.items.splice(index, 1);
-  }
-  if (old.topic_id !== message.topic_id) insert(message);
-}
-
-function insert(message) {
-  const log = state.logs.get(message.topic_id);
-  if (!log || log.items.some((each) => each.id === message.id)) return;
-  const index = log.items.findLastIndex((each) => before(each, message)) + 1;
-  if (index === log.items.length && log.newer) return; // it comes with the next page
-  if (index === 0 && log.older && log.items.length) return;
-  log.items = [...log.items.slice(0, index), message, ...log.items.slice(index)];
-  if (log.items.length > WINDOW_MAX + PAGE && !log.newer) {
-    log.items = log.items.slice(-WINDOW_MAX);
-    log.older = true;
+  const index = log.items.findLastIndex((each) => each.id === message.id);
+  log.items = log.items.slice();
+  if (old.topic_id === message.topic_id) {
+    log.items[index] = message;
+  } else {
+    drop(log.items.splice(index, 1));
+    insert(message);
   }
 }
 
-function merge(log, page, atStart) {
-  const fresh = page.map(learn).filter((each) => each.topic_id === log.id);
-  const ids = new Set(fresh.map((each) => each.id));
-  const others = log.items.filter((each) => !ids.has(each.id));
-  let items = atStart ? [...fresh, ...others] : [...others, ...fresh];
-  if (!atStart) {
-    // Messages that arrived while the page was on its way are newer than it.
-    const last = fresh.at(-1);
-    if (last && others.length && before(last, others.at(-1)) && !log.newer) {
-      const later = others.filter((each) => before(last, each));
-      items = [...others.filter((each) => !before(last, each)), ...fresh, ...later];
-    }
-  }
-  if (items.length > WINDOW_MAX) {
-    if (atStart) {
-      items = items.slice(0, WINDOW_MAX);
-      log.newer = true;
-    } else {
-      items = items.slice(-WINDOW_MAX);
-      log.older = true;
-    }
-  }
-  log.items = items;
+// What is known about messages goes with them.
+function drop(messages) {
+  for (const { id } of messages) state.enrichments.delete(id);
 }
 
-async function loading(log, name, work) {
-  if (log.loading) return;
-  log.loading = name;
-  log.error = null;
-  changed();
-  try {
-    await work();
-    log.filled = true;
-  } catch (error) {
-    log.error = error;
-  } finally {
-    log.loading = null;
-    changed();
-  }
+const insert = (message) => state.logs.get(message.topic_id)?.insert(message);
+
+const ofMessage = (id) => `/api/v1/messages/${encodeURIComponent(id)}`;
+
+function topicLog(topicId) {
+  const page = async (more) => {
+    const found = await get("/api/v1/messages", { topic_id: topicId, limit: PAGE, ...more });
+    return { items: more.after_id ? found.messages : found.messages.reverse(), more: found.has_more };
+  };
+  const log = new Log({
+    order, drop, whole: reading, keyOf: (message) => message.id,
+    read: ({ before, after }) => page({ before_id: before?.id, after_id: after?.id }),
+    take: (messages) => messages.map(learn).filter((each) => each.topic_id === topicId),
+  });
+  log.find = (id) => log.loadAround(async () => {
+    const [{ message }, above, below] = await Promise.all([get(ofMessage(id)), page({ before_id: id }), page({ after_id: id })]);
+    return { items: [...above.items, message, ...below.items], older: above.more, newer: below.more };
+  }).then(() => log.error?.status === 404 && log.loadNewest());
+  return log;
 }
 
-const page = (log, more) => get("/api/v1/messages", { topic_id: log.id, limit: PAGE, ...more });
-
-export const loadOlder = (log) => loading(log, "older", async () => {
-  const found = await page(log, { before_id: log.items[0]?.id });
-  log.older = found.has_more;
-  merge(log, found.messages.reverse(), true);
-});
-
-export const loadNewer = (log) => loading(log, "newer", async () => {
-  const found = await page(log, { after_id: log.items.at(-1)?.id });
-  merge(log, found.messages, false);
-  log.newer = found.has_more;
-});
-
-export const loadNewest = (log) => loading(log, "newest", async () => {
-  log.items = [];
-  log.newer = false;
-  const found = await page(log, {});
-  log.older = found.has_more;
-  merge(log, found.messages.reverse(), false);
-});
-
-const loadAround = (log, id) => loading(log, "around", async () => {
-  const [{ message }, above, below] = await Promise.all([
-    get(`/api/v1/messages/${encodeURIComponent(id)}`), page(log, { before_id: id }), page(log, { after_id: id }),
-  ]);
-  log.items = [];
-  merge(log, [...above.messages.reverse(), message, ...below.messages], true);
-  log.older = above.has_more;
-  log.newer = below.has_more;
-});
-
-// The log of a topic, around a message or at its end.
+// The log of a topic, around a message or at its end. A message that was found may leave the window again.
 export function openLog(topicId, messageId) {
   let log = state.logs.get(topicId);
   if (!log) {
-    log = new TopicLog(topicId);
+    log = topicLog(topicId);
     state.logs.set(topicId, log);
-    if (state.logs.size > LOGS_MAX) state.logs.delete(state.logs.keys().next().value);
-    if (known.size > KNOWN_MAX) known.clear();
+    if (state.logs.size > LOGS_MAX) evict(state.logs.keys().next().value);
   }
-  const missing = messageId && !log.items.some((each) => each.id === messageId);
-  if (!log.error && !log.loading && (!log.filled || missing)) {
-    if (messageId) loadAround(log, messageId).then(() => log.error?.status === 404 && loadNewest(log));
-    else loadNewest(log);
-  }
+  if (log.error || log.loading) return log;
+  const missing = messageId && log.sought !== messageId && !log.has(messageId);
+  log.sought = messageId;
+  if (missing) log.find(messageId);
+  else if (!log.filled) log.loadNewest();
   return log;
+}
+
+function evict(topicId) {
+  drop(state.logs.get(topicId).items);
+  state.logs.delete(topicId);
+  state.attachments.delete(topicId);
 }
 
 export async function loadChannels() {
@@ -212,24 +182,25 @@ export async function loadAttachments(topicId, more) {
 }
 
 export async function loadEnrichments(messageId) {
-  const found = await get(`/api/v1/messages/${encodeURIComponent(messageId)}/enrichments`);
+  const found = await get(`${ofMessage(messageId)}/enrichments`);
   state.enrichments.set(messageId, { version: found.version, items: found.enrichments });
   changed();
 }
 
 // Everything that is known is read again: after a restore, or when the rights changed.
 export function forget() {
-  known.clear();
+  changes.clear();
   arrived.clear();
   lastTs = 0;
   for (const name of ["topics", "channelTopics", "logs", "attachments", "enrichments"]) state[name] = new Map();
 }
 
-function changeMessage(id, version, fields) {
-  const old = known.get(id);
-  if (old && old.version >= version) return;
-  if (!old || old.partial) known.set(id, { ...old, id, version, partial: true, ...fields });
-  else learn({ ...old, version, ...fields });
+function changeMessage({ scope, data }, fields) {
+  const { message_id: id, version } = data;
+  remember(id, version, fields);
+  const old = held(scope.topic_id, id);
+  if (old && old.version < version) replace(old, { ...old, version, ...fields });
+  if (conflicting?.id === id && conflicting.version < version) conflicting = { ...conflicting, version, ...fields };
 }
 
 const handlers = {
@@ -243,19 +214,19 @@ const handlers = {
     if (topic) state.topics.set(topic.id, { ...topic, title: data.new_title });
   },
   "message.created": ({ data: { message } }) => {
-    if (learn(message) === message) insert(message);
+    insert(message);
     touch(message.topic_id, message.channel_id, message.created_at);
   },
-  "message.edited": ({ ts, data }) =>
-    changeMessage(data.message_id, data.version, { content_raw: data.new_content, edited_at: ts }),
-  "message.deleted": ({ ts, data }) =>
-    changeMessage(data.message_id, data.version, {
-      content_raw: "[deleted]", deleted_at: ts, deleted_by: data.deleted_by,
-    }),
-  "message.moved_topic": ({ ts, data }) => {
-    changeMessage(data.message_id, data.version, { topic_id: data.new_topic_id });
-    if (known.get(data.message_id)?.partial && state.logs.has(data.new_topic_id)) fetchMoved(data);
-    touch(data.new_topic_id, data.channel_id, ts);
+  "message.edited": (event) => changeMessage(event, { content_raw: event.data.new_content, edited_at: event.ts }),
+  "message.deleted": (event) => {
+    changeMessage(event, { content_raw: "[deleted]", deleted_at: event.ts, deleted_by: event.data.deleted_by });
+    dropDraft(event.data.message_id);
+  },
+  "message.moved_topic": (event) => {
+    const { message_id: id, new_topic_id: topicId, channel_id: channelId } = event.data;
+    changeMessage(event, { topic_id: topicId });
+    if (state.logs.has(topicId) && !held(topicId, id)) fetchMoved(event.data);
+    touch(topicId, channelId, event.ts);
   },
   "topic.attachment_added": ({ data: { attachment } }) => {
     const list = state.attachments.get(attachment.topic_id);
@@ -263,8 +234,8 @@ const handlers = {
       state.attachments.set(attachment.topic_id, { ...list, items: [attachment, ...list.items] });
     }
   },
-  "message.enriched": ({ data }) => {
-    if (!known.has(data.message_id)) return;
+  "message.enriched": ({ scope, data }) => {
+    if (!held(scope.topic_id, data.message_id)) return;
     const old = state.enrichments.get(data.message_id);
     const others = old && old.version === data.version ? old.items.filter((each) => each.plugin !== data.plugin) : [];
     const items = data.enrichments.map((each) => ({ ...each, plugin: data.plugin }));
@@ -288,13 +259,9 @@ function fetchMoved({ message_id: id, new_topic_id: topicId }) {
     arrived.delete(topicId);
     const log = state.logs.get(topicId);
     if (!log) return;
-    if (wanted.length > FETCH_MAX) return loadNewest(log);
+    if (wanted.length > FETCH_MAX) return log.loadNewest();
     try {
-      for (const each of wanted) {
-        const { message } = await get(`/api/v1/messages/${each}`);
-        learn(message);
-        insert(message);
-      }
+      for (const each of wanted) await reading(async () => insert(learn((await get(ofMessage(each))).message)));
     } catch (error) {
       log.error = error;
     }
@@ -304,7 +271,7 @@ function fetchMoved({ message_id: id, new_topic_id: topicId }) {
 
 export function apply(event, replayed) {
   const ts = Date.parse(event.ts);
-  const jumped = (lastTs && ts < lastTs - HOUR_MS) || (!replayed && Math.abs(ts - Date.now()) > HOUR_MS);
+  const jumped = (lastTs && ts < lastTs - HOUR_MS) || (!replayed && Math.abs(ts - now()) > HOUR_MS);
   if (jumped) state.clockWarning = event;
   lastTs = ts;
   handlers[event.name]?.(event);
@@ -323,24 +290,26 @@ export async function attempt(work) {
   }
 }
 
-const ofMessage = (id) => `/api/v1/messages/${encodeURIComponent(id)}`;
-
 export async function send(topicId, sender, text) {
-  const { message } = await post("/api/v1/messages", { topic_id: topicId, sender, content_raw: text });
-  learn(message);
-  insert(message);
+  await reading(async () => insert(learn((await post("/api/v1/messages", { topic_id: topicId, sender, content_raw: text })).message)));
   changed();
-  return message;
 }
 
-export const edit = async (message, text) =>
-  learn((await patch(ofMessage(message.id), { op: "edit", content_raw: text, expected_version: message.version })).message);
+// Changes a message as the person saw it. After a conflict, `newest` has what it is now.
+async function change(message, body) {
+  try {
+    return await patch(ofMessage(message.id), { ...body, expected_version: message.version });
+  } catch (error) {
+    if (error.code !== CONFLICT) throw error;
+    await reading(async () => { conflicting = learn((await get(ofMessage(message.id))).message); });
+    changed();
+    throw new ApiError(error.status, { error: "the message changed meanwhile", code: CONFLICT, hint: "compare with what it is now, then repeat" });
+  }
+}
 
-export const erase = async (message, actor) =>
-  learn((await patch(ofMessage(message.id), { op: "delete", actor, expected_version: message.version })).message);
-
-export const move = (message, topicId, mode) =>
-  patch(ofMessage(message.id), { op: "move_topic", to_topic_id: topicId, mode, expected_version: message.version });
+export const edit = async (message, text) => learn((await change(message, { op: "edit", content_raw: text })).message);
+export const erase = async (message, actor) => learn((await change(message, { op: "delete", actor })).message);
+export const move = (message, topicId, mode) => change(message, { op: "move_topic", to_topic_id: topicId, mode });
 
 export async function createChannel(name, description) {
   const { channel } = await post("/api/v1/channels", { name, ...(description && { description }) });

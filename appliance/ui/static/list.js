@@ -2,16 +2,20 @@
 //
 // Heights are measured once a row is shown. The row at the top of the window keeps its place when
 // rows are added or measured above it; at the end the list follows new rows.
+import { showNumber } from "./text.js";
 import { Component, createRef, html } from "./view.js";
 
 const OVERSCAN_PX = 600;
 const ROW_PX = 60; // until it is measured
 const END_PX = 48; // that close to the end counts as the end
+const KEPT = 1_000; // heights of rows that have gone
 const MORE_PX = 800; // that close to an end, more rows are loaded
 
 export class VirtualList extends Component {
   // items, keyOf(item), row(item, index, items), follow (stay at the end), focus (a key to show),
-  // place ({ key, delta } to begin at), onTop(), onEnd(), onPlace(place or null at the end)
+  // place ({ key, delta } to begin at), onTop(), onEnd(), onPlace(place or null at the end),
+  // onFollow(whether it stays at the end), self (a ref that gets this list). `wantsFocus`: the row
+  // `focus` gets the keyboard's focus as soon as it is drawn.
   constructor(props) {
     super(props);
     this.box = createRef();
@@ -34,6 +38,7 @@ export class VirtualList extends Component {
       if (this.state.height !== clientHeight) this.setState({ height: clientHeight });
     });
     this.observer.observe(this.box.current);
+    if (this.props.self) this.props.self.current = this;
     this.settle();
   }
 
@@ -71,15 +76,18 @@ export class VirtualList extends Component {
     const offsets = this.offsets();
     const indexOf = (key) => items.findIndex((each) => keyOf(each) === key);
     let top = box.scrollTop;
-    const focus = this.wanted === null ? -1 : indexOf(this.wanted);
+    let focus = this.wanted === null ? -1 : indexOf(this.wanted);
+    const measured = this.heights.get(this.wanted) !== undefined;
+    if (focus >= 0 && measured && offsets[focus] >= top - 1 && offsets[focus + 1] <= top + box.clientHeight + 1) {
+      focus = -1; // it is seen already, so the window stays where it is
+      this.wanted = null;
+    }
     if (focus >= 0) {
       const height = offsets[focus + 1] - offsets[focus];
-      const seen = offsets[focus] >= top && offsets[focus + 1] <= top + box.clientHeight;
-      if (!seen || this.heights.get(this.wanted) === undefined) {
-        top = Math.max(0, offsets[focus] - Math.max(0, (box.clientHeight - height) / 3));
-      }
-      if (this.heights.get(this.wanted) !== undefined && !resized) this.wanted = null;
+      top = Math.max(0, offsets[focus] - Math.max(0, (box.clientHeight - height) / 3));
+      if (measured && !resized) this.wanted = null;
       this.atEnd = false;
+      this.anchor = null;
     } else if (this.atEnd) {
       top = offsets.at(-1);
     } else if (this.anchor) {
@@ -94,7 +102,30 @@ export class VirtualList extends Component {
     }
     this.top = box.scrollTop;
     this.laid = { items, offsets };
+    if (this.heights.size > 2 * items.length + KEPT) this.heights = new Map(items.map((each) => [keyOf(each), this.heights.get(keyOf(each)) ?? ROW_PX]));
+    this.tell();
+    this.giveFocus();
     this.fill(offsets);
+  }
+
+  // Shows the end, and stays there.
+  toEnd() {
+    this.wanted = null;
+    this.atEnd = true;
+    this.settle();
+  }
+
+  giveFocus() {
+    const row = this.wantsFocus && this.box.current.querySelector(`:scope > .rows > [data-key="${CSS.escape(this.props.focus)}"] > *`);
+    if (!row || this.wanted !== null) return;
+    this.wantsFocus = false;
+    row.focus({ preventScroll: true });
+  }
+
+  tell() {
+    if (this.told === this.atEnd) return;
+    this.told = this.atEnd;
+    this.props.onFollow?.(this.atEnd);
   }
 
   fill(offsets) {
@@ -108,6 +139,7 @@ export class VirtualList extends Component {
   onScroll() {
     if (!this.box.current) return; // an event of a list that has gone
     this.noteScroll();
+    this.tell();
     this.setState({ top: this.top });
     clearTimeout(this.placing);
     this.placing = setTimeout(() => this.props.onPlace?.(this.atEnd ? null : this.anchor), 200);
@@ -118,7 +150,9 @@ export class VirtualList extends Component {
     const box = this.box.current;
     const { items, offsets } = this.laid;
     this.top = box.scrollTop;
-    this.atEnd = Boolean(this.props.follow) && offsets.at(-1) - this.top - box.clientHeight < END_PX;
+    // Where rows above went away, the browser has put the window at the new end.
+    const below = Math.min(offsets.at(-1), box.scrollHeight) - this.top - box.clientHeight;
+    this.atEnd = Boolean(this.props.follow) && below < END_PX;
     const index = Math.max(0, find(offsets, this.top));
     this.anchor = items[index] ? { key: this.props.keyOf(items[index]), delta: offsets[index] - this.top } : null;
   }
@@ -139,6 +173,12 @@ export class VirtualList extends Component {
       <div class="rows" style=${{ height: `${offsets.at(-1)}px` }}>${shown}</div>
     </div>`;
   }
+}
+
+// The way back to the end of a log, for a reader who left it.
+export function Newer({ log, count, show }) {
+  if (!log.filled || !log.items.length || (log.following && !log.newer) || !(count || log.newer)) return null;
+  return html`<div class="newer"><button onClick=${show}>${count ? html`<span aria-hidden="true">↓ </span>${showNumber(count)} new` : "Jump to the newest"}</button></div>`;
 }
 
 // The row at a height: the last whose offset is not below it.

@@ -5,7 +5,7 @@
 // A browser can't read why a socket was refused, so a read over HTTP comes first. Sockets need a
 // session even where reading is free (loopback): without one, the events come by long polling.
 import { ApiError, get, OFFLINE } from "./api.js";
-import { refreshSession } from "./session.js";
+import { mayRead, refreshSession } from "./session.js";
 import { changed, pageSecret, state } from "./store.js";
 
 const WAIT_MS_MIN = 500;
@@ -132,6 +132,9 @@ export class Live {
   async ended() {
     this.lost(new ApiError(401, {}));
     await refreshSession().catch(() => {});
+    if (state.session.signedIn && !mayRead()) {
+      this.set("blocked", new ApiError(403, { error: "your token may not read the hub", code: "FORBIDDEN", details: { scope: "hub:read" } }));
+    }
     const { epoch } = await get("/health").catch(() => ({}));
     if (!epoch || !this.epoch || epoch === this.epoch) return;
     this.cursor = this.epoch = null;

@@ -1,7 +1,7 @@
 // Starts the page: takes a one-time link, connects, and shows the screen of the address.
 import { get } from "./api.js";
 import { AsksBadge, AsksScreen, loadAsks, noteAsk } from "./asks.js";
-import { EventsScreen, showLive } from "./events.js";
+import { EventsScreen } from "./events.js";
 import { Help } from "./help.js";
 import { apply, attempt, forget, loadChannels } from "./hub.js";
 import { Live } from "./live.js";
@@ -12,7 +12,8 @@ import { SearchScreen } from "./search.js";
 import { refreshSession, signInWithInvite, takeInvite } from "./session.js";
 import { ChannelScreen, NewChannel, Sidebar } from "./sidebar.js";
 import { Banner, Blocked, SignIn, Start } from "./start.js";
-import { changed, keep, notify, onChange, recall, state } from "./store.js";
+import { changed, keep, notify, onChange, recall, SECRET_KEY, state, watchers } from "./store.js";
+import { duration } from "./table.js";
 import { showMoment } from "./text.js";
 import { TopicScreen } from "./topic.js";
 import { unread } from "./unread.js";
@@ -20,6 +21,7 @@ import { Component, html, render } from "./view.js";
 
 const REPLAY_MAX = 2_000; // events since the last visit that are read for the unread counts
 const LAST = "last";
+const HOUR_MS = 3_600_000;
 
 // A link to a message, wherever it is by now.
 class FindMessage extends Component {
@@ -50,7 +52,6 @@ const SCREENS = {
   message: { view: FindMessage },
 };
 
-const invite = takeInvite();
 let inviteFailure = null;
 
 const live = new Live({
@@ -64,7 +65,7 @@ const live = new Live({
   onEvent(event, replayed) {
     apply(event, replayed);
     noteAsk(event);
-    if (!replayed) showLive(event);
+    for (const watch of watchers) watch(event);
   },
   onReady() {
     attempt(loadChannels);
@@ -95,11 +96,15 @@ class App extends Component {
   componentDidMount() {
     onChange(() => this.setState({}));
     addEventListener("hashchange", () => this.arrive());
+    addEventListener("storage", (event) => event.key === SECRET_KEY && followOtherTabs());
     addEventListener("keydown", (event) => this.onKey(event));
     this.arrive();
   }
 
   arrive() {
+    const invite = takeInvite();
+    inviteFailure = null;
+    if (invite) useInvite(invite).then((isIn) => isIn && startAgain());
     const place = here();
     if (place.topic) keep(LAST, { channel: place.channel, topic: place.topic });
     this.setState({ place, menu: false });
@@ -131,22 +136,23 @@ class App extends Component {
       inviteFailure = null;
       live.now();
     };
-    if (place.screen === "sign-in" || inviteFailure) return html`<${SignIn} invited=${Boolean(invite)} failed=${inviteFailure} done=${done} />`;
+    if (place.screen === "sign-in" || inviteFailure) return html`<${SignIn} invited=${Boolean(inviteFailure)} failed=${inviteFailure} done=${done} />`;
     if (name === "signed-out" && !state.loaded) return html`<${SignIn} failed=${state.session.signedIn ? error : null} done=${done} />`;
     if (place.screen === "start") return html`<${Start} />`;
     const { view: View, alone } = SCREENS[place.screen] || {};
     if (alone) return html`<${View} key=${place.screen} place=${place} />`;
     if (name === "blocked" && !state.loaded) return html`<${Blocked} error=${error} />`;
     if (!state.loaded) return html`<section class="page"><p class="soft" role="status">${name === "offline" ? "The appliance can't be reached." : "Connecting…"}</p></section>`;
-    if (View) return html`<${View} key=${place.screen} place=${place} />`;
+    const key = place.screen === "events" ? `events ${JSON.stringify(place.query)}` : place.screen;
+    if (View) return html`<${View} key=${key} place=${place} />`;
     if (!state.channels.size) return html`<${Start} />`;
     return html`<${Home} />`;
   }
 
   render(_, { place, help, newChannel, menu }) {
     document.title = titleOf(place);
-    const { session, notice, clockWarning } = state;
-    return html`<a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); document.getElementById("content").focus(); }}>Skip to content</a>
+    const { session, notice, clockWarning, skewMs, skewSeen } = state;
+    return html`<a class="skip" href="#content" onClick=${skip}>${place.topic ? "Skip to messages" : "Skip to content"}</a>
       <header class="top">
         <button class="plain menu" aria-expanded=${menu ? "true" : "false"} aria-label="Channels" onClick=${() => this.setState({ menu: !menu })}>☰</button>
         <a class="brand" href="#/">Agentlip</a><${Badge} count=${unread.total} />
@@ -158,6 +164,9 @@ class App extends Component {
         <button class="plain" aria-label="Keys" title="Keys (?)" onClick=${() => this.setState({ help: true })}>?</button>
       </header>
       <${Banner} retry=${() => live.now()} />
+      ${Math.abs(skewMs) > HOUR_MS && !skewSeen && html`<div class="banner" role="status"><strong>This computer's clock is wrong</strong>
+        <span>It is ${duration(Math.abs(skewMs) / 1000)} ${skewMs < 0 ? "ahead of" : "behind"} the appliance's clock, which all times here follow.</span>
+        <button class="plain" onClick=${() => { state.skewSeen = true; changed(); }}>Dismiss</button></div>`}
       ${clockWarning && html`<div class="banner" role="status"><strong>The clock jumped</strong>
         <span>Event ${clockWarning.event_id} is dated ${showMoment(clockWarning.ts)}, more than an hour off. The numbers of events give their order.</span>
         <button class="plain" onClick=${() => { state.clockWarning = null; changed(); }}>Dismiss</button></div>`}
@@ -169,6 +178,11 @@ class App extends Component {
       ${help && html`<${Help} close=${() => this.setState({ help: false })} />`}
       ${newChannel && html`<${NewChannel} close=${() => this.setState({ newChannel: false })} />`}`;
   }
+}
+
+function skip(event) {
+  event.preventDefault();
+  (document.querySelector(".list") || document.getElementById("content")).focus();
 }
 
 // Where one was before, or the first channel.
@@ -193,18 +207,41 @@ function otherTheme() {
   keep("theme", theme);
 }
 
+// Signs in by the secret of a one-time link, also if another person is signed in.
+async function useInvite(invite) {
+  try {
+    await signInWithInvite(invite);
+    return true;
+  } catch (error) {
+    inviteFailure = error;
+    changed();
+    return false;
+  }
+}
+
+// Loads the page anew, so that nothing stays that only the former person may see.
+function startAgain() {
+  history.replaceState({ signedInAs: state.session.name }, "");
+  location.reload();
+}
+
+// Another tab signed somebody in or out.
+async function followOtherTabs() {
+  const before = JSON.stringify(state.session);
+  await attempt(refreshSession);
+  if (JSON.stringify(state.session) !== before) location.reload();
+}
+
 async function begin() {
   const theme = recall("theme", "");
   if (theme) document.documentElement.dataset.theme = theme;
-  render(html`<${App} />`, document.getElementById("app"));
-  if (invite) {
-    try {
-      await signInWithInvite(invite);
-    } catch (error) {
-      inviteFailure = error;
-      changed();
-    }
+  const invite = takeInvite();
+  if (history.state?.signedInAs) {
+    notify(`Signed in as ${history.state.signedInAs}.`);
+    history.replaceState(null, "");
   }
+  render(html`<${App} />`, document.getElementById("app"));
+  if (invite) await useInvite(invite);
   if (!state.session.known) await attempt(refreshSession);
   live.connect();
 }

@@ -1,11 +1,12 @@
 // One message: its text, its marks, its actions, and the dialogs of these.
-import { edit, erase, loadEnrichments, loadTopics, move, MOVE_COUNT_MAX, previewMove, topicsOf, attempt } from "./hub.js";
-import { Dialog, Failure } from "./parts.js";
+import { edit, erase, loadEnrichments, loadTopics, move, MOVE_COUNT_MAX, newest, previewMove, topicsOf } from "./hub.js";
+import { draftOf, dropDraft, keepDraft } from "./drafts.js";
+import { copyText, Dialog, Failure } from "./parts.js";
 import { link } from "./router.js";
 import { senderName } from "./session.js";
 import { notify, state } from "./store.js";
 import { ago, bytesOf, dayOf, hue, linked, Outside, showDay, showMoment, showNumber, showTime } from "./text.js";
-import { Component, html, useEffect, useState } from "./view.js";
+import { html, rarely, useEffect, useState } from "./view.js";
 
 export const TEXT_BYTES_MAX = 65_536;
 const TOGETHER_MS = 5 * 60_000; // messages of a sender that share one heading
@@ -17,23 +18,13 @@ function continues(message, above) {
     !above.deleted_at && Math.abs(Date.parse(message.created_at) - Date.parse(above.created_at)) < TOGETHER_MS;
 }
 
-// Drawn again only if something of it changed: most rows stay as they are while one scrolls.
-export class Message extends Component {
-  shouldComponentUpdate(next) {
-    return Object.keys(next).some((name) => next[name] !== this.props[name]);
-  }
-
-  render(props) {
-    return draw(props);
-  }
-}
-
-function draw({ message, above, selected, act, enriched, writable }) {
+export const Message = rarely(({ message, above, isFirstNew, selected, act, enriched, writable }) => {
   const newDay = !above || dayOf(above.created_at) !== dayOf(message.created_at);
-  const together = !newDay && continues(message, above);
+  const together = !newDay && !isFirstNew && continues(message, above);
   const label = `${message.sender}, ${showMoment(message.created_at)}`;
   return html`<article class=${`message ${together ? "together" : ""} ${selected ? "selected" : ""} ${message.deleted_at ? "deleted" : ""}`}
-    aria-label=${label} aria-current=${selected ? "true" : undefined} onClick=${() => act("select", message)}>
+    aria-label=${label} aria-current=${selected ? "true" : undefined} tabindex=${selected ? 0 : -1} onClick=${() => act("select", message)}>
+    ${isFirstNew && html`<p class="first-new"><span>New</span></p>`}
     ${newDay && html`<h3 class="day"><span>${showDay(message.created_at)}</span></h3>`}
     <div class="body">
       ${together ? html`<time class="side" title=${showMoment(message.created_at)}>${showTime(message.created_at)}</time>`
@@ -48,7 +39,7 @@ function draw({ message, above, selected, act, enriched, writable }) {
       <${Actions} message=${message} act=${act} writable=${writable} />
     </div>
   </article>`;
-}
+});
 
 function Text({ message }) {
   const [all, setAll] = useState(false);
@@ -78,12 +69,36 @@ function Actions({ message, act, writable }) {
 }
 
 export function EditDialog({ message, close }) {
-  const [text, setText] = useState(message.content_raw);
+  const [draft] = useState(draftOf(message.id));
+  const [{ base, saved }] = useState(draft || { base: message.version, saved: message.content_raw }); // what is being changed
+  const [text, setText] = useState(draft ? draft.text : message.content_raw);
+  const write = (written) => {
+    setText(written);
+    keepDraft(message.id, { text: written, base, saved });
+  };
+  const leave = () => {
+    dropDraft(message.id);
+    close();
+  };
+  if (message.deleted_at) {
+    return html`<${Dialog} title="Edit message" action="Close" close=${close} work=${async () => {}}>
+      <p>Deleted by ${message.deleted_by || "unknown"}. A deleted message can't be edited.</p><//>`;
+  }
   const bytes = bytesOf(text);
-  return html`<${Dialog} title="Edit message" action="Save" close=${close} work=${() => edit(message, text)}
+  const conflict = message.version > base && message.content_raw !== saved;
+  const work = async () => {
+    await edit(message, text);
+    dropDraft(message.id);
+  };
+  return html`<${Dialog} title="Edit message" action=${conflict ? "Save my text" : "Save"} close=${close} work=${work} wide=${conflict}
     disabled=${!text || text === message.content_raw || bytes > TEXT_BYTES_MAX}>
-    <label>Text<textarea rows="8" value=${text} onInput=${(event) => setText(event.target.value)} autofocus></textarea></label>
-    <p class="soft">Earlier texts stay in the event log. ${bytes > TEXT_BYTES_MAX && "The text is too long."}</p>
+    ${conflict && html`<p role="status"><strong>Changed meanwhile.</strong> Keep one of the texts, or change yours.</p>`}
+    <div class=${conflict ? "versions" : ""}>
+      ${conflict && html`<section aria-label="The saved text"><p class="soft">Saved now</p><pre class="text" tabindex="0">${message.content_raw}</pre>
+        <button type="button" onClick=${leave}>Keep the saved text</button></section>`}
+      <label>${conflict ? "My text" : "Text"}<textarea rows="8" value=${text} onInput=${(event) => write(event.target.value)} autofocus></textarea></label></div>
+    <p class="soft">${draft && draft.text !== saved && html`You had begun this text. <button type="button" class="plain" onClick=${leave}>Discard it</button> `}
+      Earlier texts stay in the event log. ${bytes > TEXT_BYTES_MAX && "The text is too long."}</p>
   <//>`;
 }
 
@@ -126,7 +141,7 @@ export function MoveDialog({ message, close }) {
       ${error && html`<${Failure} error=${error} />`}
       ${!preview && !error && html`<p class="soft">Counting…</p>`}
       ${preview && html`<p>${preview.more ? `More than ${showNumber(MOVE_COUNT_MAX)}` : showNumber(preview.count)} ${preview.count === 1 ? "message moves" : "messages move"}:</p>
-        <ol class="samples">${preview.samples.map((each) => html`<li key=${each.id}><strong>${each.sender}</strong> ${each.content_raw.slice(0, 90)}</li>`)}</ol>`}
+        <ol class="samples">${preview.samples.map((each) => html`<li key=${each.id}><strong>${each.sender}</strong> ${newest(each).content_raw.slice(0, 90)}</li>`)}</ol>`}
     </div>
   <//>`;
 }
@@ -149,8 +164,10 @@ export function Details({ message, close }) {
   </section>`;
 }
 
+// Returns the address of a message if it could not be copied.
 export async function copyLink(message) {
   const address = location.origin + location.pathname + link({ channel: message.channel_id, topic: message.topic_id, message: message.id });
-  if (await attempt(() => navigator.clipboard.writeText(address).catch(() => Promise.reject({ message: address })))) notify("Link copied.");
+  if (!(await copyText(address))) return address;
+  notify("Link copied.");
+  return null;
 }
-

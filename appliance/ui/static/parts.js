@@ -1,17 +1,28 @@
 // Small parts that several screens use: dialogs, errors, commands to copy.
 import { ApiError } from "./api.js";
 import { html, useEffect, useRef, useState } from "./view.js";
-import { fail } from "./store.js";
+import { notify } from "./store.js";
+
+// Shows a dialog while it is drawn. Afterwards the focus is where it was, or on the main part if that has gone.
+export function useModal(box) {
+  useEffect(() => {
+    const [dialog, before] = [box.current, document.activeElement];
+    dialog.showModal();
+    return () => {
+      dialog.addEventListener("close", (event) => event.stopImmediatePropagation(), true); // only the person closes it
+      dialog.close();
+      const target = before?.isConnected && before !== document.body ? before : document.querySelector(".message.selected, #content");
+      target?.focus({ preventScroll: true });
+    };
+  }, []);
+}
 
 // A modal dialog with a form. `work()` runs on submit, and closes it when it succeeds.
-export function Dialog({ title, action, danger, close, work, children, disabled }) {
+export function Dialog({ title, action, danger, close, work, children, disabled, wide }) {
   const box = useRef(null);
   const [error, setError] = useState(null);
   const [busy, setBusy] = useState(false);
-  useEffect(() => {
-    box.current.showModal();
-    return () => box.current?.close();
-  }, []);
+  useModal(box);
   const submit = async (event) => {
     event.preventDefault();
     setBusy(true);
@@ -25,7 +36,7 @@ export function Dialog({ title, action, danger, close, work, children, disabled 
       setBusy(false);
     }
   };
-  return html`<dialog ref=${box} onClose=${close} aria-label=${title}>
+  return html`<dialog ref=${box} onClose=${close} aria-label=${title} class=${wide ? "wide" : ""}>
     <form onSubmit=${submit}>
       <h2>${title}</h2>
       ${children}
@@ -50,19 +61,42 @@ const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 export function Command({ label, text }) {
   const [copied, setCopied] = useState(false);
+  const block = useRef(null);
   const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-      setCopied(true);
-      setTimeout(() => setCopied(false), 2_000);
-    } catch {
-      fail({ message: "The browser did not allow copying", hint: "select the text instead" });
-    }
+    if (!(await copyText(text))) return select(block.current);
+    setCopied(true);
+    return setTimeout(() => setCopied(false), 2_000);
   };
   return html`<figure class="command">
     <figcaption>${label}<button class="plain" onClick=${copy} aria-label=${`Copy: ${label}`}>${copied ? "Copied" : "Copy"}</button></figcaption>
-    <pre tabindex="0">${text}</pre>
+    <pre tabindex="0" ref=${block}>${text}</pre>
   </figure>`;
+}
+
+// Whether the text is in the clipboard, which browsers lend only on https and on loopback.
+export async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+// Selects a text that can't be copied otherwise.
+function select(element) {
+  element.focus();
+  getSelection().selectAllChildren(element);
+  notify("The browser allows no copying here. The text is selected: copy it with the keyboard.");
+}
+
+// An address to copy by hand.
+export function AddressDialog({ address, close }) {
+  const field = useRef(null);
+  useEffect(() => field.current.select(), []);
+  return html`<${Dialog} title="Link to the message" action="Done" close=${close} work=${async () => {}}>
+    <label>The browser allows no copying here. Copy the selected address.<input ref=${field} readonly value=${address} autofocus /></label>
+  <//>`;
 }
 
 export function Empty({ title, children }) {

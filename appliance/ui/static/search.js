@@ -2,11 +2,13 @@
 import { get } from "./api.js";
 import { Failure } from "./parts.js";
 import { go, link } from "./router.js";
-import { state } from "./store.js";
+import { state, watchers } from "./store.js";
 import { highlighted, showMoment, showNumber } from "./text.js";
 import { html, useEffect, useState } from "./view.js";
 
 const LIMIT = 100;
+const PAUSE_MS = 300; // several changes are one search
+const CHANGES = new Set(["message.edited", "message.deleted", "message.moved_topic"]);
 
 export function SearchScreen({ place }) {
   const { q = "", channel_id = "", topic_id = "", sender = "" } = place.query;
@@ -18,11 +20,28 @@ export function SearchScreen({ place }) {
     setFound(null);
     setError(null);
     if (!q) return undefined;
-    let current = true;
-    get("/api/v1/search", { q, channel_id, topic_id, sender, limit: LIMIT }).then(
+    let [current, timer] = [true, 0];
+    const search = () => get("/api/v1/search", { q, channel_id, topic_id, sender, limit: LIMIT }).then(
       (result) => current && setFound(result), (failure) => current && setError(failure),
     );
-    return () => { current = false; };
+    // A match that changed is gone at once, and back if it still matches.
+    const watch = ({ name, data: { message_id: id } }) => {
+      if (!CHANGES.has(name)) return;
+      setFound((old) => {
+        const messages = old?.messages.filter((each) => each.id !== id);
+        if (!messages || messages.length === old.messages.length) return old;
+        clearTimeout(timer);
+        timer = setTimeout(search, PAUSE_MS);
+        return { ...old, messages };
+      });
+    };
+    watchers.add(watch);
+    search();
+    return () => {
+      current = false;
+      clearTimeout(timer);
+      watchers.delete(watch);
+    };
   }, [q, channel_id, topic_id, sender]);
   const show = (query) => go(link({ screen: "search", query: { q: words.trim(), channel_id, topic_id, sender, ...query } }));
   const channels = [...state.channels.values()].sort((one, other) => one.name.localeCompare(other.name));

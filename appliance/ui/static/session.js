@@ -1,6 +1,7 @@
 // Who is signed in. The cookie is HttpOnly, and counts only with the secret that the page keeps. The
 // page never sees a token, except one typed here.
 import { ApiError, get, request } from "./api.js";
+import { dropAllDrafts } from "./drafts.js";
 import { changed, recall, keep, keepPageSecret, state } from "./store.js";
 
 const PATH = "/api/v1/sessions";
@@ -38,7 +39,14 @@ function opened(session) {
 export async function signOut() {
   await request("DELETE", `${PATH}/current`);
   keepPageSecret("");
+  dropAllDrafts();
   signedIn(null);
+}
+
+// What one person wrote here is not for the next one.
+function makeRoomFor(person) {
+  if (recall("person", person) !== person) dropAllDrafts();
+  keep("person", person);
 }
 
 // On a loopback address one may read without a session.
@@ -52,6 +60,7 @@ export async function refreshSession() {
 }
 
 function signedIn(session) {
+  if (session) makeRoomFor(session.token_name);
   state.session = {
     signedIn: Boolean(session),
     known: true,
@@ -64,14 +73,20 @@ function signedIn(session) {
   return state.session;
 }
 
-export const mayPost = () =>
-  Boolean(state.session.scopes?.some((scope) => scope === "admin" || scope.startsWith("hub:post")));
+// Whether the session has a scope: everywhere, or in this channel.
+export const may = (scope, channel) =>
+  Boolean(state.session.scopes?.some((each) => ["admin", scope, `${scope}@${channel}`].includes(each)));
+export const mayPost = (channel) => may("hub:post", channel);
+export const mayRead = () => Boolean(state.session.scopes?.some((each) => each === "admin" || each.startsWith("hub:read")));
+
+let chosen = ""; // the name that the person writes with, while the page is open
 
 export function senderName() {
   const { senders, name } = state.session;
-  const last = recall("sender", "");
-  if (senders?.length) return senders.includes(last) ? last : senders[0];
-  return last || name;
+  if (senders?.length) return senders.includes(chosen) ? chosen : senders[0];
+  return chosen || name;
 }
 
-export const rememberSender = (name) => keep("sender", name);
+export function rememberSender(name) {
+  chosen = name;
+}

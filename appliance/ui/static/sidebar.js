@@ -46,13 +46,13 @@ function ChannelItem({ channel, place }) {
     <div class=${`channel ${active && !place.topic ? "active" : ""}`}>
       <button class="plain fold" aria-expanded=${open ? "true" : "false"} onClick=${() => toggle(channel.id)}
         aria-label=${`Topics of ${channel.name}`}>${open ? "▾" : "▸"}</button>
-      <a href=${link({ channel: channel.id })} aria-current=${active && !place.topic ? "page" : undefined}>${channel.name}</a>
+      <a href=${link({ channel: channel.id })} aria-current=${active && !place.topic ? "page" : undefined} title=${channel.name}>${channel.name}</a>
       <${Badge} count=${open ? 0 : unread.ofChannel(channel.id)} />
     </div>
     ${open && html`<ul class="topics">
       ${shown.map((topic) => html`<li key=${topic.id}>
         <a class=${unread.ofTopic(topic.id) ? "unread" : ""} href=${link({ channel: channel.id, topic: topic.id })}
-          aria-current=${place.topic === topic.id ? "page" : undefined}><span>${topic.title}</span>
+          aria-current=${place.topic === topic.id ? "page" : undefined} title=${topic.title}><span>${topic.title}</span>
           <${Badge} count=${unread.ofTopic(topic.id)} /></a></li>`)}
       ${list?.error && html`<li><${Failure} error=${list.error} /></li>`}
       ${(shown.length < topics.length || (all && list?.more)) && html`<li><button class="plain soft" onClick=${more}>more topics</button></li>`}
@@ -72,7 +72,7 @@ export function ChannelScreen({ place }) {
   const topics = topicsOf(channel.id);
   return html`<section class="page">
     <header class="bar"><h1>${channel.name}</h1>
-      ${mayPost() && html`<button class="primary" onClick=${() => setNaming(true)}>New topic</button>`}</header>
+      ${mayPost(channel.id) && html`<button class="primary" onClick=${() => setNaming(true)}>New topic</button>`}</header>
     ${channel.description && html`<p class="soft">${channel.description}</p>`}
     ${list?.error && html`<${Failure} error=${list.error} />`}
     ${topics.length > 0 && html`<ul class="cards">${topics.map((topic) => html`<li key=${topic.id}>

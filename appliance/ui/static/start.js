@@ -4,6 +4,7 @@ import { Command, Failure } from "./parts.js";
 import { go } from "./router.js";
 import { signInWithToken, signOut } from "./session.js";
 import { state } from "./store.js";
+import { showMoment } from "./text.js";
 import { html, useState } from "./view.js";
 
 export function Start() {
@@ -42,15 +43,16 @@ export function SignIn({ invited, failed, done }) {
     }
   };
   const { signedIn, name, expiresAt } = state.session;
+  const failure = error && html`<${Failure} error=${error} />
+    ${invited && html`<p>A link works once, and for a short time. Make a new one with <code>agentlip ui</code>.</p>`}`;
   if (signedIn) {
     return html`<section class="page narrow"><h1>Signed in as ${name}</h1>
-      ${expiresAt && html`<p class="soft">The session ends ${new Date(expiresAt).toLocaleString()}.</p>`}
+      ${expiresAt && html`<p class="soft">The session ends ${showMoment(expiresAt)}.</p>`}
       <p><button onClick=${() => signOut().then(() => location.reload(), setError)}>Sign out</button></p>
-      ${error && html`<${Failure} error=${error} />`}</section>`;
+      ${failure}</section>`;
   }
   return html`<section class="page narrow"><h1>Sign in</h1>
-    ${error && html`<${Failure} error=${error} />`}
-    ${error && invited && html`<p>A link works once, and for a short time. Make a new one:</p>`}
+    ${failure}
     <p>Run this on the machine of the appliance, and open the link that it prints.</p>
     <${Command} label="Command" text="agentlip ui" />
     <form onSubmit=${submit}><label>Or sign in with a token

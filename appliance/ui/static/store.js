@@ -12,9 +12,24 @@ export const state = {
   readOnly: null, // why changes are refused, until the next connection
   loaded: false, // the channels are there
   notice: null, // a sentence about the last action
+  skewMs: 0,
+  skewSeen: false, // the person knows
   clockWarning: null, // an event whose time jumped
   head: 0,
 };
+
+const SECOND_MS = 1_000;
+const ROUGH_MS = 5_000; // the server's times are whole seconds, and older by their way
+let skewMs = 0; // how much the appliance's clock is ahead of this browser's
+
+// Now, by the appliance's clock, to which all times that are shown belong.
+export const now = () => Date.now() + skewMs;
+
+export function noteServerTime(date) {
+  const skew = Date.parse(date) + SECOND_MS / 2 - Date.now();
+  if (Math.abs(skew - skewMs) > ROUGH_MS) skewMs = Math.abs(skew) > ROUGH_MS ? skew : 0;
+  state.skewMs = skewMs;
+}
 
 const FRAME_MS = 16;
 const listeners = new Set();
@@ -34,6 +49,9 @@ export function onChange(listener) {
   return () => listeners.delete(listener);
 }
 
+// Listeners to each event that happens while the page is open, after it was applied.
+export const watchers = new Set();
+
 let noticeTimer = 0;
 export function notify(text, bad = false) {
   clearTimeout(noticeTimer);
@@ -50,9 +68,11 @@ export function fail(error) {
 }
 
 // What is kept in this browser: preferences, counts, and the session's secret of this page.
+const keyOf = (name) => `agentlip.ui.${name}`;
+
 export function recall(name, otherwise) {
   try {
-    const text = localStorage.getItem(`agentlip.ui.${name}`);
+    const text = localStorage.getItem(keyOf(name));
     return text === null ? otherwise : JSON.parse(text);
   } catch {
     return otherwise;
@@ -61,6 +81,7 @@ export function recall(name, otherwise) {
 
 // The cookie of a session reaches all ports of this host; this storage belongs to one of them. So the
 // cookie counts only with this second secret, which is of no use without the cookie.
+export const SECRET_KEY = keyOf("page");
 let page = "";
 export const pageSecret = () => recall("page", page);
 export function keepPageSecret(secret) {
@@ -70,8 +91,24 @@ export function keepPageSecret(secret) {
 
 export function keep(name, value) {
   try {
-    localStorage.setItem(`agentlip.ui.${name}`, JSON.stringify(value));
+    localStorage.setItem(keyOf(name), JSON.stringify(value));
   } catch {
     // A full or disabled storage only loses preferences.
+  }
+}
+
+export function remove(name) {
+  try {
+    localStorage.removeItem(keyOf(name));
+  } catch {
+    // A disabled storage has nothing.
+  }
+}
+
+export function keptNames(prefix) {
+  try {
+    return Object.keys(localStorage).filter((each) => each.startsWith(keyOf(prefix))).map((each) => each.slice(keyOf("").length));
+  } catch {
+    return [];
   }
 }

@@ -1,10 +1,12 @@
 // A table of any rows: sorted, filtered, with a row that is open. Its place is in the address.
 import { Failure } from "./parts.js";
 import { go, link } from "./router.js";
+import { now } from "./store.js";
 import { ago, showMoment, showNumber } from "./text.js";
 import { html, useEffect, useRef, useState } from "./view.js";
 
 const ROWS_MAX = 300;
+const INSTANT = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/;
 const BACKOFF_MAX = 6;
 
 // A column is [title, value of a row, how it is shown]. Values are what is sorted and filtered.
@@ -22,9 +24,10 @@ export const bytes = (value) => {
 // A state, with a sign for those who don't see colors. `level`: good, warn or bad.
 export const mark = (text, level = "good") => html`<span class=${`state ${level}`}><span aria-hidden="true">${{ good: "●", warn: "▲", bad: "✖" }[level]}</span> ${text}</span>`;
 
-export function Table({ label, columns, rows, keyOf, place, detail, empty }) {
+export function Table({ label, columns: all, rows, keyOf, place, detail, empty }) {
   const { q = "", sort = "", open = "" } = place.query;
   const show = (query) => go(link({ screen: place.screen, query: { ...place.query, ...query } }));
+  const columns = all.filter(([, of], index) => index === 0 || rows.some((row) => (of(row) ?? "") !== "")); // those with a value
   const column = columns.find(([title]) => title === sort.replace(/^-/, ""));
   const order = sort.startsWith("-") ? -1 : 1;
   const words = q.toLowerCase().split(/\s+/).filter(Boolean);
@@ -75,7 +78,7 @@ function Detail({ name, row, detail, close }) {
     ${!row && html`<p class="soft">It is not in this list.</p>`}
     ${row && detail?.show?.(row)}
     ${row && html`<dl>${Object.entries(row).filter(([, value]) => value !== null && value !== "").map(([field, value]) => html`<dt>${field}</dt>
-      <dd>${typeof value === "object" ? html`<code>${JSON.stringify(value)}</code>` : String(value)}</dd>`)}</dl>`}
+      <dd>${typeof value === "object" ? html`<code>${JSON.stringify(value)}</code>` : INSTANT.test(value) ? showMoment(value) : String(value)}</dd>`)}</dl>`}
     ${error && html`<${Failure} error=${error} />`}
     ${more && html`<pre tabindex="0">${JSON.stringify(more, null, 2)}</pre>`}
   </section>`;
@@ -97,7 +100,7 @@ export function usePolled(read, key, seconds, paused) {
       try {
         const data = await read();
         failures = 0;
-        if (!ended) setResult({ data, error: null, at: Date.now(), key });
+        if (!ended) setResult({ data, error: null, at: now(), key });
       } catch (error) {
         failures += 1;
         if (!ended) setResult((old) => ({ ...old, data: old.key === key ? old.data : null, error, key }));

@@ -1,4 +1,5 @@
 // Text for people: dates and numbers of their locale, addresses that may be linked, matches.
+import { now } from "./store.js";
 import { html } from "./view.js";
 
 const LINKED = new Set(["http:", "https:"]);
@@ -28,7 +29,7 @@ const UNITS = [["day", 86_400], ["hour", 3_600], ["minute", 60]];
 export function ago(text) {
   const value = date(text);
   if (!value) return "";
-  const seconds = (value.getTime() - Date.now()) / 1000;
+  const seconds = (value.getTime() - now()) / 1000;
   if (Math.abs(seconds) > 7 * 86_400) return shown(new Intl.DateTimeFormat(undefined, { dateStyle: "medium" }))(text);
   const [unit, size] = UNITS.find(([, each]) => Math.abs(seconds) >= each) || ["second", 1];
   return unit === "second" ? "now" : relative.format(Math.round(seconds / size), unit);

@@ -1,17 +1,18 @@
 // A topic: its messages, where to write, and its attachments.
-import { attempt, loadAttachments, loadNewer, loadNewest, loadOlder, loadTopics, openLog, send } from "./hub.js";
-import { VirtualList } from "./list.js";
+import { draftOf, dropDraft, keepDraft } from "./drafts.js";
+import { attempt, loadAttachments, loadTopics, newest, openLog, send } from "./hub.js";
+import { Newer, VirtualList } from "./list.js";
 import { copyLink, DeleteDialog, Details, EditDialog, Message, MoveDialog, TEXT_BYTES_MAX } from "./messages.js";
-import { Empty, Failure } from "./parts.js";
+import { AddressDialog, Empty, Failure } from "./parts.js";
 import { goQuietly, link } from "./router.js";
 import { mayPost, rememberSender, senderName } from "./session.js";
 import { RenameTopic } from "./sidebar.js";
-import { state } from "./store.js";
-import { bytesOf, Outside, safeUrl, showMoment } from "./text.js";
+import { state, watchers } from "./store.js";
+import { bytesOf, Outside, safeUrl, showMoment, showNumber } from "./text.js";
 import { unread } from "./unread.js";
 import { Component, createRef, html, useEffect, useState } from "./view.js";
 
-const drafts = new Map(); // topic id → text, until the page is closed
+const HEARD_MS = 1_000;
 const DIALOGS = { edit: EditDialog, move: MoveDialog, delete: DeleteDialog };
 const keyOf = (message) => message.id;
 
@@ -36,6 +37,7 @@ export class TopicScreen extends Component {
   constructor(props) {
     super(props);
     this.compose = createRef();
+    this.list = createRef();
     this.state = { dialog: null, target: null, details: null, pane: innerWidth > 1100, renaming: false };
     this.act = this.act.bind(this);
     this.onKey = this.onKey.bind(this);
@@ -46,18 +48,20 @@ export class TopicScreen extends Component {
     this.enter();
   }
 
-  componentDidUpdate() {
+  componentDidUpdate(before) {
+    if (before.place.topic !== this.props.place.topic) unread.leave();
     this.enter();
   }
 
   componentWillUnmount() {
     removeEventListener("keydown", this.onKey);
-    unread.read(null);
+    unread.leave();
   }
 
   enter() {
     const { channel, topic } = this.props.place;
-    unread.read(topic);
+    const log = state.logs.get(topic);
+    unread.read(log?.following && !log.newer ? topic : null);
     if (!state.topics.has(topic) && !state.channelTopics.get(channel)?.error) loadTopics(channel, topic);
     if (this.state.pane && !state.attachments.has(topic)) {
       state.attachments.set(topic, { items: [], more: false });
@@ -67,7 +71,7 @@ export class TopicScreen extends Component {
 
   act(name, message) {
     if (name === "select") this.select(message);
-    else if (name === "link") copyLink(message);
+    else if (name === "link") copyLink(message).then((address) => this.setState({ address }));
     else if (name === "details") this.setState({ details: message.id });
     else this.setState({ dialog: name, target: message });
   }
@@ -75,6 +79,16 @@ export class TopicScreen extends Component {
   select(message) {
     const { channel, topic } = this.props.place;
     goQuietly(link({ channel, topic, message: message.id }));
+  }
+
+  // Shows the newest messages from now on.
+  toEnd() {
+    const { channel, topic, message } = this.props.place;
+    const log = state.logs.get(topic);
+    keepPlace(topic, null);
+    if (message) goQuietly(link({ channel, topic }));
+    if (log.newer) log.loadNewest();
+    else this.list.current?.toEnd();
   }
 
   onKey(event) {
@@ -89,14 +103,17 @@ export class TopicScreen extends Component {
     const step = { j: 1, k: -1 }[event.key];
     if (step) {
       const next = items[index < 0 ? items.length - 1 : index + step];
-      if (next) this.select(next);
+      if (next) {
+        this.select(next);
+        if (this.list.current) this.list.current.wantsFocus = true;
+      }
     } else if (event.key === "c" && this.compose.current) {
       this.compose.current.focus();
     } else if (event.key === "l" && selected) {
       this.act("link", selected);
     } else if (event.key === "i" && selected) {
       this.act("details", selected);
-    } else if (selected && mayPost() && !selected.deleted_at && { e: 1, m: 1, d: 1 }[event.key]) {
+    } else if (selected && mayPost(this.props.place.channel) && !selected.deleted_at && { e: 1, m: 1, d: 1 }[event.key]) {
       this.act({ e: "edit", m: "move", d: "delete" }[event.key], selected);
     } else {
       return;
@@ -104,7 +121,7 @@ export class TopicScreen extends Component {
     event.preventDefault();
   }
 
-  render({ place }, { dialog, target, details, pane, renaming }) {
+  render({ place }, { dialog, target, details, address, pane, renaming }) {
     const { channel: channelId, topic: topicId, message: messageId } = place;
     const channel = state.channels.get(channelId);
     const topic = state.topics.get(topicId);
@@ -112,49 +129,79 @@ export class TopicScreen extends Component {
     const log = openLog(topicId, messageId || (state.logs.get(topicId)?.filled ? null : saved?.key));
     const shown = details && log.items.find((each) => each.id === details);
     const Box = dialog && DIALOGS[dialog];
-    const writable = mayPost();
+    const writable = mayPost(channelId);
+    const firstNew = unread.firstOf(topicId);
     return html`<section class="topic" aria-label=${topic?.title || "Topic"}>
-      <header class="bar"><h1><a class="soft" href=${link({ channel: channelId })}>${channel?.name || "Channel"}</a>
-        <span aria-hidden="true"> › </span>${topic?.title || "Topic"}</h1>
-        ${topic && mayPost() && html`<button class="plain" onClick=${() => this.setState({ renaming: true })}>Rename</button>`}
+      <header class="bar"><h1><a class="soft" href=${link({ channel: channelId })} title=${channel?.name}>${channel?.name || "Channel"}</a>
+        <span aria-hidden="true">›</span><span class="title" title=${topic?.title}>${topic?.title || "Topic"}</span></h1>
+        ${topic && writable && html`<button class="plain" onClick=${() => this.setState({ renaming: true })}>Rename</button>`}
         <a class="button plain" href=${link({ screen: "search", query: { topic_id: topicId } })}>Search</a>
         <button class="plain" aria-pressed=${pane ? "true" : "false"} onClick=${() => this.setState({ pane: !pane })}>Attachments</button></header>
       <div class="columns">
         <div class="stream">
-          ${log.error && html`<${Failure} error=${log.error} retry=${() => loadNewest(log)} />`}
-          ${log.filled && !log.items.length && !log.error && html`<${Empty} title="No messages yet">
-            <p class="soft">${mayPost() ? "Write the first one below." : "Messages appear here as agents post them."}</p><//>`}
-          ${log.filled && log.items.length > 0 && html`<${VirtualList} key=${topicId} items=${log.items} keyOf=${keyOf} label="Messages"
+          ${log.error && html`<${Failure} error=${log.error} retry=${log.loadNewest} />`}
+          ${log.filled && !log.items.length && !log.error && !log.loading && html`<${Empty} title="No messages yet">
+            <p class="soft">${writable ? "Write the first one below." : "Messages appear here as agents post them."}</p><//>`}
+          ${log.filled && log.items.length > 0 && html`<${VirtualList} key=${`${topicId} ${log.turn}`} self=${this.list} items=${log.items} keyOf=${keyOf} label="Messages"
             follow=${!log.newer} focus=${messageId || null} place=${messageId ? null : saved} busy=${Boolean(log.loading)}
-            onPlace=${(value) => keepPlace(topicId, value)}
-            onTop=${() => log.older && !log.loading && !log.error && loadOlder(log)}
-            onEnd=${() => log.newer && !log.loading && !log.error && loadNewer(log)}
-            row=${(message, index, items) => html`<${Message} message=${message} above=${items[index - 1]}
+            onPlace=${(value) => keepPlace(topicId, value)} onFollow=${(value) => { log.follow(value); this.enter(); }}
+            onTop=${() => log.older && !log.loading && !log.error && log.loadOlder()}
+            onEnd=${() => log.newer && !log.loading && !log.error && log.loadNewer()}
+            row=${(message, index, items) => html`<${Message} message=${message} above=${items[index - 1]} isFirstNew=${message.id === firstNew}
               selected=${message.id === messageId} act=${this.act} enriched=${state.enrichments.get(message.id)} writable=${writable} />`} />`}
-          ${!log.filled && !log.error && html`<p class="soft pad">Loading messages…</p>`}
-          ${log.newer && html`<button class="float" onClick=${() => { keepPlace(topicId, null); goQuietly(link({ channel: channelId, topic: topicId })); loadNewest(log); }}>Jump to the newest</button>`}
-          <${Compose} key=${topicId} topicId=${topicId} area=${this.compose} sent=${() => messageId && goQuietly(link({ channel: channelId, topic: topicId }))} />
+          ${!log.items.length && log.loading && html`<p class="soft pad">Loading messages…</p>`}
+          <${Announcer} key=${`heard ${topicId}`} topicId=${topicId} />
+          <${Newer} log=${log} count=${unread.ofTopic(topicId)} show=${() => this.toEnd()} />
+          <${Compose} key=${topicId} writable=${writable} topicId=${topicId} area=${this.compose} sending=${() => this.toEnd()} />
         </div>
         ${(pane || shown) && html`<aside class="pane" aria-label="Attachments and details">
           ${shown && html`<${Details} message=${shown} close=${() => this.setState({ details: null })} />`}
           ${pane && html`<${Attachments} topicId=${topicId} place=${place} close=${() => this.setState({ pane: false })} />`}</aside>`}
       </div>
-      ${Box && html`<${Box} message=${target} close=${() => this.setState({ dialog: null })} />`}
+      ${Box && html`<${Box} message=${newest(target)} close=${() => this.setState({ dialog: null })} />`}
+      ${address && html`<${AddressDialog} address=${address} close=${() => this.setState({ address: null })} />`}
       ${renaming && topic && html`<${RenameTopic} topic=${topic} close=${() => this.setState({ renaming: false })} />`}
     </section>`;
   }
 }
 
-function Compose({ topicId, area, sent }) {
-  const [text, setText] = useState(drafts.get(topicId) || "");
+// What a screen reader hears of new messages: several together, and never their texts.
+function Announcer({ topicId }) {
+  const [text, setText] = useState("");
+  useEffect(() => {
+    let [count, timer] = [0, 0];
+    const watch = ({ name, data }) => {
+      if (name !== "message.created" || data.message.topic_id !== topicId) return;
+      count += 1;
+      const words = `${count === 1 ? "New message" : `${showNumber(count)} new messages, the last`} from ${data.message.sender}`;
+      clearTimeout(timer);
+      timer = setTimeout(() => {
+        count = 0;
+        setText(words);
+      }, HEARD_MS);
+    };
+    watchers.add(watch);
+    return () => {
+      watchers.delete(watch);
+      clearTimeout(timer);
+    };
+  }, []);
+  return html`<p class="heard" aria-live="polite">${text}</p>`;
+}
+
+function Compose({ topicId, writable, area, sending }) {
+  const [text, setText] = useState(draftOf(topicId) || "");
   const [sender, setSender] = useState(senderName());
   const [busy, setBusy] = useState(false);
-  useEffect(() => {
-    drafts.set(topicId, text);
-  }, [text]);
+  const write = (written) => {
+    setText(written);
+    if (written) keepDraft(topicId, written);
+    else dropDraft(topicId);
+  };
   useEffect(() => setSender(senderName()), [state.session]);
-  if (!mayPost()) {
-    return html`<p class="compose soft">You can read here. <a href="#/sign-in">Sign in</a> to write.</p>`;
+  if (!writable) {
+    return html`<p class="compose soft">You can read here. ${state.session.signedIn ? html`To write, your token needs the scope <code>hub:post</code>.`
+      : html`<a href="#/sign-in">Sign in</a> to write.`}</p>`;
   }
   const bytes = bytesOf(text);
   const ready = text.trim() && sender.trim() && bytes <= TEXT_BYTES_MAX && !busy;
@@ -163,10 +210,8 @@ function Compose({ topicId, area, sent }) {
     if (!ready) return;
     setBusy(true);
     rememberSender(sender.trim());
-    if (await attempt(() => send(topicId, sender.trim(), text))) {
-      setText("");
-      sent();
-    }
+    sending();
+    if (await attempt(() => send(topicId, sender.trim(), text))) write("");
     setBusy(false);
     area.current?.focus();
   };
@@ -174,7 +219,7 @@ function Compose({ topicId, area, sent }) {
   const { senders } = state.session;
   return html`<form class="compose" onSubmit=${submit}>
     <textarea ref=${area} rows=${Math.min(8, text.split("\n").length)} value=${text} placeholder="Write a message. Shift+Enter begins a new line."
-      aria-label="Message" onInput=${(event) => setText(event.target.value)} onKeyDown=${onKey}></textarea>
+      aria-label="Message" onInput=${(event) => write(event.target.value)} onKeyDown=${onKey}></textarea>
     <div class="send"><label>as ${senders?.length
       ? html`<select value=${sender} onChange=${(event) => setSender(event.target.value)}>${senders.map((each) => html`<option>${each}</option>`)}</select>`
       : html`<input value=${sender} maxlength="200" size="12" onInput=${(event) => setSender(event.target.value)} placeholder="your name" />`}</label>

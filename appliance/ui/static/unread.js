@@ -9,9 +9,10 @@ const TOPICS_MAX = 2_000;
 class Unread {
   constructor() {
     this.name = "";
-    this.topics = {}; // topic id → { channel, count }
+    this.topics = {}; // topic id → { channel, count, first }
     this.cursor = null;
-    this.open = null; // the topic that is read now
+    this.open = null; // the topic whose end is in view
+    this.line = null; // { topic, first }: what was new when it was read
     this.timer = 0;
     addEventListener("pagehide", () => this.save());
     addEventListener("visibilitychange", () => !document.hidden && this.open && this.read(this.open));
@@ -37,24 +38,35 @@ class Unread {
   count(event) {
     this.cursor = event.event_id;
     if (event.name === "message.created") {
-      const { topic_id: topic, channel_id: channel } = event.data.message;
+      const { topic_id: topic, channel_id: channel, id } = event.data.message;
       if (topic === this.open && !document.hidden) return this.later();
       const old = this.topics[topic];
       if (old || Object.keys(this.topics).length < TOPICS_MAX) {
-        this.topics = { ...this.topics, [topic]: { channel, count: (old?.count || 0) + 1 } };
+        this.topics = { ...this.topics, [topic]: { channel, count: (old?.count || 0) + 1, first: old ? old.first : id } };
       }
     }
     this.later();
   }
 
+  // The end of this topic is in view, or of none.
   read(topic) {
     this.open = topic;
     if (topic && this.topics[topic] && !document.hidden) {
-      const { [topic]: _, ...others } = this.topics;
+      const { [topic]: { first }, ...others } = this.topics;
+      this.line = { topic, first };
       this.topics = others;
       this.later();
       changed();
     }
+  }
+
+  leave() {
+    this.open = this.line = null;
+  }
+
+  // The message above which a line says that it is new, while the topic is open.
+  firstOf(topic) {
+    return this.topics[topic]?.first || (this.line?.topic === topic ? this.line.first : null);
   }
 
   later() {

@@ -62,6 +62,8 @@ GUESSES = (
     ("DELETE", "/api/v1/sessions/current", None, {}),
     ("DELETE", "/api/v1/sessions/ses_x", None, {}),
     ("POST", "/api/v1/incoming/x", b"{}", {}),
+    ("POST", "/api/v1/sign-in", b"", {}),
+    ("POST", "/api/v1/sign-in/complete", b'{"state": "guessed", "code": "c"}', {}),
 )
 
 

@@ -118,3 +118,17 @@ def test_concurrent_streams_receive_all_events_under_load(hub, topic_id):
     for stream in [*streams, late]:
         assert stream.until(hub.head) == list(range(start + 1, hub.head + 1))
         stream.close()
+
+
+# -- backwards -----------------------------------------------------------------------------
+
+
+def test_pages_before_a_cursor_reach_the_first_event(hub, topic_id):
+    hub.send_many(topic_id, [f"page {number}" for number in range(25)])
+    events, before = [], hub.head + 1
+    while page := ids(hub.http.get(f"/api/v1/events?tail=10&before={before}")):
+        events = page + events
+        before = page[0]
+    assert events == list(range(1, hub.head + 1))
+    assert ids(hub.http.get("/api/v1/events?tail=10&before=0&wait=5")) == []
+    assert ids(hub.http.get("/api/v1/events?before=4")) == [1, 2, 3]
