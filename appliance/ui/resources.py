@@ -96,7 +96,7 @@ class UiFiles:
 
 def routes() -> list[Route]:
     served = UiFiles()
-    page = Operation(OPEN, "The web UI", media="text/html")
+    page = Operation(OPEN, "The web UI", media="text/html", query=wire.ReturnQuery)
     part = Operation(OPEN, "Get a script, style or picture for the web UI", media="*/*")
     return [
         Route("/ui", served, {"GET": page}, suffix="index"),

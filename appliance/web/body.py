@@ -127,13 +127,15 @@ class Items:
 
 
 class QueryPlan:
-    """A plan that decodes one operation's query parameters. Without a struct none are allowed."""
+    """A plan that decodes one operation's query parameters. Without a struct none are allowed. A
+    struct with `ignores_unknown` is for a page to which other programs send browsers."""
 
     def __init__(self, kind: Any) -> None:
         self._kind = kind
         fields = getattr(shapes.type_info(kind), "fields", ())
         types = {field.encode_name: field.type for field in fields}
         self._names = set(types)
+        self._ignores_unknown = getattr(kind, "ignores_unknown", False)
         self._lists = {name for name in types if _is_list(types[name])}
         self._numbers = {name for name in types if _has_integers(types[name])}
         named = f": {', '.join(sorted(types))}" if types else " no query parameters"
@@ -144,6 +146,8 @@ class QueryPlan:
         values: dict[str, Any] = {}
         for name, value in _pairs(query) if query else ():
             if name not in self._names:
+                if self._ignores_unknown:
+                    continue
                 raise _field_error("unknown query parameter", name, self._hint)
             check_text(value, name)
             if name in self._numbers and not (

@@ -157,7 +157,7 @@ def hostile() -> Iterator[Issuer]:
 
 @pytest.fixture(scope="module")
 def doubting(tmp_path_factory: pytest.TempPathFactory, hostile: Issuer) -> Iterator[ServedHub]:
-    settings = Provider(1).settings(URL).replace("http://localhost:1", hostile.url)
+    settings = Provider(1).settings(URL).replace("http://127.0.0.1:1", hostile.url)
     with serve(tmp_path_factory.mktemp("hub"), settings=settings) as running:
         until(lambda: begin(running).status == 200)
         yield running

@@ -15,7 +15,7 @@ from tests.support.until import until
 
 class Provider:
     def __init__(self, port: int) -> None:
-        self.url = f"http://localhost:{port}"
+        self.url = f"http://127.0.0.1:{port}"
 
     def settings(self, url: str, secret: Path | None = None) -> str:
         """[oidc] for an appliance at `url`, where `ops` are admins and one domain reads."""

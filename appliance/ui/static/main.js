@@ -9,7 +9,7 @@ import { OperateScreen } from "./operate.js";
 import { Badge } from "./parts.js";
 import { go, goQuietly, here, link } from "./router.js";
 import { SearchScreen } from "./search.js";
-import { refreshSession, signInWithInvite, takeInvite } from "./session.js";
+import { refreshSession, signInWithAnswer, signInWithInvite, takeAnswer, takeInvite } from "./session.js";
 import { ChannelScreen, NewChannel, Sidebar } from "./sidebar.js";
 import { Banner, Blocked, SignIn, Start } from "./start.js";
 import { changed, keep, notify, onChange, recall, SECRET_KEY, state, watchers } from "./store.js";
@@ -52,7 +52,7 @@ const SCREENS = {
   message: { view: FindMessage },
 };
 
-let inviteFailure = null;
+let inviteFailure = null; // why a link or an issuer did not sign the person in
 
 const live = new Live({
   async start(head) {
@@ -104,7 +104,7 @@ class App extends Component {
   arrive() {
     const invite = takeInvite();
     inviteFailure = null;
-    if (invite) useInvite(invite).then((isIn) => isIn && startAgain());
+    if (invite) enter(() => signInWithInvite(invite)).then((isIn) => isIn && startAgain());
     const place = here();
     if (place.topic) keep(LAST, { channel: place.channel, topic: place.topic });
     this.setState({ place, menu: false });
@@ -136,7 +136,7 @@ class App extends Component {
       inviteFailure = null;
       live.now();
     };
-    if (place.screen === "sign-in" || inviteFailure) return html`<${SignIn} invited=${Boolean(inviteFailure)} failed=${inviteFailure} done=${done} />`;
+    if (place.screen === "sign-in" || inviteFailure) return html`<${SignIn} invited=${inviteFailure?.code === "INVITE_REFUSED"} failed=${inviteFailure} done=${done} />`;
     if (name === "signed-out" && !state.loaded) return html`<${SignIn} failed=${state.session.signedIn ? error : null} done=${done} />`;
     if (place.screen === "start") return html`<${Start} />`;
     const { view: View, alone } = SCREENS[place.screen] || {};
@@ -207,10 +207,10 @@ function otherTheme() {
   keep("theme", theme);
 }
 
-// Signs in by the secret of a one-time link, also if another person is signed in.
-async function useInvite(invite) {
+// Signs in, also if another person is signed in.
+async function enter(signIn) {
   try {
-    await signInWithInvite(invite);
+    await signIn();
     return true;
   } catch (error) {
     inviteFailure = error;
@@ -236,12 +236,14 @@ async function begin() {
   const theme = recall("theme", "");
   if (theme) document.documentElement.dataset.theme = theme;
   const invite = takeInvite();
+  const answer = takeAnswer();
   if (history.state?.signedInAs) {
     notify(`Signed in as ${history.state.signedInAs}.`);
     history.replaceState(null, "");
   }
   render(html`<${App} />`, document.getElementById("app"));
-  if (invite) await useInvite(invite);
+  if (invite) await enter(() => signInWithInvite(invite));
+  if (answer) await enter(() => signInWithAnswer(answer));
   if (!state.session.known) await attempt(refreshSession);
   live.connect();
 }

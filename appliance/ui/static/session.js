@@ -5,6 +5,8 @@ import { dropAllDrafts } from "./drafts.js";
 import { changed, recall, keep, keepPageSecret, state } from "./store.js";
 
 const PATH = "/api/v1/sessions";
+const SIGN_IN = "/api/v1/sign-in";
+const MARK = "agentlip.sign-in"; // in this tab only, while the person is at the issuer
 
 // The secret of a one-time link. It leaves the address before anything else happens.
 export function takeInvite() {
@@ -16,6 +18,35 @@ export function takeInvite() {
 
 export async function signInWithInvite(invite) {
   return opened(await request("POST", PATH, { invite }));
+}
+
+// The host of the issuer that signs people in; empty without one.
+export async function findIssuer() {
+  const { issuer } = await get(SIGN_IN);
+  return issuer ? new URL(issuer).host : "";
+}
+
+export async function leaveForIssuer() {
+  const begun = await request("POST", SIGN_IN);
+  sessionStorage.setItem(MARK, begun.state);
+  location.assign(begun.location);
+}
+
+// The parameters with which an issuer has sent the browser back. They leave the address at once.
+export function takeAnswer() {
+  const answer = Object.fromEntries(new URLSearchParams(location.search));
+  if (!answer.state || !(answer.code || answer.error)) return null;
+  history.replaceState(null, "", location.pathname + location.hash);
+  const isOurs = sessionStorage.getItem(MARK) === answer.state;
+  sessionStorage.removeItem(MARK);
+  return { ...answer, isOurs };
+}
+
+export async function signInWithAnswer({ state, code, error, isOurs, ...more }) {
+  const refused = error ? `the issuer did not sign you in: ${more.error_description || error}`
+    : isOurs ? "" : "this sign-in began in another tab, or elsewhere";
+  if (refused) throw new ApiError(401, { error: refused, code: "SIGN_IN_REFUSED", hint: "sign in again" });
+  return opened(await request("POST", `${SIGN_IN}/complete`, { state, code }));
 }
 
 export async function signInWithToken(token) {

@@ -2,10 +2,10 @@
 import { ApiError, OFFLINE } from "./api.js";
 import { Command, Failure } from "./parts.js";
 import { go } from "./router.js";
-import { signInWithToken, signOut } from "./session.js";
+import { findIssuer, leaveForIssuer, signInWithToken, signOut } from "./session.js";
 import { state } from "./store.js";
 import { showMoment } from "./text.js";
-import { html, useState } from "./view.js";
+import { html, useEffect, useState } from "./view.js";
 
 export function Start() {
   const { origin } = location;
@@ -30,6 +30,8 @@ export function Start() {
 export function SignIn({ invited, failed, done }) {
   const [token, setToken] = useState("");
   const [error, setError] = useState(failed);
+  const [issuer, setIssuer] = useState("");
+  useEffect(() => void findIssuer().then(setIssuer, () => {}), []); // without an answer, there is no button
   const submit = async (event) => {
     event.preventDefault();
     try {
@@ -53,7 +55,8 @@ export function SignIn({ invited, failed, done }) {
   }
   return html`<section class="page narrow"><h1>Sign in</h1>
     ${failure}
-    <p>Run this on the machine of the appliance, and open the link that it prints.</p>
+    ${issuer && html`<div class="buttons"><button class="primary" onClick=${() => leaveForIssuer().catch(setError)}>Sign in with ${issuer}</button></div>`}
+    <p>${issuer ? "Or run" : "Run"} this on the machine of the appliance, and open the link that it prints.</p>
     <${Command} label="Command" text="agentlip ui" />
     <form onSubmit=${submit}><label>Or sign in with a token
       <input type="password" value=${token} autocomplete="off" onInput=${(event) => setToken(event.target.value)} /></label>

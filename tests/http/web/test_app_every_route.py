@@ -291,7 +291,7 @@ def test_every_body_has_a_limit(hub, operations, document):
 def test_every_query_refuses_unknown_parameters(hub, operations, document):
     checker = RefusalChecker(hub, document)
     for method, path, operation in operations:
-        if method != "GET":
+        if method != "GET" or path in ("/ui", "/ui/"):  # an issuer adds more to the UI's
             continue
         where = filled(path)
         parameters = [each for each in operation.get("parameters", ()) if each.get("in") == "query"]
