@@ -57,7 +57,7 @@ def test_sends_are_listed_by_status(page):
     page.choose(".operate select", "dead")
     page.sees("#nobody", "tbody")
     page.click("tbody th a", "#nobody")
-    page.sees("agentlip outbox redrive", ".detail .command")
+    page.sees("Redrive", ".detail .acts")
     page.choose(".operate select", "pending")
     page.sees("No sends.")
     page.click(".facts a", "1")

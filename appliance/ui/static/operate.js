@@ -1,8 +1,11 @@
-// What operators look at first. Everything is read-only: each row names the command that changes it.
-import { get } from "./api.js";
+// What operators look at first. An open row has its actions, and the commands for what is left.
+import { Actions, mayAdminister } from "./actions.js";
+import { get, patch, post } from "./api.js";
 import { Board } from "./board.js";
 import { Charts, readRates } from "./charts.js";
+import { JobRuns, jobActions } from "./jobs.js";
 import { Command, Failure } from "./parts.js";
+import * as people from "./people.js";
 import { go, link } from "./router.js";
 import { Blocked } from "./start.js";
 import { bytes, duration, mark, number, since, Table, usePolled } from "./table.js";
@@ -41,7 +44,8 @@ const VIEWS = {
     read: async () => ({ ...(await get("/bus/v1/workers")), ...(await get("/bus/v1/claims")) }),
   },
   backups: {
-    title: "Backups", read: () => get("/api/v1/backups"), what: "backup role",
+    title: "Backups", actions: () => [{ title: "Back up now", scope: "backup:create", says: "A backup of all stores is made now, and verified afterwards. Writes pause for some milliseconds.",
+      command: "agentlip backup create", work: () => post("/api/v1/backups"), done: () => "A backup is being made." }], read: () => get("/api/v1/backups"), what: "backup role",
     rows: (data) => data.backups, key: (row) => row.name, empty: "No backups yet.",
     columns: [["Name", (row) => row.name], ["State of", (row) => row.cut_at, since],
       ["Verified", (row) => (row.problem ? "unreadable" : row.verification?.result || "not yet"), (value, row) => html`${mark(value, { good: "good", "not yet": "warn", inconclusive: "warn" }[value] || "bad")} ${row.verification && since(row.verification.checked_at)}`],
@@ -57,6 +61,7 @@ const VIEWS = {
       ["In/s", (row) => row.rateIn], ["Out/s", (row) => row.rateOut], ["Failed", (row) => row.nacked], ["Consumers", (row) => row.subscribers],
       ["State", (row) => (row.paused ? "paused" : "running"), (value) => mark(value, value === "paused" ? "warn" : "good")]],
     detail: {
+      actions: queueActions,
       read: (row) => get("/v1/peek", { stream: row.id, state: row.dead ? "dead" : "ready", limit: 20 }),
       show: (row) => commands(row.dead ? `agentlip courier dlq list ${word(row.id)}` : `agentlip courier peek ${word(row.id)}`, row.paused && `agentlip courier resume ${word(row.id)}`),
     },
@@ -70,7 +75,11 @@ const VIEWS = {
     rows: (data) => data.sends, key: (row) => row.id, empty: "No sends.",
     columns: [["To", (row) => row.to], ["Status", (row) => row.status, (value) => mark(value, statusLevel[value])], ["Enqueued", (row) => row.enqueued_at, since],
       ["Attempts", (row) => row.attempts], ["Next attempt", (row) => row.next_attempt_at, since], ["Last error", (row) => row.last_error], ["Target", (row) => row.target], ["Mesh", (row) => row.mesh]],
-    detail: { read: (row) => get("/v1/outbox/inspect", { id: row.id }), show: (row) => commands(row.status === "dead" && `agentlip outbox redrive ${word(row.id)} --auto`) },
+    detail: {
+      read: (row) => get("/v1/outbox/inspect", { id: row.id }), show: (row) => commands(`agentlip outbox inspect ${word(row.id)}`),
+      actions: (row) => [["dead", "aborted"].includes(row.status) && { title: "Redrive", scope: "outbox:admin", says: "The send is retired, and a new one with the same content is tried at once. If the first one did arrive, the recipient gets it twice.",
+        command: `agentlip outbox redrive ${word(row.id)} --auto`, work: () => post("/v1/outbox/redrive", { id: row.id, auto: true }), done: () => "The send is tried again." }],
+    },
   },
   meshes: {
     title: "Meshes", what: "broker", read: async () => ({ ...(await get("/broker/v1/meshes")), status: await get("/broker/v1/status") }),
@@ -98,7 +107,11 @@ const VIEWS = {
     rows: ({ webhooks, head }) => webhooks.map((row) => ({ ...row, behind: Math.max(0, head - row.cursor) })), key: (row) => row.id, empty: "No webhooks.",
     columns: [["Address", (row) => row.url], ["State", webhookState, (value) => mark(value, { enabled: "good", failing: "bad" }[value] || "warn")],
       ["Failing since", (row) => row.failing_since, since], ["Events behind", (row) => row.behind], ["Description", (row) => row.description], ["Format", (row) => row.format]],
-    detail: { show: (row) => commands(`agentlip webhook deliveries ${word(row.id)}`, row.disabled_because && `agentlip webhook update ${word(row.id)} --enable`) },
+    detail: {
+      show: (row) => commands(`agentlip webhook deliveries ${word(row.id)}`),
+      actions: (row) => [{ title: row.enabled ? "Disable" : "Enable", scope: "hub:admin", says: row.enabled ? "Nothing is sent there until somebody enables the webhook. Events wait." : "Sending goes on with the oldest event that was not delivered.",
+        command: `agentlip webhook update ${word(row.id)} ${row.enabled ? "--disable" : "--enable"}`, work: () => patch(`/api/v1/webhooks/${path(row.id)}`, { enabled: !row.enabled }), done: () => "The webhook is changed." }],
+    },
   },
   plugins: {
     title: "Plugins", what: "plugins role", read: () => get("/api/v1/plugins"), rows: (data) => data.plugins, key: (row) => row.name, empty: "No plugins.",
@@ -112,9 +125,13 @@ const VIEWS = {
       ["Last", (row) => row.last_state, (value) => value && mark(value, { failed: "bad", lost: "bad", cancelled: "warn" }[value] || "good")], ["At", (row) => row.last_at, since],
       ["Failures", (row) => row.failures], ["Paused", (row) => row.paused_at, since], ["Problem", (row) => row.problem || row.last?.error], ["Description", (row) => row.description]],
     detail: {
-      show: (row) => commands(row.last && `agentlip jobs show ${word(row.last.id)}`, row.last && `agentlip jobs history ${word(row.name)}`,
-        row.paused_at && `agentlip jobs resume ${word(row.name)}`),
+      hidden: ["last"], actions: (row) => (["api", "file"].includes(row.source) ? jobActions(row) : []),
+      show: (row) => (row.last?.id ? html`<${JobRuns} key=${row.name} job=${row.name} />` : null),
     },
+  },
+  people: {
+    title: "People", what: "tokens", read: people.readPeople, rows: (data) => data.tokens, key: (row) => row.id, empty: "No tokens.",
+    columns: people.columns, tools: people.Invite, detail: { show: people.show, hidden: ["sessions"] },
   },
   audit: {
     title: "Audit", what: "audit log", read: () => get("/api/v1/audit", { limit: 100 }),
@@ -131,6 +148,22 @@ const VIEWS = {
       ["From", (row) => row.origin, (value) => (value === "default" ? html`<span class="soft">${value}</span>` : html`<strong>${value}</strong>`)]],
   },
 };
+
+const FOR = [["until somebody resumes it", ""], ["for 15 minutes", "900"], ["for an hour", "3600"], ["for a day", "86400"]];
+
+function queueActions({ id, dead, depth, paused }) {
+  const allowed = mayAdminister(id);
+  const stream = word(id);
+  return [
+    dead > 0 && { title: "Redrive", allowed, says: `${number(dead)} dead letters of ${id} become ready, and are delivered again.`, command: `agentlip courier dlq redrive ${stream}`,
+      work: () => post("/v1/streams/redrive", { stream: id, state: "dead" }), done: ({ count }) => `${number(count)} envelopes are ready again.` },
+    paused ? { title: "Resume", allowed, says: "Envelopes are delivered again.", command: `agentlip courier resume ${stream}`, work: () => post("/v1/streams/resume", { stream: id }), done: () => `${id} is resumed.` }
+      : { title: "Pause", allowed, says: "Nothing is delivered meanwhile; new envelopes are stored.", choices: ["How long", FOR], command: `agentlip courier pause ${stream}`,
+        work: (seconds) => post("/v1/streams/pause", { stream: id, ...(seconds && { seconds: Number(seconds) }) }), done: () => `${id} is paused.` },
+    { title: "Purge", danger: true, allowed, typed: id, says: `All ${number(depth)} envelopes of ${id} are removed, dead letters too. This can't be undone.`, command: `agentlip courier purge ${stream}`,
+      work: () => post("/v1/streams/purge", { stream: id }), done: ({ count }) => `${number(count)} envelopes are removed.` },
+  ];
+}
 
 function webhookState({ enabled, disabled_because: why, failing_since: failing }) {
   if (!enabled) return why ? `disabled: ${why}` : "disabled";
@@ -152,6 +185,8 @@ export function OperateScreen({ place }) {
       ${view.choices && html`<label>Status<select value=${status} onChange=${(event) => go(to({ status: event.target.value }))}>
         <option value="">all</option>${view.choices.slice(1).map((each) => html`<option key=${each}>${each}</option>`)}</select></label>`}
       ${at > 0 && html`<span class="soft">As of ${showTime(at)}</span>`}
+      ${data && view.actions && html`<${Actions} actions=${view.actions(data)} again=${again} />`}
+      ${data && view.tools && html`<${view.tools} again=${again} />`}
       <button class="plain" onClick=${again}>Read again</button>
       ${view.seconds !== 0 && html`<button aria-pressed=${paused ? "true" : "false"} onClick=${() => setPaused(!paused)}>${paused ? "Continue" : "Pause"}</button>`}</header>
     ${error && (data ? html`<${Failure} error=${error} />` : html`<${Blocked} error=${error} what=${view.what} />`)}
@@ -159,7 +194,7 @@ export function OperateScreen({ place }) {
     ${data && view.facts && html`<dl class="facts">${view.facts(data).map(([label, value, query]) => html`<div key=${label}><dt>${label}</dt>
       <dd>${query ? html`<a href=${to(query)}>${number(value)}</a>` : number(value)}</dd></div>`)}</dl>`}
     ${data && view.body && html`<${view.body} data=${data} place=${shown} />`}
-    ${data && view.rows && html`<${Table} label=${view.title} place=${shown} columns=${view.columns} rows=${view.rows(data)} keyOf=${view.key} detail=${view.detail} empty=${view.empty} />`}
+    ${data && view.rows && html`<${Table} label=${view.title} place=${shown} columns=${view.columns} rows=${view.rows(data)} keyOf=${view.key} detail=${view.detail} empty=${view.empty} again=${again} />`}
   </section>`;
 }
 

@@ -17,8 +17,8 @@ export function useModal(box) {
   }, []);
 }
 
-// A modal dialog with a form. `work()` runs on submit, and closes it when it succeeds.
-export function Dialog({ title, action, danger, close, work, children, disabled, wide }) {
+// A modal dialog with a form. `work()` runs on submit, and closes it when it succeeds, unless `keep`.
+export function Dialog({ title, action, danger, close, work, children, disabled, wide, keep }) {
   const box = useRef(null);
   const [error, setError] = useState(null);
   const [busy, setBusy] = useState(false);
@@ -29,7 +29,7 @@ export function Dialog({ title, action, danger, close, work, children, disabled,
     setError(null);
     try {
       await work();
-      close();
+      if (!keep) close();
     } catch (failure) {
       if (!(failure instanceof ApiError)) throw failure;
       setError(failure);

@@ -1,4 +1,5 @@
 // A table of any rows: sorted, filtered, with a row that is open. Its place is in the address.
+import { Actions } from "./actions.js";
 import { Failure } from "./parts.js";
 import { go, link } from "./router.js";
 import { now } from "./store.js";
@@ -24,7 +25,7 @@ export const bytes = (value) => {
 // A state, with a sign for those who don't see colors. `level`: good, warn or bad.
 export const mark = (text, level = "good") => html`<span class=${`state ${level}`}><span aria-hidden="true">${{ good: "●", warn: "▲", bad: "✖" }[level]}</span> ${text}</span>`;
 
-export function Table({ label, columns: all, rows, keyOf, place, detail, empty }) {
+export function Table({ label, columns: all, rows, keyOf, place, detail, empty, again }) {
   const { q = "", sort = "", open = "" } = place.query;
   const show = (query) => go(link({ screen: place.screen, query: { ...place.query, ...query } }));
   const columns = all.filter(([, of], index) => index === 0 || rows.some((row) => (of(row) ?? "") !== "")); // those with a value
@@ -42,7 +43,7 @@ export function Table({ label, columns: all, rows, keyOf, place, detail, empty }
   return html`<form class="filters" role="search" onSubmit=${(event) => { event.preventDefault(); show({ q: event.target.elements.q.value.trim() }); }}>
       <label class="wide">Filter<input type="search" name="q" value=${q} maxlength="200" onChange=${(event) => show({ q: event.target.value.trim() })} /></label>
       <p class="soft" role="status">${showNumber(shown.length)} of ${showNumber(rows.length)}</p></form>
-    ${open && html`<${Detail} key=${open} name=${open} row=${chosen} detail=${detail} close=${() => show({ open: "" })} />`}
+    ${open && html`<${Detail} key=${open} name=${open} row=${chosen} detail=${detail} again=${again} close=${() => show({ open: "" })} />`}
     <div class="scroll" tabindex="0" role="region" aria-label=${label}><table><thead><tr>${columns.map(([title, of]) => {
       const current = column?.[0] === title;
       const next = current && order > 0 ? `-${title}` : title;
@@ -63,7 +64,7 @@ function compare(one, other) {
 }
 
 // What an open row has: all its fields, and what `detail` of it reads or shows in addition.
-function Detail({ name, row, detail, close }) {
+function Detail({ name, row, detail, again, close }) {
   const box = useRef(null);
   const [more, setMore] = useState(null);
   const [error, setError] = useState(null);
@@ -76,8 +77,9 @@ function Detail({ name, row, detail, close }) {
   return html`<section class="detail" ref=${box} tabindex="-1" aria-label=${`Details of ${name}`}>
     <header class="bar"><h2>${name}</h2><button class="plain" onClick=${close} aria-label="Close the details">×</button></header>
     ${!row && html`<p class="soft">It is not in this list.</p>`}
-    ${row && detail?.show?.(row)}
-    ${row && html`<dl>${Object.entries(row).filter(([, value]) => value !== null && value !== "").map(([field, value]) => html`<dt>${field}</dt>
+    ${row && detail?.actions && html`<${Actions} actions=${detail.actions(row)} again=${again} />`}
+    ${row && detail?.show?.(row, again)}
+    ${row && html`<dl>${Object.entries(row).filter(([field, value]) => value !== null && value !== "" && !detail?.hidden?.includes(field)).map(([field, value]) => html`<dt>${field}</dt>
       <dd>${typeof value === "object" ? html`<code>${JSON.stringify(value)}</code>` : INSTANT.test(value) ? showMoment(value) : String(value)}</dd>`)}</dl>`}
     ${error && html`<${Failure} error=${error} />`}
     ${more && html`<pre tabindex="0">${JSON.stringify(more, null, 2)}</pre>`}

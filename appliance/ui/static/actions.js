@@ -1,0 +1,42 @@
+// Buttons that change something. Each opens a dialog that says what changes, with the command that does the same.
+import { Command, Dialog } from "./parts.js";
+import { may } from "./session.js";
+import { notify, state } from "./store.js";
+import { html, useState } from "./view.js";
+
+const SHOWN_MAX = 3;
+
+// Whether the session may administer a stream; patterns have stars.
+export const mayAdminister = (stream) => Boolean(state.session.scopes?.some((scope) => {
+  const pattern = scope === "admin" ? "*" : /^streams:(.*):admin$/.exec(scope)?.[1];
+  return pattern !== undefined && new RegExp(`^${pattern.split("*").map((part) => part.replace(/[.+?^${}()|[\]\\]/g, "\\$&")).join(".*")}$`).test(stream);
+}));
+
+// An action has a title, a scope (or `allowed`), `says` what changes, and `work(choice)`, whose answer `done` makes a sentence.
+// `typed` is a name to type first; `choices` are [label, [[text, value], …]]; `command` is what does the same.
+export function Actions({ actions, again }) {
+  const [open, setOpen] = useState("");
+  const offered = actions.filter(Boolean).filter(({ scope, allowed }) => allowed ?? may(scope)).slice(0, SHOWN_MAX);
+  const action = offered.find(({ title }) => title === open);
+  if (!offered.length) return null;
+  return html`<div class="acts" role="group" aria-label="Actions">${offered.map(({ title, danger }) => html`<button key=${title}
+      class=${danger ? "danger" : ""} onClick=${() => setOpen(title)}>${title}…</button>`)}
+    ${action && html`<${Ask} key=${open} action=${action} again=${again} close=${() => setOpen("")} />`}</div>`;
+}
+
+function Ask({ action, again, close }) {
+  const { title, says, typed, choices, danger, command, work, done } = action;
+  const [name, setName] = useState("");
+  const [choice, setChoice] = useState(choices?.[1][0][1]);
+  const run = async () => {
+    const answer = await work(choice);
+    notify(done(answer));
+    again();
+  };
+  return html`<${Dialog} title=${title} action=${title} danger=${danger} close=${close} work=${run} disabled=${typed && name !== typed}>
+    <p>${says}</p>
+    ${choices && html`<label>${choices[0]}<select value=${choice} onChange=${(event) => setChoice(event.target.value)}>${choices[1].map(([text, value]) => html`<option key=${value} value=${value}>${text}</option>`)}</select></label>`}
+    ${typed && html`<label>Type <code>${typed}</code> to confirm<input value=${name} autocomplete="off" onInput=${(event) => setName(event.target.value)} /></label>`}
+    ${command && html`<details><summary>The same by command</summary><${Command} label="Command" text=${command} /></details>`}
+  <//>`;
+}

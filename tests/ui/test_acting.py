@@ -1,0 +1,151 @@
+"""What a person with the scope can change on the operator's pages, in a real browser."""
+
+import pytest
+
+from tests.support.operated_workspace import fill_queues, fill_sends
+from tests.support.servedhub import serve
+from tests.support.uipage import ui_page
+from tests.support.until import until
+
+pytestmark = pytest.mark.slow
+SPEC = {"command": ["sh", "-c", "echo first line; sleep 0.3; echo last line; exit 3"]}
+SLOW = {"command": ["sh", "-c", "echo begun; sleep 600"]}
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("ui")) as hub:
+        fill_queues(hub)
+        fill_sends(hub)
+        for name, spec in (("build", SPEC), ("watch", SLOW)):
+            hub.http("PUT", f"/api/v1/jobs/{name}", spec)
+        yield hub
+
+
+@pytest.fixture
+def page(hub):
+    with ui_page(hub) as page:
+        yield page
+
+
+def operate(page, view, row=""):
+    page.go(f"#/operate?view={view}")
+    page.sees("As of", ".operate")
+    if row:
+        page.click("tbody th a", row)
+        page.has(".detail")
+
+
+def act(page, title, text=""):
+    """Press a button of the open row, and confirm the dialog."""
+    page.click(".detail .acts button", title)
+    page.has("dialog")
+    page.sees(text, "dialog")
+    page.click("dialog .buttons button", title)
+    page.lacks("dialog")
+
+
+def audited(hub):
+    return [act["act"] for act in hub.http.get("/api/v1/audit?limit=100").body["acts"]]
+
+
+def test_failed_job_shows_why_and_runs_again(hub, page):
+    operate(page, "jobs", "build")
+    act(page, "Run now", "A run of build begins")
+    page.sees("failed", ".runs h3")
+    page.sees("last line", ".runs .output")
+    page.sees("3", ".runs dl")
+    act(page, "Run now")
+    until(lambda: page.count(".squares button.bad") == 2, 20, "both runs are shown")
+    page.click(".squares button:last-child")
+    page.sees("first line", ".runs .output")
+    assert "POST /api/v1/jobs/{job}/runs" in audited(hub)
+
+
+def test_running_job_shows_its_output_and_is_cancelled(page):
+    operate(page, "jobs", "watch")
+    act(page, "Run now")
+    page.sees("begun", ".runs .output")
+    act(page, "Stop", "A cancelled run is not repeated")
+    page.sees("cancelled", ".runs h3")
+
+
+def test_job_is_paused_and_resumed(hub, page):
+    operate(page, "jobs", "build")
+    act(page, "Pause", "No run of build starts")
+    page.sees("Resume", ".detail .acts")
+    act(page, "Resume")
+    page.sees("Pause", ".detail .acts")
+
+
+def test_dead_letters_are_redriven_and_the_stream_is_paused(hub, page):
+    operate(page, "queues", "builds")
+    act(page, "Pause", "new envelopes are stored")
+    page.sees("paused", "tbody")
+    act(page, "Redrive", "2 dead letters of builds become ready")
+    until(lambda: stats(hub)["dead"] == 0, 20, "they are ready")
+    assert stats(hub)["paused"] is True
+    act(page, "Resume")
+
+
+def test_purge_needs_the_typed_name(hub, page):
+    operate(page, "queues", "builds")
+    page.click(".detail .acts button", "Purge")
+    page.has("dialog button[disabled]")
+    page.fill("dialog input", "builds")
+    page.click("dialog .buttons button", "Purge")
+    page.lacks("dialog")
+    until(lambda: stats(hub).get("depth", 0) == 0, 20, "nothing is left")
+
+
+def stats(hub):
+    return hub.http.get("/v1/stats?stream=builds").body
+
+
+def test_dead_send_is_redriven(hub, page):
+    operate(page, "sends", "#nobody")
+    act(page, "Redrive", "the recipient gets it twice")
+    assert "POST /v1/outbox/redrive" in audited(hub)
+
+
+def test_backup_is_made_by_a_button(hub, page):
+    operate(page, "backups")
+    page.click(".bar .acts button", "Back up now")
+    page.click("dialog .buttons button", "Back up now")
+    page.lacks("dialog")
+    until(lambda: hub.http.get("/api/v1/backups").body["backups"], 40, "there is one")
+
+
+def test_somebody_is_invited_and_revoked_in_the_page(hub, page):
+    operate(page, "people")
+    page.click(".bar button", "Invite")
+    page.fill("dialog input", "grace")
+    page.click("dialog label", "Reader")
+    page.click("dialog .buttons button", "Make a link")
+    page.sees("#invite=", "dialog pre")
+    link = page.text("dialog pre")
+    with ui_page(hub, signed_in=False) as guest:
+        guest.tab.open(link)
+        guest.sees("grace", "header a[href='#/sign-in']")
+        page.click("dialog .buttons button", "Done")
+        page.sees("grace", "tbody")
+        page.click("tbody th a", "grace")
+        page.sees("hub:read", "tbody")
+        page.click(".detail .acts button", "Revoke")
+        page.fill("dialog input", "grace")
+        page.click("dialog .buttons button", "Revoke")
+        page.lacks("dialog")
+        page.misses("grace", "tbody")
+        guest.sees("Signed out", ".banner")
+
+
+def test_reader_is_offered_nothing_that_changes_something(hub):
+    scopes = ["hub:read", "jobs:read", "courier:read", "outbox:read", "backup:read"]
+    known = hub.http.post("/api/v1/tokens", {"name": "rita", "scopes": ["hub:read", "jobs:read"]})
+    assert known.status == 201, scopes
+    with ui_page(hub, signed_in=False) as page:
+        page.open()
+        page.sign_in(known.body["token"]["id"])
+        operate(page, "jobs", "build")
+        page.has(".detail dl")
+        assert page.count(".acts button") == 0
