@@ -102,7 +102,7 @@ def stats(hub):
     return hub.http.get("/v1/stats?stream=builds").body
 
 
-def test_dead_send_is_redriven(hub, page):
+def test_failed_send_is_redriven(hub, page):
     operate(page, "sends", "#nobody")
     act(page, "Redrive", "the recipient gets it twice")
     assert "POST /v1/outbox/redrive" in audited(hub)

@@ -4,6 +4,7 @@ import { get, patch, post } from "./api.js";
 import { Board } from "./board.js";
 import { Charts, readRates } from "./charts.js";
 import { JobRuns, jobActions } from "./jobs.js";
+import * as network from "./network.js";
 import { Command, Failure } from "./parts.js";
 import * as people from "./people.js";
 import { go, link } from "./router.js";
@@ -12,6 +13,7 @@ import { bytes, duration, mark, number, since, Table, usePolled } from "./table.
 import { showTime, word } from "./text.js";
 import { html, useState } from "./view.js";
 
+const GROUPS = ["Health", "Work", "Links", "Safety", "Settings"];
 const SECONDS = 10;
 const SENDS_MAX = 200;
 const path = (text) => encodeURIComponent(text);
@@ -21,14 +23,14 @@ const statusLevel = { pending: "good", inflight: "good", done: "good", dead: "ba
 // A view reads its data, and has columns of its rows, facts of the whole, and a detail of a row.
 const VIEWS = {
   findings: {
-    title: "Findings", seconds: 60, read: () => get("/api/v1/doctor"), what: "doctor",
+    title: "Findings", group: "Health", seconds: 60, read: () => get("/api/v1/doctor"), what: "doctor",
     facts: (data) => [["Verdict", mark(data.verdict, data.errors ? "bad" : data.warnings ? "warn" : "good")], ["Errors", data.errors],
       ["Warnings", data.warnings], ["Checks", data.checks.length], ["Version", data.version]],
     body: Findings,
   },
-  rates: { title: "Rates", what: "rates", read: readRates, body: Charts },
+  rates: { title: "Rates", group: "Health", what: "rates", read: readRates, body: Charts },
   forecast: {
-    title: "Forecast", what: "forecast", seconds: 60, read: () => get("/api/v1/forecast"),
+    title: "Forecast", group: "Health", what: "forecast", seconds: 60, read: () => get("/api/v1/forecast"),
     facts: (data) => [["Observed", duration(data.observed_days * 86_400)]],
     rows: (data) => [...data.disks.map((row) => ({ kind: "disk", name: row.of.join(", "), ...row, bytes: row.size_bytes - row.free_bytes })),
       ...data.stores.map((row) => ({ kind: "store", name: row.store, ...row })), ...data.reducible.map((row) => ({ kind: "can be reduced", name: row.what, ...row }))],
@@ -40,11 +42,11 @@ const VIEWS = {
     detail: { show: () => commands("agentlip forecast") },
   },
   workers: {
-    title: "Workers", what: "bus", body: Board,
+    title: "Workers", group: "Work", what: "bus", body: Board,
     read: async () => ({ ...(await get("/bus/v1/workers")), ...(await get("/bus/v1/claims")) }),
   },
   backups: {
-    title: "Backups", actions: () => [{ title: "Back up now", scope: "backup:create", says: "A backup of all stores is made now, and verified afterwards. Writes pause for some milliseconds.",
+    title: "Backups", group: "Safety", actions: () => [{ title: "Back up now", scope: "backup:create", says: "A backup of all stores is made now, and verified afterwards. Writes pause for some milliseconds.",
       command: "agentlip backup create", work: () => post("/api/v1/backups"), done: () => "A backup is being made." }], read: () => get("/api/v1/backups"), what: "backup role",
     rows: (data) => data.backups, key: (row) => row.name, empty: "No backups yet.",
     columns: [["Name", (row) => row.name], ["State of", (row) => row.cut_at, since],
@@ -54,7 +56,7 @@ const VIEWS = {
     detail: { show: (row) => commands(`agentlip backup verify ${word(row.name)}`) },
   },
   queues: {
-    title: "Queues", read: () => get("/v1/stats"), what: "courier",
+    title: "Queues", group: "Work", read: () => get("/v1/stats"), what: "courier",
     rows: (data) => data.streams.map(({ id, stats }) => ({ id, ...stats })), key: (row) => row.id, empty: "No streams yet. A stream begins with its first envelope.",
     columns: [["Stream", (row) => row.id], ["Depth", (row) => row.depth], ["Leased", (row) => row.inflight], ["Delayed", (row) => row.delayed],
       ["Dead", (row) => row.dead, (value) => (value ? mark(number(value), "bad") : 0)], ["Oldest", (row) => row.oldestReadyMs / 1000, duration],
@@ -67,7 +69,7 @@ const VIEWS = {
     },
   },
   sends: {
-    title: "Sends", what: "outbox",
+    title: "Sends", group: "Links", what: "outbox",
     read: async ({ status }) => ({ ...(await get("/v1/outbox/sends", { status, limit: SENDS_MAX })), state: await get("/v1/outbox") }),
     choices: ["status", "pending", "inflight", "done", "dead", "aborted"],
     facts: ({ state }) => [...Object.entries(state.depth).map(([status, count]) => [status, count, { status }]), ["Oldest pending", duration(state.oldest_pending_seconds)],
@@ -82,7 +84,7 @@ const VIEWS = {
     },
   },
   meshes: {
-    title: "Meshes", what: "broker", read: async () => ({ ...(await get("/broker/v1/meshes")), status: await get("/broker/v1/status") }),
+    title: "Meshes", group: "Links", what: "broker", read: async () => ({ ...(await get("/broker/v1/meshes")), status: await get("/broker/v1/status") }),
     facts: ({ status }) => [["Members", status.members], ["Connected", status.links], ["Messages", status.messages], ["Waiting", status.waiting], ["Leased", status.leased],
       ["Orphans", status.orphans ? mark(number(status.orphans), "bad") : number(status.orphans)], ["Checked", since(status.pruned_at)]],
     rows: (data) => data.meshes, key: (row) => row.slug, empty: "No meshes here. A mesh connects appliances.",
@@ -92,14 +94,14 @@ const VIEWS = {
       show: (row) => commands(`agentlip mesh members ${word(row.slug)}`) },
   },
   links: {
-    title: "Links", what: "inbox", read: () => get("/v1/health"),
+    title: "Links", group: "Links", what: "inbox", read: () => get("/v1/health"),
     facts: (data) => [["Waiting to send", data.queue_depth], ["In flight", data.inflight], ["Lag", data.lag_ms === null ? "–" : duration(data.lag_ms / 1000)], ["Key", html`<code>${data.member_pubkey.slice(0, 16)}…</code>`]],
     rows: (data) => data.links, key: (row) => row.mesh, empty: "This appliance is a member of no mesh.",
     columns: [["Mesh", (row) => row.mesh], ["State", (row) => row.state, (value) => mark(value, ["connected", "local"].includes(value) ? "good" : value === "stopped" ? "bad" : "warn")],
       ["Since", (row) => row.since, since], ["Reason", (row) => row.reason]],
   },
   webhooks: {
-    title: "Webhooks", what: "webhooks role",
+    title: "Webhooks", group: "Links", what: "webhooks role",
     read: async () => {
       const [{ webhooks }, { events }] = await Promise.all([get("/api/v1/webhooks", { limit: 1000 }), get("/api/v1/events", { tail: 1 })]);
       return { webhooks, head: events.at(-1)?.event_id || 0 };
@@ -114,12 +116,12 @@ const VIEWS = {
     },
   },
   plugins: {
-    title: "Plugins", what: "plugins role", read: () => get("/api/v1/plugins"), rows: (data) => data.plugins, key: (row) => row.name, empty: "No plugins.",
+    title: "Plugins", group: "Work", what: "plugins role", read: () => get("/api/v1/plugins"), rows: (data) => data.plugins, key: (row) => row.name, empty: "No plugins.",
     columns: [["Plugin", (row) => row.name], ["State", (row) => row.state, (value) => mark(value, { broken: "bad", paused: "warn", off: "warn" }[value] || "good")], ["Reason", (row) => row.reason],
       ["Events behind", (row) => row.lag], ["Waiting", (row) => row.pending], ["Done", (row) => row.done], ["Failed", (row) => row.failed], ["Type", (row) => row.type], ["Version", (row) => row.version]],
   },
   jobs: {
-    title: "Jobs", what: "jobs role", read: () => get("/api/v1/jobs"), rows: (data) => data.jobs, key: (row) => row.name, empty: "No jobs.",
+    title: "Jobs", group: "Work", what: "jobs role", read: () => get("/api/v1/jobs"), rows: (data) => data.jobs, key: (row) => row.name, empty: "No jobs.",
     facts: ({ paused }) => (paused ? [["All jobs are paused", html`${mark("paused", "warn")} ${since(paused)}`]] : []),
     columns: [["Job", (row) => row.name], ["Source", (row) => row.source], ["Schedule", (row) => row.schedule], ["Next", (row) => row.next_at, since],
       ["Last", (row) => row.last_state, (value) => value && mark(value, { failed: "bad", lost: "bad", cancelled: "warn" }[value] || "good")], ["At", (row) => row.last_at, since],
@@ -129,12 +131,15 @@ const VIEWS = {
       show: (row) => (row.last?.id ? html`<${JobRuns} key=${row.name} job=${row.name} />` : null),
     },
   },
+  network: network.contacts,
+  broadcasts: network.broadcasts,
+  deliveries: network.deliveries,
   people: {
-    title: "People", what: "tokens", read: people.readPeople, rows: (data) => data.tokens, key: (row) => row.id, empty: "No tokens.",
+    title: "People", group: "Safety", what: "tokens", read: people.readPeople, rows: (data) => data.tokens, key: (row) => row.id, empty: "No tokens.",
     columns: people.columns, tools: people.Invite, detail: { show: people.show, hidden: ["sessions"] },
   },
   audit: {
-    title: "Audit", what: "audit log", read: () => get("/api/v1/audit", { limit: 100 }),
+    title: "Audit", group: "Safety", what: "audit log", read: () => get("/api/v1/audit", { limit: 100 }),
     rows: (data) => data.acts, key: (row) => String(row.number), empty: "No administrative acts yet.",
     columns: [["Number", (row) => row.number], ["At", (row) => row.at, since], ["Actor", (row) => row.actor], ["Act", (row) => row.act],
       ["Outcome", (row) => row.outcome, (value) => mark(value, { done: "good", refused: "warn" }[value] || "bad")], ["Via", (row) => row.via],
@@ -142,7 +147,7 @@ const VIEWS = {
     detail: { read: async (row) => ({ began: row.began, ended: row.ended }), show: () => commands("agentlip audit verify") },
   },
   settings: {
-    title: "Settings", what: "settings", seconds: 0, read: () => get("/api/v1/settings"),
+    title: "Settings", group: "Settings", what: "settings", seconds: 0, read: () => get("/api/v1/settings"),
     rows: (data) => Object.entries(data.settings).map(([name, row]) => ({ name, ...row })), key: (row) => row.name, empty: "No settings.",
     columns: [["Setting", (row) => row.name], ["Value", (row) => (row.kind ? `(${row.kind})` : JSON.stringify(row.value)), (value) => html`<code>${value}</code>`],
       ["From", (row) => row.origin, (value) => (value === "default" ? html`<span class="soft">${value}</span>` : html`<strong>${value}</strong>`)]],
@@ -179,8 +184,10 @@ export function OperateScreen({ place }) {
   const to = (query) => link({ screen: "operate", query: { view: name, ...query } });
   const shown = { ...place, query: { ...place.query, view: name } };
   return html`<section class="page wide operate" aria-label=${view.title}>
-    <nav class="tabs" aria-label="Views">${Object.entries(VIEWS).map(([each, { title }]) => html`<a key=${each} href=${link({ screen: "operate", query: { view: each } })}
-      aria-current=${each === name ? "page" : undefined}>${title}</a>`)}</nav>
+    <nav class="tabs" aria-label="Views">${GROUPS.map((group) => html`<div key=${group} role="group" aria-label=${group}><span class="soft">${group}</span>
+      ${Object.entries(VIEWS).filter(([, each]) => each.group === group).map(([each, { title }]) => html`<a key=${each} href=${link({ screen: "operate", query: { view: each } })}
+      aria-current=${each === name ? "page" : undefined}>${title}</a>`)}</div>`)}</nav>
+    <div class="view">
     <header class="bar"><h1>${view.title}</h1>
       ${view.choices && html`<label>Status<select value=${status} onChange=${(event) => go(to({ status: event.target.value }))}>
         <option value="">all</option>${view.choices.slice(1).map((each) => html`<option key=${each}>${each}</option>`)}</select></label>`}
@@ -195,7 +202,7 @@ export function OperateScreen({ place }) {
       <dd>${query ? html`<a href=${to(query)}>${number(value)}</a>` : number(value)}</dd></div>`)}</dl>`}
     ${data && view.body && html`<${view.body} data=${data} place=${shown} />`}
     ${data && view.rows && html`<${Table} label=${view.title} place=${shown} columns=${view.columns} rows=${view.rows(data)} keyOf=${view.key} detail=${view.detail} empty=${view.empty} again=${again} />`}
-  </section>`;
+    </div></section>`;
 }
 
 const LEVELS = { info: "good", warning: "warn", error: "bad", critical: "bad" };
