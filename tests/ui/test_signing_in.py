@@ -72,6 +72,8 @@ def test_person_signs_in_with_the_provider_and_comes_back(tmp_path):
         with serve(tmp_path / "hub", "--port", str(own), settings=settings) as hub:
             assert hub.port == own
             with ui_page(hub, signed_in=False) as page:
+                page.open()
+                page.is_live()
                 leave(page, theirs, "2")
                 page.sees("Your account may not sign in here", "main")
                 leave(page, theirs, "1")
@@ -82,7 +84,7 @@ def test_person_signs_in_with_the_provider_and_comes_back(tmp_path):
 
 def leave(page, port, sub):
     """Press the provider's button, and answer the provider's form."""
-    page.open("#/sign-in")
+    page.go("#/sign-in")
     page.click("main button", f"Sign in with 127.0.0.1:{port}")
     page.has("input[name='sub']")
     page.tab.evaluate(f"void (document.querySelector('input[name=sub]').value = '{sub}')")
