@@ -1,4 +1,5 @@
 """`python -m tests.bench SUITE`: measures, prints one JSON object on stdout.
+`python -m tests.bench compare BASE` compares this tree with a commit, by turns.
 
 Exit code 1 when a row lost work, was refused or could not run; a target that is not reached
 is a result and no failure.
@@ -10,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.bench import machine
+from tests.bench import machine, turns
 from tests.bench.backup import suite as backup
 from tests.bench.broker import suite as broker
 from tests.bench.courier import suite as courier
@@ -58,6 +59,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["compare"]:
+        return turns.main(given[1:])
     flags = parse(arguments)
     try:
         machine.require_linux()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bench import turns
 from tests.bench.hub.suite import ROWS
 from tests.bench.target import Refused, loopback
 
@@ -51,3 +52,29 @@ def test_quick_suite_measures_every_row_and_loses_nothing(tmp_path):
 def test_no_load_goes_beyond_loopback(host):
     with pytest.raises(Refused):
         loopback(host)
+
+
+def test_row_above_the_limit_is_slower_by_its_medians() -> None:
+    old = [
+        {"post": 100.0, "read": 100.0},
+        {"post": 300.0, "read": 99.0},
+        {"post": 101.0, "read": 90.0},
+    ]
+    new = [
+        {"post": 108.0, "read": 108.0},
+        {"post": 50.0, "read": 110.0},
+        {"post": 109.0, "read": 107.0},
+    ]
+    lines, is_slower = turns.report(old, new)
+    assert [line.split()[0] for line in lines if "SLOWER" in line] == ["read"]
+    assert is_slower
+
+
+@pytest.mark.slow
+def test_tree_is_compared_with_a_commit_in_its_own_clone() -> None:
+    words = ["compare", "HEAD", "--turns", "1", "--rows", "bus message"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench", *words], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode in (0, 1), done.stderr
+    assert "bus message" in done.stdout
