@@ -180,6 +180,13 @@ def test_members_may_invite_only_if_the_owner_chose_so(groups):
     groups.succeed("mia", "POST", f"{path}/invite", {"agent": "zoe"})
 
 
+def test_admin_is_removed_only_by_the_owner(groups):
+    path = groups.make()
+    groups.succeed("olga", "POST", f"{path}/transfer", {"newOwner": "mia"})
+    assert groups.call("adam", "DELETE", f"{path}/members/olga")[1]["code"] == ROLE
+    groups.succeed("mia", "DELETE", f"{path}/members/olga")
+
+
 def test_admin_deletes_a_group_whose_owner_is_unseen_for_a_week(groups):
     path, relay = groups.make(), groups.relay
     body = {"endpoint": "https://olga.example.org/network/inbox"}
