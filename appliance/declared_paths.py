@@ -83,7 +83,7 @@ PATHS = {
         "/a2a",
     ),
     "network": ("/api/v1/network", "/network"),
-    "relay": ("/admin", "/contacts", "/presence", "/registry", "/relay", "/verify"),
+    "relay": ("/admin", "/contacts", "/groups", "/presence", "/registry", "/relay", "/verify"),
     "backup": ("/api/v1/backups",),
     "rates": ("/api/v1/rates",),
     "ui": ("/ui",),

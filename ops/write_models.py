@@ -50,6 +50,7 @@ CLASSES = {
     "relay": {
         "admins": "RelayAdmin", "agents": "Agent", "approvals": "Approval",
         "broadcasts": "Broadcast", "contact_events": "ContactEvent", "contacts": "Contact",
+        "group_changes": "GroupChange", "group_members": "GroupMember", "groups": "Group",
         "used_signature": "UsedSignature",
     },
 }  # fmt: skip

@@ -22,6 +22,8 @@ class NetworkInbox:
         text = payload.pop("text", None)
         if not isinstance(text, str):
             text, payload = msgspec.json.encode(message.payload).decode(), {}
+        if message.group_id is not None:
+            payload["group"] = message.group_id
         push = Push(
             message_id=message.message_id,
             client_message_id=f"{recipient}:{message.sender}:{message.message_id}",

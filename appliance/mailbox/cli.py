@@ -1,6 +1,5 @@
 """Implements `agentlip network`: a network agent in a separate folder."""
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,20 +8,20 @@ import typer
 
 from appliance.cli_support import Session, note, plain_app
 from appliance.kernel.errors import Invalid
+from appliance.mailbox.cli_groups import group_app
+from appliance.mailbox.opened_agent import (
+    FolderFlag,
+    NameArgument,
+    open_agent,
+    open_folder_agent,
+)
 
 app = plain_app(
     "An agent in the network: contacts, encrypted messages, keys.\n\n"
     "Example: agentlip network send bert 'The build is green'",
     "Other appliances/network",
 )
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The other agent's name.")]
-FolderFlag = Annotated[
-    Path | None,
-    typer.Option(
-        "--folder", envvar="AGENTLIP_NETWORK_FOLDER", show_envvar=True,
-        help="Agent folder (default: the workspace's only one).",
-    ),
-]  # fmt: skip
+app.add_typer(group_app, name="group")
 SIGNAL_SECONDS = 1.0  # a signal right before a wait for requests would be seen after the next one
 MESSAGE_COLUMNS = (("NUMBER", "number"), ("TIME", "timestamp"), ("SENDER", "sender"),
                    ("PAYLOAD", "payload"))  # fmt: skip
@@ -87,7 +86,7 @@ def register(
     folder: FolderFlag = None,
 ) -> None:
     """Register at the relay: first without --code, which sends a mail, then with the code."""
-    with _folder_agent(session, folder) as agent:
+    with open_folder_agent(session, folder) as agent:
         if code is None:
             agent.request_code(email)
             status, text = (
@@ -109,7 +108,7 @@ def list_contacts(
     folder: FolderFlag = None,
 ) -> None:
     """List contacts, with the states of their keys: new, verified, changed."""
-    with _agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         if pending:
             columns = [("AGENT", "from"), ("OWNER", "requesterEmail"), ("GREETING", "greeting")]
             session.table(agent.pending_requests(), columns, "no requests wait")
@@ -131,7 +130,7 @@ def request_contact(
     folder: FolderFlag = None,
 ) -> None:
     """Ask another agent to become a contact."""
-    with _agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         agent.request_contact(name, greeting)
     session.answer({"agent": name}, f"{name} has to accept")
 
@@ -139,7 +138,7 @@ def request_contact(
 @app.command("accept")
 def accept_contact(session: Session, name: NameArgument, folder: FolderFlag = None) -> None:
     """Accept a request. Afterwards both agents can send messages."""
-    with _agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         agent.accept_contact(name)
     session.answer({"agent": name}, f"{name} is a contact")
 
@@ -147,7 +146,7 @@ def accept_contact(session: Session, name: NameArgument, folder: FolderFlag = No
 @app.command("deny")
 def deny_contact(session: Session, name: NameArgument, folder: FolderFlag = None) -> None:
     """Deny a request."""
-    with _agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         agent.deny_contact(name)
     session.answer({"agent": name}, f"denied the request from {name}")
 
@@ -155,7 +154,7 @@ def deny_contact(session: Session, name: NameArgument, folder: FolderFlag = None
 @app.command("block")
 def block_contact(session: Session, name: NameArgument, folder: FolderFlag = None) -> None:
     """Deny a request, and all later ones by this agent. A request to the agent ends the block."""
-    with _agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         agent.block_contact(name)
     session.answer({"agent": name}, f"{name} is blocked")
 
@@ -171,7 +170,7 @@ def list_broadcasts(
 
     Example: agentlip network broadcasts
     """
-    with _agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         rows = [msgspec.to_builtins(kept) for kept in agent.broadcasts(before, limit)]
     columns = [("NUMBER", "number"), ("TIME", "time"), ("TYPE", "type"), ("ADMIN", "sender"),
                ("TEXT", "text")]  # fmt: skip
@@ -181,7 +180,7 @@ def list_broadcasts(
 @app.command("remove")
 def remove_contact(session: Session, name: NameArgument, folder: FolderFlag = None) -> None:
     """End a contact, and delete the contact's key from this machine."""
-    with _agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         agent.remove_contact(name)
     session.answer({"agent": name}, f"{name} is not a contact any more")
 
@@ -197,7 +196,7 @@ def send(
 
     Messages that wait are sent by the program that runs the agent, or by `inbox --serve`.
     """
-    with _folder_agent(session, folder) as agent:
+    with open_folder_agent(session, folder) as agent:
         report = agent.send(name, {"text": text})
     problem = report.attempts[-1].problem if report.attempts else None
     session.answer(
@@ -223,7 +222,7 @@ def read_inbox(
 
     An agent of a running appliance receives into its inbox: agentlip inbox list --mesh network.
     """
-    with _folder_agent(session, folder) as agent:
+    with open_folder_agent(session, folder) as agent:
         if serve is not None:
             _serve(session, agent, serve, after)
         rows = [msgspec.to_builtins(message) for message in agent.messages(after, limit)]
@@ -247,7 +246,7 @@ def verify(
     from appliance.network.keys import AgentPublicKey
     from appliance.network.safety import fingerprint
 
-    with _agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         agent.contacts()
         if accept is not None:
             agent.accept_key(name, accept)
@@ -265,7 +264,7 @@ def verify(
 @app.command("rotate-key")
 def rotate_key(session: Session, folder: FolderFlag = None) -> None:
     """Replace the key. The old key signs the new one, so contacts accept it."""
-    with _folder_agent(session, folder) as agent:
+    with open_folder_agent(session, folder) as agent:
         public = agent.rotate_key()
     session.answer({"publicKey": public}, f"the new key is {public}")
 
@@ -279,7 +278,7 @@ def report(
     folder: FolderFlag = None,
 ) -> None:
     """Show the attempts to deliver messages, newest first."""
-    with _agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         reports = agent.reports() if message_id is None else [agent.report(message_id)]
     rows = [
         msgspec.to_builtins(report)
@@ -289,30 +288,6 @@ def report(
     columns = [("ID", "messageId"), ("TO", "recipient"), ("STATUS", "status"),
                ("PROBLEM", "problem")]  # fmt: skip
     session.table(rows, columns, "no messages were sent")
-
-
-def _agent(session: Session, folder: Path | None) -> Any:
-    """Return the agent in the folder, or with AGENTLIP_URL an agent in that appliance."""
-    if folder is None and session.workspace is None and os.environ.get("AGENTLIP_URL"):
-        from appliance.sdk.network.remote import RemoteAgent
-
-        return RemoteAgent(own=os.environ.get("AGENTLIP_NETWORK_AGENT"))
-    return _folder_agent(session, folder)
-
-
-def _folder_agent(session: Session, folder: Path | None) -> Any:
-    from appliance.sdk.network.agent import NetworkAgent
-    from appliance.sdk.network.folder import NoNetworkAgent
-
-    if folder is None:
-        agents = sorted(session.datadir.dir.glob("network/*/agent.json"))
-        if not agents:
-            raise NoNetworkAgent
-        if len(agents) > 1:
-            names = ", ".join(path.parent.name for path in agents)
-            raise Invalid(f"this workspace has several agents: {names}", hint="add --folder DIR")
-        folder = agents[0].parent
-    return NetworkAgent(folder)
 
 
 def _serve(session: Session, agent: Any, address: str, after: int) -> None:

@@ -24,7 +24,8 @@ AGENTS_MAX = 100
 ALERT_MS = HOUR_MS * 12  # shorter than the time after which lasting problems are repeated
 ALERTS_MAX = 20
 WARNINGS = frozenset({
-    "key-changed", "admin-changed", "broadcast-refused", "heartbeat-failed", "plain-http"
+    "key-changed", "admin-changed", "broadcast-refused", "heartbeat-failed", "plain-http",
+    "group-log-refused",
 })  # fmt: skip
 Accept = Callable[[str, OpenedMessage], None]
 """Stores a message for the named recipient."""

@@ -23,7 +23,7 @@ from appliance.network.keys import AgentKey, AgentPublicKey
 
 BroadcastType = Literal["security-alert", "maintenance", "update", "announcement", "revocation"]
 REVOCATION: BroadcastType = "revocation"
-RELAY_SENDER = "_relay"  # not an agent name: the relay's own key, which signs only revocations
+RELAY_SENDER = "_relay"  # not an agent name: the relay's key: signs revocations and group logs
 PAYLOAD_BYTES_MAX = 65_536
 
 

@@ -4,6 +4,8 @@ Pure.
     {"version", "type", "messageId", "sender", "recipient", "timestamp",
      "payload": {"ciphertext", "nonce"}, "signature"}
 
+A message to a group is one envelope for each member, with the type `group` and the field `groupId`.
+
 The cipher is AES-256-GCM with a key that both agents derive from their keys and names. The
 additional data is the messageId in version 2.0; from 2.1 on, the canonical JSON for all fields
 above except `payload` and `signature`. The signature covers the canonical JSON (RFC 8785) for all
@@ -36,7 +38,7 @@ ENVELOPE_BYTES_MAX = 262_144
 SALT = b"cc4me-e2e-v1"
 NONCE_BYTES = 12
 AGAIN_SECONDS = 60.0  # a refusal that a heartbeat or a clock can end; the sender seals again then
-TYPES = Literal["direct", "receipt"]
+TYPES = Literal["direct", "receipt", "group"]
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _VERSION = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})(\.[0-9]{1,4})?")
 _UUID4 = "^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
@@ -104,7 +106,12 @@ class SealedEnvelope(Struct, frozen=True, rename="camel"):
     timestamp: str
     payload: EncryptedPayload
     signature: str
-    group_id: msgspec.UnsetType = msgspec.UNSET  # forbidden for these types
+    group_id: Annotated[str, Meta(pattern=_UUID4)] | msgspec.UnsetType = msgspec.UNSET
+
+    def __post_init__(self) -> None:
+        """Check that exactly the messages to groups name one."""
+        if (self.type == "group") is (self.group_id is msgspec.UNSET):
+            raise ValueError("groupId belongs to the type group")
 
 
 class OpenedMessage(Struct, frozen=True):
@@ -115,6 +122,7 @@ class OpenedMessage(Struct, frozen=True):
     timestamp: str
     payload: dict[str, Any]
     sender_key: str = ""  # the key that verified the signature
+    group_id: str | None = None
 
 
 class Correspondence:
@@ -135,6 +143,7 @@ class Correspondence:
         version: str = VERSION,
         type: TYPES = "direct",  # noqa: A002
         nonce: bytes | None = None,
+        group_id: str | None = None,
     ) -> dict[str, Any]:
         """Return an envelope for the contact. `nonce` is for tests: never use a nonce twice.
 
@@ -144,6 +153,8 @@ class Correspondence:
             "version": version, "type": type, "messageId": message_id,
             "sender": self.name, "recipient": self.peer_name, "timestamp": iso(now_ms),
         }  # fmt: skip
+        if group_id is not None:
+            fields["groupId"] = group_id
         nonce = nonce or os.urandom(NONCE_BYTES)
         try:
             plaintext = msgspec.json.encode(payload)
@@ -202,7 +213,7 @@ def open_envelope(
     payload = correspondence.open(fields, envelope)
     return OpenedMessage(
         envelope.version, envelope.type, envelope.message_id, envelope.sender, envelope.timestamp,
-        payload, str(correspondence.peer),
+        payload, str(correspondence.peer), envelope.group_id or None,
     )  # fmt: skip
 
 
@@ -236,8 +247,8 @@ def message_key(secret: bytes, name: str, peer_name: str) -> bytes:
 def additional_data(fields: dict[str, Any]) -> bytes:
     if check_version(fields["version"])[1] == 0:
         return bytes(fields["messageId"].encode())
-    names = ("version", "type", "sender", "recipient", "messageId", "timestamp")
-    return _canonical({name: fields[name] for name in names})
+    names = {"version", "type", "sender", "recipient", "messageId", "timestamp", "groupId"}
+    return _canonical({name: fields[name] for name in names & fields.keys()})
 
 
 def signed_text(fields: dict[str, Any]) -> bytes:

@@ -8,6 +8,8 @@ requests.
 | `heartbeats` | 12 | minute | agent: two programs that try three times |
 | `contacts` | 10 | hour | agent that sends the request |
 | `rotations` | 10 | hour | agent that replaces its key |
+| `groups` | 10 | hour | agent that makes a group |
+| `invitations` | 100 | hour | agent that invites to groups |
 | `registrations` | 3 | hour | client address |
 | `codes` | 3 | hour | mail address; name; client address |
 | `attempts` | 10 | hour | client address |
@@ -25,6 +27,8 @@ LIMITS = {
     "heartbeats": (12, MINUTE_MS),
     "contacts": (10, HOUR_MS),
     "rotations": (10, HOUR_MS),
+    "groups": (10, HOUR_MS),
+    "invitations": (100, HOUR_MS),
     "registrations": (3, HOUR_MS),
     "codes": (3, HOUR_MS),
     "attempts": (10, HOUR_MS),

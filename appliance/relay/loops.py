@@ -11,7 +11,7 @@ from appliance.kernel.errors import ApplianceError
 from appliance.kernel.loop import Loop
 from appliance.kernel.threads import in_thread
 from appliance.kernel.unreachable import Unreachable
-from appliance.relay import queries, v1, wire, writes
+from appliance.relay import group_writes, queries, v1, wire, writes
 from appliance.relay.checklist import describe
 from appliance.relay.rows import ApprovalRow
 from appliance.relay.service import Relay
@@ -39,6 +39,7 @@ class RelayPruner(Loop):
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         deleted: dict[str, int] = self._relay.store.write(writes.prune)
+        deleted["groups"] = self._relay.store.write(group_writes.prune)
         archived = 0
         if now_ms >= self._relay.v1_until_ms:
             archived = self._archive_unread()

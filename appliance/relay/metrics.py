@@ -8,3 +8,4 @@ signatures = counter(
 limited = counter("relay_rate_limited_total", "Requests refused, by relay limit", ("limit",))
 codes = counter("relay_codes_total", "Verification codes, by outcome", ("outcome",))
 agents = gauge("relay_agents", "Registered agents, by status", ("status",))
+group_changes = counter("relay_group_changes_total", "Changes to groups, by verb", ("verb",))

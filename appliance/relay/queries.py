@@ -30,7 +30,7 @@ _CONTACTS = (
 
 
 class RelayKey(NamedTuple):
-    """The relay's own key, which signs only revocations."""
+    """The relay's own key, which signs revocations and group logs."""
 
     key: AgentKey
     added_ms: int

@@ -44,7 +44,8 @@ def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> Non
 def _carry_forward(connection: sqlite3.Connection, context: RestoreContext) -> None:
     """Keep revoked agents revoked, also those that the backup lacks: names and keys are never
     reused. Replaced keys stay replaced, removed admins and contacts removed, and the relay keeps
-    its own key. If contacts can't be compared, each agent gets an event for each contact."""
+    its own key. Groups stay as they are now, with their logs. If contacts can't be compared, each
+    agent gets an event for each contact."""
     context.carry(
         "UPDATE main.agents SET status = 'revoked', decided_by = p.decided_by,"
         " decided_ms = p.decided_ms FROM present.agents AS p WHERE p.name = agents.name"
@@ -62,6 +63,9 @@ def _carry_forward(connection: sqlite3.Connection, context: RestoreContext) -> N
         "UPDATE OR IGNORE main.admins SET public_key = p.public_key, added_ms = p.added_ms,"
         " removed_ms = p.removed_ms FROM present.admins AS p WHERE p.agent = admins.agent"
     )
+    for table in ("groups", "group_members", "group_changes"):
+        if context.carry(f"DELETE FROM main.{table} WHERE EXISTS (SELECT 1 FROM present.{table})"):
+            context.carry(f"INSERT OR REPLACE INTO main.{table} SELECT * FROM present.{table}")
     context.carry(
         f"INSERT OR REPLACE INTO main.meta SELECT * FROM present.meta WHERE key = '{RELAY_KEY}'"
     )

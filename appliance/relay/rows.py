@@ -75,6 +75,48 @@ class ContactRow(NamedTuple):
     accepted_ms: int | None
 
 
+class GroupChangeRow(NamedTuple):
+    """A row in `group_changes`."""
+
+    group_id: str
+    number: int
+    agent: str
+    action: Literal["invited", "joined", "declined", "left", "removed", "ownership-transferred",
+    "dissolved"]
+    by_agent: str
+    at_ms: int
+    previous: str
+    hash: str
+    signature: str
+
+
+class GroupMemberRow(NamedTuple):
+    """A row in `group_members`."""
+
+    group_id: str
+    agent: str
+    role: Literal["owner", "admin", "member"]
+    status: Literal["pending", "active", "left", "removed"]
+    invited_by: str | None
+    greeting: str | None
+    invited_ms: int
+    joined_ms: int | None
+    left_ms: int | None
+
+
+class GroupRow(NamedTuple):
+    """A row in `groups`."""
+
+    id: str
+    name: str
+    owner: str
+    members_can_invite: int
+    members_can_send: int
+    max_members: int
+    created_ms: int
+    dissolved_ms: int | None
+
+
 class UsedSignatureRow(NamedTuple):
     """A row in `used_signature`."""
 

@@ -26,7 +26,7 @@ from appliance.network.encoding import SKEW_MS
 from appliance.network.keys import AgentPublicKey, rotation_text
 from appliance.network.names import check_agent_name
 from appliance.network.safety import fingerprint
-from appliance.relay import mail, metrics, queries, wire, writes
+from appliance.relay import group_writes, mail, metrics, queries, wire, writes
 from appliance.relay.access import RelaySignatures
 from appliance.relay.checklist import checklist, is_disposable
 from appliance.relay.directory import AgentDirectory
@@ -286,7 +286,7 @@ class Relay:
     def revoke(self, name: str, admin: str) -> wire.AgentChanged:
         """Revoke an agent, which is refused from its next request on, and announce this in a
         broadcast that the relay signs."""
-        return self._decide(writes.revoke, name, admin, str(uuid4()))
+        return self._decide(group_writes.revoke, name, admin, str(uuid4()))
 
     def admin_keys(self) -> list[wire.AdminKey]:
         """Return the admins' keys, and the relay's own key."""
@@ -308,7 +308,7 @@ class Relay:
         broadcast_id = str(uuid4())
         if broadcast.type == REVOCATION:  # announces and revokes in one transaction
             agent = str(payload.get("agent"))
-            self._decide(writes.revoke, agent, admin, broadcast_id, broadcast)
+            self._decide(group_writes.revoke, agent, admin, broadcast_id, broadcast)
         else:
             self.write(admin, writes.add_broadcast, broadcast_id, broadcast)
         self._log("broadcast.sent", admin)

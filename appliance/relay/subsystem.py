@@ -8,6 +8,7 @@ from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
 from appliance.relay import v1, wire, writes
 from appliance.relay.broadcast_poster import BroadcastPoster
+from appliance.relay.group_routes import group_routes
 from appliance.relay.loops import ApprovalAsker, ApprovalAsks, EndpointChecker, RelayPruner
 from appliance.relay.mail import CodeMail, LocalCodes
 from appliance.relay.resources import routes
@@ -48,4 +49,4 @@ class RelaySubsystem(Subsystem):
             self.loops += (ApprovalAsker(self.relay, needs.asks),)
 
     def routes(self) -> list[Route]:
-        return routes(self.relay)
+        return [*routes(self.relay), *group_routes(self.relay)]

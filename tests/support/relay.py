@@ -19,6 +19,7 @@ from appliance.network.broadcast import sign_broadcast
 from appliance.network.keys import AgentKey
 from appliance.network.request import request_headers
 from appliance.relay import v1, writes
+from appliance.relay.group_routes import group_routes
 from appliance.relay.loops import EndpointChecker, RelayPruner
 from appliance.relay.resources import routes
 from appliance.relay.service import Relay
@@ -95,7 +96,7 @@ class RelayFixture:
         http = HttpSettings(host="0.0.0.0", allowed_hosts=("relay.example",))
         guard = Guard(TokenBook(), http, self.clock)
         app = make_app(
-            routes(self.relay),
+            [*routes(self.relay), *group_routes(self.relay)],
             guard, RateLimiter(NO_LIMITS, self.clock), log=self.log,
             clock=self.clock, instance_id="inst",
         )  # fmt: skip

@@ -42,6 +42,9 @@ from appliance.sdk.network.broadcasts import (
 from appliance.sdk.network.contact_verbs import ContactVerbs
 from appliance.sdk.network.folder import AgentFolder, NoNetworkAgent
 from appliance.sdk.network.former_inbox import VERSION_1, poll_former_inbox
+from appliance.sdk.network.group_logs import GroupLogs, poll_groups
+from appliance.sdk.network.group_verbs import GroupVerbs
+from appliance.sdk.network.groups import Groups, NotInGroup
 from appliance.sdk.network.incoming import IncomingMessages, StoredMessage
 from appliance.sdk.network.outgoing import (
     EXPIRY_MS,
@@ -83,7 +86,7 @@ class NetworkEvent(Struct, frozen=True):
     details: dict[str, Any]
 
 
-class NetworkAgent(ContactVerbs, Closing):
+class NetworkAgent(ContactVerbs, GroupVerbs, Closing):
     """Safe for many threads. `problem`: why the last heartbeat failed. `unreachable`: why contacts
     did not respond to the last attempt, by name. `changed_keys`: contacts with a changed key, also
     if another process saw it."""
@@ -132,6 +135,8 @@ class NetworkAgent(ContactVerbs, Closing):
             self.relay, self._pins, self.folder.path / "cache.json", self._clock, self._note_pin,
             self._note_admin, self._other_keys, loopback=self.config.loopback,
         )  # fmt: skip
+        self.group_logs = GroupLogs(self.relay, self.peers, self.state)
+        self.groups = Groups(self.relay, self.group_logs, self._clock)
         self.problem: str | None = None
         self.changed_keys, self._failing = 0, ""
         self._presences = Presences(self.relay, self._clock, 2 * heartbeat_seconds)
@@ -252,9 +257,11 @@ class NetworkAgent(ContactVerbs, Closing):
         if self._clock.now_ms() < report.created_ms + EXPIRY_MS:
             presence = self._presences.known(report.recipient)
             if not presence.is_useless(report):
+                message_id = report.shared_id or report.message_id
                 attempt = self.attempt(
-                    report.recipient, claimed.payload, report.message_id, report.type, presence
-                )
+                    report.recipient, claimed.payload, message_id, report.type, presence,
+                    report.group_id,
+                )  # fmt: skip
         report = self.outgoing.record(report, attempt, self._clock.now_ms())
         if attempt is not None or report.status != "pending":
             self._emit(
@@ -270,6 +277,7 @@ class NetworkAgent(ContactVerbs, Closing):
         message_id: str,
         kind: TYPES = "direct",
         presence: AgentPresence | None = None,
+        group_id: str | None = None,
     ) -> SendAttempt:
         """Try once to deliver a message, for callers with their own queue."""
         presence = presence or self._presences.known(name)
@@ -282,12 +290,16 @@ class NetworkAgent(ContactVerbs, Closing):
         else:
             try:
                 self.relay.key = self.folder.key()  # another process may have replaced it
-                endpoint, body = self.peers.seal(name, payload, message_id, kind, endpoint)
+                if group_id is not None:
+                    self.groups.check_recipient(group_id, name, self.peers.contacts)
+                endpoint, body = self.peers.seal(
+                    name, payload, message_id, kind, endpoint, group_id
+                )
                 HANDSHAKE_MS.set(None)
                 status, again = self._post(endpoint, body)
                 tls_ms = HANDSHAKE_MS.get()
                 self.unreachable.pop(name, None)
-            except (NotAContact, MalformedEnvelope) as error:
+            except (NotAContact, NotInGroup, MalformedEnvelope) as error:
                 problem, final = error.message, True
             except ApplianceError as error:
                 problem, final = error.message, is_final(error)
@@ -321,6 +333,8 @@ class NetworkAgent(ContactVerbs, Closing):
         message = self.peers.open(body)
         if of_timestamp(message.timestamp) <= self._restored_ms:
             raise ContactsNotCurrent("the recipient was restored since this message was sealed")
+        if message.group_id is not None:
+            self.groups.check_sender(message.group_id, message.sender)
         return self._hand_over(message)
 
     def _hand_over(self, message: OpenedMessage) -> OpenedMessage | None:
@@ -401,8 +415,8 @@ class NetworkAgent(ContactVerbs, Closing):
             self._deliver(claimed)
 
     def poll(self) -> None:
-        """Send a heartbeat; read contacts, their events, the admins' keys, broadcasts, and while
-        the relay serves version 1, the inbox there."""
+        """Send a heartbeat; read contacts, their events, the admins' keys, broadcasts, groups'
+        changes, and while the relay serves version 1, the inbox there."""
         self.relay.key = self.folder.key()  # another process may have replaced it
         if not self._has_former_key():
             self.folder.forget_former()
@@ -414,6 +428,7 @@ class NetworkAgent(ContactVerbs, Closing):
         self._poll_contact_events()
         self.refresh_requests()
         self._poll_broadcasts()
+        poll_groups(self.group_logs, self.groups.forget, self._emit)
         if self._has_former_inbox:
             self._has_former_inbox = poll_former_inbox(
                 self.relay, self.peers.contacts, self._hand_over

@@ -33,6 +33,7 @@ class StoredMessage(Struct, frozen=True, rename="camel"):
     timestamp: str
     at_ms: int
     payload: dict[str, Any]
+    group_id: str | None = None
 
 
 class IncomingMessages:
@@ -44,12 +45,13 @@ class IncomingMessages:
         MessageBeingHandled."""
         with self._state.transaction() as tx:
             claimed = tx.execute(
-                "INSERT INTO incoming (sender, id, at_ms, claimed_until_ms, timestamp)"
-                " VALUES (?, ?, ?, ?, ?) ON CONFLICT (sender, id) DO UPDATE"
+                "INSERT INTO incoming (sender, id, at_ms, claimed_until_ms, timestamp, group_id)"
+                " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (sender, id) DO UPDATE"
                 " SET claimed_until_ms = excluded.claimed_until_ms"
                 " WHERE claimed_until_ms <= excluded.at_ms",
-                (message.sender, message.message_id, now_ms, now_ms + LEASE_MS, message.timestamp),
-            ).rowcount
+                (message.sender, message.message_id, now_ms, now_ms + LEASE_MS, message.timestamp,
+                 message.group_id),
+            ).rowcount  # fmt: skip
             if claimed:
                 return True
             (until,) = tx.execute(
@@ -79,15 +81,15 @@ class IncomingMessages:
         """Messages that no handler took, oldest first."""
         with self._state.transaction() as tx:
             rows = tx.execute(
-                "SELECT number, sender, id, timestamp, at_ms, payload FROM incoming"
+                "SELECT number, sender, id, timestamp, at_ms, payload, group_id FROM incoming"
                 " WHERE number > ? AND payload IS NOT NULL ORDER BY number LIMIT ?",
                 (after, limit),
             ).fetchall()
         return [
             StoredMessage(
-                number, sender, message_id, timestamp, at_ms, msgspec.json.decode(payload)
+                number, sender, message_id, timestamp, at_ms, msgspec.json.decode(payload), group_id
             )
-            for number, sender, message_id, timestamp, at_ms, payload in rows
+            for number, sender, message_id, timestamp, at_ms, payload, group_id in rows
         ]
 
     def _end(self, message: OpenedMessage, until_ms: int | None, payload: str | None) -> None:

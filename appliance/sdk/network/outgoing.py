@@ -11,6 +11,7 @@ and it is tried again when the lease ends: the recipient drops a repeated messag
 
 import sqlite3
 import uuid
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -22,6 +23,7 @@ from appliance.network.envelope import TYPES
 from appliance.sdk.network.state import AgentState
 
 PENDING_MAX, REPORTS_MAX = 100, 500
+GROUP_PENDING_MAX = 500  # messages to members, at most 90 MB
 ATTEMPTS_KEPT_MAX = 100  # in the report of a message that waits elsewhere; the newest
 EXPIRY_MS = HOUR_MS
 DELAYS_MS = (10_000, 30_000, 90_000)
@@ -30,12 +32,15 @@ LEASE_MS = 60_000  # longer than an attempt takes
 PAYLOAD_BYTES_MAX = 180_000  # in base64, with all fields, an envelope has fewer than 262,144
 
 SendStatus = Literal["pending", "sending", "delivered", "expired", "failed"]
-_COLUMNS = "id, recipient, type, payload, status, created_ms, due_ms, attempts, receipt_ms"
+_COLUMNS = (
+    "id, recipient, type, payload, status, created_ms, due_ms, attempts, receipt_ms, group_id,"
+    " shared_id"
+)
 
 
 class NetworkQueueFull(Exhausted):
     code = "NETWORK_QUEUE_FULL"
-    default_message = f"{PENDING_MAX} messages from this agent wait for their recipients"
+    default_message = "too many messages from this agent wait for their recipients"
     default_hint = "agentlip network report; wait until some are delivered or expire"
 
 
@@ -66,7 +71,8 @@ class SendAttempt(Struct, frozen=True, rename="camel"):
 
 
 class SendReport(Struct, frozen=True, rename="camel"):
-    """`receiptMs`: when the recipient confirmed that it has processed the message."""
+    """`receiptMs`: when the recipient confirmed that it has processed the message. `sharedId`: the
+    message id that all the group's members get; None for messages to one agent."""
 
     message_id: str
     recipient: str
@@ -76,6 +82,8 @@ class SendReport(Struct, frozen=True, rename="camel"):
     due_ms: int
     attempts: list[SendAttempt]
     receipt_ms: int | None = None
+    group_id: str | None = None
+    shared_id: str | None = None
 
     @property
     def was_tried_enough(self) -> bool:
@@ -97,23 +105,25 @@ class OutgoingMessages:
     ) -> str:
         """Return the message's id, leased to a caller that delivers. Raises NetworkQueueFull and
         NetworkMessageTooLarge."""
-        text = msgspec.json.encode(payload)
-        if len(text) > PAYLOAD_BYTES_MAX:
-            raise NetworkMessageTooLarge
-        message_id = str(uuid.uuid4())
+        text = _encode(payload)
         with self._state.transaction() as tx:
-            (waiting,) = tx.execute(
-                "SELECT count(*) FROM outgoing WHERE payload IS NOT NULL"
-            ).fetchone()
-            if waiting >= PENDING_MAX:
-                raise NetworkQueueFull
-            tx.execute(
-                "INSERT INTO outgoing (id, recipient, type, payload, status, created_ms, due_ms,"
-                " attempts) VALUES (?, ?, ?, ?, 'pending', ?, ?, '[]')",
-                (message_id, recipient, kind, text.decode(), now_ms, now_ms + lease_ms),
-            )
+            _check_room(tx, 1, PENDING_MAX, in_group=False)
+            message_id = _insert(tx, recipient, kind, text, now_ms, lease_ms)
             _prune(tx)
         return message_id
+
+    def add_for_group(
+        self, group_id: str, recipients: Sequence[str], payload: dict[str, Any], now_ms: int
+    ) -> list[str]:
+        """Add a message to each recipient, all with one shared id, leased to a caller that
+        delivers. Return the ids. Raises NetworkQueueFull and NetworkMessageTooLarge."""
+        text = _encode(payload)
+        group = (group_id, str(uuid.uuid4()))
+        with self._state.transaction() as tx:
+            _check_room(tx, len(recipients), GROUP_PENDING_MAX, in_group=True)
+            ids = [_insert(tx, name, "group", text, now_ms, LEASE_MS, group) for name in recipients]
+            _prune(tx)
+        return ids
 
     def claim(self, now_ms: int) -> ClaimedMessage | None:
         """Return the message that is due first, leased to the caller."""
@@ -173,8 +183,8 @@ class OutgoingMessages:
         with self._state.transaction() as tx:
             return bool(
                 tx.execute(
-                    "UPDATE outgoing SET receipt_ms = ? WHERE id = ? AND recipient = ?"
-                    " AND receipt_ms IS NULL",
+                    "UPDATE outgoing SET receipt_ms = ?1 WHERE (id = ?2 OR shared_id = ?2)"
+                    " AND recipient = ?3 AND receipt_ms IS NULL",
                     (now_ms, message_id, recipient),
                 ).rowcount
             )
@@ -196,6 +206,41 @@ class OutgoingMessages:
                 f"SELECT {_COLUMNS} FROM outgoing ORDER BY number DESC LIMIT ?", (limit,)
             ).fetchall()
         return [_report(row) for row in rows]
+
+
+def _encode(payload: dict[str, Any]) -> str:
+    text = msgspec.json.encode(payload)
+    if len(text) > PAYLOAD_BYTES_MAX:
+        raise NetworkMessageTooLarge
+    return text.decode()
+
+
+def _check_room(tx: sqlite3.Connection, added: int, waiting_max: int, *, in_group: bool) -> None:
+    (waiting,) = tx.execute(
+        "SELECT count(*) FROM outgoing WHERE payload IS NOT NULL AND (group_id IS NOT NULL) = ?",
+        (in_group,),
+    ).fetchone()
+    if waiting + added > waiting_max:
+        raise NetworkQueueFull(f"{waiting} messages from this agent wait for their recipients")
+
+
+def _insert(
+    tx: sqlite3.Connection,
+    recipient: str,
+    kind: TYPES,
+    text: str,
+    now_ms: int,
+    lease_ms: int,
+    group: tuple[str | None, str | None] = (None, None),
+) -> str:
+    """Insert a message; `group`: the group's id and the shared id. Return the message's id."""
+    message_id = str(uuid.uuid4())
+    tx.execute(
+        "INSERT INTO outgoing (id, recipient, type, payload, status, created_ms, due_ms,"
+        " attempts, group_id, shared_id) VALUES (?, ?, ?, ?, 'pending', ?, ?, '[]', ?, ?)",
+        (message_id, recipient, kind, text, now_ms, now_ms + lease_ms, *group),
+    )
+    return message_id
 
 
 def _prune(tx: sqlite3.Connection) -> None:
@@ -223,8 +268,6 @@ def _following(
 
 
 def _report(row: tuple[Any, ...]) -> SendReport:
-    message_id, recipient, kind, _, status, created_ms, due_ms, attempts, receipt_ms = row
+    message_id, recipient, kind, _, status, created_ms, due_ms, attempts, *more = row
     decoded = msgspec.json.decode(attempts, type=list[SendAttempt])
-    return SendReport(
-        message_id, recipient, kind, status, created_ms, due_ms, decoded, receipt_ms
-    )  # fmt: skip
+    return SendReport(message_id, recipient, kind, status, created_ms, due_ms, decoded, *more)

@@ -175,6 +175,7 @@ class Peers:
         message_id: str,
         kind: TYPES = "direct",
         endpoint: str | None = None,
+        group_id: str | None = None,
     ) -> tuple[str, bytes]:
         """Return a contact's endpoint (the given one if there is one), and an envelope for it.
         Raises NotAContact, KeyChanged, BadAgentEndpoint, MalformedEnvelope."""
@@ -183,8 +184,9 @@ class Peers:
         check_endpoint(endpoint, self._loopback)
         version = contact.newest_version()
         fields = self._cipher(name, pin.key).seal(
-            payload, message_id, self._clock.now_ms(), version=version, type=kind
-        )
+            payload, message_id, self._clock.now_ms(), version=version, type=kind,
+            group_id=group_id,
+        )  # fmt: skip
         body = msgspec.json.encode(fields)
         if len(body) > ENVELOPE_BYTES_MAX:
             raise MalformedEnvelope(f"the message needs more than {ENVELOPE_BYTES_MAX:,} bytes")

@@ -38,11 +38,16 @@ _TABLES = (
     " created_ms INTEGER NOT NULL, due_ms INTEGER NOT NULL, attempts TEXT NOT NULL,"
     " receipt_ms INTEGER) STRICT",
     "CREATE INDEX IF NOT EXISTS outgoing_status ON outgoing (status, due_ms)",
+    # The newest row seen in each group's log. refused: the relay's log does not continue it.
+    "CREATE TABLE IF NOT EXISTS group_heads (group_id TEXT PRIMARY KEY NOT NULL, at TEXT NOT NULL,"
+    " hash TEXT NOT NULL, refused INTEGER NOT NULL) STRICT",
     # claimed_until_ms: null once the message was handed over
     "CREATE TABLE IF NOT EXISTS incoming (number INTEGER PRIMARY KEY AUTOINCREMENT,"
     " sender TEXT NOT NULL, id TEXT NOT NULL, at_ms INTEGER NOT NULL, claimed_until_ms INTEGER,"
     " timestamp TEXT NOT NULL, payload TEXT, UNIQUE (sender, id)) STRICT",
 )
+# Columns that former versions lack. shared_id: the messageId that all members get.
+_ADDED = (("outgoing", "group_id"), ("outgoing", "shared_id"), ("incoming", "group_id"))
 
 
 class AgentStateDamaged(Unavailable):
@@ -71,6 +76,9 @@ class AgentState:
         with self.transaction() as tx:
             for statement in _TABLES:
                 tx.execute(statement)
+            for table, column in _ADDED:
+                if column not in {row[1] for row in tx.execute(f"PRAGMA table_info({table})")}:
+                    tx.execute(f"ALTER TABLE {table} ADD COLUMN {column} TEXT")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
