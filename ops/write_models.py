@@ -50,7 +50,7 @@ CLASSES = {
     "relay": {
         "admins": "RelayAdmin", "agents": "Agent", "approvals": "Approval",
         "broadcasts": "Broadcast", "contact_events": "ContactEvent", "contacts": "Contact",
-        "used_signature": "UsedSignature",
+        "key_log": "KeyLog", "used_signature": "UsedSignature",
     },
 }  # fmt: skip
 FIELDS = {"INTEGER": "Integer", "TEXT": "Text", "BLOB": "Blob", "REAL": "Double"}

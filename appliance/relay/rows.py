@@ -75,6 +75,17 @@ class ContactRow(NamedTuple):
     accepted_ms: int | None
 
 
+class KeyLogRow(NamedTuple):
+    """A row in `key_log`."""
+
+    number: int
+    at_ms: int
+    event: Literal["known", "registered", "rotated", "recovered", "revoked", "lost"]
+    agent: str
+    public_key: str
+    hash: str
+
+
 class UsedSignatureRow(NamedTuple):
     """A row in `used_signature`."""
 
