@@ -51,7 +51,7 @@ CLASSES = {
         "admins": "RelayAdmin", "agents": "Agent", "approvals": "Approval",
         "broadcasts": "Broadcast", "contact_events": "ContactEvent", "contacts": "Contact",
         "group_changes": "GroupChange", "group_members": "GroupMember", "groups": "Group",
-        "used_signature": "UsedSignature",
+        "key_log": "KeyLog", "used_signature": "UsedSignature",
     },
 }  # fmt: skip
 FIELDS = {"INTEGER": "Integer", "TEXT": "Text", "BLOB": "Blob", "REAL": "Double"}

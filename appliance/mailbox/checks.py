@@ -23,6 +23,7 @@ RESTORED = (
 )
 DAMAGED = "if damaged, move it away: mkdir -p {0}/damaged; mv {0}/state.sqlite3* {0}/damaged"
 _CHANGED = "SELECT agent FROM pins WHERE offered IS NOT NULL ORDER BY agent LIMIT ?"
+_REFUSED = "SELECT value FROM cursors WHERE name = 'key_log_problem' AND value <> ''"
 
 
 class _CachedNames(msgspec.Struct):
@@ -79,6 +80,8 @@ def _keys_of(path: Path, connection: sqlite3.Connection) -> Iterator[Finding]:
             "the relay shows another key than before, so nothing is sent to it",
             f"agentlip network verify {contact} --folder {path}",
         )
+    for (problem,) in connection.execute(_REFUSED):
+        yield KEY_LOG.finding(f"agent {path.name}", problem)
     try:
         cached = msgspec.json.decode((path / "cache.json").read_bytes(), type=_CachedNames)
     except (OSError, ValueError):  # made again by the agent
@@ -113,6 +116,7 @@ def _clock(context: Context) -> Iterator[Finding]:
 LOST = Problem("lost", Severity.ERROR)
 UNUSABLE = Problem("unusable", Severity.ERROR)
 CHANGED = Problem("key-changed")
+KEY_LOG = Problem("key-log", Severity.ERROR, hint="agentlip network key-log")
 REVOKED = Problem("revoked", hint="agentlipd up")
 NO_RELAY = Problem("relay", hint="agentlipd logs")
 UNREACHABLE = Problem("unreachable", hint="agentlip outbox list")
@@ -124,8 +128,9 @@ CHECKS = (
         find=_agents, always=True, problems=(LOST, UNUSABLE),
     ),
     Check(
-        name="network.keys", inspects="no contact has a changed key, or was revoked", find=_keys,
-        problems=(CHANGED, REVOKED),
+        name="network.keys",
+        inspects="no contact has a changed key or was revoked, and the relay's key log goes on",
+        find=_keys, problems=(CHANGED, KEY_LOG, REVOKED),
     ),
     Check(
         name="network.links", inspects="the relay and the agents' contacts can be reached",

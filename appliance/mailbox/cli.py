@@ -269,6 +269,57 @@ def rotate_key(session: Session, folder: FolderFlag = None) -> None:
     session.answer({"publicKey": public}, f"the new key is {public}")
 
 
+@app.command("recover")
+def recover(
+    session: Session,
+    email: Annotated[str, typer.Argument(metavar="EMAIL", help="The owner's mail address.")],
+    code: Annotated[str | None, typer.Option("--code", help="Six digits from the mail.")] = None,
+    folder: FolderFlag = None,
+) -> None:
+    """Replace a lost key by this folder's: first without --code, which sends a mail, then with
+    the code. Contacts see the recovery for an hour before the key takes effect.
+
+    Example: agentlip network recover ann@example.org --code 123456
+    """
+    with open_folder_agent(session, folder) as agent:
+        if code is None:
+            agent.request_code(email)
+            answer, text = {"status": "code-sent"}, "run this again with --code and the digits"
+        else:
+            answer = {"status": "begun", "effectiveAt": agent.recover(email, code)}
+            text = f"the key takes effect at {answer['effectiveAt']}; contacts have to compare it"
+    session.answer(answer, text)
+
+
+@app.command("cancel-recovery")
+def cancel_recovery(session: Session, folder: FolderFlag = None) -> None:
+    """Keep the present key although somebody asked for another by mail."""
+    with open_folder_agent(session, folder) as agent:
+        agent.cancel_recovery()
+    session.answer({"agent": agent.name}, f"{agent.name} keeps its key")
+
+
+@app.command("key-log")
+def show_key_log(
+    session: Session,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Pin the log that the relay shows now.")
+    ] = False,
+    folder: FolderFlag = None,
+) -> None:
+    """Show the pinned end of the relay's key log, and why the log was refused.
+
+    Accept another log only after the relay's admins have said why it is not the one before.
+    """
+    with open_folder_agent(session, folder) as agent:
+        if accept:
+            agent.key_log.accept()
+        agent.contacts()
+        pin, problem = agent.key_log.pin, agent.key_log.problem
+    shown = {"number": pin.number, "hash": pin.hash, "relayKey": pin.relay_key, "problem": problem}
+    session.answer(shown, problem or f"entry {pin.number} has the hash {pin.hash}")
+
+
 @app.command("report")
 def report(
     session: Session,

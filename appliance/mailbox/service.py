@@ -25,7 +25,7 @@ ALERT_MS = HOUR_MS * 12  # shorter than the time after which lasting problems ar
 ALERTS_MAX = 20
 WARNINGS = frozenset({
     "key-changed", "admin-changed", "broadcast-refused", "heartbeat-failed", "plain-http",
-    "group-log-refused",
+    "group-log-refused", "key-log-refused", "recovery-begun",
 })  # fmt: skip
 Accept = Callable[[str, OpenedMessage], None]
 """Stores a message for the named recipient."""
@@ -73,6 +73,7 @@ class Mailbox:
             "network.unusable": len(self.problems),
             "network.relay_failed": sum(agent.problem is not None for agent in agents),
             "network.changed_keys": sum(agent.changed_keys for agent in agents),
+            "network.refused_key_logs": sum(bool(agent.key_log_problem) for agent in agents),
             "network.unreachable": sum(len(agent.unreachable) for agent in agents),
             "network.skew_seconds": max(
                 (abs(agent.relay.skew_ms or 0) / 1000 for agent in agents), default=0.0

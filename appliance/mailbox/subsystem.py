@@ -34,6 +34,7 @@ class MailboxSubsystem(Subsystem):
     facts_help = {
         "network.agents": "Network agents that this appliance keeps",
         "network.changed_keys": "Contacts with a changed key that nobody has accepted",
+        "network.refused_key_logs": "Agents whose relay shows a key log or keys that they refuse",
         "network.relay_failed": "Agents whose last heartbeat failed",
         "network.skew_seconds": "Largest difference between this clock and a relay's clock",
         "network.unreachable": "Contacts that did not respond to the last message to them",

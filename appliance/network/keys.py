@@ -118,6 +118,11 @@ def rotation_text(name: str, former: AgentPublicKey, key: AgentPublicKey) -> byt
     return f"agentlip-network-rotate-v1\n{name}\n{former}\n{key}".encode()
 
 
+def recovery_text(name: str, key: AgentPublicKey) -> bytes:
+    """Return the text that the new key signs when an owner recovers an agent by mail."""
+    return f"agentlip-network-recover-v1\n{name}\n{key}".encode()
+
+
 def _of_der(text: str, prefix: bytes) -> bytes:
     try:
         der = of_base64(text.strip())

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from appliance.checks.check import Check, Finding, Problem
+from appliance.checks.check import FINDINGS_MAX, Check, Finding, Problem, Severity
 from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
 from appliance.checks.sections import section
 from appliance.kernel.clock import DAY_MS
+from appliance.relay import key_log
 from appliance.relay.settings import RelaySettings
 
 WAITING_MS = 3 * DAY_MS
@@ -16,6 +17,7 @@ NO_ADMIN = Problem("no-admin", hint="agentlip relay admins add NAME --new-key FI
 WAITING = Problem("waiting", hint="agentlip relay pending")
 CODES = Problem("codes", hint="agentlip doctor --run relay.codes")
 FUTURE = Problem("future", hint="timedatectl; date -u")
+KEY_LOG = Problem("key-log", Severity.ERROR, hint="agentlip relay audit")
 TOO_FEW = Problem("too-few", hint="agentlip relay admins add NAME --new-key FILE")
 _find_without_admin = find_rows(
     "relay",
@@ -44,10 +46,20 @@ def _admins(context: Context) -> Iterator[Finding]:
     yield from _find_without_admin(context)
 
 
+def _key_log(context: Context) -> Iterator[Finding]:
+    for connection in context.with_tables("relay", "key_log", "agents"):
+        for problem in key_log.find_problems(connection)[:FINDINGS_MAX]:
+            yield KEY_LOG.finding("key log", problem)
+
+
 CHECKS = (
     Check(
         name="relay.admins", inspects="the relay has enough admins", find=_admins,
         problems=(NO_ADMIN, TOO_FEW),
+    ),
+    Check(
+        name="relay.keys", inspects="the key log is whole, and agrees with the agents' keys",
+        find=_key_log, problems=(KEY_LOG,),
     ),
     Check(
         name="relay.pending",

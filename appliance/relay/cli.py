@@ -155,6 +155,28 @@ def list_keys(session: Session, relay: RelayFlag = "") -> None:
     _print_keys(session, _client(session, relay).request("GET", "/admin/keys"))
 
 
+@app.command("audit")
+def audit(session: Session) -> None:
+    """Check the whole key log of this workspace's relay against the agents' table.
+
+    Example: agentlip relay audit
+    """
+    from contextlib import closing
+
+    from appliance.checks.context import open_read_only
+    from appliance.relay import key_log
+
+    with closing(open_read_only(session.datadir.database("relay"))) as connection:
+        number, last_hash = key_log.head(connection)
+        problems = key_log.find_problems(connection)
+    answer = {"ok": not problems, "number": number, "hash": last_hash, "problems": problems}
+    session.answer(
+        answer, "\n".join(problems) or f"{number} entries agree; the hash is {last_hash}"
+    )
+    if problems:
+        raise typer.Exit(1)
+
+
 @app.command("serve")
 def serve(session: Session) -> None:
     """Serve only the relay, in the foreground, without the other subsystems.

@@ -24,6 +24,7 @@ REACH_SECONDS = 15.0
 REACH_AGAIN_MS = HOUR_MS
 REACHED_MAX = 10  # endpoints tried in one round
 CONNECT_SECONDS = 3.0
+RECOVER_SECONDS = 15.0
 ASK_SECONDS = 15.0
 APPROVE, REVOKE = "approve", "revoke"
 
@@ -59,6 +60,20 @@ class RelayPruner(Loop):
         digest = file.partition(".")[0]
         self.log.warning("relay", event="v1.archived", file=file, sha256=digest, messages=len(rows))
         return int(self._relay.store.write(v1.remove_archived, numbers, file))
+
+
+class KeyRecoverer(Loop):
+    """Replaces lost keys once their hour has passed."""
+
+    name = "relay_recoveries"
+    interval_seconds = RECOVER_SECONDS
+
+    def __init__(self, relay: Relay) -> None:
+        super().__init__(relay.clock, relay.log)
+        self._relay = relay
+
+    def run_once(self, now_ms: int) -> dict[str, int]:
+        return {"recovered": self._relay.finish_recoveries()}
 
 
 class ApprovalAsks(Protocol):

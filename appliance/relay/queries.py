@@ -1,6 +1,9 @@
 """Reads the relay's tables. Every listing has a limit."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
+
+import msgspec
 
 from appliance.kernel import meta
 from appliance.kernel.clock import DAY_MS
@@ -34,6 +37,11 @@ class RelayKey(NamedTuple):
 
     key: AgentKey
     added_ms: int
+
+
+class KeyChange(NamedTuple):
+    replaced_ms: int | None
+    is_recovering: bool
 
 
 def relay_key(reader: Executor) -> RelayKey | None:
@@ -114,6 +122,17 @@ def unreached_agents(reader: Executor, before_ms: int, limit: int) -> list[tuple
 def contacts(reader: Executor, agent: str) -> list[ContactRow]:
     rows = reader.execute(_CONTACTS, {"agent": agent, "status": ACTIVE, "limit": LISTED_MAX})
     return [ContactRow(*row) for row in rows]
+
+
+def key_changes(reader: Executor, names: Iterable[str]) -> dict[str, KeyChange]:
+    """Return when each agent's key was replaced, and whether a recovery waits."""
+    rows = reader.execute(
+        "SELECT value, (SELECT max(at_ms) FROM key_log WHERE agent = value"
+        " AND event IN ('rotated', 'recovered')),"
+        " EXISTS (SELECT 1 FROM recoveries WHERE agent = value) FROM json_each(?)",
+        (msgspec.json.encode(list(names)).decode(),),
+    )
+    return {name: KeyChange(at_ms, bool(waits)) for name, at_ms, waits in rows}
 
 
 def incoming(reader: Executor, agent: str) -> list[ContactRow]:

@@ -8,6 +8,8 @@ import falcon
 
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.route import OPEN, Operation, Route
+from appliance.network.key_log import KeyLogEntry, KeyLogHead
+from appliance.network.keys import BadKey
 from appliance.network.names import BadAgentName
 from appliance.relay import v1, wire, writes
 from appliance.relay.access import agent_of
@@ -146,6 +148,24 @@ def registry_routes(relay: Relay, made: Operations) -> list[Route]:
             "POST": agent("Replace the agent's key", body=wire.RotateKey, reply=wire.AgentChanged,
                           errors=(wire.AgentTaken,)),
         }),
+        Route("/registry/agents/{agent}/recover",
+              Responders(post=reply_to_client(relay.recover, 202),
+                         delete=signed(relay.cancel_recovery)), {
+            "POST": anybody("Begin to replace a lost key, after the owner's code", status=202,
+                            body=wire.RecoverKey, reply=wire.RecoveryBegun,
+                            errors=(BadAgentName, BadKey, wire.WrongSignature, wire.AgentTaken,
+                                    wire.EmailNotVerified)),
+            "DELETE": agent("Cancel a key recovery with the present key", (wire.NoSuchRecovery,),
+                            reply=wire.Done),
+        }),
+        Route("/registry/key-log", Responders(get=signed(relay.key_log, is_open=True)), {
+            "GET": anybody("List key log entries, oldest first", query=wire.KeyLogQuery,
+                           reply=list[KeyLogEntry]),
+        }),
+        Route("/registry/key-log/head", Responders(get=reply_with(relay.key_log_head)), {
+            "GET": anybody("Show the key log's signed end", reply=KeyLogHead,
+                           errors=(wire.NoKeyLog,)),
+        }),
         Route("/registry/agents/{agent}/approve", Responders(post=signed(relay.approve)), {
             "POST": admin("Approve a pending agent", (wire.NoSuchAgent,), reply=wire.AgentChanged,
                           audited=True),
@@ -176,9 +196,9 @@ def contact_routes(relay: Relay, made: Operations) -> list[Route]:
         }),
         Route("/contacts/request", Responders(post=signed(relay.request_contact, 201)), {
             "POST": agent("Ask another agent to become a contact", status=201,
-                          body=wire.RequestContact, reply=wire.Done,
+                          body=wire.RequestContact, reply=wire.ContactsRequested,
                           errors=(wire.NoSuchAgent, wire.ContactExists, wire.OwnRequest,
-                                  wire.TooManyContacts)),
+                                  wire.RequesterBlocked, wire.TooManyContacts)),
         }),
         Route("/contacts/{agent}/accept", Responders(post=signed(accept)), {
             "POST": agent("Accept a request", (wire.NoSuchContact, wire.OwnRequest),
@@ -199,7 +219,7 @@ def presence_routes(relay: Relay, made: Operations) -> list[Route]:
     return [
         Route("/presence", Responders(put=signed(relay.note_seen)), {
             "PUT": made.agent("Send a heartbeat with the agent's endpoint", (BadWebhookUrl,),
-                              body=wire.AgentHeartbeat, reply=wire.Done),
+                              body=wire.AgentHeartbeat, reply=wire.AgentSeen),
         }),
         Route("/presence/batch", Responders(get=signed(relay.presences, is_open=True)), {
             "GET": anybody("Show whether agents are online", query=wire.BatchQuery,

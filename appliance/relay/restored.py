@@ -4,6 +4,7 @@ contact becomes valid again."""
 import sqlite3
 
 from appliance.kernel import meta
+from appliance.relay import key_log
 from appliance.relay.queries import RELAY_KEY, SIGNED_AFTER
 from appliance.workspace.restoring import RestoreContext
 
@@ -19,6 +20,7 @@ _SHOWN = (
     "INSERT INTO contact_events (agent, contact, event, at_ms)"
     " SELECT {}, {}, 'accepted', ? FROM main.contacts WHERE status = 'active'"
 )
+_HAS_LOG = "SELECT 1 FROM main.sqlite_master WHERE name = 'key_log'"
 _GONE = "DELETE FROM main.contacts WHERE {} IN (SELECT name FROM agents WHERE status = 'revoked')"
 
 
@@ -39,6 +41,19 @@ def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> Non
         connection.execute(meta.SET, (SIGNED_AFTER, str(context.now_ms)))
     if not context.revive:
         _carry_forward(connection, context)
+    if connection.execute(_HAS_LOG).fetchone():  # else the backup is older than the log
+        _continue_log(connection, context)
+
+
+def _continue_log(connection: sqlite3.Connection, context: RestoreContext) -> None:
+    """Keep the present log, because agents refuse a shorter one, and add what the restore
+    changes. Recoveries that wait are void."""
+    connection.execute("DELETE FROM recoveries")
+    context.carry(
+        "INSERT OR REPLACE INTO main.key_log SELECT * FROM present.key_log WHERE"
+        " (SELECT count(*) FROM present.key_log) >= (SELECT count(*) FROM main.key_log)"
+    )
+    key_log.follow_restore(connection, context.now_ms)
 
 
 def _carry_forward(connection: sqlite3.Connection, context: RestoreContext) -> None:

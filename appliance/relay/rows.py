@@ -81,8 +81,9 @@ class GroupChangeRow(NamedTuple):
     group_id: str
     number: int
     agent: str
-    action: Literal["invited", "joined", "declined", "left", "removed", "ownership-transferred",
-    "dissolved"]
+    action: Literal[
+        "invited", "joined", "declined", "left", "removed", "ownership-transferred", "dissolved"
+    ]
     by_agent: str
     at_ms: int
     previous: str
@@ -115,6 +116,17 @@ class GroupRow(NamedTuple):
     max_members: int
     created_ms: int
     dissolved_ms: int | None
+
+
+class KeyLogRow(NamedTuple):
+    """A row in `key_log`."""
+
+    number: int
+    at_ms: int
+    event: Literal["known", "registered", "rotated", "recovered", "revoked", "lost"]
+    agent: str
+    public_key: str
+    hash: str
 
 
 class UsedSignatureRow(NamedTuple):

@@ -10,7 +10,7 @@ import msgspec
 
 from appliance.kernel.batch import Call, CallOutcome
 from appliance.kernel.clock import HOUR_MS, Clock, iso
-from appliance.kernel.errors import Exhausted, Unavailable
+from appliance.kernel.errors import ApplianceError, Exhausted, Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.meta import value
 from appliance.kernel.store import Store
@@ -23,15 +23,16 @@ from appliance.network.broadcast import (
     verify_broadcast,
 )
 from appliance.network.encoding import SKEW_MS
-from appliance.network.keys import AgentPublicKey, rotation_text
+from appliance.network.key_log import KeyLogEntry, KeyLogHead, entry_digest, sign_head
+from appliance.network.keys import AgentPublicKey, recovery_text, rotation_text
 from appliance.network.names import check_agent_name
 from appliance.network.safety import fingerprint
-from appliance.relay import group_writes, mail, metrics, queries, wire, writes
+from appliance.relay import group_writes, key_log, mail, metrics, queries, wire, writes
 from appliance.relay.access import RelaySignatures
 from appliance.relay.checklist import checklist, is_disposable
 from appliance.relay.directory import AgentDirectory
 from appliance.relay.limits import RelayLimits
-from appliance.relay.rows import AgentRow, ContactRow
+from appliance.relay.rows import AgentRow, ContactRow, KeyLogRow
 from appliance.relay.settings import RelaySettings
 from appliance.relay.states import ACTIVE
 from appliance.web.address import check_url
@@ -167,6 +168,50 @@ class Relay:
         self._log("agent.rotated", name)
         return self._read_again(name)
 
+    def recover(self, name: str, command: wire.RecoverKey, address: str) -> wire.RecoveryBegun:
+        """Begin a key recovery by mail, which takes effect after an hour."""
+        key = AgentPublicKey.of(command.public_key)
+        if not key.is_signed(recovery_text(check_agent_name(name), key), command.proof):
+            raise wire.WrongSignature("the new key has to sign the recovery")
+        self.limits.charge("registrations", network_of(address))
+        due_ms = self.store.write(writes.recover, name, command.owner_email.lower(), str(key))
+        self._log("agent.recovery-begun", name, address)
+        return wire.RecoveryBegun(iso(due_ms))
+
+    def cancel_recovery(self, name: str, agent: str) -> wire.Done:
+        if name != agent:
+            raise wire.NotAnAdmin("an agent can cancel only its own recovery")
+        self.write(agent, writes.cancel_recovery, agent)
+        self._log("agent.recovery-cancelled", name)
+        return wire.Done()
+
+    def finish_recoveries(self) -> int:
+        """Replace the keys whose hour has passed; return how many."""
+        names = self.store.write(writes.finish_recoveries)
+        for name in names:
+            self._log("agent.recovered", name)
+            self._read_again(name)
+        return len(names)
+
+    # -- key log ---------------------------------------------------------------------------
+
+    def key_log_head(self) -> KeyLogHead:
+        own = self.store.read(queries.relay_key)
+        if own is None:
+            raise wire.NoKeyLog
+        return sign_head(own.key, *self.store.read(key_log.head))
+
+    def key_log(self, query: wire.KeyLogQuery, viewer: str | None) -> list[KeyLogEntry]:
+        """Return entries, oldest first; a digest for an agent that the caller may not see."""
+        visible = None if not self.is_private else {viewer, *self._contact_names(viewer or "")}
+        return [
+            _show_entry(row, is_visible=visible is None or row.agent in visible)
+            for row in self.store.read(key_log.entries, query.after, query.limit)
+        ]
+
+    def _contact_names(self, agent: str) -> set[str]:
+        return {name for row in self.store.read(queries.contacts, agent) for name in row[:2]}
+
     # -- directory and presence ------------------------------------------------------------
 
     def agents(self, query: wire.PageQuery) -> list[wire.AgentEntry]:
@@ -184,14 +229,14 @@ class Relay:
         approved_by = row.decided_by if row.status == ACTIVE else None
         return wire.AgentDetail(**fields, approved_by=approved_by)
 
-    def note_seen(self, command: wire.AgentHeartbeat, name: str) -> wire.Done:
+    def note_seen(self, command: wire.AgentHeartbeat, name: str) -> wire.AgentSeen:
         check_url(command.endpoint, self.rules)
         seen_ms = self.write(name, writes.note_seen, name, command.endpoint, command.version)
         row = self._agent(name)
         self.directory.put(
             row._replace(endpoint=command.endpoint, version=command.version, last_seen_ms=seen_ms)
         )
-        return wire.Done()
+        return wire.AgentSeen(self.store.read(queries.key_changes, [name])[name].is_recovering)
 
     def presence(self, name: str, viewer: str | None) -> wire.PresenceEntry:
         self.check_may_see(name, viewer)
@@ -213,18 +258,34 @@ class Relay:
 
     # -- contacts --------------------------------------------------------------------------
 
-    def request_contact(self, command: wire.RequestContact, agent: str) -> wire.Done:
-        to = check_agent_name(command.to or command.to_agent or "")
+    def request_contact(self, command: wire.RequestContact, agent: str) -> wire.ContactsRequested:
+        if not isinstance(command.to, list):
+            self._request_contact(command.to or command.to_agent or "", command.greeting, agent)
+            return wire.ContactsRequested(ok=True)
+        results = [self._try_request(to, command.greeting, agent) for to in command.to]
+        return wire.ContactsRequested(all(row.ok for row in results), results)
+
+    def _try_request(self, to: str, greeting: str | None, agent: str) -> wire.ContactRequested:
+        try:
+            self._request_contact(to, greeting, agent)
+        except ApplianceError as error:
+            self.write(agent)
+            return wire.ContactRequested(to, ok=False, status=error.status, error=error.message)
+        return wire.ContactRequested(to, ok=True, status=201)
+
+    def _request_contact(self, name: str, greeting: str | None, agent: str) -> None:
+        to = check_agent_name(name)
         if to == agent:
             raise wire.OwnRequest
         self.limits.charge("contacts", agent)
         try:
-            self.write(agent, writes.request_contact, agent, to, command.greeting)
-        except (wire.NoSuchAgent, wire.ContactExists, wire.TooManyContacts) as error:
+            self.write(agent, writes.request_contact, agent, to, greeting)
+        except (
+            wire.NoSuchAgent, wire.ContactExists, wire.TooManyContacts, wire.RequesterBlocked
+        ) as error:  # fmt: skip
             if not self.is_private or error.details:
                 raise
         self._log("contact.request", agent, other=to)
-        return wire.Done()
 
     def answer_contact(self, verb: Callable[..., None], other: str, agent: str) -> wire.Done:
         """Answer a contact request by `verb`: accept_contact, deny_contact or remove_contact
@@ -238,7 +299,12 @@ class Relay:
 
     def contacts(self, agent: str) -> list[wire.ContactEntry]:
         rows = self.store.read(queries.contacts, agent)
-        return [self._contact(row, agent) for row in rows]
+        others = [row.agent_b if row.agent_a == agent else row.agent_a for row in rows]
+        changes = self.store.read(queries.key_changes, others)
+        return [
+            self._contact(row, self._agent(other), changes[other])
+            for row, other in zip(rows, others, strict=True)
+        ]
 
     def pending_contacts(self, agent: str) -> list[wire.PendingContact]:
         entries = []
@@ -395,12 +461,13 @@ class Relay:
             and self.clock.now_ms() - row.last_seen_ms <= self._offline_ms
         )
 
-    def _contact(self, row: ContactRow, agent: str) -> wire.ContactEntry:
-        other = self._agent(row.agent_b if row.agent_a == agent else row.agent_a)
+    def _contact(
+        self, row: ContactRow, other: AgentRow, change: queries.KeyChange
+    ) -> wire.ContactEntry:
         return wire.ContactEntry(
             other.name, other.public_key, other.endpoint, iso(row.accepted_ms or row.requested_ms),
             self._is_online(other), _iso(other.last_seen_ms), other.version, other.former_key,
-            other.rotation,
+            other.rotation, _iso(change.replaced_ms), change.is_recovering,
         )  # fmt: skip
 
     def _log(self, event: str, agent: str, address: str = "", **more: str) -> None:
@@ -409,6 +476,13 @@ class Relay:
 
 def _iso(ms: int | None) -> str | None:
     return None if ms is None else iso(ms)
+
+
+def _show_entry(row: KeyLogRow, *, is_visible: bool) -> KeyLogEntry:
+    fields = (iso(row.at_ms), row.event, row.agent, row.public_key)
+    if is_visible:
+        return KeyLogEntry(row.number, row.hash, *fields)
+    return KeyLogEntry(row.number, row.hash, digest=entry_digest(row.number, *fields))
 
 
 def _check_email(email: str) -> str:

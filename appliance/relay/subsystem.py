@@ -6,10 +6,16 @@ from appliance.host import Host
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
-from appliance.relay import v1, wire, writes
+from appliance.relay import key_log, v1, wire, writes
 from appliance.relay.broadcast_poster import BroadcastPoster
 from appliance.relay.group_routes import group_routes
-from appliance.relay.loops import ApprovalAsker, ApprovalAsks, EndpointChecker, RelayPruner
+from appliance.relay.loops import (
+    ApprovalAsker,
+    ApprovalAsks,
+    EndpointChecker,
+    KeyRecoverer,
+    RelayPruner,
+)
 from appliance.relay.mail import CodeMail, LocalCodes
 from appliance.relay.resources import routes
 from appliance.relay.service import Relay
@@ -37,12 +43,14 @@ class RelaySubsystem(Subsystem):
         self.relay = Relay(self.store, mail, host.section(RelaySettings), host.clock, host.log)
         if not self.store.settings.read_only:  # agents know the key before its first signature
             self.store.write(writes.make_relay_key)
+            self.store.write(key_log.begin)
         options = host.section(RelaySettings).options
         self.relay.open(self.store.write(v1.begin) if "v1" in options else 0)
         self.stores = (self.store,)
         self.loops: tuple[Loop, ...] = (
             RelayPruner(self.relay, host.datadir.dir / "relay-v1"),
             EndpointChecker(self.relay),
+            KeyRecoverer(self.relay),
             BroadcastPoster(self.relay),
         )
         if "ask" in options and needs.asks is not None:

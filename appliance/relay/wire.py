@@ -13,6 +13,7 @@ from appliance.kernel.errors import (
     Unauthenticated,
 )
 from appliance.kernel.scopes import Scopes
+from appliance.network.key_log import ENTRIES_MAX
 
 AGENT, ADMIN = "relay:agent", "relay:admin"
 SCOPES = Scopes()  # only signatures have these scopes, never a token
@@ -52,9 +53,10 @@ class RegisterAgent(Struct, frozen=True, rename="camel"):
 
 
 class RequestContact(Struct, frozen=True, rename="camel"):
-    """A contact request. The first client calls the field `toAgent`."""
+    """A contact request. The first client calls the field `toAgent`. The later client also sends
+    a list, without a greeting."""
 
-    to: Name | None = None
+    to: Name | Annotated[list[Name], Meta(min_length=1, max_length=10)] | None = None
     to_agent: Name | None = None
     greeting: Annotated[str, Meta(max_length=GREETING_MAX)] | None = None
 
@@ -71,6 +73,22 @@ class RotateKey(Struct, frozen=True, rename="camel"):
     public_key: KeyText
     signature: Annotated[str, Meta(max_length=100)]
     proof: Annotated[str, Meta(max_length=100)]
+
+
+class RecoverKey(Struct, frozen=True, rename="camel"):
+    """A new key for an agent whose key is lost, after the owner's address was verified. `proof`:
+    the new key's signature."""
+
+    public_key: KeyText
+    owner_email: Email
+    proof: Annotated[str, Meta(max_length=100)]
+
+
+class KeyLogQuery(Struct, frozen=True):
+    """A page. `after`: the last number on the page before."""
+
+    after: Annotated[int, Meta(ge=0, le=2**53)] = 0
+    limit: Annotated[int, Meta(ge=1, le=ENTRIES_MAX)] = ENTRIES_MAX
 
 
 class SendBroadcast(Struct, frozen=True):
@@ -105,6 +123,36 @@ class BroadcastsQuery(Struct, frozen=True):
 
 class Done(Struct, frozen=True):
     ok: bool = True
+
+
+class AgentSeen(Struct, frozen=True, rename="camel"):
+    """`recoveryInProgress`: another key will replace the agent's key unless the agent cancels."""
+
+    recovery_in_progress: bool
+    ok: bool = True
+
+
+class RecoveryBegun(Struct, frozen=True, rename="camel"):
+    """`effectiveAt`: when the new key takes effect."""
+
+    effective_at: str
+    ok: bool = True
+
+
+class ContactRequested(Struct, frozen=True):
+    """The result for one agent in a list. `status`: as if it had been requested alone."""
+
+    to: str
+    ok: bool
+    status: int
+    error: str | None = None
+
+
+class ContactsRequested(Struct, frozen=True, omit_defaults=True):
+    """`results`: only for a list, where `ok` means that all were requested."""
+
+    ok: bool
+    results: list[ContactRequested] | None = None
 
 
 class AgentState(Struct, frozen=True):
@@ -142,7 +190,9 @@ class PendingContact(Struct, frozen=True, rename="camel"):
 
 
 class ContactEntry(Struct, frozen=True, rename="camel"):
-    """A contact. `rotation`: the signature with which `formerKey` gave way to `publicKey`."""
+    """A contact. `rotation`: the signature with which `formerKey` gave way to `publicKey`.
+    `recoveryInProgress`: the owner asked for another key by mail, and it takes effect within an
+    hour."""
 
     agent: str
     public_key: str
@@ -153,6 +203,8 @@ class ContactEntry(Struct, frozen=True, rename="camel"):
     version: str
     former_key: str | None
     rotation: str | None
+    key_updated_at: str | None = None
+    recovery_in_progress: bool = False
 
 
 class ContactEventEntry(Struct, frozen=True):
@@ -284,6 +336,17 @@ class AgentTaken(Conflict):
     default_hint = "choose another name; a new key: agentlip relay admins add --help"
 
 
+class NoSuchRecovery(Missing):
+    default_message = "no key recovery waits for this agent"
+    default_hint = "GET /contacts of another agent shows recoveryInProgress while one waits"
+
+
+class NoKeyLog(Missing):
+    code = "NO_KEY_LOG"
+    default_message = "this relay has no key log yet"
+    default_hint = "start the relay's appliance once without --read-only"
+
+
 class EmailNotVerified(Invalid):
     code = "EMAIL_NOT_VERIFIED"
     default_message = "this mail address is not verified for this name and key"
@@ -311,6 +374,12 @@ class ContactExists(Conflict):
     code = "ALREADY_EXISTS"
     default_message = "the agents are contacts, or a request is unanswered"
     default_hint = "GET /contacts; GET /contacts/pending"
+
+
+class RequesterBlocked(Forbidden):
+    code = "REQUESTER_BLOCKED"
+    default_message = "the agent has denied three requests from this agent"
+    default_hint = "the other agent can still ask: agentlip network request NAME"
 
 
 class OwnRequest(Invalid):

@@ -4,6 +4,7 @@ pickle."""
 import hashlib
 import hmac
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 from appliance.kernel import meta
@@ -16,7 +17,7 @@ from appliance.network.broadcast import (
     sign_broadcast,
 )
 from appliance.network.keys import AgentKey
-from appliance.relay import queries, wire
+from appliance.relay import key_log, queries, wire
 from appliance.relay.rows import UsedSignatureRow
 from appliance.relay.states import ACTIVE, PENDING, REVOKED
 
@@ -24,8 +25,11 @@ CODE_MS = wire.CODE_MINUTES * 60_000
 VERIFIED_MS = HOUR_MS  # how long a verified address can be used for a registration
 CONTACTS_MAX = 1_000  # an agent's contacts, including its requests
 INCOMING_MAX = 100  # requests that wait for an agent's answer
+DENIALS_MAX = 3  # by one agent, after which the requester is blocked
 EVENTS_DAYS = 30.0
 BROADCASTS_MAX = 1_000  # the newest are kept
+RECOVERY_MS = HOUR_MS  # in which the former key can cancel, and contacts see the recovery
+RECOVERED_MAX = 100  # keys that one round replaces
 PRUNED_MAX = 1_000  # rows that one round deletes from a table
 
 CodeResult = Literal["verified", "refused"]
@@ -105,6 +109,7 @@ def register(tx: Tx, command: wire.RegisterAgent, address: str) -> None:
     if inserted.rowcount == 0:
         raise wire.AgentTaken
     tx.execute("DELETE FROM verifications WHERE agent = ?", (command.name,))
+    key_log.append(tx, "registered", command.name)
     record(tx, "agent.registered", command.name)
 
 
@@ -152,6 +157,8 @@ def revoke(
         for other in _others(tx, name):
             _add_event(tx, other, name, "revoked")
         tx.execute("DELETE FROM contacts WHERE agent_a = ? OR agent_b = ?", (name, name))
+        _end_recovery(tx, name)
+        key_log.append(tx, "revoked", name)
         record(tx, "agent.revoked", name, admin)
         broadcast = broadcast or _sign_revocation(tx, name, admin)
     if broadcast is not None:
@@ -179,11 +186,69 @@ def _relay_key(tx: Tx) -> AgentKey:
 
 
 def rotate(tx: Tx, name: str, former: str, key: str, signature: str) -> None:
+    """Replace the key. A recovery that waits ends."""
+    _check_unused(tx, key)
+    _end_recovery(tx, name)
+    _replace_key(tx, name, former, key, signature)
+
+
+def recover(tx: Tx, name: str, email: str, key: str) -> int:
+    """Begin the hour after which this key replaces the agent's key. Return when the hour ends.
+    Raises EmailNotVerified unless the owner's address is verified for the agent and the key."""
+    verified = tx.execute(
+        "SELECT 1 FROM verifications AS v JOIN agents AS a ON a.name = v.agent"
+        " AND a.owner_email = v.email AND a.status = 'active' WHERE v.agent = ? AND v.email = ?"
+        " AND v.verified_ms IS NOT NULL AND v.expires_ms >= ? AND v.public_key = ?",
+        (name, email, tx.now_ms, key),
+    ).fetchone()
+    if verified is None:
+        raise wire.EmailNotVerified
+    _check_unused(tx, key)
+    due_ms = tx.now_ms + RECOVERY_MS
+    tx.execute(
+        "INSERT OR REPLACE INTO recoveries VALUES (?, ?, ?, ?)", (name, key, tx.now_ms, due_ms)
+    )
+    tx.execute("DELETE FROM verifications WHERE agent = ?", (name,))
+    record(tx, "agent.recovery-begun", name)
+    return due_ms
+
+
+def cancel_recovery(tx: Tx, name: str) -> None:
+    if not _end_recovery(tx, name):
+        raise wire.NoSuchRecovery
+    record(tx, "agent.recovery-cancelled", name)
+
+
+def finish_recoveries(tx: Tx) -> list[str]:
+    """Replace the keys whose hour has passed. Return the agents."""
+    rows = tx.execute(
+        "SELECT r.agent, a.public_key, r.public_key FROM recoveries AS r JOIN agents AS a"
+        " ON a.name = r.agent WHERE r.due_ms <= ? ORDER BY r.due_ms LIMIT ?",
+        (tx.now_ms, RECOVERED_MAX),
+    ).fetchall()
+    for name, former, key in rows:
+        _end_recovery(tx, name)
+        with suppress(wire.AgentTaken):  # in the meantime
+            _check_unused(tx, key)
+            _replace_key(tx, name, former, key, None)
+    return [name for name, _, _ in rows]
+
+
+def _end_recovery(tx: Tx, name: str) -> bool:
+    return tx.execute("DELETE FROM recoveries WHERE agent = ?", (name,)).rowcount > 0
+
+
+def _check_unused(tx: Tx, key: str) -> None:
     taken = tx.execute(
         "SELECT 1 FROM agents WHERE public_key = ? OR former_key = ?", (key, key)
     ).fetchone()
     if taken is not None:
         raise wire.AgentTaken
+
+
+def _replace_key(tx: Tx, name: str, former: str, key: str, signature: str | None) -> None:
+    """Replace the key, add events and log entries. `signature`: None in a recovery."""
+    event = "recovered" if signature is None else "rotated"
     tx.execute(
         "UPDATE agents SET public_key = ?, former_key = ?, rotation = ? WHERE name = ?"
         " AND public_key = ?",
@@ -191,7 +256,8 @@ def rotate(tx: Tx, name: str, former: str, key: str, signature: str) -> None:
     )
     for other in _others(tx, name):
         _add_event(tx, other, name, "rotated")
-    record(tx, "agent.rotated", name)
+    key_log.append(tx, event, name)
+    record(tx, f"agent.{event}", name)
 
 
 def note_seen(tx: Tx, name: str, endpoint: str, version: str) -> int:
@@ -231,6 +297,7 @@ def request_contact(tx: Tx, agent: str, to: str, greeting: str | None) -> None:
         raise wire.TooManyContacts(details={"agent": agent})
     if _status(tx, to) != ACTIVE:
         raise wire.NoSuchAgent
+    _check_not_blocked(tx, agent, to)
     if _count(tx, to) >= CONTACTS_MAX:
         raise wire.TooManyContacts
     incoming = tx.execute(
@@ -250,6 +317,17 @@ def request_contact(tx: Tx, agent: str, to: str, greeting: str | None) -> None:
     _add_event(tx, to, agent, "requested")
 
 
+def _check_not_blocked(tx: Tx, agent: str, to: str) -> None:
+    """Check that `to` has not denied the agent three times. A request by `to` ends the block."""
+    tx.execute("DELETE FROM denials WHERE agent = ? AND requester = ?", (agent, to))
+    denied = tx.execute(
+        "SELECT 1 FROM denials WHERE agent = ? AND requester = ? AND count >= ?",
+        (to, agent, DENIALS_MAX),
+    ).fetchone()
+    if denied is not None:
+        raise wire.RequesterBlocked
+
+
 def accept_contact(tx: Tx, agent: str, other: str) -> None:
     """Accept a contact. Accepting an active contact changes nothing."""
     if _answerable(tx, agent, other) == ACTIVE:
@@ -262,10 +340,15 @@ def accept_contact(tx: Tx, agent: str, other: str) -> None:
 
 
 def deny_contact(tx: Tx, agent: str, other: str) -> None:
-    """Deny a contact. The requester receives no event."""
+    """Deny a contact. The requester receives no event. The third denial blocks the requester."""
     if _answerable(tx, agent, other) != PENDING:
         raise wire.NoSuchContact
     _delete_contact(tx, agent, other)
+    tx.execute(
+        "INSERT INTO denials (agent, requester, count) VALUES (?, ?, 1)"
+        " ON CONFLICT DO UPDATE SET count = count + 1",
+        (agent, other),
+    )
 
 
 def remove_contact(tx: Tx, agent: str, other: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from appliance.network.keys import AgentKey
 from tests.support.commands import agentlip, succeed
+from tests.support.database_files import execute
 from tests.support.servedhub import ServedHub
 
 pytestmark = pytest.mark.slow
@@ -39,9 +40,16 @@ def test_admin_approves_revokes_and_announces(tmp_path):
         succeed("relay", "broadcast", "hello", *who, cwd=hub.workspace)
         revoked = agentlip("relay", "revoke", "cleo", *who, "--json", cwd=hub.workspace)
         assert json.loads(revoked.out)["status"] == "revoked"
+        audit = json.loads(succeed("relay", "audit", "--json", cwd=hub.workspace).out)
+        assert (audit["number"], audit["problems"]) == (2, [])
         unknown = agentlip("relay", "approve", "nobody", *who, cwd=hub.workspace)
         assert unknown.code != 0
         assert "no such agent" in unknown.err
+    execute(hub.datadir.database("relay"), "UPDATE key_log SET event = 'known' WHERE number = 2")
+    audit = agentlip("relay", "audit", cwd=hub.workspace)
+    assert (audit.code, "entry 2 does not follow" in audit.out) == (1, True)
+    checked = agentlip("doctor", "--run", "relay.keys", cwd=hub.workspace)
+    assert "entry 2 does not follow" in checked.out
     everything = hub.log_text + added.out + added.err + listed.out
     assert key_file.read_text().strip() not in everything
 

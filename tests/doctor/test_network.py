@@ -71,6 +71,13 @@ def revoke_contact(folder):
     execute(folder / "state.sqlite3", "INSERT INTO revoked (agent) VALUES ('bert')")
 
 
+def refuse_key_log(folder):
+    execute(
+        folder / "state.sqlite3",
+        "INSERT INTO cursors (name, value) VALUES ('key_log_problem', 'the log is shorter')",
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -80,6 +87,7 @@ def revoke_contact(folder):
         (use_plain_http, "network.agents:unusable"),
         (change_key, "network.keys:key-changed"),
         (revoke_contact, "network.keys:revoked"),
+        (refuse_key_log, "network.keys:key-log"),
     ],
 )
 def test_problem_of_a_folder_is_found(workspace, change, problem):

@@ -32,7 +32,17 @@ Tables = dict[str, list[Any]]
 
 @pytest.fixture
 def oldest(tmp_path: Path) -> DataDir:
-    return unpack_oldest(tmp_path / "ws")
+    """The workspace with the relay switched on, whose store is not migrated otherwise."""
+    datadir = unpack_oldest(tmp_path / "ws")
+    settings = datadir.settings_file.read_text() if datadir.settings_file.exists() else ""
+    assert "[roles]" not in settings
+    datadir.settings_file.write_text(f"{settings}\n[roles]\nrelay = true\n")
+    return datadir
+
+
+def contents_before(datadir: DataDir, before: Tables) -> Tables:
+    """The present rows in the tables that there were before a migration."""
+    return {name: rows for name, rows in contents(datadir).items() if name in before}
 
 
 def contents(datadir: DataDir) -> Tables:
@@ -53,6 +63,11 @@ def assert_healthy(program: Any, datadir: DataDir) -> None:
     assert [each for each in findings if not each["check"].startswith(OF_AGE)] == []
 
 
+def find_older(datadir: DataDir) -> set[str]:
+    """The stores that have a step since the archive."""
+    return {store for store, number in schemas(datadir).items() if number < newest(load(store))}
+
+
 def test_archive_has_rows_in_every_store(oldest: DataDir) -> None:
     rows = contents(oldest)
     tables = [f"{store}.{table}" for store, names in FILLED.items() for table in names]
@@ -63,7 +78,7 @@ def test_archive_has_rows_in_every_store(oldest: DataDir) -> None:
 def test_oldest_workspace_is_served_with_all_of_its_data(oldest: DataDir) -> None:
     before = contents(oldest)
     done = succeed("migrate", "--apply", "--yes", "--json", cwd=oldest.workspace)
-    assert contents(oldest) == before
+    assert contents_before(oldest, before) == before
     assert bool(done.json["backup"]) == bool(done.json["migrated"])
     assert_healthy(agentlip, oldest)
     hub = ServedHub(oldest.workspace)
@@ -96,15 +111,16 @@ def test_oldest_workspace_gets_the_steps_of_a_later_program(
     newer = OtherProgram(tmp_path / "newer", STEPS)
     rows = contents(oldest)
     present = {store: newest(load(store)) for store in schemas(oldest)}
+    older = find_older(oldest)
     checked = newer.agentlip("doctor", "--all", "--json", cwd=oldest.workspace).json["checks"]
     problems = {finding["problem"] for check in checked for finding in check["findings"]}
     assert "old" in problems
     assert "failed" not in problems
     done = newer.agentlip("migrate", "--apply", "--yes", "--json", cwd=oldest.workspace).json
     steps = {name.partition("/")[0] for name in STEPS}
-    assert set(done["migrated"]) == steps
+    assert set(done["migrated"]) == steps | older
     assert schemas(oldest) == {store: n + (store in steps) for store, n in present.items()}
-    assert contents(oldest) == rows
+    assert contents_before(oldest, rows) == rows
     assert_healthy(newer.agentlip, oldest)
 
 
@@ -115,9 +131,11 @@ def test_backup_of_an_older_schema_is_restored_and_migrated_by_a_start(
     before = contents(oldest)["hub.messages"]
     with work.backups.only_writer():
         made = create_backup(work, reason="manual")
+    older = find_older(oldest)
     install_steps(monkeypatch, tmp_path / "migrations", STEPS)
     done = restore.apply(RestoreJob(work, made, oldest), None)
-    assert set(done.plan.migrations) == {name.partition("/")[0] for name in STEPS}
+    steps = {name.partition("/")[0] for name in STEPS}
+    assert set(done.plan.migrations) == steps | older
     with WriterLock(oldest, "test"):
         create_workspace(
             oldest, clock=CLOCK, log=Log(sys.stderr.buffer, level="error"), locked=True

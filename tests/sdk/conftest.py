@@ -45,6 +45,13 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network
 
 
 @pytest.fixture
+def private_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NetworkFixture]:
+    network = NetworkFixture(tmp_path, monkeypatch, "private-directory")
+    yield network
+    network.close()
+
+
+@pytest.fixture
 def anna(network: NetworkFixture) -> NetworkAgent:
     """An agent that is a contact of bert."""
     anna = network.agent("anna")

@@ -52,9 +52,10 @@ class NetworkFixture:
     `tamper` changes what the relay responds to a path. `skew_seconds`: how far the relay's clock
     is ahead, in its responses."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> None:
+        """`options`: the relay's."""
         self.folder = folder
-        self.relay = RelayFixture(folder / "relay")
+        self.relay = RelayFixture(folder / "relay", *options)
         self.clock = AgentClock(self.relay.clock)
         self.agents: dict[str, NetworkAgent] = {}
         self.events: list[tuple[str, NetworkEvent]] = []
@@ -79,13 +80,15 @@ class NetworkFixture:
         agent.poll()
         return agent
 
-    def open(self, name: str, *, handle: bool = True, **options: Any) -> NetworkAgent:
-        """An agent with its folder, which may exist."""
+    def open(
+        self, name: str, *, handle: bool = True, own: AgentKey | None = None, **options: Any
+    ) -> NetworkAgent:
+        """An agent with its folder, which may exist. `own`: a new folder's key."""
         path = self.folder / name
         if not path.exists():
             endpoint = f"https://{name}.example.org/network/inbox"
             AgentFolder.create(
-                path, AgentConfig(name, "https://relay.example", endpoint), key(name)
+                path, AgentConfig(name, "https://relay.example", endpoint), own or key(name)
             )
         if handle:
             options.setdefault("on_message", lambda message: self.handled.append((name, message)))

@@ -16,9 +16,9 @@ from appliance.kernel.log import Log
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
 from appliance.network.broadcast import sign_broadcast
-from appliance.network.keys import AgentKey
+from appliance.network.keys import AgentKey, recovery_text
 from appliance.network.request import request_headers
-from appliance.relay import v1, writes
+from appliance.relay import key_log, v1, writes
 from appliance.relay.group_routes import group_routes
 from appliance.relay.loops import EndpointChecker, RelayPruner
 from appliance.relay.resources import routes
@@ -41,6 +41,14 @@ def key(name: str) -> AgentKey:
 
 def admin_key(name: str) -> AgentKey:
     return key(f"admin {name}")
+
+
+def recovery(name: str, owner: str | None = None) -> dict[str, str]:
+    """Return the request that replaces the agent's lost key by the key `recovered NAME`."""
+    made = key(f"recovered {name}")
+    proof = made.sign(recovery_text(name, made.public))
+    email = owner or f"{name}@example.org"
+    return {"publicKey": str(made.public), "ownerEmail": email, "proof": proof}
 
 
 class SentCodes:
@@ -90,6 +98,8 @@ class RelayFixture:
         if not self.rows("SELECT 1 FROM admins"):
             for name in ADMINS:
                 self.store.write(writes.add_admin, name, str(admin_key(name).public))
+        self.store.write(writes.make_relay_key)
+        self.store.write(key_log.begin)
         self.relay.open(self.store.write(v1.begin) if "v1" in options else 0)
         self.pruner = RelayPruner(self.relay, folder / "relay-v1")
         self.checker = EndpointChecker(self.relay, lambda _host, _port: ["192.0.2.1"])
@@ -145,8 +155,17 @@ class RelayFixture:
 
     # -- steps of a new agent ------------------------------------------------------------------
 
-    def verify(self, name: str, email: str | None = None, address: str | None = None) -> None:
+    def verify(
+        self,
+        name: str,
+        email: str | None = None,
+        address: str | None = None,
+        recovered: str | None = None,
+    ) -> None:
+        """Verify a mail address, for the key that the agent `recovered` recovers if given."""
         mail = {"agentName": name, "email": email or f"{name}@example.org"}
+        if recovered is not None:
+            mail["publicKey"] = recovery(recovered)["publicKey"]
         address = address or f"client of {name}"
         assert self.request("POST", "/verify/send", mail, address=address).status_code == 200
         code = {"agentName": name, "code": self.codes.last()}

@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from appliance.kernel.clock import HOUR_MS, Clock, SystemClock
+from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.network.broadcast import posted_broadcast
 from appliance.network.encoding import SKEW_MS, of_timestamp
@@ -28,7 +28,7 @@ from appliance.network.envelope import (
     MalformedEnvelope,
     OpenedMessage,
 )
-from appliance.network.keys import AgentKey, AgentPublicKey, rotation_text
+from appliance.network.keys import AgentKey, AgentPublicKey
 from appliance.network.names import check_agent_name
 from appliance.network.safety import fingerprint
 from appliance.sdk.closing import Closing
@@ -40,12 +40,14 @@ from appliance.sdk.network.broadcasts import (
     poll_broadcasts,
 )
 from appliance.sdk.network.contact_verbs import ContactVerbs
-from appliance.sdk.network.folder import AgentFolder, NoNetworkAgent
+from appliance.sdk.network.folder import AgentFolder
 from appliance.sdk.network.former_inbox import VERSION_1, poll_former_inbox
 from appliance.sdk.network.group_logs import GroupLogs, poll_groups
 from appliance.sdk.network.group_verbs import GroupVerbs
 from appliance.sdk.network.groups import Groups, NotInGroup
 from appliance.sdk.network.incoming import IncomingMessages, StoredMessage
+from appliance.sdk.network.key_log import KeyLog, KeyLogRefused
+from appliance.sdk.network.key_verbs import KeyVerbs
 from appliance.sdk.network.outgoing import (
     EXPIRY_MS,
     LEASE_MS,
@@ -63,7 +65,7 @@ from appliance.sdk.network.peers import (
 from appliance.sdk.network.pins import KeyPin, KeyPins
 from appliance.sdk.network.post import HANDSHAKE_MS, Post, PostRules, post_envelope
 from appliance.sdk.network.presences import AgentPresence, Presences
-from appliance.sdk.network.relay_client import RelayClient, RelayRefused, is_final
+from appliance.sdk.network.relay_client import is_final
 from appliance.sdk.network.requests import ContactRequests
 from appliance.sdk.network.restored import RESTORED
 from appliance.sdk.network.state import AgentState
@@ -74,7 +76,6 @@ RETRY_SECONDS = 30.0  # after a heartbeat that failed
 WAKE_SECONDS = 10.0  # between two reads that posted broadcasts cause
 TICK_SECONDS = 1.0
 PAGE, PAGES_MAX = 200, 20
-ROTATED, FORMER_MS = "rotated_ms", HOUR_MS  # how long the former key opens messages
 FINAL = frozenset({400, 405, 410, 413, 415, 422})  # the recipient refuses the message for good
 
 
@@ -86,10 +87,10 @@ class NetworkEvent(Struct, frozen=True):
     details: dict[str, Any]
 
 
-class NetworkAgent(ContactVerbs, GroupVerbs, Closing):
+class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
     """Safe for many threads. `problem`: why the last heartbeat failed. `unreachable`: why contacts
     did not respond to the last attempt, by name. `changed_keys`: contacts with a changed key, also
-    if another process saw it."""
+    if another process saw it. `key_log_problem`: why the relay's key log was refused last."""
 
     def __init__(
         self,
@@ -131,14 +132,16 @@ class NetworkAgent(ContactVerbs, GroupVerbs, Closing):
         self.outgoing = OutgoingMessages(self.state)
         self._incoming = IncomingMessages(self.state)
         self.requests = ContactRequests(self.state)
+        self.key_log = KeyLog(self.relay, self.state, self._note_key_log)
         self.peers = Peers(
             self.relay, self._pins, self.folder.path / "cache.json", self._clock, self._note_pin,
-            self._note_admin, self._other_keys, loopback=self.config.loopback,
+            self._note_admin, self._other_keys, self.key_log, loopback=self.config.loopback,
         )  # fmt: skip
         self.group_logs = GroupLogs(self.relay, self.peers, self.state)
         self.groups = Groups(self.relay, self.group_logs, self._clock)
         self.problem: str | None = None
-        self.changed_keys, self._failing = 0, ""
+        self.changed_keys, self.key_log_problem, self._failing = 0, "", ""
+        self._recovering: frozenset[str] = frozenset()
         self._presences = Presences(self.relay, self._clock, 2 * heartbeat_seconds)
         self.unreachable: dict[str, str] = {}
         self._next_poll = self._next_wake = float("-inf")
@@ -148,12 +151,6 @@ class NetworkAgent(ContactVerbs, GroupVerbs, Closing):
 
         if self.config.plain_http:
             self._emit("plain-http", self.name, relay=self.config.relay)
-
-    def _client(self, name: str = "", key: AgentKey | None = None) -> RelayClient:
-        config, pause = self.config, self._closed.wait
-        return RelayClient(
-            config.relay, self._clock, name, key, pause, plain_http=config.plain_http
-        )
 
     # -- registration --------------------------------------------------------------------------
 
@@ -171,46 +168,6 @@ class NetworkAgent(ContactVerbs, GroupVerbs, Closing):
             "endpoint": self.config.endpoint, "version": VERSION,
         }  # fmt: skip
         return str(self._unsigned.request("POST", "/registry/agents", body)["agent"]["status"])
-
-    def rotate_key(self) -> str:
-        """Replace the key by a new one, which the present one signs. Return the new public key.
-
-        After a lost reply, call again. A program that runs with the former key takes the new one at
-        the next heartbeat.
-        """
-        former, key = self.folder.key(), self.folder.next_key()
-        text = rotation_text(self.name, former.public, key.public)
-        body = {
-            "publicKey": str(key.public), "signature": former.sign(text), "proof": key.sign(text),
-        }  # fmt: skip
-        try:
-            self.relay.request("POST", f"/registry/agents/{self.name}/rotate-key", body)
-        except RelayRefused:
-            if not self._is_registered(key):  # may have been accepted before
-                raise
-        self.state.set_cursor(ROTATED, str(self._clock.now_ms()))
-        self.folder.promote_next()
-        self.relay.key = key
-        return str(key.public)
-
-    def _other_keys(self) -> list[AgentKey]:
-        """Return the keys with which senders may have sealed: the current one, which another
-        process may have made, and the former one, which is deleted an hour after the rotation."""
-        keys = [self.folder.key()]
-        with suppress(NoNetworkAgent):
-            keys.append(self.folder.former_key())
-        return keys
-
-    def _has_former_key(self) -> bool:
-        """Return whether contacts may not know the present key yet."""
-        return self._clock.now_ms() - int(self.state.cursor(ROTATED) or 0) < FORMER_MS
-
-    def _is_registered(self, key: AgentKey) -> bool:
-        try:
-            self._client(self.name, key).request("GET", "/contacts")
-        except RelayRefused:
-            return False
-        return True
 
     def as_admin(self, key: AgentKey | str) -> RelayAdmin:
         """Act as a relay admin with this agent's name. `key`: the admin key, or its PKCS #8 text.
@@ -233,6 +190,18 @@ class NetworkAgent(ContactVerbs, GroupVerbs, Closing):
 
     def _note_admin(self, name: str, key: str) -> None:
         self._emit("admin-changed", name, fingerprint=fingerprint(AgentPublicKey.of(key)))
+
+    def _note_key_log(self, problem: str) -> None:
+        self._emit("key-log-refused", self.name, reason=problem)
+
+    def _note_recoveries(self, *, is_own: bool) -> None:
+        """Report agents whose key is about to be replaced by mail. `is_own`: this agent's."""
+        rows = self.peers.contacts.values()
+        names = {row.agent for row in rows if row.recovery_in_progress}
+        recovering = frozenset(names | {self.name} if is_own else names)
+        for name in sorted(recovering - self._recovering):
+            self._emit("recovery-begun", name)
+        self._recovering = recovering
 
     # -- sending -------------------------------------------------------------------------------
 
@@ -410,7 +379,7 @@ class NetworkAgent(ContactVerbs, GroupVerbs, Closing):
             self._next_wake = now + WAKE_SECONDS
             with suppress(ApplianceError):  # read again then, and by the next heartbeat
                 self._poll_broadcasts()
-        self.changed_keys = self._pins.count_changed()
+        self.changed_keys, self.key_log_problem = self._pins.count_changed(), self.key_log.problem
         while claimed := self.outgoing.claim(self._clock.now_ms()):
             self._deliver(claimed)
 
@@ -421,10 +390,15 @@ class NetworkAgent(ContactVerbs, GroupVerbs, Closing):
         if not self._has_former_key():
             self.folder.forget_former()
         body = {"endpoint": self.config.endpoint, "version": VERSION}
-        self.relay.request("PUT", "/presence", body)
-        self.peers.refresh()
+        seen = self.relay.request("PUT", "/presence", body)
+        try:
+            self.peers.refresh()
+        except KeyLogRefused:
+            self._poll_broadcasts()  # revocations arrive all the same
+            raise
         for row in self.peers.contacts.values():
             self._presences.note(row.agent, row)
+        self._note_recoveries(is_own=bool(seen.get("recoveryInProgress")))
         self._poll_contact_events()
         self.refresh_requests()
         self._poll_broadcasts()

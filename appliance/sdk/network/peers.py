@@ -34,6 +34,7 @@ from appliance.network.envelope import (
 from appliance.network.keys import AgentKey, AgentPublicKey, BadKey
 from appliance.network.names import is_agent_name
 from appliance.sdk.network.folder import NoNetworkAgent
+from appliance.sdk.network.key_log import KeyLog, KeyLogRefused
 from appliance.sdk.network.pins import KeyChanged, KeyPin, KeyPins, pin_after
 from appliance.sdk.network.relay_client import (
     LOOPBACK,
@@ -76,6 +77,7 @@ class CachedContact(Struct, frozen=True, rename="camel"):
     version: str = FORMER_VERSION
     former_key: str | None = None
     rotation: str | None = None
+    recovery_in_progress: bool = False
 
     def newest_version(self) -> str:
         """Return the envelope version to send."""
@@ -104,6 +106,7 @@ class Peers:
         on_pin: Callable[[KeyPin | None, KeyPin], None],
         on_admin: Callable[[str, str], None],
         other_keys: Callable[[], list[AgentKey]],
+        key_log: KeyLog,
         *,
         loopback: bool = False,
     ) -> None:
@@ -111,6 +114,8 @@ class Peers:
         self._relay, self._pins = relay, pins
         self._file, self._clock, self._on_pin, self._loopback = file, clock, on_pin, loopback
         self._on_admin, self._other_keys = on_admin, other_keys
+        self._key_log = key_log
+        self._unlogged: frozenset[str] = frozenset()  # contacts whose keys differ from the log
         self._cache = _read(file)
         self._ciphers: dict[tuple[AgentPublicKey, str, str], Correspondence] = {}
         self._refreshed = float("-inf")
@@ -123,22 +128,36 @@ class Peers:
         return {name: AgentPublicKey.of(key) for name, key in self._cache.admins.items()}
 
     def refresh(self) -> None:
-        """Read contacts and admins from the relay, and compare their keys with the pins."""
+        """Read contacts and admins from the relay, and compare their keys with its key log and
+        the pins. A contact without a pin, whose key is not the log's, is left out. Raises
+        KeyLogRefused."""
         self._ciphers = {}  # former contacts' and keys' rows are not needed any more
-        rows = self._relay.request("GET", "/contacts")
+        shown: dict[str, CachedContact] = {}
+
+        def read_keys() -> dict[str, str]:
+            shown.clear()
+            shown.update(self._read_contacts())
+            return {name: contact.public_key for name, contact in shown.items()}
+
+        self._unlogged = self._key_log.check(read_keys)
         admins = self._relay.request("GET", "/admin/keys")
-        pins, revoked, contacts = self._pins.all(), self._pins.revoked_agents(), {}
-        for row in rows:
-            contact = _convert(row)
-            if contact is not None and contact.agent not in revoked:
-                contacts[contact.agent] = contact
-                self._follow(pins.get(contact.agent), contact)
+        pins, contacts = self._pins.all(), {}
+        for name, contact in shown.items():
+            if name in pins or name not in self._unlogged:
+                contacts[name] = contact
+                self._follow(pins.get(name), contact)
         keys = {str(row.get("agent")): str(row.get("adminPublicKey")) for row in admins}
         former = self._cache.admins
         self._keep(contacts, {name: key for name, key in keys.items() if _is_key(key)})
         for name, key in self._cache.admins.items() if former else ():
             if former.get(name) != key:
                 self._on_admin(name, key)
+
+    def _read_contacts(self) -> dict[str, CachedContact]:
+        """Return the contacts that the relay shows, without revoked ones."""
+        revoked = self._pins.revoked_agents()
+        contacts = map(_convert, self._relay.request("GET", "/contacts"))
+        return {row.agent: row for row in contacts if row is not None and row.agent not in revoked}
 
     def revoke(self, name: str) -> None:
         """Remove an agent that an admin has revoked, also if the relay goes on to list it."""
@@ -153,9 +172,11 @@ class Peers:
             self._on_pin(None, KeyPin(name, key))
 
     def contact(self, name: str) -> CachedContact:
-        """Return a contact. Raises NotAContact, after the relay was queried."""
+        """Return a contact. Raises NotAContact and KeyLogRefused, after the relay was queried."""
         if name not in self.contacts:
             self.refresh()
+        if name not in self.contacts and name in self._unlogged:
+            raise KeyLogRefused("the agent's key is not the one in the relay's key log")
         if name not in self.contacts:
             raise NotAContact
         return self.contacts[name]
@@ -206,7 +227,7 @@ class Peers:
             self._refreshed = self._clock.monotonic()
             try:
                 self.refresh()
-            except (RelayRefused, RelayUnreachable):
+            except (RelayRefused, RelayUnreachable, KeyLogRefused):
                 raise ContactsNotCurrent(retry_after=REFRESH_MS / 1000) from None
             return self._open(body)
 

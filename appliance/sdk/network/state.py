@@ -22,6 +22,9 @@ _TABLES = (
     # offered: another key, which the relay shows for this agent and nobody has accepted
     "CREATE TABLE IF NOT EXISTS pins (agent TEXT PRIMARY KEY NOT NULL, key TEXT NOT NULL,"
     " verified INTEGER NOT NULL, offered TEXT) STRICT",
+    # each agent's last entry in the relay's key log
+    "CREATE TABLE IF NOT EXISTS key_log (agent TEXT PRIMARY KEY NOT NULL, key TEXT NOT NULL,"
+    " event TEXT NOT NULL) STRICT",
     "CREATE TABLE IF NOT EXISTS revoked (agent TEXT PRIMARY KEY NOT NULL) STRICT",
     # set_aside: the question about this request ended without an answer
     "CREATE TABLE IF NOT EXISTS requests (agent TEXT PRIMARY KEY NOT NULL, public_key TEXT NOT"

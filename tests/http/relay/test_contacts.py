@@ -128,3 +128,43 @@ class ContactMachine(RuleBasedStateMachine):
 
 TestContactMachine = ContactMachine.TestCase
 TestContactMachine.settings = settings(max_examples=15, stateful_step_count=20, deadline=None)
+
+
+def test_list_of_agents_is_requested_at_once(relay):
+    """As by the later client."""
+    relay.add("cleo")
+    body = {"to": ["bert", "cleo", "nobody", "anna"]}
+    reply = relay.request("POST", "/contacts/request", body, by="anna")
+    assert (reply.status_code, reply.json["ok"]) == (201, False)
+    results = [(row["to"], row["ok"], row["status"]) for row in reply.json["results"]]
+    assert results == [
+        ("bert", True, 201), ("cleo", True, 201), ("nobody", False, 404), ("anna", False, 400),
+    ]  # fmt: skip
+    relay.add("dora")
+    alone = relay.request("POST", "/contacts/request", {"to": ["dora"]}, by="anna")
+    assert (alone.status_code, alone.json["ok"]) == (201, True)
+    for name in ("bert", "cleo", "dora"):
+        (row,) = relay.request("GET", "/contacts/pending", by=name).json
+        assert row["from"] == "anna"
+
+
+def test_list_counts_against_the_hourly_limit(relay):
+    names = [f"x{number}" for number in range(10)]
+    relay.request("POST", "/contacts/request", {"to": names}, by="anna")
+    refused = relay.request("POST", "/contacts/request", {"to": ["bert"]}, by="anna").json
+    assert refused["results"][0]["status"] == 429
+    long = relay.request("POST", "/contacts/request", {"to": [*names, "bert"]}, by="anna")
+    assert long.status_code == 400
+
+
+def test_third_denial_blocks_the_requester(relay):
+    def ask(by="anna", to="bert"):
+        return relay.request("POST", "/contacts/request", {"to": to}, by=by)
+
+    for _ in range(3):
+        assert ask().status_code == 201
+        assert relay.request("POST", "/contacts/anna/deny", by="bert").status_code == 200
+    assert (ask().status_code, ask().json["code"]) == (403, "REQUESTER_BLOCKED")
+    assert ask("bert", "anna").status_code == 201  # who denied may change their mind
+    assert relay.request("POST", "/contacts/bert/deny", by="anna").status_code == 200
+    assert ask().status_code == 201

@@ -10,7 +10,7 @@ from appliance.network.keys import rotation_text
 from appliance.relay import limits
 from appliance.relay.resources import routes
 from appliance.web.limits import RateLimited
-from tests.support.relay import RelayFixture, admin_key, key
+from tests.support.relay import RelayFixture, admin_key, key, recovery
 
 NEW, OTHER = key("a new key"), key("another key")
 BODY = {"endpoint": "https://anna.example.org/network/inbox"}
@@ -50,6 +50,7 @@ def populate(relay):
     relay.broadcast("ada", "update", {"message": "x"})
     relay.request("POST", "/verify/send", {"agentName": "otto", "email": "o@example.org"})
     relay.otto = relay.codes.last()
+    relay.verify("bert", recovered="bert")
     return relay
 
 
@@ -77,13 +78,19 @@ ROWS = [
     ("POST /registry/agents/penny/approve", "bo", None, 200, {"ok", "agent"}),
     ("POST /registry/agents/penny/revoke", "bo", None, 200, {"ok", "agent"}),
     ("POST /registry/agents/cleo/rotate-key", "cleo", rotation(), 200, {"ok", "agent"}),
+    ("POST /registry/agents/bert/recover", None, recovery("bert"), 202, {"ok", "effectiveAt"}),
+    ("DELETE /registry/agents/bert/recover", "bert", None, 200, OK),
+    ("GET /registry/key-log?after=2&limit=5", None, None, 200,
+     [{"number", "hash", "at", "event", "agent", "publicKey"}]),
+    ("GET /registry/key-log/head", None, None, 200, {"number", "hash", "signature", "relayKey"}),
     ("POST /contacts/request", "dora", {"to": "anna", "greeting": "hi"}, 201, OK),
     ("GET /contacts/pending", "anna", None, 200,
      [{"from", "greeting", "createdAt", "requesterEmail", "publicKey"}]),
     ("POST /contacts/dora/accept", "anna", None, 200, OK),
     ("POST /contacts/dora/accept", "anna", None, 200, OK),
     ("GET /contacts", "anna", None, 200,
-     [{"agent", "publicKey", "endpoint", "since", "online", "lastSeen"}]),
+     [{"agent", "publicKey", "endpoint", "since", "online", "lastSeen", "keyUpdatedAt",
+       "recoveryInProgress"}]),
     ("DELETE /contacts/dora", "anna", None, 200, OK),
     ("POST /contacts/request", "dora", {"toAgent": "anna"}, 201, OK),
     ("POST /contacts/dora/deny", "anna", None, 200, OK),

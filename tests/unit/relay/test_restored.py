@@ -8,7 +8,7 @@ import pytest
 
 from appliance.kernel import meta
 from appliance.network.keys import rotation_text
-from appliance.relay import queries
+from appliance.relay import key_log, queries
 from appliance.relay.restored import adjust_store
 from appliance.workspace.restoring import RestoreContext
 from tests.support.relay import RelayFixture, key
@@ -102,7 +102,7 @@ def test_removed_admin_stays_removed(workspace):
     workspace.relay.store.write(writes.remove_admin, "bo")
     workspace.restore()
     keys = workspace.relay.request("GET", "/admin/keys").json
-    assert [entry["agent"] for entry in keys] == ["ada"]
+    assert [entry["agent"] for entry in keys] == ["ada", "_relay"]
 
 
 @pytest.mark.parametrize("remover", ["anna", "bert"])
@@ -168,3 +168,40 @@ def test_relay_keeps_its_own_key_although_the_backup_has_another(workspace):
     workspace.restore()
     assert workspace.relay.request("GET", "/admin/keys").json == before
     assert before[-1]["agent"] == "_relay"
+
+
+def test_key_log_goes_on_after_a_restore(workspace):
+    workspace.relay.add("cleo")
+    before = workspace.relay.store.read(key_log.head)
+    workspace.restore()
+    read = workspace.relay.store.read
+    assert read(key_log.head).number == before.number + 1  # cleo is lost
+    assert [row.event for row in read(key_log.entries, before.number - 1, 9)] == [
+        "registered", "lost",
+    ]  # fmt: skip
+    assert read(key_log.find_problems) == []
+
+
+def test_key_log_names_the_agent_that_a_restore_revives(workspace):
+    workspace.relay.as_admin("POST", "/registry/agents/anna/revoke")
+    workspace.restore(revive=True)
+    rows = workspace.relay.store.read(key_log.entries, 0, 9)
+    assert [(row.agent, row.event) for row in rows[-2:]] == [("anna", "revoked"), ("anna", "known")]
+    assert workspace.relay.store.read(key_log.find_problems) == []
+
+
+def test_backup_from_before_the_key_log_is_restored(workspace):
+    with closing(sqlite3.connect(workspace.folder / "backup")) as connection, connection:
+        connection.execute("DROP TABLE key_log")
+        connection.execute("DROP TABLE recoveries")
+        connection.execute("DELETE FROM x_migrations WHERE number = 3")
+    workspace.relay.close()
+    path, context = workspace.folder / "backup", None
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("ATTACH ? AS present", (str(workspace.relay.path),))
+        context = RestoreContext(
+            connection, "relay", now_ms=1, cut_ms=0, revive=False, present=True, settings_file=path
+        )
+        adjust_store(connection, context)
+    assert context.notices == []
+    workspace.relay = RelayFixture(workspace.folder)
