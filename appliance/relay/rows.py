@@ -81,8 +81,9 @@ class GroupChangeRow(NamedTuple):
     group_id: str
     number: int
     agent: str
-    action: Literal["invited", "joined", "declined", "left", "removed", "ownership-transferred",
-    "dissolved"]
+    action: Literal[
+        "invited", "joined", "declined", "left", "removed", "ownership-transferred", "dissolved"
+    ]
     by_agent: str
     at_ms: int
     previous: str
