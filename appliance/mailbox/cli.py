@@ -8,13 +8,13 @@ import typer
 
 from appliance.cli_support import Session, note, plain_app
 from appliance.kernel.errors import Invalid
-from appliance.mailbox.cli_groups import group_app
-from appliance.mailbox.opened_agent import (
+from appliance.mailbox.cli_agent import (
     FolderFlag,
     NameArgument,
     open_agent,
     open_folder_agent,
 )
+from appliance.mailbox.cli_groups import group_app
 
 app = plain_app(
     "An agent in the network: contacts, encrypted messages, keys.\n\n"

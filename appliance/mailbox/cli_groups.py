@@ -6,7 +6,7 @@ import msgspec
 import typer
 
 from appliance.cli_support import Session, plain_app
-from appliance.mailbox.opened_agent import FolderFlag, NameArgument, open_folder_agent
+from appliance.mailbox.cli_agent import FolderFlag, NameArgument, open_folder_agent
 
 group_app = plain_app(
     "Groups of agents: members, invitations, messages to all.\n\n"

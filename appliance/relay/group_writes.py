@@ -41,7 +41,7 @@ def invite(tx: Tx, agent: str, group_id: str, invitee: str, greeting: str | None
     present = group_queries.member(tx, group_id, invitee)
     if present is not None and present.status in (PENDING, ACTIVE):
         raise group_wire.MemberExists
-    _check_places(tx, group)
+    _check_size(tx, group)
     if group_queries.count_rows(tx, PENDING, group_id=group_id) >= group_wire.MEMBERS_MAX:
         raise group_wire.GroupFull
     _check_room(tx, invitee, PENDING)
@@ -56,7 +56,7 @@ def invite(tx: Tx, agent: str, group_id: str, invitee: str, greeting: str | None
 def accept(tx: Tx, agent: str, group_id: str) -> None:
     group = _group(tx, group_id)
     _check_invited(tx, group_id, agent)
-    _check_places(tx, group)
+    _check_size(tx, group)
     _check_room(tx, agent, ACTIVE)
     tx.execute(
         "UPDATE group_members SET status = ?, joined_ms = ? WHERE group_id = ? AND agent = ?",
@@ -169,7 +169,7 @@ def _check_invited(tx: Tx, group_id: str, agent: str) -> None:
         raise group_wire.NoSuchInvitation
 
 
-def _check_places(tx: Tx, group: GroupRow) -> None:
+def _check_size(tx: Tx, group: GroupRow) -> None:
     if group_queries.count_rows(tx, ACTIVE, group_id=group.id) >= group.max_members:
         raise group_wire.GroupFull
 

@@ -1,4 +1,4 @@
-"""Groups driven at random: the relay's members follow a model, and the log tells the same story."""
+"""Groups driven at random: the relay's members and its log agree with a model."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
