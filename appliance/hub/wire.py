@@ -188,6 +188,9 @@ class AttachmentsQuery(Struct, frozen=True):
     before_id: Id | None = None
 
 
+SearchOrder = Literal["best", "newest"]
+
+
 class SearchQuery(Struct, frozen=True):
     q: Annotated[str, Meta(min_length=1, description='words, "a phrase", one OR two')]
     channel_id: Reference | None = None
@@ -196,6 +199,8 @@ class SearchQuery(Struct, frozen=True):
     after: Instant | None = None
     before: Instant | None = None
     limit: Limit = 50
+    prefix: Annotated[bool, Meta(description="the last word also matches longer words")] = False
+    order: SearchOrder = "best"
 
 
 class EventsQuery(Struct, frozen=True):
