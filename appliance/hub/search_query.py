@@ -85,9 +85,11 @@ _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def parse(text: str, *, prefix: bool = False) -> Query:
-    """Parse a query. With `prefix`, an unquoted last word with three or more characters also matches
-    longer words. Raises SearchSyntax for empty or too long queries, open quotes and dangling
-    operators."""
+    """Parse a query. Raises SearchSyntax for empty or too long queries, open quotes and dangling
+    operators.
+
+    With `prefix`, an unquoted last word with three or more characters also matches longer words.
+    """
     if len(text) > QUERY_CHARACTERS_MAX:
         raise SearchSyntax(f"the search has more than {QUERY_CHARACTERS_MAX} characters")
     if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):

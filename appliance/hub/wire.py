@@ -10,13 +10,11 @@ from appliance.kernel.scopes import Scopes
 
 READ, POST, ADMIN = "hub:read", "hub:post", "hub:admin"
 SCOPES = Scopes(frozenset({READ, POST, ADMIN}), free=frozenset({READ}))
-PROTOCOL_VERSION = "v1"
-TOMBSTONE = "[deleted]"
+PROTOCOL_VERSION, TOMBSTONE = "v1", "[deleted]"
 CONTENT_BYTES_MAX = 65_536
 BATCH_MAX = 500
 PAGE_MAX = 1000  # rows in one response; a larger `limit` is clamped
-VALUE_BYTES_MAX = 16_384
-VERSION_MAX = 2**63 - 1
+VALUE_BYTES_MAX, VERSION_MAX = 16_384, 2**63 - 1
 RECIPIENTS_MAX = 50  # names in `to`: each gets a row, and a receipt in the reply
 ACK_SECONDS_MAX = 90 * 86_400
 
@@ -188,9 +186,6 @@ class AttachmentsQuery(Struct, frozen=True):
     before_id: Id | None = None
 
 
-SearchOrder = Literal["best", "newest"]
-
-
 class SearchQuery(Struct, frozen=True):
     q: Annotated[str, Meta(min_length=1, description='words, "a phrase", one OR two')]
     channel_id: Reference | None = None
@@ -199,8 +194,8 @@ class SearchQuery(Struct, frozen=True):
     after: Instant | None = None
     before: Instant | None = None
     limit: Limit = 50
-    prefix: Annotated[bool, Meta(description="the last word also matches longer words")] = False
-    order: SearchOrder = "best"
+    prefix: bool = False  # the last word also matches longer words
+    order: Literal["best", "newest"] = "best"
 
 
 class EventsQuery(Struct, frozen=True):

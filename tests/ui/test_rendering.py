@@ -1,6 +1,7 @@
 """Messages are formatted: Markdown, code, diffs, logs; long ones are folded, and none is markup."""
 
 import json
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -79,10 +80,11 @@ def page(browser):
 def show(hub, page, request):
     """Send texts to a new topic and show it."""
 
+    numbers = count()
     channel_id = hub.channel(request.node.name[:90])
 
     def send_and_show(*texts):
-        topic = (channel_id, hub.topic(channel_id, texts[0][:40]))
+        topic = (channel_id, hub.topic(channel_id, f"topic {next(numbers)}"))
         hub.send_many(topic[1], list(texts))
         page.open()
         page.topic(*topic)
@@ -177,14 +179,24 @@ def hostile_texts():
 @pytest.mark.parametrize("start", range(0, len(PATHOLOGICAL), 8))
 def test_long_hostile_texts_keep_the_page_quick(page, show, start):
     texts = PATHOLOGICAL[start : start + 8]
-    for text in texts:
+    assert {
+        text: ms for text in texts if (ms := longest_task(page, show, text)) >= TASK_MS_MAX
+    } == {}
+
+
+def longest_task(page, show, text):
+    """Milliseconds of the longest task that shows the text, the least in three tries: another
+    program can only make a task longer."""
+    tries = []
+    while len(tries) < 3 and min(tries, default=TASK_MS_MAX) >= TASK_MS_MAX:
         show((text * (BYTES_MAX // len(text)))[:BYTES_MAX].strip() or "-")
         page.is_live()
         page.tab.evaluate(
             "document.querySelectorAll('.text > button, .code .more').forEach((e) => e.click())"
         )
         settle(page)
-        assert page.tab.evaluate("window.longest") < TASK_MS_MAX, text
+        tries.append(page.tab.evaluate("window.longest"))
+    return min(tries)
 
 
 def test_watch_notices_a_slow_task(page, show):

@@ -6,10 +6,10 @@ import { Outside } from "./text.js";
 import MarkdownIt from "./vendor/markdown-it.js";
 import { html, rarely } from "./view.js";
 
-const SECTION_MAX = 6_000; // characters that are parsed at once
+const SECTION_MAX = 4_000; // characters that are parsed at once
 const SECTIONS_MAX = 60; // the rest is one more, as it is
 const FOLDED_SIZE = 400;
-const TOKENS_MAX = 3_000; // in a section; one with more stays plain text
+const TOKENS_MAX = 2_000; // in a section; one with more stays plain text
 const NESTING_MAX = 20;
 const FENCE = /^ {0,3}(`{3,}|~{3,})\s*([^`]*?)\s*$/;
 const TASK = /^\[([ xX])\](?= )/;
