@@ -185,18 +185,18 @@ def test_long_hostile_texts_keep_the_page_quick(page, show, start):
 
 
 def longest_task(page, show, text):
-    """Milliseconds of the longest task that shows the text, the least in three tries: another
+    """Milliseconds of the longest task that shows the text, the least in three attempts: another
     program can only make a task longer."""
-    tries = []
-    while len(tries) < 3 and min(tries, default=TASK_MS_MAX) >= TASK_MS_MAX:
+    attempts = []
+    while len(attempts) < 3 and min(attempts, default=TASK_MS_MAX) >= TASK_MS_MAX:
         show((text * (BYTES_MAX // len(text)))[:BYTES_MAX].strip() or "-")
         page.is_live()
         page.tab.evaluate(
             "document.querySelectorAll('.text > button, .code .more').forEach((e) => e.click())"
         )
         settle(page)
-        tries.append(page.tab.evaluate("window.longest"))
-    return min(tries)
+        attempts.append(page.tab.evaluate("window.longest"))
+    return min(attempts)
 
 
 def test_watch_notices_a_slow_task(page, show):
