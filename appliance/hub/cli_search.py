@@ -28,8 +28,14 @@ def search(
     ] = None,
     before: Annotated[str | None, typer.Option("--before", help="Sent before this time.")] = None,
     limit: Annotated[int, typer.Option("--limit", help="Maximum matches (1 to 1000).")] = 100,
+    newest: Annotated[bool, typer.Option("--newest", help="Newest first.")] = False,
+    whole_words: Annotated[
+        bool, typer.Option("--whole-words", help="The last word matches no longer words.")
+    ] = False,
 ) -> None:
     """Search messages, best match first.
+
+    The last word also matches longer words if it has three characters, for example short hashes.
 
     A query is "an exact phrase", word1 word2 (both) or word1 OR word2. Without a full-text index,
     texts are compared as substrings, and the output says so.
@@ -38,6 +44,7 @@ def search(
         result = reader.search(
             query, channel=channel, topic_id=topic_id, sender=sender,
             after=after, before=before, limit=limit,
+            prefix=not whole_words, order="newest" if newest else "best",
         )  # fmt: skip
     columns = [
         ("CREATED", "created_at"), ("ID", "id"), ("SENDER", "sender"), ("TEXT", "snippet"),

@@ -62,10 +62,12 @@ def find(
     where: Sql,
     rows_max: int,
     limit: ReadLimit,
+    *,
+    ranked: bool = True,
 ) -> TextMatches:
     """Return at most `rows_max` messages and one page in bytes that also match `where`, which
-    refers to the table as `m`."""
-    search = _Search(connection, query, where, limit)
+    refers to the table as `m`: few are ranked if `ranked`, else the newest come first."""
+    search = _Search(connection, query, where, limit, ranked)
     with snapshot(connection):
         indexed_until = search.indexed_until()
         if not query.alternatives:
@@ -120,12 +122,14 @@ class _Search:
         query: Query,
         where: Sql,
         limit: ReadLimit,
+        ranked: bool,
     ) -> None:
+        self._ranked_max = RANKED_MAX if ranked else 0
         self._execute = connection.execute
         self._query = query
         self._where = where
         self._limit = limit
-        self._snippets = Snippets(query.terms)
+        self._snippets = Snippets(query.terms, prefix=query.prefix)
 
     def indexed_until(self) -> int | None:
         """Return the last rowid in the index; None without an index or without FTS5."""
@@ -157,7 +161,7 @@ class _Search:
                 if self._is_there(index):
                     indexed.update(self._search_in(index, match, indexed_until, matches_max))
             matches += sorted(indexed, reverse=True)[: matches_max - len(matches)]
-        if 1 < len(matches) <= RANKED_MAX:
+        if 1 < len(matches) <= self._ranked_max:
             return self._rank(matches) or matches
         return matches
 

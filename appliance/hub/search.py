@@ -24,8 +24,9 @@ def find(
         where += f" AND m.channel_id IN ({marks})"
         parameters += sorted(only)
     matches = fulltext.find(
-        reader.connection, words, COLUMNS, (where, parameters), query.limit, reader.limit
-    )
+        reader.connection, words, COLUMNS, (where, parameters), query.limit, reader.limit,
+        ranked=query.order == "best",
+    )  # fmt: skip
     if not matches.rows:
         require_scope_exists(reader, query)
     messages = [

@@ -17,6 +17,7 @@ from appliance.kernel.errors import Invalid
 
 QUERY_CHARACTERS_MAX = 300  # fits into a request line when percent-encoded
 TERMS_MAX = 32
+PREFIX_CHARACTERS_MIN = 3  # a shorter word is in too many words
 
 
 class SearchSyntax(Invalid):
@@ -31,6 +32,8 @@ class Query(msgspec.Struct, frozen=True):
     """
 
     alternatives: tuple[tuple[str, ...], ...]
+    prefix: bool = False
+    """The last word also matches longer words that begin with it."""
 
     @property
     def terms(self) -> list[str]:
@@ -40,9 +43,10 @@ class Query(msgspec.Struct, frozen=True):
     @property
     def match(self) -> str:
         """Return the right side of FTS5's MATCH: only strings, AND, OR and parentheses."""
-        return " OR ".join(
+        match = " OR ".join(
             f"({' AND '.join(_quote(term) for term in terms)})" for terms in self.alternatives
         )
+        return f"{match[:-1]}*)" if self.prefix else match
 
     @property
     def match_pairs(self) -> str:
@@ -80,9 +84,12 @@ _CONTAINED = "instr(lower({}), ?)"
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
-def parse(text: str) -> Query:
+def parse(text: str, *, prefix: bool = False) -> Query:
     """Parse a query. Raises SearchSyntax for empty or too long queries, open quotes and dangling
-    operators."""
+    operators.
+
+    With `prefix`, an unquoted last word with three or more characters also matches longer words.
+    """
     if len(text) > QUERY_CHARACTERS_MAX:
         raise SearchSyntax(f"the search has more than {QUERY_CHARACTERS_MAX} characters")
     if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
@@ -94,6 +101,7 @@ def parse(text: str) -> Query:
     alternatives: list[list[str]] = [[]]
     operator: str | None = None
     count = 0
+    whole = True
     for term, quoted in _split(text):
         if not quoted and term in ("AND", "OR"):
             if operator or count == 0:
@@ -105,6 +113,7 @@ def parse(text: str) -> Query:
         operator = None
         count += 1
         alternatives[-1].append(term)
+        whole = quoted or not _may_continue(term)
     if operator:
         raise _dangling(operator)
     if count > TERMS_MAX:
@@ -112,7 +121,12 @@ def parse(text: str) -> Query:
     searchable = tuple(
         tuple(words) for terms in alternatives if (words := [t for t in terms if _words(t)])
     )
-    return Query(searchable)
+    return Query(searchable, prefix and not whole)
+
+
+def _may_continue(term: str) -> bool:
+    words = _words(term)
+    return bool(words) and term.endswith(words[-1]) and len(words[-1]) >= PREFIX_CHARACTERS_MIN
 
 
 def _split(text: str) -> list[tuple[str, bool]]:

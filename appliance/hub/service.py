@@ -332,7 +332,7 @@ class Hub:
 
     def search(self, query: wire.SearchQuery, principal: Principal) -> wire.SearchResult:
         """Find every committed message that matches (see `hub/fulltext.py`)."""
-        words = parse(query.q)
+        words = parse(query.q, prefix=query.prefix)
         query = self._resolve(query, principal)
         return self.store.read_slow(search.find, words, query, principal.channels_for(READ))
 

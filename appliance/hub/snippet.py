@@ -15,6 +15,7 @@ BEFORE = 40  # characters shown in front of the match
 ELLIPSIS = "…"
 WINDOW = 4096
 OVERLAP = 1024  # a query has at most 300 characters, so a match fits into two windows
+END = r"(?![^\W_])"
 _WORD = re.compile(r"[^\W_]+")
 _REMEMBERED_MAX = 20_000
 
@@ -22,15 +23,15 @@ _REMEMBERED_MAX = 20_000
 class Snippets:
     """Cuts snippets for one search."""
 
-    def __init__(self, terms: Iterable[str]) -> None:
-        """Take the query's words and phrases."""
+    def __init__(self, terms: Iterable[str], *, prefix: bool = False) -> None:
+        """Take the query's words and phrases; with `prefix`, words may be longer."""
         words: list[str] = []
         runs: list[str] = []
         for term in terms:
             pattern = r"[\W_]+".join(map(re.escape, _WORD.findall(fold(term))))
             if pattern:
                 (runs if cjk.contains(term) else words).append(pattern)
-        bounded = [rf"(?<![^\W_])(?:{'|'.join(words)})(?![^\W_])"] if words else []
+        bounded = [rf"(?<![^\W_])(?:{'|'.join(words)}){'' if prefix else END}"] if words else []
         self._pattern = re.compile("|".join(bounded + runs)) if words or runs else None
 
     def cut(self, text: str) -> str:

@@ -10,13 +10,11 @@ from appliance.kernel.scopes import Scopes
 
 READ, POST, ADMIN = "hub:read", "hub:post", "hub:admin"
 SCOPES = Scopes(frozenset({READ, POST, ADMIN}), free=frozenset({READ}))
-PROTOCOL_VERSION = "v1"
-TOMBSTONE = "[deleted]"
+PROTOCOL_VERSION, TOMBSTONE = "v1", "[deleted]"
 CONTENT_BYTES_MAX = 65_536
 BATCH_MAX = 500
 PAGE_MAX = 1000  # rows in one response; a larger `limit` is clamped
-VALUE_BYTES_MAX = 16_384
-VERSION_MAX = 2**63 - 1
+VALUE_BYTES_MAX, VERSION_MAX = 16_384, 2**63 - 1
 RECIPIENTS_MAX = 50  # names in `to`: each gets a row, and a receipt in the reply
 ACK_SECONDS_MAX = 90 * 86_400
 
@@ -196,6 +194,8 @@ class SearchQuery(Struct, frozen=True):
     after: Instant | None = None
     before: Instant | None = None
     limit: Limit = 50
+    prefix: bool = False  # the last word also matches longer words
+    order: Literal["best", "newest"] = "best"
 
 
 class EventsQuery(Struct, frozen=True):

@@ -372,12 +372,17 @@ class Client(EntryVerbs, CatchUpVerbs, BlobVerbs, BoundsVerbs):
         after: str | None = None,
         before: str | None = None,
         limit: int = 50,
+        prefix: bool | None = None,
+        order: str | None = None,
     ) -> models.SearchResult:
-        """Messages that match words, "phrases" and OR, best match first."""
+        """Return messages that match words, "phrases" and OR, best match first.
+
+        With `prefix`, the last word also matches longer words. `order` is "best" or "newest".
+        """
         return self._get(
             "/api/v1/search", models.SearchResult, None,
             q=query, channel_id=channel_id, topic_id=topic_id, sender=sender,
-            after=after, before=before, limit=limit,
+            after=after, before=before, limit=limit, prefix=prefix, order=order,
         )  # fmt: skip
 
     # -- sends and received messages ---------------------------------------------------

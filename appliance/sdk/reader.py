@@ -144,14 +144,18 @@ class WorkspaceReader(WorkspaceDatabase):
         after: str | None = None,
         before: str | None = None,
         limit: int = 100,
+        prefix: bool = False,
+        order: str = "best",
     ) -> Row:
         """Return messages that match the words: `messages` with snippets, `fts_used`,
         `has_more`.
 
+        With `prefix`, the last word also matches longer words. `order` is "best" or "newest".
+
         The hub's HTTP API returns the same. Times are ISO 8601; `after` is inclusive, `before` is
         exclusive.
         """
-        query = parse(words)
+        query = parse(words, prefix=prefix)
         where = fulltext.conditions(
             None if channel is None else self.channel(channel)["id"],
             None if topic_id is None else self.topic(topic_id)["id"],
@@ -162,7 +166,10 @@ class WorkspaceReader(WorkspaceDatabase):
         self._limit.start()
         with readable_errors(self._database):
             columns, rows_max = self._message("m"), _rows_max(limit)
-            hits = fulltext.find(self._connection, query, columns, where, rows_max, self._limit)
+            hits = fulltext.find(
+                self._connection, query, columns, where, rows_max, self._limit,
+                ranked=order == "best",
+            )  # fmt: skip
         messages = [
             dict(zip([*STORED_MESSAGE, "principal", "snippet"], [*row, snippet], strict=True))
             for row, snippet in zip(hits.rows, hits.snippets, strict=True)

@@ -1,16 +1,16 @@
 // One message: its text, its marks, its actions, and the dialogs of these.
+import { Content } from "./content.js";
 import { edit, erase, loadEnrichments, loadTopics, move, MOVE_COUNT_MAX, newest, previewMove, topicsOf } from "./hub.js";
 import { draftOf, dropDraft, keepDraft } from "./drafts.js";
-import { copyText, Dialog, Failure } from "./parts.js";
+import { Command, copyText, Dialog, Failure } from "./parts.js";
 import { link } from "./router.js";
 import { senderName } from "./session.js";
 import { notify, state } from "./store.js";
-import { ago, bytesOf, dayOf, hue, linked, Outside, showDay, showMoment, showNumber, showTime } from "./text.js";
+import { ago, bytesOf, dayOf, hue, Outside, showDay, showMoment, showNumber, showTime } from "./text.js";
 import { html, rarely, useEffect, useState } from "./view.js";
 
 export const TEXT_BYTES_MAX = 65_536;
 const TOGETHER_MS = 5 * 60_000; // messages of a sender that share one heading
-const LONG = 4_000; // characters shown before "show all"
 
 // Whether a message continues the one before it.
 function continues(message, above) {
@@ -42,15 +42,11 @@ export const Message = rarely(({ message, above, isFirstNew, selected, act, enri
 });
 
 function Text({ message }) {
-  const [all, setAll] = useState(false);
   if (message.deleted_at) {
     return html`<p class="text soft"><em>Deleted by ${message.deleted_by || "unknown"}, ${ago(message.deleted_at)}</em></p>`;
   }
-  const text = message.content_raw;
-  const long = text.length > LONG && !all;
-  return html`<p class="text" dir="auto">${linked(long ? `${text.slice(0, LONG)}…` : text)}
-    ${message.edited_at && html` <span class="mark" title=${`Edited ${showMoment(message.edited_at)}, version ${message.version}`}>edited</span>`}</p>
-    ${long && html`<button class="plain" onClick=${() => setAll(true)}>Show all ${showNumber(text.length)} characters</button>`}`;
+  return html`<${Content} text=${message.content_raw}>
+    ${message.edited_at && html` <span class="mark" title=${`Edited ${showMoment(message.edited_at)}, version ${message.version}`}>edited</span>`}<//>`;
 }
 
 function Enrichments({ message, known }) {
@@ -159,6 +155,7 @@ export function Details({ message, close }) {
     <header class="bar"><h2>Message</h2><button class="plain" onClick=${close} aria-label="Close details">×</button></header>
     <dl>${rows.filter(([, value]) => value).map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
     <p><a href=${link({ screen: "events", query: { topic_id: message.topic_id } })}>Events of its topic</a></p>
+    ${!message.deleted_at && html`<${Command} label="Raw" text=${message.content_raw} />`}
     ${error && error.status !== 404 && html`<${Failure} error=${error} />`}
     <${Enrichments} message=${message} known=${state.enrichments.get(message.id)} />
   </section>`;

@@ -84,7 +84,7 @@ export async function copyText(text) {
 }
 
 // Selects a text that can't be copied otherwise.
-function select(element) {
+export function select(element) {
   element.focus();
   getSelection().selectAllChildren(element);
   notify("The browser allows no copying here. The text is selected: copy it with the keyboard.");

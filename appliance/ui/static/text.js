@@ -45,10 +45,11 @@ export function safeUrl(text) {
   }
 }
 
-export function Outside({ url, children }) {
+// `title`: the address appears when one points at the link.
+export function Outside({ url, title, children }) {
   const safe = safeUrl(url);
   if (!safe) return html`<span>${children || String(url)}</span>`;
-  return html`<a href=${safe} target="_blank" rel="noopener noreferrer nofollow">${children || url}</a>`;
+  return html`<a href=${safe} title=${title && safe} target="_blank" rel="noopener noreferrer nofollow">${children || url}</a>`;
 }
 
 // Text with its http and https addresses as links.

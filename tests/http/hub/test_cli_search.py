@@ -52,6 +52,19 @@ def test_command_line_search_returns_the_same(hub, ids, q, expected):
     assert (done.code, done.json) == (0, answer.body), done
 
 
+def test_short_hash_is_found_by_its_beginning(hub, ids):
+    hub.send(ids[1], "fixed in 3f9ac41d77")
+    hub.send(ids[1], "reverted 3f9ac41d77")
+    done = agentlip("search", "3f9ac41", "--newest", "--json", cwd=hub.workspace)
+    texts = [message["snippet"] for message in done.json["messages"]]
+    assert texts == ["reverted 3f9ac41d77", "fixed in 3f9ac41d77"]
+    answer = hub.http.get("/api/v1/search?q=3f9ac41&prefix=true&order=newest")
+    assert answer.body == done.json
+    if hub.has_index:
+        whole = agentlip("search", "3f9ac41", "--whole-words", "--json", cwd=hub.workspace)
+        assert whole.json["messages"] == []
+
+
 def test_hub_is_ready_with_and_without_fts5(hub, ids):
     assert hub.http.get("/-/ready").status == 200
     assert '"level":"error"' not in hub.log_text

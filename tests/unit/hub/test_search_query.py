@@ -32,6 +32,21 @@ def test_valid_query_is_parsed(text, alternatives):
 
 
 @pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("fixed 3f9", '("fixed" AND "3f9"*)'),
+        ("one OR two", '("one") OR ("two"*)'),
+        ('one "two"', '("one" AND "two")'),
+        ("one to", '("one" AND "to")'),
+        ("one ->", '("one")'),
+        ("one*", '("one*")'),
+    ],
+)
+def test_prefix_query_continues_only_the_last_word(text, match):
+    assert parse(text, prefix=True).match == match
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "", "   ", 'one "two', "OR", "AND", "one OR", "OR one",
