@@ -54,6 +54,7 @@ CLASSES = {
         "key_log": "KeyLog", "used_signature": "UsedSignature",
     },
 }  # fmt: skip
+LINE_MAX = 100
 FIELDS = {"INTEGER": "Integer", "TEXT": "Text", "BLOB": "Blob", "REAL": "Double"}
 TYPES = {"INTEGER": "int", "TEXT": "str", "BLOB": "bytes", "REAL": "float"}
 LOGS_FILE = '''"""Generated from the declarations of stores by `just models`: the exported logs."""
@@ -140,9 +141,12 @@ def rows(store: str, tables: dict[str, tuple[str, list[Column]]]) -> str:
     for name, (table, columns) in tables.items():
         lines += ["", f"class {name}Row(NamedTuple):", f'    """A row in `{table}`."""', ""]
         for column in columns:
-            values = column.values.replace("'", '"')
+            values = " ".join(column.values.replace("'", '"').split())
             type_ = f"Literal[{values}]" if values else TYPES[column.type]
-            lines.append(f"    {column.name}: {type_}{' | None' if column.is_null else ''}")
+            line = f"    {column.name}: {type_}{' | None' if column.is_null else ''}"
+            if len(line) > LINE_MAX:  # as the formatter wraps it
+                line = line.replace(f"[{values}]", f"[\n        {values}\n    ]")
+            lines.append(line)
         lines.append("")
     text = "\n".join(lines)
     imported = "Literal, NamedTuple" if "Literal[" in text else "NamedTuple"

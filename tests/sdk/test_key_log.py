@@ -93,7 +93,7 @@ def test_end_signed_with_another_key_is_refused(network, anna):
 
 def test_log_that_disappears_is_refused(network, anna):
     network.relay.store.write(_drop_relay_key)
-    refuse(anna, "does not show its key log")
+    refuse(anna, "does not show the key log")
 
 
 def _drop_relay_key(tx):

@@ -73,7 +73,7 @@ class GroupLogs:
             self._peers.refresh()
         key = self._peers.admin_keys().get(RELAY_SENDER)
         if key is None:
-            raise GroupLogRefused("the relay shows no key of its own")
+            raise GroupLogRefused("the relay shows no own key")
         return key
 
     def _head(self, group_id: str) -> tuple[str, str, bool]:

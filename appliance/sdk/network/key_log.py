@@ -81,7 +81,7 @@ class KeyLog:
             self._note(error.message)
             raise
         names = ", ".join(sorted(wrong)[:NAMED_MAX])
-        self._note(f"the relay shows other keys than its log for {names}" if wrong else "")
+        self._note(f"the relay shows other keys than the log for {names}" if wrong else "")
         return frozenset(wrong)
 
     def _find_wrong(self, keys: Mapping[str, str]) -> list[str]:
@@ -99,7 +99,7 @@ class KeyLog:
         """Read the log's end, and the entries up to there; return the new pin."""
         head = self._read_head()
         if head is None and pin.relay_key:
-            raise KeyLogRefused("the relay does not show its key log any more")
+            raise KeyLogRefused("the relay does not show the key log any more")
         if head is None:
             return pin
         _check_head(pin, head)
@@ -132,7 +132,7 @@ class KeyLog:
         entries = _convert(self._relay.request("GET", path), list[KeyLogEntry])
         entries = entries[: head.number - pin.read]
         if not entries:
-            raise KeyLogRefused("the relay does not show all entries in its key log")
+            raise KeyLogRefused("the relay does not show all entries in the key log")
         for entry in entries:
             pin = _follow_entry(pin, entry)
         self._keep(pin, entries)
