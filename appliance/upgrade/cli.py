@@ -17,7 +17,7 @@ from appliance.kernel.log import Log
 from appliance.process.daemon import hold_locks
 from appliance.sdk.discovery import find_workspace
 from appliance.upgrade.apply import apply as apply_migration
-from appliance.upgrade.plan import MigrationPlan, StorePlan, plan
+from appliance.upgrade.plan import MigrationPlan, StorePlan, plan, stores_of
 from appliance.upgrade.sections import read_sections
 
 ConfigFlag = Annotated[
@@ -82,7 +82,7 @@ def migrate(
                 hint="agentlip migrate --apply --yes",
             )
         log = Log(sys.stderr.buffer, level="error", clock=clock)
-        stores = sections.roles.stores
+        stores = stores_of(datadir, sections)
         saved = apply_migration(
             datadir, sections.backup, stores, clock, log, backup=not without_backup
         )

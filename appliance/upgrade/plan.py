@@ -5,7 +5,7 @@ import msgspec
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.upgrade.sections import UpgradeSections
 from appliance.workspace import manifest
-from appliance.workspace.datadir import DataDir, read_lock
+from appliance.workspace.datadir import STORES, DataDir, read_lock
 from appliance.workspace.schema import StoreDamaged
 from appliance.workspace.schema_reader import read_state
 from appliance.workspace.upgrade import MigrationEdited, SchemaTooNew, refuse
@@ -39,8 +39,8 @@ class StorePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MigrationPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The stores for the active subsystems. If there are `steps`, a backup with all stores is
-    made first."""
+    """The stores for the active subsystems, and others that have a file. If there are `steps`, a
+    backup with all stores is made first."""
 
     stores: tuple[StorePlan, ...]
     steps: int
@@ -56,10 +56,17 @@ def plan(datadir: DataDir, sections: UpgradeSections, *, locked: bool = False) -
     missed = manifest.lost_stores(datadir, "ro" if running else "unused")
     lost = {str(error.details["store"]): error for error in missed}
     stores = tuple(
-        _plan(datadir, store, lost.get(store), running) for store in sections.roles.stores
+        _plan(datadir, store, lost.get(store), running) for store in stores_of(datadir, sections)
     )
     steps = sum(len(store.steps) for store in stores)
     return MigrationPlan(stores=stores, steps=steps)
+
+
+def stores_of(datadir: DataDir, sections: UpgradeSections) -> tuple[str, ...]:
+    """Return the stores to migrate: those in use, and those that were used while a role was on."""
+    in_use = sections.roles.stores
+    others = (store for store in STORES if store not in in_use)
+    return in_use + tuple(store for store in others if datadir.database(store).exists())
 
 
 def pending_stores(datadir: DataDir, stores: tuple[str, ...]) -> list[str]:

@@ -105,6 +105,15 @@ def test_oldest_workspace_is_served_with_all_of_its_data(oldest: DataDir) -> Non
     assert tail[-1]["payload"] == {"text": "x" * 10_000}
 
 
+def test_store_of_a_role_that_is_off_is_migrated_by_the_command(tmp_path: Path) -> None:
+    datadir = unpack_oldest(tmp_path / "ws")
+    refused = agentlip("relay", "admins", "list", cwd=datadir.workspace)
+    assert "agentlip migrate --apply" in refused.err
+    succeed("migrate", "--apply", "--yes", cwd=datadir.workspace)
+    admins = succeed("relay", "admins", "list", "--json", cwd=datadir.workspace).json
+    assert [each["agent"] for each in admins] == ["ada"]
+
+
 def test_oldest_workspace_gets_the_steps_of_a_later_program(
     oldest: DataDir, tmp_path: Path
 ) -> None:
