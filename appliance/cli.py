@@ -74,7 +74,7 @@ app.callback()(global_flags)
 
 @app.command("version")
 def show_version(session: Session) -> None:
-    """Print the version, and the commit and date of this build."""
+    """Print the version, and this build's commit and date."""
     from appliance.build import commit, version_line
 
     revision, date = commit()
@@ -102,7 +102,7 @@ def init(
 
 @app.command("status")
 def status_line(session: Session) -> None:
-    """Print one line: the state and address of the hub, and its last event."""
+    """Print one line: the hub's state, address and last event."""
     from appliance.process.status import exit_code, summary_line, workspace_state
 
     state = workspace_state(session.workspace)

@@ -3,7 +3,7 @@
     one two            both words            "one two"    the words side by side
     one OR two         either                one two OR three    (one and two) or three
 
-`AND` is optional. Everything else, including punctuation, is text and never an operator of FTS5.
+`AND` is optional. Everything else, including punctuation, is text and never an FTS5 operator.
 Symbols alone (`!!!`, `***`, an emoji) are not indexed and match nothing.
 """
 
@@ -42,7 +42,7 @@ class Query(msgspec.Struct, frozen=True):
 
     @property
     def match(self) -> str:
-        """Return the right side of FTS5's MATCH: only strings, AND, OR and parentheses."""
+        """Return what follows FTS5's MATCH: only strings, AND, OR and parentheses."""
         match = " OR ".join(
             f"({' AND '.join(_quote(term) for term in terms)})" for terms in self.alternatives
         )

@@ -91,7 +91,7 @@ def verify_claims(
 
 
 def subject_id(issuer: str, claims: Mapping[str, Any]) -> str:
-    """Return the id here of an issuer's subject."""
+    """Return the id that an issuer's subject has here."""
     digest = hashlib.sha256(f"{issuer} {claims['sub']}".encode("utf-8", "surrogatepass"))
     return f"oidc-{digest.hexdigest()[:32]}"
 
@@ -115,6 +115,6 @@ def is_name(name: Any) -> bool:
 
 
 def values_of(claim: Any) -> list[str]:
-    """Return a claim's values: those of a list, or a text's words."""
+    """Return a claim's values: a list's texts, or a text's words."""
     values = claim.split() if isinstance(claim, str) else claim
     return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []

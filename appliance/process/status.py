@@ -1,4 +1,4 @@
-"""Reports the state of a workspace's hub, for machines and for people."""
+"""Reports a workspace's hub state, for machines and for people."""
 
 import os
 import shlex
@@ -27,7 +27,7 @@ State = dict[str, Any]
 
 
 def workspace_state(workspace: Path | None) -> State:
-    """Return the state of a workspace's hub. Does not fail if no hub runs."""
+    """Return a workspace's hub state. Does not fail if no hub runs."""
     return hub_state(find_workspace(workspace))
 
 

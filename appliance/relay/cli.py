@@ -69,7 +69,7 @@ def add_admin(
 
 @admins_app.command("list")
 def list_admins(session: Session) -> None:
-    """List the admins, with the fingerprints of their keys."""
+    """List the admins, with their keys' fingerprints."""
     from appliance.relay import queries
 
     with _open_stopped(session) as store:
@@ -151,13 +151,13 @@ def broadcast(
 
 @app.command("keys")
 def list_keys(session: Session, relay: RelayFlag = "") -> None:
-    """List the admins of a relay, with the fingerprints of their keys."""
+    """List a relay's admins, with their keys' fingerprints."""
     _print_keys(session, _client(session, relay).request("GET", "/admin/keys"))
 
 
 @app.command("audit")
 def audit(session: Session) -> None:
-    """Check the whole key log of this workspace's relay against the agents' table.
+    """Check this workspace's whole key log against the agents' table.
 
     Example: agentlip relay audit
     """

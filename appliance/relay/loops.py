@@ -1,4 +1,4 @@
-"""Runs the relay's background loops: pruning, and probing endpoints of waiting agents."""
+"""Runs the relay's background loops: pruning, and probing waiting agents' endpoints."""
 
 from pathlib import Path
 from typing import Protocol
@@ -143,7 +143,7 @@ class ApprovalAsker(Loop):
 
 
 class EndpointChecker(Loop):
-    """Connects to the endpoint of each pending agent, and sends nothing."""
+    """Connects to each pending agent's endpoint, and sends nothing."""
 
     name = "relay_endpoints"
     interval_seconds = REACH_SECONDS

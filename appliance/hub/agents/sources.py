@@ -7,6 +7,7 @@ each time.
 
 import random
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -27,7 +28,7 @@ ERROR_CHARACTERS = 500  # kept with an envelope, from the end of the output
 Hub = Any
 
 
-class Source:
+class Source(ABC):
     """A thread that brings work to an agent's turns. `interrupt`: called after an error that ends
     it, which is then in `error`."""
 
@@ -43,9 +44,9 @@ class Source:
         """Release leased work. The turn has ended before."""
         self._thread.join(END_SECONDS)
 
+    @abstractmethod
     def serve(self) -> None:
         """Bring work until the runner's `stop` is set."""
-        raise NotImplementedError
 
     def _run(self) -> None:
         try:
