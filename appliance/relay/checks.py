@@ -7,7 +7,6 @@ from appliance.checks.context import Context
 from appliance.checks.rows import RowRule, find_rows
 from appliance.checks.sections import section
 from appliance.kernel.clock import DAY_MS
-from appliance.relay import key_log
 from appliance.relay.settings import RelaySettings
 
 WAITING_MS = 3 * DAY_MS
@@ -48,6 +47,8 @@ def _admins(context: Context) -> Iterator[Finding]:
 
 def _key_log(context: Context) -> Iterator[Finding]:
     for connection in context.with_tables("relay", "key_log", "agents"):
+        from appliance.relay import key_log  # needs the key library
+
         for problem in key_log.find_problems(connection)[:FINDINGS_MAX]:
             yield KEY_LOG.finding("key log", problem)
 

@@ -166,7 +166,10 @@ def audit(session: Session) -> None:
     from appliance.checks.context import open_read_only
     from appliance.relay import key_log
 
-    with closing(open_read_only(session.datadir.database("relay"))) as connection:
+    database = session.datadir.database("relay")
+    if not database.exists():
+        raise Missing("this workspace has no relay", hint="agentlip relay admins add --help")
+    with closing(open_read_only(database)) as connection:
         number, last_hash = key_log.head(connection)
         problems = key_log.find_problems(connection)
     answer = {"ok": not problems, "number": number, "hash": last_hash, "problems": problems}

@@ -37,14 +37,27 @@ def test_commands_of_the_section_replace_keys(tmp_path):
         anna.run("request", "bert")
         bert.run("accept", "anna")
         relay = f"http://127.0.0.1:{hub.port}"
-        rotate, revoke, move, init, register, request, remove, add, drop = commands(
-            relay, f"http://127.0.0.1:{anna.port}/network/inbox"
-        )
+        (
+            rotate, away, again, ask, confirm, revoke, move, init, register, request, remove, add,
+            drop,
+        ) = commands(relay, f"http://127.0.0.1:{anna.port}/network/inbox")  # fmt: skip
 
         succeed(*rotate[1:], cwd=hub.workspace)
         (contact,) = bert.json("contacts")
         assert (contact["agent"], contact["key"]) == ("anna", "new")
         succeed("network", "contacts", cwd=hub.workspace)  # with the new key
+
+        (hub.workspace / away[1]).rename(hub.workspace / away[2])
+        succeed(*again[1:], "--loopback", cwd=hub.workspace)
+        succeed(*ask[1:], cwd=hub.workspace)
+        code = (hub.datadir.dir / "relay-codes.txt").read_text().rpartition(" is ")[2][:6]
+        succeed(*confirm[1:-1], code, cwd=hub.workspace)
+        (hub.workspace / away[1]).rename(tmp_path / "recovering")
+        (hub.workspace / away[2]).rename(hub.workspace / away[1])
+        succeed("network", "cancel-recovery", cwd=hub.workspace)  # with the present key
+        port = hub.port
+        hub.stop()
+        hub.start("--port", str(port))  # three codes an hour for one client address
 
         (hub.workspace / "bert").symlink_to(bert.folder)
         succeed(*remove[1:], "--folder", "bert", cwd=hub.workspace)

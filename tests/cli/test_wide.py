@@ -36,6 +36,10 @@ ELSEWHERE = {
     "archive search": "needs an archive",
     "backup upload": "needs a target",
     "notify test": "sends a message",
+    **dict.fromkeys(
+        ("network group changes", "network group invitations", "network group list",
+         "network group members", "network group send"), "needs an agent with a relay",
+    ),
     "top": "is drawn again and again",
     "worker list": "needs a repository", "worker stats": "needs a repository",
     "worker status": "needs a repository", "bus claims": "needs a bus of the caller's",

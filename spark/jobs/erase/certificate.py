@@ -27,8 +27,9 @@ WORKSPACE = (
     ".agentlip/*.lost-*, .agentlip/audit.sqlite3, .agentlip/backups/, "
     ".agentlip/broker.sqlite3, .agentlip/courier.sqlite3, .agentlip/db.sqlite3, "
     ".agentlip/gold/, .agentlip/inbox.sqlite3, .agentlip/jobs/, .agentlip/jobs.sqlite3, "
-    ".agentlip/logs/, .agentlip/network/*/state.sqlite3, .agentlip/notify.json, "
-    ".agentlip/outbox.sqlite3, .agentlip/relay.sqlite3, .agentlip/repairs/, "
+    ".agentlip/logs/, .agentlip/network/*/state.sqlite3, .agentlip/network.copied/, "
+    ".agentlip/notify.json, .agentlip/outbox.sqlite3, .agentlip/relay-v1/, "
+    ".agentlip/relay.sqlite3, .agentlip/repairs/, "
     ".agentlip/restore/, .worker-state/blobs/sha256-*, .worker-state/bus.db, "
     ".worker-state/bus.jsonl, worktrees/"
 )

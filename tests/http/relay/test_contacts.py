@@ -165,6 +165,6 @@ def test_third_denial_blocks_the_requester(relay):
         assert ask().status_code == 201
         assert relay.request("POST", "/contacts/anna/deny", by="bert").status_code == 200
     assert (ask().status_code, ask().json["code"]) == (403, "REQUESTER_BLOCKED")
-    assert ask("bert", "anna").status_code == 201  # who denied may change their mind
+    assert ask("bert", "anna").status_code == 201  # bert, who denied, has another mind
     assert relay.request("POST", "/contacts/bert/deny", by="anna").status_code == 200
     assert ask().status_code == 201

@@ -182,7 +182,7 @@ def test_key_log_goes_on_after_a_restore(workspace):
     assert read(key_log.find_problems) == []
 
 
-def test_key_log_names_the_agent_that_a_restore_revives(workspace):
+def test_key_log_names_the_agent_that_comes_back_by_a_restore(workspace):
     workspace.relay.as_admin("POST", "/registry/agents/anna/revoke")
     workspace.restore(revive=True)
     rows = workspace.relay.store.read(key_log.entries, 0, 9)
