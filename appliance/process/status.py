@@ -1,4 +1,4 @@
-"""Reports a workspace's hub state, for machines and for people."""
+"""Reports a workspace's hub state, in JSON for machines and in lines for people."""
 
 import os
 import shlex

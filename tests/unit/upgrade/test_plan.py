@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from appliance.kernel.config import BadSettings
-from appliance.upgrade.plan import pending_stores, plan
+from appliance.upgrade.plan import pending_stores, plan, stores_of
 from appliance.upgrade.sections import UpgradeSections, read_sections
 from appliance.workspace.migration import load, newest
 from appliance.workspace.upgrade import MigrationEdited, SchemaTooNew
@@ -37,7 +37,7 @@ def test_steps_of_an_older_store_are_planned_and_nothing_is_written(tmp_path, mo
     assert (hub.status, hub.program) == ("pending", newest(load("hub")))
     assert len(hub.steps) == hub.program - hub.schema > 0
     assert made.steps == sum(store.program - store.schema for store in made.stores if store.steps)
-    assert set(pending_stores(datadir, STORES)) == {
+    assert set(pending_stores(datadir, stores_of(datadir, UpgradeSections()))) == {
         each.store for each in made.stores if each.steps
     }
     assert {path: hashlib.sha256(path.read_bytes()).digest() for path in before} == before
