@@ -73,7 +73,7 @@ class ContactAsker:
     def _step(self, agent: NetworkAgent) -> None:
         question = _read(agent)
         if question is None:
-            requests = agent.requests.unasked(self._clock.now_ms())
+            requests = agent.requests.find_unasked(self._clock.now_ms())
             if not requests:
                 return
             question = _make_question(agent, requests)

@@ -60,7 +60,7 @@ class GroupDone(Struct, frozen=True):
 
 
 class GroupEntry(Struct, frozen=True, rename="camel"):
-    """A group. `role`: the caller's. `head`: the hash of the newest change."""
+    """A group. `role`: the caller's. `head`: the newest change's hash."""
 
     group_id: str
     name: str

@@ -130,7 +130,7 @@ def revoke(
     for member in map(GroupMemberRow._make, rows):
         _end(tx, member.group_id, name, "removed", admin)
         if member.role == OWNER:
-            _succeed(tx, member.group_id, admin)
+            _promote(tx, member.group_id, admin)
     return status
 
 
@@ -208,7 +208,7 @@ def _set_owner(tx: Tx, group_id: str, agent: str, by: str) -> None:
     _log(tx, group_id, agent, "ownership-transferred", by)
 
 
-def _succeed(tx: Tx, group_id: str, admin: str) -> None:
+def _promote(tx: Tx, group_id: str, admin: str) -> None:
     row = tx.execute(
         "SELECT agent FROM group_members WHERE group_id = ? AND status = 'active'"
         " ORDER BY role = 'admin' DESC, joined_ms, agent LIMIT 1",

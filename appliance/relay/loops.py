@@ -52,7 +52,7 @@ class RelayPruner(Loop):
 
     def _archive_unread(self) -> int:
         """Move the oldest unread messages to a file. Return how many."""
-        rows = self._relay.store.read(v1.unread)
+        rows = self._relay.store.read(v1.list_unread)
         if not rows:
             return 0
         numbers, bodies = zip(*rows, strict=True)

@@ -171,7 +171,7 @@ def remove_acked(tx: Tx, limit: int) -> int:
     ).rowcount
 
 
-def unread(reader: Executor) -> list[tuple[int, str]]:
+def list_unread(reader: Executor) -> list[tuple[int, str]]:
     """Return the oldest messages that nobody has acked: number and body."""
     return list(
         reader.execute(

@@ -122,7 +122,7 @@ def _check_schema(meta: dict[str, str]) -> None:
     version = meta.get("schema_version", "")
     if version != str(SCHEMA_VERSION):
         raise SchemaUnknown(
-            f"the database has schema version {shortened(version) or 'unknown'};"
+            f"the database has schema version {shorten(version) or 'unknown'};"
             f" this program knows {SCHEMA_VERSION}",
             details={"found": version, "known": SCHEMA_VERSION},
         )
@@ -141,5 +141,5 @@ def readable_errors(database: Path) -> Iterator[None]:
         raise DatabaseUnreadable(f"cannot read {database}: {error}") from None
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     return text if len(text) <= 80 else text[:79] + "…"

@@ -18,7 +18,7 @@ from appliance.hub.text import plain_name
 from appliance.hub.wire import NoSuchChannel, NoSuchMessage, NoSuchTopic, UnknownCursor
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid
-from appliance.sdk.database import Row, WorkspaceDatabase, readable_errors, shortened
+from appliance.sdk.database import Row, WorkspaceDatabase, readable_errors, shorten
 
 ROWS_MAX = 1000
 PRINCIPALS = "x_message_principals"  # missing in workspaces that another program created
@@ -51,7 +51,7 @@ class WorkspaceReader(WorkspaceDatabase):
     def channel(self, name_or_id: str) -> Row:
         query = f"SELECT {CHANNEL} FROM channels WHERE id = ?1 OR name IN (?1, ?2)"
         names = (name_or_id, plain_name(name_or_id))
-        missing = NoSuchChannel(f"channel not found: {shortened(name_or_id)}")
+        missing = NoSuchChannel(f"channel not found: {shorten(name_or_id)}")
         return self._fetch(f"{query} ORDER BY id <> ?1, name <> ?1 LIMIT 1", names, missing)
 
     def topics(self, channel: str, limit: int = ROWS_MAX) -> list[Row]:
@@ -67,19 +67,19 @@ class WorkspaceReader(WorkspaceDatabase):
         channel, slash, title = topic_id.partition("/")
         if slash:
             return self.topic_titled(channel, title)
-        missing = NoSuchTopic(f"topic not found: {shortened(topic_id)}")
+        missing = NoSuchTopic(f"topic not found: {shorten(topic_id)}")
         return self._fetch(f"SELECT {TOPIC} FROM topics WHERE id = ? LIMIT 1", (topic_id,), missing)
 
     def topic_titled(self, channel: str, title: str) -> Row:
         channel_id = self.channel(channel)["id"]
         query = f"SELECT {TOPIC} FROM topics WHERE channel_id = ? AND title IN (?, ?) LIMIT 1"
         hint = f"agentlip topic list --channel {channel}"
-        missing = NoSuchTopic(f"topic not found: {shortened(title)}", hint=hint)
+        missing = NoSuchTopic(f"topic not found: {shorten(title)}", hint=hint)
         return self._fetch(query, (channel_id, title, plain_name(title)), missing)
 
     def message(self, message_id: str) -> Row:
         query = f"SELECT {self._message('messages')} FROM messages WHERE id = ? LIMIT 1"
-        missing = NoSuchMessage(f"message not found: {shortened(message_id)}")
+        missing = NoSuchMessage(f"message not found: {shorten(message_id)}")
         return self._fetch(query, (message_id,), missing)
 
     def messages(

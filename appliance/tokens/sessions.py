@@ -52,7 +52,7 @@ class Sessions:
         else:
             token_id, credential = check_known(caller).id, caller.credential
             self._store.write(session_rows.insert, "open", token_id, credential, digest, SESSION_MS)
-        return self._opened(cookie, page), cookie
+        return self._show_opened(cookie, page), cookie
 
     def open_for(self, person: Principal) -> tuple[wire.SignedIn, str]:
         """Return a session for a person whom an issuer has signed in, and its cookie's secret."""
@@ -60,10 +60,10 @@ class Sessions:
         token = self._store.write(
             people.sign_in, person, hash_token(prefixed_token()), hash_token(cookie + page)
         )
-        opened = self._opened(cookie, page)
+        opened = self._show_opened(cookie, page)
         return wire.SignedIn(**msgspec.structs.asdict(opened), token=token), cookie
 
-    def _opened(self, cookie: str, page: str) -> wire.SessionOpened:
+    def _show_opened(self, cookie: str, page: str) -> wire.SessionOpened:
         self._tokens.refresh()
         opened = who(self._tokens.book.find(cookie + page) or ANONYMOUS)
         return wire.SessionOpened(**msgspec.structs.asdict(opened), page_secret=page)

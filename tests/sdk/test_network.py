@@ -23,7 +23,7 @@ def test_two_agents_become_contacts_by_hand(network):
         anna.send("bert", {})
     anna.request_contact("bert", "Hello!")
     bert.poll()
-    (event,) = [event for who, event in network.events if who == "bert"]
+    (event,) = [event for name, event in network.events if name == "bert"]
     assert (event.kind, event.agent) == ("contact-requested", "anna")
     assert event.details["greeting"] == "Hello!"
     assert [row["from"] for row in bert.pending_requests()] == ["anna"]
@@ -94,7 +94,7 @@ def test_broadcast_counts_only_with_the_signature_of_an_admin(network, anna):
     (listed,) = relay.request("GET", "/admin/broadcasts", by="anna").json
     network.tamper[f"/admin/broadcasts?limit=200&after={listed['id']}"] = lambda _: forged
     anna.poll()
-    events = [event for who, event in network.events if event.kind.startswith("broadcast")]
+    events = [event for name, event in network.events if event.kind.startswith("broadcast")]
     first, second = (event for event in events if event.details["id"] in (listed["id"], "x"))
     assert (first.kind, first.agent) == ("broadcast", "ada")
     assert first.details["payload"]["message"] == "back at 10"
@@ -103,7 +103,7 @@ def test_broadcast_counts_only_with_the_signature_of_an_admin(network, anna):
 
 def broadcasts_of(network, name):
     """The types and texts that its program got."""
-    events = [event for who, event in network.events if (who, event.kind) == (name, "broadcast")]
+    events = [event for own, event in network.events if (own, event.kind) == (name, "broadcast")]
     return [(event.details["type"], event.details["payload"]["message"]) for event in events]
 
 

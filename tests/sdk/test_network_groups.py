@@ -246,8 +246,8 @@ def test_invitations_and_changes_become_events(network, group):
     network.connect("dora", "anna")
     anna.invite_to_group(group, "dora", "Hi")
     network.agents["dora"].poll()
-    (event,) = (event for who, event in network.events if event.kind == "group-invited"
-                and who == "dora")  # fmt: skip
+    (event,) = (event for own, event in network.events if event.kind == "group-invited"
+                and own == "dora")  # fmt: skip
     assert (event.agent, event.details["groupId"]) == ("anna", group)
     assert network.agents["dora"].group_invitations()[0]["groupName"] == "builders"
     network.agents["dora"].decline_group(group)
@@ -255,8 +255,8 @@ def test_invitations_and_changes_become_events(network, group):
     bert.remove_from_group(group, "cleo")
     for name in ("anna", "cleo"):
         network.agents[name].poll()
-    shown = [(event.agent, event.details["action"]) for who, event in network.events
-             if who == "cleo" and event.kind == "group-changed"]  # fmt: skip
+    shown = [(event.agent, event.details["action"]) for own, event in network.events
+             if own == "cleo" and event.kind == "group-changed"]  # fmt: skip
     assert shown == [
         ("dora", "invited"), ("dora", "declined"), ("bert", "ownership-transferred"),
         ("cleo", "removed"),
@@ -284,7 +284,7 @@ def test_relay_that_shows_another_log_is_refused_until_trusted(network, group):
     network.relay.store.write(forge, group)
     anna.poll()
     bert.poll()
-    kinds = [event.kind for who, event in network.events if who == "bert"]
+    kinds = [event.kind for own, event in network.events if own == "bert"]
     assert "group-log-refused" in kinds
     with pytest.raises(GroupLogRefused):
         bert.send_to_group(group, {"text": "x"})

@@ -77,7 +77,7 @@ def poll_broadcasts(
     after = state.cursor("broadcasts")
     seek = f"&after={after}" if after else ""
     rows = relay.request("GET", f"/admin/broadcasts?limit={PAGE}{seek}")
-    broadcasts = [(row, _signed(row)) for row in reversed(rows)]
+    broadcasts = [(row, _read_signed(row)) for row in reversed(rows)]
     if not all(_is_valid(signed, peers.admin_keys()) for _, signed in broadcasts):
         peers.refresh()  # an admin was added, or has another key, since the heartbeat's refresh
     admins = peers.admin_keys()
@@ -106,7 +106,7 @@ def poll_broadcasts(
         state.set_cursor("broadcasts", str(row["id"]))
 
 
-def _signed(row: dict[str, Any]) -> SignedBroadcast:
+def _read_signed(row: dict[str, Any]) -> SignedBroadcast:
     return SignedBroadcast(*(str(row[name]) for name in ("type", "payload", "sender", "signature")))
 
 

@@ -70,7 +70,7 @@ class Groups:
 
     def recipients(self, group_id: str) -> list[str]:
         """Return the other members. Raises NotInGroup, GroupLogRefused and the relay's errors."""
-        group = self._checked(group_id)
+        group = self._check_group(group_id)
         if not group.may_send(self._relay.name):
             raise NotInGroup
         return [name for name in group.roles if name != self._relay.name]
@@ -91,7 +91,7 @@ class Groups:
             self._charge()  # senders can't cause many requests with other ids
             self.forget(group_id)
         try:
-            allowed = self._checked(group_id).may_send(sender)
+            allowed = self._check_group(group_id).may_send(sender)
         except NotInGroup:
             allowed = False
         except (RelayRefused, RelayUnreachable):
@@ -105,7 +105,7 @@ class Groups:
         if known is not None:
             self._known[group_id] = replace(known, read_at=float("-inf"))
 
-    def _checked(self, group_id: str) -> KnownGroup:
+    def _check_group(self, group_id: str) -> KnownGroup:
         self._logs.check(group_id)
         known = self._known.get(group_id)
         return known if known is not None and self._is_fresh(known) else self._read(group_id)

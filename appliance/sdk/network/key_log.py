@@ -88,10 +88,10 @@ class KeyLog:
         """Return the agents whose key is not the last one in the log; none before the whole log
         was read."""
         pin = self._follow(self.pin)
-        logged = self._logged()
+        logged = self._read_log()
         if pin.hidden and not keys.keys() <= logged.keys():  # hidden before they were contacts
             pin = self._follow(self._restart(structs.replace(pin, read=0, read_hash=FIRST_HASH)))
-            logged = self._logged()
+            logged = self._read_log()
         is_read = pin.relay_key and pin.read == pin.number
         return [name for name, key in keys.items() if logged.get(name) != key] if is_read else []
 
@@ -138,7 +138,7 @@ class KeyLog:
         self._keep(pin, entries)
         return pin
 
-    def _logged(self) -> dict[str, str]:
+    def _read_log(self) -> dict[str, str]:
         """Return the agents' last keys, without revoked and lost agents."""
         with self._state.transaction() as tx:
             return dict(

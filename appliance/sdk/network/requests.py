@@ -66,7 +66,7 @@ class ContactRequests:
         """Return all requests, oldest first."""
         return self._select("1 = 1")
 
-    def unasked(self, now_ms: int) -> list[ContactRequest]:
+    def find_unasked(self, now_ms: int) -> list[ContactRequest]:
         """Return the requests that a question can be about, oldest first."""
         return self._select("set_aside = 0 AND seen_ms > ?", now_ms - EXPIRY_MS)
 
