@@ -71,6 +71,11 @@ class UiFiles:
     def on_get_index(self, req: falcon.Request, resp: falcon.Response) -> None:
         self._answer(req, resp, "index.html")
 
+    def on_get_bare(self, _req: falcon.Request, resp: falcon.Response) -> None:
+        """Redirect to the page's folder, to which its files' addresses are relative."""
+        resp.status = falcon.HTTP_303
+        resp.location = "ui/"
+
     def on_get_file(self, req: falcon.Request, resp: falcon.Response, file: str) -> None:
         self._answer(req, resp, file)
 
@@ -97,9 +102,10 @@ class UiFiles:
 def routes() -> list[Route]:
     served = UiFiles()
     page = Operation(OPEN, "The web UI", media="text/html", query=wire.ReturnQuery)
+    bare = Operation(OPEN, "Redirect to the web UI", status=303)
     part = Operation(OPEN, "Get a script, style or picture for the web UI", media="*/*")
     return [
-        Route("/ui", served, {"GET": page}, suffix="index"),
+        Route("/ui", served, {"GET": bare}, suffix="bare"),
         Route("/ui/", served, {"GET": page}, suffix="index"),
         Route("/ui/{file}", served, {"GET": part}, suffix="file"),
         Route("/ui/vendor/{file}", served, {"GET": part}, suffix="vendor"),

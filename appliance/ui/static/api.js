@@ -30,10 +30,13 @@ function unreachable() {
   });
 }
 
+// Below the page's folder's parent, so that a proxy may serve the appliance below any path.
+export const address = (path) => new URL(`..${path}`, location.href);
+
 async function once(method, path, body, headers) {
   let response;
   try {
-    response = await fetch(path, {
+    response = await fetch(address(path), {
       method,
       headers,
       body: body === undefined ? undefined : JSON.stringify(body),
