@@ -29,8 +29,8 @@ class UiPage:
         """By a one-time link with the rights of this token, pasted into the tab as it is."""
         link = self.hub.http.post("/api/v1/invitations", {"token_id": token_id}).body
         self.tab.open(f"{self.root}/ui/#invite={link['secret']}")
-        self.has("header a[href='#/sign-in']")
-        self.misses("Sign in", "header a[href='#/sign-in']")
+        self.has(".person")
+        self.misses("Sign in", ".person")
 
     def go(self, address: str) -> None:
         self.tab.evaluate(f"void (location.hash = {json.dumps(address)})")

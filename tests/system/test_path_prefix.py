@@ -23,7 +23,7 @@ name = "linker"
 description = "links"
 skills = [{{ id = "link", description = "links pages" }}]
 """
-PERSON = "header a[href='#/sign-in']"
+PERSON = ".person"
 
 
 def wrap(location):

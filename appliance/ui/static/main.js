@@ -1,4 +1,5 @@
 // Starts the page: takes a one-time link, connects, and shows the screen of the address.
+import { Account } from "./account.js";
 import { get } from "./api.js";
 import { AsksBadge, AsksScreen, loadAsks, noteAsk } from "./asks.js";
 import { EventsScreen } from "./events.js";
@@ -151,7 +152,7 @@ class App extends Component {
 
   render(_, { place, help, newChannel, menu }) {
     document.title = titleOf(place);
-    const { session, notice, clockWarning, skewMs, skewSeen } = state;
+    const { notice, clockWarning, skewMs, skewSeen } = state;
     return html`<a class="skip" href="#content" onClick=${skip}>${place.topic ? "Skip to messages" : "Skip to content"}</a>
       <header class="top">
         <button class="plain menu" aria-expanded=${menu ? "true" : "false"} aria-label="Channels" onClick=${() => this.setState({ menu: !menu })}>☰</button>
@@ -159,9 +160,7 @@ class App extends Component {
         <nav aria-label="Screens">${Object.entries(SCREENS).filter(([, each]) => each.title).map(([name, each]) => html`<a key=${name} href=${link({ screen: name })}
           aria-current=${place.screen === name ? "page" : undefined}>${each.title}${each.badge && html`<${each.badge} />`}</a>`)}</nav>
         <span class="dot ${state.connection.name}" title=${state.connection.name} role="img" aria-label=${`Connection: ${state.connection.name}`}></span>
-        ${session.known && html`<a class="plain" href="#/sign-in">${session.signedIn ? session.name : "Sign in"}</a>`}
-        <button class="plain" aria-label="Light or dark" title="Light or dark" onClick=${otherTheme}>◐</button>
-        <button class="plain" aria-label="Keys" title="Keys (?)" onClick=${() => this.setState({ help: true })}>?</button>
+        <${Account} otherTheme=${otherTheme} help=${() => this.setState({ help: true })} done=${() => live.now()} />
       </header>
       <${Banner} retry=${() => live.now()} />
       ${Math.abs(skewMs) > HOUR_MS && !skewSeen && html`<div class="banner" role="status"><strong>This computer's clock is wrong</strong>

@@ -96,6 +96,7 @@ function signedIn(session) {
     signedIn: Boolean(session),
     known: true,
     name: session?.token_name || "",
+    tokenId: session?.token_id || "",
     scopes: session?.scopes || [],
     senders: session?.senders || null,
     expiresAt: session?.expires_at || null,
