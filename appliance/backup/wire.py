@@ -5,7 +5,7 @@ from msgspec import Struct
 from appliance.backup.manifest import StoreFacts, Verification
 from appliance.kernel.errors import Conflict
 from appliance.kernel.scopes import Scopes
-from appliance.workspace.restoring import Noticed
+from appliance.workspace.restoring import NoticeKind
 
 READ = "backup:read"
 CREATE = "backup:create"
@@ -52,14 +52,24 @@ class BackupDetails(Struct, frozen=True, kw_only=True):
     stores: dict[str, StoreFacts]
 
 
+class PlannedLoss(Struct, frozen=True, kw_only=True):
+    """Rows with one fate in a restore. `first`: the id and a text for each of the first rows."""
+
+    store: str
+    kind: NoticeKind
+    noun: str
+    count: int
+    first: list[list[str]]
+
+
 class PlannedRestore(Struct, frozen=True, kw_only=True):
-    """What a restore would lose, revoke and send again. `agentlip backup restore --plan` shows the
-    files too. `uncompared`: stores whose losses are unknown."""
+    """A restore's losses, revocations and repeated sends. `agentlip backup restore --plan` shows
+    the files too. `uncompared`: stores whose losses are unknown."""
 
     name: str
     cut_at: str
-    notices: tuple[Noticed, ...]
-    uncompared: tuple[str, ...]
+    notices: list[PlannedLoss]
+    uncompared: list[str]
     migrations: dict[str, str]
     bytes_needed: int
     bytes_free: int

@@ -116,11 +116,10 @@ def test_links_of_the_api_contain_the_path(served):
         client.hello()
 
 
-def test_redirects_stay_below_the_path(served):
+def test_page_without_a_slash_and_the_redirect_stay_below_the_path(served):
     hub, root, _ = served
     with ui_page(hub, root=root) as page:
         page.tab.open(f"{root}/ui")
-        assert page.tab.evaluate("location.href") == f"{root}/ui/"
         page.is_live()
     answer = hub.http.get("/", headers={"Accept": "text/html"})
     assert (answer.status, answer.headers["location"]) == (303, "ui/")

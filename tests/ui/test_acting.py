@@ -205,7 +205,7 @@ def test_all_failed_sends_are_redriven_with_their_count(hub, page):
     page.sees("are tried again", ".notice")
 
 
-def test_webhook_has_its_dead_sends_redriven(hub, page):
+def test_dead_letters_of_a_webhook_are_redriven(hub, page):
     webhook = {"url": "https://hooks.example.com/in", "description": "the pager"}
     hub.made(hub.http.post("/api/v1/webhooks", webhook))
     operate(page, "webhooks", "hooks.example.com")

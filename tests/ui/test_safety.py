@@ -24,7 +24,7 @@ WIRE_BYTES_MAX = 200_000
 LINES_MAX = 5_000
 
 
-@pytest.mark.parametrize("path", ["/ui/", "/ui/main.js", "/ui/vendor/preact.js"])
+@pytest.mark.parametrize("path", ["/ui/", "/ui", "/ui/main.js", "/ui/vendor/preact.js"])
 def test_every_file_has_the_policy_and_needs_no_token(hub, path):
     client = hub.connect(token=None)
     answer = client.get(path)

@@ -30,8 +30,8 @@ function unreachable() {
   });
 }
 
-// Below the page's folder's parent, so that a proxy may serve the appliance below any path.
-export const address = (path) => new URL(`..${path}`, location.href);
+// Relative to this file, so that a proxy may serve the appliance below any path.
+export const address = (path) => new URL(`..${path}`, import.meta.url);
 
 async function once(method, path, body, headers, seconds) {
   let response;

@@ -69,7 +69,7 @@ export function fail(error) {
 
 // What is kept in this browser: preferences, counts, and the session's secret of this page.
 // Appliances below several paths of a host have a storage together.
-const root = new URL("..", location.href).pathname;
+const root = new URL("..", import.meta.url).pathname;
 const keyOf = (name) => `agentlip.ui.${root === "/" ? "" : root}${name}`;
 
 export function recall(name, otherwise) {
