@@ -30,6 +30,12 @@ AT = """(() => {
 })()"""
 
 
+MARK_GRACE = (
+    "void [...document.querySelectorAll('tbody tr')]"
+    ".find((each) => each.innerText.startsWith('grace')).classList.add('grace')"
+)
+
+
 class Person:
     """Uses mouse and keyboard. `clicks` counts the presses of the mouse since the home page."""
 
@@ -58,8 +64,8 @@ class Person:
 
 def find_message(person):
     person.click(".top nav a", "Search")
-    person.page.has("#query:focus, #query")
-    person.page.tab.evaluate("document.getElementById('query').focus()")
+    person.click("#query")
+    person.page.has("#query:focus")
     person.type("platypus", "Enter")
     person.click(".results a", "platypus")
     person.page.sees("platypus from last week", ".list")
@@ -98,14 +104,20 @@ def invite_person(person):
     person.page.has("dialog input:focus")
     person.type("grace", "Enter")
     person.page.sees("#invite=", "dialog pre")
-    person.page.press("Escape")
+    clicks = person.clicks
+    person.click("dialog .buttons button", "Done")
+    person.clicks = clicks  # the link is there
 
 
 def revoke_person(person):
     person.click(".top nav a", "Operate")
     person.click(".tabs a", "People")
-    person.click("tr:has(a[href*='grace']) button, tr:has(th):nth-child(n) button", "Revoke")
-    person.page.has("dialog input")
+    person.page.sees("grace", "tbody")
+    person.page.tab.evaluate(MARK_GRACE)
+    person.click("tr.grace .acts button", "Revoke")
+    person.page.has("dialog input:focus")
+    person.type("grace", "Enter")
+    person.page.sees("is revoked", ".notice")
 
 
 def back_up(person):
@@ -129,9 +141,15 @@ def move_among_many(person):
     person.page.has(".message.selected")
     person.page.press("m")
     person.page.sees("1 message moves", "dialog")
-    person.page.choose("dialog select", person.target)
+    until(lambda: is_reached(person.page), SECONDS_MAX, "the field of the topic")
+    person.page.press(*person.target)
     person.click("dialog .buttons button", "Move")
-    person.page.sees("Moved 1 message", ".notice")
+    person.page.sees(f"to “{person.target}”", ".notice")
+
+
+def is_reached(page):
+    page.press("Tab")
+    return page.count("dialog select:focus")
 
 
 TASKS = {
@@ -153,7 +171,6 @@ ON_A_PHONE = 5
 def hub(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ui")
     with serve(folder, settings="[backup]\nenabled = false\n") as hub:
-        (folder / "jobs").mkdir()
         spec = {"command": ["sh", "-c", "echo the disk is full; exit 3"]}
         hub.http("PUT", "/api/v1/jobs/nightly", spec)
         yield hub
@@ -168,3 +185,53 @@ def day(hub):
     question = {"text": "Deploy?", "sender": "ci", "choices": ["yes"], "deadline_seconds": 600}
     hub.made(hub.http.post("/api/v1/asks", question))
     return hub
+
+
+def prepare(hub):
+    """A workspace with four hundred topics, claims, and a message from last week's talk."""
+    channel_id = hub.channel("many")
+    topics = [hub.topic(channel_id, f"topic-{number:03}") for number in range(TOPICS)]
+    hub.send(topics[7], "the wandering message")
+    hub.send(topics[9], "the platypus from last week")
+    wait_until_found(hub)
+    fill_bus(hub)
+    return "topic-399"
+
+
+def wait_until_found(hub):
+    until(lambda: hub.http.get("/api/v1/search?q=platypus").body["messages"], 20, "the index")
+
+
+def measure(page, tasks, target):
+    """Do each task from the home page, and return its clicks."""
+    person, clicks = Person(page), {}
+    person.target = target
+    for name, task in tasks.items():
+        person.go_home()
+        task(person)
+        clicks[name] = person.clicks
+        page.lacks("dialog")
+    return clicks
+
+
+def documented():
+    rows = re.findall(r"^\| ([A-Z][^|]+) \|[^|]*\| (\d) \|$", PAGE.read_text("utf-8"), re.M)
+    return {name: int(count) for name, count in rows}
+
+
+def test_each_task_takes_the_documented_clicks(day):
+    target = prepare(day)
+    with ui_page(day) as page:
+        page.is_live()
+        assert measure(page, TASKS, target) == documented()
+        assert max(documented().values()) <= CLICKS_MAX
+
+
+def test_first_tasks_take_as_many_clicks_on_a_phone(day):
+    with ui_page(day) as page:
+        page.tab.resize(400, 760)
+        page.is_live()
+        day.send(day.topic(day.channel("phone"), "t"), "the platypus from last week")
+        wait_until_found(day)
+        tasks = dict(list(TASKS.items())[:ON_A_PHONE])
+        assert max(measure(page, tasks, "").values()) <= CLICKS_MAX

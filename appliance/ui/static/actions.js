@@ -47,7 +47,7 @@ function Ask({ action, again, close }) {
     ${choices && html`<label>${choices[0]}<select value=${choice} onChange=${(event) => setChoice(event.target.value)}>${choices[1].map(([text, value]) => html`<option key=${value} value=${value}>${text}</option>`)}</select></label>`}
     ${asked && html`<label>${asked[0]}<input type=${asked[1]} value=${text} maxlength="200" onChange=${(event) => setText(event.target.value)} /></label>`}
     ${counted && html`<p role="status"><strong>${counted}</strong></p>`}
-    ${typed && html`<label>Type <code>${typed}</code> to confirm<input value=${name} autocomplete="off" onInput=${(event) => setName(event.target.value)} /></label>`}
+    ${typed && html`<label>Type <code>${typed}</code> to confirm<input value=${name} autocomplete="off" autofocus onInput=${(event) => setName(event.target.value)} /></label>`}
     ${command && html`<details><summary>The same by command</summary><${Command} label="Command" text=${command} /></details>`}
   <//>`;
 }
