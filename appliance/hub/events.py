@@ -45,7 +45,7 @@ class CommittedEvent(msgspec.Struct, eq=False):
 
     @property
     def frame(self) -> bytes:
-        """The envelope as a WebSocket frame, built once for all sockets."""
+        """Return the envelope as a WebSocket frame, built once for all sockets."""
         if self._frame is None:
             self._frame = text_frame(self.envelope)
         return self._frame
