@@ -5,10 +5,9 @@ Every run lives through the same week in a new workspace, and uses fixed window 
 
 import base64
 import tempfile
-import time
 from pathlib import Path
 
-from ops.ui_week import RELEASE, WEEK_HOURS, Week, set_clock, write_growth
+from ops.ui_week import RELEASE, WEEK_HOURS, Week, set_clock, shift_clock, write_growth
 from tests.doctor.patience import PATIENCE
 from tests.support.servedhub import ServedHub, serve
 from tests.support.uipage import UiPage, ui_page
@@ -99,14 +98,18 @@ def main() -> None:
             page.open()
             page.sees("This workspace is empty")
             save(page, "start")
-        clock_file = Path(name, "clock")
+        clock_file = shift_clock(Path(name))
         set_clock(clock_file, WEEK_HOURS)
-        clock = {"TEST_CLOCK_FILE": str(clock_file)}
+        clock = {"PYTHONPATH": name}
         with serve(Path(name, "hub"), constants=FAST, **PATIENCE, **clock) as hub:
             week = Week(hub, clock_file)
             week.live()
+            set_clock(clock_file, 0)
+            growth = hub.datadir.dir / "growth.json"
             hub.stop()
-            write_growth(hub.datadir.dir / "growth.json", int(time.time() * 1000))
+            hub.start()
+            write_growth(hub, growth)
+            hub.kill()
             hub.start()
             week.end()
             with ui_page(hub) as page:

@@ -1,6 +1,7 @@
 """A real week in a team with agents, for the documentation's pictures of the web UI."""
 
 import json
+import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,14 @@ from tests.support.until import until
 
 HOUR_MS = 3_600_000
 WEEK_HOURS = 7 * 24
+SAMPLES = 240  # of the last hour
+INTERVAL_HOURS = 1 / SAMPLES
+GROWING = ("hub", "outbox", "courier")
+SHIFT = """import time
+from pathlib import Path
+read = time.time_ns
+time.time_ns = lambda: read() + int(Path({file!r}).read_text()) * 1_000_000
+"""
 FILE = Path(__file__).with_suffix(".toml")
 
 
@@ -83,22 +92,27 @@ class Week:
                 message = self.post(post)
         edit = {"op": "edit", "content_raw": "Done. Everything is verified, signed and published."}
         hub.http.patch(f"/api/v1/messages/{message['id']}", edit)
-
-    def end(self) -> None:
-        """Leave what needs a person on the last day."""
-        hub = self._hub
-        set_clock(self._clock_file, 2)
-        fill_queues(hub)
-        set_clock(self._clock_file, 1)
         fill_sends(hub)
-        webhook = {"url": "https://hooks.example.com/in", "description": "the pager"}
-        hub.made(hub.http.post("/api/v1/webhooks", webhook))
-        set_clock(self._clock_file, 0.3)
         for question in QUESTIONS:
             hub.made(hub.http.post("/api/v1/asks", question))
+
+    def end(self) -> None:
+        """Live through the last hour, and leave dead letters, workers and a backup."""
+        hub = self._hub
+        for step in range(SAMPLES):
+            set_clock(self._clock_file, (SAMPLES - step) * INTERVAL_HOURS)
+            if step == SAMPLES // 2:
+                fill_queues(hub)
+            for _ in range(step % 90 // 30):
+                hub.http.get("/health")
+            until(lambda number=step: len(self._sampled()) > number, 20, "a sample")
         set_clock(self._clock_file, 0)
         fill_bus(hub)
         back_up(hub)
+
+    def _sampled(self) -> list[int]:
+        at_ms: list[int] = self._hub.http.get("/api/v1/rates").body["at_ms"]
+        return at_ms
 
     def _days(self) -> Iterator[tuple[int, list[Post]]]:
         for day in range(6, -1, -1):
@@ -113,17 +127,30 @@ class Week:
         )
 
 
+def shift_clock(folder: Path) -> Path:
+    """Make a module that shifts the wall clock of each process that has the folder in its path;
+    return the file with the milliseconds."""
+    file = folder / "clock"
+    (folder / "sitecustomize.py").write_text(SHIFT.format(file=str(file)))
+    return file
+
+
 def set_clock(file: Path, hours_ago: float) -> None:
-    """Set the clock that the appliance reads from the file."""
-    file.write_text(str(-int(hours_ago * HOUR_MS)))
+    """Set the clock that the appliance reads from the file, at any moment."""
+    new = file.with_suffix(".new")
+    new.write_text(str(-int(hours_ago * HOUR_MS)))
+    new.replace(file)
 
 
-def write_growth(file: Path, now_ms: int) -> None:
-    """Write the sizes of two weeks, which the forecast draws."""
+def write_growth(hub: ServedHub, file: Path) -> None:
+    """Write two weeks of growth up to the present sizes, which the forecast draws."""
+    forecast, now_ms = hub.http.get("/api/v1/forecast").body, int(time.time() * 1000)
+    disk = forecast["disks"][0]
+    sizes = {row["store"]: row["bytes"] for row in forecast["stores"] if row["store"] in GROWING}
+    sizes[f"disk:{disk['of'][0]}"] = disk["size_bytes"] - disk["free_bytes"]
     samples = [
         {"at_ms": now_ms - hours * HOUR_MS,
-         "values": {"hub": 310_000_000 - hours * 400_000, "outbox": 42_000_000 - hours * 20_000,
-                    "courier": 18_000_000 + (hours % 24) * 300_000}}
+         "values": {name: int(size * (1 - hours / 700)) for name, size in sizes.items()}}
         for hours in range(335, 0, -1)
     ]  # fmt: skip
     file.write_text(json.dumps(samples))
