@@ -13,7 +13,7 @@ from tests.support.until import until
 
 HOUR_MS = 3_600_000
 WEEK_HOURS = 7 * 24
-SAMPLES = 240  # of the last hour
+SAMPLES = 240  # in one hour
 INTERVAL_HOURS = 1 / SAMPLES
 GROWING = ("hub", "outbox", "courier")
 SHIFT = """import time

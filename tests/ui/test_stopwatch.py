@@ -1,6 +1,6 @@
 """Ten tasks of a working day by real clicks from the home page: three at most, without a terminal.
 
-The page `use-the-ui.md` has the measured counts. Typing is no click.
+The page `use-the-ui.md` has the measured counts. Typing does not count.
 """
 
 import json
@@ -49,10 +49,10 @@ class Person:
 
     def click(self, selector, text=""):
         script = AT.replace("ARGUMENTS", json.dumps([selector, text]))
-        found = until(lambda: self.page.tab.evaluate(script), SECONDS_MAX, f"{selector} {text!r}")
+        center = until(lambda: self.page.tab.evaluate(script), SECONDS_MAX, f"{selector} {text!r}")
         for kind in ("mousePressed", "mouseReleased"):
             self.page.tab.call(
-                "Input.dispatchMouseEvent", type=kind, x=found[0], y=found[1],
+                "Input.dispatchMouseEvent", type=kind, x=center[0], y=center[1],
                 button="left", clickCount=1,
             )  # fmt: skip
         self.clicks += 1
@@ -178,7 +178,7 @@ def hub(tmp_path_factory):
 
 @pytest.fixture
 def day(hub):
-    """What each task needs, anew."""
+    """Prepare what each task needs."""
     run = hub.made(hub.http.post("/api/v1/jobs/nightly/runs", {}))["run"]["id"]
     assert hub.http.get(f"/api/v1/jobs/runs/{run}?wait=30").body["run"]["state"] == "failed"
     fill_queues(hub)
