@@ -25,7 +25,7 @@ ROWS = {
     "courier": 4_530, "export": 2_880, "broker": 3_250, "sdk": 3_760, "outbox": 3_130,
     "web": 3_020, "workspace, recovery, upgrade": 2_290, "busfile, bus": 3_910,
     "jobs": 2_640, "network, relay": 6_600, "monitoring": 2_190,
-    OTHER: 9_900,
+    OTHER: 9_950,
 }  # fmt: skip
 """How far each package may grow at the others' cost: 5 % above its lines when the row was set."""
 LIMITS = ROWS | TOTALS
