@@ -118,6 +118,7 @@ class Mailbox:
                 post=guarded_post(PostRules(config.loopback, allow_http=False)),
                 clock=self.clock,
             )
+            agent.begin_receiving()
         except ApplianceError as error:
             if self.problems.get(path.name) != error.message:
                 self.log.error("a network agent can't be used", error, folder=path.name)

@@ -93,6 +93,16 @@ def test_envelope_is_stored_once(network, mailbox, taken):
     assert message.payload == {"text": "hi"}
 
 
+def test_message_of_a_killed_process_is_stored_after_the_restart(network, mailbox, taken):
+    body, bert = envelope(network), mailbox.agents["bert"]
+    bert._incoming.claim(bert.peers.open(body), network.clock.now_ms())
+    folder, store = bert.folder.path.parent, lambda *message: taken.append(message)
+    restarted = Mailbox(folder, NetworkSettings(), store, network.clock, Log(Lines()))
+    with closing(restarted):
+        assert restarted.receive("bert", body)
+    assert len(taken) == 1
+
+
 def test_message_is_stored_with_the_key_that_verified_it(network, mailbox, taken):
     """Not with another key, which the relay shows."""
     body = envelope(network)

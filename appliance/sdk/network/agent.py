@@ -288,6 +288,11 @@ class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
 
     # -- receiving -----------------------------------------------------------------------------
 
+    def begin_receiving(self) -> None:
+        """Have messages that a killed process was handling handed over again. Only the process that
+        receives for this agent calls this, before the first `receive`."""
+        self._incoming.release_all()
+
     def receive(self, body: bytes) -> OpenedMessage | None:
         """Verify an envelope and hand the message over. None: handed over before, or a broadcast,
         which the next round reads from the relay.
@@ -349,6 +354,7 @@ class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
 
     def start(self) -> None:
         """Send heartbeats and waiting messages, in a thread, until `close`."""
+        self.begin_receiving()
         self._thread = threading.Thread(target=self._run, name="agentlip-network", daemon=True)
         self._thread.start()
 
