@@ -264,7 +264,7 @@ def verify(
 @app.command("rotate-key")
 def rotate_key(session: Session, folder: FolderFlag = None) -> None:
     """Replace the key. The old key signs the new one, so contacts accept it."""
-    with open_folder_agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         public = agent.rotate_key()
     session.answer({"publicKey": public}, f"the new key is {public}")
 
@@ -281,7 +281,7 @@ def recover(
 
     Example: agentlip network recover ann@example.org --code 123456
     """
-    with open_folder_agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         if code is None:
             agent.request_code(email)
             answer, text = {"status": "code-sent"}, "run this again with --code and the digits"
@@ -294,9 +294,9 @@ def recover(
 @app.command("cancel-recovery")
 def cancel_recovery(session: Session, folder: FolderFlag = None) -> None:
     """Keep the present key although somebody asked for another by mail."""
-    with open_folder_agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         agent.cancel_recovery()
-    session.answer({"agent": agent.name}, f"{agent.name} keeps its key")
+    session.answer({"status": "cancelled"}, "the agent keeps its key")
 
 
 @app.command("key-log")
@@ -311,13 +311,10 @@ def show_key_log(
 
     Accept another log only after the relay's admins have said why it is not the one before.
     """
-    with open_folder_agent(session, folder) as agent:
-        if accept:
-            agent.key_log.accept()
-        agent.contacts()
-        pin, problem = agent.key_log.pin, agent.key_log.problem
-    shown = {"number": pin.number, "hash": pin.hash, "relayKey": pin.relay_key, "problem": problem}
-    session.answer(shown, problem or f"entry {pin.number} has the hash {pin.hash}")
+    with open_agent(session, folder) as agent:
+        end = agent.read_key_log(accept=accept)
+    text = end.problem or f"entry {end.number} has the hash {end.hash}"
+    session.answer(msgspec.to_builtins(end), text)
 
 
 @app.command("report")
