@@ -19,7 +19,7 @@ _ANCHOR = Tuple(given("at"), given("id"))  # the previous page's last row
 def channels(
     reader: Reader, limit: int, after_name: str | None, only: frozenset[str] | None
 ) -> wire.ChannelList:
-    """By name, after `after_name`. That channel need not exist any more."""
+    """List channels by name, after `after_name`. That channel need not exist any more."""
     values: dict[str, Any] = {"after": after_name, "rows": limit + 1}
     if only is not None:
         values["only"] = json.encode(sorted(only)).decode()
@@ -44,7 +44,7 @@ def _channels(after: bool, limited: bool) -> str:
 
 
 def topics(reader: Reader, channel_id: str, limit: int, before_id: str | None) -> wire.TopicList:
-    """Newest activity first, starting below the topic `before_id`."""
+    """List topics with the newest activity first, starting below the topic `before_id`."""
     values: dict[str, Any] = {"channel": channel_id, "rows": limit + 1}
     if before_id is not None:
         anchor = reader.row(
@@ -77,7 +77,7 @@ def _topics(below: bool) -> str:
 
 
 def attachments(reader: Reader, topic_id: str, query: wire.AttachmentsQuery) -> wire.AttachmentList:
-    """Newest first, starting below the attachment `before_id`."""
+    """List attachments, newest first, starting below the attachment `before_id`."""
     values: dict[str, Any] = {"topic": topic_id, "kind": query.kind, "rows": query.limit + 1}
     if query.before_id is not None:
         anchor = reader.row(
