@@ -49,6 +49,9 @@ def init(
     plain_http: Annotated[
         bool, typer.Option("--plain-http", help="Allow a relay without TLS on a trusted network.")
     ] = False,
+    lan: Annotated[
+        bool, typer.Option("--lan", help="Allow endpoints at private addresses, with TLS.")
+    ] = False,
     folder: FolderFlag = None,
 ) -> None:
     """Make an agent: a folder with its key. Afterwards: agentlip network register EMAIL.
@@ -68,7 +71,7 @@ def init(
         check_relay(relay)
     path = folder or session.datadir.dir / "network" / name
     key = None if import_key is None else AgentKey.of(secret(str(import_key)))
-    config = AgentConfig(name, relay, endpoint, loopback, keyring, plain_http)
+    config = AgentConfig(name, relay, endpoint, loopback, keyring, plain_http, lan)
     made = AgentFolder.create(path, config, key)
     public = made.key().public
     shown = {

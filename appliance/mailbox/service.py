@@ -16,7 +16,7 @@ from appliance.network.envelope import NotTheRecipient, OpenedMessage
 from appliance.sdk.network.agent import NetworkAgent, NetworkEvent
 from appliance.sdk.network.broadcasts import KeptBroadcast
 from appliance.sdk.network.folder import AgentFolder, NoNetworkAgent
-from appliance.sdk.network.post import Post, PostRules, tls_context
+from appliance.sdk.network.post import Post, PostRules, rules_of, tls_context
 from appliance.web.address import BadWebhookUrl
 from appliance.web.webhook_caller import WebhookCaller, seconds_of
 
@@ -115,7 +115,7 @@ class Mailbox:
                 auto_approve=self.settings.auto_approve,
                 receipts=self.settings.receipts,
                 heartbeat_seconds=self.settings.heartbeat_seconds,
-                post=guarded_post(PostRules(config.loopback, allow_http=False)),
+                post=guarded_post(rules_of(config)),
                 clock=self.clock,
             )
             agent.begin_receiving()

@@ -63,7 +63,7 @@ from appliance.sdk.network.peers import (
     Peers,
 )
 from appliance.sdk.network.pins import KeyPin, KeyPins
-from appliance.sdk.network.post import HANDSHAKE_MS, Post, PostRules, post_envelope
+from appliance.sdk.network.post import HANDSHAKE_MS, Post, post_envelope, rules_of
 from appliance.sdk.network.presences import AgentPresence, Presences
 from appliance.sdk.network.relay_client import is_final
 from appliance.sdk.network.requests import ContactRequests
@@ -121,8 +121,7 @@ class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
         self._clock = clock or SystemClock()
         self._auto_approve, self._receipts = auto_approve, receipts
         self._heartbeat_seconds = heartbeat_seconds
-        rules = PostRules(self.config.loopback, allow_http=False)
-        self._post = post or partial(post_envelope, rules=rules)
+        self._post = post or partial(post_envelope, rules=rules_of(self.config))
         self._closed = threading.Event()
         self.relay = self._client(self.name, self.folder.key())
         self._unsigned = self._client()

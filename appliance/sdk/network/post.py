@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from appliance.kernel.unreachable import Unreachable
+from appliance.sdk.network.folder import AgentConfig
 from appliance.web.address import BadWebhookUrl, check_url
 from appliance.web.safe_connect import open_socket
 
@@ -26,12 +27,16 @@ there was no response."""
 
 
 class PostRules(msgspec.Struct, frozen=True):
-    """Which endpoints may be called: public ones, or with `allow_loopback` also those on this
-    machine."""
+    """Which endpoints may be called: public ones, with `allow_loopback` also those on this
+    machine, and with `allow_private` those in its network."""
 
     allow_loopback: bool
     allow_http: bool
     allow_private: bool = False
+
+
+def rules_of(config: AgentConfig) -> PostRules:
+    return PostRules(config.loopback, allow_http=False, allow_private=config.lan)
 
 
 def post_envelope(url: str, body: bytes, rules: PostRules) -> tuple[int, object]:
