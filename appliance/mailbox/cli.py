@@ -11,6 +11,7 @@ from appliance.kernel.errors import Invalid
 from appliance.mailbox.cli_agent import (
     FolderFlag,
     NameArgument,
+    folder_of,
     open_agent,
     open_folder_agent,
 )
@@ -79,6 +80,33 @@ def init(
         "fingerprint": fingerprint(public),
     }  # fmt: skip
     session.answer(shown, f"made {name} in {path}; its key is {shown['fingerprint']}")
+
+
+@app.command("direct")
+def announce_addresses(
+    session: Session,
+    addresses: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[IP]...", help="Addresses (default: this machine's, as it is)."),
+    ] = None,
+    off: Annotated[bool, typer.Option("--off", help="Announce none, and try no others'.")] = False,
+    folder: FolderFlag = None,
+) -> None:
+    """Announce addresses in the LAN to contacts, and try theirs before their public endpoints.
+
+    Takes effect when the agent starts again. Example: agentlip network direct 192.168.1.5
+    """
+    from appliance.network.direct import ADDRESSES_MAX, AUTO, check_direct_address
+    from appliance.sdk.network.folder import AgentFolder
+
+    direct = () if off else tuple(addresses or (AUTO,))
+    if len(direct) > ADDRESSES_MAX:
+        raise Invalid(f"at most {ADDRESSES_MAX} addresses")
+    for address in direct:
+        check_direct_address(address)
+    made = AgentFolder(folder_of(session, folder))
+    made.configure(msgspec.structs.replace(made.config(), lan=not off, direct=direct))
+    session.answer({"direct": direct}, f"announces {', '.join(direct) or 'no addresses'}")
 
 
 @app.command("register")

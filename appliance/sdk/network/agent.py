@@ -20,6 +20,7 @@ from msgspec import Struct
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.network.broadcast import posted_broadcast
+from appliance.network.direct import announce
 from appliance.network.encoding import SKEW_MS, of_timestamp
 from appliance.network.envelope import (
     FORMER_VERSION,
@@ -143,6 +144,7 @@ class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
         self._recovering: frozenset[str] = frozenset()
         self._presences = Presences(self.relay, self._clock, 2 * heartbeat_seconds)
         self.unreachable: dict[str, str] = {}
+        self._elsewhere: set[str] = set()  # contacts that are not in this LAN
         self._next_poll = self._next_wake = float("-inf")
         self._is_woken = False  # a relay has posted a broadcast that is not read yet
         self._has_former_inbox = True  # until the relay refuses
@@ -264,7 +266,7 @@ class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
                     name, payload, message_id, kind, endpoint, group_id
                 )
                 HANDSHAKE_MS.set(None)
-                status, again = self._post(endpoint, body)
+                status, again, endpoint = self._post_nearest(name, endpoint, body)
                 tls_ms = HANDSHAKE_MS.get()
                 self.unreachable.pop(name, None)
             except (NotAContact, NotInGroup, MalformedEnvelope) as error:
@@ -284,6 +286,17 @@ class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
             self._clock.now_ms(), presence.state, presence.last_seen, endpoint, status,
             milliseconds, problem, final, tls_ms,
         )  # fmt: skip
+
+    def _post_nearest(self, name: str, endpoint: str, body: bytes) -> tuple[int, object, str]:
+        """Post by the contact's addresses in the LAN, then by the public one. Return status,
+        Retry-After and the way. Addresses that don't respond are not tried before the next
+        heartbeat."""
+        if self.config.lan and name not in self._elsewhere:
+            for address in self.peers.direct_addresses(name):
+                with suppress(OSError):
+                    return *self._post(endpoint, body, address), f"{endpoint} by {address}"
+            self._elsewhere.add(name)
+        return *self._post(endpoint, body), endpoint
 
     # -- receiving -----------------------------------------------------------------------------
 
@@ -394,8 +407,10 @@ class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
         self.relay.key = self.folder.key()  # another process may have replaced it
         if not self._has_former_key():
             self.folder.forget_former()
+        direct = announce(self.name, self.config.direct, self.folder.key())
         body = {"endpoint": self.config.endpoint, "version": VERSION}
-        seen = self.relay.request("PUT", "/presence", body)
+        seen = self.relay.request("PUT", "/presence", body | ({"direct": direct} if direct else {}))
+        self._elsewhere.clear()
         try:
             self.peers.refresh()
         except KeyLogRefused:
