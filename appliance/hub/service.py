@@ -316,6 +316,12 @@ class Hub:
                 details={"field": "after_id"},
                 hint="page in one direction: older with before_id, newer with after_id",
             )
+        if query.before_id is not None and query.since is not None:
+            raise Invalid(
+                "before_id and since exclude each other",
+                details={"field": "since"},
+                hint="page forward from since with after_id, or backward with before_id alone",
+            )
         query = self._resolve(query, principal)
         return self.store.read(queries.page_messages, query, self._order)
 

@@ -97,6 +97,31 @@ def test_message_is_returned_as_stored(hub, ids):
     assert message["edited_at"] is message["deleted_at"] is message["deleted_by"] is None
 
 
+def test_page_since_a_time_begins_there_and_continues(hub, ids):
+    other = hub.topic(ids[0], "beside")
+    sent = []
+    for number in range(4):
+        sent.append(hub.send(ids[1], f"since {number}")["message"])
+        hub.send(other)
+    path = f"/api/v1/messages?topic_id={ids[1]}&since={sent[1]['created_at']}"
+    started = [each for each in sent if each["created_at"] >= sent[1]["created_at"]]
+    assert hub.http.get(path).body["messages"] == started
+    page = hub.http.get(f"{path}&limit=1").body
+    assert page["has_more"]
+    continued = hub.http.get(f"{path}&after_id={page['cursor']}").body
+    assert page["messages"] + continued["messages"] == started
+    assert hub.http.get(f"/api/v1/messages?topic_id={ids[1]}&since=2100-01-01").body == {
+        "messages": [], "has_more": False, "cursor": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("query", ["since=soon", "since=2026-01-01&before_id=msg_x"])
+def test_page_with_an_unusable_time_is_refused(hub, ids, query):
+    answer = hub.http.get(f"/api/v1/messages?topic_id={ids[1]}&{query}")
+    assert (answer.status, answer.body["code"]) == (400, "INVALID_INPUT")
+    assert answer.body["details"]["field"] == "since"
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_text_is_returned_unchanged(hub, text):
     channel = hub.http.post("/api/v1/channels", {"name": text, "description": text})
