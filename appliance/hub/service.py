@@ -303,6 +303,11 @@ class Hub:
             listings.topics, channel_id, min(query.limit, wire.PAGE_MAX), query.before_id
         )
 
+    def list_all_topics(self, query: wire.TopicsQuery, principal: Principal) -> wire.TopicList:
+        """List every channel's topics that the caller may read. No index has their order."""
+        only, limit = principal.channels_for(READ), min(query.limit, wire.PAGE_MAX)
+        return self.store.read_slow(listings.topics, None, limit, query.before_id, only)
+
     def page_messages(self, query: wire.MessagesQuery, principal: Principal) -> wire.MessageList:
         if query.channel_id is None and query.topic_id is None:
             raise Invalid(

@@ -84,6 +84,11 @@ def test_created_channels_and_topics_are_listed(hub):
         pages.append(hub.http.get(f"{path}?limit=1{before}").body)
         before = f"&before_id={pages[-1]['topics'][0]['id']}"
     assert [page["topics"][0]["title"] for page in pages] == ["lions", "owls", "bears"]
+    other = hub.topic(hub.channel("beside zoo"), "fish")
+    first = hub.http.get("/api/v1/topics?limit=1").body
+    assert [topic["id"] for topic in first["topics"]] == [other]
+    second = hub.http.get(f"/api/v1/topics?limit=3&before_id={other}").body
+    assert [topic["title"] for topic in second["topics"]] == ["lions", "owls", "bears"]
 
 
 def test_message_is_returned_as_stored(hub, ids):
