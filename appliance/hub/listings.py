@@ -51,8 +51,8 @@ def topics(
     before_id: str | None,
     only: frozenset[str] | None = None,
 ) -> wire.TopicList:
-    """A channel's topics, or those of all channels in `only`: newest activity first, starting below
-    the topic `before_id`."""
+    """List a channel's topics, or those of all channels in `only`: newest activity first, starting
+    below the topic `before_id`."""
     values: dict[str, Any] = {"rows": limit + 1}
     if channel_id is not None:
         values["channel"] = channel_id
