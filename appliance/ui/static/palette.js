@@ -107,7 +107,7 @@ export function Palette({ close }) {
     event.preventDefault();
   };
   return html`<dialog ref=${box} class="palette" onClose=${close} aria-label="Go to" onClick=${(event) => event.target === box.current && close()}>
-    <input type="search" role="combobox" aria-label="Go to" aria-expanded="true" aria-controls="palette-rows" aria-autocomplete="list" autocomplete="off" maxlength="200" autofocus
+    <input role="combobox" aria-label="Go to" aria-expanded="true" aria-controls="palette-rows" aria-autocomplete="list" autocomplete="off" maxlength="200" autofocus
       aria-activedescendant=${rows.length ? `palette-${index}` : undefined} placeholder="Channel, topic, job, queue, person, setting or message id" value=${query}
       onInput=${(event) => { setQuery(event.target.value); setIndex(0); }} onKeyDown=${onKey} />
     <ul id="palette-rows" role="listbox" aria-label="Matches">${rows.map((row, place) => html`<li key=${row.to} id=${`palette-${place}`} role="option" aria-selected=${place === index ? "true" : "false"}

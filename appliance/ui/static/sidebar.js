@@ -49,20 +49,31 @@ function grouped(channels, place) {
   ];
 }
 
+function isWithin(row, box) {
+  const [inner, outer] = [row.getBoundingClientRect(), box.getBoundingClientRect()];
+  return inner.top >= outer.top && inner.bottom <= outer.bottom;
+}
+
 export function Sidebar({ place, menu, onNewChannel }) {
   const [filter, setFilter] = useState("");
   const [all, setAll] = useState(false);
   const box = useRef(null);
-  const shownRow = useRef("");
-  useEffect(() => { // the open channel or topic is in view, once it is there
+  const current = useRef({ name: "", isInView: false });
+  const noteView = () => {
     const row = box.current.querySelector("[aria-current]");
-    const name = row && `${row.href} ${menu}`;
-    if (name && name !== shownRow.current) row.scrollIntoView({ block: "nearest" });
-    shownRow.current = name;
+    current.current = { name: row && `${row.href} ${menu}`, isInView: Boolean(row) && isWithin(row, box.current) };
+    return row;
+  };
+  useEffect(() => { // the open channel or topic comes into view, and stays there when rows above it change
+    const before = current.current;
+    const row = noteView();
+    if (!row || current.current.isInView || (current.current.name === before.name && !before.isInView)) return;
+    row.scrollIntoView({ block: "nearest" });
+    current.current.isInView = true;
   });
   const channels = [...state.channels.values()].sort((one, other) => one.name.localeCompare(other.name));
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  return html`<nav class="sidebar" aria-label="Channels" ref=${box}>
+  return html`<nav class="sidebar" aria-label="Channels" ref=${box} onScroll=${noteView}>
     <div class="sidebar-top"><div class="heading"><h2>Channels</h2>
       ${mayPost() && html`<button class="plain" onClick=${onNewChannel} aria-label="New channel"><span aria-hidden="true">+ </span>New</button>`}
     </div>
