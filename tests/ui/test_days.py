@@ -19,7 +19,10 @@ def topic(hub):
     channel_id, topic_id = hub.channel_with_topic("diary")
     results = hub.send_many(topic_id, [f"entry {number}" for number in range(DAYS * PER_DAY)])
     times = [
-        (f"2026-03-{1 + number // PER_DAY:02}T12:00:{number % PER_DAY:02}.000Z", each["message"]["id"])
+        (
+            f"2026-03-{1 + number // PER_DAY:02}T12:00:{number % PER_DAY:02}.000Z",
+            each["message"]["id"],
+        )
         for number, each in enumerate(results)
     ]
     with closing(sqlite3.connect(hub.datadir.database("hub"))) as foreign, foreign:

@@ -117,10 +117,9 @@ def test_open_channel_is_in_view_among_hundreds(hub, page):
 
 def test_channel_with_a_new_message_becomes_active(hub, page):
     page.is_live()
-    topic = hub.topic(hub.channels["agent-290"], "fresh")
-    page.lacks(".channel a[title=agent-290]")
-    hub.send(topic, "news")
-    page.has(".channel a.unread[title=agent-290]")
+    page.lacks(".channel a[title=agent-030]")
+    hub.send(hub.topics[30], "news")
+    page.has(".channel a.unread[title=agent-030]")
     weight = "getComputedStyle(document.querySelector('.channel a%s')).fontWeight"
     assert page.tab.evaluate(weight % ".unread") == "600"
     assert page.tab.evaluate(weight % ":not(.unread)") == "400"

@@ -40,7 +40,7 @@ function grouped(channels, place) {
   const others = channels.filter(({ id }) => !pinned.has(id));
   const latest = others.length > ACTIVE_MAX && activityOf();
   const rank = ({ id }) => (id === place.channel || opened.has(id) ? "~" : latest.get(id) || "");
-  const byActivity = latest ? [...others].sort((one, other) => rank(other).localeCompare(rank(one))) : others;
+  const byActivity = latest ? [...others].sort((one, other) => Number(rank(one) < rank(other)) - Number(rank(one) > rank(other))) : others;
   const active = new Set(byActivity.slice(0, ACTIVE_MAX));
   return [
     ["Pinned", channels.filter(({ id }) => pinned.has(id))],
@@ -58,22 +58,20 @@ export function Sidebar({ place, menu, onNewChannel }) {
   const [filter, setFilter] = useState("");
   const [all, setAll] = useState(false);
   const box = useRef(null);
-  const current = useRef({ name: "", isInView: false });
-  const noteView = () => {
-    const row = box.current.querySelector("[aria-current]");
-    current.current = { name: row && `${row.href} ${menu}`, isInView: Boolean(row) && isWithin(row, box.current) };
-    return row;
+  const current = useRef({ row: null, isInView: false });
+  const currentRow = () => box.current.querySelector("[aria-current]");
+  const noteScroll = () => {
+    const row = currentRow();
+    if (row === current.current.row) current.current.isInView = row && isWithin(row, box.current);
   };
   useEffect(() => { // the open channel or topic comes into view, and stays there when rows above it change
-    const before = current.current;
-    const row = noteView();
-    if (!row || current.current.isInView || (current.current.name === before.name && !before.isInView)) return;
-    row.scrollIntoView({ block: "nearest" });
-    current.current.isInView = true;
+    const [row, before] = [currentRow(), current.current];
+    if (row && (row !== before.row || before.isInView || menu !== before.menu)) row.scrollIntoView({ block: "nearest" });
+    current.current = { row, menu, isInView: row && isWithin(row, box.current) };
   });
   const channels = [...state.channels.values()].sort((one, other) => one.name.localeCompare(other.name));
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  return html`<nav class="sidebar" aria-label="Channels" ref=${box} onScroll=${noteView}>
+  return html`<nav class="sidebar" aria-label="Channels" ref=${box} onScroll=${noteScroll}>
     <div class="sidebar-top"><div class="heading"><h2>Channels</h2>
       ${mayPost() && html`<button class="plain" onClick=${onNewChannel} aria-label="New channel"><span aria-hidden="true">+ </span>New</button>`}
     </div>
