@@ -39,7 +39,7 @@ SMALL_TARGETS = f"""
     .filter((each) => {{ const {{ width, height }} = each.getBoundingClientRect();
       return width < 43.9 || height < 43.9; }})
     .map((each) => {{ const {{ width, height }} = each.getBoundingClientRect();
-      return `${{width}}×${{height}} ${{nameOf(each)}}`; }}))]; }})()
+      return `${{width}} by ${{height}} ${{nameOf(each)}}`; }}))]; }})()
 """
 WIDTH_OF_75 = """
 (() => { const text = document.querySelector('.list div.text > p');
@@ -53,8 +53,8 @@ WIDTH_OF_75 = """
 """
 WATCH_SHIFTS = """
 window.shift = 0;
-new PerformanceObserver((list) => list.getEntries().forEach((each) => { window.shift += each.value; }))
-  .observe({ type: 'layout-shift', buffered: false });
+const add = (list) => list.getEntries().forEach((each) => { window.shift += each.value; });
+new PerformanceObserver(add).observe({ type: 'layout-shift', buffered: false });
 """
 TOPS = """
 [...document.querySelectorAll('.list .message')].map((each) =>
@@ -66,7 +66,8 @@ new Promise((resolve) => { let count = 0;
 """
 TEXTS = [
     "A **paragraph** of text. " * 30, "- one\n- two\n\n> quoted\n\n1. first", '{"a": [1, 2]}',
-    "# Heading\n\n| a | b |\n|-|-|\n| 1 | 2 |", "- [ ] open `task`\n- [x] done\n\n```diff\n+ a\n- b\n```",
+    "# Heading\n\n| a | b |\n|-|-|\n| 1 | 2 |",
+    "- [ ] open `task`\n- [x] done\n\n```diff\n+ a\n- b\n```",
 ]  # fmt: skip
 
 

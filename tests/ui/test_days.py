@@ -35,7 +35,8 @@ def choose_day(page, day):
     page.has("dialog[open] input:focus")
     page.tab.evaluate(
         "(() => { const field = document.querySelector('dialog input');"
-        f" field.value = '{day}'; field.dispatchEvent(new Event('input', {{ bubbles: true }})); }})()"
+        f" field.value = '{day}';"
+        " field.dispatchEvent(new Event('input', { bubbles: true })); })()"
     )
     page.has("dialog .primary:enabled")
     page.press("Enter")

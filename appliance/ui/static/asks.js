@@ -2,7 +2,7 @@
 // answer waits for some seconds, in which it can be undone, before it is sent.
 import { alertPerson } from "./alerts.js";
 import { get, post } from "./api.js";
-import { Content } from "./content.js";
+import { Content, useMeasured } from "./content.js";
 import { Empty, Failure } from "./parts.js";
 import { link } from "./router.js";
 import { changed, fail, notify, now as timeNow, onChange, state } from "./store.js";
@@ -127,7 +127,7 @@ function useAsk(id) {
     const stop = onChange(() => (setAsk(known.get(id)), setChoice(pressed.get(id))));
     return () => void stop();
   }, []);
-  useEffect(changed, [ask, choice]); // the list of messages measures the row anew
+  useMeasured([ask, choice]);
   return [ask, choice];
 }
 
