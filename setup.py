@@ -58,7 +58,7 @@ def built_from() -> str:
 
 
 def renamed(source: str, name: str) -> str:
-    """`source` with the names that it has when it is installed."""
+    """Return `source` with the names that it has when it is installed."""
     source = FROM.sub(lambda match: match[1] + INSTALLED[match[2]], source)
     source = IMPORT.sub(
         lambda match: f"{match[1]}import {INSTALLED[match[2]]} as {match[3] or match[2]}", source
@@ -74,7 +74,7 @@ def renamed(source: str, name: str) -> str:
 
 
 def _module_name(match: re.Match[str]) -> str:
-    """Only the name of a module: "doctor.wal_warning_bytes" is the name of a setting."""
+    """Replace only the name of a module: "doctor.wal_warning_bytes" is the name of a setting."""
     path = ROOT / (match[1] + match[2]).replace(".", "/")
     if not (path.is_dir() or path.with_suffix(".py").is_file()):
         return match[0]

@@ -334,7 +334,7 @@ def until_signalled() -> Iterator[None]:
 
 
 def quiet_stdout() -> None:
-    """After a broken pipe: prevent further output, including the flush at exit."""
+    """Prevent further output after a broken pipe, including the flush at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -25,7 +25,7 @@ class RepairRunning(Conflict):
 
 
 def only_repair(datadir: DataDir) -> AbstractContextManager[int]:
-    """Instances that hold the writer lock for a moment, and serve nothing."""
+    """Exclude other repairs, which hold the writer lock for a moment, and serve nothing."""
     folder = datadir.lock_file.parent
     folder.mkdir(mode=0o700, exist_ok=True)
     return file_lock(folder / "repair.lock", RepairRunning())

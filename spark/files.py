@@ -27,7 +27,7 @@ def locked(folder: Path, busy: OutputBusy) -> Iterator[None]:
 
 @contextmanager
 def writable(root: Location) -> Iterator[None]:
-    """Locks, writes and syncs files. System errors become job errors."""
+    """Lock, write and sync files. System errors become job errors."""
     try:
         yield
     except OSError as error:

@@ -67,7 +67,7 @@ def _probe_all(spark: SparkSession, files: list[ProbeFile], mark: str) -> list[A
 
 
 def _probe(batches: Iterator[Any], files: list[Any], mark: str) -> Iterator[Any]:
-    """On an executor, yield a row for each file."""
+    """Yield a row for each file, on an executor."""
     arrow = import_module("pyarrow")
     number = sum(batch.num_rows and batch.column(0)[0].as_py() for batch in batches)
     host, rows = socket.gethostname(), []

@@ -128,7 +128,7 @@ def runs_here(request: JobRequest) -> bool:
 
 
 def _verify_batches(batches: Iterator[Any], some: list[SegmentFile]) -> Iterator[Any]:
-    """On an executor, yield a row for each unusual segment."""
+    """Yield a row for each unusual segment, on an executor."""
     arrow = import_module("pyarrow")
     columns = arrow.schema([("number", arrow.int64()), ("result", arrow.binary())])
     for batch in batches:

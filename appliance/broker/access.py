@@ -92,7 +92,8 @@ class Signatures:
     def request(
         self, environ: Environ, save: Callable[[], object] | None = None
     ) -> Callable[[bytes], Principal] | None:
-        """For `Operation.signer`: a function that verifies the body, or None without a signature.
+        """Return `Operation.signer`: a function that verifies the body, or None without a
+        signature.
 
         Everything but the signature itself is checked before the body is read. `save` is called
         with a new nonce in `unsaved`, before the request runs.

@@ -116,7 +116,8 @@ def subscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str) -> bo
 
 
 def unsubscribe(tx: Tx, mesh_id: str, kind: str, name: str, subscriber: str) -> bool:
-    """Deliveries that exist already are still made. False: it was not subscribed."""
+    """Unsubscribe; deliveries that exist already are still made. Return False if it was not
+    subscribed."""
     deleted = tx.execute(
         "DELETE FROM subscription WHERE mesh_id = ? AND kind = ? AND name = ? AND subscriber = ?",
         (mesh_id, kind, name, subscriber),
@@ -139,7 +140,7 @@ def change_webhook(
     command: webhook_wire.ChangeMeshWebhook,
     secret: str | None,
 ) -> None:
-    """`secret`: a new secret, or None. The former one also signs for a while."""
+    """Update a webhook. `secret`: a new one, or None; the former one also signs for a while."""
     changed = rotate(queries.webhook(tx, mesh_id, webhook_id), secret, tx.steady_ms)
     if command.url is not None:
         changed["url"] = command.url

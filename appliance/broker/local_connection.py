@@ -51,7 +51,7 @@ class LocalConnection(Loop):
         self._broker.dispatch.set_status(self._connection, status)
 
     def stop(self, timeout_seconds: float = 0.5) -> None:
-        """Unacked deliveries go to the member's next connection."""
+        """Stop. Unacked deliveries go to the member's next connection."""
         super().stop(timeout_seconds)
         self._broker.disconnect(self._connection)
 

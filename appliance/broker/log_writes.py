@@ -66,7 +66,7 @@ def log_sent(tx: Tx, ids: Sequence[int]) -> None:
 
 
 def log_acked(tx: Tx, acks: Sequence[DeliveryAck]) -> None:
-    """Only the acks that count are logged. Each is for another delivery."""
+    """Log the acks that count. Each is for another delivery."""
     tx.execute(f"{_DELIVERIES} {_ACKS}", (tx.now_ms, ACKED, None, _json(acks)))
 
 
@@ -80,7 +80,7 @@ def log_expired(tx: Tx, ids: Sequence[int]) -> None:
 
 
 def log_restart(tx: Tx) -> None:
-    """All leases end."""
+    """Log the end of all leases."""
     sql = f"{_DELIVERIES} {_ALL} WHERE v.lease_owner IS NOT NULL"
     tx.execute(sql, (tx.now_ms, FAILED, RESTARTED))
 

@@ -44,5 +44,5 @@ class MemberConnection:
 
     @property
     def free(self) -> int:
-        """How many more deliveries may be claimed for this connection."""
+        """Return how many more deliveries may be claimed for this connection."""
         return self.prefetch - len(self.unacked)

@@ -161,7 +161,7 @@ class MemberSocket:
         )
 
     def _challenge(self) -> None:
-        """One challenge per socket: a second hello without a signature gets the same one."""
+        """Send the socket's challenge: a second hello without a signature gets the same one."""
         self._nonce = self._nonce or random_id()
         self._send_frame(
             {

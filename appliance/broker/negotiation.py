@@ -51,7 +51,7 @@ def offer(mesh: MeshRow) -> Supported:
 def check_requirements(
     require: Sequence[str | frames.Feature], supported: Supported
 ) -> tuple[list[str], NegotiationProblem | None]:
-    """(missing features, the first problem that prevents the connection)."""
+    """Return (missing features, the first problem that prevents the connection)."""
     features = [
         feature if isinstance(feature, frames.Feature) else frames.Feature(feature)
         for feature in require

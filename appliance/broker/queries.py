@@ -69,13 +69,14 @@ def broker_id(reader: Executor) -> str:
 
 
 def epoch(reader: Executor) -> str:
-    """Another one after each restore. A broker that was never restored has its id as its epoch."""
+    """Return the epoch, another one after each restore. A broker that was never restored has its id
+    as its epoch."""
     return meta.value(reader, EPOCH) or broker_id(reader)
 
 
 def signed_after(reader: Executor) -> int:
-    """Signatures must be newer than this time in ms: a restore that could not keep the nonces that
-    were used since the backup sets it. 0: no limit."""
+    """Return the time in ms that signatures must be newer than: a restore that could not keep the
+    nonces that were used since the backup sets it. 0: no limit."""
     text = meta.value(reader, "signed_after_ms") or ""
     return int(text) if text.isdecimal() else 0
 

@@ -83,7 +83,7 @@ class Registry:
     def rename_member(
         self, slug: str, key_or_name: str, command: wire.RenameMember
     ) -> wire.MemberReply:
-        """Messages that were accepted before keep the old name."""
+        """Rename a member. Messages that were accepted before keep the old name."""
         mesh = self._mesh(slug)
         pubkey = self._broker.directory.find(mesh.id, key_or_name).pubkey
         self._store.write(admin_writes.rename_member, mesh.id, pubkey, command.name)

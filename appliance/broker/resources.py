@@ -103,7 +103,7 @@ def find_member_in(broker: Broker, who: Principal, mesh: str) -> str | None:
 
 
 def check_acts_for_itself(broker: Broker, who: Principal, mesh: str, member: str) -> None:
-    """Members may do this for themselves only, tokens for any member."""
+    """Require the member itself, or a token."""
     directory = broker.directory
     mesh_id, signed = directory.mesh(mesh).id, member_of(who)
     if signed is not None:
@@ -125,7 +125,7 @@ def _show(broker: Broker, verb: Verb) -> Responder:
 
 
 def _change_member(broker: Broker, verb: Verb, status: int = 200) -> Responder:
-    """Lets a member change itself, and a token each member."""
+    """Let a member change itself, and a token each member."""
 
     def change(mesh: str, member: str, command: Any, who: Principal) -> Any:
         check_acts_for_itself(broker, who, mesh, member)

@@ -64,7 +64,7 @@ def _notice(context: RestoreContext) -> None:
 
 
 def _revoke(connection: sqlite3.Connection, context: RestoreContext) -> None:
-    """Repeats revocations. A member whose key was rotated continues with its new key."""
+    """Repeat revocations. A member whose key was rotated continues with its new key."""
     query = f"SELECT r.mesh_id, r.pubkey {_BOTH}"
     again = connection.execute(query).fetchall() if context.present else []
     context.carry(

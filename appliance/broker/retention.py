@@ -4,12 +4,12 @@ from appliance.kernel.clock import DAY_MS, HOUR_MS
 
 
 def dedupe_window_ms(mode: str, days: int) -> int | None:
-    """How long an id is kept after it was first seen; None: forever."""
+    """Return how long an id is kept after it was first seen; None: forever."""
     return None if mode == "permanent" else days * DAY_MS
 
 
 def oldest_kept_ms(now_ms: int, days: int) -> int:
-    """Messages accepted before this time are deleted."""
+    """Return the time before which accepted messages are deleted."""
     return now_ms - days * DAY_MS
 
 
@@ -20,5 +20,5 @@ def is_misconfigured(mode: str, dedupe_days: int, message_days: int) -> bool:
 
 
 def is_due(now_ms: int, last_ms: int | None, every_hours: float) -> bool:
-    """Also true if the clock was set back."""
+    """Return whether the time is over, also if the clock was set back."""
     return last_ms is None or not 0 <= now_ms - last_ms < every_hours * HOUR_MS

@@ -178,8 +178,8 @@ class Broker:
     # -- signatures --------------------------------------------------------------------------
 
     def find_signer(self, environ: Environ) -> Callable[[bytes], Principal] | None:
-        """Like `signatures.request`, but store the nonce before the request runs, so that nobody
-        can replay it after a crash. Refuse the request if the nonce can't be stored."""
+        """Verify like `signatures.request`, but store the nonce before the request runs, so that
+        nobody can replay it after a crash. Refuse the request if the nonce can't be stored."""
         return self.signatures.request(environ, self._write_with_nonces)
 
     def save_nonces(self) -> None:

@@ -37,7 +37,7 @@ def member_to_wire(
 
 
 def webhook_to_wire(row: WebhookRow, steady: SteadyClock) -> webhook_wire.MeshWebhook:
-    """Without its secrets."""
+    """Return the view, without secrets."""
     rotating = len(secrets_of(row, steady.now_ms())) > 1
     return webhook_wire.MeshWebhook(
         row.id,

@@ -70,7 +70,7 @@ def remember_nonces(tx: Tx, used: Sequence[UsedNonceRow]) -> None:
 
 
 def accept_many(tx: Tx, commands: Sequence[Command]) -> list[AcceptResult]:
-    """All in one transaction. If one fails, all are rolled back; the caller then writes each
+    """Write all in one transaction. If one fails, all are rolled back; the caller then writes each
     alone."""
     results = [_accept(tx, command) for command in commands]
     new = [result.record.broker_message_id for result in results if result.record and result.is_new]
@@ -100,7 +100,8 @@ def _accept(tx: Tx, command: Command) -> AcceptResult:
 
 
 def recipients_of(tx: Tx, command: Command) -> tuple[str, ...] | None:
-    """Whose deliveries to create; None: the destination does not exist. The sender is left out."""
+    """Return whose deliveries to create; None: the destination does not exist. The sender is left
+    out."""
     mesh_id, send = command.mesh.id, command.send
     kind, ref = send.destination_kind, send.destination_ref
     if kind == "dm":
@@ -202,7 +203,8 @@ class Claim(Struct, frozen=True):
 def ack_and_claim(
     tx: Tx, acks: Sequence[DeliveryAck], demands: Sequence[Demand], lease_ms: int
 ) -> tuple[int, list[Claim]]:
-    """Acks first, then claims, in one commit for all connections: (acks that counted, claims)."""
+    """Write acks first, then claims, in one commit for all connections. Return (acks that counted,
+    claims)."""
     acked = ack_deliveries(tx, acks)
     claims: list[Claim] = []
     shared: dict[str, Push | None] = {}

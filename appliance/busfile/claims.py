@@ -121,7 +121,7 @@ def renew(
     fence: int | None = None,
     lease_ms: int = LEASE_MS,
 ) -> BusClaim:
-    """Begins a new lease. An expired claim that nobody else has taken is renewed as well.
+    """Begin a new lease. An expired claim that nobody else has taken is renewed as well.
 
     Raises ClaimLost if another agent has claimed the task since, or with another fence.
     """
@@ -175,7 +175,7 @@ def require(
 
 
 def all_claims(connection: sqlite3.Connection) -> list[BusClaim]:
-    """Every claim, also those that have expired."""
+    """Return every claim, also those that have expired."""
     return [BusClaim(*row) for row in connection.execute(_CLAIM + "ORDER BY task_id")]
 
 

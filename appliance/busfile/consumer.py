@@ -31,7 +31,8 @@ def poll(
     seconds: float,
     pause: Callable[[float], object] = sleep,
 ) -> list[BusMessage]:
-    """`messages.poll`, each time in a snapshot, until there is a message or the time is over."""
+    """Call `messages.poll`, each time in a snapshot, until there is a message or the time is
+    over."""
     deadline = clock.monotonic() + seconds
     interval = PollInterval()
     while True:

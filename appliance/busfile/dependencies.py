@@ -16,7 +16,7 @@ class DependencyCycle(Invalid):
 
 
 def add(connection: sqlite3.Connection, task: str, needs: str) -> None:
-    """`task` is not ready before `needs` is done. Raises DependencyCycle."""
+    """Add a dependency: `task` is not ready before `needs` is done. Raises DependencyCycle."""
     check_name("task", task)
     check_name("needs", needs)
     if task == needs:
@@ -41,7 +41,7 @@ def needs_of(connection: sqlite3.Connection, task: str) -> list[str]:
 
 
 def ready(connection: sqlite3.Connection, now_ms: int, limit: int = READY_MAX) -> list[str]:
-    """Tasks that nobody has claimed, that wait for nothing, and are not done, oldest first.
+    """Return tasks that nobody has claimed, that wait for nothing, and are not done, oldest first.
 
     A task is known by a worker, which must be ASSIGNED, or by dependencies. A task is done if the
     worker is COMPLETED, or, without a worker, if a message `task_done` correlates with the task.

@@ -86,7 +86,7 @@ def find_paths(explicit: Path | None = None, start: Path | None = None) -> BusPa
 
 
 def _check_owner(folder: Path, path: Path) -> Path:
-    """`folder`, unless the bus in it belongs to another user."""
+    """Return `folder`, unless the bus in it belongs to another user."""
     owners = {part.lstat().st_uid for part in (path, path.parent)} | {path.stat().st_uid}
     if owners - {0, os.geteuid()}:
         raise WorkspaceNotTrusted(f"{path} belongs to another user")
@@ -176,14 +176,15 @@ def changing(paths: BusPaths) -> Iterator[sqlite3.Connection]:
 
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:
-    """SQLite does not wait for locks here if several programs create the file at once."""
+    """Switch to WAL. SQLite does not wait for locks here if several programs create the file at
+    once."""
     mode = _until_free(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
     if mode != "wal":
         raise BusNotWritable(f"SQLite can't use its log here; journal_mode is {mode}")
 
 
 def _until_free(attempt: Callable[[], T]) -> T:
-    """Repeats `attempt` while another program has a lock or makes the tables, with short random
+    """Repeat `attempt` while another program has a lock or makes the tables, with short random
     pauses."""
     clock = SystemClock()
     deadline = clock.monotonic() + BUSY_TIMEOUT_MS / 1000
@@ -218,8 +219,8 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 def _begin_writing(connection: sqlite3.Connection) -> None:
-    """SQLite's own pauses grow to 100 ms, so under load the program that has waited for longest
-    would wait for longer still."""
+    """Begin with short pauses between attempts. SQLite's own pauses grow to 100 ms, so under load
+    the program that has waited for longest would wait for longer still."""
     connection.execute("PRAGMA busy_timeout = 0").fetchall()
     try:
         _until_free(lambda: connection.execute("BEGIN IMMEDIATE"))

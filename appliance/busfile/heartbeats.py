@@ -17,7 +17,7 @@ HeartbeatLevel = Literal["ok", "WARN", "STALE", "DEAD"]
 
 
 def age_ms(now_ms: int, at_ms: int) -> int:
-    """Never negative, also if the clock has gone back since."""
+    """Return the age in ms, never negative, also if the clock has gone back since."""
     return max(0, now_ms - at_ms)
 
 

@@ -130,7 +130,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 def lag(connection: sqlite3.Connection, export: Path) -> int | None:
-    """How many messages the export is behind; None if there is no export."""
+    """Return how many messages the export is behind; None if there is no export."""
     if not export.exists():
         return None
     query = "SELECT count(*) FROM messages WHERE seq > ?"

@@ -243,7 +243,7 @@ def to_message(row: Sequence[Any]) -> BusMessage:
 
 
 def _payload(text: str | None) -> tuple[Any, str | None]:
-    """(payload, payload_error)."""
+    """Return (payload, payload_error)."""
     try:
         return (msgspec.json.decode(text) if text is not None else None), None
     except (msgspec.DecodeError, RecursionError, UnicodeError):

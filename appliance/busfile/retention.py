@@ -76,14 +76,14 @@ def _waiting(connection: sqlite3.Connection, agent: str, position: int, enough: 
 
 
 def lags(connection: sqlite3.Connection, now_ms: int) -> list[tuple[int, str]]:
-    """How many messages wait for each live agent, most first."""
+    """Return how many messages wait for each live agent, most first."""
     live = connection.execute(LIVE_CURSORS, (now_ms - LIVE_MS,)).fetchall()
     counted = ((_waiting(connection, agent, position, LAG_MAX), agent) for agent, position in live)
     return sorted(counted, reverse=True)
 
 
 def cursors(connection: sqlite3.Connection, now_ms: int) -> list[CursorRow]:
-    """All cursors, the one that is furthest behind first."""
+    """Return all cursors, the one that is furthest behind first."""
     rows = connection.execute(
         "SELECT agent_id, last_acked_seq, updated_at_ms, agent_id IN"
         f" (SELECT agent_id FROM ({LIVE_CURSORS})) FROM cursors ORDER BY last_acked_seq, agent_id",
@@ -142,7 +142,8 @@ def prune(connection: sqlite3.Connection, now_ms: int, older_than_ms: int) -> in
 
 
 def prune_all(connection: sqlite3.Connection, clock: Clock, older_than_ms: int) -> int:
-    """`prune` until nothing is left, each time in a transaction. Returns how many were deleted."""
+    """Call `prune` until nothing is left, each time in a transaction. Return how many were
+    deleted."""
     total = 0
     while True:
         with transaction(connection):

@@ -91,7 +91,7 @@ def _names(file: str) -> frozenset[str]:
 
 
 def _statements(file: str) -> Iterator[str]:
-    """One by one: `executescript` would commit the transaction."""
+    """Yield a file's statements: `executescript` would commit the transaction."""
     statement = ""
     for line in _text(file).splitlines(keepends=True):
         statement += line

@@ -222,7 +222,7 @@ def status_rows(
     task: str | None = None,
     state: str | None = None,
 ) -> list[WorkerStatus]:
-    """Workers, the oldest first."""
+    """Return workers, the oldest first."""
     cursor = connection.execute(STATUS, {"task": task, "state": state})
     names = [column[0] for column in cursor.description]
     return [_status(dict(zip(names, row, strict=True)), now_ms) for row in cursor]

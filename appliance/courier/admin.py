@@ -96,7 +96,7 @@ class CourierAdmin:
         )
 
     def facts(self) -> dict[str, float]:
-        """Facts for the doctor, at most FACTS_MAX_AGE_MS old."""
+        """Return facts for the doctor, at most FACTS_MAX_AGE_MS old."""
         now = self._courier.now()
         if now - self._facts_ms >= FACTS_MAX_AGE_MS:
             self._facts_ms = now

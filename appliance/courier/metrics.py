@@ -54,7 +54,7 @@ class CourierCollector:
         self._watched = queue, now
 
     def describe(self) -> Iterable[Metric]:
-        """All metrics without samples, which the registry looks up by their names."""
+        """Return all metrics without samples, which the registry looks up by their names."""
         return [*self._counters({}), *self._gauges({}, 0.0), self._latency({})]
 
     def collect(self) -> Iterable[Metric]:

@@ -104,7 +104,7 @@ def death(reason: str, error: str) -> str:
 def outcome_of(
     name: str, item: StreamItem, now: float, consumer: Any, error: str
 ) -> EnvelopeOutcome:
-    """`consumer` had the lease that ended; None: there was no lease."""
+    """Make an outcome. `consumer` had the lease that ended; None: there was no lease."""
     who, leased_at = (None, None) if consumer is None else (consumer.name, item.leased_at)
     return EnvelopeOutcome(
         name, error or None, item.stream.name, item.id, who, item.attempts or None, now, item.at,

@@ -49,23 +49,25 @@ class StreamPolicy(msgspec.Struct, frozen=True):
         return round(self.lease_seconds * 1000)
 
     def retry_delay_ms(self, attempts: int) -> int | None:
-        """Milliseconds until an envelope is delivered again after its `attempts`-th attempt failed;
-        None when the attempts are used up."""
+        """Return the milliseconds until an envelope is delivered again after its `attempts`-th
+        attempt failed; None when the attempts are used up."""
         if self.deliveries_max and attempts >= self.deliveries_max:
             return None
         return round(delay_seconds(self.retry or RETRY, attempts, random.random()) * 1000)
 
     @property
     def bare_delay_ms(self) -> int | None:
-        """Milliseconds to wait after an expired lease, and after a nack that has only an id: 0, as
-        the specification says. None if the stream declares a limit or delays, which then apply."""
+        """Return the milliseconds to wait after an expired lease, and after a nack that has only an
+        id: 0, as the specification says. None if the stream declares a limit or delays, which then
+        apply."""
         is_declared = self.retry is not None or self.deliveries_max not in (0, DELIVERIES_MAX)
         return None if is_declared else 0
 
 
 @lru_cache(maxsize=4096)
 def pattern(text: str) -> re.Pattern[str]:
-    """`*` matches any characters, including slashes; all others match themselves."""
+    """Compile a pattern: `*` matches any characters, including slashes; all others match
+    themselves."""
     return re.compile(translate(text.replace("[", "[[]").replace("?", "[?]")))
 
 

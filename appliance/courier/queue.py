@@ -167,7 +167,7 @@ class Queue:
         return counts
 
     def next_tick_ms(self, now: float) -> float:
-        """When the next tick is due; now, if work is left."""
+        """Return when the next tick is due; now, if work is left."""
         if self._to_sample or self._deferred:
             return now
         ends = [s.paused_until for s in self._timed_pauses if s.paused_until is not None]
@@ -190,7 +190,7 @@ class Queue:
             dispatch(stream, now)
 
     def _sample_streams(self, now: float) -> None:
-        """Once a second for each stream: sample rates, drop old ids, forget unused streams.
+        """Sample each stream's rates once a second, drop old ids, forget unused streams.
 
         At most SAMPLED_MAX streams in one tick, so that ticks stay short.
         """

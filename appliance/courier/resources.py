@@ -90,7 +90,7 @@ def _reply(verb: Callable[..., Any]) -> Responder:
 
 
 def routes(courier: Courier, admin: CourierAdmin, auth: str) -> list[Route]:
-    """`auth` is yes or optional, for `/v1/advertise`."""
+    """Return the routes. `auth` is yes or optional, for `/v1/advertise`."""
     return [*_envelope_routes(courier), *_read_routes(courier, admin, auth), *_admin_routes(admin)]
 
 

@@ -206,7 +206,7 @@ class Courier:
     def receive_envelopes(
         self, who: Principal, command: wire.ReceiveRequest, is_there: Callable[[], bool]
     ) -> wire.Received:
-        """As `receive`, for a response."""
+        """Run `receive` for a response."""
         consumer, items = self.receive(who, command, is_there)
         return wire.Received(consumer.id, [delivery(item) for item in items], self.boot_id)
 

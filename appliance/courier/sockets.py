@@ -314,7 +314,7 @@ class ProducerSocket:
 
 
 def count_fitting(items: Sequence[StreamItem], bytes_max: int) -> int:
-    """How many deliveries fit into one write; at least one, if there are any."""
+    """Return how many deliveries fit into one write; at least one, if there are any."""
     size = 0
     for count, item in enumerate(items[:WRITE_MAX]):
         size += len(item.body)
@@ -324,7 +324,7 @@ def count_fitting(items: Sequence[StreamItem], bytes_max: int) -> int:
 
 
 def delivery_frames(items: Sequence[StreamItem]) -> bytes:
-    """One frame for each delivery, joined."""
+    """Make a frame for each delivery, joined."""
     frames = []
     for item in items:
         if item.attempts > 1:
@@ -336,7 +336,7 @@ def delivery_frames(items: Sequence[StreamItem]) -> bytes:
 
 
 def batch_frames(items: Sequence[StreamItem], limit: int) -> bytes:
-    """Frames with up to `limit` deliveries each, joined."""
+    """Make frames with up to `limit` deliveries each, joined."""
     return b"".join(
         text_frame(batch_frame(items[at : at + limit])) for at in range(0, len(items), limit)
     )

@@ -50,7 +50,7 @@ class StreamStats:
         self._rate_samples.append((now_ms, self.enqueued, self.delivered))
 
     def rates(self, now_ms: float) -> tuple[float, float]:
-        """(in, out) per second, over the last few seconds."""
+        """Return (in, out) per second, over the last few seconds."""
         if not self._rate_samples:
             return 0.0, 0.0
         then, enqueued, delivered = self._rate_samples[0]

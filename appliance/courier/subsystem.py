@@ -141,5 +141,6 @@ def tokens(settings: CourierSettings) -> list[tuple[str, Principal]]:
 
 
 def free_scopes(settings: CourierSettings) -> frozenset[str]:
-    """Scopes that need no token on a loopback bind: the courier's, until tokens are configured."""
+    """Return scopes that need no token on a loopback bind: the courier's, until tokens are
+    configured."""
     return frozenset() if settings.tokens else frozenset({USE})

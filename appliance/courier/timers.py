@@ -105,7 +105,7 @@ class Timers:
         return min(deadlines, default=None)
 
     def sleep_until(self, until_ms: float, wake: Callable[[], None]) -> None:
-        """`due` won't be called before `until_ms`. `wake` is called once if that is too late."""
+        """Suspend `due` until `until_ms`. `wake` is called once if that is too late."""
         self.sleeping_until = until_ms
         self._on_wake = wake
 
@@ -117,4 +117,4 @@ class Timers:
 
 
 def _no_wake() -> None:
-    """Nothing sleeps."""
+    """Do nothing: nothing sleeps."""

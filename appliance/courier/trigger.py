@@ -119,7 +119,7 @@ class TriggerEngine:
         self._hops_max = hops_max
 
     def for_stream(self, stream: str) -> tuple[TriggerRule, ...]:
-        """Rules that envelopes for this stream can fire. Most streams have none."""
+        """Return rules that envelopes for this stream can fire. Most streams have none."""
         return tuple(
             rule for rule in self.rules if rule.when.to is None or matches(rule.when.to, stream)
         )

@@ -144,7 +144,7 @@ def _later(now_ms: int, delay_ms: float | None) -> int | None:
 
 
 def _execute_with(sql: str) -> Callable[[Tx, list[Any]], None]:
-    """For changes whose fields are the parameters."""
+    """Make a write for changes whose fields are the parameters."""
 
     def run(tx: Tx, changes: list[Any]) -> None:
         tx.executemany(sql, [astuple(change) for change in changes])

@@ -97,7 +97,7 @@ def dedupe_key(value: dict[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Whole numbers as integers: 1.0 and 1 are equal in JSON."""
+    """Write whole numbers as integers: 1.0 and 1 are equal in JSON."""
     if isinstance(value, dict):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -113,7 +113,7 @@ def _plain(value: Any) -> Any:
 def add(
     tx: Tx, topic_id: str, command: wire.AddAttachment, key: str, principal: str | None
 ) -> Reply:
-    """`key`: the dedupe key, given by the caller or computed."""
+    """Add an attachment. `key`: the dedupe key, given by the caller or computed."""
     topic = tx.execute("SELECT channel_id FROM topics WHERE id = ?", (topic_id,)).fetchone()
     if topic is None:
         raise wire.NoSuchTopic(details={"topic_id": topic_id})

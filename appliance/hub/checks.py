@@ -42,7 +42,7 @@ def _search(context: Context) -> Iterator[Finding]:
 
 
 def _search_in_step(context: Context) -> Iterator[Finding]:
-    """FTS5's integrity check is a write statement, so a copy is checked."""
+    """Check a copy, because FTS5's integrity check is a write statement."""
     for _, connection in context.opened("hub"):
         if not search_ready(connection):
             continue
@@ -74,7 +74,7 @@ def _index_again(context: Context, findings: Sequence[Finding]) -> Iterator[Step
 
 
 def change_messages(action: str, message: str) -> Plan:
-    """Subjects are `message <id>`."""
+    """Return the plan for findings whose subjects are `message <id>`."""
 
     def plan(context: Context, findings: Sequence[Finding]) -> Iterator[Step]:
         for finding in findings:

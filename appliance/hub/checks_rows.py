@@ -136,7 +136,7 @@ def _seconds(text: str) -> float | None:
 
 
 def _everything(context: Context) -> Iterator[Finding]:
-    """Folds the whole log into a temporary file, then compares every row."""
+    """Fold the whole log into a temporary file, then compare every row."""
     for connection in _hub(context):
         with closing(sqlite3.connect("", isolation_level=None)) as states:
             states.execute(

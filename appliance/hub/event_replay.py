@@ -136,7 +136,7 @@ def _version_break(state: State, event: ReplayedEvent, data: Mapping[str, Any]) 
 
 
 def _set(state: State, column: str, value: Any, kind: type) -> None:
-    """Without a usable value, the column is no longer known."""
+    """Set a column, which without a usable value is no longer known."""
     if isinstance(value, kind):
         state[column] = value
     else:

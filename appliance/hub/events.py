@@ -45,7 +45,7 @@ class CommittedEvent(msgspec.Struct, eq=False):
 
     @property
     def frame(self) -> bytes:
-        """The envelope as a WebSocket frame, built once for all sockets."""
+        """Return the envelope as a WebSocket frame, built once for all sockets."""
         if self._frame is None:
             self._frame = text_frame(self.envelope)
         return self._frame
@@ -89,25 +89,20 @@ def envelope(
     data: str,
 ) -> bytes:
     head = _head(name, channel_id, topic_id, topic_id2)
-    return f'{{"type":"event","event_id":{number},"ts":"{ts}",{head}{data}}}'.encode()
+    return f'{{"type":"event","event_id":{number},"ts":"{ts}",{head}"data":{data}}}'.encode()
 
 
 @lru_cache(maxsize=4096)
 def _head(name: str, channel_id: str | None, topic_id: str | None, topic_id2: str | None) -> str:
     scope = {"channel_id": channel_id, "topic_id": topic_id, "topic_id2": topic_id2}
     present = {key: value for key, value in scope.items() if value is not None}
-    return f'"name":{_text(name)},"scope":{encode(present).decode()},"data":'
+    return f'"name":{encode(name).decode()},"scope":{encode(present).decode()},'
 
 
 def row_json(row: Any) -> bytes:
     """Return an event as `GET /api/v1/events` has it; `row` has `columns.EVENT_COLUMNS`."""
     number, ts, name, channel_id, topic_id, topic_id2, data, entity_type, entity_id = row
-    head = _head(name, channel_id, topic_id, topic_id2).removesuffix('"data":')
-    entity = encode({"type": entity_type, "id": entity_id}).decode()
-    return (
-        f'{{"event_id":{number},"ts":{_text(ts)},{head}"entity":{entity},"data_json":{data}}}'
-    ).encode()
-
-
-def _text(value: str) -> str:
-    return encode(value).decode()
+    return b'{"event_id":%d,"ts":%b,%b"entity":{"type":%b,"id":%b},"data_json":%b}' % (
+        number, encode(ts), _head(name, channel_id, topic_id, topic_id2).encode(),
+        encode(entity_type), encode(entity_id), data.encode(),
+    )  # fmt: skip

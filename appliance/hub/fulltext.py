@@ -202,7 +202,7 @@ class _Search:
     # -- an index in memory ------------------------------------------------------------------
 
     def _rank(self, numbers: list[int]) -> list[int]:
-        """Best match first, then newest; empty if the texts are too long to rank."""
+        """Return the best match first, then newest; empty if the texts are too long to rank."""
         texts: list[Text] = []
         left = RANKED_CHARACTERS_MAX
         for number in numbers:

@@ -20,7 +20,7 @@ _ANCHOR = Tuple(given("at"), given("id"))  # the previous page's last row
 def channels(
     reader: Reader, limit: int, after_name: str | None, only: frozenset[str] | None
 ) -> wire.ChannelList:
-    """By name, after `after_name`. That channel need not exist any more."""
+    """List channels by name, after `after_name`. That channel need not exist any more."""
     values: dict[str, Any] = {"after": after_name, "rows": limit + 1}
     if only is not None:
         values["only"] = json.encode(sorted(only)).decode()
@@ -91,7 +91,7 @@ def _topics(names: tuple[str, ...]) -> str:
 
 
 def attachments(reader: Reader, topic_id: str, query: wire.AttachmentsQuery) -> wire.AttachmentList:
-    """Newest first, starting below the attachment `before_id`."""
+    """List attachments, newest first, starting below the attachment `before_id`."""
     values: dict[str, Any] = {"topic": topic_id, "kind": query.kind, "rows": query.limit + 1}
     if query.before_id is not None:
         anchor = reader.row(

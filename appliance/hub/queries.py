@@ -41,7 +41,7 @@ def facts(reader: Reader) -> dict[str, Any]:
 
 
 def index_lag(reader: Reader) -> int:
-    """Messages that are not in the search indexes yet; 0 without an index."""
+    """Count the messages that are not in the search indexes yet; 0 without an index."""
     if reader.row("SELECT 1 FROM sqlite_schema WHERE name = 'x_fts'") is None:
         return 0
     newest, indexed, changed = reader.row(
@@ -97,7 +97,7 @@ def _splits(reference: str) -> list[tuple[str, str]]:
 
 
 def channels_of_topics(reader: Reader, topic_ids: Sequence[str]) -> dict[str, str]:
-    """Topic id → channel id, for the topics that exist."""
+    """Return topic id → channel id, for the topics that exist."""
     marks = ",".join("?" * len(topic_ids))
     sql = f"SELECT id, channel_id FROM topics WHERE id IN ({marks})"
     return dict(reader.rows(sql, tuple(topic_ids), limit=len(topic_ids)))
@@ -121,7 +121,7 @@ def place_of_message(reader: Reader, message_id: str) -> tuple[str | None, str |
 
 
 def page_messages(reader: Reader, query: wire.MessagesQuery, order: str) -> wire.MessageList:
-    """One page: newest first, or with `after_id` or `since` oldest first.
+    """Return a page, newest first, or with `after_id` or `since` oldest first.
 
     `order` is "id", or "rowid" in a workspace whose ids don't sort by creation.
     """
@@ -298,8 +298,8 @@ def _scan_statement(
 
 
 def sse_event(number: int, envelope: bytes) -> bytes:
-    """One server-sent event. The data must be one line: line ends, which other programs may write
-    between JSON tokens, become spaces."""
+    """Make a server-sent event. The data must be one line: line ends, which other programs may
+    write between JSON tokens, become spaces."""
     if b"\n" in envelope or b"\r" in envelope:
         envelope = envelope.translate(LINE_ENDS)
     return b"id: %d\ndata: %b\n\n" % (number, envelope)

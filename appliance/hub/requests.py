@@ -85,12 +85,12 @@ class Requests:
         self._charge = charge
 
     def answer(self, messages: list[bytes], principal: Principal) -> bytes:
-        """Response frames for all `messages`, joined."""
+        """Return response frames for all `messages`, joined."""
         return self.begin(messages, principal)()
 
     def begin(self, messages: list[bytes], principal: Principal) -> Callable[[], bytes]:
-        """Like `answer`, in two steps: hands all new messages to the writer and returns without
-        waiting. Call the returned functions once each, in order."""
+        """Answer in two steps: hand all new messages to the writer and returns without waiting.
+        Call the returned functions once each, in order."""
         began = self._hub.clock.monotonic()
         sources: list[FrameSource] = []
         creating: list[tuple[wire.SocketRequest, wire.CreateMessage]] = []

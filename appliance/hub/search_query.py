@@ -130,7 +130,7 @@ def _may_continue(term: str) -> bool:
 
 
 def _split(text: str) -> list[tuple[str, bool]]:
-    """Words and phrases in order, each with whether it was quoted."""
+    """Return words and phrases in order, each with whether it was quoted."""
     pieces = text.split('"')
     if len(pieces) % 2 == 0:
         raise SearchSyntax("a quote is not closed", hint='write "exact phrase"')

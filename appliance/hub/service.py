@@ -464,7 +464,7 @@ class Hub:
 def health_of(
     identity: ProcessIdentity, clock: Clock, db_id: str = "", schema_version: int = 0
 ) -> wire.Health:
-    """Without a hub in this process, `db_id` is "" and `schema_version` 0."""
+    """Describe the hub. Without a hub in this process, `db_id` is "" and `schema_version` 0."""
     return wire.Health(
         status="ok",
         instance_id=identity.instance_id,
@@ -499,7 +499,7 @@ def _reply_or_refusal(outcome: CallOutcome) -> Reply | ApplianceError:
 
 
 def batch_body(results: Sequence[Reply | ApplianceError]) -> bytes:
-    """`{"results": […]}`: one entry for each item, in order."""
+    """Make `{"results": […]}`: one entry for each item, in order."""
     parts = [
         encode(result.to_body())
         if not isinstance(result, Reply)

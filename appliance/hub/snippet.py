@@ -35,7 +35,7 @@ class Snippets:
         self._pattern = re.compile("|".join(bounded + runs)) if words or runs else None
 
     def cut(self, text: str) -> str:
-        """At most CHARACTERS_MAX characters, with an ellipsis where text was cut."""
+        """Return at most CHARACTERS_MAX characters, with an ellipsis where text was cut."""
         start = max(0, self._find(text) - BEFORE)
         end = start + CHARACTERS_MAX
         return (

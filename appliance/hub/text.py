@@ -61,7 +61,7 @@ def check_text(**fields: str | None) -> None:
 
 
 def check_name(**fields: str) -> None:
-    """Like `check_text`, and a name needs a visible character."""
+    """Check like `check_text`; a name also needs a visible character."""
     check_text(**fields)
     for name, text in fields.items():
         if is_blank(text):

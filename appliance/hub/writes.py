@@ -168,7 +168,8 @@ def edit_message(
     principal: str | None,
     senders: frozenset[str] | None,
 ) -> Reply:
-    """`senders`: the sender names whose messages this caller may edit; None: all."""
+    """Edit a message. `senders`: the sender names whose messages this caller may edit; None:
+    all."""
     old = message_to_change(tx, message_id, command.expected_version)
     check_sender(old.sender, senders)
     if old.deleted_at is not None:

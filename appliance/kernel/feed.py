@@ -82,7 +82,7 @@ class FeedSubscription:
         return bool(self._wake.wait(timeout_seconds))
 
     def pop(self, limit: int) -> list[Any]:
-        """At most `limit` queued items, oldest first."""
+        """Take at most `limit` queued items, oldest first."""
         queue = self._queue
         if len(queue) <= limit:
             items = list(queue)
@@ -145,7 +145,7 @@ class Feed:
         return subscription
 
     def jump(self, head: int) -> None:
-        """Items up to `head` were stored but not published: all readers go to the log."""
+        """Note that items up to `head` were stored but not published: all readers go to the log."""
         self.head = max(self.head, head)
         for subscription in self._subscriptions:
             subscription.drop_queue()

@@ -81,8 +81,9 @@ class HttpClient:
         *,
         status_only: bool = False,
     ) -> HttpResponse:
-        """`target`: path and query. Raises Unreachable. With `status_only` a response whose body is
-        too large or never ends is complete too, and has the beginning of its body.
+        """Send a request. `target`: path and query. Raises Unreachable. With `status_only` a
+        response whose body is too large or never ends is complete too, and has the beginning of its
+        body.
 
         An idle connection that the server closed is replaced once, so requests must be safe to
         repeat. `headers` is called for each attempt, which can have a separate signature.

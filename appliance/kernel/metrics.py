@@ -21,6 +21,7 @@ from prometheus_client import (
 )
 from prometheus_client.core import Metric
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.samples import Sample
 
 from appliance.kernel.log import Dropped
 
@@ -77,9 +78,17 @@ def _prepare(metric: M) -> M:
 
 
 def _collect(metric: MetricWrapperBase) -> Iterator[Metric]:
-    samples, empty = iter(metric._samples()), cast(Callable[[], Metric], metric._get_metric)
+    samples, empty = _read_samples(metric), cast(Callable[[], Metric], metric._get_metric)
     while part := list(islice(samples, PART_SAMPLES)):
         family = empty()
-        for sample in part:
-            family.add_sample(metric._name + sample.name, *sample[1:])
+        family.samples = part
         yield family
+
+
+def _read_samples(metric: MetricWrapperBase) -> Iterator[Sample]:
+    """Yield all samples. The library would make each twice, which takes a third of a scrape."""
+    series = [*metric._metrics.items()] if metric._labelnames else [((), metric)]
+    for values, child in series:
+        labels = dict(zip(metric._labelnames, values, strict=True))
+        for suffix, extra, value, *_ in child._samples():
+            yield Sample(metric._name + suffix, labels | extra, value)

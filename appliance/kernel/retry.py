@@ -31,7 +31,8 @@ class RetrySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def delay_seconds(
     retry: RetrySettings, failures: int, random_unit: float = 0.5, retry_after_seconds: float = 0.0
 ) -> float:
-    """Seconds to wait after the `failures`-th failure in a row; 1 and below are the first.
+    """Return the seconds to wait after the `failures`-th failure in a row; 1 and below are the
+    first.
 
     `random_unit` is a random number in [0, 1): 0.5 gives the delay without jitter. A peer that
     requested a delay (`Retry-After`) gets at least that much, plus jitter. The caller limits

@@ -76,7 +76,7 @@ class SteadyClock:
         return int(self._clock.uptime() * 1000) + self._offset_ms
 
     def ahead_ms(self) -> int:
-        """How far the wall clock is ahead."""
+        """Return how far the wall clock is ahead."""
         return self._clock.now_ms() - self.now_ms()
 
     def wall_iso(self, ms: int | None) -> str | None:
@@ -85,7 +85,8 @@ class SteadyClock:
 
     @property
     def last_jump(self) -> tuple[int, str | None]:
-        """By how many milliseconds the wall clock was set last, and when that was noticed."""
+        """Return by how many milliseconds the wall clock was set last, and when that was
+        noticed."""
         return self._note.jump_ms, self._note.jumped_at
 
     def note(self) -> bool:
@@ -122,7 +123,7 @@ def steady_at(note: ClockNote, now: ClockReading) -> int:
 
 
 def jump_since_ms(note: ClockNote, clock: Clock) -> int:
-    """By how much the wall clock was set since the note; 0 below TOLERANCE_MS."""
+    """Return by how much the wall clock was set since the note; 0 below TOLERANCE_MS."""
     now = read_clocks(clock)
     return beyond_tolerance(now.wall_ms - steady_at(note, now) - note.total_ms)
 

@@ -160,8 +160,8 @@ class Store:
         return self.begin(calls).wait()
 
     def write_alone(self, function: Callable[..., T], *args: Any) -> T:
-        """Like `write`, in a transaction without other writes: for a change that takes long, or
-        that SQLite may interrupt, which undoes the whole transaction. Other writes wait."""
+        """Write like `write`, in a transaction without other writes: for a change that takes long,
+        or that SQLite may interrupt, which undoes the whole transaction. Other writes wait."""
         result: T = self.begin([(function, args)], alone=True).wait()[0].unwrap()
         return result
 
@@ -206,7 +206,7 @@ class Store:
         return self._pending == 0
 
     def stalled_seconds(self) -> float:
-        """For how long the writer has had work without finishing a batch."""
+        """Return for how long the writer has had work without finishing a batch."""
         since = self._busy_since
         return 0.0 if since is None else self._clock.monotonic() - since
 
@@ -278,7 +278,7 @@ class Store:
         return self._begin_read(self._reads, function, args).wait()
 
     def read_slow(self, function: Callable[..., T], *args: Any) -> T:
-        """Like `read`, for reads that may take long, such as searches and scans.
+        """Read like `read`, for reads that may take long, such as searches and scans.
 
         Raises ReadCancelled once the client has disconnected.
         """
@@ -355,7 +355,7 @@ class Store:
         request.waiter.get()
 
     def facts(self) -> dict[str, Any]:
-        """Facts for the doctor's checks and for metrics."""
+        """Return facts for the doctor's checks and for metrics."""
         return {
             "bytes": file_bytes(self.path),
             "queue_jobs": self._pending,

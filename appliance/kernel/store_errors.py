@@ -106,7 +106,8 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 
 def free_bytes(directory: Path) -> int:
-    """Bytes that an unprivileged process can still write in `directory`, which may be missing."""
+    """Return the bytes that an unprivileged process can still write in `directory`, which may be
+    missing."""
     try:
         status = os.statvfs(directory if directory.exists() else directory.parent)
     except OSError:

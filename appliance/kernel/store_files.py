@@ -56,7 +56,7 @@ def open_database(
 
 
 def suspect_marker(database: Path) -> Path:
-    """Exists while the store is marked as damaged and has not been cleared."""
+    """Return the file that exists while the store is marked as damaged and has not been cleared."""
     return database.with_name(database.name + ".suspect")
 
 

@@ -60,7 +60,7 @@ class Subsystem(Protocol):
         return ()
 
     def tools(self) -> Sequence[Tool]:
-        """Tools for agents, at `/mcp`. A token sees the tools that its scopes allow."""
+        """Return tools for agents, at `/mcp`. A token sees the tools that its scopes allow."""
         return ()
 
     def facts(self) -> Mapping[str, float]:

@@ -29,7 +29,7 @@ class TokenBucket:
         self._level = min(self._burst, self._level + count)
 
     def wait_seconds(self, cost: float, now: float) -> float:
-        """Seconds until `charge(cost)` succeeds; 0 if it does now."""
+        """Return the seconds until `charge(cost)` succeeds; 0 if it does now."""
         self._refill(now)
         needed = min(float(cost), self._burst)
         return max(0.0, (needed - self._level) / self.rate)

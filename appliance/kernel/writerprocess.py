@@ -223,7 +223,7 @@ class WriterProcess:
 
     @property
     def restarts(self) -> int:
-        """How often the child was replaced within RESTARTS_SECONDS."""
+        """Return how often the child was replaced within RESTARTS_SECONDS."""
         now = self._clock.monotonic()
         return sum(now - when < RESTARTS_SECONDS for when in self._restarts)
 
@@ -309,7 +309,7 @@ class WriterProcess:
             self._restart()
 
     def _restart(self) -> None:
-        """Nothing writes now, so `restarted` reads a final state."""
+        """Restart the child. Nothing writes now, so `restarted` reads a final state."""
         while not self._stopping:
             now = self._clock.monotonic()
             self._restarts = [when for when in self._restarts if now - when < RESTARTS_SECONDS]

@@ -123,7 +123,7 @@ class HttpBrokerTarget(DeliveryTarget):
     # -- one exchange --------------------------------------------------------------------
 
     def _call(self, path: str, content: Any) -> BrokerResponse:
-        """POST `content`. Further requests are made only to learn the broker's id."""
+        """Post `content`. Further requests are made only to learn the broker's id."""
         body = msgspec.json.encode(content)
         signing = self._signing
         if self._signer is not None and not signing.broker_id:

@@ -50,7 +50,7 @@ class Gauge:
 
     @property
     def free_sends(self) -> int:
-        """How many more sends can be accepted."""
+        """Return how many more sends can be accepted."""
         if self.fill_ratio >= FULL:
             return 0
         return max(0, math.ceil(FULL * self._sends_max) - self._open)

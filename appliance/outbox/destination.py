@@ -35,7 +35,7 @@ class BadDestination(Invalid):
 
 
 def parse(to: str) -> tuple[DestinationKind, str]:
-    """Kind and reference, or BadDestination."""
+    """Return kind and reference. Raises BadDestination."""
     if to.startswith("#"):
         return "topic", _ref(to[1:])
     kind, colon, ref = to.partition(":")
@@ -71,7 +71,7 @@ def mail(to: str) -> str:
 
 
 def mail_address(text: str) -> str:
-    """One address, its domain in lower case; or BadDestination."""
+    """Return an address with its domain in lower case. Raises BadDestination."""
     match = _ADDRESS.fullmatch(text)
     if match is None or len(match[1]) > LOCAL_CHARACTERS_MAX or len(text) > DOMAIN_CHARACTERS_MAX:
         raise BadDestination(

@@ -107,7 +107,7 @@ class BrokerComparison(Loop):
         return {"lost": lost}
 
     def _compare(self, mesh: str, epoch: str, now_ms: int) -> int:
-        """How many are lost. An interrupted comparison begins again."""
+        """Return how many are lost. An interrupted comparison begins again."""
         outbox, lost = self._outbox, 0
         cursor = (now_ms - outbox.max_age_hours(mesh) * HOUR_MS, 0)
         while rows := outbox.store.read(queries.list_delivered, mesh, cursor, COMPARE_ROWS):

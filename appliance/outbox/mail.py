@@ -269,7 +269,7 @@ class MailSession:
         return Delivered() if code == 250 else self._result_of(code, reply)
 
     def _result_of(self, code: int, reply: bytes | str) -> Result:
-        """For a reply about the mail itself."""
+        """Return the result for a reply about the mail itself."""
         if 500 <= code < 600 and code not in LOGIN_REQUIRED_CODES:
             return Undeliverable(self._reply_text(code, reply), str(code))
         return RetryLater(self._reply_text(code, reply))

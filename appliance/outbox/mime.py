@@ -38,7 +38,8 @@ def meta_problem(meta: dict[str, Any] | None) -> str:
 
 
 def new_message_id(origin: str, domain: str, client_message_id: str) -> str:
-    """`origin` identifies the workspace, because client_message_ids may repeat elsewhere."""
+    """Make a Message-ID. `origin` identifies the workspace, because client_message_ids may repeat
+    elsewhere."""
     digest = hashlib.sha256(b"\0".join((origin.encode(), client_message_id.encode())))
     return f"<{digest.hexdigest()[:40]}@{domain}>"
 

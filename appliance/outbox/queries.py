@@ -126,7 +126,8 @@ def stats(reader: Executor) -> OutboxStats:
 
 
 def routes_due(reader: Executor, now_ms: int, limit: int) -> tuple[list[tuple[str, int]], bool]:
-    """Routes whose first pending send is due, with its time; and whether any send is pending.
+    """Return routes whose first pending send is due, with its time; and whether any send is
+    pending.
 
     Each route costs one index lookup.
     """

@@ -43,7 +43,7 @@ class SendResource:
 
 
 def batch_body(results: list[tuple[int, wire.Accepted] | ApplianceError]) -> bytes:
-    """`{"results": [{"status", "body"}, …]}`, one result for each item, in order."""
+    """Make `{"results": [{"status", "body"}, …]}`, one result for each item, in order."""
     items = []
     for result in results:
         if isinstance(result, ApplianceError):

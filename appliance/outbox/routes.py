@@ -46,7 +46,7 @@ class Routes:
         return busy < DELIVERIES_MAX // 2
 
     def open_names(self) -> list[str]:
-        """Routes whose circuit breaker is open."""
+        """Return routes whose circuit breaker is open."""
         return sorted(name for name, route in self._routes.items() if not route.breaker.is_closed)
 
     def drop_idle(self, due: Collection[str]) -> None:

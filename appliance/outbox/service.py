@@ -400,7 +400,7 @@ class Outbox:
         return features_of(mail=MAIL in self.targets)
 
     def waiting(self, target: str, to: str, limit: int) -> int:
-        """How many sends to a destination are not delivered yet, counted up to `limit`."""
+        """Return how many sends to a destination are not delivered yet, counted up to `limit`."""
         _, ref, route = self._resolve(target, self.settings.mesh, to, internal=True)
         return self.store.read(queries.waiting, route, ref, limit)
 

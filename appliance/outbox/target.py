@@ -86,7 +86,8 @@ class DeliveryTarget:
         yield self.deliver_many
 
     def deliver_many(self, sends: Sequence[Outgoing]) -> list[Result]:
-        """No send is delivered behind one to the same destination that must be repeated."""
+        """Deliver in order. No send is delivered behind one to the same destination that must be
+        repeated."""
         return [self.deliver(send) for send in sends]
 
     def resolve(self, to: str) -> tuple[DestinationKind, str, str] | None:

@@ -30,7 +30,7 @@ class WebhookDirectory(Protocol):
     """Registered webhooks by id."""
 
     def find(self, send: Outgoing) -> SignedRequest | Undeliverable | RetryLater:
-        """URL and signed headers, or why the webhook isn't called."""
+        """Return URL and signed headers, or why the webhook isn't called."""
         ...
 
     def record_outcome(self, ref: str, outcome: CallOutcome) -> None:

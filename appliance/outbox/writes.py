@@ -300,7 +300,7 @@ def _prune_payloads(tx: Tx, condition: str, column: str, before_ms: int, limit: 
 
 
 def mark_lost(tx: Tx, ids: Sequence[str]) -> int:
-    """Dead-letter delivered sends that their broker no longer has; how many."""
+    """Dead-letter delivered sends that their broker no longer has; return how many."""
     log_writes.log_events(tx, [SendEvent(id_, log_writes.DIED, error=LOST) for id_ in ids])
     return tx.executemany(
         "UPDATE outbox SET status = 'dead', delivered_at = NULL, died_at = ?, last_error = ?"

@@ -106,13 +106,13 @@ class AsyncClient(ThreadedClient):
         return self
 
     def on(self, name: str, handler: Callable[[Any], object]) -> None:
-        """Like `Client.on`; handlers are plain functions."""
+        """Register a handler, like `Client.on`; handlers are plain functions."""
         self._client.on(name, self._call_in_loop(require_plain(handler)))
 
     # -- events ----------------------------------------------------------------------
 
     def events(self) -> AsyncGenerator[models.Envelope, None]:
-        """Like `Client.events`. End it with `close`, or close the iterator."""
+        """Iterate over events, like `Client.events`. End it with `close`, or close the iterator."""
         self._loop = asyncio.get_running_loop()
         return iterate(self._client.events(), self._client.end_events)
 
@@ -180,9 +180,9 @@ class AsyncClient(ThreadedClient):
     wait_for_answer = run_in_thread(Client.wait_for_answer)
 
     def entries(self, name: str | None = None) -> AsyncGenerator[models.Entry]:
-        """Like `Client.entries`, as an async iterator."""
+        """Iterate asynchronously over `Client.entries`."""
         return iterate(self._client.entries(name))
 
     def messages(self, topic_id: str) -> AsyncGenerator[models.Message]:
-        """Like `Client.messages`, as an async iterator."""
+        """Iterate asynchronously over `Client.messages`."""
         return iterate(self._client.messages(topic_id))

@@ -95,7 +95,7 @@ class BusAgent(Closing):
 
     @abstractmethod
     def poll(self, limit: int = POLL_MAX, wait: float = 0.0) -> list[BusMessage]:
-        """Messages behind the cursor, or the first that comes within `wait` seconds."""
+        """Return messages behind the cursor, or the first that comes within `wait` seconds."""
 
     @abstractmethod
     def ack(self, seq: int) -> int:
@@ -182,7 +182,7 @@ class FileBus(BusAgent):
         heartbeats.write(self.paths, self.agent, status, task, progress)
 
     def status(self, state: State | None = None) -> list[WorkerStatus]:
-        """Workers and their states, oldest first."""
+        """Return workers and their states, oldest first."""
         return self._write(workers.status_rows, self._clock.now_ms(), state=state)
 
     def transition(self, task: str, before: State, after: State) -> None:

@@ -56,7 +56,7 @@ class AsyncBus(ThreadedClient):
     def follow(
         self, after: int | None = None, *, every: bool = False
     ) -> AsyncGenerator[BusMessage]:
-        """Like `FileBus.follow`. End it with `close`, or close the iterator."""
+        """Follow messages, like `FileBus.follow`. End it with `close`, or close the iterator."""
         agent = self._join()
         self._followers.add(agent)
         return iterate(agent.follow(after, every=every), agent.close)
@@ -89,7 +89,7 @@ class AsyncBus(ThreadedClient):
         *,
         wait: float = REQUEST_WAIT_SECONDS_MAX,
     ) -> int:
-        """Like `FileBus.consume`, with a coroutine function or a plain one."""
+        """Consume like `FileBus.consume`, with a coroutine function or a plain one."""
         batch = await self.poll(wait=wait)
         for message in batch:
             result = handler(message)

@@ -127,7 +127,7 @@ class Client(EntryVerbs, CatchUpVerbs, BlobVerbs, BoundsVerbs):
     # -- events ----------------------------------------------------------------------
 
     def events(self) -> Generator[models.Envelope]:
-        """Events in order, each once, until `close`. Reconnects without a limit.
+        """Yield events in order, each once, until `close`. Reconnects without a limit.
 
         Requesting the next event marks the last one as processed; only then is the cursor
         stored. A consumer that crashes while it processes an event gets that event again.

@@ -125,7 +125,7 @@ class Consumer(Closing):
                 yield delivery
 
     def deliveries(self, idle_seconds: float | None = None) -> Iterator[Delivery | None]:
-        """Deliveries, and None when none came for `idle_seconds`. Ends after `stop`.
+        """Yield deliveries, and None when none came for `idle_seconds`. Ends after `stop`.
 
         The first connection must succeed. Later ones are retried without a limit.
         """
@@ -321,8 +321,8 @@ class Consumer(Closing):
                     self._ready.append((key, env, attempt))
 
     def _lose(self, id_: str | None) -> bool:
-        """Don't begin with an envelope that another consumer may have now. False if its ack or
-        nack was sent already."""
+        """Drop an envelope that another consumer may have now. Return False if its ack or nack was
+        sent already."""
         with self._lock:
             kept = {key: leased for key, leased in self._leased.items() if leased != id_}
             lost, self._leased = len(self._leased) - len(kept), kept

@@ -213,7 +213,7 @@ def ask_ready(endpoint: Endpoint) -> ReadyResponse:
 def probe(
     endpoint: Endpoint, path: str, timeout: float = HEALTH_TIMEOUT_SECONDS
 ) -> tuple[int, bytes]:
-    """Status and body; status 0 if nothing answers."""
+    """Return status and body; status 0 if nothing answers."""
     try:
         return fetch(endpoint, path, timeout)
     except (OSError, http.client.HTTPException):

@@ -105,7 +105,7 @@ class HubClient:
         key: str | None = None,
         **query: Any,
     ) -> tuple[list[Json], bool]:
-        """At most `limit` rows from as many pages as necessary, and whether there are more.
+        """Return at most `limit` rows from as many pages as necessary, and whether there are more.
 
         `cursor`: the parameter that continues behind a page. The value is that page's `next`, or
         the last row's column `key`.
@@ -213,7 +213,7 @@ class HubClient:
             return False  # the caller gets the original error
 
     def _backoff_seconds(self, error: ApplianceError, attempt: int) -> float | None:
-        """Seconds until the next attempt; None if a retry is pointless."""
+        """Return the seconds until the next attempt; None if a retry is pointless."""
         seconds = delay_seconds(BACKOFF, attempt, random.random())
         if isinstance(error, HubNotRunning | StaleServerFile):
             return seconds if self._retry.through_restarts else None
@@ -407,7 +407,7 @@ def _decode(reply: http.client.HTTPResponse, text: bytes) -> Json:
 
 
 def _retry_after(reply: http.client.HTTPResponse, body: Json) -> float | None:
-    """Seconds, from the body if possible: the header has whole seconds only."""
+    """Return the seconds, from the body if possible: the header has whole seconds only."""
     details = body.get("details")
     fine = details.get("retry_after") if isinstance(details, dict) else None
     for value in (fine, reply.getheader("Retry-After")):

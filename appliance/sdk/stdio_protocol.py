@@ -252,7 +252,7 @@ def _serve_client(locate: Locate, client: socket.socket, slots: threading.Bounde
 
 
 def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
-    """Lines. A line that is too long is cut, so that `take` rejects it."""
+    """Yield lines. A line that is too long is cut, so that `take` rejects it."""
     while line := stream.readline(LINE_BYTES_MAX + 1):
         yield line
         while len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):

@@ -187,7 +187,7 @@ class Follower:
             raise theirs.error from None
 
     def _session(self, idle_seconds: float | None) -> Iterator[StreamEvent | None]:
-        """One connection, until it ends with an error."""
+        """Follow over one connection, until it ends with an error."""
         with _connect(self._locate(), in_query=bool(self._token_refusals)) as socket:
             self._socket = socket
             socket.send(self._hello())

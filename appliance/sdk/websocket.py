@@ -129,7 +129,7 @@ class WebSocket:
                 self._socket.close()
 
     def _is_buffered(self) -> bool:
-        """TLS may have buffered bytes that `select` does not see."""
+        """Return whether TLS has buffered bytes that `select` does not see."""
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def finish(self, seconds_max: float) -> None:

@@ -202,7 +202,7 @@ class AccessMiddleware:
         return principal
 
     def _answer_other(self, req: falcon.Request, resp: Response, route: MountedRoute) -> None:
-        """Responds to OPTIONS and unknown methods, if the caller may use any method here."""
+        """Respond to OPTIONS and unknown methods, if the caller may use any method here."""
         operations = [mounted.operation for mounted in route.values()]
         req.context.refusal = operations[0].refusal
         if any(operation.same_origin for operation in operations):

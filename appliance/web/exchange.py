@@ -170,7 +170,7 @@ def whole(status: int, error: ApplianceError, date: str) -> bytes:
 
 
 def refusal(error: Exception) -> tuple[int, ApplianceError]:
-    """Status and error to send. gunicorn's own text may quote secrets."""
+    """Return status and error to send. gunicorn's own text may quote secrets."""
     if isinstance(error, ConnectionReserved):
         return 503, TooManyConnections()
     if isinstance(error, MemoryError):

@@ -21,7 +21,7 @@ def pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def text_frame(payload: bytes) -> bytes:
-    """One unmasked text frame (RFC 6455 §5.2)."""
+    """Make an unmasked text frame (RFC 6455 §5.2)."""
     return text_header(len(payload)) + payload
 
 

@@ -260,7 +260,7 @@ class Guard:
         return peer
 
     def scheme(self, environ: Environ) -> str:
-        """`https` if a trusted proxy received the request over https."""
+        """Return `https` if a trusted proxy received the request over https."""
         if self._proxies and self._is_proxy(environ.get("REMOTE_ADDR", "")):
             scheme = environ.get("HTTP_X_FORWARDED_PROTO", "").rpartition(",")[2].strip().lower()
             if scheme in ("http", "https"):
@@ -277,7 +277,7 @@ class Guard:
 
 
 def _seems_local(environ: Environ) -> bool:
-    """`is_local`, but for programs on the same machine as a trusted proxy."""
+    """Return `is_local`, but for programs on the same machine as a trusted proxy."""
     if not FORWARDING.isdisjoint(environ) or environ.get("SERVER_PROTOCOL") == "HTTP/1.0":
         return False
     if host_name(environ.get("HTTP_HOST", "")) not in LOOPBACK_NAMES:
@@ -343,7 +343,7 @@ def session_cookie(environ: Environ) -> str | None:
 
 
 def host_name(header: str) -> str:
-    """`Host` without its port, lowercase, IPv6 without brackets; empty when malformed."""
+    """Return `Host` without its port, lowercase, IPv6 without brackets; empty when malformed."""
     match = _HOST.fullmatch(header.strip().lower())
     return (match[1] or match[2] or "").removesuffix(".") if match else ""
 

@@ -158,7 +158,7 @@ def check_host(host: str) -> None:
 
 
 def parser_settings() -> Any:
-    """gunicorn's settings as plain attributes, which are faster to read.
+    """Return gunicorn's settings as plain attributes, which are faster to read.
 
     No header may set the scheme or the script name; the guard handles proxies. (Because both
     lists are empty, the star only avoids a lookup of the peer's address.)

@@ -39,7 +39,7 @@ def refuse_with(error: ApplianceError) -> Callable[..., Any]:
 
 
 def _bare(operation: Operation) -> Operation:
-    """Without a body to decode or a signature to check."""
+    """Return the operation without a body to decode or a signature to check."""
     return msgspec.structs.replace(
         operation,
         scope=None if operation.signer is not None else operation.scope,

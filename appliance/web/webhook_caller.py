@@ -61,7 +61,7 @@ class WebhookCaller:
         return result_of(reply.status, seconds_of(reply.headers.get("Retry-After")), answer)
 
     def request(self, url: str, headers: dict[str, str], body: bytes | None) -> HttpResponse:
-        """As `call`. Raises Unreachable, BadWebhookUrl and TimeoutError."""
+        """Call as `call` does. Raises Unreachable, BadWebhookUrl and TimeoutError."""
         url_parts = urlsplit(url)
         path = (url_parts.path or "/") + (f"?{url_parts.query}" if url_parts.query else "")
         sent = {**headers, "user-agent": _USER_AGENT, "connection": "close"}
@@ -91,7 +91,7 @@ class WebhookCaller:
 
 
 def result_of(status: int, retry_after: float | None, answer: str = "") -> CallResult:
-    """2xx is delivered, 410 is final, everything else is retried."""
+    """Map a status: 2xx is delivered, 410 is final, everything else is retried."""
     if 200 <= status < 300:
         return CallResult("delivered")
     if status == 410:

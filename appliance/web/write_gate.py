@@ -33,7 +33,7 @@ class WriteGate:
 
     @property
     def seconds_left(self) -> float:
-        """0 while writes are admitted."""
+        """Return 0 while writes are admitted."""
         return max(0.0, (self._until_ms - self._clock.now_ms()) / 1000)
 
     def close_until(self, until_ms: int) -> None:

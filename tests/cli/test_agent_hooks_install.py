@@ -80,7 +80,7 @@ def test_user_files_are_in_the_home_folder(project: Path) -> None:
         ("claude-code", "claude", "2.1.240 (Claude Code)"),
         ("codex", "codex", "codex-cli 0.164.0"),
         ("gemini", "gemini", "0.56.0-nightly.20260806.g761f604c1"),
-        ("opencode", "opencode", "2.0.32"),
+        ("opencode", "opencode", "1.18.33"),
     ],
 )
 def test_known_versions_are_accepted(
@@ -98,6 +98,7 @@ def test_known_versions_are_accepted(
         ("claude-code", "claude", "3.0.0 (Claude Code)"),
         ("codex", "codex", "codex-cli 0.99.0"),
         ("opencode", "opencode", "1.18.28"),
+        ("opencode", "opencode", "2.0.0"),
         ("gemini", "gemini", "no version"),
     ],
 )

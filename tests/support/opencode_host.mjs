@@ -1,6 +1,6 @@
 // Drives opencode's plugin as opencode does, and prints what the plugin did as JSON.
-//   node opencode_host.mjs PLUGIN v1|v2 FILE
-const [plugin, version, file] = process.argv.slice(2)
+//   node opencode_host.mjs PLUGIN FILE
+const [plugin, file] = process.argv.slice(2)
 const { default: module } = await import(plugin)
 const session = "ses_root"
 const prompts = []
@@ -16,7 +16,7 @@ async function attempt(name, call) {
   }
 }
 
-async function v1() {
+async function drive() {
   // As in anomalyco/opencode, packages/plugin/src/index.ts of 1.18.
   const client = { session: { prompt: async (input) => prompts.push(input) } }
   const hooks = await module.server({ client, directory: process.cwd() })
@@ -37,48 +37,6 @@ async function v1() {
   return { system: output.system, prompts: prompts.map((p) => [p.path.id, p.body.parts[0].text]) }
 }
 
-async function v2() {
-  // As in anomalyco/opencode, packages/plugin/src/promise of 2.0.
-  const hooks = {}
-  const queue = []
-  let wake = () => {}
-  const ctx = {
-    tool: { hook: async (name, call) => (hooks[name] = call) },
-    session: {
-      hook: async (name, call) => (hooks[name] = call),
-      prompt: async (input) => prompts.push(input),
-    },
-    event: {
-      async *subscribe() {
-        while (true) {
-          while (queue.length) yield queue.shift()
-          await new Promise((resolve) => (wake = resolve))
-        }
-      },
-    },
-  }
-  const cleanup = await module.setup(ctx)
-  const done = () => new Promise((resolve) => queue.push({ type: "probe", get data() { resolve() } }) && wake())
-  const send = (type, data) => queue.push({ type, data })
-  const event = { sessionID: session, system: [] }
-  send("session.created", { sessionID: "ses_child", parentID: session })
-  await done()
-  await hooks.context(event)
-  await hooks.context({ sessionID: "ses_child", system: [] })
-  const before = (tool, input) => hooks["execute.before"]({ tool, sessionID: session, input })
-  await attempt("edit", () => before("edit", edit))
-  await attempt("read", () => before("read", edit))
-  for (let turn = 0; turn < 6; turn++) send("session.idle", { sessionID: session })
-  send("session.idle", { sessionID: "ses_child" })
-  send("session.idle", { sessionID: "ses_of_another_project" })
-  await done()
-  cleanup()
-  return {
-    system: event.system.map((part) => part.text),
-    prompts: prompts.map((p) => [p.sessionID, p.text]),
-  }
-}
-
-const result = await { v1, v2 }[version]()
+const result = await drive()
 console.log(JSON.stringify({ id: module.id, refused, ...result }))
 process.exit(0)

@@ -51,7 +51,7 @@ class WrongBranch(Conflict):
 
 
 def ignore(text: str) -> None:
-    """For callers that print no warnings."""
+    """Do nothing, for callers that print no warnings."""
     del text
 
 
@@ -168,8 +168,8 @@ def fail(team: Team, task: str, reason: str) -> WorkerOutcome:
 def approve(
     team: Team, task: str, comment: str | None = None, head: str | None = None
 ) -> WorkerOutcome:
-    """`head`: the commit that was looked at, or its first digits. Raises ChangedSinceApproval if
-    another one is under review, or the branch has moved since."""
+    """Approve a task. `head`: the commit that was looked at, or its first digits. Raises
+    ChangedSinceApproval if another one is under review, or the branch has moved since."""
     return _decide(team, task, "approved", comment, head)
 
 
@@ -210,7 +210,7 @@ def _decide(
 
 
 def _checkout(team: Team, git: Git, row: WorkerRow, folder: Path | None = None) -> Git:
-    """Where the task's branch is checked out. Raises WrongBranch."""
+    """Return where the task's branch is checked out. Raises WrongBranch."""
     path = team.folder(row.task) if row.worktree else git.at(folder or git.folder).top()
     if not path.is_dir():
         raise WrongBranch(f"the worktree {path} does not exist", hint="git worktree list")
@@ -221,7 +221,7 @@ def _checkout(team: Team, git: Git, row: WorkerRow, folder: Path | None = None) 
 
 
 def _check_checkout(team: Team, here: Git, row: WorkerRow) -> None:
-    """Nothing may be half done: no rebase in progress, no changes that are not committed."""
+    """Refuse a rebase in progress and changes that are not committed."""
     status = here.status()
     if here.is_rebasing():
         if row.state == "WORKING":

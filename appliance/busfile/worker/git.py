@@ -243,8 +243,8 @@ class Git(NamedTuple):
             self.run("fetch", "--quiet", "origin", seconds_max=LONG_SECONDS_MAX)
 
     def rebase(self, onto: str) -> FileStatus:
-        """Rebases this checkout's branch. On a conflict the rebase stays in progress, and the
-        result has the files. Raises GitFailed."""
+        """Rebase this checkout's branch. On a conflict the rebase stays in progress, and the result
+        has the files. Raises GitFailed."""
         result = self.attempt("rebase", onto, seconds_max=LONG_SECONDS_MAX)
         if result.code and not self.is_rebasing():
             raise failure("rebase", result)

@@ -97,7 +97,7 @@ def _publish_override(team: Team, agent: str, paths: Iterable[str], hook: str, r
 
 
 def check_commit(team: Team, git: Git, agent: str, hook: Hook = "pre-commit") -> None:
-    """`pre-commit`, `pre-merge-commit`: the staged files."""
+    """Check the staged files, in `pre-commit` and `pre-merge-commit`."""
     if hook == "pre-merge-commit" or git.path_of("MERGE_HEAD").exists():
         staged = _brought_in(git, "HEAD")
     else:
@@ -106,7 +106,7 @@ def check_commit(team: Team, git: Git, agent: str, hook: Hook = "pre-commit") ->
 
 
 def report_commit(team: Team, git: Git, agent: str, hook: Hook = "post-commit") -> None:
-    """`post-commit`, `post-merge`: announces that new files override claims."""
+    """Announce in `post-commit` and `post-merge` that new files override claims."""
     if hook == "post-merge" or git.commit_of("HEAD^2"):
         committed = _brought_in(git, "ORIG_HEAD" if hook == "post-merge" else "HEAD^")
     else:
@@ -130,7 +130,7 @@ def _brought_in(git: Git, base: str) -> list[str]:
 
 
 def check_push(team: Team, git: Git, agent: str, lines: str) -> None:
-    """`pre-push`: the pushed commits' changes, compared with their target branch."""
+    """Check in `pre-push` the pushed commits' changes, compared with their target branch."""
     for line in lines.splitlines():
         local = line.split(" ")[1] if line.count(" ") == 3 else ""
         if local.strip("0"):  # all zeros: a branch is deleted
@@ -166,7 +166,7 @@ def check_stop(team: Team, task: str, wait_seconds: float = WAIT_SECONDS) -> Non
 
 
 def _unfinished(team: Team, task: str) -> str | None:
-    """Why the agent has to go on; None if its turn may end."""
+    """Return why the agent has to go on; None if its turn may end."""
     state = team.worker(task).state
     review = latest_review(team.connection, task)
     if state == "IN_REVIEW":

@@ -58,7 +58,7 @@ def merge(team: Team, git: Git, task: str) -> WorkerOutcome:
 
 
 def recover_merge(team: Team, git: Git, operation: WorkerOperation) -> None:
-    """Finishes a merge that has reached the integration branch; otherwise nothing has happened."""
+    """Finish a merge that has reached the integration branch; otherwise nothing has happened."""
     facts = operation.facts
     tip = git.commit_of(f"refs/heads/{facts['target']['name']}")
     if tip is None or not git.contains(tip, facts["commit"]):

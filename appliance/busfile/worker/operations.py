@@ -102,7 +102,7 @@ class Team(msgspec.Struct):
             yield git
 
     def recover(self) -> None:
-        """Recovers all tasks that no command works on. Problems become warnings."""
+        """Recover all tasks that no command works on. Problems become warnings."""
         for (task,) in self.connection.execute("SELECT task_id FROM x_operations").fetchall():
             try:
                 with self.lock(task):

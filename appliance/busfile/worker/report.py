@@ -44,7 +44,7 @@ def describe_task(team: Team, task: str) -> TaskReport:
 
 
 def count_all(connection: sqlite3.Connection) -> dict[str, dict[str, int]]:
-    """Tasks by state, and messages by type."""
+    """Count tasks by state, and messages by type."""
     queries = {
         "tasks": "SELECT state, count(*) FROM workers GROUP BY state ORDER BY state",
         "messages": "SELECT type, count(*) FROM messages GROUP BY type ORDER BY type LIMIT 100",

@@ -30,7 +30,7 @@ class GateRefused(Conflict):
 
 
 def count_stop(connection: sqlite3.Connection, task: str) -> int:
-    """How often the agent was kept from ending a turn, including now; 0 without a review."""
+    """Return how often the agent was kept from ending a turn, including now; 0 without a review."""
     latest = latest_review(connection, task)
     if latest is None:
         return 0
@@ -60,7 +60,7 @@ def call_gate(team: Team, verb: GateVerb, task: str, comment: str | None = None)
 
 
 def remove_gate(team: Team, task: str) -> None:
-    """Has the program remove its files. A failure does not stop the task's end."""
+    """Have the program remove its files. A failure does not stop the task's end."""
     try:
         call_gate(team, "remove", task)
     except GateRefused as error:

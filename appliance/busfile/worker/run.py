@@ -49,7 +49,7 @@ def _wait(team: Team, task: str, child: Child) -> int:
 
 
 def _renew_claims(team: Team, task: str) -> None:
-    """Renews leases that still run; an expired one may be somebody else's by now."""
+    """Renew leases that still run; an expired one may be somebody else's by now."""
     query = "SELECT task_id FROM task_claims WHERE claimed_by = ? AND lease_until_ms > ?"
     with team.change() as (connection, now_ms):
         for (name,) in connection.execute(query, (task, now_ms)).fetchall():

@@ -55,7 +55,7 @@ class SpawnOptions(NamedTuple):
 
 
 def spawn(team: Team, git: Git, task: str, options: SpawnOptions) -> WorkerOutcome:
-    """Undoes its steps if one fails, and names that step. The task must be locked."""
+    """Spawn, and undo the steps if one fails, and name that step. The task must be locked."""
     row = workers.read_worker(team.connection, task)
     if row is not None and row.state == "COMPLETED":
         raise InvalidTransition(f"{task} is COMPLETED", hint="use another task id")

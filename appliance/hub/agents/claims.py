@@ -9,6 +9,8 @@ from appliance.kernel.errors import ApplianceError
 
 BEAT_SECONDS = 20.0  # a claim's default lease is longer
 CLAIMS = "/bus/v1/claims"
+MESSAGES = "/bus/v1/messages"
+HANDOVER = "handover"
 
 
 class KeptClaims:
@@ -49,11 +51,15 @@ class KeptClaims:
             self._hub.post(f"{CLAIMS}/renew", claim, None)
 
 
-def release_all(hub: Any, name: str) -> int:
-    """Release the agent's claims; return how many."""
+def release_all(hub: Any, name: str, successor: str | None = None) -> int:
+    """Release the agent's claims; return how many. A successor gets a bus message about each claim,
+    and can claim the task next."""
     claims = _claims_of(hub, name)
     for claim in claims:
         hub.post(f"{CLAIMS}/release", claim, None)
+        if successor is not None:
+            handover = {"type": HANDOVER, "from_agent": name, "to_agent": successor}
+            hub.post(MESSAGES, {**handover, "correlation_id": claim["task"]}, None)
     return len(claims)
 
 

@@ -151,7 +151,7 @@ def report_usage(
         float, typer.Option("--cost", min=0, max=1e12, help="Their cost, in your unit.")
     ] = 0.0,
 ) -> None:
-    """Inside a turn: add to the tokens and the cost that the turn reports at its end.
+    """Add to the tokens and the cost that this turn reports at its end.
 
     Example: agentlip agent report --tokens 1200 --cost 0.04
     """

@@ -32,6 +32,14 @@ NameFlag = Annotated[
         help="Your name (default: the worktree's task, AGENTLIP_AGENT, or the token's name).",
     ),
 ]
+SuccessorFlag = Annotated[
+    str | None,
+    typer.Option(
+        "--hand-over-to",
+        metavar="AGENT",
+        help="At a session's end, this agent gets a bus message about each released claim.",
+    ),
+]
 UserFlag = Annotated[bool, typer.Option("--user", help="The user's files, not the project's.")]
 YesFlag = Annotated[bool, typer.Option("--yes", help="Confirm. Without it nothing is written.")]
 PrintFlag = Annotated[
@@ -49,6 +57,7 @@ def install_hooks(
     harness: HarnessArgument,
     user: UserFlag = False,
     name: NameFlag = None,
+    successor: SuccessorFlag = None,
     print_only: PrintFlag = False,
     yes: YesFlag = False,
 ) -> None:
@@ -59,7 +68,7 @@ def install_hooks(
     from appliance.hub.agents.hooks.versions import check_version
 
     known = harness_named(harness)
-    wanted = _wanted(session, harness, name)
+    wanted = _wanted(session, harness, name, successor)
     if print_only:
         write_line(_entries(wanted))
         return
@@ -85,7 +94,12 @@ def remove_hooks(
     _change(session, Wanted(harness_named(harness), (), "", McpServer()), user=user, yes=yes)
 
 
-def answer_hook(session: Session, harness: HarnessArgument, name: NameFlag = None) -> None:
+def answer_hook(
+    session: Session,
+    harness: HarnessArgument,
+    name: NameFlag = None,
+    successor: SuccessorFlag = None,
+) -> None:
     """Answer a harness's event, which is JSON on standard input. Harnesses run this command.
 
     The exit code is 0, also if the appliance does not answer; 1 for an input in another form.
@@ -100,9 +114,8 @@ def answer_hook(session: Session, harness: HarnessArgument, name: NameFlag = Non
     answer: Any = {}
     try:
         with _time_limit():
-            answers = HookAnswers(
-                _hub(session), known, name or agent_name(), HookState(state_folder())
-            )
+            state = HookState(state_folder())
+            answers = HookAnswers(_hub(session), known, name or agent_name(), state, successor)
             answer = answers.answer(given)
     except HookTimeout:
         note(f"agentlip: no answer within {SECONDS_MAX:g} s")
@@ -115,12 +128,13 @@ def answer_hook(session: Session, harness: HarnessArgument, name: NameFlag = Non
 # -- steps -------------------------------------------------------------------------------------
 
 
-def _wanted(session: Session, harness: str, name: str | None) -> Any:
+def _wanted(session: Session, harness: str, name: str | None, successor: str | None) -> Any:
     from appliance.hub.agents.hooks.files import Wanted
     from appliance.sdk.mcp_clients import McpServer
     from appliance.sdk.program import program_words, server_words, workspace_words
 
     own = ["--as", name] if name else []
+    own += ["--hand-over-to", successor] if successor else []
     words = [*program_words(), "agent", "hook", harness, *own, *workspace_words(session.workspace)]
     server = McpServer(server_words(session.workspace))
     return Wanted(harness_named(harness), words, shlex.join(words), server)

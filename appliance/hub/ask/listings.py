@@ -20,8 +20,8 @@ LAST = "~"  # sorts behind every id
 def asks(
     reader: Reader, query: wire.AsksQuery, limit: int, name: str | None, only: frozenset[str] | None
 ) -> tuple[list[StoredAsk], bool]:
-    """Newest first, continuing after the id `after`. `name`: the caller's token. `only`: the
-    channels that the caller may read; None: all."""
+    """List asks, newest first, continuing after the id `after`. `name`: the caller's token. `only`:
+    the channels that the caller may read; None: all."""
     values: dict[str, Any] = {"after": query.after or LAST, "rows": limit + 1}
     given_values = {
         "state": query.state,

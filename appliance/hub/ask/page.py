@@ -36,7 +36,7 @@ def mail_text(ask: wire.Ask, url: str) -> str:
 
 
 def render(ask: wire.Ask, note: str = "", *, answers: bool = True) -> bytes:
-    """`answers`: whether the reader may answer."""
+    """Render the page. `answers`: whether the reader may answer."""
     return _PAGE.format(
         asker=escape(ask.asker),
         text=escape(ask.text),

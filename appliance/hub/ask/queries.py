@@ -50,7 +50,7 @@ _WAITING_KEYS = (
 
 
 def find(reader: Any, ask_id: str) -> StoredAsk:
-    """`reader`: a Reader or a Tx. Raises NoSuchAsk."""
+    """Return an ask. `reader`: a Reader or a Tx. Raises NoSuchAsk."""
     columns = reader.execute(_FIND, (ask_id,)).fetchone()
     if columns is None:
         raise wire.NoSuchAsk(details={"ask_id": ask_id})
@@ -58,13 +58,13 @@ def find(reader: Any, ask_id: str) -> StoredAsk:
 
 
 def next_due(reader: Reader) -> int | None:
-    """When the next deadline is, by the steady clock."""
+    """Return when the next deadline is, by the steady clock."""
     row = reader.row(_NEXT_DUE)
     return None if row is None else int(row[0])
 
 
 def find_unmailed(reader: Reader, limit: int) -> list[StoredAsk]:
-    """Asks with mails that the outbox doesn't have yet, oldest first."""
+    """Return asks with mails that the outbox doesn't have yet, oldest first."""
     return [make_ask(columns) for columns in reader.rows(_UNMAILED, (limit,), limit=limit)]
 
 

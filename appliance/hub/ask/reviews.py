@@ -45,7 +45,7 @@ class Reviews(Protocol):
     def pending(self, limit: int) -> Sequence[PendingReview]: ...
 
     def decide(self, review: PendingReview, is_approved: bool, comment: str) -> str | None:
-        """Why the decision was refused, for example because the branch has moved since."""
+        """Return why the decision was refused, for example because the branch has moved since."""
 
 
 class ReviewAsks(Loop):

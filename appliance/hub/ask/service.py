@@ -64,7 +64,7 @@ class Asks:
         return reply
 
     def _recipients(self, command: wire.CreateAsk) -> Sequence[str]:
-        """Without `mail_to`, everybody who may answer."""
+        """Return the recipients: without `mail_to`, everybody who may answer."""
         permitted, named = self.settings.mail_to, command.may_answer
         if command.mail_to is None:
             return [address for address in permitted if not named or address in named]

@@ -78,7 +78,7 @@ def _module(context: Context, own: PluginSettings) -> Iterator[Finding]:
 
 
 def _plugins(live: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Facts by plugin name."""
+    """Return facts by plugin name."""
     plugins: dict[str, dict[str, float]] = {}
     for key, value in live.items():
         if key.startswith(PREFIX):

@@ -71,7 +71,7 @@ def re_enrich(
 
 
 def _isolation(report: dict[str, Any] | None) -> str:
-    """`not started`, `shut in`, or what the plugin can do without permission."""
+    """Return `not started`, `shut in`, or what the plugin can do without permission."""
     if report is None:
         return "not started"
     open_ = gaps(msgspec.convert(report, Isolation), network=False, subprocesses=False)

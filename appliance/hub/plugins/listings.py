@@ -62,7 +62,7 @@ def enrichments(reader: Reader, message_id: str, limit: int) -> wire.EnrichmentL
 
 
 def _owners(reader: Reader, message_id: str, current: bytes) -> dict[str, tuple[str, bool]]:
-    """For each enrichment id, its plugin and whether it belongs to the current text."""
+    """Return for each enrichment id its plugin and whether it belongs to the current text."""
     return {
         id_: (plugin, text_hash == current)
         for plugin, text_hash, ids in reader.rows(_SETS, {"message": message_id}, limit=PLUGINS_MAX)

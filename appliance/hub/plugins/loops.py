@@ -96,7 +96,7 @@ class PluginRunner(Loop):
 
     @property
     def interval_seconds(self) -> float:  # type: ignore[override]
-        """Seconds until the next round if nothing is published."""
+        """Return the seconds until the next round if nothing is published."""
         plugin, pending = self.plugin, self._pending
         if plugin.broken:
             return IDLE_SECONDS
@@ -109,12 +109,12 @@ class PluginRunner(Loop):
         return IDLE_SECONDS
 
     def request_redo(self) -> None:
-        """Reprocessing was requested."""
+        """Note that reprocessing was requested."""
         self._may_redo = True
         self.nudge()
 
     def run_once(self, now_ms: int) -> dict[str, int]:
-        """One round, unless the store has refused writes recently."""
+        """Run one round, unless the store has refused writes recently."""
         if self._subscription is not None and self._subscription.lagging:
             self._subscription.recover()  # the feed jumped; the log has everything
         if self.clock.monotonic() < self._rest_until:

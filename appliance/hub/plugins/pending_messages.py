@@ -37,7 +37,7 @@ class PendingMessages:
 
     @property
     def cursor(self) -> int:
-        """Everything up to this event is processed."""
+        """Return the event up to which everything is processed."""
         for entry in self._entries.values():
             return entry.event_id - 1
         return self.position
@@ -60,7 +60,7 @@ class PendingMessages:
             self._put_off(entry, now_ms, now_ms)
 
     def due(self, now_ms: int, limit: int) -> list[str]:
-        """At most `limit` messages that are due, oldest first."""
+        """Return at most `limit` messages that are due, oldest first."""
         due = []
         for message_id, entry in self._entries.items():
             # A clock that went back must not leave an entry waiting for days.

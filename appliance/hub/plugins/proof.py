@@ -10,7 +10,7 @@ FILTERED = "2"  # Seccomp's value in /proc/PID/status while a filter is active
 
 
 def confirm(claimed: wire.Isolation, pid: int, supervisor: int) -> wire.Isolation:
-    """`claimed` with the user that the kernel reports; no isolation if the two disagree."""
+    """Return `claimed` with the user that the kernel reports; no isolation if the two disagree."""
     if not Path("/proc/self/status").exists():
         return claimed  # not Linux: there is no claim that the kernel could confirm
     status = _status(pid)

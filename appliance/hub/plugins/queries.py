@@ -14,7 +14,7 @@ CURSOR = ", ".join(PluginCursorRow._fields)
 
 
 def cursor(reader: Any, plugin: str) -> PluginCursorRow | None:
-    """`reader`: a Reader or a Tx."""
+    """Return the cursor; None if there is none. `reader`: a Reader or a Tx."""
     sql = f"SELECT {CURSOR} FROM x_plugin_cursors WHERE plugin = ?"
     row = reader.execute(sql, (plugin,)).fetchone()
     return None if row is None else PluginCursorRow(*row)

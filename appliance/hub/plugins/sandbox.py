@@ -129,7 +129,7 @@ def _can_outlive() -> bool:
 
 
 def become(uid: int, gid: int) -> int | None:
-    """As root, become another user if that user can read this Python's library; else None."""
+    """Become, as root, another user if that user can read this Python's library; else None."""
     if os.geteuid() != 0 or uid == 0:
         return None
     try:

@@ -66,7 +66,7 @@ class Plugins:
         return self._store.read(listings.enrichments, message_id, PAGE_MAX)
 
     def facts(self) -> dict[str, float]:
-        """Facts about running plugins for the doctor's checks."""
+        """Return facts about running plugins for the doctor's checks."""
         facts: dict[str, float] = {}
         for runner in self._runners:
             plugin = runner.plugin
@@ -83,7 +83,7 @@ class Plugins:
         return facts
 
     def _find_runnable(self, names: Sequence[str]) -> list[Plugin]:
-        """Plugins that can run, all or by name."""
+        """Return plugins that can run, all or by name."""
         able = {
             runner.plugin.name: runner.plugin
             for runner in self._runners

@@ -154,7 +154,7 @@ class PluginWorker:
             child.kill()
 
     def _missing(self, isolation: wire.Isolation) -> str:
-        """Why the isolation isn't sufficient; empty if it is."""
+        """Return why the isolation isn't sufficient; empty if it is."""
         if isolation.write != "denied" or isolation.read != "denied":
             return "can't be kept from accessing .agentlip/: no Landlock, no other user"
         if isolation.uid == 0 and self._plugin.subprocesses:

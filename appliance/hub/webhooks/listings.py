@@ -15,7 +15,7 @@ _WEBHOOKS = statement(
 
 
 def webhooks(reader: Reader, after: str, limit: int) -> tuple[list[EventWebhookRow], bool]:
-    """Ordered by id, starting after `after`."""
+    """List webhooks ordered by id, starting after `after`."""
     return reader.page(
         _WEBHOOKS,
         {"after": after, "rows": limit + 1},

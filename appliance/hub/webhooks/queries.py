@@ -16,7 +16,7 @@ COLUMNS = ", ".join(EventWebhookRow._fields)
 
 
 def require(reader: Any, webhook_id: str) -> EventWebhookRow:
-    """`reader`: a Reader or a Tx."""
+    """Return a webhook. `reader`: a Reader or a Tx. Raises NoSuchWebhook."""
     row = find(reader, webhook_id)
     if row is None:
         raise wire.NoSuchWebhook(details={"webhook_id": webhook_id})

@@ -15,7 +15,7 @@ def selection_of(row: EventWebhookRow) -> wire.EventSelection:
 
 
 def to_wire(row: EventWebhookRow, now_ms: int) -> wire.EventWebhook:
-    """Without its secrets."""
+    """Return the view, without secrets."""
     until = row.former_until_ms if len(secrets_of(row, now_ms)) > 1 else None
     return wire.EventWebhook(
         id=row.id,

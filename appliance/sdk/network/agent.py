@@ -178,7 +178,7 @@ class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
     # -- contacts, with `ContactVerbs` -----------------------------------------------------------
 
     def presence(self, name: str) -> AgentPresence:
-        """Unknown if the relay can't be read."""
+        """Return the presence, unknown if the relay can't be read."""
         return self._presences.read(check_agent_name(name))
 
     def _note_pin(self, before: KeyPin | None, after: KeyPin) -> None:

@@ -107,7 +107,7 @@ class ContactVerbs:
         return list(self._pins.all().values())
 
     def safety_number(self, name: str) -> str:
-        """60 digits that both owners compare. They belong to the key that the relay shows."""
+        """Return 60 digits for the key in the relay, which both owners compare."""
         pin = self._pin(name)
         return self.safety_number_with(pin.offered or pin.key)
 

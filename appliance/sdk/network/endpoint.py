@@ -63,7 +63,7 @@ def asgi_endpoint(agent: NetworkAgent) -> Asgi:
 def response(
     agent: NetworkAgent, method: str, body: bytes | None
 ) -> tuple[int, bytes, list[tuple[str, str]]]:
-    """Status, body and headers for a request. `body`: None if it was too large."""
+    """Return status, body and headers for a request. `body`: None if it was too large."""
     if method != "POST":
         return 405, _refusal("send envelopes with POST", "METHOD_NOT_ALLOWED"), [*HEADERS]
     if body is None:

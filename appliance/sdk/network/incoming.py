@@ -78,7 +78,7 @@ class IncomingMessages:
             )
 
     def messages(self, after: int, limit: int) -> list[StoredMessage]:
-        """Messages that no handler took, oldest first."""
+        """Return messages that no handler took, oldest first."""
         with self._state.transaction() as tx:
             rows = tx.execute(
                 "SELECT number, sender, id, timestamp, at_ms, payload, group_id FROM incoming"

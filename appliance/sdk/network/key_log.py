@@ -64,7 +64,7 @@ class KeyLog:
 
     @property
     def problem(self) -> str:
-        """Why the log or a contact's key was refused last; "" if all is well."""
+        """Return why the log or a contact's key was refused last; "" if all is well."""
         return self._state.cursor(PROBLEM)
 
     def accept(self) -> None:

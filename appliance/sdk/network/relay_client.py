@@ -116,7 +116,7 @@ class RelayClient:
     def attempt(
         self, method: str, path: str, body: Any = None, seconds: float = TIMEOUT_SECONDS
     ) -> Any:
-        """One attempt, which waits at most this long for bytes. Raises like `request`."""
+        """Attempt once, and wait at most this long for bytes. Raises like `request`."""
         raw = b"" if body is None else msgspec.json.encode(body)
         headers = {} if body is None else {"Content-Type": "application/json"}
         if self.key is not None:

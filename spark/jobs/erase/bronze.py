@@ -68,7 +68,7 @@ def stage(
 
 
 def _rewrite(events: Any, erase: Any) -> Any:
-    """On an executor: one segment. `events`: those with content."""
+    """Rewrite a segment, on an executor. `events`: those with content."""
     url, entity_ids = events.column("file_path")[0].as_py(), events.column("entity_id")
     return import_module("pyarrow").Table.from_pylist(
         [rewrite(url, set(entity_ids.to_pylist()), erase)]

@@ -7,7 +7,7 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from appliance.kernel import metrics
-from appliance.web.exposition import KEEP_SECONDS, OPENMETRICS, Exposition, parts_of
+from appliance.web.exposition import KEEP_SECONDS, OPENMETRICS, Exposition, _series, parts_of
 
 SERIES = 700
 
@@ -20,6 +20,8 @@ def registry(monkeypatch):
     requests = metrics.counter("requests_total", "Requests", ("route",))
     metrics.gauge("empty", "A labelled metric without series", ("route",))
     metrics.gauge("temperature", "Without labels").set(21.5)
+    for value in ("\n", "\x85", "\u2028", "\\", '"', " 0.0", "é", ""):
+        requests.labels(value).inc(0.5)
     for number in range(SERIES):
         latency.labels(f'/a/"{number}"').observe(number / 100)
         requests.labels(f"/a/{number}").inc()
@@ -63,6 +65,17 @@ def test_event_loop_runs_between_parts(registry):
     other.kill()
     assert max(parts) <= metrics.PART_SAMPLES + 2
     assert len(set(seen)) > SERIES * 14 // metrics.PART_SAMPLES // 2
+
+
+@pytest.mark.parametrize("accept", ["", OPENMETRICS])
+def test_second_scrape_writes_no_label_again(registry, accept):
+    clock = Monotonic()
+    exposition = Exposition(registry, clock)
+    first = exposition.read(accept).text
+    known = _series.cache_info().misses
+    clock.now += KEEP_SECONDS
+    assert exposition.read(accept).text == first
+    assert _series.cache_info().misses == known
 
 
 def test_text_is_kept_for_a_second(registry):

@@ -69,10 +69,19 @@ def read_input(harness: Harness, raw: bytes) -> HookInput:
 
 
 class HookAnswers:
-    """Answers events for one agent. `name`: None for the token's own name."""
+    """Answers events for one agent. `name`: None for the token's own name. `successor`: the agent
+    that takes over the claims at the session's end."""
 
-    def __init__(self, hub: Any, harness: Harness, name: str | None, state: HookState) -> None:
+    def __init__(
+        self,
+        hub: Any,
+        harness: Harness,
+        name: str | None,
+        state: HookState,
+        successor: str | None = None,
+    ) -> None:
         self._hub, self._harness, self._name, self._state = hub, harness, name, state
+        self._successor = successor
 
     def answer(self, given: HookInput) -> Answer:
         """Return the answer; empty if nothing waits and nothing is refused."""
@@ -123,7 +132,7 @@ class HookAnswers:
 
     def _end(self, given: HookInput) -> Answer:
         if given.reason not in GOES_ON and TURN_FILE not in os.environ:
-            release_all(self._hub, self._own_name())
+            release_all(self._hub, self._own_name(), self._successor)
         return {}
 
     # -- requests to the hub -------------------------------------------------------------------

@@ -112,7 +112,7 @@ HARNESSES: dict[str, Harness] = {
         note="Gemini CLI runs a project's hooks only in a trusted folder",
     ),
     "opencode": Harness(
-        "opencode", "opencode", ((1, 18, 29), (3, 0, 0)), _events("", "UserPromptSubmit"),
+        "opencode", "opencode", ((1, 18, 29), (2, 0, 0)), _events("", "UserPromptSubmit"),
         (
             HarnessFile(("plugin",), ".opencode/plugins/agentlip.js",
                         "~/.config/opencode/plugins/agentlip.js"),

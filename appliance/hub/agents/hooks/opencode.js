@@ -1,9 +1,8 @@
 // Written by: agentlip agent hooks install opencode.
 // Removed by: agentlip agent hooks remove opencode.
 //
-// One module for opencode 1.18.29 and newer, which calls `server`, and for opencode 2, which calls
-// `setup`. Each event starts the command with the event as JSON on its standard input. A command
-// that fails or takes too long counts as one without an answer.
+// opencode calls `server`. Each event starts the command with the event as JSON on its standard
+// input. A command that fails or takes too long counts as one without an answer.
 import { spawn } from "node:child_process"
 
 const COMMAND = __COMMAND__
@@ -96,25 +95,4 @@ async function server({ client }) {
   }
 }
 
-async function setup(ctx) {
-  const controller = new AbortController()
-  await ctx.tool.hook("execute.before", (event) =>
-    checkEdit(event.sessionID, event.tool, event.input),
-  )
-  await ctx.session.hook("context", async (event) => {
-    const text = await contextOf(event.sessionID)
-    if (text) event.system.push({ type: "text", text })
-  })
-  const follow = async () => {
-    for await (const { type, data } of ctx.event.subscribe({ signal: controller.signal })) {
-      const session = data?.sessionID
-      await handle(type, session, data?.parentID, (text) =>
-        ctx.session.prompt({ sessionID: session, text, delivery: "queue" }),
-      )
-    }
-  }
-  follow().catch(() => {}) // the stream ends with the plugin
-  return () => controller.abort()
-}
-
-export default { id: "agentlip", server, setup }
+export default { id: "agentlip", server }
