@@ -47,12 +47,12 @@ def _channels(after: bool, limited: bool) -> str:
 def topics(
     reader: Reader,
     channel_id: str | None,
-    limit: int,
-    before_id: str | None,
+    query: wire.TopicsQuery,
     only: frozenset[str] | None = None,
 ) -> wire.TopicList:
     """List a channel's topics, or those of all channels in `only`: newest activity first, starting
-    below the topic `before_id`."""
+    below the topic `query.before_id`."""
+    before_id, limit = query.before_id, min(query.limit, wire.PAGE_MAX)
     values: dict[str, Any] = {"rows": limit + 1}
     if channel_id is not None:
         values["channel"] = channel_id

@@ -98,7 +98,7 @@ def test_operated_views_and_questions(tmp_path):
         page.sees("Deploy?", ".ask")
         is_accessible(page.tab, "asks")
         page.click(".ask button", "yes")
-        page.sees("Undo", ".ask")
+        page.sees("Undo", "main")
         is_accessible(page.tab, "an answer that can be undone")
         page.has(".asked")
         is_accessible(page.tab, "settled asks")

@@ -93,7 +93,7 @@ def page(hub):
         page.go("#/operate")
         page.has(".tabs a")
         views = page.tab.evaluate("[...document.querySelectorAll('.tabs a')].map((e) => e.hash)")
-        page.places = [
+        page.addresses = [
             "#/", "#/asks", "#/search?q=paragraph", "#/events", "#/start", "#/sign-in",
             f"#/c/{hub.channel_id}", f"#/c/{hub.channel_id}/t/{hub.topic_id}", *views,
         ]  # fmt: skip
@@ -110,7 +110,7 @@ def show(page, address):
 
 def test_every_screen_keeps_the_type_scale_and_the_spacing(page):
     wrong = {}
-    for address in page.places:
+    for address in page.addresses:
         show(page, address)
         problems = page.tab.evaluate(OTHER_SIZES) + page.tab.evaluate(OTHER_SPACES)
         if problems:
@@ -121,7 +121,7 @@ def test_every_screen_keeps_the_type_scale_and_the_spacing(page):
 def test_every_target_on_a_phone_is_large_enough(page):
     page.tab.resize(PHONE, 800)
     wrong = {}
-    for address in page.places:
+    for address in page.addresses:
         show(page, address)
         if problems := page.tab.evaluate(SMALL_TARGETS):
             wrong[address] = problems
