@@ -13,7 +13,6 @@ from appliance.kernel.model import fields, given, statement
 from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
 
-CHANNEL_EXISTS = "SELECT 1 FROM channels WHERE id = ?"
 _ANCHOR = Tuple(given("at"), given("id"))  # the previous page's last row
 
 
@@ -72,7 +71,8 @@ def topics(
         make=lambda row: wire.Topic(*row),
         size=lambda topic: ROW_BYTES + text_bytes(topic.title),
     )
-    if not page and channel_id and not reader.row(CHANNEL_EXISTS, (channel_id,)):
+    exists = "SELECT 1 FROM channels WHERE id = ?"
+    if not page and channel_id and not reader.row(exists, (channel_id,)):
         raise wire.NoSuchChannel(details={"channel_id": channel_id})
     return wire.TopicList(page, has_more)
 
