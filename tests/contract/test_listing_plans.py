@@ -25,7 +25,7 @@ STATES = [None, "pending", "inflight", "done", "dead", "aborted"]
 FILTERS = [(), ("mesh",), ("destination_kind", "destination_ref"), ("mesh", "destination_kind",
            "destination_ref")]  # fmt: skip
 BOUNDS = [(), ("after",), ("before",), ("after", "before"), ("kept", "error_contains")]
-TOPICS = [("channel",), ("at", "channel")]  # of all channels, the slow readers sort
+TOPICS = [("channel",), ("at", "channel")]  # the slow readers sort all channels' topics
 ASKS = [(), ("state",), ("name",), ("asker", "only"), ("name", "state")]
 FORMS = {
     "appliance.hub.listings": {
