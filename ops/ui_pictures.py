@@ -1,14 +1,14 @@
 """Takes the documentation's web UI pictures for `just pictures`.
 
-Every run fills a new workspace with fixed texts and uses fixed window sizes.
+Every run lives through the same week in a new workspace, and uses fixed window sizes.
 """
 
 import base64
 import tempfile
 from pathlib import Path
 
+from ops.ui_week import RELEASE, WEEK_HOURS, Week, set_clock, shift_clock, write_growth
 from tests.doctor.patience import PATIENCE
-from tests.support.operated_workspace import fill_all
 from tests.support.servedhub import ServedHub, serve
 from tests.support.uipage import UiPage, ui_page
 from tests.support.until import until
@@ -17,44 +17,6 @@ FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 BYTES_MAX = 120_000
 FAST = {"appliance.operations.rates.Sampler.interval_seconds": 0.1}
 SAMPLES_MIN = 60
-TALK = (
-    ("planner", "The release needs three checks: migrations, the upgrade test, the images."),
-    ("builder", "Migrations run twice without a change. The log: https://ci.example.com/run/812"),
-    ("builder", "The upgrade from 2.3 keeps all 41,207 messages."),
-    ("reviewer", "Two images differ from the last build. I compare their packages."),
-    ("planner", "Then I wait. Ask me before you publish."),
-    ("reviewer", "Only the certificates changed: https://ci.example.com/run/815"),
-    ("ada", "Good. Publish it after 14:00."),
-    ("builder", "Done. Everything is verified and signed."),
-)
-QUESTIONS = (
-    {"text": "In which region should the index live?", "sender": "planner"},
-    {
-        "text": "Publish release 2.4? Both images are verified: https://ci.example.com/run/815",
-        "sender": "builder",
-        "choices": ["publish", "wait until Monday"],
-        "default": "wait until Monday",
-        "deadline_seconds": 5400,
-        "blocks": ["publish-2.4"],
-    },
-)
-
-
-def fill(hub: ServedHub) -> tuple[str, str]:
-    """Create channels and topics, and post a conversation in the topic `release 2.4`."""
-    for name, titles in {"deploys": ("staging",), "research": ("vector index", "prices")}.items():
-        channel_id = hub.channel(name)
-        for title in titles:
-            hub.topic(channel_id, title)
-    channel_id = hub.channel("releases")
-    hub.topic(channel_id, "ideas")
-    topic_id = hub.topic(channel_id, "release 2.4")
-    for sender, text in TALK:
-        command = {"topic_id": topic_id, "sender": sender, "content_raw": text}
-        message = hub.made(hub.http.post("/api/v1/messages", command))["message"]
-    edit = {"op": "edit", "content_raw": "Done. Everything is verified, signed and published."}
-    hub.http.patch(f"/api/v1/messages/{message['id']}", edit)
-    return channel_id, topic_id
 
 
 def save(page: UiPage, name: str) -> None:
@@ -64,15 +26,20 @@ def save(page: UiPage, name: str) -> None:
 
 
 def save_operated(hub: ServedHub, page: UiPage) -> None:
-    """Fill the hub with work, and save the operator's views."""
-    fill_all(hub)
+    """Save the operator's views."""
     page.tab.resize(980, 760)
+    page.go("#/operate")
+    page.sees("dead letters", ".view")
+    save(page, "overview")
     page.go("#/operate?view=findings")
     page.sees("dead letters", ".findings")
     save(page, "findings")
     page.go("#/operate?view=queues&open=builds")
-    page.sees("builds-0", ".detail > pre")
+    page.sees("builds-0", ".detail .trouble")
     save(page, "queues")
+    page.go("#/operate?view=jobs&open=nightly")
+    page.sees("the disk is full", ".runs .output")
+    save(page, "jobs")
     page.go("#/operate?view=workers")
     page.sees("linker", ".board")
     page.tab.prefer("dark")
@@ -83,53 +50,71 @@ def save_operated(hub: ServedHub, page: UiPage) -> None:
     page.go("#/operate?view=rates")
     page.sees("HTTP requests", ".charts")
     save(page, "rates")
+    page.go("#/operate?view=forecast&range=14d")
+    page.has(".charts .trend")
+    save(page, "forecast")
+
+
+def save_reading(page: UiPage, week: Week) -> None:
+    """Save the pages of people who read and answer."""
+    channel_id, topic_id = week.channel("releases"), week.topics[RELEASE]
+    page.tab.resize(980, 600)
+    page.topic(channel_id, topic_id)
+    page.click(".topic > .bar button", "Attachments")
+    page.sees("815", ".attachments")
+    page.sees("published", ".list")
+    save(page, "topic")
+    page.tab.prefer("dark")
+    page.press("k", "m")
+    page.sees("1 message moves", "dialog")
+    save(page, "move-dark")
+    page.press("Escape")
+    page.tab.prefer("light")
+    page.go("#/search?q=images")
+    page.has("mark")
+    save(page, "search")
+    page.go(f"#/events?name=message.edited&channel_id={channel_id}")
+    page.click(".event .fold")
+    page.has(".event pre")
+    save(page, "events")
+    page.press("?")
+    page.has("dialog[open]")
+    save(page, "keys")
+    page.press("Escape")
+    page.go("#/asks")
+    page.sees("publish-2.4", ".ask")
+    save(page, "asks")
+    page.tab.resize(400, 760)
+    page.topic(channel_id, topic_id)
+    page.sees("published", ".list")
+    save(page, "phone")
 
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        serve(Path(folder), constants=FAST, **PATIENCE) as hub,
-        ui_page(hub) as page,
-    ):
-        page.tab.resize(980, 600)
-        page.open()
-        page.sees("This workspace is empty")
-        save(page, "start")
-        channel_id, topic_id = fill(hub)
-        page.topic(channel_id, topic_id)
-        page.click(".topic > .bar button", "Attachments")
-        page.sees("815", ".attachments")
-        page.sees("published", ".list")
-        save(page, "topic")
-        page.tab.prefer("dark")
-        page.press("k", "m")
-        page.sees("1 message moves", "dialog")
-        save(page, "move-dark")
-        page.press("Escape")
-        page.tab.prefer("light")
-        page.go("#/search?q=images")
-        page.has("mark")
-        save(page, "search")
-        page.go(f"#/events?name=message.edited&channel_id={channel_id}")
-        page.click(".event .fold")
-        page.has(".event pre")
-        save(page, "events")
-        page.press("?")
-        page.has("dialog[open]")
-        save(page, "keys")
-        page.press("Escape")
-        save_operated(hub, page)
-        page.tab.resize(400, 760)
-        page.topic(channel_id, topic_id)
-        page.sees("published", ".list")
-        save(page, "phone")
-        for question in QUESTIONS:
-            hub.made(hub.http.post("/api/v1/asks", question))
-        page.tab.resize(980, 600)
-        page.go("#/asks")
-        page.sees("publish-2.4", ".ask")
-        save(page, "asks")
+    with tempfile.TemporaryDirectory() as name:
+        with serve(Path(name, "empty"), **PATIENCE) as hub, ui_page(hub) as page:
+            page.tab.resize(980, 600)
+            page.open()
+            page.sees("This workspace is empty")
+            save(page, "start")
+        clock_file = shift_clock(Path(name))
+        set_clock(clock_file, WEEK_HOURS)
+        clock = {"PYTHONPATH": name}
+        with serve(Path(name, "hub"), constants=FAST, **PATIENCE, **clock) as hub:
+            week = Week(hub, clock_file)
+            week.live()
+            set_clock(clock_file, 0)
+            growth = hub.datadir.dir / "growth.json"
+            hub.stop()
+            hub.start()
+            write_growth(hub, growth)
+            hub.kill()
+            hub.start()
+            week.end()
+            with ui_page(hub) as page:
+                save_reading(page, week)
+                save_operated(hub, page)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ class BackupScheduler(Loop):
         super().__init__(clock, log)
         self.next_ms: int | None = None
         self._is_running = self._is_requested = False
+        self._to_verify: str | None = None
         self._child = child
         self._backups = backups
         self._has_data = has_data
@@ -81,16 +82,17 @@ class BackupScheduler(Loop):
     def next_at_ms(self) -> int | None:
         return self.next_ms
 
-    def request(self) -> bool:
-        """Request a backup now, also with `backup.enabled = false`. Return False while a backup
-        is being made."""
-        if self._is_running or self._is_requested:
+    def request(self, name: str | None = None) -> bool:
+        """Request a backup now, or the verification of the backup `name`, also with
+        `backup.enabled = false`. Return False while there is such work."""
+        if self._is_running or self._is_requested or self._to_verify is not None:
             return False
-        self._is_requested = True
+        self._is_requested, self._to_verify = name is None, name
         self.nudge()
         return True
 
     def run_once(self, now_ms: int) -> dict[str, int]:
+        self._verify_requested()
         in_thread(self._refresh)
         newest, uptime = newest_of(self._listed, now_ms), self.clock.uptime()
         due = self._due_seconds(newest, now_ms, uptime) if self._settings.enabled else None
@@ -168,6 +170,24 @@ class BackupScheduler(Loop):
         self._failed_runs = self._failed_runs + 1 if failed else 0
         self._not_before = uptime + delay_seconds(RETRY, self._failed_runs) if failed else uptime
         self._report(before, failed)
+
+    def _verify_requested(self) -> None:
+        """Verify the requested backup. The list of backups has the result, good or bad."""
+        if self._to_verify is None:
+            return
+        try:
+            seconds_max = self._settings.seconds_max + GRACE_SECONDS
+            arguments = ("backup", "verify", self._to_verify)
+            done = self._child.run(
+                arguments, seconds_max, niceness=NICENESS, too_slow_hint=TOO_SLOW
+            )
+            if done.code != 0:
+                error = error_of(done)
+                self.log.error("a backup was not verified", code=error.code, reason=error.error)
+        except (CommandTooSlow, OSError) as error:
+            self.log.error("a backup was not verified", reason=str(error))
+        finally:
+            self._to_verify = self._signature = None
 
     def _command(self, *arguments: str) -> list[BackupFailure]:
         """Return the failures that the command reports. Raises BackupRunning."""

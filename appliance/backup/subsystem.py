@@ -42,12 +42,13 @@ class BackupSubsystem(Subsystem):
         self._settings = settings
         self._log = host.log
         self._clock = clock
+        child = CommandRunner(datadir, "backup", settings, host.commands)
         self._scheduler = BackupScheduler(
-            CommandRunner(datadir, "backup", settings, host.commands), backups, datadir.backups,
+            child, backups, datadir.backups,
             partial(has_data, datadir, needs.stores), settings, clock, host.log,
             host.doctor_due.set, host.note_work,
         )  # fmt: skip
-        self._backups = Backups(backups, self._scheduler.request)
+        self._backups = Backups(backups, self._scheduler.request, child)
         self.loops = [self._scheduler]
 
     def routes(self) -> list[Route]:

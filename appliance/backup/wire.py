@@ -3,10 +3,13 @@
 from msgspec import Struct
 
 from appliance.backup.manifest import StoreFacts, Verification
+from appliance.kernel.errors import Conflict
 from appliance.kernel.scopes import Scopes
+from appliance.workspace.restoring import NoticeKind
 
 READ = "backup:read"
 CREATE = "backup:create"
+ADMIN = "admin"  # a plan names rows from every store
 SCOPES = Scopes(frozenset({READ, CREATE}), {READ: (CREATE,)})
 
 
@@ -47,6 +50,35 @@ class BackupDetails(Struct, frozen=True, kw_only=True):
     identity: str
     recipients: tuple[str, ...]
     stores: dict[str, StoreFacts]
+
+
+class PlannedLoss(Struct, frozen=True, kw_only=True):
+    """Rows with one fate in a restore. `first`: the id and a text for each of the first rows."""
+
+    store: str
+    kind: NoticeKind
+    noun: str
+    count: int
+    first: list[list[str]]
+
+
+class PlannedRestore(Struct, frozen=True, kw_only=True):
+    """A restore's losses, revocations and repeated sends. `agentlip backup restore --plan` shows
+    the files too. `uncompared`: stores whose losses are unknown."""
+
+    name: str
+    cut_at: str
+    notices: list[PlannedLoss]
+    uncompared: list[str]
+    migrations: dict[str, str]
+    bytes_needed: int
+    bytes_free: int
+
+
+class PlanRefused(Conflict):
+    code = "BACKUP_PLAN_REFUSED"
+    default_message = "a restore of this backup can't be planned"
+    default_hint = "agentlip backup restore NAME --plan"
 
 
 class BackupAccepted(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,14 @@ from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.threads import in_thread
 from appliance.kernel.whole_file import write_whole
 from appliance.kernel.writer import file_bytes
-from appliance.operations.wire import READ, DiskForecast, Forecast, Reducible, StoreForecast
+from appliance.operations.wire import (
+    READ,
+    DiskForecast,
+    Forecast,
+    Reducible,
+    StoreForecast,
+    UsageSeries,
+)
 from appliance.web.responders import Responders, reply_with
 
 SAMPLES_MAX = 14 * 24  # one an hour for two weeks; together below 200 KB
@@ -87,7 +94,11 @@ class GrowthSamples:
         ]
         days = (samples[-1].at_ms - samples[0].at_ms) / DAY_MS if samples else 0.0
         rows.sort(key=lambda row: -row.bytes)
-        return Forecast(round(days, 2), disks, stores, rows)
+        names = [*(disk.name for disk in self._disks()), *(store.store for store in stores)]
+        usage = [UsageSeries(name, [row.values.get(name) for row in samples]) for name in names]
+        return Forecast(
+            round(days, 2), disks, stores, rows, [row.at_ms for row in samples], usage
+        )  # fmt: skip
 
     def _trend(self, name: str, free_bytes: int) -> tuple[float | None, float | None]:
         """Return the growth in bytes a day, and the days until `free_bytes` are used."""

@@ -1,4 +1,5 @@
-"""Rates and lags for the last hour, from samples that the process keeps from its own metrics."""
+"""Rates and lags for an hour, a day and a week, from samples that the process keeps from its own
+metrics."""
 
 from array import array
 from collections import deque
@@ -15,11 +16,17 @@ from appliance.kernel.metrics import REGISTRY
 from appliance.kernel.route import Operation, Route
 from appliance.kernel.subsystem import Subsystem
 from appliance.operations.metrics import Key, totals
-from appliance.operations.wire import READ, Rates, RateSeries, RatesQuery, Unit
+from appliance.operations.wire import READ, Rates, RateSeries, RatesQuery, RatesRange, Unit
 from appliance.web.responders import Responders, reply_with
 
 INTERVAL_SECONDS = 10.0
 SAMPLES_MAX = 361  # one hour, and the sample before it: 90 KB
+RANGES: Mapping[RatesRange, tuple[int, int]] = {
+    "1h": (1, SAMPLES_MAX),
+    "24h": (30, 289),
+    "7d": (180, 337),
+}
+"""Every n-th sample, and how many of them."""
 DIGITS_MAX = 5  # more would be noise
 
 
@@ -67,7 +74,7 @@ class _Sample(NamedTuple):
 
 
 class RecentRates:
-    """The last hour's samples, which end with the process."""
+    """The samples of each range, which end with the process."""
 
     def __init__(
         self,
@@ -76,18 +83,28 @@ class RecentRates:
     ) -> None:
         self._read = read
         self._monotonic = monotonic
-        self._samples: deque[_Sample] = deque(maxlen=SAMPLES_MAX)
+        self._samples: dict[RatesRange, deque[_Sample]] = {
+            name: deque(maxlen=samples_max) for name, (_, samples_max) in RANGES.items()
+        }
+        self._count = 0
 
     def sample(self, now_ms: int) -> None:
-        """Add a sample, and remove the oldest one."""
+        """Add a sample, and remove the oldest ones."""
         keys = [(series.metric, series.status) for series in SERIES]
         values = self._read(keys)
         row = array("d", (values[key] for key in keys))
-        self._samples.append(_Sample(now_ms, self._monotonic(), row))
+        sample = _Sample(now_ms, self._monotonic(), row)
+        for name, (every, _) in RANGES.items():
+            if self._count % every == 0:
+                self._samples[name].append(sample)
+        self._count += 1
 
-    def rates(self, after: int | None = None) -> Rates:
-        """Return all samples except the first, or the samples after `after`."""
-        samples = list(self._samples)
+    def rates(self, after: int | None = None, span: RatesRange = "1h") -> Rates:
+        """Return all samples except the first, or the samples after `after`. The last one is the
+        newest, in every range."""
+        samples, newest = list(self._samples[span]), self._samples["1h"][-1]
+        if samples[-1] is not newest:
+            samples.append(newest)
         start = next((i for i, each in enumerate(samples) if each.at_ms == after), 0)
         pairs = list(pairwise(samples[start:]))
         series = [
@@ -97,7 +114,8 @@ class RecentRates:
             )
             for index, each in enumerate(SERIES)
         ]  # fmt: skip
-        return Rates(INTERVAL_SECONDS, [later.at_ms for _, later in pairs], series)
+        every, _ = RANGES[span]
+        return Rates(INTERVAL_SECONDS * every, [later.at_ms for _, later in pairs], series)
 
 
 def _value(unit: Unit, index: int, earlier: _Sample, later: _Sample) -> float:
@@ -124,10 +142,10 @@ class Sampler(Loop):
 def routes(rates: RecentRates) -> list[Route]:
     return [
         Route("/api/v1/rates", Responders(
-            get=reply_with(lambda query: rates.rates(query.after)),
+            get=reply_with(lambda query: rates.rates(query.after, query.range)),
         ), {
             "GET": Operation(READ, query=RatesQuery, reply=Rates,
-                             summary="List the last hour's rates and lags, every 10 seconds"),
+                             summary="List rates and lags for an hour, a day or a week"),
         }),
     ]  # fmt: skip
 

@@ -90,14 +90,17 @@ class LogLevel(Struct, frozen=True):
     until: str | None = None
 
 
+RatesRange = Literal["1h", "24h", "7d"]
 Unit = Literal["per second", "seconds", "bytes", "count"]
 
 
 class RatesQuery(Struct, frozen=True):
     """A query for rates. `after`: the last `at_ms` that the client has. If the process no longer
-    has that sample, or is a new process, the reply has all samples."""
+    has that sample, or is a new process, the reply has all samples. `range`: samples every 10
+    seconds for an hour, every 5 minutes for a day, every 30 minutes for a week."""
 
     after: Annotated[int, Meta(ge=0, le=2**62)] | None = None
+    range: RatesRange = "1h"
 
 
 class RateSeries(Struct, frozen=True):
@@ -118,6 +121,13 @@ class Rates(Struct, frozen=True):
     interval_seconds: float
     at_ms: list[int]
     series: list[RateSeries]
+
+
+class UsageSeries(Struct, frozen=True):
+    """A disk's or a store's bytes over time; null where they were not known."""
+
+    name: str
+    bytes: list[int | None]
 
 
 class DiskForecast(Struct, frozen=True):
@@ -151,12 +161,15 @@ class Reducible(Struct, frozen=True):
 
 class Forecast(Struct, frozen=True):
     """When disks will be full. `observed_days`: the time between the first and the last sample.
-    The list with reducible data begins with the largest."""
+    The list with reducible data begins with the largest. `at_ms`: the samples' times, one an hour
+    for two weeks, to which each entry in `usage` belongs."""
 
     observed_days: float
     disks: list[DiskForecast]
     stores: list[StoreForecast]
     reducible: list[Reducible]
+    at_ms: list[int]
+    usage: list[UsageSeries]
 
 
 Via = Literal["outbox", "direct", "hub"]

@@ -56,8 +56,8 @@ def routes(tokens: Tokens) -> list[Route]:
 
 def _set_cookie(req: Any, resp: falcon.Response, secret: str, seconds: int) -> None:
     resp.set_cookie(
-        cookie_name(req.env), secret, max_age=seconds, path="/", http_only=True,
-        secure=req.context.is_secure, same_site="Strict",
+        cookie_name(req.env), secret, max_age=seconds, path=f"{req.context.prefix}/",
+        http_only=True, secure=req.context.is_secure, same_site="Strict",
     )  # fmt: skip
 
 

@@ -46,12 +46,18 @@ def sessions(
 ) -> wire.SessionList:
     """Return a page of valid sessions for all tokens, or for one token `of`."""
     page, more = reader.page(
-        f"SELECT s.id, t.id, t.name, s.created_ms, {_UNTIL} {_VALID}"
+        f"SELECT s.id, t.id, t.name, s.created_ms, {_UNTIL}, t.last_used_ms {_VALID}"
         " AND (?2 IS NULL OR t.id = ?2) AND s.id > ?3 ORDER BY s.id LIMIT ?4",
         (now_ms, of, query.after, query.limit + 1),
         limit=query.limit,
         make=lambda row: wire.BrowserSession(
-            row[0], row[1], row[2], iso(row[3]), iso(row[4]), row[0] == current
+            row[0],
+            row[1],
+            row[2],
+            iso(row[3]),
+            iso(row[4]),
+            row[0] == current,
+            None if row[5] is None else iso(row[5]),
         ),
         size=lambda row: ROW_BYTES + text_bytes(row.token_name),
     )

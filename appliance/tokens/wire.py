@@ -140,7 +140,8 @@ class SignedIn(SessionOpened, frozen=True):
 
 
 class BrowserSession(Struct, frozen=True):
-    """A browser's sign-in. `current`: the caller's."""
+    """A browser's sign-in. `current`: the caller's. `last_used_at`: its token's last use, on any
+    way."""
 
     id: str
     token_id: str
@@ -148,6 +149,7 @@ class BrowserSession(Struct, frozen=True):
     created_at: str
     expires_at: str
     current: bool = False
+    last_used_at: str | None = None
 
 
 class SessionsQuery(Struct, frozen=True):

@@ -6,6 +6,7 @@ from this address only, none of them inline, and refuses to turn text into marku
 
 import gzip
 import hashlib
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ MEDIA = {
     ".txt": "text/plain; charset=utf-8",
 }
 VENDOR = "vendor"
+BARE = "../ui"  # the page at `/ui`, whose files are one folder below
 
 
 class UiFile(NamedTuple):
@@ -44,13 +46,12 @@ class UiFile(NamedTuple):
     media: str
 
     @classmethod
-    def read(cls, source: Path) -> "UiFile":
-        plain = source.read_bytes()
+    def make(cls, plain: bytes, suffix: str) -> "UiFile":
         return cls(
             plain,
             gzip.compress(plain, 9, mtime=0),
             f'"{hashlib.sha256(plain).hexdigest()[:32]}"',
-            MEDIA[source.suffix],
+            MEDIA[suffix],
         )
 
 
@@ -63,13 +64,18 @@ class UiFiles:
         own = {path.name: path for path in folder.iterdir()}
         sources = {**own, **vendor, "theme.css": Path(shared.__file__).with_name("theme.css")}
         self.by_path = {
-            path: UiFile.read(source)
+            path: UiFile.make(source.read_bytes(), source.suffix)
             for path, source in sorted(sources.items())
             if source.suffix in MEDIA
         }
+        page = re.sub(rb'(href|src)="', rb'\1="ui/', self.by_path["index.html"].plain)
+        self.by_path[BARE] = UiFile.make(page, ".html")
 
     def on_get_index(self, req: falcon.Request, resp: falcon.Response) -> None:
         self._answer(req, resp, "index.html")
+
+    def on_get_bare(self, req: falcon.Request, resp: falcon.Response) -> None:
+        self._answer(req, resp, BARE)
 
     def on_get_file(self, req: falcon.Request, resp: falcon.Response, file: str) -> None:
         self._answer(req, resp, file)
@@ -99,7 +105,7 @@ def routes() -> list[Route]:
     page = Operation(OPEN, "The web UI", media="text/html", query=wire.ReturnQuery)
     part = Operation(OPEN, "Get a script, style or picture for the web UI", media="*/*")
     return [
-        Route("/ui", served, {"GET": page}, suffix="index"),
+        Route("/ui", served, {"GET": page}, suffix="bare"),
         Route("/ui/", served, {"GET": page}, suffix="index"),
         Route("/ui/{file}", served, {"GET": part}, suffix="file"),
         Route("/ui/vendor/{file}", served, {"GET": part}, suffix="vendor"),

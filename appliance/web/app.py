@@ -98,6 +98,7 @@ class AccessMiddleware:
         context.address = address = guard.address(environ)
         context.connection = f"{environ.get('REMOTE_ADDR')}:{environ.get('REMOTE_PORT')}"
         context.is_secure = guard.scheme(environ) == "https"
+        context.prefix = guard.prefix(environ)
         verifying = (req.method, req.path.rpartition("/")[0]) in self._verifying
         try:
             context.principal = ANONYMOUS if verifying else guard.authenticate(environ)

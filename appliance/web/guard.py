@@ -52,6 +52,7 @@ LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "::1"})
 SUBPROTOCOL_PREFIX = "agentlip.token."
 _OWN_PAGES = ("none", "same-origin")
 _QUERY_NAMES = ("token", "access_token")
+_PREFIX = re.compile(r"(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,63}){1,8}/?")
 _HOST = re.compile(r"(?:\[([^\]]*)\]|([^\[:][^:]*)?)(?::[0-9]*)?")
 
 _plain = counter("http_plain_tokens_total", "Tokens received over plain HTTP from other machines")
@@ -266,6 +267,15 @@ class Guard:
             if scheme in ("http", "https"):
                 return str(scheme)
         return str(environ.get("wsgi.url_scheme", "http"))
+
+    def prefix(self, environ: Environ) -> str:
+        """Return the path below which a trusted proxy serves the appliance, such as `/agentlip`;
+        empty without one, and for a header that is not a plain path."""
+        if self._proxies and self._is_proxy(environ.get("REMOTE_ADDR", "")):
+            prefix = environ.get("HTTP_X_FORWARDED_PREFIX", "")
+            if _PREFIX.fullmatch(prefix):
+                return str(prefix).removesuffix("/")
+        return ""
 
     def _is_owner(self, environ: Environ) -> bool:
         """Return whether the request came over the socket file, which only this user can open."""

@@ -9,18 +9,18 @@ from appliance.kernel.route import READ_DOCS, Operation, Route
 from appliance.web.media import reply
 from appliance.web.responders import Responders
 
-UI = "/ui/"
+UI = "ui/"  # relative, so that a redirect is right below any path
+LINKS = {
+    "health": "/health",
+    "healthy": "/-/healthy",
+    "ready": "/-/ready",
+    "metrics": "/metrics",
+    "openapi": "/api/v1/openapi.json",
+    "ui": "/ui/",
+}
 WELCOME = {
     "name": "agentlip",
     "version": appliance.__version__,
-    "links": {
-        "health": "/health",
-        "healthy": "/-/healthy",
-        "ready": "/-/ready",
-        "metrics": "/metrics",
-        "openapi": "/api/v1/openapi.json",
-        "ui": UI,
-    },
     "token": "send 'Authorization: Bearer TOKEN'; the token is in .agentlip/token",
 }
 
@@ -33,10 +33,11 @@ def routes() -> list[Route]:
     return [Route("/", Responders(get=_welcome), {"GET": operation})]
 
 
-def _welcome(req: falcon.Request, resp: falcon.Response) -> None:
+def _welcome(req: Any, resp: falcon.Response) -> None:
     resp.set_header("Vary", "Accept")
     if "text/html" in req.accept:
         resp.status = falcon.HTTP_303
         resp.location = UI
     else:
-        reply(resp, WELCOME)
+        links = {name: req.context.prefix + path for name, path in LINKS.items()}
+        reply(resp, WELCOME | {"links": links})

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
+import falcon
 import msgspec
 
 import appliance
@@ -64,8 +65,11 @@ def routes(described: Sequence[Route], free: frozenset[str] = FREE_ON_LOOPBACK) 
         made = document([*described, own], free)
         return msgspec.json.format(msgspec.json.encode(made), indent=1)
 
-    respond = Responders(get=lambda _req, resp: reply_bytes(resp, text()))
-    return [Route(PATH, respond, own.operations)]
+    def respond(req: Any, resp: falcon.Response) -> None:
+        server = b'"url": "%s"' % (req.context.prefix or "/").encode()
+        reply_bytes(resp, text().replace(b'"url": "/"', server, 1))
+
+    return [Route(PATH, Responders(get=respond), own.operations)]
 
 
 def document(described: Sequence[Route], free: frozenset[str] = FREE_ON_LOOPBACK) -> dict[str, Any]:

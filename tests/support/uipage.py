@@ -14,21 +14,23 @@ SECONDS_MAX = 20
 class UiPage:
     """A tab with the web UI."""
 
-    def __init__(self, tab: BrowserPage, hub: ServedHub) -> None:
+    def __init__(self, tab: BrowserPage, hub: ServedHub, root: str = "") -> None:
+        """`root`: the address of a proxy, if the browser uses one."""
         self.tab = tab
         self.hub = hub
+        self.root = root or hub.url
 
     def open(self, address: str = "") -> None:
         """Load the page, also if its address is already open."""
-        if not self.tab.open(f"{self.hub.url}/ui/{address}"):
+        if not self.tab.open(f"{self.root}/ui/{address}"):
             self.tab.reload()
 
     def sign_in(self, token_id: str) -> None:
         """By a one-time link with the rights of this token, pasted into the tab as it is."""
         link = self.hub.http.post("/api/v1/invitations", {"token_id": token_id}).body
-        self.tab.open(f"{self.hub.url}/ui/#invite={link['secret']}")
-        self.has("header a[href='#/sign-in']")
-        self.misses("Sign in", "header a[href='#/sign-in']")
+        self.tab.open(f"{self.root}/ui/#invite={link['secret']}")
+        self.has(".person")
+        self.misses("Sign in", ".person")
 
     def go(self, address: str) -> None:
         self.tab.evaluate(f"void (location.hash = {json.dumps(address)})")
@@ -96,7 +98,7 @@ class UiPage:
         """Another tab with the same cookies and storage."""
         with self.tab.beside() as tab:
             tab.resize(1280, 800)
-            page = UiPage(tab, self.hub)
+            page = UiPage(tab, self.hub, self.root)
             page.open()
             yield page
 
@@ -115,11 +117,11 @@ def token_of_ada(hub: ServedHub) -> str:
 
 
 @contextmanager
-def ui_page(hub: ServedHub, *, signed_in: bool = True) -> Iterator[UiPage]:
+def ui_page(hub: ServedHub, *, signed_in: bool = True, root: str = "") -> Iterator[UiPage]:
     """The UI of `hub` in a browser of its own. Errors in the console fail the test."""
     with browser_page() as tab:
         tab.resize(1280, 800)
-        page = UiPage(tab, hub)
+        page = UiPage(tab, hub, root)
         if signed_in:
             page.sign_in(token_of_ada(hub))
         yield page

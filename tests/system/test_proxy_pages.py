@@ -33,9 +33,8 @@ TEMPORARY = "".join(
 CLOSED = ("/api/v1/channels", "/api/v1/asks", "/api/v1/events", "/metrics", "/", "/v1/stats")
 
 
-def example(page, language):
-    (body,) = [b for kind, b in FENCE.findall((DOCS / page).read_text()) if kind == language]
-    return body
+def example(page, language, index=0):
+    return [b for kind, b in FENCE.findall((DOCS / page).read_text()) if kind == language][index]
 
 
 def settings_of(page):
@@ -68,10 +67,10 @@ def is_open(port):
 
 
 @contextmanager
-def nginx(server, folder, hub):
+def nginx(server, folder, hub, port=0):
     """The server of a page, with a free port for 443 and without certificates."""
     binary = program("nginx")
-    port = free_port()
+    port = port or free_port()
     server = re.sub(r"^ *ssl_.*\n", "", server, flags=re.M)
     server = re.sub(r"listen \S*443( ssl)?", f"listen 127.0.0.1:{port}", server)
     text = (ALONE + TEMPORARY).format(folder) + f"{server.replace('7464', str(hub.port))} }}"

@@ -158,8 +158,11 @@ def search_and_events(keys):
 
 def leave(keys):
     page = keys.page
+    keys.use(".person")
     keys.use("button", "Light or dark")
     page.has("[data-theme]")
+    page.press("Escape")
+    page.lacks("dialog")
     keys.press("?")
     page.sees("Next message", "dialog[open]")
     keys.press("Escape")

@@ -10,7 +10,7 @@ from tests.support.until import until
 
 pytestmark = pytest.mark.slow
 
-PERSON = "header a[href='#/sign-in']"
+PERSON = ".person"
 
 
 @pytest.fixture(scope="module")

@@ -131,10 +131,10 @@ def test_server_on_another_port_can_not_use_the_session(hub):
         assert made.status == 401
         page.open()
         page.is_live()
-        page.misses("Sign in", "header a[href='#/sign-in']")
+        page.misses("Sign in", ".person")
         page.tab.evaluate("localStorage.removeItem('agentlip.ui.page')")
         page.open()
-        page.sees("Sign in", "header a[href='#/sign-in']")
+        page.sees("Sign in", ".person")
 
 
 def test_sign_out_forgets_the_secret_of_the_page(hub):

@@ -19,7 +19,7 @@ HEADERS = {
 _PAGE = """<!doctype html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>A question for you</title><meta name="robots" content="noindex">
-<link rel="stylesheet" href="/ui/theme.css"><link rel="stylesheet" href="/ui/ui.css">
+<link rel="stylesheet" href="../ui/theme.css"><link rel="stylesheet" href="../ui/ui.css">
 <body><div id="app"><main><section class="page narrow"><h1>{asker} asks</h1>
 <article class="ask"><p class="text">{text}</p>{facts}{answer}</article>
 {note}</section></main></div></body></html>

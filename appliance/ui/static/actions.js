@@ -2,7 +2,7 @@
 import { Command, Dialog } from "./parts.js";
 import { may } from "./session.js";
 import { notify, state } from "./store.js";
-import { html, useState } from "./view.js";
+import { html, useEffect, useState } from "./view.js";
 
 const SHOWN_MAX = 3;
 
@@ -12,8 +12,9 @@ export const mayAdminister = (stream) => Boolean(state.session.scopes?.some((sco
   return pattern !== undefined && new RegExp(`^${pattern.split("*").map((part) => part.replace(/[.+?^${}()|[\]\\]/g, "\\$&")).join(".*")}$`).test(stream);
 }));
 
-// An action has a title, a scope (or `allowed`), `says` what changes, and `work(choice)`, whose answer `done` makes a sentence.
-// `typed` is a name to type first; `choices` are [label, [[text, value], …]]; `command` is what does the same.
+// An action has a title, a scope (or `allowed`), `says` what changes, and `work(choice, text)`, whose answer `done` makes a sentence.
+// `typed` is a name to type first; `choices` are [label, [[text, value], …]]; `field(choice)` is [label, type] of a text; `preview(choice,
+// text)` counts what matches; `command` is what does the same.
 export function Actions({ actions, again }) {
   const [open, setOpen] = useState("");
   const offered = actions.filter(Boolean).filter(({ scope, allowed }) => allowed ?? may(scope)).slice(0, SHOWN_MAX);
@@ -25,18 +26,28 @@ export function Actions({ actions, again }) {
 }
 
 function Ask({ action, again, close }) {
-  const { title, says, typed, choices, danger, command, work, done } = action;
+  const { title, says, typed, choices, field, preview, danger, command, work, done } = action;
   const [name, setName] = useState("");
   const [choice, setChoice] = useState(choices?.[1][0][1]);
+  const [text, setText] = useState("");
+  const [counted, setCounted] = useState("");
+  const asked = field?.(choice);
+  useEffect(() => {
+    let current = true;
+    preview?.(choice, text).then((sentence) => current && setCounted(sentence), () => {});
+    return () => { current = false; };
+  }, [choice, text]);
   const run = async () => {
-    const answer = await work(choice);
+    const answer = await work(choice, text.trim());
     notify(done(answer));
     again();
   };
   return html`<${Dialog} title=${title} action=${title} danger=${danger} close=${close} work=${run} disabled=${typed && name !== typed}>
     <p>${says}</p>
     ${choices && html`<label>${choices[0]}<select value=${choice} onChange=${(event) => setChoice(event.target.value)}>${choices[1].map(([text, value]) => html`<option key=${value} value=${value}>${text}</option>`)}</select></label>`}
-    ${typed && html`<label>Type <code>${typed}</code> to confirm<input value=${name} autocomplete="off" onInput=${(event) => setName(event.target.value)} /></label>`}
+    ${asked && html`<label>${asked[0]}<input type=${asked[1]} value=${text} maxlength="200" onChange=${(event) => setText(event.target.value)} /></label>`}
+    ${counted && html`<p role="status"><strong>${counted}</strong></p>`}
+    ${typed && html`<label>Type <code>${typed}</code> to confirm<input value=${name} autocomplete="off" autofocus onInput=${(event) => setName(event.target.value)} /></label>`}
     ${command && html`<details><summary>The same by command</summary><${Command} label="Command" text=${command} /></details>`}
   <//>`;
 }

@@ -31,18 +31,21 @@ function unreachable() {
   });
 }
 
-async function once(method, path, body, headers) {
+// Relative to this file, so that a proxy may serve the appliance below any path.
+export const address = (path) => new URL(`..${path}`, import.meta.url);
+
+async function once(method, path, body, headers, seconds) {
   const text = body === undefined ? undefined : JSON.stringify(body);
   let response;
   try {
-    response = await fetch(path, {
+    response = await fetch(address(path), {
       method,
       headers,
       body: text,
       keepalive: text?.length < KEEPALIVE_MAX, // a small change is sent although the page is left
       credentials: "same-origin",
       cache: "no-store",
-      signal: AbortSignal.timeout(TIMEOUT_MS),
+      signal: AbortSignal.timeout(seconds ? seconds * 1000 : TIMEOUT_MS),
     });
   } catch {
     throw unreachable();
@@ -58,30 +61,31 @@ async function once(method, path, body, headers) {
   return content;
 }
 
-// Repeats what may be repeated: reads, and changes with an idempotency key.
-export async function request(method, path, body) {
+// Repeats what may be repeated: reads, and changes with an idempotency key. A request that may take
+// `seconds` is sent once.
+export async function request(method, path, body, seconds) {
   const headers = { Accept: "application/json" };
   if (pageSecret()) headers["X-Agentlip-Request"] = pageSecret();
   if (method !== "GET") headers["Idempotency-Key"] = unique();
   if (body !== undefined) headers["Content-Type"] = "application/json";
   for (let tries = 1; ; tries += 1) {
     try {
-      return await once(method, path, body, headers);
+      return await once(method, path, body, headers, seconds);
     } catch (error) {
       if (error.code === READ_ONLY) {
         state.readOnly = error;
         changed();
         throw error;
       }
-      if (!error.passes || tries >= TRIES_MAX) throw error;
+      if (!error.passes || seconds || tries >= TRIES_MAX) throw error;
       await wait(Math.min(5, error.retryAfter || 0.3 * 2 ** tries) * 1000);
     }
   }
 }
 
-export const get = (path, query = {}) => {
+export const get = (path, query = {}, seconds = 0) => {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== "" && value !== null);
-  return request("GET", given.length ? `${path}?${new URLSearchParams(given)}` : path);
+  return request("GET", given.length ? `${path}?${new URLSearchParams(given)}` : path, undefined, seconds);
 };
 export const post = (path, body) => request("POST", path, body);
 export const patch = (path, body) => request("PATCH", path, body);

@@ -11,7 +11,7 @@ const SLOW_MS = 600_000; // a step that others have to do is late after this
 const LEVEL = { ok: "good", WARN: "warn", blocked: "warn" };
 
 // One sentence about what keeps it, and the command that helps; null: nothing does.
-function obstacle({ task, state, status, activity, age_ms: age, heartbeat_age_ms: beat, review }) {
+export function obstacle({ task, state, status, activity, age_ms: age, heartbeat_age_ms: beat, review }) {
   const show = `agentlip worker show ${word(task)}`;
   if (state === "FAILED") return ["It failed. Spawn it again, or see its messages.", `agentlip worker logs ${word(task)}`];
   if (["STALE", "DEAD"].includes(status)) return [beat === null ? "It never sent a heartbeat." : `Its last heartbeat is ${duration(beat / 1000)} old: its process ended or hangs.`, show];

@@ -3,8 +3,9 @@
 //   probe ─▶ hello(after) ─▶ replay ─▶ live ─▶ closed ─▶ wait, longer each time ─▶ probe
 //
 // A browser can't read why a socket was refused, so a read over HTTP comes first. Sockets need a
-// session even where reading is free (loopback): without one, the events come by long polling.
-import { ApiError, get, OFFLINE } from "./api.js";
+// session even where reading is free (loopback), and a proxy may pass none: then the events come by
+// long polling.
+import { address, ApiError, get, OFFLINE } from "./api.js";
 import { mayRead, refreshSession } from "./session.js";
 import { changed, pageSecret, state } from "./store.js";
 
@@ -74,9 +75,10 @@ export class Live {
   }
 
   open() {
-    const address = `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`;
+    const endpoint = address("/ws");
+    endpoint.protocol = endpoint.protocol.replace("http", "ws");
     const secret = pageSecret();
-    const socket = new WebSocket(address, secret ? ["agentlip.v1", `agentlip.token.${secret}`] : []);
+    const socket = new WebSocket(endpoint, secret ? ["agentlip.v1", `agentlip.token.${secret}`] : []);
     let opened = 0;
     this.socket = socket;
     this.until = Infinity;
@@ -93,7 +95,7 @@ export class Live {
       if (opened && Date.now() - opened > STABLE_MS) this.failures = 0;
       if (close.code === UNAUTHORIZED && state.session.signedIn) {
         this.ended();
-      } else if (close.code === UNAUTHORIZED && !this.polling) {
+      } else if (close.code === UNAUTHORIZED || (!opened && this.failures)) {
         this.polling = true;
         this.connect();
       } else {
@@ -151,6 +153,7 @@ export class Live {
 
   lost(error) {
     this.failures += 1;
+    this.polling = false;
     const most = Math.min(WAIT_MS_MAX, WAIT_MS_MIN * 2 ** Math.min(this.failures - 1, 10));
     const delay = most * (0.5 + Math.random() / 2);
     const name = error && error.status === 401 ? "signed-out"

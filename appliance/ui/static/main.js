@@ -1,4 +1,5 @@
 // Starts the page: takes a one-time link, connects, and shows the screen of the address.
+import { Account } from "./account.js";
 import { get } from "./api.js";
 import { asks, AsksBadge, AsksScreen, loadAsks, noteAsk } from "./asks.js";
 import { EventsScreen } from "./events.js";
@@ -156,7 +157,7 @@ class App extends Component {
 
   render(_, { place, help, palette, newChannel, menu }) {
     document.title = titleOf(place);
-    const { session, notice, clockWarning, skewMs, skewSeen } = state;
+    const { notice, clockWarning, skewMs, skewSeen } = state;
     return html`<a class="skip" href="#content" onClick=${skip}>${place.topic ? "Skip to messages" : "Skip to content"}</a>
       <header class="top">
         <button class="plain menu" aria-expanded=${menu ? "true" : "false"} onClick=${() => this.setState({ menu: !menu })}><span aria-hidden="true">☰ </span>Channels</button>
@@ -165,9 +166,7 @@ class App extends Component {
           aria-current=${place.screen === name ? "page" : undefined}>${each.title}${each.badge && html`<${each.badge} />`}</a>`)}</nav>
         <button class="plain" aria-keyshortcuts="Control+K" onClick=${() => this.setState({ palette: true })}>Go to… <kbd>Ctrl K</kbd></button>
         <span class="dot ${state.connection.name}" title=${state.connection.name} role="img" aria-label=${`Connection: ${state.connection.name}`}></span>
-        ${session.known && html`<a class="plain" href="#/sign-in">${session.signedIn ? session.name : "Sign in"}</a>`}
-        <button class="plain" aria-label="Light or dark theme" onClick=${otherTheme}><span aria-hidden="true">◐ </span>Theme</button>
-        <button class="plain keys-button" title="Keys (?)" onClick=${() => this.setState({ help: true })}>Keys</button>
+        <${Account} otherTheme=${otherTheme} help=${() => this.setState({ help: true })} done=${() => live.now()} />
       </header>
       <${Banner} retry=${() => live.now()} />
       ${Math.abs(skewMs) > HOUR_MS && !skewSeen && html`<div class="banner" role="status"><strong>This computer's clock is wrong</strong>

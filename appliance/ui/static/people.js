@@ -23,16 +23,21 @@ export async function readPeople() {
 export const columns = [
   ["Name", (row) => row.name], ["Scopes", (row) => row.scopes.join(" "), (_, row) => chips(row.scopes)], ["Last used", (row) => row.last_used_at, since],
   ["Browsers", (row) => row.sessions.length], ["Ends", (row) => row.expires_at, since], ["Made", (row) => row.created_at, since],
+  ["End", (row) => (row.id === "server" ? "" : "revoke"), (_, row, again) => html`<${Actions} again=${again} actions=${revoke(row)} />`],
 ];
 
-export const show = (row, again) => html`
-  <${Actions} again=${again} actions=${[
-    row.id !== "server" && { title: "Revoke", danger: true, scope: "admin", says: `${row.name} can do nothing here any more, at once; ${row.sessions.length} browsers are signed out. This can't be undone.`,
-      typed: row.name, command: `agentlip token revoke ${word(row.id)}`, work: () => request("DELETE", `/api/v1/tokens/${encodeURIComponent(row.id)}`), done: () => `${row.name} is revoked.` },
-  ]} />
-  ${row.sessions.length > 0 && html`<ul class="sessions">${row.sessions.map((session) => html`<li key=${session.id}>${session.current ? "This browser" : "A browser"}, since ${since(session.created_at)}
+export const revoke = (row) => [row.id !== "server" && { title: "Revoke", danger: true, scope: "admin", says: `${row.name} can do nothing here any more, at once; ${row.sessions.length} browsers are signed out. This can't be undone.`,
+  typed: row.name, command: `agentlip token revoke ${word(row.id)}`, work: () => request("DELETE", `/api/v1/tokens/${encodeURIComponent(row.id)}`), done: () => `${row.name} is revoked.` }];
+
+export const show = (row, again) => html`<${Sessions} sessions=${row.sessions} again=${again} />`;
+
+// The browsers that are signed in with a token, each with the button that ends it.
+export function Sessions({ sessions, again }) {
+  if (!sessions.length) return null;
+  return html`<ul class="sessions">${sessions.map((session) => html`<li key=${session.id}>${session.current ? "This browser" : "A browser"}, since ${since(session.created_at)}
     <${Actions} again=${again} actions=${[{ title: "Sign out", allowed: true, says: session.current ? "This browser is signed out." : "That browser is signed out; its page says so.",
-      work: () => request("DELETE", `/api/v1/sessions/${session.id}`), done: () => "The browser is signed out." }]} /></li>`)}</ul>`}`;
+      work: () => request("DELETE", `/api/v1/sessions/${session.id}`), done: () => "The browser is signed out." }]} /></li>`)}</ul>`;
+}
 
 export function Invite({ again }) {
   const [isOpen, setOpen] = useState(false);

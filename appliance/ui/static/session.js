@@ -1,6 +1,6 @@
 // Who is signed in. The cookie is HttpOnly, and counts only with the secret that the page keeps. The
 // page never sees a token, except one typed here.
-import { ApiError, get, request } from "./api.js";
+import { address, ApiError, get, request } from "./api.js";
 import { dropAllDrafts } from "./drafts.js";
 import { changed, recall, keep, keepPageSecret, state } from "./store.js";
 
@@ -50,7 +50,7 @@ export async function signInWithAnswer({ state, code, error, isOurs, ...more }) 
 }
 
 export async function signInWithToken(token) {
-  const response = await fetch(PATH, {
+  const response = await fetch(address(PATH), {
     method: "POST",
     headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
     body: "{}",
@@ -96,6 +96,7 @@ function signedIn(session) {
     signedIn: Boolean(session),
     known: true,
     name: session?.token_name || "",
+    tokenId: session?.token_id || "",
     scopes: session?.scopes || [],
     senders: session?.senders || null,
     expiresAt: session?.expires_at || null,

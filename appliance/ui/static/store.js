@@ -68,7 +68,9 @@ export function fail(error) {
 }
 
 // What is kept in this browser: preferences, counts, and the session's secret of this page.
-const keyOf = (name) => `agentlip.ui.${name}`;
+// Appliances below several paths of a host have a storage together.
+const root = new URL("..", import.meta.url).pathname;
+const keyOf = (name) => `agentlip.ui.${root === "/" ? "" : root}${name}`;
 
 export function recall(name, otherwise) {
   try {

@@ -52,7 +52,7 @@ export function Table({ label, columns: all, rows, keyOf, place, detail, empty, 
     })}</tr></thead>
     <tbody>${shown.map((row) => html`<tr key=${keyOf(row)} class=${keyOf(row) === open ? "chosen" : ""}>${columns.map(([title, of, format = number], index) => {
       const value = of(row);
-      const content = format(value, row);
+      const content = format(value, row, again);
       if (index) return html`<td class=${typeof value === "number" ? "number" : String(value ?? "").length > 40 ? "long" : ""}>${content}</td>`;
       return html`<th scope="row"><a href=${link({ screen: place.screen, query: { ...place.query, open: keyOf(row) } })}>${content || "–"}</a></th>`;
     })}</tr>`)}</tbody></table></div>`;

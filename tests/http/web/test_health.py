@@ -60,5 +60,5 @@ def test_strangers_learn_only_whether_it_is_ready(proxied: dict[str, str]) -> No
 
 def test_browsers_are_sent_to_the_web_ui() -> None:
     result = Client(app()).simulate_get("/", headers={"Accept": "text/html,*/*;q=0.8"})
-    assert (result.status_code, result.headers["location"]) == (303, "/ui/")
+    assert (result.status_code, result.headers["location"]) == (303, "ui/")
     assert result.headers["vary"] == "Accept"

@@ -1,13 +1,20 @@
 """Rates and lags: what one hour of samples says, within its limits."""
 
 from functools import partial
+from itertools import pairwise
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from appliance.kernel.metrics import REGISTRY
 from appliance.operations.metrics import totals
-from appliance.operations.rates import INTERVAL_SECONDS, SAMPLES_MAX, SERIES, RecentRates
+from appliance.operations.rates import (
+    INTERVAL_SECONDS,
+    RANGES,
+    SAMPLES_MAX,
+    SERIES,
+    RecentRates,
+)
 from tests.support.clock import FakeClock
 
 
@@ -80,3 +87,25 @@ def test_every_metric_exists():
         name = each.metric.removesuffix("_total").removesuffix("_count")
         assert name in known, each.metric
     assert len({each.name for each in SERIES}) == len(SERIES)
+
+
+def test_day_has_a_rate_for_each_five_minutes_and_the_newest_sample(watched):
+    for _ in range(62):
+        watched.pass_interval(15)
+    rates = watched.rates.rates(span="24h")
+    assert rates.interval_seconds == 300
+    assert [later - first for first, later in pairwise(rates.at_ms)] == [300_000, 20_000]
+    assert next(each for each in rates.series if each.name == "changes").values == [3.0] * 3
+
+
+def test_ranges_before_their_second_sample_have_the_newest(watched):
+    watched.pass_interval(5)
+    assert [len(watched.rates.rates(span=span).at_ms) for span in RANGES] == [1, 1, 1]
+
+
+def test_week_is_not_longer_than_seven_days(watched):
+    for _ in range(7 * 8640 + 500):
+        watched.rates.sample(watched.clock.now_ms())
+        watched.clock.pass_seconds(INTERVAL_SECONDS)
+    at_ms = watched.rates.rates(span="7d").at_ms
+    assert 6.9 < (at_ms[-1] - at_ms[0]) / 86_400_000 <= 7.01
