@@ -17,14 +17,14 @@ OTHER = "everything else"
 GENERATED = '"""Generated from'
 """The beginning that marks a generated module. People read the source that it was generated
 from."""
-TOTALS = {"product": 77_600, "tests": 68_600}
+TOTALS = {"product": 78_300, "tests": 69_500}
 """Code lines in all packages, and in the tests. A higher total is a decision, with its reason in
 the commit; lower the totals when code was removed."""
 ROWS = {
-    "doctor": 5_760, "hub": 13_000, "child": 510, "spark": 4_880, "kernel": 3_470, "backup": 3_600,
+    "doctor": 5_760, "hub": 13_050, "child": 510, "spark": 4_880, "kernel": 3_470, "backup": 3_600,
     "courier": 4_530, "export": 2_880, "broker": 3_250, "sdk": 3_760, "outbox": 3_130,
     "web": 3_020, "workspace, recovery, upgrade": 2_290, "busfile, bus": 3_910,
-    "jobs": 2_640, "network, relay": 6_600, "monitoring": 2_190,
+    "jobs": 2_640, "network, relay": 6_810, "monitoring": 2_190,
     OTHER: 9_950,
 }  # fmt: skip
 """How far each package may grow at the others' cost: 5 % above its lines when the row was set."""

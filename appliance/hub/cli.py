@@ -170,18 +170,21 @@ def page_messages(
     after_id: Annotated[
         str | None, typer.Option("--after-id", help="The messages just after this one.")
     ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="Sent at or after this time (ISO 8601, UTC).")
+    ] = None,
     limit: LimitFlag = 50,
 ) -> None:
-    """Show one page of messages: newest first, or with --after-id oldest first.
+    """Show one page of messages: newest first, or with --after-id or --since oldest first.
 
     To continue, give the last message's id: none is skipped or repeated.
     """
     with open_reader(session) as reader:
         target_id = _topic_to_read(reader, topic_id, channel, topic)
-        rows = reader.messages(target_id, limit, before_id, after_id)
+        rows = reader.messages(target_id, limit, before_id, after_id, since)
     _show(session, rows)
     if rows and len(rows) == limit:
-        flag = "--before-id" if after_id is None else "--after-id"
+        flag = "--before-id" if after_id is None and since is None else "--after-id"
         session.note(f"(more: agentlip msg page --topic-id {target_id} {flag} {rows[-1]['id']})")
 
 

@@ -22,3 +22,11 @@ def message_columns(table: str) -> str:
 
 
 MESSAGE = message_columns("messages")
+
+
+def first_since(order: str) -> str:
+    """Return the query for the first message at or after a time, in any topic: `order` follows
+    creation, so each topic's messages from that time begin there. One index lookup."""
+    return (
+        f"SELECT {order} FROM messages WHERE created_at >= ? ORDER BY created_at, {order} LIMIT 1"
+    )

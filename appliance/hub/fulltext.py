@@ -92,8 +92,8 @@ def conditions(
         ("m.channel_id = ?", channel_id),
         ("m.topic_id = ?", topic_id),
         ("m.sender = ?", sender),
-        ("m.created_at >= ?", _instant("after", after)),
-        ("m.created_at < ?", _instant("before", before)),
+        ("m.created_at >= ?", parse_instant("after", after)),
+        ("m.created_at < ?", parse_instant("before", before)),
     ):
         if value is not None:
             where.append(condition)
@@ -101,7 +101,7 @@ def conditions(
     return " AND ".join(where), parameters
 
 
-def _instant(name: str, text: str | None) -> str | None:
+def parse_instant(name: str, text: str | None) -> str | None:
     """Return the time as `created_at` has it."""
     try:
         return None if text is None else utc(text)

@@ -43,34 +43,48 @@ def _channels(after: bool, limited: bool) -> str:
     return statement(query.order_by(Channel.name).limit(given("rows")))
 
 
-def topics(reader: Reader, channel_id: str, limit: int, before_id: str | None) -> wire.TopicList:
-    """List topics with the newest activity first, starting below the topic `before_id`."""
-    values: dict[str, Any] = {"channel": channel_id, "rows": limit + 1}
+def topics(
+    reader: Reader,
+    channel_id: str | None,
+    query: wire.TopicsQuery,
+    only: frozenset[str] | None = None,
+) -> wire.TopicList:
+    """List a channel's topics, or those of all channels in `only`: newest activity first, starting
+    below the topic `query.before_id`."""
+    before_id, limit = query.before_id, min(query.limit, wire.PAGE_MAX)
+    values: dict[str, Any] = {"rows": limit + 1}
+    if channel_id is not None:
+        values["channel"] = channel_id
+    if only is not None:
+        values["only"] = json.encode(sorted(only)).decode()
     if before_id is not None:
-        anchor = reader.row(
-            "SELECT updated_at, id FROM topics WHERE id = ? AND channel_id = ?",
-            (before_id, channel_id),
-        )
-        if anchor is None:
+        sql = "SELECT updated_at, id, channel_id FROM topics WHERE id = ?"
+        anchor = reader.row(sql, (before_id,))
+        readable = only if channel_id is None else {channel_id}
+        if anchor is None or (readable is not None and anchor[2] not in readable):
             raise wire.UnknownCursor("before_id", before_id)
         values |= {"at": anchor[0], "id": anchor[1]}
     page, has_more = reader.page(
-        _topics(before_id is not None),
+        _topics(tuple(sorted(values))),
         values,
         limit=limit,
         make=lambda row: wire.Topic(*row),
         size=lambda topic: ROW_BYTES + text_bytes(topic.title),
     )
-    if not page and not reader.row("SELECT 1 FROM channels WHERE id = ?", (channel_id,)):
+    exists = "SELECT 1 FROM channels WHERE id = ?"
+    if not page and channel_id and not reader.row(exists, (channel_id,)):
         raise wire.NoSuchChannel(details={"channel_id": channel_id})
     return wire.TopicList(page, has_more)
 
 
 @cache
-def _topics(below: bool) -> str:
+def _topics(names: tuple[str, ...]) -> str:
     query = Topic.select(*fields(Topic, wire.Topic.__struct_fields__))
-    query = query.where(Topic.channel_id == given("channel"))
-    if below:
+    if "channel" in names:
+        query = query.where(Topic.channel_id == given("channel"))
+    if "only" in names:
+        query = query.where(Topic.channel_id.in_(SQL("(SELECT value FROM json_each(:only))")))
+    if "at" in names:
         query = query.where(Tuple(Topic.updated_at, Topic.id) < _ANCHOR)
     query = query.order_by(Topic.updated_at.desc(), Topic.id.desc())
     return statement(query.limit(given("rows")))

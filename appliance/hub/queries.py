@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from appliance.hub import events, wire
-from appliance.hub.columns import ENVELOPE_COLUMNS, EVENT_COLUMNS, MESSAGE
+from appliance.hub import events, fulltext, wire
+from appliance.hub.columns import ENVELOPE_COLUMNS, EVENT_COLUMNS, MESSAGE, first_since
 from appliance.hub.subscription import Filter
 from appliance.hub.text import plain_name
 from appliance.kernel.meta import Executor
@@ -121,7 +121,7 @@ def place_of_message(reader: Reader, message_id: str) -> tuple[str | None, str |
 
 
 def page_messages(reader: Reader, query: wire.MessagesQuery, order: str) -> wire.MessageList:
-    """Return a page, newest first, or with `after_id` oldest first.
+    """Return a page, newest first, or with `after_id` or `since` oldest first.
 
     `order` is "id", or "rowid" in a workspace whose ids don't sort by creation.
     """
@@ -139,7 +139,10 @@ def page_messages(reader: Reader, query: wire.MessagesQuery, order: str) -> wire
                 raise wire.UnknownCursor(field, anchor)
             conditions.append(f"{order} {sign} ?")
             parameters.append(row[0])
-    direction = "ASC" if query.after_id is not None else "DESC"
+    if query.since is not None:
+        conditions.append(f"{order} >= ({first_since(order)})")
+        parameters.append(fulltext.parse_instant("since", query.since))
+    direction = "DESC" if query.after_id is None and query.since is None else "ASC"
     messages, has_more = reader.page(
         f"SELECT {MESSAGE} FROM messages WHERE {' AND '.join(conditions)}"
         f" ORDER BY {order} {direction} LIMIT ?",

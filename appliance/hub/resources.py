@@ -92,7 +92,11 @@ def _topic_routes(hub: Hub) -> list[Route]:
                              summary="List a channel's topics, newest activity first",
                              by_channel=True),
         }),
-        Route("/api/v1/topics", Responders(post=reply_to_change(hub.create_topic)), {
+        Route("/api/v1/topics", Responders(
+            get=reply_to_caller(hub.list_all_topics), post=reply_to_change(hub.create_topic),
+        ), {
+            "GET": Operation(READ, reply=wire.TopicList, query=wire.TopicsQuery, by_channel=True,
+                             summary="List all channels' topics, newest activity first"),
             "POST": Operation(POST, keyed=True, body=wire.CreateTopic, reply=wire.TopicChanged,
                               status=201, summary="Create a topic", by_channel=True),
         }),

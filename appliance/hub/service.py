@@ -299,21 +299,21 @@ class Hub:
         self, channel_id: str, query: wire.TopicsQuery, principal: Principal
     ) -> wire.TopicList:
         channel_id = self.access.find_channel(principal, READ, channel_id)
-        return self.store.read(
-            listings.topics, channel_id, min(query.limit, wire.PAGE_MAX), query.before_id
-        )
+        return self.store.read(listings.topics, channel_id, query)
+
+    def list_all_topics(self, query: wire.TopicsQuery, principal: Principal) -> wire.TopicList:
+        return self.store.read_slow(listings.topics, None, query, principal.channels_for(READ))
 
     def page_messages(self, query: wire.MessagesQuery, principal: Principal) -> wire.MessageList:
         if query.channel_id is None and query.topic_id is None:
+            hint = "GET /api/v1/messages?topic_id=ID"
+            missing = "channel_id or topic_id is required"
+            raise Invalid(missing, details={"field": "topic_id"}, hint=hint)
+        later = "since" if query.after_id is None else "after_id"
+        if query.before_id is not None and getattr(query, later) is not None:
             raise Invalid(
-                "channel_id or topic_id is required",
-                details={"field": "topic_id"},
-                hint="GET /api/v1/messages?topic_id=ID",
-            )
-        if query.before_id is not None and query.after_id is not None:
-            raise Invalid(
-                "before_id and after_id exclude each other",
-                details={"field": "after_id"},
+                f"before_id and {later} exclude each other",
+                details={"field": later},
                 hint="page in one direction: older with before_id, newer with after_id",
             )
         query = self._resolve(query, principal)

@@ -178,12 +178,11 @@ class MessagesQuery(Struct, frozen=True):
     limit: Limit = 50
     before_id: Id | None = None
     after_id: Id | None = None
+    since: Instant | None = None  # oldest first, from the first message at or after this time
 
 
-class AttachmentsQuery(Struct, frozen=True):
+class AttachmentsQuery(TopicsQuery, frozen=True):
     kind: Kind | None = None
-    limit: Limit = 50
-    before_id: Id | None = None
 
 
 class SearchQuery(Struct, frozen=True):

@@ -23,6 +23,7 @@ RESTORED = (
 )
 DAMAGED = "if damaged, move it away: mkdir -p {0}/damaged; mv {0}/state.sqlite3* {0}/damaged"
 _CHANGED = "SELECT agent FROM pins WHERE offered IS NOT NULL ORDER BY agent LIMIT ?"
+_REFUSED_GROUPS = "SELECT group_id FROM group_heads WHERE refused = 1 ORDER BY 1 LIMIT ?"
 _REFUSED = "SELECT value FROM cursors WHERE name = 'key_log_problem' AND value <> ''"
 
 
@@ -82,6 +83,12 @@ def _keys_of(path: Path, connection: sqlite3.Connection) -> Iterator[Finding]:
         )
     for (problem,) in connection.execute(_REFUSED):
         yield KEY_LOG.finding(f"agent {path.name}", problem)
+    for (group_id,) in connection.execute(_REFUSED_GROUPS, (FINDINGS_MAX,)):
+        yield GROUP_LOG.finding(
+            f"agent {path.name}: group {group_id}",
+            "the relay's log does not continue the log seen before, so the group is not used",
+            f"agentlip network group changes {group_id} --folder {path}",
+        )
     try:
         cached = msgspec.json.decode((path / "cache.json").read_bytes(), type=_CachedNames)
     except (OSError, ValueError):  # made again by the agent
@@ -117,6 +124,7 @@ LOST = Problem("lost", Severity.ERROR)
 UNUSABLE = Problem("unusable", Severity.ERROR)
 CHANGED = Problem("key-changed")
 KEY_LOG = Problem("key-log", Severity.ERROR, hint="agentlip network key-log")
+GROUP_LOG = Problem("group-log", Severity.ERROR)
 REVOKED = Problem("revoked", hint="agentlipd up")
 NO_RELAY = Problem("relay", hint="agentlipd logs")
 UNREACHABLE = Problem("unreachable", hint="agentlip outbox list")
@@ -129,8 +137,8 @@ CHECKS = (
     ),
     Check(
         name="network.keys",
-        inspects="no contact has a changed key or was revoked, and the relay's key log goes on",
-        find=_keys, problems=(CHANGED, KEY_LOG, REVOKED),
+        inspects="no contact has a changed key or was revoked, and the relay's logs go on",
+        find=_keys, problems=(CHANGED, KEY_LOG, GROUP_LOG, REVOKED),
     ),
     Check(
         name="network.links", inspects="the relay and the agents' contacts can be reached",

@@ -11,6 +11,7 @@ from appliance.kernel.errors import Invalid
 from appliance.mailbox.cli_agent import (
     FolderFlag,
     NameArgument,
+    folder_of,
     open_agent,
     open_folder_agent,
 )
@@ -49,6 +50,9 @@ def init(
     plain_http: Annotated[
         bool, typer.Option("--plain-http", help="Allow a relay without TLS on a trusted network.")
     ] = False,
+    lan: Annotated[
+        bool, typer.Option("--lan", help="Allow endpoints at private addresses, with TLS.")
+    ] = False,
     folder: FolderFlag = None,
 ) -> None:
     """Make an agent: a folder with its key. Afterwards: agentlip network register EMAIL.
@@ -68,7 +72,7 @@ def init(
         check_relay(relay)
     path = folder or session.datadir.dir / "network" / name
     key = None if import_key is None else AgentKey.of(secret(str(import_key)))
-    config = AgentConfig(name, relay, endpoint, loopback, keyring, plain_http)
+    config = AgentConfig(name, relay, endpoint, loopback, keyring, plain_http, lan)
     made = AgentFolder.create(path, config, key)
     public = made.key().public
     shown = {
@@ -76,6 +80,33 @@ def init(
         "fingerprint": fingerprint(public),
     }  # fmt: skip
     session.answer(shown, f"made {name} in {path}; its key is {shown['fingerprint']}")
+
+
+@app.command("direct")
+def announce_addresses(
+    session: Session,
+    addresses: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[IP]...", help="Addresses (default: this machine's, as it is)."),
+    ] = None,
+    off: Annotated[bool, typer.Option("--off", help="Announce none, and try no others'.")] = False,
+    folder: FolderFlag = None,
+) -> None:
+    """Announce addresses in the LAN to contacts, and try theirs before their public endpoints.
+
+    Takes effect when the agent starts again. Example: agentlip network direct 192.168.1.5
+    """
+    from appliance.network.direct import ADDRESSES_MAX, AUTO, check_direct_address
+    from appliance.sdk.network.folder import AgentFolder
+
+    direct = () if off else tuple(addresses or (AUTO,))
+    if len(direct) > ADDRESSES_MAX:
+        raise Invalid(f"at most {ADDRESSES_MAX} addresses")
+    for address in direct:
+        check_direct_address(address)
+    made = AgentFolder(folder_of(session, folder))
+    made.configure(msgspec.structs.replace(made.config(), lan=not off, direct=direct))
+    session.answer({"direct": direct}, f"announces {', '.join(direct) or 'no addresses'}")
 
 
 @app.command("register")
@@ -264,7 +295,7 @@ def verify(
 @app.command("rotate-key")
 def rotate_key(session: Session, folder: FolderFlag = None) -> None:
     """Replace the key. The old key signs the new one, so contacts accept it."""
-    with open_folder_agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         public = agent.rotate_key()
     session.answer({"publicKey": public}, f"the new key is {public}")
 
@@ -281,7 +312,7 @@ def recover(
 
     Example: agentlip network recover ann@example.org --code 123456
     """
-    with open_folder_agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         if code is None:
             agent.request_code(email)
             answer, text = {"status": "code-sent"}, "run this again with --code and the digits"
@@ -294,9 +325,9 @@ def recover(
 @app.command("cancel-recovery")
 def cancel_recovery(session: Session, folder: FolderFlag = None) -> None:
     """Keep the present key although somebody asked for another by mail."""
-    with open_folder_agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         agent.cancel_recovery()
-    session.answer({"agent": agent.name}, f"{agent.name} keeps its key")
+    session.answer({"status": "cancelled"}, "the agent keeps its key")
 
 
 @app.command("key-log")
@@ -311,13 +342,10 @@ def show_key_log(
 
     Accept another log only after the relay's admins have said why it is not the one before.
     """
-    with open_folder_agent(session, folder) as agent:
-        if accept:
-            agent.key_log.accept()
-        agent.contacts()
-        pin, problem = agent.key_log.pin, agent.key_log.problem
-    shown = {"number": pin.number, "hash": pin.hash, "relayKey": pin.relay_key, "problem": problem}
-    session.answer(shown, problem or f"entry {pin.number} has the hash {pin.hash}")
+    with open_agent(session, folder) as agent:
+        end = agent.read_key_log(accept=accept)
+    text = end.problem or f"entry {end.number} has the hash {end.hash}"
+    session.answer(msgspec.to_builtins(end), text)
 
 
 @app.command("report")

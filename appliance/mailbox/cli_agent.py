@@ -31,6 +31,12 @@ def open_agent(session: Session, folder: Path | None) -> Any:
 def open_folder_agent(session: Session, folder: Path | None) -> Any:
     """Return the agent in the folder, or the workspace's only one. Raises NoNetworkAgent."""
     from appliance.sdk.network.agent import NetworkAgent
+
+    return NetworkAgent(folder_of(session, folder))
+
+
+def folder_of(session: Session, folder: Path | None) -> Path:
+    """Return the folder, or that of the workspace's only agent. Raises NoNetworkAgent."""
     from appliance.sdk.network.folder import NoNetworkAgent
 
     if folder is None:
@@ -41,4 +47,4 @@ def open_folder_agent(session: Session, folder: Path | None) -> Any:
             names = ", ".join(path.parent.name for path in agents)
             raise Invalid(f"this workspace has several agents: {names}", hint="add --folder DIR")
         folder = agents[0].parent
-    return NetworkAgent(folder)
+    return folder

@@ -6,7 +6,7 @@ import msgspec
 import typer
 
 from appliance.cli_support import Session, plain_app
-from appliance.mailbox.cli_agent import FolderFlag, NameArgument, open_folder_agent
+from appliance.mailbox.cli_agent import FolderFlag, NameArgument, open_agent
 
 group_app = plain_app(
     "Groups of agents: members, invitations, messages to all.\n\n"
@@ -37,7 +37,7 @@ def create(
 
     Example: agentlip network group create builders
     """
-    with open_folder_agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         made = agent.create_group(
             name, members_can_invite=members_invite, members_can_send=not admins_send,
             max_members=max_members,
@@ -48,7 +48,7 @@ def create(
 @group_app.command("list")
 def list_groups(session: Session, folder: FolderFlag = None) -> None:
     """List the agent's groups, newest first."""
-    with open_folder_agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         session.table(agent.list_groups(), GROUP_COLUMNS, "no groups")
 
 
@@ -57,7 +57,7 @@ def list_invitations(session: Session, folder: FolderFlag = None) -> None:
     """List invitations that wait for an answer."""
     columns = [("GROUP", "groupId"), ("NAME", "groupName"), ("BY", "invitedBy"),
                ("GREETING", "greeting")]  # fmt: skip
-    with open_folder_agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         session.table(agent.group_invitations(), columns, "no invitations wait")
 
 
@@ -119,14 +119,14 @@ def delete(session: Session, group: GroupArgument, folder: FolderFlag = None) ->
 def list_members(session: Session, group: GroupArgument, folder: FolderFlag = None) -> None:
     """List a group's members."""
     columns = [("AGENT", "agent"), ("ROLE", "role"), ("JOINED", "joinedAt")]
-    with open_folder_agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         session.table(agent.group_members(group), columns, "no members")
 
 
 @group_app.command("changes")
 def list_changes(session: Session, group: GroupArgument, folder: FolderFlag = None) -> None:
     """Verify a group's membership log, and list the changes, oldest first."""
-    with open_folder_agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         rows = [msgspec.to_builtins(change) for change in agent.group_changes(group)]
     session.table(rows, CHANGE_COLUMNS, "no changes")
 
@@ -148,12 +148,12 @@ def send(
 
     Example: agentlip network group send GROUP 'The build is green'
     """
-    with open_folder_agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         rows = [msgspec.to_builtins(each) for each in agent.send_to_group(group, {"text": text})]
     session.table(rows, [("AGENT", "recipient"), ("STATUS", "status")], "no other members")
 
 
 def _change(session: Session, folder: Any, verb: str, text: str, group: str, *more: str) -> None:
-    with open_folder_agent(session, folder) as agent:
+    with open_agent(session, folder) as agent:
         getattr(agent, verb)(group, *more)
     session.answer({"groupId": group}, text)

@@ -1,22 +1,24 @@
 """Opens the appliance's network agents: one for each folder."""
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from appliance.kernel.clock import HOUR_MS, Clock
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.log import Log
+from appliance.kernel.pool import time_limit
 from appliance.kernel.unreachable import Unreachable
 from appliance.mailbox import metrics
 from appliance.mailbox.settings import NetworkSettings
+from appliance.network.direct import SECONDS_MAX
 from appliance.network.envelope import NotTheRecipient, OpenedMessage
 from appliance.sdk.network.agent import NetworkAgent, NetworkEvent
 from appliance.sdk.network.broadcasts import KeptBroadcast
 from appliance.sdk.network.folder import AgentFolder, NoNetworkAgent
-from appliance.sdk.network.post import Post, PostRules, tls_context
+from appliance.sdk.network.post import Post, PostRules, rules_of, tls_context
 from appliance.web.address import BadWebhookUrl
 from appliance.web.webhook_caller import WebhookCaller, seconds_of
 
@@ -115,9 +117,10 @@ class Mailbox:
                 auto_approve=self.settings.auto_approve,
                 receipts=self.settings.receipts,
                 heartbeat_seconds=self.settings.heartbeat_seconds,
-                post=guarded_post(PostRules(config.loopback, allow_http=False)),
+                post=guarded_post(rules_of(config)),
                 clock=self.clock,
             )
+            agent.begin_receiving()
         except ApplianceError as error:
             if self.problems.get(path.name) != error.message:
                 self.log.error("a network agent can't be used", error, folder=path.name)
@@ -135,11 +138,16 @@ class Mailbox:
 
 def guarded_post(rules: PostRules) -> Post:
     """Return a function that posts envelopes to addresses that the rules allow."""
-    caller = WebhookCaller(rules, tls=tls_context())
+    public = WebhookCaller(rules, tls=tls_context())
 
-    def post(url: str, body: bytes) -> tuple[int, object]:
+    def post(url: str, body: bytes, direct: str = "") -> tuple[int, object]:
+        caller, limit = public, cast(AbstractContextManager[None], nullcontext())
+        if direct:
+            caller = WebhookCaller(rules, lambda _host, _port: [direct], tls_context())
+            limit = time_limit(SECONDS_MAX)
         try:
-            reply = caller.request(url, {"content-type": "application/json"}, body)
+            with limit:
+                reply = caller.request(url, {"content-type": "application/json"}, body)
         except (BadWebhookUrl, Unreachable, UnicodeError) as error:
             raise OSError(str(error)) from None
         return reply.status, seconds_of(reply.headers.get("Retry-After"))

@@ -48,6 +48,24 @@ def tools(verbs: NetworkVerbs) -> Sequence[Tool]:
                wire.RemoveContact, verbs.remove_contact),
         change("network_confirm", "Confirm a contact's key", "After the owners compared the"
                " safety number.", wire.ConfirmKey, verbs.confirm_key),
+        read("network_groups", "List groups", "Groups of your network agent, and invitations.",
+             wire.OwnQuery, verbs.groups),
+        read("network_group_members", "List a group's members", "Agents and their roles.",
+             wire.GroupQuery, verbs.group_members),
+        read("network_group_changes", "List a group's changes", "Verified membership log, oldest"
+             " first.", wire.GroupChangesQuery, verbs.group_changes),
+        change("network_group_create", "Make a group", "Your network agent becomes the owner.",
+               wire.MakeGroup, verbs.create_group),
+        change("network_group_change", "Change a group", "Invite to, join, leave, transfer or"
+               " delete a group, or remove a member.", wire.ChangeGroup, verbs.change_group),
+        Tool("network_group_send", "Send to a group", "Sends a text to each other member.",
+             wire.SendToGroup, None, wire.WRITE, _of_arguments(verbs.send_to_group), "adds"),
+        read("network_key_log", "Show the key log", "Pinned end of the relay's key log, and why"
+             " the log was refused.", wire.OwnQuery, verbs.key_log),
+        change("network_change_key", "Change your key", "Only as your owner decided.",
+               wire.ChangeKey, verbs.change_key),
+        change("network_recover", "Recover a lost key", "First without the code, which the owner"
+               " gets by mail.", wire.KeyRecovery, verbs.recover_key),
     ]  # fmt: skip
 
 

@@ -1,7 +1,13 @@
 """Implements the verbs for the appliance's agents, behind the routes and tools."""
 
+from collections.abc import Callable
+from functools import partial
 from itertools import islice
+from typing import Any, TypeVar
 
+import msgspec
+
+from appliance.kernel.errors import Invalid
 from appliance.kernel.threads import in_thread
 from appliance.mailbox import wire
 from appliance.mailbox.service import Mailbox
@@ -9,8 +15,12 @@ from appliance.network.keys import AgentPublicKey
 from appliance.network.safety import fingerprint
 from appliance.sdk.network.agent import NetworkAgent
 from appliance.sdk.network.contact_verbs import ANSWERS
+from appliance.sdk.network.key_verbs import KeyLogEnd
 from appliance.sdk.network.peers import NotAContact
 from appliance.sdk.network.pins import KeyChanged, PinState
+from appliance.sdk.network.relay_client import RelayUnreachable
+
+T = TypeVar("T")
 
 
 class NetworkVerbs:
@@ -89,6 +99,85 @@ class NetworkVerbs:
         else:
             agent.confirm_key(command.name)
         return wire.ContactChanged(command.name)
+
+    # -- groups and keys -------------------------------------------------------------------------
+
+    def groups(self, query: wire.OwnQuery) -> wire.GroupList:
+        agent = self._mailbox.sender(query.own)
+        return wire.GroupList(
+            _convert(agent.list_groups(), wire.ListedGroup),
+            _convert(agent.group_invitations(), wire.GroupInvitation),
+        )
+
+    def group_members(self, query: wire.GroupQuery) -> wire.GroupMemberList:
+        rows = self._mailbox.sender(query.own).group_members(query.group)
+        return wire.GroupMemberList(_convert(rows, wire.GroupMember))
+
+    def group_changes(self, query: wire.GroupChangesQuery) -> wire.GroupChangeList:
+        """Verify the whole log, and return the newest changes. Raises GroupLogRefused."""
+        changes = self._mailbox.sender(query.own).group_changes(query.group)
+        return wire.GroupChangeList(changes[-query.limit :])
+
+    def create_group(self, command: wire.MakeGroup) -> wire.GroupChanged:
+        made = self._mailbox.sender(command.own).create_group(
+            command.name, members_can_invite=command.members_can_invite,
+            members_can_send=command.members_can_send, max_members=command.max_members,
+        )  # fmt: skip
+        return wire.GroupChanged(str(made["groupId"]))
+
+    def change_group(self, command: wire.ChangeGroup) -> wire.GroupChanged:
+        """Carry out an action. Raises GroupLogRefused."""
+        agent, name = self._mailbox.sender(command.own), command.name
+        if (name is None) == (command.action in NAMED):
+            raise Invalid(f"`name` is required for {', '.join(NAMED)}, and refused otherwise")
+        if name is None:
+            UNNAMED[command.action](agent, command.group)
+        elif command.action == "invite":
+            agent.invite_to_group(command.group, name, command.greeting)
+        else:
+            NAMED[command.action](agent, command.group, name)
+        return wire.GroupChanged(command.group)
+
+    def send_to_group(self, command: wire.SendToGroup) -> wire.ReportList:
+        agent = self._mailbox.sender(command.own)
+        return wire.ReportList(agent.send_to_group(command.group, {"text": command.text}))
+
+    def key_log(self, query: wire.OwnQuery) -> KeyLogEnd:
+        return self._mailbox.sender(query.own).read_key_log()
+
+    def change_key(self, command: wire.ChangeKey) -> wire.OwnKey:
+        agent = self._mailbox.sender(command.own)
+        KEY_ACTIONS[command.action](agent)
+        return wire.OwnKey(agent.public_key, fingerprint(AgentPublicKey.of(agent.public_key)))
+
+    def recover_key(self, command: wire.KeyRecovery) -> wire.Recovery:
+        agent = self._mailbox.sender(command.own)
+        if command.code:
+            return wire.Recovery("begun", agent.recover(command.email, command.code))
+        agent.request_code(command.email)
+        return wire.Recovery("code-sent")
+
+
+UNNAMED: dict[wire.GroupAction, Callable[[NetworkAgent, str], None]] = {
+    "accept": NetworkAgent.accept_group, "decline": NetworkAgent.decline_group,
+    "leave": NetworkAgent.leave_group, "delete": NetworkAgent.delete_group,
+    "trust": NetworkAgent.trust_group_log,
+}  # fmt: skip
+NAMED: dict[wire.GroupAction, Callable[[NetworkAgent, str, str], None]] = {
+    "invite": NetworkAgent.invite_to_group, "transfer": NetworkAgent.transfer_group,
+    "remove": NetworkAgent.remove_from_group,
+}  # fmt: skip
+KEY_ACTIONS: dict[str, Callable[[NetworkAgent], object]] = {
+    "rotate": NetworkAgent.rotate_key, "cancel-recovery": NetworkAgent.cancel_recovery,
+    "accept-log": partial(NetworkAgent.read_key_log, accept=True),
+}  # fmt: skip
+
+
+def _convert(rows: list[dict[str, Any]], kind: type[T]) -> list[T]:
+    try:
+        return [msgspec.convert(row, kind) for row in rows]
+    except msgspec.ValidationError:
+        raise RelayUnreachable("the relay's response is malformed") from None
 
 
 def _find_key(agent: NetworkAgent, name: str) -> tuple[str, PinState | None]:

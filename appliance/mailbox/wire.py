@@ -7,17 +7,22 @@ from msgspec import Meta, Struct
 
 from appliance.kernel.errors import Missing
 from appliance.kernel.scopes import Scopes
+from appliance.network.group_log import GroupChange
 from appliance.sdk.network.broadcasts import KeptBroadcast
-from appliance.sdk.network.outgoing import SendReport
+from appliance.sdk.network.outgoing import PAYLOAD_BYTES_MAX, SendReport
 from appliance.sdk.network.peers import CachedContact
 from appliance.sdk.network.pins import KeyPin, PinState
 from appliance.sdk.network.requests import GREETING_CHARACTERS_MAX, ContactRequest
 
 READ, WRITE = "network:read", "network:write"
 SCOPES = Scopes(frozenset({READ, WRITE}))
-PAGE_MAX = 200
+PAGE_MAX, CHANGES_MAX = 200, 500
 AgentName = Annotated[str, Meta(min_length=1, max_length=32)]
 OwnName = Annotated[AgentName, Meta(description="the appliance's agent; missing: its only agent")]
+GroupId = Annotated[str, Meta(min_length=36, max_length=36)]
+GroupAction = Literal[
+    "invite", "accept", "decline", "leave", "transfer", "remove", "delete", "trust"
+]
 Limit = Annotated[int, Meta(ge=1, le=PAGE_MAX)]
 
 
@@ -139,6 +144,118 @@ class ConfirmKey(Struct, frozen=True, omit_defaults=True):
 
 class ContactChanged(Struct, frozen=True):
     name: str
+
+
+# -- groups and keys -----------------------------------------------------------------------------
+
+
+class GroupQuery(OwnQuery, frozen=True, kw_only=True):
+    group: GroupId
+
+
+class GroupChangesQuery(GroupQuery, frozen=True, kw_only=True):
+    limit: Annotated[int, Meta(ge=1, le=CHANGES_MAX)] = CHANGES_MAX
+
+
+class ListedGroup(Struct, frozen=True, rename="camel"):
+    """A group. `role`: the appliance's agent's."""
+
+    group_id: str
+    name: str
+    owner: str
+    role: str
+    member_count: int
+    created_at: str
+
+
+class GroupInvitation(Struct, frozen=True, rename="camel"):
+    """An invitation that waits. `greeting`: a text by the inviting agent."""
+
+    group_id: str
+    group_name: str
+    invited_by: str
+    greeting: str | None
+    created_at: str
+
+
+class GroupMember(Struct, frozen=True, rename="camel"):
+    agent: str
+    role: str
+    joined_at: str
+
+
+class GroupList(Struct, frozen=True):
+    """Groups, newest first, and invitations that wait for an answer."""
+
+    groups: list[ListedGroup]
+    invitations: list[GroupInvitation]
+
+
+class GroupMemberList(Struct, frozen=True):
+    members: list[GroupMember]
+
+
+class GroupChangeList(Struct, frozen=True):
+    """The newest changes in a group's verified log, oldest first."""
+
+    changes: list[GroupChange]
+
+
+class MakeGroup(Struct, frozen=True, omit_defaults=True):
+    name: Annotated[str, Meta(min_length=1, max_length=64)]
+    members_can_invite: bool = False
+    members_can_send: bool = True
+    max_members: Annotated[int, Meta(ge=1, le=50)] = 50
+    own: OwnName | None = None
+
+
+class ChangeGroup(Struct, frozen=True, omit_defaults=True):
+    """`name`: the agent to invite, make the owner, or remove; only for these actions. `trust`
+    accepts the log that the relay shows now; ask the members first."""
+
+    group: GroupId
+    action: GroupAction
+    name: AgentName | None = None
+    greeting: Annotated[str, Meta(max_length=GREETING_CHARACTERS_MAX)] = ""
+    own: OwnName | None = None
+
+
+class SendToGroup(Struct, frozen=True, omit_defaults=True):
+    group: GroupId
+    text: Annotated[str, Meta(max_length=PAYLOAD_BYTES_MAX)]
+    own: OwnName | None = None
+
+
+class GroupChanged(Struct, frozen=True, rename="camel"):
+    group_id: str
+
+
+class ChangeKey(Struct, frozen=True, omit_defaults=True):
+    """`rotate` replaces the key, `cancel-recovery` keeps it although a recovery was begun, and
+    `accept-log` pins the key log that the relay shows now."""
+
+    action: Literal["rotate", "cancel-recovery", "accept-log"]
+    own: OwnName | None = None
+
+
+class OwnKey(Struct, frozen=True, rename="camel"):
+    public_key: str
+    fingerprint: str
+
+
+class KeyRecovery(Struct, frozen=True, omit_defaults=True):
+    """Without `code`, the relay mails one to the owner."""
+
+    email: Annotated[str, Meta(max_length=254)]
+    code: Annotated[str, Meta(max_length=6)] = ""
+    own: OwnName | None = None
+
+
+class Recovery(Struct, frozen=True, rename="camel"):
+    """`effectiveAt`: when the key replaces the present one; None before the code is confirmed."""
+
+    status: Literal["code-sent", "begun"]
+    effective_at: str | None = None
 
 
 class NoSuchRequest(Missing):

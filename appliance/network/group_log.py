@@ -56,6 +56,10 @@ def sign_change(key: AgentKey, digest: str) -> str:
     return key.sign(CONTEXT + digest.encode())
 
 
+def is_change_signed(key: AgentPublicKey, change: GroupChange) -> bool:
+    return key.is_signed(CONTEXT + change.hash.encode(), change.signature)
+
+
 def verify_changes(
     group_id: str, changes: Iterable[GroupChange], head: str, key: AgentPublicKey
 ) -> str:
@@ -63,7 +67,7 @@ def verify_changes(
     GroupLogRefused."""
     for change in changes:
         is_next = change.previous == head and change.hash == change_hash(group_id, change)
-        if not is_next or not key.is_signed(CONTEXT + change.hash.encode(), change.signature):
+        if not is_next or not is_change_signed(key, change):
             raise GroupLogRefused(details={"group": group_id, "number": change.number})
         head = change.hash
     return head

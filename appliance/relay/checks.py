@@ -1,4 +1,4 @@
-"""Checks the relay: admins, waiting agents, codes that pile up, clocks."""
+"""Checks the relay: admins, key log, groups, waiting agents, codes that pile up, clocks."""
 
 from collections.abc import Iterator
 
@@ -17,6 +17,7 @@ WAITING = Problem("waiting", hint="agentlip relay pending")
 CODES = Problem("codes", hint="agentlip doctor --run relay.codes")
 FUTURE = Problem("future", hint="timedatectl; date -u")
 KEY_LOG = Problem("key-log", Severity.ERROR, hint="agentlip relay audit")
+GROUPS = Problem("groups", Severity.ERROR, hint="agentlip relay audit")
 TOO_FEW = Problem("too-few", hint="agentlip relay admins add NAME --new-key FILE")
 _find_without_admin = find_rows(
     "relay",
@@ -53,6 +54,14 @@ def _key_log(context: Context) -> Iterator[Finding]:
             yield KEY_LOG.finding("key log", problem)
 
 
+def _groups(context: Context) -> Iterator[Finding]:
+    for connection in context.with_tables("relay", "groups", "group_members", "group_changes"):
+        from appliance.relay import group_audit  # needs the key library
+
+        for problem in group_audit.find_problems(connection)[:FINDINGS_MAX]:
+            yield GROUPS.finding("groups", problem)
+
+
 CHECKS = (
     Check(
         name="relay.admins", inspects="the relay has enough admins", find=_admins,
@@ -61,6 +70,10 @@ CHECKS = (
     Check(
         name="relay.keys", inspects="the key log is whole, and agrees with the agents' keys",
         find=_key_log, problems=(KEY_LOG,),
+    ),
+    Check(
+        name="relay.groups", inspects="each group has an owner, and members that its log confirms",
+        find=_groups, problems=(GROUPS,),
     ),
     Check(
         name="relay.pending",

@@ -157,21 +157,21 @@ def list_keys(session: Session, relay: RelayFlag = "") -> None:
 
 @app.command("audit")
 def audit(session: Session) -> None:
-    """Check this workspace's whole key log against the agents' table.
+    """Check this workspace's whole key log against the agents' table, and the groups' logs.
 
     Example: agentlip relay audit
     """
     from contextlib import closing
 
     from appliance.checks.context import open_read_only
-    from appliance.relay import key_log
+    from appliance.relay import group_audit, key_log
 
     database = session.datadir.database("relay")
     if not database.exists():
         raise Missing("this workspace has no relay", hint="agentlip relay admins add --help")
     with closing(open_read_only(database)) as connection:
         number, last_hash = key_log.head(connection)
-        problems = key_log.find_problems(connection)
+        problems = key_log.find_problems(connection) + group_audit.find_problems(connection)
     answer = {"ok": not problems, "number": number, "hash": last_hash, "problems": problems}
     session.answer(
         answer, "\n".join(problems) or f"{number} entries agree; the hash is {last_hash}"

@@ -1,8 +1,9 @@
 """Keeps agents and admins in memory, with parsed keys, so that authentication waits for no read.
-A change is in the store first."""
+A change is in the store first, except direct addresses, which come with each heartbeat."""
 
 from collections.abc import Iterable
 
+from appliance.network.direct import DirectAddresses
 from appliance.network.keys import AgentPublicKey
 from appliance.relay.rows import AgentRow, RelayAdminRow
 from appliance.relay.states import REVOKED
@@ -12,6 +13,7 @@ class AgentDirectory:
     def __init__(self) -> None:
         self.agents: dict[str, AgentRow] = {}
         self.admins: dict[str, RelayAdminRow] = {}
+        self.direct: dict[str, DirectAddresses | None] = {}
         self._keys: dict[str, AgentPublicKey] = {}
 
     def load(self, agents: Iterable[AgentRow], admins: Iterable[RelayAdminRow]) -> None:

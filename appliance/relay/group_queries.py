@@ -2,7 +2,9 @@
 
 from typing import Any, NamedTuple
 
+from appliance.kernel.clock import iso
 from appliance.kernel.meta import Executor
+from appliance.network.group_log import GroupChange
 from appliance.relay.group_wire import GroupRole
 from appliance.relay.rows import GroupChangeRow, GroupMemberRow, GroupRow
 
@@ -101,6 +103,13 @@ def changes(reader: Executor, group_id: str, since_ms: int, until_ms: int) -> li
         (group_id, since_ms, until_ms, CHANGES_LISTED_MAX),
     )
     return [GroupChangeRow(*row) for row in rows]
+
+
+def build_change(row: GroupChangeRow) -> GroupChange:
+    return GroupChange(
+        row.number, row.agent, row.action, row.by_agent, iso(row.at_ms), row.previous, row.hash,
+        row.signature,
+    )  # fmt: skip
 
 
 def _seen(role: GroupRole, members: int, head: str, *group: Any) -> SeenGroup:

@@ -11,7 +11,7 @@ from appliance.network.group_log import GroupChange
 from appliance.network.names import check_agent_name
 from appliance.relay import group_queries, group_writes, metrics
 from appliance.relay import group_wire as wire
-from appliance.relay.rows import GroupChangeRow, GroupMemberRow, GroupRow
+from appliance.relay.rows import GroupMemberRow, GroupRow
 from appliance.relay.service import Relay
 
 FOREVER_MS = 2**53
@@ -105,7 +105,7 @@ class RelayGroups:
             raise wire.NotAMember
         until_ms = member.left_ms or FOREVER_MS
         rows = self._relay.store.read(group_queries.changes, group_id, since_ms, until_ms)
-        return [_change(row) for row in rows]
+        return [group_queries.build_change(row) for row in rows]
 
     def _find(self, group_id: str) -> GroupRow:
         group: GroupRow | None = self._relay.store.read(group_queries.group, group_id)
@@ -132,11 +132,4 @@ def _entry(seen: group_queries.SeenGroup) -> wire.GroupEntry:
     return wire.GroupEntry(
         group.id, group.name, group.owner, seen.role, _settings(group), seen.members,
         seen.head, iso(group.created_ms),
-    )  # fmt: skip
-
-
-def _change(row: GroupChangeRow) -> GroupChange:
-    return GroupChange(
-        row.number, row.agent, row.action, row.by_agent, iso(row.at_ms), row.previous, row.hash,
-        row.signature,
     )  # fmt: skip

@@ -3,7 +3,7 @@ arguments that pickle."""
 
 from appliance.kernel.batch import Tx
 from appliance.kernel.clock import DAY_MS, iso
-from appliance.network.broadcast import SignedBroadcast
+from appliance.network.broadcast import RELAY_SENDER, SignedBroadcast
 from appliance.network.group_log import GroupAction, GroupChange, change_hash, sign_change
 from appliance.relay import group_queries, group_wire, writes
 from appliance.relay.queries import are_contacts, relay_key
@@ -124,14 +124,14 @@ def revoke(
     """Revoke an agent as `relay.writes` does, and end its memberships and invitations. A group
     gets the oldest admin as its owner, otherwise the oldest member."""
     status = writes.revoke(tx, name, admin, broadcast_id, broadcast)
-    rows = tx.execute(
-        "SELECT * FROM group_members WHERE agent = ? AND status IN ('pending', 'active')", (name,)
-    ).fetchall()
-    for member in map(GroupMemberRow._make, rows):
-        _end(tx, member.group_id, name, "removed", admin)
-        if member.role == OWNER:
-            _promote(tx, member.group_id, admin)
+    _end_all(tx, admin, "agent = ?", name)
     return status
+
+
+def end_lost(tx: Tx) -> None:
+    """End the memberships of agents that a restore has removed. Another agent may register such a
+    name."""
+    _end_all(tx, RELAY_SENDER, "agent NOT IN (SELECT name FROM agents)")
 
 
 def prune(tx: Tx) -> int:
@@ -186,6 +186,19 @@ def _seen_ms(tx: Tx, group: GroupRow) -> int:
         (group.created_ms, group.owner),
     ).fetchone()
     return int(seen_ms)
+
+
+def _end_all(tx: Tx, by: str, condition: str, *values: str) -> None:
+    """End memberships and invitations, and give each group without an owner another one."""
+    rows = tx.execute(
+        f"SELECT * FROM group_members WHERE status IN ('pending', 'active') AND {condition}", values
+    ).fetchall()
+    members = [GroupMemberRow(*row) for row in rows]
+    for member in members:
+        _end(tx, member.group_id, member.agent, "removed", by)
+    for member in members:
+        if member.role == OWNER:
+            _promote(tx, member.group_id, by)
 
 
 def _end(tx: Tx, group_id: str, agent: str, status: GroupAction, by: str) -> None:

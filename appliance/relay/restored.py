@@ -39,10 +39,22 @@ def adjust_store(connection: sqlite3.Connection, context: RestoreContext) -> Non
     ):
         # A request that was made since the backup must not be made again.
         connection.execute(meta.SET, (SIGNED_AFTER, str(context.now_ms)))
+    _keep_groups(context)
     if not context.revive:
         _carry_forward(connection, context)
     if connection.execute(_HAS_LOG).fetchone():  # else the backup is older than the log
         _continue_log(connection, context)
+
+
+def _keep_groups(context: RestoreContext) -> None:
+    """Keep the groups as they are now, and the key that signs their logs: agents refuse a log that
+    does not continue what they have seen."""
+    for table in ("groups", "group_members", "group_changes"):
+        if context.carry(f"DELETE FROM main.{table} WHERE EXISTS (SELECT 1 FROM present.{table})"):
+            context.carry(f"INSERT OR REPLACE INTO main.{table} SELECT * FROM present.{table}")
+    context.carry(
+        f"INSERT OR REPLACE INTO main.meta SELECT * FROM present.meta WHERE key = '{RELAY_KEY}'"
+    )
 
 
 def _continue_log(connection: sqlite3.Connection, context: RestoreContext) -> None:
@@ -58,9 +70,8 @@ def _continue_log(connection: sqlite3.Connection, context: RestoreContext) -> No
 
 def _carry_forward(connection: sqlite3.Connection, context: RestoreContext) -> None:
     """Keep revoked agents revoked, also those that the backup lacks: names and keys are never
-    reused. Replaced keys stay replaced, removed admins and contacts removed, and the relay keeps
-    its own key. Groups stay as they are now, with their logs. If contacts can't be compared, each
-    agent gets an event for each contact."""
+    reused. Replaced keys stay replaced, and removed admins and contacts removed. If contacts
+    can't be compared, each agent gets an event for each contact."""
     context.carry(
         "UPDATE main.agents SET status = 'revoked', decided_by = p.decided_by,"
         " decided_ms = p.decided_ms FROM present.agents AS p WHERE p.name = agents.name"
@@ -77,12 +88,6 @@ def _carry_forward(connection: sqlite3.Connection, context: RestoreContext) -> N
     context.carry(
         "UPDATE OR IGNORE main.admins SET public_key = p.public_key, added_ms = p.added_ms,"
         " removed_ms = p.removed_ms FROM present.admins AS p WHERE p.agent = admins.agent"
-    )
-    for table in ("groups", "group_members", "group_changes"):
-        if context.carry(f"DELETE FROM main.{table} WHERE EXISTS (SELECT 1 FROM present.{table})"):
-            context.carry(f"INSERT OR REPLACE INTO main.{table} SELECT * FROM present.{table}")
-    context.carry(
-        f"INSERT OR REPLACE INTO main.meta SELECT * FROM present.meta WHERE key = '{RELAY_KEY}'"
     )
     if not context.carry(f"DELETE {_REMOVED}"):
         for sides in (("agent_a", "agent_b"), ("agent_b", "agent_a")):

@@ -236,6 +236,7 @@ class Relay:
         self.directory.put(
             row._replace(endpoint=command.endpoint, version=command.version, last_seen_ms=seen_ms)
         )
+        self.directory.direct[name] = command.direct
         return wire.AgentSeen(self.store.read(queries.key_changes, [name])[name].is_recovering)
 
     def presence(self, name: str, viewer: str | None) -> wire.PresenceEntry:
@@ -468,6 +469,7 @@ class Relay:
             other.name, other.public_key, other.endpoint, iso(row.accepted_ms or row.requested_ms),
             self._is_online(other), _iso(other.last_seen_ms), other.version, other.former_key,
             other.rotation, _iso(change.replaced_ms), change.is_recovering,
+            self.directory.direct.get(other.name),
         )  # fmt: skip
 
     def _log(self, event: str, agent: str, address: str = "", **more: str) -> None:

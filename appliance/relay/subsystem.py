@@ -6,7 +6,7 @@ from appliance.host import Host
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Route
 from appliance.kernel.subsystem import Role, Subsystem
-from appliance.relay import key_log, v1, wire, writes
+from appliance.relay import group_writes, key_log, v1, wire, writes
 from appliance.relay.broadcast_poster import BroadcastPoster
 from appliance.relay.group_routes import group_routes
 from appliance.relay.loops import (
@@ -44,6 +44,7 @@ class RelaySubsystem(Subsystem):
         if not self.store.settings.read_only:  # agents know the key before its first signature
             self.store.write(writes.make_relay_key)
             self.store.write(key_log.begin)
+            self.store.write(group_writes.end_lost)
         options = host.section(RelaySettings).options
         self.relay.open(self.store.write(v1.begin) if "v1" in options else 0)
         self.stores = (self.store,)

@@ -13,6 +13,7 @@ from appliance.kernel.errors import (
     Unauthenticated,
 )
 from appliance.kernel.scopes import Scopes
+from appliance.network.direct import DirectAddresses
 from appliance.network.key_log import ENTRIES_MAX
 
 AGENT, ADMIN = "relay:agent", "relay:admin"
@@ -62,8 +63,11 @@ class RequestContact(Struct, frozen=True, rename="camel"):
 
 
 class AgentHeartbeat(Struct, frozen=True):
+    """`direct`: addresses in the agent's LAN, which only contacts get."""
+
     endpoint: Endpoint
     version: Version = "2.0"
+    direct: DirectAddresses | None = None
 
 
 class RotateKey(Struct, frozen=True, rename="camel"):
@@ -205,6 +209,7 @@ class ContactEntry(Struct, frozen=True, rename="camel"):
     rotation: str | None
     key_updated_at: str | None = None
     recovery_in_progress: bool = False
+    direct: DirectAddresses | None = None
 
 
 class ContactEventEntry(Struct, frozen=True):

@@ -312,16 +312,18 @@ class Client(EntryVerbs, CatchUpVerbs, BlobVerbs, BoundsVerbs):
         channel_id: str | None = None,
         before_id: str | None = None,
         after_id: str | None = None,
+        since: str | None = None,
         limit: int = 50,
     ) -> list[models.Message]:
-        """Return a topic's or channel's page: newest first, or oldest first with `after_id`.
+        """Return a topic's or channel's page: newest first, or oldest first with `after_id` or
+        `since` (ISO 8601).
 
         A page with large messages holds fewer than `limit`: continue until a page is empty.
         """
         return self._get(
             "/api/v1/messages", list[models.Message], "messages",
             topic_id=topic_id, channel_id=channel_id, before_id=before_id, after_id=after_id,
-            limit=limit,
+            since=since, limit=limit,
         )  # fmt: skip
 
     def messages(self, topic_id: str) -> Generator[models.Message]:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from appliance.hub import foreign_schema, fulltext
-from appliance.hub.columns import ATTACHMENT, CHANNEL, STORED_MESSAGE, TOPIC
+from appliance.hub.columns import ATTACHMENT, CHANNEL, STORED_MESSAGE, TOPIC, first_since
 from appliance.hub.search_query import parse
 from appliance.hub.text import plain_name
 from appliance.hub.wire import NoSuchChannel, NoSuchMessage, NoSuchTopic, UnknownCursor
@@ -88,11 +88,13 @@ class WorkspaceReader(WorkspaceDatabase):
         limit: int = 50,
         before_id: str | None = None,
         after_id: str | None = None,
+        since: str | None = None,
     ) -> list[Row]:
-        """Return a topic's messages: the newest ones, or those before or after a message.
+        """Return a topic's messages: the newest ones, those before or after a message, or those
+        from the time `since` on.
 
-        Newest first, or oldest first with `after_id`. Continuing from a page's last row never skips
-        or repeats a message. The hub's HTTP API does so too.
+        Newest first, or oldest first with `after_id` or `since`. Continuing from a page's last row
+        never skips or repeats a message. The hub's HTTP API does so too.
         """
         rows_max = _rows_max(limit)
         where, parameters = ["topic_id = ?"], [self.topic(topic_id)["id"]]
@@ -101,7 +103,10 @@ class WorkspaceReader(WorkspaceDatabase):
                 where.append(f"{self._order} {sign} ?")
                 anchor = f"SELECT {self._order} AS place FROM messages WHERE id = ? LIMIT 1"
                 parameters.append(self._anchor(f"{name}_id", anchor, message_id)["place"])
-        direction = "DESC" if after_id is None else "ASC"
+        if since is not None:
+            where.append(f"{self._order} >= ({first_since(self._order)})")
+            parameters.append(fulltext.parse_instant("since", since))
+        direction = "DESC" if after_id is None and since is None else "ASC"
         query = (
             f"SELECT {self._message('messages')} FROM messages WHERE {' AND '.join(where)}"
             f" ORDER BY {self._order} {direction} LIMIT ?"

@@ -42,11 +42,12 @@ class RemoteReader(Closing):
         limit: int = 50,
         before_id: str | None = None,
         after_id: str | None = None,
+        since: str | None = None,
     ) -> list[Row]:
-        cursor = "before_id" if after_id is None else "after_id"
+        cursor = "before_id" if after_id is None and since is None else "after_id"
         return self._rows(
             "/api/v1/messages", "messages", limit, cursor,
-            topic_id=topic_id, before_id=before_id, after_id=after_id,
+            topic_id=topic_id, before_id=before_id, after_id=after_id, since=since,
         )  # fmt: skip
 
     def attachments(

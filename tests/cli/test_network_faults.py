@@ -2,7 +2,7 @@
 
 import os
 import signal
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
@@ -24,15 +24,24 @@ SOON = {
 class Appliances:
     """`relay` has no agents; the outbox of `first` sends for anna, to bert of `second`."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, more=""):
+        """`more`: further settings of both appliances."""
         self.relay = ServedHub(folder / "r", "--no-limits", settings=RELAY)
         self.first, self.second = (
-            ServedHub(folder / name, "--no-limits", settings="[roles]\nnetwork = true\n")
+            ServedHub(folder / name, "--no-limits", settings=f"[roles]\nnetwork = true\n{more}")
             for name in ("a", "b")
         )
-        self.first.constants = SOON
+        self.first.constants = self.second.constants = SOON
         self.hubs = (self.relay, self.first, self.second)
         self.ports = dict(zip(self.hubs, free_ports(3), strict=True))
+
+    @contextmanager
+    def running(self):
+        with ExitStack() as stack:
+            for hub in self.hubs:
+                stack.callback(hub.stop)
+            self.join()
+            yield self
 
     def start(self, *hubs):
         for hub in hubs:
@@ -87,11 +96,7 @@ class Appliances:
 
 @pytest.fixture(scope="module")
 def appliances(tmp_path_factory):
-    made = Appliances(tmp_path_factory.mktemp("appliances"))
-    with ExitStack() as stack:
-        for hub in made.hubs:
-            stack.callback(hub.stop)
-        made.join()
+    with Appliances(tmp_path_factory.mktemp("appliances")).running() as made:
         yield made
 
 

@@ -1,5 +1,6 @@
 """The person behind an appliance's agent: a served relay and a served appliance."""
 
+import json
 import time
 
 import pytest
@@ -95,24 +96,79 @@ def test_security_alert_is_sent_to_the_operator(scenario):
     assert "Key of bo was stolen" in text
 
 
-def test_agent_is_used_from_another_machine(scenario, tmp_path):
-    """With a token for the network only, by the command line and by the SDK."""
+@pytest.fixture
+def token(scenario, tmp_path):
+    """A token for the network only."""
     words = ("--name", "phone", "--scope", "network:read", "--scope", "network:write")
-    token = scenario.run("token", "create", *words)["secret"]
+    secret = scenario.run("token", "create", *words)["secret"]
+    (tmp_path / "token").write_text(secret)
+    yield secret
+    scenario.run("token", "revoke", "phone")
+
+
+@pytest.fixture
+def run(scenario, token, tmp_path):
+    """Commands on another machine."""
     url = f"http://127.0.0.1:{scenario.hub.port}"
-    (tmp_path / "token").write_text(token)
     environ = {"AGENTLIP_URL": url, "AGENTLIP_TOKEN_FILE": str(tmp_path / "token")}
+    return lambda *words: succeed("network", *words, "--json", cwd=tmp_path, **environ).json
 
-    def run(*words):
-        return succeed("network", *words, "--json", cwd=tmp_path, **environ).json
 
+def test_groups_are_used_from_another_machine(scenario, run):
+    group = run("group", "create", "builders", "--admins-send", "--max-members", "7")["groupId"]
+    run("group", "invite", group, "anna", "--greeting", "Join us")
+    (invitation,) = scenario.anna.json("group", "invitations")
+    assert (invitation["groupId"], invitation["greeting"]) == (group, "Join us")
+    scenario.anna.run("group", "accept", group)
+    roles = {row["agent"]: row["role"] for row in run("group", "members", group)}
+    assert roles == {"anna": "member", "bert": "owner"}
+    (sent,) = run("group", "send", group, "The build is green")
+    assert (sent["recipient"], sent["groupId"]) == ("anna", group)
+    run("group", "trust", group)
+    run("group", "transfer", group, "anna")
+    run("group", "leave", group)
+    assert [row["action"] for row in scenario.anna.json("group", "changes", group)] == [
+        "joined", "invited", "joined", "ownership-transferred", "left",
+    ]  # fmt: skip
+    scenario.anna.run("group", "invite", group, "bert")
+    assert [row["groupName"] for row in run("group", "invitations")] == ["builders"]
+    run("group", "decline", group)
+    scenario.anna.run("group", "invite", group, "bert")
+    run("group", "accept", group)
+    (listed,) = run("group", "list")
+    assert (listed["owner"], listed["role"], listed["memberCount"]) == ("anna", "member", 2)
+    assert run("group", "changes", group)[-1]["action"] == "joined"
+    own = run("group", "create", "own")["groupId"]
+    run("group", "invite", own, "anna")
+    run("group", "remove", own, "anna")
+    run("group", "delete", own)
+    acts = {act["act"] for act in scenario.run("audit", "list")}
+    assert {"POST /api/v1/network/groups", "POST /api/v1/network/group-change"} <= acts
+
+
+def test_keys_are_used_from_another_machine(scenario, run):
+    end = run("key-log")
+    assert (end["number"] >= 2, end["problem"]) == (True, "")
+    assert run("key-log", "--accept")["hash"] == end["hash"]
+    new = run("rotate-key")["publicKey"]
+    assert new in [row["publicKey"] for row in scenario.anna.json("contacts")]
+    assert run("recover", "bert@example.org") == {"status": "code-sent"}
+    acts = json.dumps(scenario.run("audit", "list"))
+    assert all(f"POST /api/v1/network/{route}" in acts for route in ("key", "recover"))
+
+
+def test_agent_is_used_from_another_machine(scenario, run, token):
+    """With a token for the network only, by the command line and by the SDK."""
+    url = f"http://127.0.0.1:{scenario.hub.port}"
     assert [row["agent"] for row in run("contacts")] == ["anna"]
     shown = run("verify", "anna", "--confirm")
     assert shown["state"] == "verified"
     assert shown["safetyNumber"] == scenario.anna.json("verify", "bert")["safetyNumber"]
     assert run("broadcasts")[0]["sender"] == "ada"
     succeed("outbox", "send", "network:anna", "hi", cwd=scenario.hub.workspace)
-    (report,) = until(lambda: run("report"), what="the report")
+    (report,) = until(
+        lambda: [row for row in run("report") if row["type"] == "direct"], what="the report"
+    )
     assert report["attempts"][0]["problem"] == "the recipient is offline"
     with RemoteAgent(url=url, token=token, own="bert") as bert:
         bert.remove_contact("anna")

@@ -27,6 +27,7 @@ USE = {
     "DELETE /broker/v1/meshes/{mesh}/topics/{place}/subscribers/{subscriber}",
     "PUT /broker/v1/meshes/{mesh}/queues/{place}/subscribers/{subscriber}",
     "DELETE /broker/v1/meshes/{mesh}/queues/{place}/subscribers/{subscriber}",
+    "POST /api/v1/network/group-send",
     "POST /v1/send", "POST /v1/send/batch", "POST /v1/topic/post", "POST /v1/topic/subscribe",
     "POST /v1/topic/unsubscribe", "POST /v1/profile", "POST /v1/heartbeat", "POST /v1/hooks/act",
     "POST /network/inbox", "POST /v1/enqueue", "POST /v1/enqueue/batch", "POST /v1/receive",
@@ -51,7 +52,7 @@ TOOLS_OF_USE = {
     "ask_person", "claim_task", "renew_claim", "complete_task", "bus_send", "courier_enqueue",
     "release_claim", "change_task_state", "send_heartbeat", "bus_ack",
     "courier_receive", "courier_ack", "inbox_subscribe", "outbox_send", "acknowledge",
-    "write_handoff", "put_file",
+    "write_handoff", "put_file", "network_group_send",
 }  # fmt: skip
 SOCKET_REQUESTS = {
     "channel.create", "topic.create", "topic.rename", "message.create", "message.edit",
@@ -155,6 +156,7 @@ def test_every_tool_and_socket_request_is_decided(tools):
     assert audited == {
         "outbox_drop", "job_run", "network_request", "network_answer", "network_remove",
         "network_confirm",
+        "network_group_create", "network_group_change", "network_change_key", "network_recover",
     }  # fmt: skip
     assert changing - audited == TOOLS_OF_USE
     assert set(OPERATIONS) == SOCKET_REQUESTS

@@ -25,10 +25,11 @@ STATES = [None, "pending", "inflight", "done", "dead", "aborted"]
 FILTERS = [(), ("mesh",), ("destination_kind", "destination_ref"), ("mesh", "destination_kind",
            "destination_ref")]  # fmt: skip
 BOUNDS = [(), ("after",), ("before",), ("after", "before"), ("kept", "error_contains")]
+TOPICS = [("channel",), ("at", "channel")]  # the slow readers sort all channels' topics
 ASKS = [(), ("state",), ("name",), ("asker", "only"), ("name", "state")]
 FORMS = {
     "appliance.hub.listings": {
-        "_channels": [FLAGS, FLAGS], "_topics": [FLAGS], "_attachments": [FLAGS, FLAGS],
+        "_channels": [FLAGS, FLAGS], "_topics": [TOPICS], "_attachments": [FLAGS, FLAGS],
     },
     "appliance.hub.ask.listings": {"_asks": [ASKS]},
     "appliance.broker.listings": {"_history": [FLAGS]},

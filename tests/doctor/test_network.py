@@ -78,6 +78,13 @@ def refuse_key_log(folder):
     )
 
 
+def refuse_group_log(folder):
+    execute(
+        folder / "state.sqlite3",
+        "INSERT INTO group_heads (group_id, at, hash, refused) VALUES ('g1', '', '', 1)",
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
@@ -88,6 +95,7 @@ def refuse_key_log(folder):
         (change_key, "network.keys:key-changed"),
         (revoke_contact, "network.keys:revoked"),
         (refuse_key_log, "network.keys:key-log"),
+        (refuse_group_log, "network.keys:group-log"),
     ],
 )
 def test_problem_of_a_folder_is_found(workspace, change, problem):

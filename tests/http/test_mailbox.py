@@ -8,6 +8,7 @@ import pytest
 from falcon.testing import TestClient
 from gevent.event import Event
 from hypothesis import given, settings
+from msgspec.structs import replace
 
 from appliance.integrations.mailbox_outbox import NetworkTarget
 from appliance.kernel.auth import TokenBook
@@ -21,7 +22,8 @@ from appliance.network.safety import fingerprint
 from appliance.outbox.target import Delivered, Outgoing, Undeliverable
 from appliance.sdk.network.agent import NetworkAgent
 from appliance.sdk.network.folder import AgentConfig, AgentFolder
-from appliance.sdk.network.post import PostRules, post_envelope
+from appliance.sdk.network.post import PostRules, post_envelope, rules_of
+from appliance.web.address import BadWebhookUrl, check_url
 from appliance.web.app import make_app
 from appliance.web.guard import Guard
 from appliance.web.limits import RateLimiter
@@ -91,6 +93,16 @@ def test_envelope_is_stored_once(network, mailbox, taken):
     ((recipient, message),) = taken
     assert (recipient, message.sender_key) == ("bert", str(key("anna").public))
     assert message.payload == {"text": "hi"}
+
+
+def test_message_of_a_killed_process_is_stored_after_the_restart(network, mailbox, taken):
+    body, bert = envelope(network), mailbox.agents["bert"]
+    bert._incoming.claim(bert.peers.open(body), network.clock.now_ms())
+    folder, store = bert.folder.path.parent, lambda *message: taken.append(message)
+    restarted = Mailbox(folder, NetworkSettings(), store, network.clock, Log(Lines()))
+    with closing(restarted):
+        assert restarted.receive("bert", body)
+    assert len(taken) == 1
 
 
 def test_message_is_stored_with_the_key_that_verified_it(network, mailbox, taken):
@@ -239,3 +251,13 @@ def test_endpoints_of_others_are_only_public_addresses(url):
     for post in (guarded_post(rules), partial(post_envelope, rules=rules)):
         with pytest.raises(OSError, match=r"receivers|loopback|private|reserved|network"):
             post(url, b"{}")
+
+
+def test_endpoint_in_the_lan_needs_tls_and_the_agents_switch():
+    public = AgentConfig("bert", "https://relay.example", "https://bert.example.org/network/inbox")
+    local = rules_of(replace(public, lan=True))
+    check_url("https://192.168.1.5/network/inbox", local)
+    for url, rules in (("https://192.168.1.5/", rules_of(public)), ("http://192.168.1.5/", local),
+                       ("https://127.0.0.1/", local)):  # fmt: skip
+        with pytest.raises(BadWebhookUrl):
+            check_url(url, rules)

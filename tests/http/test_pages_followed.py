@@ -34,6 +34,8 @@ def test_the_command_lines_reader_by_url_gives_as_many_as_asked_for(hub):
         assert [row["id"] for row in rows] == hub.ids[:4:-1]
         rows = reader.messages(hub.topic_id, limit=1000, after_id=hub.ids[0])
         assert [row["id"] for row in rows] == hub.ids[1:]
+        rows = reader.messages(hub.topic_id, limit=25, since=rows[0]["created_at"])
+        assert len(rows) == 25
         assert len(reader.channels(1000)) == 1
 
 

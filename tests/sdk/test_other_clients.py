@@ -121,6 +121,7 @@ def test_another_client_does_all_that_the_first_version_has(library, hub, agents
     check_messages_to_and_from_an_appliance(hub, carl)
     newest = "2.1" if library == CLIENTS / "contract.mjs" else "2.0"
     assert carl.call("envelopes")[-1]["version"] == newest  # the newest that it announces
+    check_groups(hub, ada, carl)
     check_presence(ada)
     check_broadcasts(hub, ada, carl)
     check_ends(hub, ada, carl)
@@ -164,6 +165,30 @@ def check_messages_to_and_from_an_appliance(hub, carl):
     until(lambda: TEXT in carl.texts(), SECONDS_MAX, "the message of the appliance")
     database = hub.datadir.database("relay").read_bytes()
     assert TEXT.encode() not in database
+
+
+def check_groups(hub, ada, carl):
+    """Carl's group has ada and the appliance's agent bert."""
+    group = carl.call("createGroup", "builders")["groupId"]
+    for name in ("ada", "bert"):
+        carl.call("inviteToGroup", group, name, "Join us")
+    (invitation,) = ada.call("getGroupInvitations")
+    assert (invitation["groupName"], invitation["greeting"]) == ("builders", "Join us")
+    ada.call("acceptGroupInvitation", group)
+    hub.bert.run("group", "accept", group)
+    roles = {row["agent"]: row["role"] for row in ada.call("getGroupMembers", group)}
+    assert roles == {"ada": "member", "bert": "member", "carl": "owner"}
+    sent = carl.call("sendToGroup", group, {"text": f"to all: {TEXT}"})
+    assert sorted(sent["delivered"]) == ["ada", "bert"]
+    assert ada.call("messages")[-1]["groupId"] == group
+    until(lambda: f"to all: {TEXT}" in inbox_of(hub), SECONDS_MAX, "the group's message")
+    statuses = {row["recipient"]: row["status"]
+                for row in hub.bert.json("group", "send", group, TEXT)}  # fmt: skip
+    assert statuses["carl"] == "delivered"
+    assert carl.call("messages")[-1]["groupId"] == group
+    carl.call("removeFromGroup", group, "bert")
+    refused = hub.bert.run("group", "send", group, TEXT, fails=True)
+    assert "not a member" in refused.err
 
 
 def check_presence(ada):

@@ -117,6 +117,7 @@ def test_every_verb_works_over_http(hub) -> None:
         assert older[0].content_raw == "697"
         newer = client.page_messages(channel_id=channel.id, after_id=tail[-1].id)
         assert newer == tail[:1]
+        assert client.page_messages(topic.id, since=tail[0].created_at)[-1] == tail[0]
         everything = [each.content_raw for each in client.messages(topic.id)]
         assert everything[1:] == [str(number) for number in range(700)]
         other = client.create_topic(channel.id, "other").topic

@@ -143,6 +143,7 @@ def _hub_reads(run: Recorder) -> None:
     run("agentlip msg tail", "--topic-id", topic)
     page = run("agentlip msg page", "--topic-id", topic)
     run("agentlip msg page", "--topic-id", topic, "--after-id", page[-1]["id"])
+    run("agentlip msg page", "--topic-id", topic, "--since", page[-1]["created_at"])
     run("agentlip msg show", page[-1]["id"])
     run("agentlip attachment list", "--topic-id", topic)
     run("agentlip search", "word")

@@ -49,6 +49,7 @@ class AgentClock:
 
 class NetworkFixture:
     """`offline`: agents whose endpoint can't be reached. `sent`: every envelope on the wire.
+    `direct`: the direct addresses that were tried, and `unreachable`: those that don't respond.
     `tamper` changes what the relay responds to a path. `skew_seconds`: how far the relay's clock
     is ahead, in its responses."""
 
@@ -62,6 +63,8 @@ class NetworkFixture:
         self.handled: list[tuple[str, Any]] = []
         self.offline: set[str] = set()
         self.sent: list[bytes] = []
+        self.direct: list[str] = []
+        self.unreachable: set[str] = set()
         self.tamper: dict[str, Any] = {}
         self.relay_is_down = False
         self.skew_seconds = 0.0
@@ -106,9 +109,10 @@ class NetworkFixture:
         for agent in (name, other):
             self.agents[agent].poll()
 
-    def post(self, url: str, body: bytes) -> tuple[int, object]:
+    def post(self, url: str, body: bytes, direct: str = "") -> tuple[int, object]:
         name = (urlsplit(url).hostname or "").partition(".")[0]
-        if name in self.offline:
+        self.direct += [direct] if direct else []
+        if name in self.offline or direct in self.unreachable:
             raise ConnectionRefusedError
         self.sent.append(body)
         status, _, headers = response(self.agents[name], "POST", body)

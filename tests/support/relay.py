@@ -18,7 +18,7 @@ from appliance.kernel.writer import StoreSettings
 from appliance.network.broadcast import sign_broadcast
 from appliance.network.keys import AgentKey, recovery_text
 from appliance.network.request import request_headers
-from appliance.relay import key_log, v1, writes
+from appliance.relay import group_writes, key_log, v1, writes
 from appliance.relay.group_routes import group_routes
 from appliance.relay.loops import EndpointChecker, RelayPruner
 from appliance.relay.resources import routes
@@ -100,6 +100,7 @@ class RelayFixture:
                 self.store.write(writes.add_admin, name, str(admin_key(name).public))
         self.store.write(writes.make_relay_key)
         self.store.write(key_log.begin)
+        self.store.write(group_writes.end_lost)
         self.relay.open(self.store.write(v1.begin) if "v1" in options else 0)
         self.pruner = RelayPruner(self.relay, folder / "relay-v1")
         self.checker = EndpointChecker(self.relay, lambda _host, _port: ["192.0.2.1"])

@@ -117,7 +117,7 @@ def test_drafts_survive_a_reload_and_end_with_the_session(hub, topic):
         page.go("#/sign-in")
         page.click("main button", "Sign out")
         page.sees("Sign in", "h1")
-        assert page.tab.evaluate(STORED) == 0
+        until(lambda: page.tab.evaluate(STORED) == 0, 20, "the drafts are gone")
 
 
 def test_next_person_does_not_see_the_drafts(hub, topic):

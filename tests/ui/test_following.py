@@ -88,6 +88,7 @@ def test_reader_who_scrolled_up_keeps_the_place_and_sees_what_is_new(hub, page, 
     before = page.tab.evaluate(SHOWN)
     hub.send_many(topic[1], [f"new {number}" for number in range(6)])
     page.sees("6 new", ".newer")
+    page.sees("6", ".topics .badge")
     assert page.tab.evaluate(SHOWN) == before
     page.click(".newer button")
     page.sees("new 5", ".list")
@@ -107,6 +108,7 @@ def test_reader_who_scrolled_up_keeps_the_place_through_a_flood(hub, page, topic
     before = page.tab.evaluate(SHOWN)
     hub.send_many(topic[1], [f"flood {number}" for number in range(5_000)])
     page.sees("5,000 new", ".newer")
+    page.sees("999+", ".topics .badge")
     assert page.tab.evaluate(SHOWN) == before
     page.click(".newer button")
     page.sees("flood 4999", ".list")

@@ -170,7 +170,7 @@ def leave(keys):
     keys.press("n")
     page.sees("No unread messages")
     keys.press("g", "h")
-    page.sees("Connect an agent", "h1")
+    page.sees("Home", "h1")
     keys.press("g", "s")
     keys.use("button", "Sign out")
     page.sees("Sign in", "h1")

@@ -45,6 +45,19 @@ def test_request_is_accepted_and_the_contact_removed_in_the_page(scenario):
         assert page.tab.problems == []
 
 
+def test_group_is_shown_with_members_and_roles(scenario):
+    scenario.anna.run("request", "bert")
+    scenario.bert.run("accept", "anna")
+    group = scenario.bert.json("group", "create", "builders")["groupId"]
+    scenario.bert.run("group", "invite", group, "anna")
+    scenario.anna.run("group", "accept", group)
+    with ui_page(scenario.hub) as page:
+        view(page, "groups", "builders")
+        page.sees("anna (member)", ".detail")
+        page.sees("bert (owner)", ".detail")
+        assert page.tab.problems == []
+
+
 def test_broadcast_is_shown_with_its_admin(scenario):
     scenario.broadcast("Key of bo was stolen", "security-alert")
     with ui_page(scenario.hub) as page:

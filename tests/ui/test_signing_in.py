@@ -34,6 +34,7 @@ def test_link_in_a_tab_without_a_session_signs_in(hub):
         page.sees("grace", PERSON)
         page.is_live()
         assert "invite" not in page.tab.evaluate("location.href")
+        page.click(".channel a")
         page.click(".cards a")
         page.sees("for everybody", ".list")
         page.has(".compose textarea")

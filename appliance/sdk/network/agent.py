@@ -20,6 +20,7 @@ from msgspec import Struct
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.network.broadcast import posted_broadcast
+from appliance.network.direct import announce
 from appliance.network.encoding import SKEW_MS, of_timestamp
 from appliance.network.envelope import (
     FORMER_VERSION,
@@ -63,7 +64,7 @@ from appliance.sdk.network.peers import (
     Peers,
 )
 from appliance.sdk.network.pins import KeyPin, KeyPins
-from appliance.sdk.network.post import HANDSHAKE_MS, Post, PostRules, post_envelope
+from appliance.sdk.network.post import HANDSHAKE_MS, Post, post_envelope, rules_of
 from appliance.sdk.network.presences import AgentPresence, Presences
 from appliance.sdk.network.relay_client import is_final
 from appliance.sdk.network.requests import ContactRequests
@@ -121,8 +122,7 @@ class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
         self._clock = clock or SystemClock()
         self._auto_approve, self._receipts = auto_approve, receipts
         self._heartbeat_seconds = heartbeat_seconds
-        rules = PostRules(self.config.loopback, allow_http=False)
-        self._post = post or partial(post_envelope, rules=rules)
+        self._post = post or partial(post_envelope, rules=rules_of(self.config))
         self._closed = threading.Event()
         self.relay = self._client(self.name, self.folder.key())
         self._unsigned = self._client()
@@ -144,6 +144,7 @@ class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
         self._recovering: frozenset[str] = frozenset()
         self._presences = Presences(self.relay, self._clock, 2 * heartbeat_seconds)
         self.unreachable: dict[str, str] = {}
+        self._elsewhere: set[str] = set()  # contacts that are not in this LAN
         self._next_poll = self._next_wake = float("-inf")
         self._is_woken = False  # a relay has posted a broadcast that is not read yet
         self._has_former_inbox = True  # until the relay refuses
@@ -265,7 +266,7 @@ class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
                     name, payload, message_id, kind, endpoint, group_id
                 )
                 HANDSHAKE_MS.set(None)
-                status, again = self._post(endpoint, body)
+                status, again, endpoint = self._post_nearest(name, endpoint, body)
                 tls_ms = HANDSHAKE_MS.get()
                 self.unreachable.pop(name, None)
             except (NotAContact, NotInGroup, MalformedEnvelope) as error:
@@ -286,7 +287,23 @@ class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
             milliseconds, problem, final, tls_ms,
         )  # fmt: skip
 
+    def _post_nearest(self, name: str, endpoint: str, body: bytes) -> tuple[int, object, str]:
+        """Post by the contact's addresses in the LAN, then by the public one. Return status,
+        Retry-After and the way. Addresses that don't respond are not tried before the next
+        heartbeat."""
+        if self.config.lan and name not in self._elsewhere:
+            for address in self.peers.direct_addresses(name):
+                with suppress(OSError):
+                    return *self._post(endpoint, body, address), f"{endpoint} by {address}"
+            self._elsewhere.add(name)
+        return *self._post(endpoint, body), endpoint
+
     # -- receiving -----------------------------------------------------------------------------
+
+    def begin_receiving(self) -> None:
+        """Have messages that a killed process was handling handed over again. Only the process that
+        receives for this agent calls this, before the first `receive`."""
+        self._incoming.release_all()
 
     def receive(self, body: bytes) -> OpenedMessage | None:
         """Verify an envelope and hand the message over. None: handed over before, or a broadcast,
@@ -349,6 +366,7 @@ class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
 
     def start(self) -> None:
         """Send heartbeats and waiting messages, in a thread, until `close`."""
+        self.begin_receiving()
         self._thread = threading.Thread(target=self._run, name="agentlip-network", daemon=True)
         self._thread.start()
 
@@ -389,8 +407,10 @@ class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
         self.relay.key = self.folder.key()  # another process may have replaced it
         if not self._has_former_key():
             self.folder.forget_former()
+        direct = announce(self.name, self.config.direct, self.folder.key())
         body = {"endpoint": self.config.endpoint, "version": VERSION}
-        seen = self.relay.request("PUT", "/presence", body)
+        seen = self.relay.request("PUT", "/presence", body | ({"direct": direct} if direct else {}))
+        self._elsewhere.clear()
         try:
             self.peers.refresh()
         except KeyLogRefused:

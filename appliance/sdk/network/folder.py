@@ -52,7 +52,8 @@ class KeyringFailed(Unavailable):
 class AgentConfig(Struct, frozen=True):
     """An agent's configuration. `endpoint`: the URL at which other agents reach this one.
     `loopback` allows other endpoints on this machine, without TLS, for tests. `keyring`: where
-    the key is. `plain_http` allows a relay without TLS on another machine."""
+    the key is. `plain_http` allows a relay without TLS on another machine. `lan` allows other
+    endpoints at private addresses. `direct`: own addresses that contacts in the LAN try first."""
 
     name: str
     relay: str
@@ -60,6 +61,8 @@ class AgentConfig(Struct, frozen=True):
     loopback: bool = False
     keyring: bool = False
     plain_http: bool = False
+    lan: bool = False
+    direct: tuple[str, ...] = ()
 
 
 class AgentFolder:

@@ -62,6 +62,13 @@ class IncomingMessages:
             raise MessageBeingHandled(retry_after=LEASE_MS / 1000)
         return False
 
+    def release_all(self) -> None:
+        """Release the messages that a process was handling when it was killed."""
+        with self._state.transaction() as tx:
+            tx.execute(
+                "UPDATE incoming SET claimed_until_ms = 0 WHERE claimed_until_ms IS NOT NULL"
+            )
+
     def release(self, message: OpenedMessage) -> None:
         """Release a message whose handler failed."""
         self._end(message, 0, None)

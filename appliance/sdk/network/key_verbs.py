@@ -1,15 +1,29 @@
 """A network agent's verbs for its own key: rotation, and recovery by mail."""
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+
+from msgspec import Struct
 
 from appliance.kernel.clock import HOUR_MS, Clock
 from appliance.network.keys import AgentKey, recovery_text, rotation_text
 from appliance.sdk.network.folder import AgentConfig, AgentFolder, NoNetworkAgent
+from appliance.sdk.network.key_log import KeyLog
 from appliance.sdk.network.relay_client import RelayClient, RelayRefused
 from appliance.sdk.network.state import AgentState
 
 ROTATED, FORMER_MS = "rotated_ms", HOUR_MS  # how long the former key opens messages
+
+
+class KeyLogEnd(Struct, frozen=True, rename="camel"):
+    """The pinned end of the relay's key log. `relayKey`: the key that signs the end. `problem`: why
+    the log or a contact's key was refused last; "" if all is well."""
+
+    number: int
+    hash: str
+    relay_key: str
+    problem: str
 
 
 class KeyVerbs:
@@ -20,6 +34,8 @@ class KeyVerbs:
     relay: RelayClient
     state: AgentState
     config: AgentConfig
+    key_log: KeyLog
+    contacts: Callable[..., object]
     _unsigned: RelayClient
     _clock: Clock
     _closed: threading.Event
@@ -66,6 +82,15 @@ class KeyVerbs:
         self.folder.promote_next()
         self.relay.key = key
         return str(key.public)
+
+    def read_key_log(self, *, accept: bool = False) -> KeyLogEnd:
+        """Follow the relay's key log, and return its pinned end. `accept`: pin the log that the
+        relay shows now, after its admins have said why it is not the one before."""
+        if accept:
+            self.key_log.accept()
+        self.contacts()
+        pin = self.key_log.pin
+        return KeyLogEnd(pin.number, pin.hash, pin.relay_key, self.key_log.problem)
 
     def _other_keys(self) -> list[AgentKey]:
         """Return the keys with which senders may have sealed: the current one, which another

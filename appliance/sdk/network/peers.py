@@ -17,6 +17,7 @@ from msgspec import Struct
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid, Missing, Unavailable
 from appliance.kernel.whole_file import write_whole
+from appliance.network.direct import DirectAddresses
 from appliance.network.envelope import (
     ENVELOPE_BYTES_MAX,
     FORMER_VERSION,
@@ -78,6 +79,7 @@ class CachedContact(Struct, frozen=True, rename="camel"):
     former_key: str | None = None
     rotation: str | None = None
     recovery_in_progress: bool = False
+    direct: DirectAddresses | None = None
 
     def newest_version(self) -> str:
         """Return the envelope version to send."""
@@ -188,6 +190,14 @@ class Peers:
         if pin.offered is not None:
             raise KeyChanged(details={"agent": name})
         return contact, pin
+
+    def direct_addresses(self, name: str) -> tuple[str, ...]:
+        """Return a contact's addresses in the LAN that the pinned key has signed."""
+        contact = self.contacts.get(name)
+        if contact is None or contact.direct is None:
+            return ()
+        key = AgentPublicKey.of(self._pin_of(contact).key)
+        return contact.direct.addresses if contact.direct.is_signed(name, key) else ()
 
     def seal(
         self,

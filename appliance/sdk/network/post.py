@@ -16,34 +16,44 @@ from urllib.parse import urlsplit
 import msgspec
 
 from appliance.kernel.unreachable import Unreachable
+from appliance.network.direct import SECONDS_MAX
+from appliance.sdk.network.folder import AgentConfig
 from appliance.web.address import BadWebhookUrl, check_url
-from appliance.web.safe_connect import open_socket
+from appliance.web.safe_connect import Resolve, open_socket, resolve
 
 TIMEOUT_SECONDS = 10.0  # for each wait, and for the whole request once connected
-Post = Callable[[str, bytes], tuple[int, object]]
-"""Posts a body to a URL; returns status and Retry-After, if the response has it. Raises OSError if
-there was no response."""
+Post = Callable[..., tuple[int, object]]
+"""Posts a body to a URL, with a third argument by this direct address, for SECONDS_MAX; returns
+status and Retry-After, if the response has it. Raises OSError if there was no response."""
 
 
 class PostRules(msgspec.Struct, frozen=True):
-    """Which endpoints may be called: public ones, or with `allow_loopback` also those on this
-    machine."""
+    """Which endpoints may be called: public ones, with `allow_loopback` also those on this
+    machine, and with `allow_private` those in its network."""
 
     allow_loopback: bool
     allow_http: bool
     allow_private: bool = False
 
 
-def post_envelope(url: str, body: bytes, rules: PostRules) -> tuple[int, object]:
+def rules_of(config: AgentConfig) -> PostRules:
+    return PostRules(config.loopback, allow_http=False, allow_private=config.lan)
+
+
+def post_envelope(
+    url: str, body: bytes, direct: str = "", *, rules: PostRules
+) -> tuple[int, object]:
+    seconds: float = SECONDS_MAX if direct else TIMEOUT_SECONDS
+    resolver: Resolve = (lambda _host, _port: [direct]) if direct else resolve
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(host, port)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    watch = Timer(TIMEOUT_SECONDS, _shut_down, [connection])
+    watch = Timer(seconds, _shut_down, [connection])
     try:
         check_url(url, rules)
-        connection.sock = open_socket(host, connection.port, rules, TIMEOUT_SECONDS)
+        connection.sock = open_socket(host, connection.port, rules, seconds, resolver)
         watch.start()
         if parts.scheme == "https":
             connection.sock = tls_context().wrap_socket(connection.sock, server_hostname=host)

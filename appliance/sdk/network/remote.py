@@ -10,9 +10,13 @@ Methods have the names and results of `NetworkAgent`. To send, use the outbox: `
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from appliance.network.group_log import GroupChange
 from appliance.sdk.calls import HubCalls, T
 from appliance.sdk.http import HubConnections, Retry
 from appliance.sdk.network.broadcasts import KeptBroadcast
+from appliance.sdk.network.key_verbs import KeyLogEnd
 from appliance.sdk.network.outgoing import SendReport
 from appliance.sdk.network.peers import CachedContact
 from appliance.sdk.network.pins import KeyPin
@@ -95,6 +99,79 @@ class RemoteAgent(HubCalls):
     def accept_key(self, name: str, shown: str) -> None:
         self._change("confirm", name, fingerprint=shown, accept=True)
 
+    def create_group(
+        self,
+        name: str,
+        *,
+        members_can_invite: bool = False,
+        members_can_send: bool = True,
+        max_members: int = 50,
+    ) -> dict[str, Any]:
+        """Make a group with this agent as the owner: `groupId`."""
+        return self._change(
+            "groups", name, members_can_invite=members_can_invite,
+            members_can_send=members_can_send, max_members=max_members,
+        )  # fmt: skip
+
+    def list_groups(self) -> list[dict[str, Any]]:
+        return self._read("groups", list[dict[str, Any]])
+
+    def group_invitations(self) -> list[dict[str, Any]]:
+        return self._read("groups", list[dict[str, Any]], field="invitations")
+
+    def group_members(self, group_id: str) -> list[dict[str, Any]]:
+        return self._read("group-members", list[dict[str, Any]], field="members", group=group_id)
+
+    def group_changes(self, group_id: str) -> list[GroupChange]:
+        """Return the newest 500 changes, oldest first, once the whole log is verified."""
+        return self._read("group-changes", list[GroupChange], field="changes", group=group_id)
+
+    def invite_to_group(self, group_id: str, name: str, greeting: str = "") -> None:
+        self._change_group("invite", group_id, name, greeting=greeting)
+
+    def accept_group(self, group_id: str) -> None:
+        self._change_group("accept", group_id)
+
+    def decline_group(self, group_id: str) -> None:
+        self._change_group("decline", group_id)
+
+    def leave_group(self, group_id: str) -> None:
+        self._change_group("leave", group_id)
+
+    def transfer_group(self, group_id: str, name: str) -> None:
+        self._change_group("transfer", group_id, name)
+
+    def remove_from_group(self, group_id: str, name: str) -> None:
+        self._change_group("remove", group_id, name)
+
+    def delete_group(self, group_id: str) -> None:
+        self._change_group("delete", group_id)
+
+    def trust_group_log(self, group_id: str) -> None:
+        self._change_group("trust", group_id)
+
+    def send_to_group(self, group_id: str, payload: dict[str, Any]) -> list[SendReport]:
+        """Send the payload's `text` to each other member."""
+        sent = self._change("group-send", None, group=group_id, text=payload["text"])
+        return msgspec.convert(sent["reports"], list[SendReport])
+
+    def read_key_log(self, *, accept: bool = False) -> KeyLogEnd:
+        if accept:
+            self._change("key", None, action="accept-log")
+        return self._get(f"{PATH}/key-log", KeyLogEnd, None, own=self._own)
+
+    def rotate_key(self) -> str:
+        return str(self._change("key", None, action="rotate")["publicKey"])
+
+    def cancel_recovery(self) -> None:
+        self._change("key", None, action="cancel-recovery")
+
+    def request_code(self, email: str) -> None:
+        self._change("recover", None, email=email)
+
+    def recover(self, email: str, code: str) -> str:
+        return str(self._change("recover", None, email=email, code=code)["effectiveAt"])
+
     def _key(self, name: str) -> dict[str, Any]:
         path = f"{PATH}/contacts/{path_segment(name)}"
         return self._get(path, dict[str, Any], None, own=self._own)
@@ -102,6 +179,11 @@ class RemoteAgent(HubCalls):
     def _read(self, what: str, kind: type[T], field: str | None = None, **query: Any) -> T:
         return self._get(f"{PATH}/{what}", kind, field or what, own=self._own, **query)
 
-    def _change(self, what: str, name: str, **fields: Any) -> None:
-        body = {"name": name, "own": self._own, **fields}
-        self._post(f"{PATH}/{what}", body, "", dict[str, Any])
+    def _change_group(
+        self, action: str, group_id: str, name: str | None = None, **fields: Any
+    ) -> None:
+        self._change("group-change", name, action=action, group=group_id, **fields)
+
+    def _change(self, what: str, name: str | None, **fields: Any) -> dict[str, Any]:
+        body = {"own": self._own, **fields, **({} if name is None else {"name": name})}
+        return self._post(f"{PATH}/{what}", body, "", dict[str, Any])

@@ -4,6 +4,7 @@ import { changed, noteServerTime, pageSecret, state } from "./store.js";
 
 const TRIES_MAX = 3;
 const TIMEOUT_MS = 20_000;
+const KEEPALIVE_MAX = 10_000;
 export const OFFLINE = "UNREACHABLE";
 const READ_ONLY = "STORE_READ_ONLY";
 
@@ -34,12 +35,14 @@ function unreachable() {
 export const address = (path) => new URL(`..${path}`, import.meta.url);
 
 async function once(method, path, body, headers, seconds) {
+  const text = body === undefined ? undefined : JSON.stringify(body);
   let response;
   try {
     response = await fetch(address(path), {
       method,
       headers,
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: text,
+      keepalive: text?.length < KEEPALIVE_MAX, // a small change is sent although the page is left
       credentials: "same-origin",
       cache: "no-store",
       signal: AbortSignal.timeout(seconds ? seconds * 1000 : TIMEOUT_MS),

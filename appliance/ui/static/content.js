@@ -3,7 +3,7 @@ import { Code } from "./code.js";
 import { kindOf } from "./plain_kinds.js";
 import { changed } from "./store.js";
 import { linked, showNumber } from "./text.js";
-import { html, useEffect, useState } from "./view.js";
+import { html, useEffect, useRef, useState } from "./view.js";
 
 const LONG = 4_000; // characters outside code that are shown before "Show all"
 
@@ -28,10 +28,19 @@ function useMarkdown() {
   return module;
 }
 
+// Lets the list measure a row anew after these values changed. At first it has done so already.
+export function useMeasured(values) {
+  const isDrawn = useRef(false);
+  useEffect(() => {
+    if (isDrawn.current) changed();
+    isDrawn.current = true;
+  }, values);
+}
+
 export function Content({ text, children }) {
   const module = useMarkdown();
   const kind = kindOf(text);
-  useEffect(changed, [module]); // the list measures the row anew
+  useMeasured([module]);
   if (kind) return html`<div class="text"><${Code} text=${text} kind=${kind} />${children}</div>`;
   if (!module) return html`<div class="text" dir="auto"><p>${linked(text.slice(0, LONG))}</p>${children}</div>`;
   return html`<${Sections} key=${text} text=${text} module=${module}>${children}<//>`;
@@ -42,8 +51,8 @@ function Sections({ text, module, children }) {
   const [count, setCount] = useState(firstOf(sections));
   const [all, setAll] = useState(false);
   const left = sections.length - count;
+  useMeasured([all, count]);
   useEffect(() => {
-    changed();
     const timer = all && left > 0 ? setTimeout(() => setCount(count + 1)) : 0; // one part a task
     return () => clearTimeout(timer);
   }, [all, count]);

@@ -4,8 +4,9 @@ import { html, useRef } from "./view.js";
 
 const KEYS = [
   ["?", "Show these keys"],
+  ["Ctrl K", "Go to anything by its name"],
   ["/", "Search"],
-  ["g h", "Go to the first screen"],
+  ["g h", "Go home: what needs you"],
   ["g e", "Go to the events"],
   ["g o", "Go to the operator's views"],
   ["g a", "Go to the questions that wait for you"],
@@ -13,6 +14,7 @@ const KEYS = [
   ["n", "Next topic with unread messages"],
   ["j", "Next message"],
   ["k", "Previous message"],
+  ["t", "Jump to a day in the topic"],
   ["c", "Write a message"],
   ["e", "Edit the selected message"],
   ["m", "Move the selected message"],

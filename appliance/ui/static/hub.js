@@ -10,6 +10,7 @@ import { unread } from "./unread.js";
 import { CHANGED, Log, PAGE } from "./window.js";
 
 const LOGS_MAX = 20;
+const TOPICS_MAX = 1_000;
 const CHANGES_MAX = 20_000; // while pages are on their way
 const FETCH_MAX = 20; // moved messages that are fetched one by one
 const CONFLICT = "VERSION_CONFLICT";
@@ -20,6 +21,7 @@ const arrived = new Map(); // topic id → ids of messages that were moved there
 let reads = 0; // pages on their way
 let tooMany = 0; // times that the changes were more than are remembered
 let lastTs = 0;
+let created = []; // channels that were created while their list was on its way
 
 const order = (one, other) =>
   one.created_at < other.created_at ? -1 : one.created_at > other.created_at ? 1 : one.id < other.id ? -1 : Number(one.id > other.id);
@@ -128,15 +130,30 @@ function evict(topicId) {
 
 export async function loadChannels() {
   const channels = new Map();
+  created = [];
   for (let after, pages = 0; pages < 10; pages += 1) {
     const found = await get("/api/v1/channels", { after_name: after });
     for (const channel of found.channels) channels.set(channel.id, channel);
     after = found.channels.at(-1)?.name;
     if (!found.has_more) break;
   }
+  for (const channel of created) channels.set(channel.id, channel);
   state.channels = channels;
   state.loaded = true;
   changed();
+}
+
+// Titles and activity of the topics that were used last, in all channels.
+export async function loadAllTopics() {
+  const { topics } = await get("/api/v1/topics", { limit: TOPICS_MAX });
+  for (const topic of topics) if (!(state.topics.get(topic.id)?.updated_at > topic.updated_at)) state.topics.set(topic.id, topic);
+  changed();
+}
+
+// The first message of a topic since a time.
+export async function firstSince(topicId, since) {
+  const { messages } = await get("/api/v1/messages", { topic_id: topicId, since, limit: 1 });
+  return messages[0];
 }
 
 // Topics of a channel, newest activity first; another page each time, or until `wanted` is there.
@@ -149,11 +166,12 @@ export async function loadTopics(channelId, wanted) {
   try {
     for (let pages = 0; pages < 20; pages += 1) {
       const path = `/api/v1/channels/${encodeURIComponent(channelId)}/topics`;
-      const found = await get(path, { limit: wanted ? 1000 : PAGE, before_id: [...list.ids].at(-1) });
+      const found = await get(path, { limit: wanted ? 1000 : PAGE, before_id: list.last });
       for (const topic of found.topics) {
         list.ids.add(topic.id);
         state.topics.set(topic.id, topic);
       }
+      list.last = found.topics.at(-1)?.id ?? list.last; // events add others to the ids
       list.more = found.has_more;
       if (!wanted || list.ids.has(wanted) || !list.more) break;
     }
@@ -204,7 +222,10 @@ function changeMessage({ scope, data }, fields) {
 }
 
 const handlers = {
-  "channel.created": ({ data }) => state.channels.set(data.channel.id, data.channel),
+  "channel.created": ({ data: { channel } }) => {
+    state.channels.set(channel.id, channel);
+    created.push(channel);
+  },
   "topic.created": ({ data: { topic } }) => {
     if (!state.topics.has(topic.id)) state.topics.set(topic.id, topic);
     state.channelTopics.get(topic.channel_id)?.ids.add(topic.id);
@@ -245,8 +266,10 @@ const handlers = {
 
 function touch(topicId, channelId, ts) {
   const topic = state.topics.get(topicId);
+  const list = state.channelTopics.get(channelId);
   if (topic && topic.updated_at < ts) state.topics.set(topicId, { ...topic, updated_at: ts });
-  else if (!topic && state.channelTopics.has(channelId)) loadTopics(channelId, topicId);
+  if (topic) list?.ids.add(topicId);
+  else if (list) loadTopics(channelId, topicId);
 }
 
 // Texts of messages that were moved here, many of them as pages.

@@ -5,7 +5,7 @@
 import { showNumber } from "./text.js";
 import { Component, createRef, html } from "./view.js";
 
-const OVERSCAN_PX = 600;
+const OVERSCAN_PX = 300;
 const ROW_PX = 60; // until it is measured
 const END_PX = 48; // that close to the end counts as the end
 const KEPT = 1_000; // heights of rows that have gone

@@ -1,12 +1,14 @@
 // Starts the page: takes a one-time link, connects, and shows the screen of the address.
 import { Account } from "./account.js";
 import { get } from "./api.js";
-import { AsksBadge, AsksScreen, loadAsks, noteAsk } from "./asks.js";
+import { asks, AsksBadge, AsksScreen, loadAsks, noteAsk } from "./asks.js";
 import { EventsScreen } from "./events.js";
 import { Help } from "./help.js";
-import { apply, attempt, forget, loadChannels } from "./hub.js";
+import { Home } from "./home.js";
+import { apply, attempt, forget, loadAllTopics, loadChannels } from "./hub.js";
 import { Live } from "./live.js";
 import { OperateScreen } from "./operate.js";
+import { noteVisit, Palette } from "./palette.js";
 import { Badge } from "./parts.js";
 import { go, goQuietly, here, link } from "./router.js";
 import { SearchScreen } from "./search.js";
@@ -21,7 +23,6 @@ import { unread } from "./unread.js";
 import { Component, html, render } from "./view.js";
 
 const REPLAY_MAX = 2_000; // events since the last visit that are read for the unread counts
-const LAST = "last";
 const HOUR_MS = 3_600_000;
 
 // A link to a message, wherever it is by now.
@@ -42,6 +43,7 @@ class FindMessage extends Component {
 // Another screen is a row here: its name in the address, its view, and its title in the menu.
 // `alone`: it needs no hub.
 const SCREENS = {
+  "": { view: Home, title: "Home" },
   asks: { view: AsksScreen, title: "Waiting for you", badge: AsksBadge },
   search: { view: SearchScreen, title: "Search" },
   events: { view: EventsScreen, title: "Events" },
@@ -70,6 +72,7 @@ const live = new Live({
   },
   onReady() {
     attempt(loadChannels);
+    attempt(loadAllTopics);
     attempt(noteHealth);
     loadAsks();
   },
@@ -90,7 +93,7 @@ async function noteHealth() {
 class App extends Component {
   constructor() {
     super();
-    this.state = { place: here(), help: false, newChannel: false, menu: false };
+    this.state = { place: here(), help: false, palette: false, newChannel: false, menu: false };
     this.prefix = "";
   }
 
@@ -107,16 +110,20 @@ class App extends Component {
     inviteFailure = null;
     if (invite) enter(() => signInWithInvite(invite)).then((isIn) => isIn && startAgain());
     const place = here();
-    if (place.topic) keep(LAST, { channel: place.channel, topic: place.topic });
-    this.setState({ place, menu: false });
+    noteVisit(place);
+    this.setState({ place, menu: false, palette: false });
   }
 
   onKey(event) {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && !document.querySelector("dialog[open]")) {
+      event.preventDefault();
+      this.setState({ palette: true });
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (event.target.closest("input, textarea, select, dialog")) return;
     const pressed = `${this.prefix}${event.key}`;
     this.prefix = event.key === "g" && !this.prefix ? "g" : "";
-    const target = { "/": "#/search", gh: "#/start", ga: "#/asks", ge: "#/events", go: "#/operate", gs: "#/sign-in" }[pressed];
+    const target = { "/": "#/search", gh: "#/", ga: "#/asks", ge: "#/events", go: "#/operate", gs: "#/sign-in" }[pressed];
     if (pressed === "?") this.setState({ help: true });
     else if (pressed === "n") this.nextUnread();
     else if (target) go(target);
@@ -139,26 +146,25 @@ class App extends Component {
     };
     if (place.screen === "sign-in" || inviteFailure) return html`<${SignIn} invited=${inviteFailure?.code === "INVITE_REFUSED"} failed=${inviteFailure} done=${done} />`;
     if (name === "signed-out" && !state.loaded) return html`<${SignIn} failed=${state.session.signedIn ? error : null} done=${done} />`;
-    if (place.screen === "start") return html`<${Start} />`;
+    if (place.screen === "start" || (place.screen === "" && state.loaded && !state.channels.size)) return html`<${Start} />`;
     const { view: View, alone } = SCREENS[place.screen] || {};
     if (alone) return html`<${View} key=${place.screen} place=${place} />`;
     if (name === "blocked" && !state.loaded) return html`<${Blocked} error=${error} />`;
     if (!state.loaded) return html`<section class="page"><p class="soft" role="status">${name === "offline" ? "The appliance can't be reached." : "Connecting…"}</p></section>`;
     const key = place.screen === "events" ? `events ${JSON.stringify(place.query)}` : place.screen;
-    if (View) return html`<${View} key=${key} place=${place} />`;
-    if (!state.channels.size) return html`<${Start} />`;
-    return html`<${Home} />`;
+    return View ? html`<${View} key=${key} place=${place} />` : html`<${Home} />`;
   }
 
-  render(_, { place, help, newChannel, menu }) {
+  render(_, { place, help, palette, newChannel, menu }) {
     document.title = titleOf(place);
     const { notice, clockWarning, skewMs, skewSeen } = state;
     return html`<a class="skip" href="#content" onClick=${skip}>${place.topic ? "Skip to messages" : "Skip to content"}</a>
       <header class="top">
-        <button class="plain menu" aria-expanded=${menu ? "true" : "false"} aria-label="Channels" onClick=${() => this.setState({ menu: !menu })}>☰</button>
+        <button class="plain menu" aria-expanded=${menu ? "true" : "false"} onClick=${() => this.setState({ menu: !menu })}><span aria-hidden="true">☰ </span>Channels</button>
         <a class="brand" href="#/">Agentlip</a><${Badge} count=${unread.total} />
         <nav aria-label="Screens">${Object.entries(SCREENS).filter(([, each]) => each.title).map(([name, each]) => html`<a key=${name} href=${link({ screen: name })}
           aria-current=${place.screen === name ? "page" : undefined}>${each.title}${each.badge && html`<${each.badge} />`}</a>`)}</nav>
+        <button class="plain" aria-keyshortcuts="Control+K" onClick=${() => this.setState({ palette: true })}>Go to… <kbd>Ctrl K</kbd></button>
         <span class="dot ${state.connection.name}" title=${state.connection.name} role="img" aria-label=${`Connection: ${state.connection.name}`}></span>
         <${Account} otherTheme=${otherTheme} help=${() => this.setState({ help: true })} done=${() => live.now()} />
       </header>
@@ -170,11 +176,12 @@ class App extends Component {
         <span>Event ${clockWarning.event_id} is dated ${showMoment(clockWarning.ts)}, more than an hour off. The numbers of events give their order.</span>
         <button class="plain" onClick=${() => { state.clockWarning = null; changed(); }}>Dismiss</button></div>`}
       <div class=${`frame ${menu ? "with-menu" : SCREENS[place.screen]?.alone ? "alone" : ""}`}>
-        ${state.loaded && html`<${Sidebar} place=${place} onNewChannel=${() => this.setState({ newChannel: true })} />`}
+        ${(state.loaded || state.connection.name === "connecting") && html`<${Sidebar} place=${place} menu=${menu} onNewChannel=${() => this.setState({ newChannel: true })} />`}
         <main id="content" tabindex="-1">${this.screen(place)}</main>
       </div>
       <div class="notice-place" role="status" aria-live="polite">${notice && html`<p class=${`notice ${notice.bad ? "bad" : ""}`}>${notice.text}</p>`}</div>
       ${help && html`<${Help} close=${() => this.setState({ help: false })} />`}
+      ${palette && html`<${Palette} close=${() => this.setState({ palette: false })} />`}
       ${newChannel && html`<${NewChannel} close=${() => this.setState({ newChannel: false })} />`}`;
   }
 }
@@ -184,18 +191,11 @@ function skip(event) {
   (document.querySelector(".list") || document.getElementById("content")).focus();
 }
 
-// Where one was before, or the first channel.
-function Home() {
-  const last = recall(LAST, null);
-  const first = [...state.channels.values()].sort((one, other) => one.name.localeCompare(other.name))[0];
-  setTimeout(() => !SCREENS[here().screen] && goQuietly(last && state.channels.has(last.channel) ? last : { channel: first.id }));
-  return null;
-}
-
 function titleOf(place) {
   const name = place.topic ? state.topics.get(place.topic)?.title : state.channels.get(place.channel)?.name;
   const words = [name || SCREENS[place.screen]?.title, "Agentlip"].filter(Boolean).join(" – ");
-  return unread.total ? `(${unread.total}) ${words}` : words;
+  const count = unread.total + asks.waiting.length;
+  return count ? `(${count}) ${words}` : words;
 }
 
 function otherTheme() {

@@ -1,4 +1,5 @@
 // One message: its text, its marks, its actions, and the dialogs of these.
+import { AskMessage, askIn } from "./asks.js";
 import { Content } from "./content.js";
 import { edit, erase, loadEnrichments, loadTopics, move, MOVE_COUNT_MAX, newest, previewMove, topicsOf } from "./hub.js";
 import { draftOf, dropDraft, keepDraft } from "./drafts.js";
@@ -45,8 +46,10 @@ function Text({ message }) {
   if (message.deleted_at) {
     return html`<p class="text soft"><em>Deleted by ${message.deleted_by || "unknown"}, ${ago(message.deleted_at)}</em></p>`;
   }
-  return html`<${Content} text=${message.content_raw}>
+  const content = html`<${Content} text=${message.content_raw}>
     ${message.edited_at && html` <span class="mark" title=${`Edited ${showMoment(message.edited_at)}, version ${message.version}`}>edited</span>`}<//>`;
+  const ask = askIn(message.content_raw);
+  return ask ? html`<${AskMessage} id=${ask} message=${message}>${content}<//>` : content;
 }
 
 function Enrichments({ message, known }) {
@@ -57,11 +60,10 @@ function Enrichments({ message, known }) {
 }
 
 function Actions({ message, act, writable }) {
-  const buttons = [["link", "Copy link"], ["details", "Details"]];
+  const buttons = [["link", "Link"], ["details", "Details"]];
   if (writable && !message.deleted_at) buttons.push(["edit", "Edit"], ["move", "Move"], ["delete", "Delete"]);
-  const glyphs = { link: "#", details: "i", edit: "✎", move: "→", delete: "×" };
   return html`<div class="actions">${buttons.map(([name, title]) => html`<button class="plain" key=${name} title=${title}
-    aria-label=${`${title}: message of ${message.sender}`} onClick=${(event) => { event.stopPropagation(); act(name, message); }}>${glyphs[name]}</button>`)}</div>`;
+    aria-label=${`${title}: message of ${message.sender}`} onClick=${(event) => { event.stopPropagation(); act(name, message); }}>${title}</button>`)}</div>`;
 }
 
 export function EditDialog({ message, close }) {
@@ -152,7 +154,7 @@ export function Details({ message, close }) {
     ["Created", showMoment(message.created_at)], ["Edited", message.edited_at && showMoment(message.edited_at)],
     ["Deleted", message.deleted_at && `${showMoment(message.deleted_at)} by ${message.deleted_by}`]];
   return html`<section class="details" aria-label="Details of the message">
-    <header class="bar"><h2>Message</h2><button class="plain" onClick=${close} aria-label="Close details">×</button></header>
+    <header class="bar"><h2>Message</h2><button class="plain" onClick=${close} aria-label="Close details"><span aria-hidden="true">× </span>Close</button></header>
     <dl>${rows.filter(([, value]) => value).map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl>
     <p><a href=${link({ screen: "events", query: { topic_id: message.topic_id } })}>Events of its topic</a></p>
     ${!message.deleted_at && html`<${Command} label="Raw" text=${message.content_raw} />`}

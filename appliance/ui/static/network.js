@@ -57,6 +57,13 @@ function SafetyNumber({ row }) {
   return shown && html`<${Command} label="Safety number: compare it with the owner by telephone" text=${shown.safetyNumber} />`;
 }
 
+export const groups = {
+  title: "Groups", group: "Links", what: "network role", seconds: 60, read: () => ofEach(async (own) => (await get(`${PATH}/groups`, { own })).groups),
+  rows: (data) => data.rows, key: (row) => `${row.own} ${row.groupId}`, empty: "No groups.",
+  columns: [["Group", (row) => row.name], ["Role", (row) => row.role], ["Owner", (row) => row.owner], ["Members", (row) => row.memberCount], ["Agent", (row) => row.own], ["Created", (row) => row.createdAt, since]],
+  detail: { read: async ({ own, groupId }) => ({ members: (await get(`${PATH}/group-members`, { own, group: groupId })).members.map(({ agent, role }) => `${agent} (${role})`).join(", ") }) },
+};
+
 export const broadcasts = {
   title: "Broadcasts", group: "Links", what: "network role", read: () => ofEach(async (own) => (await get(`${PATH}/broadcasts`, { own })).broadcasts),
   rows: (data) => data.rows, key: (row) => `${row.own} ${row.id}`, empty: "No broadcasts by relay admins.",

@@ -146,6 +146,7 @@ const VIEWS = {
     },
   },
   network: network.contacts,
+  groups: network.groups,
   broadcasts: network.broadcasts,
   deliveries: network.deliveries,
   people: {

@@ -4,7 +4,7 @@ import { loadTopics } from "./hub.js";
 import { Failure } from "./parts.js";
 import { go, link } from "./router.js";
 import { state, watchers } from "./store.js";
-import { highlighted, showMoment, showNumber } from "./text.js";
+import { highlighted, midnight, showMoment, showNumber } from "./text.js";
 import { html, useEffect, useState } from "./view.js";
 
 const LIMIT = 50; // results at first, and more each time
@@ -12,14 +12,6 @@ const LIMIT_MAX = 1_000;
 const TITLES_MAX = 20; // topics whose titles are loaded
 const PAUSE_MS = 300; // several changes are one search
 const CHANGES = new Set(["message.edited", "message.deleted", "message.moved_topic"]);
-
-// Midnight at the beginning of a day, or `later` days after it, where the person is.
-function midnight(day, later = 0) {
-  const date = new Date(`${day}T00:00`);
-  if (Number.isNaN(date.getTime())) return undefined;
-  date.setDate(date.getDate() + later);
-  return date.toISOString();
-}
 
 const FILTERS = { channel_id: "in", topic_id: "topic", sender: "from", since: "since", until: "until" };
 const shownFilter = (name, value) =>

@@ -1,7 +1,7 @@
 // The first look at an empty workspace, signing in, and what to do when something is wrong.
 import { ApiError, OFFLINE } from "./api.js";
 import { Command, Failure } from "./parts.js";
-import { go } from "./router.js";
+import { go, here } from "./router.js";
 import { findIssuer, leaveForIssuer, signInWithToken, signOut } from "./session.js";
 import { state } from "./store.js";
 import { showMoment } from "./text.js";
@@ -38,7 +38,7 @@ export function SignIn({ invited, failed, done }) {
       await signInWithToken(token.trim());
       setToken("");
       done();
-      go("#/");
+      if (here().screen === "sign-in") go("#/");
     } catch (failure) {
       if (!(failure instanceof ApiError)) throw failure;
       setError(failure);

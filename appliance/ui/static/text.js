@@ -25,6 +25,13 @@ export const showMoment = shown(moment);
 export const showNumber = (value) => number.format(value);
 export const dayOf = (text) => date(text)?.toDateString() ?? "";
 
+// Midnight at the beginning of a day, or `later` days after it, where the person is.
+export function midnight(text, later = 0) {
+  const start = date(`${text}T00:00`);
+  start?.setDate(start.getDate() + later);
+  return start?.toISOString();
+}
+
 const UNITS = [["day", 86_400], ["hour", 3_600], ["minute", 60]];
 export function ago(text) {
   const value = date(text);

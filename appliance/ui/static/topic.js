@@ -1,17 +1,18 @@
 // A topic: its messages, where to write, and its attachments.
 import { draftOf, dropDraft, keepDraft } from "./drafts.js";
-import { attempt, loadAttachments, loadTopics, newest, openLog, send } from "./hub.js";
+import { attempt, firstSince, loadAttachments, loadTopics, newest, openLog, send } from "./hub.js";
 import { Newer, VirtualList } from "./list.js";
 import { copyLink, DeleteDialog, Details, EditDialog, Message, MoveDialog, TEXT_BYTES_MAX } from "./messages.js";
-import { AddressDialog, Empty, Failure } from "./parts.js";
+import { AddressDialog, Dialog, Empty, Failure } from "./parts.js";
 import { goQuietly, link } from "./router.js";
 import { mayPost, rememberSender, senderName } from "./session.js";
 import { RenameTopic } from "./sidebar.js";
-import { state, watchers } from "./store.js";
-import { bytesOf, Outside, safeUrl, showMoment, showNumber } from "./text.js";
+import { notify, state, watchers } from "./store.js";
+import { bytesOf, midnight, Outside, safeUrl, showMoment, showNumber } from "./text.js";
 import { unread } from "./unread.js";
 import { Component, createRef, html, useEffect, useState } from "./view.js";
 
+const WIDE_PX = 1_280; // from there on, a pane stands beside the messages and hides none
 const HEARD_MS = 1_000;
 const DIALOGS = { edit: EditDialog, move: MoveDialog, delete: DeleteDialog };
 const keyOf = (message) => message.id;
@@ -38,7 +39,7 @@ export class TopicScreen extends Component {
     super(props);
     this.compose = createRef();
     this.list = createRef();
-    this.state = { dialog: null, target: null, details: null, pane: innerWidth > 1100, renaming: false };
+    this.state = { dialog: null, target: null, details: null, pane: innerWidth >= WIDE_PX, renaming: false };
     this.act = this.act.bind(this);
     this.onKey = this.onKey.bind(this);
   }
@@ -49,13 +50,13 @@ export class TopicScreen extends Component {
   }
 
   componentDidUpdate(before) {
-    if (before.place.topic !== this.props.place.topic) unread.leave();
+    if (before.place.topic !== this.props.place.topic) unread.leave(before.place.topic);
     this.enter();
   }
 
   componentWillUnmount() {
     removeEventListener("keydown", this.onKey);
-    unread.leave();
+    unread.leave(this.props.place.topic);
   }
 
   enter() {
@@ -91,6 +92,14 @@ export class TopicScreen extends Component {
     else this.list.current?.toEnd();
   }
 
+  // Selects the first message of a day or, if there is none, of the next day with messages.
+  async jump(day) {
+    const { channel, topic } = this.props.place;
+    const first = await firstSince(topic, midnight(day));
+    if (first) goQuietly(link({ channel, topic, message: first.id }));
+    else notify("No messages since that day.");
+  }
+
   onKey(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     if (event.target.closest("input, textarea, select")) {
@@ -109,6 +118,8 @@ export class TopicScreen extends Component {
       }
     } else if (event.key === "c" && this.compose.current) {
       this.compose.current.focus();
+    } else if (event.key === "t") {
+      this.setState({ jumping: true });
     } else if (event.key === "l" && selected) {
       this.act("link", selected);
     } else if (event.key === "i" && selected) {
@@ -121,7 +132,7 @@ export class TopicScreen extends Component {
     event.preventDefault();
   }
 
-  render({ place }, { dialog, target, details, address, pane, renaming }) {
+  render({ place }, { dialog, target, details, address, pane, renaming, jumping }) {
     const { channel: channelId, topic: topicId, message: messageId } = place;
     const channel = state.channels.get(channelId);
     const topic = state.topics.get(topicId);
@@ -134,7 +145,8 @@ export class TopicScreen extends Component {
     return html`<section class="topic" aria-label=${topic?.title || "Topic"}>
       <header class="bar"><h1><a class="soft" href=${link({ channel: channelId })} title=${channel?.name}>${channel?.name || "Channel"}</a>
         <span aria-hidden="true">›</span><span class="title" title=${topic?.title}>${topic?.title || "Topic"}</span></h1>
-        ${topic && writable && html`<button class="plain" onClick=${() => this.setState({ renaming: true })}>Rename</button>`}
+        ${topic && writable && html`<button class="plain rename" onClick=${() => this.setState({ renaming: true })}>Rename</button>`}
+        <button class="plain" onClick=${() => this.setState({ jumping: true })}>Jump to day</button>
         <a class="button plain" href=${link({ screen: "search", query: { topic_id: topicId } })}>Search</a>
         <button class="plain" aria-pressed=${pane ? "true" : "false"} onClick=${() => this.setState({ pane: !pane })}>Attachments</button></header>
       <div class="columns">
@@ -155,14 +167,22 @@ export class TopicScreen extends Component {
           <${Compose} key=${topicId} writable=${writable} topicId=${topicId} area=${this.compose} sending=${() => this.toEnd()} />
         </div>
         ${(pane || shown) && html`<aside class="pane" aria-label="Attachments and details">
-          ${shown && html`<${Details} message=${shown} close=${() => this.setState({ details: null })} />`}
-          ${pane && html`<${Attachments} topicId=${topicId} place=${place} close=${() => this.setState({ pane: false })} />`}</aside>`}
+          ${shown ? html`<${Details} message=${shown} close=${() => this.setState({ details: null })} />`
+            : html`<${Attachments} topicId=${topicId} place=${place} close=${() => this.setState({ pane: false })} />`}</aside>`}
       </div>
       ${Box && html`<${Box} message=${newest(target)} close=${() => this.setState({ dialog: null })} />`}
       ${address && html`<${AddressDialog} address=${address} close=${() => this.setState({ address: null })} />`}
+      ${jumping && html`<${JumpDialog} jump=${(day) => this.jump(day)} close=${() => this.setState({ jumping: false })} />`}
       ${renaming && topic && html`<${RenameTopic} topic=${topic} close=${() => this.setState({ renaming: false })} />`}
     </section>`;
   }
+}
+
+function JumpDialog({ jump, close }) {
+  const [day, setDay] = useState("");
+  return html`<${Dialog} title="Jump to a day" action="Jump" close=${close} work=${() => jump(day)} disabled=${!midnight(day)}>
+    <label>Day<input type="date" value=${day} onInput=${(event) => setDay(event.target.value)} required autofocus /></label>
+  <//>`;
 }
 
 // What a screen reader hears of new messages: several together, and never their texts.
@@ -231,7 +251,7 @@ function Compose({ topicId, writable, area, sending }) {
 function Attachments({ topicId, place, close }) {
   const list = state.attachments.get(topicId);
   return html`<section aria-label="Attachments"><header class="bar"><h2>Attachments</h2>
-    <button class="plain" onClick=${close} aria-label="Close attachments">×</button></header>
+    <button class="plain" onClick=${close} aria-label="Close attachments"><span aria-hidden="true">× </span>Close</button></header>
     ${!list?.items.length && html`<p class="soft">Links and files that belong to this topic appear here.</p>`}
     <ul class="attachments">${list?.items.map((each) => html`<${Attachment} key=${each.id} attachment=${each} place=${place} />`)}</ul>
     ${list?.more && html`<button onClick=${() => attempt(() => loadAttachments(topicId, true))}>More attachments</button>`}

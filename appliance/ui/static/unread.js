@@ -5,11 +5,13 @@ import { changed, keep, recall } from "./store.js";
 
 const SAVE_MS = 1_000;
 const TOPICS_MAX = 2_000;
+const LINE_MAX = 120; // characters of the latest message
+const lineOf = (text) => text.slice(0, LINE_MAX).replace(/\s+/g, " ");
 
 class Unread {
   constructor() {
     this.name = "";
-    this.topics = {}; // topic id → { channel, count, first }
+    this.topics = {}; // topic id → { channel, count, first }, and the latest message: { last, at, sender, line }
     this.cursor = null;
     this.open = null; // the topic whose end is in view
     this.line = null; // { topic, first }: what was new when it was read
@@ -38,14 +40,23 @@ class Unread {
   count(event) {
     this.cursor = event.event_id;
     if (event.name === "message.created") {
-      const { topic_id: topic, channel_id: channel, id } = event.data.message;
+      const { topic_id: topic, channel_id: channel, id, sender, created_at: at, content_raw: text } = event.data.message;
       if (topic === this.open && !document.hidden) return this.later();
       const old = this.topics[topic];
       if (old || Object.keys(this.topics).length < TOPICS_MAX) {
-        this.topics = { ...this.topics, [topic]: { channel, count: (old?.count || 0) + 1, first: old ? old.first : id } };
+        this.topics[topic] = { channel, count: (old?.count || 0) + 1, first: old ? old.first : id, last: id, at, sender, line: lineOf(text) };
       }
     }
+    this.follow(event);
     this.later();
+  }
+
+  // The line of a message that was edited or deleted.
+  follow({ name, scope, data }) {
+    const latest = this.topics[scope?.topic_id];
+    if (!latest || latest.last !== data.message_id) return;
+    if (name === "message.edited") latest.line = lineOf(data.new_content);
+    if (name === "message.deleted") latest.line = "[deleted]";
   }
 
   // The end of this topic is in view, or of none.
@@ -60,8 +71,10 @@ class Unread {
     }
   }
 
-  leave() {
-    this.open = this.line = null;
+  // The list of the next topic may come to its end before this one is left.
+  leave(topic) {
+    if (this.open === topic) this.open = null;
+    if (this.line?.topic === topic) this.line = null;
   }
 
   // The message above which a line says that it is new, while the topic is open.

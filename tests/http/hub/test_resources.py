@@ -84,6 +84,11 @@ def test_created_channels_and_topics_are_listed(hub):
         pages.append(hub.http.get(f"{path}?limit=1{before}").body)
         before = f"&before_id={pages[-1]['topics'][0]['id']}"
     assert [page["topics"][0]["title"] for page in pages] == ["lions", "owls", "bears"]
+    other = hub.topic(hub.channel("beside zoo"), "fish")
+    first = hub.http.get("/api/v1/topics?limit=1").body
+    assert [topic["id"] for topic in first["topics"]] == [other]
+    second = hub.http.get(f"/api/v1/topics?limit=3&before_id={other}").body
+    assert [topic["title"] for topic in second["topics"]] == ["lions", "owls", "bears"]
 
 
 def test_message_is_returned_as_stored(hub, ids):
@@ -95,6 +100,31 @@ def test_message_is_returned_as_stored(hub, ids):
     assert listed["cursor"] == message["id"]
     assert message["version"] == 1
     assert message["edited_at"] is message["deleted_at"] is message["deleted_by"] is None
+
+
+def test_page_since_a_time_begins_there_and_continues(hub, ids):
+    other = hub.topic(ids[0], "beside")
+    sent = []
+    for number in range(4):
+        sent.append(hub.send(ids[1], f"since {number}")["message"])
+        hub.send(other)
+    path = f"/api/v1/messages?topic_id={ids[1]}&since={sent[1]['created_at']}"
+    started = [each for each in sent if each["created_at"] >= sent[1]["created_at"]]
+    assert hub.http.get(path).body["messages"] == started
+    page = hub.http.get(f"{path}&limit=1").body
+    assert page["has_more"]
+    continued = hub.http.get(f"{path}&after_id={page['cursor']}").body
+    assert page["messages"] + continued["messages"] == started
+    assert hub.http.get(f"/api/v1/messages?topic_id={ids[1]}&since=2100-01-01").body == {
+        "messages": [], "has_more": False, "cursor": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("query", ["since=soon", "since=2026-01-01&before_id=msg_x"])
+def test_page_with_an_unusable_time_is_refused(hub, ids, query):
+    answer = hub.http.get(f"/api/v1/messages?topic_id={ids[1]}&{query}")
+    assert (answer.status, answer.body["code"]) == (400, "INVALID_INPUT")
+    assert answer.body["details"]["field"] == "since"
 
 
 @pytest.mark.parametrize("text", HOSTILE)

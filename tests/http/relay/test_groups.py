@@ -11,7 +11,7 @@ from appliance.kernel.clock import DAY_MS, iso
 from appliance.network.group_log import GroupChange, GroupLogRefused, verify_changes
 from appliance.network.keys import AgentPublicKey
 from appliance.network.request import request_headers
-from appliance.relay import group_queries, group_writes, limits
+from appliance.relay import group_audit, group_queries, group_writes, limits
 from tests.support.relay import RelayFixture, key
 
 AGENTS = ("olga", "adam", "mia", "ivan", "paul", "zoe")  # zoe is a contact, and outside
@@ -275,6 +275,32 @@ def test_log_with_any_lie_is_refused(groups, lie):
         signer = AgentPublicKey.of(groups.succeed("olga", "GET", "/contacts")[0]["publicKey"])
     with pytest.raises(GroupLogRefused):
         verify_changes(group_id, changes, "", signer)
+
+
+AUDIT = {
+    "UPDATE group_changes SET agent = 'zoe' WHERE number = 2": "the log is not one signed chain",
+    "DELETE FROM group_changes WHERE number = 2": "the log is not one signed chain",
+    "UPDATE group_changes SET signature = 'AAAA'": "the log is not one signed chain",
+    "UPDATE group_members SET role = 'member'": "the owner is not the one member with this role",
+    "UPDATE groups SET max_members = 1": "has more members than its limit",
+    "UPDATE group_members SET status = 'active' WHERE agent = 'paul'":
+        "a member has left, by the log",
+}  # fmt: skip
+
+
+def _execute(tx, sql):
+    tx.execute(sql)
+
+
+@pytest.mark.parametrize("change", AUDIT)
+def test_audit_finds_change_made_outside_the_relay(tmp_path, change):
+    groups = Groups(RelayFixture(tmp_path))
+    group_id = groups.make().rpartition("/")[2]
+    assert groups.relay.store.read(group_audit.find_problems) == []
+    groups.relay.store.write(_execute, change)
+    problems = groups.relay.store.read(group_audit.find_problems)
+    assert problems == [f"group {group_id}: {AUDIT[change]}"]
+    groups.relay.close()
 
 
 def test_former_member_reads_changes_only_up_to_its_end(groups):

@@ -102,6 +102,7 @@ ROUTES = {
     "GET /api/v1/channels": (CUT, None),
     "POST /api/v1/channels": (REFUSED, {"name": "new"}),
     "GET /api/v1/channels/{channel_id}/topics": (REFUSED, None),
+    "GET /api/v1/topics": (CUT, None),
     "POST /api/v1/topics": (REFUSED, {"channel_id": "{channel_id}", "title": "new"}),
     "PATCH /api/v1/topics/{topic_id}": (REFUSED, {"title": "new"}),
     "GET /api/v1/messages": (REFUSED, None),

@@ -23,7 +23,8 @@ const server = createServer(async (request, response) => {
   try {
     const envelope = JSON.parse(Buffer.concat(chunks).toString());
     envelopes.push(envelope);
-    messages.push(network.receiveMessage(envelope));
+    const name = envelope.type === 'group' ? 'receiveGroupMessage' : 'receiveMessage';
+    messages.push(await network[name](envelope));
     response.writeHead(200).end('{"ok":true}');
   } catch (error) {
     response.writeHead(400).end(JSON.stringify({ error: error.message }));

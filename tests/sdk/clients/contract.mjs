@@ -128,10 +128,10 @@ export class CC4MeNetwork extends EventEmitter {
     return reply.ok ? reply.data : { online: false };
   }
 
-  seal(contact, payload, messageId) {
+  seal(contact, payload, messageId, kind) {
     const envelope = {
-      version: '2.1', type: 'direct', messageId, sender: this.username, recipient: contact.agent,
-      timestamp: new Date().toISOString(),
+      version: '2.1', messageId, sender: this.username, recipient: contact.agent,
+      timestamp: new Date().toISOString(), ...kind,
     };
     const key = messageKey(this.privateKey, contact.publicKey, [this.username, contact.agent]);
     const nonce = randomBytes(12);
@@ -143,10 +143,10 @@ export class CC4MeNetwork extends EventEmitter {
     return envelope;
   }
 
-  async attempt(contact, payload, messageId) {
+  async attempt(contact, payload, messageId, kind = { type: 'direct' }) {
     const presence = await this.checkPresence(contact.agent);
     if (!presence.online) return false;
-    const body = JSON.stringify(this.seal(contact, payload, messageId));
+    const body = JSON.stringify(this.seal(contact, payload, messageId, kind));
     const headers = { 'Content-Type': 'application/json' };
     const reply = await fetch(presence.endpoint, { method: 'POST', headers, body });
     this.reports.set(messageId, {
@@ -196,6 +196,29 @@ export class CC4MeNetwork extends EventEmitter {
     );
     const plaintext = Buffer.concat([cipher.update(bytes.subarray(0, -16)), cipher.final()]);
     return { sender: envelope.sender, payload: JSON.parse(plaintext.toString()) };
+  }
+
+  receiveGroupMessage(envelope) {
+    return { ...this.receiveMessage(envelope), groupId: envelope.groupId };
+  }
+
+  createGroup(name) { return this.must('POST', '/groups', { name }); }
+  getGroupInvitations() { return this.must('GET', '/groups/invitations'); }
+  getGroupMembers(group) { return this.must('GET', `/groups/${group}/members`); }
+  inviteToGroup(group, agent, greeting) {
+    return this.must('POST', `/groups/${group}/invite`, { agent, greeting });
+  }
+  acceptGroupInvitation(group) { return this.must('POST', `/groups/${group}/accept`); }
+  removeFromGroup(group, agent) { return this.must('DELETE', `/groups/${group}/members/${agent}`); }
+  async sendToGroup(groupId, payload) {
+    const messageId = randomUUID();
+    const delivered = [];
+    for (const { agent } of await this.getGroupMembers(groupId)) {
+      const contact = this.contacts.get(agent);
+      const kind = { type: 'group', groupId };
+      if (contact && await this.attempt(contact, payload, messageId, kind)) delivered.push(agent);
+    }
+    return { messageId, delivered };
   }
 
   async checkBroadcasts() {

@@ -127,6 +127,16 @@ def test_page_cannot_continue_from_another_channel(env, channels):
     who = limited(ours)
     with pytest.raises(wire.UnknownCursor):
         env.hub.list_topics(ours.channel, wire.TopicsQuery(before_id=theirs.topic), who)
+    with pytest.raises(wire.UnknownCursor):
+        env.hub.list_all_topics(wire.TopicsQuery(before_id=theirs.topic), who)
     query = wire.AttachmentsQuery(before_id=attachment)
     with pytest.raises(wire.UnknownCursor):
         env.hub.list_attachments(ours.topic, query, who)
+
+
+def test_all_topics_are_those_of_readable_channels(env, channels):
+    ours, theirs = channels
+    listed = env.hub.list_all_topics(wire.TopicsQuery(), limited(ours)).topics
+    assert [topic.channel_id for topic in listed] == [ours.channel]
+    everything = env.hub.list_all_topics(wire.TopicsQuery(), env.alice).topics
+    assert {topic.channel_id for topic in everything} >= {ours.channel, theirs.channel}

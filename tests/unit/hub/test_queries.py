@@ -171,7 +171,7 @@ def test_the_events_api_searches_by_index(bare_log, query, only):
 
 @pytest.mark.parametrize("order", ["id", "rowid"])
 @pytest.mark.parametrize("scope", ["channel_id", "topic_id"])
-@pytest.mark.parametrize("direction", ["before_id", "after_id"])
+@pytest.mark.parametrize("direction", ["before_id", "after_id", "since"])
 def test_paging_uses_an_index_without_sorting(bare_log, order, scope, direction):
     connection = bare_log.connection
     if order == "rowid":  # what adopting such a workspace makes
@@ -187,11 +187,14 @@ def test_paging_uses_an_index_without_sorting(bare_log, order, scope, direction)
             seen.append(plan(connection, sql, parameters))
             return [], False
 
-    query = wire.MessagesQuery(**{scope: "x", direction: "y"})
+    query = wire.MessagesQuery(**{scope: "x", direction: "2026-01-01"})
     queries.page_messages(Watching(), query, order)
     assert seen[0][0].startswith("SEARCH messages USING INDEX"), seen
-    # And of each row its principal, by the key.
-    assert [step for step in seen[0][1:] if "SUBQUERY" not in step] == [
+    # And of each row its principal by the key, and the first message by its time.
+    others = [step for step in seen[0][1:] if "SUBQUERY" not in step and "RIGHT PART" not in step]
+    first = [step for step in others if "idx_messages_created (created_at>?)" in step]
+    assert len(first) == (direction == "since")
+    assert [step for step in others if step not in first] == [
         "SEARCH x_message_principals USING PRIMARY KEY (message_id=?)"
     ]
     assert order == "id" or "rowid" in seen[0][0], seen

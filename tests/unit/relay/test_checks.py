@@ -14,6 +14,7 @@ CODE = (
     " SELECT 'a' || i, 'a@x.org', x'00', 0, 1 FROM n"
 )
 FAR_MS = 9_000_000_000_000
+GROUP = "INSERT INTO groups VALUES ('g', 'builders', 'anna', 0, 1, 50, 1, NULL)"
 TOO_FEW = "INSERT INTO admins (agent, public_key, added_ms) VALUES ('ada', 'k', 1)"
 BROKEN = {
     "admins": AGENT.format("active", FAR_MS, "NULL"),
@@ -30,6 +31,13 @@ def test_broken_relay_is_found(tmp_path, check):
     workspace.execute(BROKEN[check], store="relay")
     (finding,) = workspace.find(f"relay.{check}")
     assert finding.subject == "relay"
+
+
+def test_group_without_an_owner_is_found(tmp_path):
+    workspace = WorkspaceFixture(tmp_path)
+    workspace.execute(GROUP, store="relay")
+    (finding,) = workspace.find("relay.groups")
+    assert finding.problem == "groups"
 
 
 def test_too_few_admins_are_found(tmp_path):

@@ -5,10 +5,12 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from msgspec import convert
 
 from appliance.kernel import meta
-from appliance.network.keys import rotation_text
-from appliance.relay import key_log, queries
+from appliance.network.group_log import GroupChange, verify_changes
+from appliance.network.keys import AgentPublicKey, rotation_text
+from appliance.relay import group_audit, key_log, queries
 from appliance.relay.restored import adjust_store
 from appliance.workspace.restoring import RestoreContext
 from tests.support.relay import RelayFixture, key
@@ -205,3 +207,78 @@ def test_backup_from_before_the_key_log_is_restored(workspace):
         adjust_store(connection, context)
     assert context.notices == []
     workspace.relay = RelayFixture(workspace.folder)
+
+
+# -- groups ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def groups(tmp_path):
+    """A relay with a backup, in which anna's group has bert."""
+    groups = Groups(tmp_path)
+    groups.back_up()
+    yield groups
+    groups.relay.close()
+
+
+class Groups(RestoredRelay):
+    """`head`: the newest change that a member has seen."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        made = self.call("anna", "POST", "/groups", {"name": "builders"})
+        self.group_id = made["groupId"]
+        self.path = f"/groups/{self.group_id}"
+        self.invite("anna", "bert")
+
+    def call(self, by, method, path, body=None):
+        reply = self.relay.request(method, path, body, by=by)
+        assert reply.status_code < 300, reply.json
+        return reply.json
+
+    def invite(self, by, name):
+        self.call(by, "POST", f"{self.path}/invite", {"agent": name})
+        self.call(name, "POST", f"{self.path}/accept")
+
+    def add(self, name):
+        """A member since the backup."""
+        self.relay.add(name)
+        self.relay.connect("anna", name)
+        self.invite("anna", name)
+
+    def read_log(self, by="anna"):
+        return convert(self.call(by, "GET", f"{self.path}/changes"), list[GroupChange])
+
+    def roles(self, by="anna"):
+        return {row["agent"]: row["role"] for row in self.call(by, "GET", f"{self.path}/members")}
+
+    def check_continues(self, before):
+        """The log after the restore has all changes before, then signed ones."""
+        log = self.read_log("bert" if "bert" in self.roles("anna") else "anna")
+        assert log[: len(before)] == before
+        own = self.relay.request("GET", "/admin/keys").json[-1]["adminPublicKey"]
+        verify_changes(self.group_id, log, "", AgentPublicKey.of(own))
+        assert self.relay.store.read(group_audit.find_problems) == []
+
+
+@pytest.mark.parametrize("revive", [False, True])
+def test_group_works_after_a_restore_and_its_log_goes_on(groups, revive):
+    groups.call("anna", "DELETE", f"{groups.path}/members/bert")
+    before = groups.read_log()
+    groups.restore(revive=revive)
+    assert groups.roles() == {"anna": "owner"}
+    groups.invite("anna", "bert")
+    assert groups.roles("bert") == {"anna": "owner", "bert": "member"}
+    groups.check_continues(before)
+
+
+def test_member_that_the_restore_removes_leaves_its_groups(groups):
+    """Its name can be registered by somebody else."""
+    groups.add("cleo")
+    groups.call("anna", "POST", f"{groups.path}/transfer", {"newOwner": "cleo"})
+    before = groups.read_log()
+    groups.restore()
+    assert groups.roles() == {"anna": "owner", "bert": "member"}
+    groups.check_continues(before)
+    groups.relay.add("cleo")
+    assert groups.call("cleo", "GET", "/groups") == []

@@ -33,6 +33,16 @@ def test_paging_backwards_gives_every_message_once(filled: Filled, limit: int) -
     assert seen == filled.message_ids[::-1]
 
 
+def test_page_since_a_time_begins_with_its_first_message(filled: Filled) -> None:
+    with _reader(filled) as reader:
+        rows = reader.messages(filled.topic_id)[::-1]
+        since = rows[10]["created_at"]
+        first = next(index for index, row in enumerate(rows) if row["created_at"] >= since)
+        assert reader.messages(filled.topic_id, since=since) == rows[first:]
+        assert reader.messages(filled.topic_id, 3, since="2000-01-01") == rows[:3]
+        assert reader.messages(filled.topic_id, since="2100-01-01") == []
+
+
 def test_sql_in_a_name_is_only_text(filled: Filled) -> None:
     with _reader(filled) as reader, pytest.raises(NoSuchChannel):
         reader.channel("'; DROP TABLE channels; --")
