@@ -30,6 +30,7 @@ AT = """(() => {
 })()"""
 
 
+DRAWN = "new Promise((done) => requestAnimationFrame(() => setTimeout(done, 20)))"
 MARK_GRACE = (
     "void [...document.querySelectorAll('tbody tr')]"
     ".find((each) => each.innerText.startsWith('grace')).classList.add('grace')"
@@ -59,6 +60,7 @@ class Person:
 
     def type(self, text, *keys):
         self.page.tab.call("Input.insertText", text=text)
+        self.page.tab.evaluate(DRAWN)
         self.page.press(*keys)
 
 
