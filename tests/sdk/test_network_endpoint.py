@@ -43,7 +43,7 @@ def test_endpoint_that_sends_byte_by_byte_ends_with_the_request(monkeypatch):
     server.start()
     try:
         with pytest.raises(OSError, match="H"):
-            post_envelope(server.url, b"{}", PostRules(allow_loopback=True, allow_http=True))
+            post_envelope(server.url, b"{}", rules=PostRules(allow_loopback=True, allow_http=True))
     finally:
         server.ended.set()
         server.join(10)
@@ -124,10 +124,10 @@ def test_message_passes_a_real_socket(network, anna):
     here = PostRules(allow_loopback=True, allow_http=True)
     with served(network.agents["bert"]) as (host, port):
         url = f"http://{host}:{port}/network/inbox"
-        assert post_envelope(url, sealed(network), here)[0] == 200
+        assert post_envelope(url, sealed(network), rules=here)[0] == 200
     assert network.texts("bert") == ["hi"]
     with pytest.raises(OSError, match="refused"):
-        post_envelope(url, b"", here)
+        post_envelope(url, b"", rules=here)
     assert tls_context().minimum_version.name == "TLSv1_3"
 
 
@@ -210,5 +210,5 @@ def test_post_connects_to_the_address_that_was_checked(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     monkeypatch.setattr(socket, "create_connection", dial)
     with pytest.raises(OSError):
-        post_envelope("https://agent.example/inbox", b"{}", PostRules(False, False))
+        post_envelope("https://agent.example/inbox", b"{}", rules=PostRules(False, False))
     assert dialed == [("93.184.216.34", 443)]

@@ -50,7 +50,7 @@ void (() => {
   const held = new Promise((resolve) => { window.letGo = resolve; });
   window.fetch = async (path, ...more) => {
     const response = await real(path, ...more);
-    if (path.startsWith("/api/v1/messages?")) await held;
+    if (new URL(path, location).pathname === "/api/v1/messages") await held;
     return response;
   };
 })()

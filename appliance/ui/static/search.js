@@ -5,7 +5,7 @@ import { Failure } from "./parts.js";
 import { go, link } from "./router.js";
 import { state, watchers } from "./store.js";
 import { highlighted, midnight, showMoment, showNumber } from "./text.js";
-import { html, useEffect, useState } from "./view.js";
+import { html, useEffect, useLayoutEffect, useState } from "./view.js";
 
 const LIMIT = 50; // results at first, and more each time
 const LIMIT_MAX = 1_000;
@@ -25,7 +25,7 @@ export function SearchScreen({ place }) {
   const [found, setFound] = useState(null);
   const [error, setError] = useState(null);
   const key = JSON.stringify(place.query);
-  useEffect(() => {
+  useLayoutEffect(() => { // at once: later, it would delete what was typed since
     setWords(q);
     setName(sender);
     setLimit(LIMIT);

@@ -1,6 +1,6 @@
 // The view library: preact with htm, and the hooks that the screens use.
 import { h, render, createRef, Component } from "./vendor/preact.js";
-import { useEffect, useRef, useState } from "./vendor/hooks.js";
+import { useEffect, useLayoutEffect, useRef, useState } from "./vendor/hooks.js";
 import htm from "./vendor/htm.js";
 
 export const html = htm.bind(h);
@@ -16,4 +16,4 @@ export const rarely = (draw) => class extends Component {
   }
 };
 
-export { render, createRef, Component, useEffect, useRef, useState };
+export { render, createRef, Component, useEffect, useLayoutEffect, useRef, useState };

@@ -32,7 +32,7 @@ def server_tls(tmp_path, monkeypatch):
 
 
 def post_from_program(url):
-    return post_envelope(url, b"{}", RULES)[0]
+    return post_envelope(url, b"{}", rules=RULES)[0]
 
 
 def post_from_appliance(url):
