@@ -58,6 +58,10 @@ def save_operated(hub: ServedHub, page: UiPage) -> None:
 def save_reading(page: UiPage, week: Week) -> None:
     """Save the pages of people who read and answer."""
     channel_id, topic_id = week.channel("releases"), week.topics[RELEASE]
+    page.tab.resize(980, 700)
+    page.go("#/")
+    page.sees("publish", ".ask")
+    save(page, "home")
     page.tab.resize(1300, 700)
     page.topic(channel_id, topic_id)
     page.sees("815", ".attachments")
