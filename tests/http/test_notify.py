@@ -97,7 +97,7 @@ def test_full_disk_is_one_message(tmp_path, receivers):
             until(lambda: "disk is full" in receivers.text(), SECONDS, "the message")
             ended = doctor_runs(hub)
             until(lambda: doctor_runs(hub) > ended + 2, SECONDS, "checks of the full disk")
-            assert len(receivers.posts()) == 1
+            assert len(receivers.posts()) == 1, receivers.text()
             assert receivers.text().count("new: ") == 1
             disk.clear()
             until(lambda: "solved: " in receivers.text(), SECONDS, "the end")

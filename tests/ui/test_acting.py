@@ -192,7 +192,7 @@ def test_stream_is_paused_until_a_time(hub, page):
 TIME = """(() => {
   const field = document.querySelector("dialog input[type='datetime-local']");
   field.value = '2027-01-31T12:00';
-  field.dispatchEvent(new Event('change', { bubbles: true }));
+  field.dispatchEvent(new Event('input', { bubbles: true }));
 })()"""
 
 

@@ -4,6 +4,7 @@ import { may } from "./session.js";
 import { notify, state } from "./store.js";
 import { html, useEffect, useState } from "./view.js";
 
+const PAUSE_MS = 200; // several keys are one preview
 const SHOWN_MAX = 3;
 
 // Whether the session may administer a stream; patterns have stars.
@@ -34,8 +35,11 @@ function Ask({ action, again, close }) {
   const asked = field?.(choice);
   useEffect(() => {
     let current = true;
-    preview?.(choice, text).then((sentence) => current && setCounted(sentence), () => {});
-    return () => { current = false; };
+    const timer = setTimeout(() => preview?.(choice, text).then((sentence) => current && setCounted(sentence), () => {}), PAUSE_MS);
+    return () => {
+      current = false;
+      clearTimeout(timer);
+    };
   }, [choice, text]);
   const run = async () => {
     const answer = await work(choice, text.trim());
@@ -45,7 +49,7 @@ function Ask({ action, again, close }) {
   return html`<${Dialog} title=${title} action=${title} danger=${danger} close=${close} work=${run} disabled=${typed && name !== typed}>
     <p>${says}</p>
     ${choices && html`<label>${choices[0]}<select value=${choice} onChange=${(event) => setChoice(event.target.value)}>${choices[1].map(([text, value]) => html`<option key=${value} value=${value}>${text}</option>`)}</select></label>`}
-    ${asked && html`<label>${asked[0]}<input type=${asked[1]} value=${text} maxlength="200" onChange=${(event) => setText(event.target.value)} /></label>`}
+    ${asked && html`<label>${asked[0]}<input type=${asked[1]} value=${text} maxlength="200" onInput=${(event) => setText(event.target.value)} /></label>`}
     ${counted && html`<p role="status"><strong>${counted}</strong></p>`}
     ${typed && html`<label>Type <code>${typed}</code> to confirm<input value=${name} autocomplete="off" autofocus onInput=${(event) => setName(event.target.value)} /></label>`}
     ${command && html`<details><summary>The same by command</summary><${Command} label="Command" text=${command} /></details>`}

@@ -193,7 +193,7 @@ def test_pages_give_every_attachment_once_newest_first(env, ids):
         wanted = [id_ for each, id_ in reversed(made) if kind in (None, each)]
 
         def page_before(cursor, kind=kind):
-            query = wire.AttachmentsQuery(kind, 5, cursor)
+            query = wire.AttachmentsQuery(kind=kind, limit=5, before_id=cursor)
             return env.hub.list_attachments(topic, query, env.alice)
 
         pages = pages_of(page_before, cursor_of=attrgetter("cursor"))
