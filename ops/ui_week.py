@@ -132,7 +132,7 @@ class Week:
 
 
 def shift_clock(folder: Path) -> Path:
-    """Make a module that shifts the wall clock of each process that has the folder in its path;
+    """Make a module that shifts the wall clock in each process with the folder in its path;
     return the file with the milliseconds."""
     file = folder / "clock"
     (folder / "sitecustomize.py").write_text(SHIFT.format(file=str(file)))
@@ -147,7 +147,7 @@ def set_clock(file: Path, hours_ago: float) -> None:
 
 
 def write_growth(hub: ServedHub, file: Path) -> None:
-    """Write two weeks of growth up to the present sizes, which the forecast draws."""
+    """Write two weeks' growth up to the present sizes, which the forecast draws."""
     forecast, now_ms = hub.http.get("/api/v1/forecast").body, int(time.time() * 1000)
     disk = forecast["disks"][0]
     sizes = {row["store"]: row["bytes"] for row in forecast["stores"] if row["store"] in GROWING}

@@ -1,4 +1,4 @@
-"""Files: locked, written as a whole, synced. Errors of the system become those of jobs."""
+"""Writes files: locked, whole, synced. System errors become job errors."""
 
 import fcntl
 import os

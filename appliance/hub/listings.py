@@ -49,8 +49,8 @@ def topics(
     query: wire.TopicsQuery,
     only: frozenset[str] | None = None,
 ) -> wire.TopicList:
-    """List a channel's topics, or those of all channels in `only`: newest activity first, starting
-    below the topic `query.before_id`."""
+    """List topics in a channel, or in all channels in `only`: newest activity first, starting below
+    the topic `query.before_id`."""
     before_id, limit = query.before_id, min(query.limit, wire.PAGE_MAX)
     values: dict[str, Any] = {"rows": limit + 1}
     if channel_id is not None:

@@ -1,7 +1,7 @@
-"""Makes snippets: the part of a text around a search's first match.
+"""Makes snippets: a text's part around a search's first match.
 
 The text is scanned in windows with limited size, so the work grows with the text's length and not
-with the number of matches (FTS5's snippet() compares every match with every other).
+with its matches (FTS5's snippet() compares every match with every other).
 """
 
 import re

@@ -36,7 +36,7 @@ def open_folder_agent(session: Session, folder: Path | None) -> Any:
 
 
 def folder_of(session: Session, folder: Path | None) -> Path:
-    """Return the folder, or that of the workspace's only agent. Raises NoNetworkAgent."""
+    """Return the folder, or the workspace's only agent's. Raises NoNetworkAgent."""
     from appliance.sdk.network.folder import NoNetworkAgent
 
     if folder is None:

@@ -1,4 +1,4 @@
-"""The worker bus for asyncio: the methods of `FileBus` and `HttpBus` as coroutines.
+"""The worker bus for asyncio: `FileBus` and `HttpBus` methods as coroutines.
 
     async with AsyncFileBus("ada") as bus:                 # or AsyncHttpBus("ada", url=…, token=…)
         claim = await bus.claim("task-7", wait=60)
@@ -26,7 +26,7 @@ from appliance.sdk.http import REQUEST_WAIT_SECONDS_MAX
 
 
 class AsyncBus(ThreadedClient):
-    """The methods of both kinds of asyncio agents."""
+    """Methods for both kinds of asyncio agents."""
 
     kind: type[BusAgent]
 

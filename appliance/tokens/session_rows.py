@@ -118,8 +118,8 @@ def end(tx: Tx, session_id: str, of: str | None) -> None:
 
 
 def _find_secret(tx: Tx, token_id: str, credential: str | None) -> str:
-    """Return the token secret's hash behind `credential`: the beginning of that hash, or of a
-    session hash. None: the newest secret. Raises CredentialRefused if the secret ended."""
+    """Return the token secret's hash behind `credential`, which begins that hash or a session
+    hash. None: the newest secret. Raises CredentialRefused if the secret ended."""
     row = tx.execute(
         "SELECT s.token_hash FROM tokens AS t JOIN (SELECT id, hash, hash AS token_hash FROM tokens"
         " UNION ALL SELECT token_id, hash, hash FROM retired WHERE until_ms > ?3"

@@ -1,7 +1,7 @@
 """Serves the web UI's files from memory at `/ui/`.
 
 The files contain no data and no secrets, and need no token. The policy allows scripts and styles
-from this address only, none of them inline, and refuses to turn text into markup.
+from this address only, and no inline ones, and refuses to turn text into markup.
 """
 
 import gzip

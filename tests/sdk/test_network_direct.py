@@ -119,7 +119,7 @@ def test_address_outside_private_networks_is_refused(text):
 
 def test_auto_announces_an_address_that_others_may_use():
     made = announce("anna", ("auto",), key("anna"))
-    for address in () if made is None else made.addresses:  # none where there is no LAN
+    for address in () if made is None else made.addresses:  # None: this machine has no LAN
         check_direct_address(address)
 
 

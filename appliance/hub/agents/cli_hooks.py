@@ -68,7 +68,7 @@ def install_hooks(
     from appliance.hub.agents.hooks.versions import check_version
 
     known = harness_named(harness)
-    wanted = _wanted(session, harness, name, successor)
+    wanted = _plan_entries(session, harness, name, successor)
     if print_only:
         write_line(_entries(wanted))
         return
@@ -128,7 +128,7 @@ def answer_hook(
 # -- steps -------------------------------------------------------------------------------------
 
 
-def _wanted(session: Session, harness: str, name: str | None, successor: str | None) -> Any:
+def _plan_entries(session: Session, harness: str, name: str | None, successor: str | None) -> Any:
     from appliance.hub.agents.hooks.files import Wanted
     from appliance.sdk.mcp_clients import McpServer
     from appliance.sdk.program import program_words, server_words, workspace_words
