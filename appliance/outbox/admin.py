@@ -72,6 +72,20 @@ class OutboxAdmin:
         before_ms = self._outbox.clock.now_ms() - int(command.older_than_seconds * 1000)
         return self._outbox.store.write(writes.prune, command.dead, before_ms, STEP_ROWS_MAX)
 
+    def pause(self, command: wire.Pause) -> wire.PausedRoutes:
+        """Pause a route. Raises NoSuchTarget if it does not begin with a target's name."""
+        targets = self._outbox.targets
+        if command.route.partition(":")[0] not in targets:
+            hint = f"one of {', '.join(sorted(targets))}, or a send's route: agentlip outbox list"
+            raise wire.NoSuchTarget(details={"field": "route"}, hint=hint)
+        self._outbox.pauses.pause(command.route, command.seconds)
+        return wire.PausedRoutes(self._outbox.pauses.list())
+
+    def resume(self, command: wire.Resume) -> wire.PausedRoutes:
+        self._outbox.pauses.resume(command.route)
+        self._outbox.delivery_work.set()
+        return wire.PausedRoutes(self._outbox.pauses.list())
+
     def _select(self, command: wire.Redrive) -> tuple[list[SendRow], bool]:
         """Return the sends, and whether others may match the filter too."""
         outbox = self._outbox

@@ -1,5 +1,6 @@
 """Checks the outbox: dead letters, waiting sends, capacity, lost ids."""
 
+import shlex
 from collections.abc import Iterator
 
 from appliance.checks.check import FINDINGS_MAX, Check, Cost, Finding, Problem, Severity
@@ -9,6 +10,7 @@ from appliance.checks.rows import RowRule, find_rows
 from appliance.checks.sections import section
 from appliance.kernel.clock import HOUR_MS
 from appliance.kernel.steady_clock import steady_ms
+from appliance.outbox import pauses
 from appliance.outbox.queries import LOST
 from appliance.outbox.settings import OutboxSettings
 
@@ -57,6 +59,15 @@ def _waiting(context: Context) -> Iterator[Finding]:
             )
 
 
+def _paused(context: Context) -> Iterator[Finding]:
+    for connection in context.with_tables("outbox", "meta"):
+        now_ms = steady_ms(connection, context.clock)
+        for name, end_ms in pauses.read_all(connection).items():
+            if end_ms is None or end_ms > now_ms:
+                hint = f"agentlip outbox resume {shlex.quote(name)}"
+                yield PAUSED.finding(name, "deliveries are paused", hint)
+
+
 def _fingerprints(context: Context) -> Iterator[Finding]:
     for connection in context.with_tables("outbox", "outbox"):
         rows = connection.execute(
@@ -96,6 +107,7 @@ DEAD_LETTERS = Problem(
 )
 LOST_SENDS = Problem("lost")
 WAITING = Problem("waiting")
+PAUSED = Problem("paused", Severity.INFO)
 BROKEN_CHAIN = Problem("broken-chain", Severity.ERROR)
 ALTERED = Problem("altered", Severity.ERROR)
 FULL = Problem("full", hint="agentlip outbox status")
@@ -107,6 +119,10 @@ CHECKS = (
     Check(
         name="outbox.waiting", inspects="no send is undelivered for hours", find=_waiting,
         problems=(WAITING,),
+    ),
+    Check(
+        name="outbox.paused", inspects="an operator's pause is not forgotten", find=_paused,
+        problems=(PAUSED,),
     ),
     Check(
         name="outbox.refused",

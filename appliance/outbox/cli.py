@@ -22,12 +22,17 @@ COLUMNS = [
     ("ATTEMPTS", "attempts"),
     ("ENQUEUED", "enqueued_at"),
     ("TO", "to"),
+    ("ROUTE", "route"),
     ("PRINCIPAL", "principal"),
     ("CLIENT MESSAGE ID", "client_message_id"),
     ("LAST ERROR", "last_error"),
 ]
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="Row id or client_message_id.")]
+RouteArgument = Annotated[
+    str,
+    typer.Argument(metavar="ROUTE", help="A send's route, or a target: `broker`, `mail`."),
+]
 StatusFlag = Annotated[
     str | None,
     typer.Option("--status", help="Only `pending`, `inflight`, `done`, `dead` or `aborted` ones."),
@@ -66,10 +71,9 @@ def show_state(session: Session) -> None:
     if state["lost"]:
         text += f"; {state['lost']} were accepted and are gone since their broker was restored"
         text += ": agentlip outbox redrive --lost"
-    open_routes = state["open_routes"]
-    session.answer(
-        state, text + (f"; circuit breaker open: {', '.join(open_routes)}" if open_routes else "")
-    )
+    if state["open_routes"]:
+        text += f"; circuit breaker open: {', '.join(state['open_routes'])}"
+    session.answer(state, text + (f"; {_paused_text(state['paused'])}" if state["paused"] else ""))
 
 
 @app.command("inspect")
@@ -226,6 +230,37 @@ def prune(
         answer = hub.post(f"{PATH}/prune", body, "")
         pruned, more = pruned + answer["pruned"], answer["more"]
     session.answer({"pruned": pruned}, f"dropped the payloads from {pruned} sends")
+
+
+@app.command("pause")
+def pause(
+    session: Session,
+    route: RouteArgument,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--for", min=0.001, help="Seconds to pause; by default until resumed."),
+    ] = None,
+) -> None:
+    """Stop deliveries on a route. New sends are accepted, and wait.
+
+    Examples: agentlip outbox pause mail --for 3600; agentlip outbox pause broker:dev
+    """
+    answer = session.hub().post(f"{PATH}/pause", {"route": route, "seconds": seconds})
+    session.answer(answer, _paused_text(answer["paused"]))
+
+
+@app.command("resume")
+def resume(session: Session, route: RouteArgument) -> None:
+    """Deliver the waiting sends on a paused route."""
+    answer = session.hub().post(f"{PATH}/resume", {"route": route})
+    session.answer(answer, _paused_text(answer["paused"]))
+
+
+def _paused_text(paused: list[dict[str, Any]]) -> str:
+    routes = [
+        f"{each['route']}{' until ' + each['until'] if each['until'] else ''}" for each in paused
+    ]
+    return f"paused: {', '.join(routes) or 'nothing'}"
 
 
 @app.command("reload")

@@ -37,10 +37,15 @@ def route_of(target_route: str, in_order: bool) -> str:
     return f"{target_route}{_SUFFIX if in_order else ''}"
 
 
+def without_order(route: str) -> str:
+    """Return the route's name, which sends with and without order share."""
+    return route.removesuffix(_SUFFIX)
+
+
 def is_in_order(route: str) -> bool:
     return route.endswith(_SUFFIX)
 
 
 def mesh_of(route: str) -> str:
     """Return the mesh in a route's name. For a webhook's route the result is not a mesh."""
-    return route.partition(":")[2].removesuffix(_SUFFIX)
+    return without_order(route).partition(":")[2]

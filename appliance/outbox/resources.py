@@ -112,6 +112,17 @@ def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
             "POST": Operation(wire.ADMIN, body=wire.Prune, reply=wire.Pruned, audited=True,
                               summary="Prune ended sends' payloads; their ids stay used"),
         }),
+        Route("/v1/outbox/pause", Responders(post=reply_with(admin.pause)), {
+            "POST": Operation(wire.ADMIN, body=wire.Pause, reply=wire.PausedRoutes, audited=True,
+                              errors=(wire.NoSuchTarget, wire.TooManyPauses),
+                              example={"route": "mail://example.com"},
+                              summary="Stop deliveries on a route, for a time or until resumed"),
+        }),
+        Route("/v1/outbox/resume", Responders(post=reply_with(admin.resume)), {
+            "POST": Operation(wire.ADMIN, body=wire.Resume, reply=wire.PausedRoutes, audited=True,
+                              example={"route": "mail://example.com"},
+                              summary="Deliver the waiting sends on a paused route"),
+        }),
         Route("/v1/outbox/reload", Responders(post=reply_with(lambda _command: outbox.reload())), {
             "POST": Operation(wire.ADMIN, body=wire.Reload, reply=wire.Reloaded,
                               errors=(BadSettings, RetentionTooShort, MaxAgeTooLong), example={},

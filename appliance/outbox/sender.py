@@ -89,6 +89,8 @@ class Sender:
 
     def _start_deliveries(self, name: str, now_ms: int) -> int:
         """Start all deliveries that one route allows now; return how many sends."""
+        if self._outbox.pauses.holds(name, now_ms):
+            return 0
         route = self._routes.state(name)
         target = self._outbox.targets.get(name.partition(":")[0])
         claimed = 0

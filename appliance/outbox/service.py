@@ -30,6 +30,7 @@ from appliance.outbox import (
 )
 from appliance.outbox.capacity import Gauge
 from appliance.outbox.expiry import max_age_hours
+from appliance.outbox.pauses import Pauses
 from appliance.outbox.routes import Routes
 from appliance.outbox.rows import SendRow
 from appliance.outbox.settings import OutboxSettings
@@ -108,6 +109,7 @@ class Outbox:
         self.delivery_work = Wakeup()  # set on sends that may be delivered now
         self._ids = IdFactory(clock)
         self.steady = SteadyClock(store, clock, log)
+        self.pauses = Pauses(store, self.steady)
         self._in_flight = 0
         self._retention_days: dict[str, int | None] = {}
         self.mesh_max_age_hours: dict[str, int] = {}
@@ -117,8 +119,10 @@ class Outbox:
         self._in_order = ordering.parse(settings.in_order)
 
     def open(self) -> None:
-        """Call at the start: continue the steady clock, and end waits above their limit."""
+        """Call at the start: continue the steady clock and pauses, and end waits above their
+        limit."""
         self.steady.open()
+        self.pauses.open()
         longest_ms = RETRY_AFTER_MAX_MS + round(self.settings.retry.max_seconds * 1000)
         self.store.write(writes.cap_waits, longest_ms)
 
@@ -392,6 +396,7 @@ class Outbox:
             meshes=meshes,
             open_routes=self.routes.open_names(),
             lost=stats.lost,
+            paused=self.pauses.list(),
         )
 
     @property

@@ -6,7 +6,7 @@ import msgspec
 
 from appliance.kernel.clock import iso
 from appliance.kernel.log import without_path
-from appliance.outbox import destination, states, wire
+from appliance.outbox import destination, ordering, states, wire
 from appliance.outbox.rows import SendRow
 
 ROW_OVERHEAD_BYTES = 100  # each row's share in a page's rest
@@ -57,6 +57,7 @@ def to_wire(row: SendRow, ahead_ms: int = 0) -> wire.OutboxRow:
         payload_bytes=len(row.payload),
         principal=row.principal,
         traceparent=row.traceparent,
+        route=ordering.without_order(row.route),
     )
 
 

@@ -25,6 +25,9 @@ Name = Annotated[str, Meta(min_length=1, max_length=64)]
 Member = Annotated[str, Meta(min_length=1, max_length=200)]
 RowId = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[\x21-\x7e]+$")]
 Seconds = Annotated[float, Meta(ge=0, le=315_360_000)]
+RouteName = Annotated[
+    str, Meta(min_length=1, max_length=300, description="as in a send's `route`; or a target")
+]
 Limit = Annotated[int, Meta(ge=1, description="clamped to the maximum")]
 
 
@@ -81,7 +84,7 @@ class SendResults(Struct, frozen=True):
 class OutboxRow(Struct, frozen=True):
     """A send's state. `payload_kept` is false after its payload was dropped. `principal` is the
     token, or the appliance's part, that requested it; `traceparent`: the request's, which is
-    sent on to webhooks."""
+    sent on to webhooks. A pause stops all sends with one `route`."""
 
     id: str
     client_message_id: str
@@ -107,6 +110,7 @@ class OutboxRow(Struct, frozen=True):
     payload_bytes: int
     principal: str | None = None
     traceparent: str | None = None
+    route: str = ""
 
 
 class OutboxPage(Struct, frozen=True):
@@ -210,6 +214,28 @@ class Pruned(Struct, frozen=True):
     more: bool
 
 
+class Pause(Struct, frozen=True, forbid_unknown_fields=True):
+    """Stops deliveries on a route, for `seconds` or until resumed. Sends are still accepted."""
+
+    route: RouteName
+    seconds: Annotated[float, Meta(gt=0, le=366 * 86_400)] | None = None
+
+
+class Resume(Struct, frozen=True, forbid_unknown_fields=True):
+    route: RouteName
+
+
+class PausedRoute(Struct, frozen=True):
+    """A route, or a target with all its routes. `until` is null without an end."""
+
+    route: str
+    until: str | None
+
+
+class PausedRoutes(Struct, frozen=True):
+    paused: list[PausedRoute]
+
+
 class Reload(Struct, frozen=True, forbid_unknown_fields=True):
     pass
 
@@ -234,6 +260,7 @@ class OutboxState(Struct, frozen=True):
     meshes: list[str]
     open_routes: list[str]
     lost: int = 0
+    paused: list[PausedRoute] = []
 
 
 class IdReused(Conflict):
@@ -273,6 +300,12 @@ class NoSuchTarget(Invalid):
     code = "TARGET_UNKNOWN"
     default_message = "there is no delivery target with that name"
     default_hint = "omit target to send through the broker"
+
+
+class TooManyPauses(Conflict):
+    code = "TOO_MANY_PAUSES"
+    default_message = "too many routes are paused"
+    default_hint = "agentlip outbox status; agentlip outbox resume ROUTE"
 
 
 class MessageTooLarge(Invalid):
