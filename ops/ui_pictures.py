@@ -92,6 +92,10 @@ def save_reading(page: UiPage, week: Week) -> None:
     page.topic(channel_id, topic_id)
     page.sees("published", ".list")
     save(page, "phone")
+    page.tab.resize(390, 844)
+    page.go("#/operate?view=jobs")
+    page.has(".operate table")
+    save(page, "phone-jobs")
 
 
 def main() -> None:

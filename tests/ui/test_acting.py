@@ -80,7 +80,7 @@ def test_job_is_paused_and_resumed(hub, page):
 
 def test_dead_letters_are_redriven_and_the_stream_is_paused(hub, page):
     operate(page, "queues", "builds")
-    act(page, "Pause", "new envelopes are stored")
+    act(page, "Pause", "New envelopes are stored")
     page.sees("paused", "tbody")
     act(page, "Redrive", "2 dead letters match.")
     until(lambda: stats(hub)["dead"] == 0, 20, "they are ready")
@@ -137,6 +137,18 @@ def test_somebody_is_invited_and_revoked_in_the_page(hub, page):
         page.lacks("dialog")
         page.misses("grace", "tbody")
         guest.sees("Signed out", ".banner")
+
+
+def test_route_of_a_send_is_paused_and_resumed(hub, page):
+    operate(page, "sends", "#nobody")
+    act(page, "Pause", "New sends are stored")
+    page.sees("broker:lab (paused)", "tbody")
+    page.sees("broker:lab", ".facts")
+    assert hub.http.get("/v1/outbox").body["paused"] == [{"route": "broker:lab", "until": None}]
+    page.sees("Resume", ".detail .acts")
+    act(page, "Resume", "deliveries go on")
+    until(lambda: hub.http.get("/v1/outbox").body["paused"] == [], 20, "the route is resumed")
+    assert "POST /v1/outbox/pause" in audited(hub)
 
 
 def test_reader_is_offered_nothing_that_changes_something(hub):

@@ -30,6 +30,14 @@ OTHER_SPACES = f"""
     .filter((name) => (parseFloat(getComputedStyle(each)[name]) || 0) % 4)
     .map((name) => `${{name}} ${{getComputedStyle(each)[name]}} ${{nameOf(each)}}`)))]; }})()
 """
+HIDDEN_AT_FIRST = """(() => {
+  const box = (selector) => document.querySelector(selector).getBoundingClientRect();
+  const hidden = [".top nav", ".tabs"].filter((row) => {
+    const { left, right } = box(`${row} [aria-current]`);
+    return left < 0 || right > innerWidth;
+  });
+  return box(".view h1").bottom < innerHeight / 2 ? hidden : ["h1", ...hidden];
+})()"""
 SMALL_TARGETS = f"""
 (() => {{ {SHOWN}
   const isInText = (each) => getComputedStyle(each).display === 'inline';
@@ -132,6 +140,17 @@ def test_every_target_on_a_phone_is_large_enough(page):
     page.has(".with-menu")
     wrong["menu"] = page.tab.evaluate(SMALL_TARGETS)
     assert wrong == {"menu": []}
+
+
+def test_operators_view_begins_in_the_upper_half_of_a_phone(page):
+    page.tab.resize(PHONE, 800)
+    page.go("#/")
+    wrong = {}
+    for address in (each for each in page.addresses if "operate" in each):
+        show(page, address)
+        if problems := page.tab.evaluate(HIDDEN_AT_FIRST):
+            wrong[address] = problems
+    assert wrong == {}
 
 
 def test_message_text_is_at_most_75_characters_wide(page):

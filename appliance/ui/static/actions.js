@@ -1,7 +1,9 @@
 // Buttons that change something. Each opens a dialog that says what changes, with the command that does the same.
+import { post } from "./api.js";
 import { Command, Dialog } from "./parts.js";
 import { may } from "./session.js";
-import { notify, state } from "./store.js";
+import { notify, now, state } from "./store.js";
+import { showMoment, word } from "./text.js";
 import { html, useEffect, useState } from "./view.js";
 
 const PAUSE_MS = 200; // several keys are one preview
@@ -12,6 +14,16 @@ export const mayAdminister = (stream) => Boolean(state.session.scopes?.some((sco
   const pattern = scope === "admin" ? "*" : /^streams:(.*):admin$/.exec(scope)?.[1];
   return pattern !== undefined && new RegExp(`^${pattern.split("*").map((part) => part.replace(/[.+?^${}()|[\]\\]/g, "\\$&")).join(".*")}$`).test(stream);
 }));
+
+const FOR = [["until somebody resumes it", ""], ["for 15 minutes", "900"], ["for an hour", "3600"], ["for a day", "86400"], ["until a time", "until"]];
+const secondsOf = (choice, time) => (choice === "until" ? Math.max(1, (Date.parse(time) - now()) / 1000) : Number(choice));
+
+// A button that pauses what `subject` names, or resumes it. `paths` and `command` end in "pause" or "resume".
+export const pauseAction = ({ name, paused, access, meanwhile, path, subject, command }) => (paused
+  ? { title: "Resume", ...access, says: `${name}: deliveries go on.`, command: `${command} resume ${word(name)}`, work: () => post(`${path}/resume`, subject), done: () => `${name} is resumed.` }
+  : { title: "Pause", ...access, says: `${name}: nothing is delivered meanwhile. ${meanwhile}`, choices: ["How long", FOR], field: (choice) => choice === "until" && ["Until", "datetime-local"],
+    command: `${command} pause ${word(name)}`, work: (choice, time) => post(`${path}/pause`, { ...subject, ...(choice && { seconds: secondsOf(choice, time) }) }),
+    done: ({ until }) => `${name} is paused${until ? ` until ${showMoment(until)}` : ""}.` });
 
 // An action has a title, a scope (or `allowed`), `says` what changes, and `work(choice, text)`, whose answer `done` makes a sentence.
 // `typed` is a name to type first; `choices` are [label, [[text, value], …]]; `field(choice)` is [label, type] of a text; `preview(choice,

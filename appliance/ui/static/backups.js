@@ -30,7 +30,7 @@ export function Backup({ row: { name, problem } }) {
   return html`${may("admin") ? html`<p><button disabled=${busy} onClick=${read}>${busy ? "Comparing…" : "What would a restore lose?"}</button></p>` : html`<p class="soft">Only the scope admin may see what a restore would lose.</p>`}
     ${error && html`<${Failure} error=${error} />`}
     ${plan && html`<${Plan} plan=${plan} />`}
-    <${Command} label="To restore, on the machine of the appliance" text=${`agentlipd down && agentlip backup restore ${word(name)} --yes && agentlipd up`} />`;
+    <${Command} label="To restore, on the appliance's machine" text=${`agentlipd down && agentlip backup restore ${word(name)} --yes && agentlipd up`} />`;
 }
 
 function Plan({ plan: { notices, uncompared, bytes_needed: needed, bytes_free: free } }) {

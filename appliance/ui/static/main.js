@@ -9,7 +9,7 @@ import { apply, attempt, forget, loadAllTopics, loadChannels } from "./hub.js";
 import { Live } from "./live.js";
 import { OperateScreen } from "./operate.js";
 import { noteVisit, Palette } from "./palette.js";
-import { Badge } from "./parts.js";
+import { Badge, useCurrentInView } from "./parts.js";
 import { go, goQuietly, here, link } from "./router.js";
 import { SearchScreen } from "./search.js";
 import { refreshSession, signInWithAnswer, signInWithInvite, takeAnswer, takeInvite } from "./session.js";
@@ -20,7 +20,7 @@ import { duration } from "./table.js";
 import { showMoment } from "./text.js";
 import { TopicScreen } from "./topic.js";
 import { unread } from "./unread.js";
-import { Component, html, render } from "./view.js";
+import { Component, html, render, useRef } from "./view.js";
 
 const REPLAY_MAX = 2_000; // events since the last visit that are read for the unread counts
 const HOUR_MS = 3_600_000;
@@ -162,8 +162,7 @@ class App extends Component {
       <header class="top">
         <button class="plain menu" aria-expanded=${menu ? "true" : "false"} onClick=${() => this.setState({ menu: !menu })}><span aria-hidden="true">☰ </span>Channels</button>
         <a class="brand" href="#/">Agentlip</a><${Badge} count=${unread.total} />
-        <nav aria-label="Screens">${Object.entries(SCREENS).filter(([, each]) => each.title).map(([name, each]) => html`<a key=${name} href=${link({ screen: name })}
-          aria-current=${place.screen === name ? "page" : undefined}>${each.title}${each.badge && html`<${each.badge} />`}</a>`)}</nav>
+        <${Screens} current=${place.screen} />
         <button class="plain" aria-keyshortcuts="Control+K" onClick=${() => this.setState({ palette: true })}>Go to… <kbd>Ctrl K</kbd></button>
         <span class="dot ${state.connection.name}" title=${state.connection.name} role="img" aria-label=${`Connection: ${state.connection.name}`}></span>
         <${Account} otherTheme=${otherTheme} help=${() => this.setState({ help: true })} done=${() => live.now()} />
@@ -189,6 +188,13 @@ class App extends Component {
 function skip(event) {
   event.preventDefault();
   (document.querySelector(".list") || document.getElementById("content")).focus();
+}
+
+function Screens({ current }) {
+  const row = useRef(null);
+  useCurrentInView(row, current);
+  return html`<nav aria-label="Screens" ref=${row}>${Object.entries(SCREENS).filter(([, each]) => each.title).map(([name, each]) => html`<a key=${name} href=${link({ screen: name })}
+    aria-current=${current === name ? "page" : undefined}>${each.title}${each.badge && html`<${each.badge} />`}</a>`)}</nav>`;
 }
 
 function titleOf(place) {

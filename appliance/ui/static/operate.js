@@ -1,27 +1,27 @@
 // What operators look at first. An open row has its actions, and the commands for what is left.
-import { Actions } from "./actions.js";
+import { Actions, pauseAction } from "./actions.js";
 import { get, patch, post } from "./api.js";
 import { Board, obstacle } from "./board.js";
 import { Backup, backupActions, backUp } from "./backups.js";
 import { Charts, readRates, Usage } from "./charts.js";
 import { JobRuns, jobActions } from "./jobs.js";
 import * as network from "./network.js";
-import { Command, Failure } from "./parts.js";
+import { Command, Failure, useCurrentInView } from "./parts.js";
 import * as people from "./people.js";
 import { Envelopes, queueActions } from "./queues.js";
 import { go, link } from "./router.js";
 import { may } from "./session.js";
 import { Blocked } from "./start.js";
 import { bytes, duration, mark, number, since, Table, usePolled } from "./table.js";
-import { showTime, word } from "./text.js";
-import { html, useState } from "./view.js";
+import { showMoment, showTime, word } from "./text.js";
+import { html, useRef, useState } from "./view.js";
 
 const GROUPS = ["Health", "Work", "Links", "Safety", "Settings"];
 const SECONDS = 10;
 const SENDS_MAX = 200;
 const TROUBLE_MAX = 5; // rows of a view in the overview
 const path = (text) => encodeURIComponent(text);
-const commands = (...texts) => html`${texts.filter(Boolean).map((text) => html`<${Command} key=${text} label="On the machine of the appliance" text=${text} />`)}`;
+const commands = (...texts) => html`${texts.filter(Boolean).map((text) => html`<${Command} key=${text} label="On the appliance's machine" text=${text} />`)}`;
 const statusLevel = { pending: "good", inflight: "good", done: "good", dead: "bad", aborted: "warn" };
 
 // A view reads its data, and has columns of its rows, facts of the whole, and a detail of a row.
@@ -81,16 +81,17 @@ const VIEWS = {
     read: async ({ status }) => ({ ...(await get("/v1/outbox/sends", { status, limit: SENDS_MAX })), state: await get("/v1/outbox") }),
     choice: { name: "status", label: "Status", values: ["", "pending", "inflight", "done", "dead", "aborted"] }, scope: "outbox:read",
     trouble: { watch: () => get("/v1/outbox/sends", { status: "dead", limit: SENDS_MAX }), rows: (data) => data.sends, sentence: (row) => `Not delivered: ${row.last_error}`, query: { status: "dead" } },
-    actions: ({ state }) => [state.depth.dead > 0 && redriveSends(state.depth.dead)],
+    actions: ({ state }) => [state.depth.dead > 0 && redriveSends(state.depth.dead), ...state.paused.map(({ route }) => ({ ...pauseRoute(route, true), title: `Resume ${route}` }))],
     facts: ({ state }) => [...Object.entries(state.depth).map(([status, count]) => [status, count, { status }]), ["Oldest pending", duration(state.oldest_pending_seconds)],
-      ["Level", mark(state.level, state.level === "normal" ? "good" : "bad")], ["Held routes", state.open_routes.join(", ") || "–"], ["Lost by a broker", state.lost]],
-    rows: (data) => data.sends, key: (row) => row.id, empty: "No sends.",
+      ["Paused", state.paused.length ? mark(state.paused.map(pauseText).join(", "), "warn") : "–"], ["Level", mark(state.level, state.level === "normal" ? "good" : "bad")], ["Held routes", state.open_routes.join(", ") || "–"], ["Lost by a broker", state.lost]],
+    rows: ({ sends, state }) => sends.map((row) => ({ ...row, paused: state.paused.find(({ route }) => route === row.route || route === row.target)?.route })), key: (row) => row.id, empty: "No sends.",
     columns: [["To", (row) => row.to], ["Status", (row) => row.status, (value) => mark(value, statusLevel[value])], ["Enqueued", (row) => row.enqueued_at, since],
-      ["Attempts", (row) => row.attempts], ["Next attempt", (row) => row.next_attempt_at, since], ["Last error", (row) => row.last_error], ["Target", (row) => row.target], ["Mesh", (row) => row.mesh]],
+      ["Attempts", (row) => row.attempts], ["Next attempt", (row) => row.next_attempt_at, since], ["Last error", (row) => row.last_error], ["Target", (row) => row.target], ["Mesh", (row) => row.mesh], ["Route", (row) => (row.paused ? `${row.route} (paused)` : row.route)]],
     detail: {
       read: (row) => get("/v1/outbox/inspect", { id: row.id }), show: (row) => commands(`agentlip outbox inspect ${word(row.id)}`),
       actions: (row) => [["dead", "aborted"].includes(row.status) && { title: "Redrive", scope: "outbox:admin", says: `The send is retired, and a new one with the same content is tried at once. ${TWICE}`,
-        command: `agentlip outbox redrive ${word(row.id)} --auto`, work: () => post("/v1/outbox/redrive", { id: row.id, auto: true }), done: () => "The send is tried again." }],
+        command: `agentlip outbox redrive ${word(row.id)} --auto`, work: () => post("/v1/outbox/redrive", { id: row.id, auto: true }), done: () => "The send is tried again." },
+        pauseRoute(row.paused || row.route, row.paused)],
     },
   },
   meshes: {
@@ -137,8 +138,8 @@ const VIEWS = {
     title: "Jobs", group: "Work", what: "jobs role", scope: "jobs:read", trouble: { rows: (data) => data.jobs.filter((row) => ["failed", "lost"].includes(row.last_state)), sentence: (row) => row.last?.error || row.last_state },
     read: () => get("/api/v1/jobs"), rows: (data) => data.jobs, key: (row) => row.name, empty: "No jobs.",
     facts: ({ paused }) => (paused ? [["All jobs are paused", html`${mark("paused", "warn")} ${since(paused)}`]] : []),
-    columns: [["Job", (row) => row.name], ["Source", (row) => row.source], ["Schedule", (row) => row.schedule], ["Next", (row) => row.next_at, since],
-      ["Last", (row) => row.last_state, (value) => value && mark(value, { failed: "bad", lost: "bad", cancelled: "warn" }[value] || "good")], ["At", (row) => row.last_at, since],
+    columns: [["Job", (row) => row.name], ["Last", (row) => row.last_state, (value) => value && mark(value, { failed: "bad", lost: "bad", cancelled: "warn" }[value] || "good")],
+      ["At", (row) => row.last_at, since], ["Next", (row) => row.next_at, since], ["Schedule", (row) => row.schedule], ["Source", (row) => row.source],
       ["Failures", (row) => row.failures], ["Paused", (row) => row.paused_at, since], ["Problem", (row) => row.problem || row.last?.error], ["Description", (row) => row.description]],
     detail: {
       hidden: ["last"], actions: (row) => (["api", "file"].includes(row.source) ? jobActions(row) : []),
@@ -182,6 +183,11 @@ function redriveSends(count, webhook) {
     done: ({ requeued, more }) => `${number(requeued.length)} sends are tried again.${more ? " There may be more." : ""}` };
 }
 
+const pauseText = ({ route, until }) => `${route}${until ? ` until ${showMoment(until)}` : ""}`;
+
+const pauseRoute = (route, paused) => pauseAction({ name: route, paused, access: { scope: "outbox:admin" }, meanwhile: "New sends are stored, and get too old as usual.",
+  path: "/v1/outbox", subject: { route }, command: "agentlip outbox" });
+
 function webhookState({ enabled, disabled_because: why, failing_since: failing }) {
   if (!enabled) return why ? `disabled: ${why}` : "disabled";
   return failing ? "failing" : "enabled";
@@ -216,7 +222,7 @@ export function OperateScreen({ place }) {
       ${data && view.actions && html`<${Actions} actions=${view.actions(data)} again=${again} />`}
       ${data && view.tools && html`<${view.tools} again=${again} />`}
       <button class="plain" onClick=${again}>Read again</button>
-      ${view.seconds !== 0 && html`<button aria-pressed=${paused ? "true" : "false"} onClick=${() => setPaused(!paused)}>${paused ? "Continue" : "Pause"}</button>`}</header>
+      ${view.seconds !== 0 && html`<button aria-pressed=${paused ? "true" : "false"} onClick=${() => setPaused(!paused)}>${paused ? "Update again" : "Stop updates"}</button>`}</header>
     ${error && (data ? html`<${Failure} error=${error} />` : html`<${Blocked} error=${error} what=${view.what} />`)}
     ${!data && !error && html`<p class="soft" role="status">Reading…</p>`}
     ${data && view.facts && html`<dl class="facts">${view.facts(data).map(([title, fact, query]) => html`<div key=${title}><dt>${title}</dt>
@@ -230,7 +236,9 @@ export function OperateScreen({ place }) {
 function Rail({ current, rows }) {
   const countOf = (names) => rows.filter(({ name }) => names.includes(name)).length;
   const count = (names) => countOf(names) > 0 && html`<span class="badge wrong" aria-label=${`${countOf(names)} to look at`}>${number(countOf(names))}</span>`;
-  return html`<nav class="tabs" aria-label="Views">${GROUPS.map((group) => {
+  const row = useRef(null);
+  useCurrentInView(row, current);
+  return html`<nav class="tabs" aria-label="Views" ref=${row}>${GROUPS.map((group) => {
     const views = Object.entries(VIEWS).filter(([, each]) => each.group === group);
     return html`<div key=${group} role="group" aria-label=${group}><span class="soft">${group} ${count(views.map(([name]) => name))}</span>
       ${views.map(([name, { title }]) => html`<a key=${name} href=${link({ screen: "operate", query: { view: name } })} aria-current=${name === current ? "page" : undefined}>${title} ${count([name])}</a>`)}</div>`;

@@ -74,6 +74,11 @@ export function Command({ label, text }) {
 }
 
 // Whether the text is in the clipboard, which browsers lend only on https and on loopback.
+// Scrolls a row of links so that the current one is in view, again for each `current`.
+export function useCurrentInView(row, current) {
+  useEffect(() => row.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [current]);
+}
+
 export async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);

@@ -1,19 +1,16 @@
 // A courier stream: its envelopes, and what can be done with them.
-import { Actions, mayAdminister } from "./actions.js";
+import { Actions, mayAdminister, pauseAction } from "./actions.js";
 import { get, post } from "./api.js";
 import { Failure } from "./parts.js";
-import { now } from "./store.js";
 import { number, since, usePolled } from "./table.js";
-import { showMoment, word } from "./text.js";
+import { word } from "./text.js";
 import { html, useState } from "./view.js";
 
 const PEEK_MAX = 20;
 const COUNTED_MAX = 1000;
-const FOR = [["until somebody resumes it", ""], ["for 15 minutes", "900"], ["for an hour", "3600"], ["for a day", "86400"], ["until a time", "until"]];
 const WHICH = [["all", ""], ["with this reason", "reason"], ["with this type", "type"], ["from this sender", "from"]];
-const STATES = ["dead", "ready", "delayed", "leased"];
+const COUNTS = { dead: "dead", ready: "ready", delayed: "delayed", leased: "inflight" }; // a state's field in the statistics
 
-const secondsOf = (choice, time) => (choice === "until" ? Math.max(1, (Date.parse(time) - now()) / 1000) : Number(choice));
 const narrow = (which, text) => (which && text ? { [which]: text } : {});
 
 // How many dead letters a selection has, from a page of them.
@@ -32,10 +29,7 @@ export function queueActions(stream) {
     dead > 0 && { title: "Redrive", allowed, says: `Dead letters of ${id} become ready, and are delivered again.`, command: `agentlip courier dlq redrive ${name}`,
       choices: ["Which", WHICH], field: (which) => which && ["Text", "text"], preview: (which, text) => countDead(stream, which, text),
       work: (which, text) => post("/v1/streams/redrive", { stream: id, state: "dead", ...narrow(which, text) }), done: ({ count }) => `${number(count)} envelopes are ready again.` },
-    paused ? { title: "Resume", allowed, says: "Envelopes are delivered again.", command: `agentlip courier resume ${name}`, work: () => post("/v1/streams/resume", { stream: id }), done: () => `${id} is resumed.` }
-      : { title: "Pause", allowed, says: "Nothing is delivered meanwhile; new envelopes are stored.", choices: ["How long", FOR], field: (choice) => choice === "until" && ["Until", "datetime-local"],
-        command: `agentlip courier pause ${name}`, work: (choice, time) => post("/v1/streams/pause", { stream: id, ...(choice && { seconds: secondsOf(choice, time) }) }),
-        done: ({ until }) => `${id} is paused${until ? ` until ${showMoment(until)}` : ""}.` },
+    pauseAction({ name: id, paused, access: { allowed }, meanwhile: "New envelopes are stored.", path: "/v1/streams", subject: { stream: id }, command: "agentlip courier" }),
     { title: "Purge", danger: true, allowed, typed: id, says: `All ${number(depth)} envelopes of ${id} are removed, dead letters too. This can't be undone.`, command: `agentlip courier purge ${name}`,
       work: () => post("/v1/streams/purge", { stream: id }), done: ({ count }) => `${number(count)} envelopes are removed.` },
   ];
@@ -51,7 +45,7 @@ export function Envelopes({ stream, again }) {
   const [state, setState] = useState(stream.dead ? "dead" : "ready");
   const { data, error, again: readAgain } = usePolled(() => get("/v1/peek", { stream: stream.id, state, limit: PEEK_MAX }), `peek ${stream.id} ${state}`, 10);
   const read = () => { readAgain(); again(); };
-  return html`<div class="pills" role="group" aria-label="State">${STATES.map((each) => html`<button key=${each} aria-pressed=${each === state ? "true" : "false"} onClick=${() => setState(each)}>${each}</button>`)}</div>
+  return html`<div class="pills" role="group" aria-label="State">${Object.keys(COUNTS).map((each) => html`<button key=${each} aria-pressed=${each === state ? "true" : "false"} onClick=${() => setState(each)}>${each} ${number(stream[COUNTS[each]])}</button>`)}</div>
     ${error && html`<${Failure} error=${error} />`}
     ${data && !data.envelopes.length && html`<p class="soft">No ${state} envelopes.</p>`}
     <ul class="trouble">${data?.envelopes.map((each) => html`<li key=${each.id}><details><summary>${each.id} <span class="soft">${each.reason || each.envelope.type}</span> ${since(each.deadAt || each.enqueuedAt)}</summary>

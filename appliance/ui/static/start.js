@@ -56,7 +56,7 @@ export function SignIn({ invited, failed, done }) {
   return html`<section class="page narrow"><h1>Sign in</h1>
     ${failure}
     ${issuer && html`<div class="buttons"><button class="primary" onClick=${() => leaveForIssuer().catch(setError)}>Sign in with ${issuer}</button></div>`}
-    <p>${issuer ? "Or run" : "Run"} this on the machine of the appliance, and open the link that it prints.</p>
+    <p>${issuer ? "Or run" : "Run"} this on the appliance's machine, and open the link that it prints.</p>
     <${Command} label="Command" text="agentlip ui" />
     <form onSubmit=${submit}><label>Or sign in with a token
       <input type="password" value=${token} autocomplete="off" onInput=${(event) => setToken(event.target.value)} /></label>

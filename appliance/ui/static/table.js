@@ -58,6 +58,9 @@ export function Table({ label, columns: all, rows, keyOf, place, detail, empty, 
     })}</tr>`)}</tbody></table></div>`;
 }
 
+// "oldest_ready" and "oldestReady" become "Oldest ready".
+const titleOf = (field) => field.replace(/_/g, " ").replace(/([a-z])(?=[A-Z])/g, "$1 ").toLowerCase().replace(/^./, (first) => first.toUpperCase());
+
 function compare(one, other) {
   if (typeof one === "number" && typeof other === "number") return one - other;
   return String(one ?? "").localeCompare(String(other ?? ""));
@@ -79,7 +82,7 @@ function Detail({ name, row, detail, again, close }) {
     ${!row && html`<p class="soft">It is not in this list.</p>`}
     ${row && detail?.actions && html`<${Actions} actions=${detail.actions(row)} again=${again} />`}
     ${row && detail?.show?.(row, again)}
-    ${row && html`<dl>${Object.entries(row).filter(([field, value]) => value !== null && value !== "" && !detail?.hidden?.includes(field)).map(([field, value]) => html`<dt>${field}</dt>
+    ${row && html`<dl>${Object.entries(row).filter(([field, value]) => (value ?? "") !== "" && !detail?.hidden?.includes(field)).map(([field, value]) => html`<dt title=${field}>${titleOf(field)}</dt>
       <dd>${typeof value === "object" ? html`<code>${JSON.stringify(value)}</code>` : INSTANT.test(value) ? showMoment(value) : String(value)}</dd>`)}</dl>`}
     ${error && html`<${Failure} error=${error} />`}
     ${more && html`<pre tabindex="0">${JSON.stringify(more, null, 2)}</pre>`}

@@ -164,7 +164,7 @@ export class TopicScreen extends Component {
           ${!log.items.length && log.loading && html`<p class="soft pad">Loading messages…</p>`}
           <${Announcer} key=${`heard ${topicId}`} topicId=${topicId} />
           <${Newer} log=${log} count=${unread.ofTopic(topicId)} show=${() => this.toEnd()} />
-          <${Compose} key=${topicId} writable=${writable} topicId=${topicId} area=${this.compose} sending=${() => this.toEnd()} />
+          <${Compose} key=${topicId} to=${[channel?.name, topic?.title].filter(Boolean).join(" › ")} writable=${writable} topicId=${topicId} area=${this.compose} sending=${() => this.toEnd()} />
         </div>
         ${(pane || shown) && html`<aside class="pane" aria-label="Attachments and details">
           ${shown ? html`<${Details} message=${shown} close=${() => this.setState({ details: null })} />`
@@ -209,7 +209,7 @@ function Announcer({ topicId }) {
   return html`<p class="heard" aria-live="polite">${text}</p>`;
 }
 
-function Compose({ topicId, writable, area, sending }) {
+function Compose({ to, topicId, writable, area, sending }) {
   const [text, setText] = useState(draftOf(topicId) || "");
   const [sender, setSender] = useState(senderName());
   const [busy, setBusy] = useState(false);
@@ -238,7 +238,7 @@ function Compose({ topicId, writable, area, sending }) {
   const onKey = (event) => event.key === "Enter" && !event.shiftKey && !event.isComposing && submit(event);
   const { senders } = state.session;
   return html`<form class="compose" onSubmit=${submit}>
-    <textarea ref=${area} rows=${Math.min(8, text.split("\n").length)} value=${text} placeholder="Write a message. Shift+Enter begins a new line."
+    <textarea ref=${area} rows=${Math.min(8, text.split("\n").length)} value=${text} placeholder=${`Message ${to} (Shift+Enter: new line)`}
       aria-label="Message" onInput=${(event) => write(event.target.value)} onKeyDown=${onKey}></textarea>
     <div class="send"><label>as ${senders?.length
       ? html`<select value=${sender} onChange=${(event) => setSender(event.target.value)}>${senders.map((each) => html`<option>${each}</option>`)}</select>`
