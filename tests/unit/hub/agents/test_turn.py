@@ -1,0 +1,34 @@
+"""A turn's process ends with everything that it started."""
+
+import os
+import threading
+
+import pytest
+
+from appliance.hub.agents import turn
+from appliance.kernel.clock import SystemClock
+from tests.support.until import until
+
+DEAF = """trap "" TERM; sleep 600 & echo $! > {file}.new; mv {file}.new {file}; wait"""
+
+
+def test_descendants_of_deaf_turn_are_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(turn, "GRACE_SECONDS", 0.1)
+    file, stop = tmp_path / "pid", threading.Event()
+    results = []
+
+    def run():
+        words = ["sh", "-c", DEAF.format(file=file)]
+        work = {"agent": "ada", "turn": 1}
+        results.append(
+            turn.run_turn(words, work, text=None, seconds_max=600.0, stop=stop, clock=SystemClock())
+        )
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    until(file.exists, 30, "the turn runs")
+    stop.set()
+    thread.join(30)
+    assert results[0].outcome == "stopped"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(file.read_text()), 0)
