@@ -269,6 +269,21 @@ def test_entry_is_not_reassigned_twice_to_a_recipient(env):
     assert len(env.list("bob", settled=True).entries) == 1
 
 
+def test_entry_for_its_own_heir_stays_open_and_overdue(env):
+    env.send(to=["ada"], ack_by_seconds=HOUR, on_overdue="reassign:ada")
+    env.clock.pass_seconds(HOUR)
+    env.run_loop()
+    assert [entry.name for entry in env.entries.overdue(10)] == ["ada"]
+
+
+def test_entry_that_the_heir_declined_stays_with_its_name(env):
+    env.send(to=["ada", "bob"], ack_by_seconds=HOUR, on_overdue="reassign:bob")
+    env.entries.decline(wire.Decline(2, "busy", "bob"), env.agent)
+    env.clock.pass_seconds(HOUR)
+    env.run_loop()
+    assert [entry.name for entry in env.entries.overdue(10)] == ["ada"]
+
+
 def test_wall_clock_that_is_set_moves_no_deadline(env):
     env.send(to=["ada"], ack_by_seconds=HOUR)
     env.clock.ms += 2 * HOUR * 1000
