@@ -187,6 +187,8 @@ def _find_named(tx: Tx, inbox: Inbox, command: wire.Acknowledge) -> list[EntrySt
     if command.first is None and command.last is None:
         return [queries.find(tx, inbox, number) for number in dict.fromkeys(command.ids)]
     ends = [queries.find(tx, inbox, number) for number in (command.first or 0, command.last or 0)]
+    if ends[0].id > ends[1].id:
+        raise Invalid("the range ends before it begins", hint="the first id is the smaller one")
     entries = queries.open_between(tx, inbox, ends[0].id, ends[1].id)
     if len(entries) > wire.IDS_MAX:
         raise Invalid(

@@ -148,6 +148,13 @@ def test_range_covers_only_what_was_listed(env):
     assert env.texts("ada") == ["3"]
 
 
+def test_range_that_ends_before_it_begins_is_refused(env):
+    for number in range(2):
+        env.send(str(number), to=["ada"])
+    with pytest.raises(Invalid):
+        env.ack("ada", first=2, last=1)
+
+
 def test_declined_entry_shows_its_reason_and_stays_declined(env):
     sent = env.send(to=["ada"])
     assert env.decline("ada", 1, "not mine") == {"ids": [1], "already": []}
