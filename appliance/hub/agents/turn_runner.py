@@ -76,7 +76,7 @@ class TurnRunner:
             self._began.append(self._clock.monotonic())
             self.report("working")
             began_at = iso(self._clock.now_ms())
-            with KeptClaims(self._hub, self.name, self.say):
+            with KeptClaims(self._hub, self.name, self.say, self._end_if_replaced):
                 result = run_turn(
                     self._words, work.to_json(self.name, self._number),
                     text=work.to_text(self.name) if self.limits.as_text else None,
@@ -121,6 +121,12 @@ class TurnRunner:
         if not answer["newest"]:
             self.stop.set()
             raise Replaced(details={"name": self.name})
+
+    def _end_if_replaced(self) -> None:
+        """Report a running turn. End it if another program has the name now."""
+        body = {"run_id": self._run_id, "state": "working"}
+        if not self._hub.post(self._path, body, None)["newest"]:
+            self.stop.set()
 
     # -- inside -------------------------------------------------------------------------
 

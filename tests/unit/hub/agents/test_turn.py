@@ -6,10 +6,32 @@ import threading
 import pytest
 
 from appliance.hub.agents import turn
+from appliance.hub.agents.turn_runner import Limits, Replaced, TurnRunner
+from appliance.hub.agents.work import Work
 from appliance.kernel.clock import SystemClock
 from tests.support.until import until
 
 DEAF = """trap "" TERM; sleep 600 & echo $! > {file}.new; mv {file}.new {file}; wait"""
+
+
+class ReplacedHub:
+    """A hub that gives the agent's name to another program after the turn's first report."""
+
+    reports = 0
+
+    def get(self, _path, **_query):
+        return {"claims": []}
+
+    def post(self, path, _body, _key):
+        self.reports += path.endswith("/report")
+        return {"pause": None, "newest": self.reports < 2}
+
+
+def test_turn_ends_when_another_program_runs_the_agent():
+    words = ["sleep", "600"]
+    runner = TurnRunner(ReplacedHub(), "ada", words, Limits(), SystemClock(), lambda _: None)
+    with pytest.raises(Replaced):
+        runner.run(Work())
 
 
 def test_descendants_of_deaf_turn_are_killed(tmp_path, monkeypatch):
