@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from math import isnan
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -212,6 +213,7 @@ def common(
             as_jsonl=as_jsonl or bool(above.get("as_jsonl")),
             wide=wide or bool(above.get("wide")),
         )
+        _refuse_nan(ctx, given)
         if not is_act(ctx.command_path, given):
             function(session, **given)
             return
@@ -237,6 +239,13 @@ def common(
     entry.__name__ = function.__name__
     entry.__doc__ = function.__doc__
     return entry
+
+
+def _refuse_nan(ctx: typer.Context, given: Mapping[str, Any]) -> None:
+    """Refuse `nan`, which no range excludes."""
+    for name, value in given.items():
+        if isinstance(value, float) and isnan(value):
+            raise Invalid(f"{name}: nan is not a number", hint=f"{ctx.command_path} --help")
 
 
 def run(app: typer.Typer, arguments: Sequence[str], name: str) -> int:

@@ -21,7 +21,7 @@ TOTALS = {"product": 78_300, "tests": 69_500}
 """Code lines in all packages, and in the tests. A higher total is a decision, with its reason in
 the commit; lower the totals when code was removed."""
 ROWS = {
-    "doctor": 5_760, "hub": 13_050, "child": 510, "spark": 4_880, "kernel": 3_470, "backup": 3_600,
+    "doctor": 5_760, "hub": 13_080, "child": 510, "spark": 4_880, "kernel": 3_470, "backup": 3_600,
     "courier": 4_530, "export": 2_880, "broker": 3_250, "sdk": 3_760, "outbox": 3_130,
     "web": 3_020, "workspace, recovery, upgrade": 2_290, "busfile, bus": 3_910,
     "jobs": 2_640, "network, relay": 6_810, "monitoring": 2_190,

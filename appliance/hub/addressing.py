@@ -18,8 +18,12 @@ from appliance.kernel.batch import Tx
 MENTIONS_MAX = 50  # names that one text can mention; later ones are plain text
 FOLLOWERS_MAX = 100  # for each topic: each has a row for every message
 INBOXES_MAX = 100_000  # a row each, so a client can't fill the disk with invented names
-_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
-_MENTION = re.compile(r"(?<![\w@/.])@(\w[\w.\-]{0,99})")
+_SPAN_MAX = 5000  # characters of inline code, so that hostile texts take linear time
+_CODE = re.compile(
+    r"(?ms)^ {0,3}(?P<fence>`{3,}(?=[^`\n]*$)|~{3,}).*?(?:^ {0,3}(?P=fence)|\Z)"
+    rf"|(?<!`)(?P<ticks>`++)(?:(?!\n\n).){{0,{_SPAN_MAX}}}?(?<!`)(?P=ticks)(?!`)|://\S+"
+)
+_MENTION = re.compile(r"(?<![\w@/.+\\\-])@(\w[\w.\-]{0,199})(?!\w|/\w|@)")
 _USED = "SELECT name FROM x_inboxes WHERE name IN ({}) AND opened_at IS NOT NULL"
 _FOLLOWERS = f"SELECT name FROM x_follows WHERE topic_id = ? LIMIT {FOLLOWERS_MAX}"
 _ADD_INBOX = (
@@ -60,7 +64,7 @@ class NewEntry(msgspec.Struct, frozen=True):
 
 
 def mentions(text: str) -> tuple[str, ...]:
-    """Return the names behind `@`, outside code, in order and each once."""
+    """Return the names behind `@`, outside code and addresses, in order and each once."""
     if "@" not in text:
         return ()
     names = (match[1].rstrip(".-") for match in _MENTION.finditer(_CODE.sub(" ", text)))

@@ -5,12 +5,10 @@ With AGENTLIP_URL and without --workspace, both use the hub at that address.
 
 import os
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import typer
 
 from appliance.cli_support import Session
-from appliance.kernel.errors import Invalid
 
 KeyFlag = Annotated[
     str | None,
@@ -34,6 +32,6 @@ def open_reader(session: Session) -> Any:
 
 def segment(text: str) -> str:
     """Return an id as a path segment."""
-    if not text:
-        raise Invalid("an id must not be empty", hint="agentlip msg tail --topic-id ID shows ids")
-    return quote(text, safe="")
+    from appliance.sdk.paths import path_segment
+
+    return path_segment(text)

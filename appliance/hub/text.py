@@ -78,5 +78,5 @@ def check_size(content: str) -> None:
         raise PayloadTooLarge(
             f"content_raw has more than {wire.CONTENT_BYTES_MAX} bytes",
             details={"field": "content_raw", "bytes": size, "limit": wire.CONTENT_BYTES_MAX},
-            hint="split the message, or attach a link to the content",
+            hint="agentlip put FILE, and name the file in the text",
         )

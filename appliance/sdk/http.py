@@ -164,6 +164,10 @@ class HubClient:
         with closing(self), self._answer("GET", path, None, headers) as reply:
             if reply.status not in (http.client.OK, http.client.PARTIAL_CONTENT):
                 _decode(reply, reply.read(REPLY_BYTES_MAX))
+            if "Range" in headers and reply.status == http.client.OK:
+                raise Invalid(
+                    "this is not one range of bytes", hint="ranges look like 0-99, 100- and -50"
+                )
             total, done = reply.length, 0
             while data := reply.read(PIECE_BYTES):
                 done += len(data)
@@ -267,6 +271,7 @@ class HubClient:
         connection, endpoint = self._connect()
         try:
             sent = {**request_headers(endpoint, body), **headers}
+            _check_headers(sent)
             chunked = not isinstance(body, bytes | None)
             with _early_replies(chunked):
                 connection.request(
@@ -291,6 +296,15 @@ class HubClient:
             self._endpoint = self._locate()
             self._connection = connect(self._endpoint, self._timeout_seconds)
         return self._connection, self._endpoint
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
+        if not (value.isascii() and value.isprintable()):
+            raise Invalid(
+                f"{name} must be printable ASCII", details={"field": name},
+                hint="remove line breaks and non-ASCII characters",
+            )  # fmt: skip
 
 
 class HubConnections:

@@ -6,8 +6,11 @@ from appliance.kernel.errors import Invalid
 
 
 def path_segment(text: str) -> str:
-    if not text:
-        raise Invalid("an id must not be empty")
+    if not text or "/" in text:
+        raise Invalid(
+            f"{text!r} can't be a part of a path",
+            hint="use an id or name without / that isn't empty",
+        )
     return quote(text, safe="")
 
 

@@ -51,6 +51,8 @@ def test_workspace_is_found_from_subdirectories_flags_and_environment(
         (["msg", "send", "--topic-id", "x", "--sender", "s", "--content", "c"], 3, "agentlipd up"),
         (["channel", "create", "x"], 3, "server.json"),
         (["listen"], 3, "agentlipd up"),
+        (["inbox", "mine", "--wait", "nan"], 1, "nan is not a number"),
+        (["agent", "run", "a/b", "--", "true"], 1, "'a/b' can't be a part of a path"),
         (["msg", "send", "--topic-id", "x", "--sender", "s"], 1, "--content or by --stdin"),
     ],
 )

@@ -131,7 +131,10 @@ class Inboxes(RuleBasedStateMachine):
                 each["due"] = self.hour + each["span"]
                 self.orders[each["name"]] += 1
                 each["order"] = None
-            elif each["wish"] == "reassign:cy":
+            elif each["wish"] == "reassign:cy" and each["name"] != "cy" and not any(
+                other["name"] == "cy" and other["state"] == "declined"
+                for other in self.model.values() if other["text"] == each["text"]
+            ):  # fmt: skip
                 each["state"] = "declined"
                 if heirs[number] not in self.model:
                     self._add(heirs[number], "cy", each["text"], self.hour + each["span"])

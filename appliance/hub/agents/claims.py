@@ -1,4 +1,4 @@
-"""Keeps an agent's heartbeat and claims on the worker bus while a turn runs."""
+"""Reports a running turn, and keeps the agent's heartbeat and claims on the worker bus."""
 
 import threading
 from collections.abc import Callable
@@ -14,11 +14,14 @@ HANDOVER = "handover"
 
 
 class KeptClaims:
-    """A context: beats and renews in a thread. A hub without a bus, or a token without its scopes,
-    is named once."""
+    """A context: calls `report`, beats and renews in a thread. A hub without a bus, or a token
+    without its scopes, is named once."""
 
-    def __init__(self, hub: Any, name: str, say: Callable[[str], None]) -> None:
-        self._hub, self._name, self._say = hub, name, say
+    def __init__(
+        self, hub: Any, name: str, say: Callable[[str], None], report: Callable[[], None]
+    ) -> None:
+        self._hub, self._name, self._say, self._report = hub, name, say, report
+        self._has_bus = True
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -36,11 +39,13 @@ class KeptClaims:
     def _run(self) -> None:
         while True:
             try:
-                self._keep()
+                self._report()
+                if self._has_bus:
+                    self._keep()
             except ApplianceError as error:
-                if error.status in (403, 404):
+                if self._has_bus and error.status in (403, 404):
                     self._say(f"claims on the bus are not kept: {error.message}")
-                    return
+                    self._has_bus = False
             if self._end.wait(BEAT_SECONDS):
                 return
 

@@ -112,8 +112,16 @@ class Waking:
             reminder = reminder or not failed
             if failed:
                 self._runner.rest(failures)
+            entries = self._await_turn(entries)
         if not self.stop.is_set():
             self._after = max(self._after, last)
+
+    def _await_turn(self, entries: list[Entry]) -> list[Entry]:
+        """Wait until the next turn may begin. Return the entries that are still open then."""
+        while not self.stop.is_set():
+            if self._runner.may_begin():
+                return self._still_open(entries)
+        return entries
 
     def _turn(self, entries: list[Entry], reminder: bool) -> tuple[str, list[Entry]]:
         """Run one turn. Return its outcome, and the entries that it left."""

@@ -6,6 +6,7 @@ from appliance.hub.agents import metrics, queries, wire, writes
 from appliance.hub.service import Hub, keyed_request
 from appliance.hub.text import check_name, check_text
 from appliance.kernel.auth import Principal, check_sender
+from appliance.kernel.errors import Invalid
 from appliance.kernel.idempotency import Reply, call_once
 
 
@@ -18,7 +19,7 @@ class Agents:
 
     def report(self, name: str, command: wire.Report, principal: Principal) -> wire.ReportTaken:
         """Store a waking program's report. A repeated turn is stored once."""
-        check_name(name=name)
+        _check_agent(name)
         check_sender(name, principal.senders)
         if command.turn is not None:
             check_text(output=command.turn.output)
@@ -35,7 +36,7 @@ class Agents:
         self, name: str, command: wire.PauseAgent, principal: Principal, key: str | None = None
     ) -> Reply:
         """Pause a name, and keep its turns from starting; a running turn ends as it would."""
-        check_name(name=name)
+        _check_agent(name)
         if command.reason is not None:
             check_name(reason=command.reason)
         identity = keyed_request(principal, "POST", f"agents/{name}/pause", key, command)
@@ -66,3 +67,12 @@ class Agents:
         self._store.read(queries.find, name, 0, 0)
         limit = min(query.limit, wire.TURNS_KEPT)
         return wire.TurnList(self._store.read(queries.turns, name, limit))
+
+
+def _check_agent(name: str) -> None:
+    check_name(name=name)
+    if len(name) > wire.NAME_LENGTH_MAX:
+        raise Invalid(
+            f"the name has more than {wire.NAME_LENGTH_MAX} characters", details={"field": "name"},
+            hint="agentlip agent status",
+        )  # fmt: skip

@@ -67,7 +67,7 @@ def run_turn(
             usage.FILE: str(Path(folder) / "usage.json"),
         }  # fmt: skip
         watched, kept = os.pipe()  # hangs up when this process ends, also by SIGKILL
-        try:
+        with os.fdopen(kept, "wb") as lifeline:
             process = subprocess.Popen(
                 [sys.executable, "-EPm", attended.__name__, str(watched), *words],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -84,10 +84,8 @@ def run_turn(
             ]  # fmt: skip
             for thread in threads:
                 thread.start()
-            outcome = _wait(process, began + seconds_max, stop, clock)
+            outcome = _wait(process, lifeline, began + seconds_max, stop, clock)
             threads[0].join(GRACE_SECONDS)
-        finally:
-            os.close(kept)
         used = usage.read(Path(folder) / "usage.json")
     code = process.returncode
     if outcome is None:
@@ -99,8 +97,9 @@ def run_turn(
 
 
 def _wait(
-    process: subprocess.Popen[bytes], until: float, stop: threading.Event, clock: Clock
-) -> Outcome | None:
+    process: subprocess.Popen[bytes], lifeline: IO[bytes], until: float, stop: threading.Event,
+    clock: Clock,
+) -> Outcome | None:  # fmt: skip
     """Wait for the end; end the process when it is late or has to stop."""
     while True:
         with suppress(subprocess.TimeoutExpired):
@@ -108,17 +107,17 @@ def _wait(
             return None
         late = clock.monotonic() >= until
         if late or stop.is_set():
-            _end(process)
+            _end(process, lifeline)
             return "late" if late else "stopped"
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes], lifeline: IO[bytes]) -> None:
+    """Send SIGTERM. After a while, have the supervisor kill the command with its descendants."""
     process.send_signal(signal.SIGTERM)
-    try:
+    with suppress(subprocess.TimeoutExpired):
         process.wait(GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    lifeline.close()
+    process.wait()
 
 
 def _pass_on(pipe: IO[bytes] | None, tail: bytearray) -> None:

@@ -4,7 +4,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 import msgspec
 
@@ -14,6 +13,7 @@ from appliance.hub.agents.work import Work
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import Conflict
 from appliance.kernel.ids import random_id
+from appliance.sdk.paths import path_segment
 
 PAUSED_SECONDS = 5.0  # between two looks whether a pause has ended
 REPORT_SECONDS = 300.0  # between two reports while nothing happens; each is a commit
@@ -56,6 +56,7 @@ class TurnRunner:
         say: Callable[[str], None],
     ) -> None:  # fmt: skip
         self.name, self.limits, self.say = name, limits, say
+        self._path = f"/api/v1/agents/{path_segment(name)}/report"
         self._hub, self._words, self._clock = hub, words, clock
         self._run_id = random_id()
         self._began: deque[float] = deque()  # when turns began, within the last hour
@@ -75,7 +76,7 @@ class TurnRunner:
             self._began.append(self._clock.monotonic())
             self.report("working")
             began_at = iso(self._clock.now_ms())
-            with KeptClaims(self._hub, self.name, self.say):
+            with KeptClaims(self._hub, self.name, self.say, self._end_if_replaced):
                 result = run_turn(
                     self._words, work.to_json(self.name, self._number),
                     text=work.to_text(self.name) if self.limits.as_text else None,
@@ -114,13 +115,18 @@ class TurnRunner:
     def report(self, state: str, *, begins: bool = False, **more: Any) -> None:
         """Report a state. Raises Replaced."""
         body = {"run_id": self._run_id, "state": state, "begins": begins, **more}
-        path = f"/api/v1/agents/{quote(self.name, safe='')}/report"
         with self._lock:
-            answer = self._hub.post(path, body, None)
+            answer = self._hub.post(self._path, body, None)
             self._pause, self._reported = answer["pause"], self._clock.monotonic()
         if not answer["newest"]:
             self.stop.set()
             raise Replaced(details={"name": self.name})
+
+    def _end_if_replaced(self) -> None:
+        """Report a running turn. End it if another program has the name now."""
+        body = {"run_id": self._run_id, "state": "working"}
+        if not self._hub.post(self._path, body, None)["newest"]:
+            self.stop.set()
 
     # -- inside -------------------------------------------------------------------------
 

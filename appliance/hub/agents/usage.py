@@ -31,16 +31,23 @@ def read(file: Path) -> TurnUsage:
 
 
 def add(file: str | None, tokens: int, cost: float) -> TurnUsage:
-    """Add to the turn's file, and return the sum. Raises Invalid outside a turn."""
+    """Add to the turn's file, and return the sum. Raises Invalid outside a turn, and if the turn's
+    end would not count the sum."""
     if not file:
         raise Invalid(
             "this is not a turn: AGENTLIP_USAGE_FILE is not set",
             hint="agentlip agent run NAME -- COMMAND sets it for COMMAND",
         )
     former = read(Path(file))
-    usage = TurnUsage(former.tokens + tokens, former.cost + cost)
+    usage = TurnUsage(former.tokens + tokens, former.cost + cost, former.problem)
     try:
+        if usage.problem is not None:
+            raise ValueError(usage.problem)
+        msgspec.convert(msgspec.to_builtins(usage), TurnUsage)
         Path(file).write_bytes(msgspec.json.encode(usage))
-    except OSError as error:
-        raise Invalid(f"the turn's usage can't be written: {error.strerror}") from error
+    except (OSError, ValueError) as error:
+        raise Invalid(
+            f"the turn's usage can't be written: {error}",
+            hint='write {"tokens": 1200, "cost": 0.04}',
+        ) from error
     return usage

@@ -10,6 +10,7 @@ from appliance.hub.wire import Limit
 from appliance.kernel.errors import Exhausted, Missing
 
 AGENTS_MAX = 10_000
+NAME_LENGTH_MAX = 200  # as senders
 TURNS_KEPT = 100  # for each agent
 OUTPUT_BYTES_MAX = 8192
 ENTRIES_MAX = 50  # entries that one turn is given

@@ -130,7 +130,9 @@ def find(reader: Executor, inbox: Inbox, entry_id: int) -> EntryState:
     """Return an open or settled entry. Raises NoSuchEntry."""
     row = reader.execute(_ONE, inbox.values(id=entry_id)).fetchone()
     if row is None:
-        raise wire.NoSuchEntry(details={"id": entry_id, "name": inbox.name})
+        raise wire.NoSuchEntry(
+            f"this inbox has no entry {entry_id}", details={"id": entry_id, "name": inbox.name}
+        )
     return EntryState(*row)
 
 

@@ -24,7 +24,7 @@ from appliance.kernel.idempotency import Reply
 
 REMINDERS_MAX = 3  # afterwards the entry stays overdue
 DUE_MAX = 100  # deadlines handled in one transaction
-REASSIGN = "reassign:"
+REMIND, REASSIGN = "remind", "reassign:"
 _SEE_AGAIN = "UPDATE x_inboxes SET opened_at = ifnull(opened_at, ?1), seen_at = ?1 WHERE name = ?2"
 _OPEN = (
     "INSERT INTO x_inboxes (name, created_at, opened_at, seen_at, newest)"
@@ -44,6 +44,9 @@ _REMIND = (
     " due_steady_ms = ?, position = ? WHERE id = ?"
 )
 _NOTE_OVERDUE = "UPDATE x_entries SET overdue_at = ?, due_steady_ms = NULL WHERE id = ?"
+_REFUSED = (
+    "SELECT 1 FROM x_entries WHERE message_id = ? AND name = ? AND (id = ? OR state = 'declined')"
+)
 _COUNT_FOLLOWS = (
     "SELECT (SELECT count(*) FROM x_follows WHERE topic_id = ?),"
     " (SELECT count(*) FROM x_follows WHERE name = ?)"
@@ -138,9 +141,10 @@ def handle_due(tx: Tx) -> int:
     due = queries.due(tx, tx.steady_ms, DUE_MAX)
     for name, entry in due:
         wish = entry.on_overdue or ""
-        if wish.startswith(REASSIGN):
-            _reassign(tx, name, entry, wish.removeprefix(REASSIGN))
-        elif wish and entry.reminders < REMINDERS_MAX:
+        heir = wish.removeprefix(REASSIGN)
+        if heir != wish and not tx.execute(_REFUSED, (entry.message_id, heir, entry.id)).fetchone():
+            _reassign(tx, name, entry, heir)
+        elif wish == REMIND and entry.reminders < REMINDERS_MAX:
             _remind(tx, name, entry)
         else:
             tx.execute(_NOTE_OVERDUE, (tx.now, entry.id))
@@ -183,6 +187,8 @@ def _find_named(tx: Tx, inbox: Inbox, command: wire.Acknowledge) -> list[EntrySt
     if command.first is None and command.last is None:
         return [queries.find(tx, inbox, number) for number in dict.fromkeys(command.ids)]
     ends = [queries.find(tx, inbox, number) for number in (command.first or 0, command.last or 0)]
+    if ends[0].id > ends[1].id:
+        raise Invalid("the range ends before it begins", hint="the first id is the smaller one")
     entries = queries.open_between(tx, inbox, ends[0].id, ends[1].id)
     if len(entries) > wire.IDS_MAX:
         raise Invalid(

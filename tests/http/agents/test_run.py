@@ -87,6 +87,18 @@ def test_paused_agent_starts_nothing_until_it_is_resumed(hub, ids, tmp_path):
     agent.end()
 
 
+def test_pause_between_attempts_keeps_turns_from_starting(hub, ids, tmp_path):
+    send(hub, ids[1], "one", "b3")
+    agent = Agent(hub, tmp_path, "fail", name="b3", seconds=3)
+    agent.wait_for(1)
+    assert hub.http.post("/api/v1/agents/b3/pause", {"reason": "freeze"}).status == 200
+    until(lambda: is_asleep(hub, "b3"), 20, "it waits for the pause's end")
+    assert len(agent.turns()) == 1
+    assert hub.http.post("/api/v1/agents/b3/resume", {}).status == 200
+    agent.wait_for(2)
+    agent.end()
+
+
 def test_pause_of_all_keeps_turns_from_starting(hub, ids, tmp_path):
     agent = Agent(hub, tmp_path, "ack", name="b1")
     until(lambda: is_asleep(hub, "b1"), 20, "it sleeps")

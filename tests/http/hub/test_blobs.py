@@ -254,6 +254,11 @@ def test_commands_put_get_and_erase_a_file(hub, tmp_path):
     assert succeed("get", ref, "--range", "-3", **where).out == "789"
     succeed("get", ref, "--output", tmp_path / "copy", **where)
     assert (tmp_path / "copy").read_bytes() == CONTENT * 50_000
+    for span in ("5-2", "abc", "0-1,4-5"):
+        refused = agentlip("get", ref, "--range", span, **where)
+        assert (refused.code, refused.out) == (1, "")
+    refused = agentlip("put", "-", "--media-type", "text/csv\nx: y", **where)
+    assert refused.err.startswith("Error: Content-Type must be printable ASCII")
     from_input = succeed("put", "-", "--media-type", "text/csv", stdin=b"a,b", **where)
     assert from_input.out.strip() == ref_of(b"a,b")
     assert get(hub, b"a,b").headers["content-type"] == "text/csv"

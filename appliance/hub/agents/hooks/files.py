@@ -119,7 +119,8 @@ def _merge_file(wanted: Wanted, file: HarnessFile, path: Path, before: str | Non
             return _merge_toml(wanted, before or "") or None
         return _merge_json(wanted, file.formats, before)
     except (ValueError, TypeError, AttributeError, LookupError, RecursionError) as error:
-        raise HarnessFileUnknown(f"{path} has another form than expected: {error}") from None
+        reason = f": {error}" if isinstance(error, ValueError) else ""
+        raise HarnessFileUnknown(f"{path} has another form than expected{reason}") from None
 
 
 # -- JSON ----------------------------------------------------------------------------------------

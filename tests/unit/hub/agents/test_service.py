@@ -4,6 +4,7 @@ import pytest
 
 from appliance.hub.agents import wire
 from appliance.kernel.auth import Principal, SenderNotAllowed
+from appliance.kernel.errors import Invalid
 from tests.unit.hub.entries.conftest import SCOPES
 
 
@@ -53,6 +54,11 @@ def test_agent_can_be_paused_before_it_ever_ran(env):
     env.pause()
     assert [(agent.name, agent.reported_at) for agent in env.shown()] == [("ada", None)]
     assert env.report(begins=True).pause is not None
+
+
+def test_name_that_is_too_long_is_refused(env):
+    with pytest.raises(Invalid):
+        env.agents.report("a" * 201, wire.Report("r1", "asleep"), env.agent)
 
 
 def test_unknown_agent_is_not_resumed(env):

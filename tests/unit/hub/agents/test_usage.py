@@ -27,6 +27,15 @@ def test_wrong_file_is_named_and_counts_nothing(tmp_path, text):
     assert read.problem
 
 
+@pytest.mark.parametrize("before", ["{", '{"tokens": 1000000000000}'])
+def test_report_that_would_not_count_is_refused(tmp_path, before):
+    file = tmp_path / "usage.json"
+    file.write_text(before)
+    with pytest.raises(Invalid):
+        usage.add(str(file), 1, 0.0)
+    assert file.read_text() == before
+
+
 def test_report_outside_a_turn_is_refused():
     with pytest.raises(Invalid):
         usage.add(None, 1, 0.0)

@@ -148,6 +148,13 @@ def test_range_covers_only_what_was_listed(env):
     assert env.texts("ada") == ["3"]
 
 
+def test_range_that_ends_before_it_begins_is_refused(env):
+    for number in range(2):
+        env.send(str(number), to=["ada"])
+    with pytest.raises(Invalid):
+        env.ack("ada", first=2, last=1)
+
+
 def test_declined_entry_shows_its_reason_and_stays_declined(env):
     sent = env.send(to=["ada"])
     assert env.decline("ada", 1, "not mine") == {"ids": [1], "already": []}
@@ -267,6 +274,21 @@ def test_entry_is_not_reassigned_twice_to_a_recipient(env):
     env.clock.pass_seconds(HOUR)
     env.run_loop()
     assert len(env.list("bob", settled=True).entries) == 1
+
+
+def test_entry_for_its_own_heir_stays_open_and_overdue(env):
+    env.send(to=["ada"], ack_by_seconds=HOUR, on_overdue="reassign:ada")
+    env.clock.pass_seconds(HOUR)
+    env.run_loop()
+    assert [entry.name for entry in env.entries.overdue(10)] == ["ada"]
+
+
+def test_entry_that_the_heir_declined_stays_with_its_name(env):
+    env.send(to=["ada", "bob"], ack_by_seconds=HOUR, on_overdue="reassign:bob")
+    env.entries.decline(wire.Decline(2, "busy", "bob"), env.agent)
+    env.clock.pass_seconds(HOUR)
+    env.run_loop()
+    assert [entry.name for entry in env.entries.overdue(10)] == ["ada"]
 
 
 def test_wall_clock_that_is_set_moves_no_deadline(env):
