@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from appliance import builders
 from appliance.audit.subsystem import AuditSubsystem
 from appliance.built import Built
-from appliance.export.subsystem import ExportSubsystem
 from appliance.host import Host
 from appliance.kernel.subsystem import Subsystem
 from appliance.oidc.subsystem import OidcSubsystem
@@ -65,7 +64,7 @@ ROWS = (
     Row("mesh_webhooks", builders.build_mesh_webhooks),
     Row("courier", builders.build_courier),
     Row("incoming", builders.build_incoming),
-    Row("export", lambda built: ExportSubsystem(built.host)),
+    Row("export", builders.build_export),
     Row("bus_topic", builders.build_bus_topic),
     Row("plugins", builders.build_plugins),
     Row("blobs", builders.build_blobs),

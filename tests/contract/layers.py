@@ -40,6 +40,7 @@ OF_MODULE = {
     "commands": 0,
     "declared_paths": 0,
     "declared_roles": 0,
+    "declared_scopes": 0,
     "syscalls": 0,
     "cli_support": 4,
     "feed_source": 4,

@@ -2,8 +2,10 @@
 
 import pytest
 
+import appliance
 from appliance.built import Built
 from appliance.composition import ROWS
+from appliance.kernel.declaring_modules import import_named
 from appliance.kernel.subsystem import Subsystem
 
 
@@ -15,6 +17,7 @@ def test_part_that_builders_read_has_a_row():
 
 def test_row_of_a_subsystem_has_the_name_of_its_role():
     names = {row.name for row in ROWS if row.serves}
+    import_named("subsystem", appliance)
     roles = {kind.name for kind in Subsystem.__subclasses__() if kind.role is not None}
     assert roles - names == {"mcp"}, "needs the guard, so it is built after all others"
 
