@@ -1,5 +1,8 @@
 """The rows from which the appliance is built."""
 
+import subprocess
+import sys
+
 import pytest
 
 import appliance
@@ -7,6 +10,8 @@ from appliance.built import Built
 from appliance.composition import ROWS
 from appliance.kernel.declaring_modules import import_named
 from appliance.kernel.subsystem import Subsystem
+
+ROLES = ("broker", "courier", "export", "inbox", "jobs", "mailbox", "outbox", "relay")
 
 
 def test_part_that_builders_read_has_a_row():
@@ -29,3 +34,12 @@ def test_part_of_a_later_row_can_not_be_read():
         _ = built.hub
     with pytest.raises(AttributeError, match="another Built"):
         built.hub = None
+
+
+def test_server_that_builds_nothing_has_no_role_in_memory():
+    program = "import sys, appliance.server; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    roles = {f"appliance.{name}.service" for name in ROLES}
+    assert not (roles | {"cryptography", "gunicorn.config"}) & set(done.stdout.split())
