@@ -1,4 +1,4 @@
-"""What the pruning loop in `log_retention.py` writes, in the writer's process."""
+"""Defines the writes for the loop in `log_retention.py`. The writer's process imports no loop."""
 
 import msgspec
 

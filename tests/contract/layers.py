@@ -48,7 +48,7 @@ OF_MODULE = {
     "roles": 6,
     "settings": 6,
     "wsgi": 8,
-    **dict.fromkeys(("built", "builders", "composition"), 10),
+    **dict.fromkeys(("built", "builders", "builders_work", "composition"), 10),
     "readiness": 10,
     "app": 11,
     **dict.fromkeys(("server", "reset"), 12),
