@@ -1,106 +1,42 @@
 """Builds each part of the appliance from the parts before it, with one function per part.
 
 A subsystem declares its needs as Protocols; the classes that implement them for other subsystems
-are in `integrations/`.
+are in `integrations/`. A function imports what its part consists of, so a role that is off takes
+no memory.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from appliance import __version__
-from appliance.backup.backup_directory import BackupDirectory
-from appliance.backup.settings import BackupSettings
-from appliance.backup.subsystem import BackupNeeds, BackupSubsystem
-from appliance.broker.subsystem import BrokerNeeds, BrokerSubsystem
-from appliance.broker.webhook_feeder import MeshWebhookFeeder, MeshWebhooks
 from appliance.built import Built, require
 from appliance.bus.settings import BusSettings
-from appliance.bus.subsystem import BusNeeds, BusSubsystem
-from appliance.courier import subsystem as courier
-from appliance.courier import wire as courier_wire
 from appliance.courier.settings import CourierSettings
-from appliance.courier.subsystem import CourierNeeds, CourierSubsystem
 from appliance.host import Host
-from appliance.hub.a2a.subsystem import A2aNeeds, A2aSubsystem
-from appliance.hub.agents.subsystem import AgentsNeeds, AgentsSubsystem
-from appliance.hub.ask.reviews import ReviewAsks
-from appliance.hub.ask.subsystem import AskNeeds, AskSubsystem
-from appliance.hub.blobs.subsystem import BlobNeeds, BlobSubsystem
-from appliance.hub.bounds.subsystem import BoundsNeeds, BoundsSubsystem
-from appliance.hub.catchup.subsystem import CatchUpNeeds, CatchUpSubsystem
-from appliance.hub.entries.subsystem import EntriesNeeds, EntriesSubsystem
-from appliance.hub.incoming.service import EnvelopeSink
-from appliance.hub.incoming.subsystem import IncomingNeeds, IncomingSubsystem
-from appliance.hub.plugins.subsystem import PluginsNeeds, PluginsSubsystem
 from appliance.hub.subsystem import HealthSubsystem, HubNeeds, HubSubsystem
-from appliance.hub.webhooks.service import Webhooks
 from appliance.hub.webhooks.settings import WebhookSettings
-from appliance.hub.webhooks.subsystem import WebhooksNeeds, WebhooksSubsystem
 from appliance.identity.mode import in_ci
 from appliance.identity.service import MemberIdentity
 from appliance.identity.settings import IdentitySettings
 from appliance.identity.subsystem import IdentityNeeds, IdentitySubsystem
-from appliance.inbox.brokers import brokers_of
-from appliance.inbox.hooks.service import HooksNeeds
-from appliance.inbox.hooks.subsystem import HooksSubsystem
-from appliance.inbox.service import Inbox
 from appliance.inbox.settings import InboxSettings
-from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem, open_inbox
-from appliance.integrations.ask_bus import BusReviews
-from appliance.integrations.bounds_ask import HubTopicAsks
-from appliance.integrations.bounds_bus import ClaimCounter
-from appliance.integrations.bus_export import last_in_segments
-from appliance.integrations.bus_hub import BusTopicPoster
-from appliance.integrations.catchup_bus import BusClaims
-from appliance.integrations.courier_outbox import send_trigger_webhook
-from appliance.integrations.hooks_inbox import own_url
-from appliance.integrations.hooks_outbox import send_hook_message
-from appliance.integrations.inbox_broker import LocalMeshSubscriber
-from appliance.integrations.incoming_courier import enqueue_delivery
-from appliance.integrations.jobs_ask import HubJobAsks
-from appliance.integrations.jobs_courier import EnvelopeJobEvents
-from appliance.integrations.jobs_export import segment_events
-from appliance.integrations.jobs_logs import LogJobEvents
-from appliance.integrations.loop_between import LoopBetween
-from appliance.integrations.mail_outbox import OutboxMail
-from appliance.integrations.mailbox_ask import HubContactAsks
-from appliance.integrations.mailbox_inbox import NetworkInbox
-from appliance.integrations.mailbox_outbox import NetworkTarget
-from appliance.integrations.notify_ask import observe
-from appliance.integrations.notify_hub import HubTopics, TopicNotices
-from appliance.integrations.notify_outbox import OutboxNotices, drop_former
-from appliance.integrations.outbox_broker import MeshSendPermission, OwnBroker
-from appliance.integrations.relay_ask import HubApprovalAsks
 from appliance.integrations.settings_rules import mail_of
-from appliance.integrations.webhooks_outbox import RegisteredWebhooks, WebhookPost
-from appliance.jobs.loops import JobEvents
-from appliance.jobs.subsystem import JobsNeeds, JobsSubsystem
 from appliance.kernel.auth import Principal, hash_token
 from appliance.kernel.config import secret
 from appliance.kernel.process_identity import ProcessIdentity
 from appliance.kernel.store import Store
 from appliance.kernel.writer import StoreSettings
-from appliance.mailbox.service import Mailbox
 from appliance.mailbox.settings import NetworkSettings
-from appliance.mailbox.subsystem import MailboxNeeds, MailboxSubsystem
-from appliance.mcp.subsystem import McpNeeds, McpSubsystem
-from appliance.mcp.tools import HubTools
 from appliance.monitoring.disks import watched_folders
 from appliance.monitoring.loops import LatestOutcomes
 from appliance.monitoring.problems import list_findings
 from appliance.operations.forecast import ForecastNeeds, ForecastSubsystem
 from appliance.operations.notify import NoticeSender, NotifyNeeds, NotifySubsystem
-from appliance.outbox.mail import CodeMailTarget, MailTarget
-from appliance.outbox.service import features_of
 from appliance.outbox.settings import MailSettings, OutboxSettings
-from appliance.outbox.subsystem import OutboxNeeds, OutboxSubsystem
-from appliance.outbox.target import CODE_MAIL, MAIL, DeliveryTarget
-from appliance.outbox.webhook import WebhookTarget
-from appliance.relay import wire as relay_wire
-from appliance.relay.subsystem import RelayNeeds, RelaySubsystem
 from appliance.roles import IDENTITY, RolesSettings
 from appliance.tokens.settings import AuthSettings
 from appliance.tokens.subsystem import TokensNeeds, TokensSubsystem
@@ -108,10 +44,25 @@ from appliance.web.guard import Guard
 from appliance.web.health import Readiness
 from appliance.web.webhook_caller import WebhookCaller
 from appliance.workspace import epochs
-from appliance.workspace.command_runner import CommandRunner
 from doctor.rebuilds import Rebuilds
 from doctor.settings_view import view
 from doctor.subsystem import DoctorNeeds, DoctorSubsystem
+
+if TYPE_CHECKING:
+    from appliance.backup.subsystem import BackupSubsystem
+    from appliance.broker.subsystem import BrokerSubsystem
+    from appliance.bus.subsystem import BusSubsystem
+    from appliance.hub.webhooks.service import Webhooks
+    from appliance.hub.webhooks.subsystem import WebhooksSubsystem
+    from appliance.inbox.hooks.subsystem import HooksSubsystem
+    from appliance.inbox.service import Inbox
+    from appliance.inbox.subsystem import InboxSubsystem
+    from appliance.integrations.loop_between import LoopBetween
+    from appliance.mailbox.service import Mailbox
+    from appliance.mcp.subsystem import McpSubsystem
+    from appliance.outbox.subsystem import OutboxSubsystem
+    from appliance.outbox.target import DeliveryTarget
+    from appliance.outbox.webhook import WebhookTarget
 
 # -- the process, the hub and the bus -------------------------------------------------------
 
@@ -123,7 +74,11 @@ def build_tokens(built: Built) -> TokensSubsystem:
 
 def fixed_tokens(host: Host) -> list[tuple[str, Principal]]:
     """Return the tokens in the settings, by their hashes."""
-    fixed = courier.tokens(host.section(CourierSettings)) if host.runs("courier") else []
+    fixed: list[tuple[str, Principal]] = []
+    if host.runs("courier"):
+        from appliance.courier.subsystem import tokens
+
+        fixed += tokens(host.section(CourierSettings))
     scrape_token_file = host.section(AuthSettings).scrape_token_file
     if scrape_token_file is not None:
         scraper = Principal("scraper", "scrape token", frozenset({"metrics:read"}))
@@ -133,21 +88,33 @@ def fixed_tokens(host: Host) -> list[tuple[str, Principal]]:
 
 def build_process(built: Built) -> ProcessIdentity:
     host, epoch = built.host, built.tokens.epoch
-    features = features_of(mail=bool(host.section(MailSettings).host))
     return ProcessIdentity(
         instance_id=host.instance_id,
         epoch=epoch,
         started_ms=host.clock.now_ms(),
         pid=os.getpid(),
         version=__version__,
-        features=(
-            *(courier_wire.FEATURES if host.runs("courier") else ()),
-            *(features if host.runs("outbox") else ()),
-            *(relay_wire.FEATURES if host.runs("relay") else ()),
-        ),
+        features=_list_features(host),
         epochs=epochs.first_ids(host.datadir, epoch),
         read_only=host.section(StoreSettings).read_only,
     )
+
+
+def _list_features(host: Host) -> tuple[str, ...]:
+    features: list[str] = []
+    if host.runs("courier"):
+        from appliance.courier import wire as courier_wire
+
+        features += courier_wire.FEATURES
+    if host.runs("outbox"):
+        from appliance.outbox.service import features_of
+
+        features += features_of(mail=bool(host.section(MailSettings).host))
+    if host.runs("relay"):
+        from appliance.relay import wire as relay_wire
+
+        features += relay_wire.FEATURES
+    return tuple(features)
 
 
 def build_hub(built: Built) -> HubSubsystem:
@@ -160,17 +127,24 @@ def build_health(built: Built) -> HealthSubsystem | None:
     return HealthSubsystem(built.host, HubNeeds(built.process, built.tokens.book))
 
 
-def build_bus(built: Built) -> BusSubsystem:
+def build_bus(built: Built) -> "BusSubsystem":
+    from appliance.bus.subsystem import BusNeeds, BusSubsystem
+    from appliance.integrations.bounds_bus import ClaimCounter
+    from appliance.integrations.bus_export import last_in_segments
+
     segments = partial(last_in_segments, built.host)
     count_claim = None if built.hub is None else ClaimCounter(built.hub.hub).count
     return BusSubsystem(built.host, BusNeeds(built.tokens.book, segments, count_claim))
 
 
-def build_bus_topic(built: Built) -> LoopBetween | None:
+def build_bus_topic(built: Built) -> "LoopBetween | None":
     """Post worker state changes into a hub topic."""
     host, topic = built.host, built.host.section(BusSettings).hub_topic
     if built.hub is None or built.bus is None or not topic:
         return None
+    from appliance.integrations.bus_hub import BusTopicPoster
+    from appliance.integrations.loop_between import LoopBetween
+
     poster = BusTopicPoster(built.hub.store, built.bus.stores[0], topic, host.clock, host.log)
     return LoopBetween(poster, "hub")
 
@@ -182,40 +156,56 @@ def build_webhook_caller(built: Built) -> WebhookCaller:
     return WebhookCaller(built.host.section(WebhookSettings))
 
 
-def build_registrations(built: Built) -> Webhooks | None:
+def build_registrations(built: Built) -> "Webhooks | None":
     host = built.host
     if built.hub is None or not host.runs("webhooks"):
         return None
+    from appliance.hub.webhooks.service import Webhooks
+
     return Webhooks(built.hub.hub, host.section(WebhookSettings), host.clock, host.log)
 
 
-def build_webhook_target(built: Built) -> WebhookTarget:
+def build_webhook_target(built: Built) -> "WebhookTarget":
+    from appliance.integrations.webhooks_outbox import RegisteredWebhooks
+    from appliance.outbox.webhook import WebhookTarget
+
     meshes = None
     if built.broker is not None and "broker" not in built.host.damaged:
+        from appliance.broker.webhook_feeder import MeshWebhooks
+
         meshes = MeshWebhooks(built.broker.broker)
     registered = RegisteredWebhooks(built.registrations, meshes)
     return WebhookTarget(registered, require(built.webhook_caller), built.host.clock)
 
 
-def build_mail_targets(built: Built) -> tuple[DeliveryTarget, ...]:
+def build_mail_targets(built: Built) -> "tuple[DeliveryTarget, ...]":
     """Build the mail targets. A Message-ID contains the hub's id, or without a hub the epoch."""
     settings = mail_of(built.host)
     if settings is None:
         return ()
+    from appliance.outbox.mail import CodeMailTarget, MailTarget
+
     origin = built.db_id or built.process.epoch
     mail = MailTarget(settings, origin)
     return (mail, CodeMailTarget(settings, origin)) if built.host.runs("relay") else (mail,)
 
 
-def build_webhooks(built: Built) -> WebhooksSubsystem:
+def build_webhooks(built: Built) -> "WebhooksSubsystem":
+    from appliance.hub.webhooks.subsystem import WebhooksNeeds, WebhooksSubsystem
+    from appliance.integrations.webhooks_outbox import WebhookPost
+
     post = WebhookPost(require(built.outbox).outbox)
     return WebhooksSubsystem(built.host, WebhooksNeeds(require(built.registrations), post))
 
 
-def build_mesh_webhooks(built: Built) -> LoopBetween | None:
+def build_mesh_webhooks(built: Built) -> "LoopBetween | None":
     """Send messages from the own broker's meshes to webhooks."""
     if built.broker is None or built.outbox is None or not calls_webhooks(built.host):
         return None
+    from appliance.broker.webhook_feeder import MeshWebhookFeeder
+    from appliance.integrations.loop_between import LoopBetween
+    from appliance.integrations.webhooks_outbox import WebhookPost
+
     feeder = MeshWebhookFeeder(built.broker.broker, WebhookPost(built.outbox.outbox))
     return LoopBetween(feeder, "broker", "outbox")
 
@@ -227,13 +217,17 @@ def calls_webhooks(host: Host) -> bool:
 # -- meshes: the broker, and this appliance as a member -------------------------------------
 
 
-def build_broker(built: Built) -> BrokerSubsystem:
+def build_broker(built: Built) -> "BrokerSubsystem":
+    from appliance.broker.subsystem import BrokerNeeds, BrokerSubsystem
+
     caller = require(built.webhook_caller)
     check = caller.check if calls_webhooks(built.host) else None
     return BrokerSubsystem(built.host, BrokerNeeds(check))
 
 
 def build_keys(built: Built) -> MemberIdentity | None:
+    from appliance.inbox.brokers import brokers_of
+
     host = built.host
     if not host.runs(IDENTITY):
         return None
@@ -248,25 +242,35 @@ def _has_network_agents(host: Host) -> bool:
     return host.runs("network") and any(host.datadir.dir.glob("network/*/agent.json"))
 
 
-def build_inbox_service(built: Built) -> Inbox | None:
+def build_inbox_service(built: Built) -> "Inbox | None":
     host = built.host
     if not host.runs("inbox"):
         return None
+    from appliance.inbox.brokers import brokers_of
+    from appliance.inbox.subsystem import open_inbox
+
     brokers = brokers_of(host.section(InboxSettings), host.section(OutboxSettings).brokers)
     return open_inbox(host, require(built.keys), brokers)
 
 
-def build_mailbox(built: Built) -> Mailbox | None:
+def build_mailbox(built: Built) -> "Mailbox | None":
     """Build the network agents, which receive into the inbox."""
     host = built.host
     if built.inbox_service is None or not host.runs("network"):
         return None
+    from appliance.integrations.mailbox_inbox import NetworkInbox
+    from appliance.mailbox.service import Mailbox
+
     accept = NetworkInbox(built.inbox_service).accept
     folder, settings = host.datadir.dir / "network", host.section(NetworkSettings)
     return Mailbox(folder, settings, accept, host.clock, host.log)
 
 
-def build_outbox(built: Built) -> OutboxSubsystem:
+def build_outbox(built: Built) -> "OutboxSubsystem":
+    from appliance.inbox.brokers import brokers_of
+    from appliance.integrations.outbox_broker import MeshSendPermission, OwnBroker
+    from appliance.outbox.subsystem import OutboxNeeds, OutboxSubsystem
+
     host, keys = built.host, require(built.keys)
     brokers = brokers_of(host.section(InboxSettings), host.section(OutboxSettings).brokers)
     here = None if built.broker is None else built.broker.broker
@@ -274,6 +278,8 @@ def build_outbox(built: Built) -> OutboxSubsystem:
     membership = MeshSendPermission(built.inbox_service, here, keys, brokers)
     targets: tuple[DeliveryTarget, ...] = (built.webhook_target, *built.mail_targets)
     if built.mailbox is not None:
+        from appliance.integrations.mailbox_outbox import NetworkTarget
+
         targets = (*targets, NetworkTarget(built.mailbox, host.clock))
     subsystem = OutboxSubsystem(host, OutboxNeeds(local, keys.in_mesh, membership, targets))
     if here is not None:
@@ -282,13 +288,20 @@ def build_outbox(built: Built) -> OutboxSubsystem:
     return subsystem
 
 
-def build_inbox(built: Built) -> InboxSubsystem:
+def build_inbox(built: Built) -> "InboxSubsystem":
+    from appliance.inbox.subsystem import InboxNeeds, InboxSubsystem
+
     outbox = None if built.outbox is None else built.outbox.outbox
     needs = InboxNeeds(require(built.inbox_service), built.tokens.book, outbox)
     return InboxSubsystem(built.host, needs)
 
 
-def build_hooks(built: Built) -> HooksSubsystem:
+def build_hooks(built: Built) -> "HooksSubsystem":
+    from appliance.inbox.hooks.service import HooksNeeds
+    from appliance.inbox.hooks.subsystem import HooksSubsystem
+    from appliance.integrations.hooks_inbox import own_url
+    from appliance.integrations.hooks_outbox import send_hook_message
+
     inbox = require(built.inbox_service)
     outbox = None if built.outbox is None else built.outbox.outbox
     needs = HooksNeeds(
@@ -299,10 +312,13 @@ def build_hooks(built: Built) -> HooksSubsystem:
     return HooksSubsystem(built.host, needs)
 
 
-def build_mesh_subscriber(built: Built) -> LoopBetween | None:
+def build_mesh_subscriber(built: Built) -> "LoopBetween | None":
     """Receive messages from the own broker's meshes."""
     if built.broker is None or built.inbox_service is None:
         return None
+    from appliance.integrations.inbox_broker import LocalMeshSubscriber
+    from appliance.integrations.loop_between import LoopBetween
+
     subscriber = LocalMeshSubscriber(built.broker, built.inbox_service, built.host.log)
     return LoopBetween(subscriber, "inbox", "broker")
 
@@ -312,128 +328,12 @@ def build_identity(built: Built) -> IdentitySubsystem:
     return IdentitySubsystem(built.host, IdentityNeeds(require(built.keys), publish_key))
 
 
-# -- work and people ------------------------------------------------------------------------
-
-
-def build_courier(built: Built) -> CourierSubsystem:
-    outbox = built.outbox
-    sink = None if outbox is None else partial(send_trigger_webhook, outbox.outbox)
-    pauses = None if built.hub is None else built.hub.hub.pauses
-    return CourierSubsystem(built.host, CourierNeeds(sink, pauses))
-
-
-def build_incoming(built: Built) -> IncomingSubsystem:
-    needs = IncomingNeeds(require(built.hub).hub, _envelope_sink(built))
-    return IncomingSubsystem(built.host, needs)
-
-
-def _envelope_sink(built: Built) -> EnvelopeSink | None:
-    """Return what stores envelopes; None while the courier is off."""
-    courier = built.courier
-    return None if courier is None else partial(enqueue_delivery, courier.courier)
-
-
-def build_blobs(built: Built) -> BlobSubsystem:
-    host = built.host
-    backups = BackupDirectory(host.datadir, host.section(BackupSettings), host.clock)
-    return BlobSubsystem(host, BlobNeeds(require(built.hub).hub, backups.is_busy))
-
-
-def build_plugins(built: Built) -> PluginsSubsystem:
-    return PluginsSubsystem(built.host, PluginsNeeds(require(built.hub).hub))
-
-
-def build_ask(built: Built) -> AskSubsystem:
-    mail = None
-    if built.outbox is not None and built.host.section(MailSettings).host:
-        mail = OutboxMail(built.outbox.outbox, MAIL, "appliance:ask")
-    return AskSubsystem(built.host, AskNeeds(require(built.hub).hub, mail))
-
-
-def build_agents(built: Built) -> AgentsSubsystem:
-    return AgentsSubsystem(built.host, AgentsNeeds(require(built.hub).hub))
-
-
-def build_bounds(built: Built) -> BoundsSubsystem | None:
-    if built.hub is None:
-        return None
-    asks = None if built.ask is None else HubTopicAsks(built.ask.asks)
-    return BoundsSubsystem(built.host, BoundsNeeds(built.hub.hub, asks))
-
-
-def build_entries(built: Built) -> EntriesSubsystem:
-    return EntriesSubsystem(built.host, EntriesNeeds(require(built.hub).hub))
-
-
-def build_catchup(built: Built) -> CatchUpSubsystem:
-    bus = built.bus
-    claims = None if bus is None else BusClaims(bus.stores[0], built.host.clock)
-    return CatchUpSubsystem(built.host, CatchUpNeeds(require(built.hub).hub, claims))
-
-
-def build_a2a(built: Built) -> A2aSubsystem:
-    """Build A2A. The member key signs the cards, if there is one."""
-    signer = None if built.keys is None else built.keys.in_mesh("")
-    asks = None if built.ask is None else built.ask.asks
-    hub, stream = require(built.hub).hub, _envelope_sink(built)
-    needs = A2aNeeds(hub, partial(own_url, built.host), signer, asks, stream)
-    return A2aSubsystem(built.host, needs)
-
-
-def build_review_asks(built: Built) -> LoopBetween | None:
-    """Ask people to decide the reviews on the worker bus."""
-    host, settings = built.host, built.host.section(BusSettings)
-    if built.ask is None or built.bus is None or not settings.ask_reviews:
-        return None
-    runner = CommandRunner(host.datadir, "bus", settings, host.commands)
-    reviews = BusReviews(built.bus.stores[0], runner)
-    return LoopBetween(ReviewAsks(built.ask.asks, reviews, host.clock, host.log), "hub", "bus")
-
-
-def build_network(built: Built) -> MailboxSubsystem:
-    asks = None if built.ask is None else HubContactAsks(built.ask.asks)
-    return MailboxSubsystem(built.host, MailboxNeeds(require(built.mailbox), asks))
-
-
-def build_relay(built: Built) -> RelaySubsystem:
-    codes = built.outbox if built.host.section(MailSettings).host else None
-    needs = RelayNeeds(
-        None if codes is None else OutboxMail(codes.outbox, CODE_MAIL, "appliance:relay"),
-        None if built.ask is None else HubApprovalAsks(built.ask.asks, built.host.clock),
-    )
-    return RelaySubsystem(built.host, needs)
-
-
-def build_jobs(built: Built) -> JobsSubsystem:
-    post = None if built.hub is None else HubTopics(built.hub.hub, "jobs").post
-    needs = JobsNeeds(
-        built.tokens.book,
-        partial(own_url, built.host),
-        None if built.ask is None else HubJobAsks(built.ask.asks),
-        post,
-        job_events(built),
-        [loop for subsystem in built.subsystems for loop in subsystem.loops],
-    )
-    return JobsSubsystem(built.host, needs)
-
-
-def job_events(built: Built) -> Sequence[JobEvents]:
-    """Return the logs and folders whose changes can start jobs."""
-    events: list[JobEvents] = []
-    if built.hub is not None:
-        events.append(LogJobEvents(built.hub.store, built.hub.feed.on_publish))
-    if built.outbox is not None:
-        events.append(LogJobEvents(built.outbox.store))
-    if built.courier is not None:
-        events.append(EnvelopeJobEvents(built.courier.courier, built.host.clock))
-        events += [LogJobEvents(store) for store in built.courier.stores]
-    return [*events, *segment_events(built.host)]
-
-
 # -- operation ------------------------------------------------------------------------------
 
 
-def build_backup(built: Built) -> BackupSubsystem:
+def build_backup(built: Built) -> "BackupSubsystem":
+    from appliance.backup.subsystem import BackupNeeds, BackupSubsystem
+
     return BackupSubsystem(built.host, BackupNeeds(built.host.section(RolesSettings).stores))
 
 
@@ -448,6 +348,10 @@ def build_latest(_built: Built) -> LatestOutcomes:
 
 
 def build_notify(built: Built) -> NotifySubsystem:
+    from appliance.integrations.notify_ask import observe
+    from appliance.integrations.notify_hub import HubTopics, TopicNotices
+    from appliance.integrations.notify_outbox import OutboxNotices, drop_former
+
     outbox, clock = None if built.outbox is None else built.outbox.outbox, built.host.clock
     webhook = OutboxNotices(outbox, built.webhook_target, clock)
     senders: dict[str, NoticeSender] = {"http": webhook, "https": webhook}
@@ -483,10 +387,13 @@ def build_doctor(built: Built) -> DoctorSubsystem:
 
 def build_mcp(
     built: Built, guard: Guard, readiness: Callable[[], Readiness]
-) -> McpSubsystem | None:
+) -> "McpSubsystem | None":
     """Build the tools for agents, which need the whole appliance's guard."""
     if built.hub is None or not built.host.runs("mcp"):
         return None
+    from appliance.mcp.subsystem import McpNeeds, McpSubsystem
+    from appliance.mcp.tools import HubTools
+
     hub_tools = HubTools(built.hub.hub, readiness, built.doctor.verdicts.of_names)
     tools = [
         replace(tool, group=subsystem.name)

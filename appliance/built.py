@@ -1,33 +1,36 @@
 """Holds the parts that are built so far."""
 
-from typing import Any, Never, TypeVar
+from __future__ import annotations
 
-from appliance.audit.subsystem import AuditSubsystem
-from appliance.broker.subsystem import BrokerSubsystem
-from appliance.bus.subsystem import BusSubsystem
-from appliance.courier.subsystem import CourierSubsystem
-from appliance.host import Host
-from appliance.hub.ask.subsystem import AskSubsystem
-from appliance.hub.bounds.subsystem import BoundsSubsystem
-from appliance.hub.catchup.subsystem import CatchUpSubsystem
-from appliance.hub.entries.subsystem import EntriesSubsystem
-from appliance.hub.subsystem import HubSubsystem
-from appliance.hub.webhooks.service import Webhooks
-from appliance.identity.service import MemberIdentity
-from appliance.inbox.service import Inbox
-from appliance.inbox.subsystem import InboxSubsystem
-from appliance.kernel.process_identity import ProcessIdentity
-from appliance.kernel.subsystem import Subsystem
-from appliance.mailbox.service import Mailbox
-from appliance.monitoring.loops import LatestOutcomes
-from appliance.oidc.subsystem import OidcSubsystem
-from appliance.operations.maintenance import MaintenanceSubsystem
-from appliance.outbox.subsystem import OutboxSubsystem
-from appliance.outbox.target import DeliveryTarget
-from appliance.outbox.webhook import WebhookTarget
-from appliance.tokens.subsystem import TokensSubsystem
-from appliance.web.webhook_caller import WebhookCaller
-from doctor.subsystem import DoctorSubsystem
+from typing import TYPE_CHECKING, Any, Never, TypeVar
+
+if TYPE_CHECKING:
+    from appliance.audit.subsystem import AuditSubsystem
+    from appliance.broker.subsystem import BrokerSubsystem
+    from appliance.bus.subsystem import BusSubsystem
+    from appliance.courier.subsystem import CourierSubsystem
+    from appliance.host import Host
+    from appliance.hub.ask.subsystem import AskSubsystem
+    from appliance.hub.bounds.subsystem import BoundsSubsystem
+    from appliance.hub.catchup.subsystem import CatchUpSubsystem
+    from appliance.hub.entries.subsystem import EntriesSubsystem
+    from appliance.hub.subsystem import HubSubsystem
+    from appliance.hub.webhooks.service import Webhooks
+    from appliance.identity.service import MemberIdentity
+    from appliance.inbox.service import Inbox
+    from appliance.inbox.subsystem import InboxSubsystem
+    from appliance.kernel.process_identity import ProcessIdentity
+    from appliance.kernel.subsystem import Subsystem
+    from appliance.mailbox.service import Mailbox
+    from appliance.monitoring.loops import LatestOutcomes
+    from appliance.oidc.subsystem import OidcSubsystem
+    from appliance.operations.maintenance import MaintenanceSubsystem
+    from appliance.outbox.subsystem import OutboxSubsystem
+    from appliance.outbox.target import DeliveryTarget
+    from appliance.outbox.webhook import WebhookTarget
+    from appliance.tokens.subsystem import TokensSubsystem
+    from appliance.web.webhook_caller import WebhookCaller
+    from doctor.subsystem import DoctorSubsystem
 
 Part = TypeVar("Part")
 

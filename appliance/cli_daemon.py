@@ -103,7 +103,7 @@ def up(
     Exit code 3 if it starts but is not ready, as on a full disk.
     """
     from appliance.process import daemon
-    from appliance.sdk.discovery import find_workspace
+    from appliance.workspace.datadir import find_workspace
 
     options = _server_options(flags)
     if options.read_only:
@@ -121,7 +121,7 @@ def up(
 def down(session: Session) -> None:
     """Stop the appliance: finish requests, close sockets, checkpoint. Safe to repeat."""
     from appliance.process import stopping
-    from appliance.sdk.discovery import find_workspace
+    from appliance.workspace.datadir import find_workspace
 
     stopped = stopping.stop(find_workspace(session.workspace), note)
     answer = {"status": "stopped", "was_running": stopped is not None}
@@ -175,7 +175,7 @@ def logs(
     Example: agentlipd logs -f --lines 20
     """
     from appliance.process.logfile import LogMissing, LogReader, as_json, as_text
-    from appliance.sdk.discovery import find_workspace
+    from appliance.workspace.datadir import find_workspace
 
     reader = LogReader(find_workspace(session.workspace))
 

@@ -32,7 +32,7 @@ def reset(session: Session, dry_run: DryRunFlag = False, yes: YesFlag = False) -
     """
     from appliance import reset as rules
     from appliance.process import daemon
-    from appliance.sdk.discovery import find_workspace
+    from appliance.workspace.datadir import find_workspace
 
     datadir = find_workspace(session.workspace)
     plan = rules.plan(datadir, os.environ)
@@ -61,7 +61,7 @@ def uninstall(
     """
     from appliance import reset as rules
     from appliance.process import daemon, stopping, systemd
-    from appliance.sdk.discovery import find_workspace
+    from appliance.workspace.datadir import find_workspace
 
     datadir = find_workspace(session.workspace)
     units = [systemd.Unit(name, datadir.workspace, [], system) for system in (True, False)]

@@ -7,10 +7,9 @@ object that several subsystems share. A row builds nothing if its role is off ([
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from appliance import builders
+from appliance import builders, builders_work
 from appliance.audit.subsystem import AuditSubsystem
 from appliance.built import Built
-from appliance.export.subsystem import ExportSubsystem
 from appliance.host import Host
 from appliance.kernel.subsystem import Subsystem
 from appliance.oidc.subsystem import OidcSubsystem
@@ -63,21 +62,21 @@ ROWS = (
     Row("identity", builders.build_identity),
     Row("webhooks", builders.build_webhooks),
     Row("mesh_webhooks", builders.build_mesh_webhooks),
-    Row("courier", builders.build_courier),
-    Row("incoming", builders.build_incoming),
-    Row("export", lambda built: ExportSubsystem(built.host)),
+    Row("courier", builders_work.build_courier),
+    Row("incoming", builders_work.build_incoming),
+    Row("export", builders_work.build_export),
     Row("bus_topic", builders.build_bus_topic),
-    Row("plugins", builders.build_plugins),
-    Row("blobs", builders.build_blobs),
-    Row("entries", builders.build_entries),
-    Row("agents", builders.build_agents),
-    Row("catchup", builders.build_catchup),
-    Row("ask", builders.build_ask),
-    Row("bounds", builders.build_bounds),
-    Row("a2a", builders.build_a2a),
-    Row("review_asks", builders.build_review_asks),
-    Row("network", builders.build_network),
-    Row("relay", builders.build_relay),
+    Row("plugins", builders_work.build_plugins),
+    Row("blobs", builders_work.build_blobs),
+    Row("entries", builders_work.build_entries),
+    Row("agents", builders_work.build_agents),
+    Row("catchup", builders_work.build_catchup),
+    Row("ask", builders_work.build_ask),
+    Row("bounds", builders_work.build_bounds),
+    Row("a2a", builders_work.build_a2a),
+    Row("review_asks", builders_work.build_review_asks),
+    Row("network", builders_work.build_network),
+    Row("relay", builders_work.build_relay),
     Row("backup", builders.build_backup),
     Row("rates", lambda built: RatesSubsystem(built.host)),
     Row("ui", lambda _built: UiSubsystem()),
@@ -87,6 +86,6 @@ ROWS = (
     Row("logs", lambda built: LogsSubsystem(built.host)),
     Row("latest", builders.build_latest, serves=False),
     Row("notify", builders.build_notify),
-    Row("jobs", builders.build_jobs),
+    Row("jobs", builders_work.build_jobs),
     Row("doctor", builders.build_doctor),
 )

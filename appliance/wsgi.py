@@ -12,7 +12,6 @@ from socket import SHUT_RDWR
 from typing import Any
 
 import gevent
-from gunicorn.workers.base_async import ALREADY_HANDLED
 
 from appliance.kernel.auth import ANONYMOUS, Principal
 from appliance.kernel.caller import bound as current_bound
@@ -24,6 +23,7 @@ from appliance.kernel.log import Log
 from appliance.kernel.route import Absent, SocketRoute
 from appliance.web import errors
 from appliance.web.body import QueryPlan
+from appliance.web.exchange import ALREADY_HANDLED
 from appliance.web.guard import SUBPROTOCOL_PREFIX, Guard, query_token
 from appliance.web.handshake import handshake, is_upgrade
 from appliance.web.limits import RateLimited, RateLimiter

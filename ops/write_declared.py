@@ -7,6 +7,7 @@ A test compares.
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 
 import msgspec
 import typer
@@ -14,8 +15,9 @@ from typer.main import get_command
 
 import appliance
 import doctor
-from appliance.composition import Subsystem
 from appliance.kernel.declaring_modules import import_named
+from appliance.kernel.scopes import Scopes, join
+from appliance.kernel.subsystem import Subsystem
 from appliance.kernel.writer import StoreSettings
 from appliance.operations.settings import LogSettings
 from appliance.roles import RolesSettings
@@ -57,10 +59,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def render() -> dict[str, str]:
     """Render each file's text, by its path from the root folder."""
+    import_named("subsystem", appliance, doctor)
+    import_module("appliance.composition")  # has the other subsystems
     subsystems = sorted(Subsystem.__subclasses__(), key=lambda subsystem: subsystem.name)
     texts = {
         "appliance/commands.py": render_commands(),
         "appliance/declared_roles.py": render_roles(subsystems),
+        "appliance/declared_scopes.py": render_scopes(),
         "appliance/settings.py": render_settings(subsystems),
     }
     return {
@@ -87,6 +92,13 @@ def render_roles(subsystems: list[type[Subsystem]]) -> str:
     ]
     needs = {name: role.needs for name, role in roles.items() if role.needs}
     return ROLES.format(needs=needs, fields="\n    ".join(fields))
+
+
+def render_scopes() -> str:
+    """Render the scopes that tokens can have: each wire module's `SCOPES.grantable`, joined."""
+    wires = import_named("wire", appliance)
+    scopes = join(getattr(wire, "SCOPES", Scopes()) for wire in wires)
+    return f"\nDECLARED_SCOPES = frozenset({sorted(scopes.grantable)})"
 
 
 def render_settings(subsystems: list[type[Subsystem]]) -> str:

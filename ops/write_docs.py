@@ -22,6 +22,7 @@ import doctor
 from appliance.cli_support import EXIT_BY_KIND, EXIT_BY_STATUS, EXIT_GENERAL
 from appliance.courier.settings import CourierSettings
 from appliance.courier.subsystem import free_scopes
+from appliance.declared_scopes import DECLARED_SCOPES
 from appliance.hub import wire
 from appliance.hub.bounds import wire as bounds_wire
 from appliance.hub.bounds.service import Bounds
@@ -38,7 +39,6 @@ from appliance.hub.service import Hub
 from appliance.hub.subsystem import HubSubsystem
 from appliance.hub.wire import SCOPES as hub_scopes
 from appliance.kernel.auth import ADMIN, Principal
-from appliance.kernel.declared_scopes import declared_scopes
 from appliance.kernel.declaring_modules import import_named
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.metrics import REGISTRY
@@ -272,14 +272,14 @@ def routes_page(routes: Sequence[Route]) -> str:
 def shown_scope(scope: str) -> str:
     """Return what a caller needs for a scope: the scope itself if tokens can have it, or a
     credential."""
-    if scope in declared_scopes():
+    if scope in DECLARED_SCOPES:
         return code(scope)
     return NO_TOKEN_HAS.get(scope, code(ADMIN))
 
 
 def tokens_page(routes: Sequence[Route]) -> str:
     """Render each scope that a token can have, with its permissions beside the included scopes."""
-    permits: dict[str, list[str]] = {scope: [] for scope in sorted(declared_scopes() - {ADMIN})}
+    permits: dict[str, list[str]] = {scope: [] for scope in sorted(DECLARED_SCOPES - {ADMIN})}
     for route in routes:
         for operation in route.operations.values():
             for scope in operation.scopes if len(operation.scopes) <= 2 else ():

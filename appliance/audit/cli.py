@@ -12,7 +12,7 @@ import typer
 from appliance.audit.heads import noted_heads
 from appliance.audit.log import file
 from appliance.cli_support import Session, plain_app, write_now
-from appliance.sdk.discovery import find_workspace
+from appliance.workspace.datadir import find_workspace
 
 app = plain_app(
     "The audit log: what administrators did, in a hash chain.\n\n"

@@ -175,7 +175,8 @@ def revoke_member(session: Session, mesh: MeshArgument, member: MemberArgument) 
 
     Also works while the appliance is stopped, for example before the start after a restore.
     """
-    from appliance.sdk.discovery import HubNotRunning, find_workspace
+    from appliance.sdk.discovery import HubNotRunning
+    from appliance.workspace.datadir import find_workspace
 
     path = _path(mesh, "members", member)
     try:

@@ -24,8 +24,8 @@ def open_reader(session: Session) -> Any:
         from appliance.sdk.remotereader import RemoteReader
 
         return RemoteReader(session.hub())
-    from appliance.sdk.discovery import find_workspace
     from appliance.sdk.reader import WorkspaceReader
+    from appliance.workspace.datadir import find_workspace
 
     return WorkspaceReader(find_workspace(session.workspace).database("hub"))
 

@@ -27,8 +27,7 @@ import msgspec
 from appliance.hub import cjk
 from appliance.hub.search_query import Query
 from appliance.hub.snippet import Snippets
-from appliance.kernel.clock import utc
-from appliance.kernel.errors import Invalid
+from appliance.hub.text import parse_instant
 from appliance.kernel.page import ROW_BYTES, take_page, text_bytes
 from appliance.kernel.reader import snapshot
 from appliance.kernel.readlimit import ReadLimit
@@ -99,18 +98,6 @@ def conditions(
             where.append(condition)
             parameters.append(value)
     return " AND ".join(where), parameters
-
-
-def parse_instant(name: str, text: str | None) -> str | None:
-    """Return the time as `created_at` has it."""
-    try:
-        return None if text is None else utc(text)
-    except ValueError:
-        raise Invalid(
-            f"{name} is not a date or time",
-            details={"field": name},
-            hint="write 2026-02-04 or 2026-02-04T20:00:00Z",
-        ) from None
 
 
 class _Search:

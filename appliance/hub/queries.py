@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from appliance.hub import events, fulltext, wire
+from appliance.hub import events, wire
 from appliance.hub.columns import ENVELOPE_COLUMNS, EVENT_COLUMNS, MESSAGE, first_since
 from appliance.hub.subscription import Filter
-from appliance.hub.text import plain_name
+from appliance.hub.text import parse_instant, plain_name
 from appliance.kernel.meta import Executor
 from appliance.kernel.page import ROW_BYTES, text_bytes
 from appliance.kernel.reader import Reader
@@ -141,7 +141,7 @@ def page_messages(reader: Reader, query: wire.MessagesQuery, order: str) -> wire
             parameters.append(row[0])
     if query.since is not None:
         conditions.append(f"{order} >= ({first_since(order)})")
-        parameters.append(fulltext.parse_instant("since", query.since))
+        parameters.append(parse_instant("since", query.since))
     direction = "DESC" if query.after_id is None and query.since is None else "ASC"
     messages, has_more = reader.page(
         f"SELECT {MESSAGE} FROM messages WHERE {' AND '.join(conditions)}"

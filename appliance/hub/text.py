@@ -10,6 +10,7 @@ from appliance.kernel.blank import (
     is_emoji,
     is_invisible,
 )
+from appliance.kernel.clock import utc
 from appliance.kernel.errors import Invalid, PayloadTooLarge
 
 # Invisible characters that change the letter or symbol before them: joiners and variation
@@ -17,6 +18,18 @@ from appliance.kernel.errors import Invalid, PayloadTooLarge
 _SHAPERS = frozenset(JOINERS) | frozenset(map(chr, range(0xFE00, 0xFE10)))
 _SHAPED = frozenset({"Lo", "Mc", "Mn"})
 _KEYCAP = "\ufe0f\u20e3"  # after a digit, * or #
+
+
+def parse_instant(name: str, text: str | None) -> str | None:
+    """Return the time as `created_at` has it."""
+    try:
+        return None if text is None else utc(text)
+    except ValueError:
+        raise Invalid(
+            f"{name} is not a date or time",
+            details={"field": name},
+            hint="write 2026-02-04 or 2026-02-04T20:00:00Z",
+        ) from None
 
 
 def plain_name(name: str) -> str:

@@ -89,7 +89,7 @@ def _files(session: Session) -> tuple[Any, Any]:
 
     from appliance.identity.settings import IdentitySettings
     from appliance.kernel import config
-    from appliance.sdk.discovery import find_workspace
+    from appliance.workspace.datadir import find_workspace
 
     class IdentitySection(msgspec.Struct, frozen=True):
         identity: IdentitySettings = IdentitySettings()

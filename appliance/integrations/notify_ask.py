@@ -2,15 +2,18 @@
 to the operator's problems."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from appliance.hub.ask.service import Asks
 from appliance.hub.ask.wire import AsksQuery
-from appliance.hub.bounds.service import Bounds
-from appliance.hub.entries.service import Entries
 from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.errors import ApplianceError
-from appliance.mailbox.service import Mailbox
 from appliance.operations.problems import Observed, OperatorProblem
+
+if TYPE_CHECKING:
+    from appliance.hub.ask.service import Asks
+    from appliance.hub.bounds.service import Bounds
+    from appliance.hub.entries.service import Entries
+    from appliance.mailbox.service import Mailbox
 
 SHOWN_MAX = 50  # asks, and entries
 PRINCIPAL = Principal("appliance:notify", "appliance:notify", frozenset({ADMIN}))
@@ -18,10 +21,10 @@ PRINCIPAL = Principal("appliance:notify", "appliance:notify", frozenset({ADMIN})
 
 def observe(
     findings: Callable[[], Observed],
-    asks: Asks | None,
-    entries: Entries | None,
-    bounds: Bounds | None = None,
-    mailbox: Mailbox | None = None,
+    asks: "Asks | None",
+    entries: "Entries | None",
+    bounds: "Bounds | None" = None,
+    mailbox: "Mailbox | None" = None,
 ) -> Observed:
     """Return the doctor's current findings, the waiting asks, the overdue entries, what limits
     have paused or will pause soon, and the agent network's security alerts."""
@@ -40,7 +43,7 @@ def observe(
     return observed
 
 
-def _questions(asks: Asks) -> list[OperatorProblem]:
+def _questions(asks: "Asks") -> list[OperatorProblem]:
     waiting = asks.list(AsksQuery(state="waiting", limit=SHOWN_MAX), PRINCIPAL).asks
     return [
         OperatorProblem(
@@ -51,7 +54,7 @@ def _questions(asks: Asks) -> list[OperatorProblem]:
     ]  # fmt: skip
 
 
-def _list_alerts(mailbox: Mailbox) -> list[OperatorProblem]:
+def _list_alerts(mailbox: "Mailbox") -> list[OperatorProblem]:
     """Return each alert once, although each agent got it."""
     problems = {
         alert.id: OperatorProblem(
@@ -63,7 +66,7 @@ def _list_alerts(mailbox: Mailbox) -> list[OperatorProblem]:
     return list(problems.values())
 
 
-def _overdue(entries: Entries) -> list[OperatorProblem]:
+def _overdue(entries: "Entries") -> list[OperatorProblem]:
     return [
         OperatorProblem(
             str(entry.id), "warning",
@@ -74,7 +77,7 @@ def _overdue(entries: Entries) -> list[OperatorProblem]:
     ]  # fmt: skip
 
 
-def _list_limited(bounds: Bounds) -> list[OperatorProblem]:
+def _list_limited(bounds: "Bounds") -> list[OperatorProblem]:
     pauses, ceilings = bounds.problems(SHOWN_MAX)
     return [
         *(

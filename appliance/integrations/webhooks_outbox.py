@@ -1,9 +1,8 @@
 """Delivers hub and mesh webhooks through the outbox."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from appliance.broker.webhook_feeder import MeshWebhooks, WebhookMessage
-from appliance.hub.webhooks.service import OutgoingEvent, Webhooks
 from appliance.kernel.delivery import CallOutcome
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.webhook_signature import SignedRequest
@@ -11,6 +10,10 @@ from appliance.outbox import wire as outbox_wire
 from appliance.outbox.service import BATCH_MAX, Outbox
 from appliance.outbox.target import Outgoing, RetryLater, Undeliverable
 from appliance.outbox.webhook import WEBHOOK
+
+if TYPE_CHECKING:
+    from appliance.broker.webhook_feeder import MeshWebhooks, WebhookMessage
+    from appliance.hub.webhooks.service import OutgoingEvent, Webhooks
 
 PRINCIPAL = "appliance:webhooks"  # no token has this name
 MESH_WEBHOOK = "bhook_"
@@ -21,7 +24,7 @@ class RegisteredWebhooks:
     """Gives the outbox a webhook's URL and headers for each attempt. Mesh webhooks have ids with a
     prefix. None: the webhooks are switched off, and their sends wait."""
 
-    def __init__(self, hub: Webhooks | None, meshes: MeshWebhooks | None = None) -> None:
+    def __init__(self, hub: "Webhooks | None", meshes: "MeshWebhooks | None" = None) -> None:
         self._hub = hub
         self._meshes = meshes
 
@@ -47,7 +50,7 @@ class RegisteredWebhooks:
         if webhooks is not None:
             webhooks.record_outcome(ref, outcome)
 
-    def _webhooks(self, ref: str) -> Webhooks | MeshWebhooks | None:
+    def _webhooks(self, ref: str) -> "Webhooks | MeshWebhooks | None":
         return self._meshes if ref.startswith(MESH_WEBHOOK) else self._hub
 
 
@@ -65,7 +68,7 @@ class WebhookPost:
             self._outbox.retry_now(WEBHOOK, webhook_id)
             changed.discard(webhook_id)
 
-    def accept(self, events: Sequence[OutgoingEvent | WebhookMessage]) -> int:
+    def accept(self, events: "Sequence[OutgoingEvent | WebhookMessage]") -> int:
         sends = [
             outbox_wire.Send(
                 to=event.webhook_id,

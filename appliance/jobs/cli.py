@@ -199,7 +199,7 @@ def _read_files(session: Session) -> list[Any]:
     from appliance.checks.sections import section
     from appliance.jobs.spec_files import read_folder
     from appliance.sdk.database import read_column
-    from appliance.sdk.discovery import find_workspace
+    from appliance.workspace.datadir import find_workspace
 
     datadir = find_workspace(session.workspace)
     names = {

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from appliance.declared_scopes import DECLARED_SCOPES
 from appliance.jobs import wire
 from appliance.jobs.schedule import check_cron
-from appliance.kernel.declared_scopes import declared_scopes
 from appliance.shared.exported_logs import LOGS
 
 RESERVED_NAMES = frozenset({"all", "runs"})  # path parts
@@ -80,7 +80,7 @@ def check_rules(spec: wire.JobSpec) -> None:
         if trigger.source == "export":
             check_known(f"on[{number}].where", [trigger.where or "*"], LOGS)
     scopes = [text.partition("@")[0] for text in spec.scopes if not text.startswith(NAMING)]
-    check_known("scopes", scopes, declared_scopes())
+    check_known("scopes", scopes, DECLARED_SCOPES)
     if spec.ask is not None and spec.ask.default not in (None, *spec.ask.choices):
         raise SpecProblem("ask.default", "the default is not one of the choices")
     for variable in spec.secrets.keys() & spec.environment.keys():

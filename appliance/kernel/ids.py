@@ -6,8 +6,8 @@ ids, so they rise strictly: within one millisecond, after the clock went back, a
 a restart that found ids from the future, each id is the last one plus a small number.
 """
 
+import os
 import random
-import secrets
 from functools import lru_cache
 
 from appliance.kernel.clock import Clock
@@ -30,7 +30,7 @@ class IdFactory:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.last = 0  # the newest id's number, for another factory's `follow`
-        self._random = random.Random(secrets.randbits(256)).getrandbits
+        self._random = random.Random().getrandbits
 
     def seed(self, last_id: str | None) -> None:
         """Make ids that sort above `last_id`. An id that is not a ULID is ignored."""
@@ -72,7 +72,7 @@ def ulid_value(text: str) -> int | None:
 
 def secret_token() -> str:
     """Return 256 bits from the system's generator, 64 hexadecimal characters."""
-    return secrets.token_hex(32)
+    return os.urandom(32).hex()
 
 
 def prefixed_token() -> str:
@@ -82,4 +82,4 @@ def prefixed_token() -> str:
 
 def random_id() -> str:
     """Return 128 bits, 32 hexadecimal characters: instances, requests, epochs."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()

@@ -4,44 +4,24 @@ Ages don't depend on a correct wall clock. Marks in the table `meta` record whic
 newest at which steady clock time; this loop stores the clock's notes.
 """
 
-import msgspec
-
 from appliance.kernel import meta
-from appliance.kernel.batch import Tx
 from appliance.kernel.clock import DAY_MS, Clock
 from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
+from appliance.kernel.log_retention_writes import KEY, LogMark, LogNote, delete, write_note
 from appliance.kernel.loop import Loop
 from appliance.kernel.metrics import counter
 from appliance.kernel.steady_clock import SteadyClock
 from appliance.kernel.store import Store
 
-KEY = "log"
-"""The note's key in the table `meta`."""
-
 KEEP_MS = 7 * DAY_MS  # long enough for an export that was down over a weekend
 MARKS = 100  # in the retention time, which is exceeded by at most a hundredth
-ROWS = 2_000  # deleted in one transaction
 ROUNDS = 50  # transactions in one round
 IDLE_SECONDS, BUSY_SECONDS = 60.0, 0.5
 
 _jumps = counter("store_clock_jumps_total", "Times that the wall clock was set", ("store",))
 
 _BOUNDS = "SELECT coalesce(min(event_id), 0), coalesce(max(event_id), 0) FROM log"
-_DELETE = "DELETE FROM log WHERE event_id <= min(?1, (SELECT min(event_id) FROM log) + ?2 - 1)"
-
-
-class LogMark(msgspec.Struct, frozen=True, array_like=True):
-    """A mark: at steady clock time `age_ms`, `event_id` was the newest row."""
-
-    age_ms: int
-    event_id: int
-
-
-class LogNote(msgspec.Struct, frozen=True):
-    """Marks, the oldest first."""
-
-    marks: tuple[LogMark, ...] = ()
 
 
 class LogPruner(Loop):
@@ -106,12 +86,3 @@ def expired(marks: tuple[LogMark, ...], age_ms: int, keep_ms: int) -> int:
 def _bounds(reader: meta.Executor) -> tuple[int, int]:
     row: tuple[int, int] = reader.execute(_BOUNDS).fetchone()
     return row
-
-
-def write_note(tx: Tx, note: LogNote) -> None:
-    tx.execute(meta.SET, (KEY, msgspec.json.encode(note).decode()))
-
-
-def delete(tx: Tx, until: int) -> int:
-    """Delete the first ROWS rows up to the number `until`; return how many."""
-    return tx.execute(_DELETE, (until, ROWS)).rowcount

@@ -25,11 +25,12 @@ from appliance.process.server_options import ServerOptions
 from appliance.process.starting import START_SECONDS_MAX, StartDeadline
 from appliance.process.status import State, hub_state
 from appliance.process.stopping import end, foreign
-from appliance.sdk.discovery import endpoint_of, find_workspace, probe
+from appliance.sdk.discovery import endpoint_of, probe
 from appliance.workspace.datadir import (
     DataDir,
     HubRunning,
     WorkspaceNotFound,
+    find_workspace,
     not_writable,
     read_lock,
 )

@@ -18,10 +18,9 @@ from appliance.sdk.discovery import (
     HubNotRunning,
     StaleServerFile,
     ask_ready,
-    find_workspace,
     local,
 )
-from appliance.workspace.datadir import DataDir, ServerFile, read_lock
+from appliance.workspace.datadir import DataDir, ServerFile, find_workspace, read_lock
 
 State = dict[str, Any]
 

@@ -17,8 +17,8 @@ from appliance.kernel.store_declaration import DECLARATIONS
 from appliance.recovery.copying import TableRecovery
 from appliance.recovery.engine import RecoveryReport
 from appliance.recovery.engine import recover as recover_store
-from appliance.sdk.discovery import find_workspace
 from appliance.workspace import swap
+from appliance.workspace.datadir import find_workspace
 
 app = plain_app(listed="Administration/recover")
 

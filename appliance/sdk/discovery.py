@@ -22,9 +22,7 @@ from appliance.sdk.database import WorkspaceDatabase
 from appliance.workspace.datadir import (
     DataDir,
     ServerFile,
-    WorkspaceNotFound,
-    discover,
-    marks_of,
+    find_workspace,
     read_lock,
 )
 
@@ -98,24 +96,6 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:  # keeps the token out of tracebacks and logs
         return f"Endpoint({self.url!r})"
-
-
-def find_workspace(explicit: Path | None, start: Path | None = None) -> DataDir:
-    """Return the given workspace, or the nearest one above `start`."""
-    if explicit is None:
-        return discover(start or Path.cwd())
-    datadir = DataDir(explicit.expanduser().resolve())
-    try:
-        is_there = bool(marks_of(datadir))
-    except PermissionError:
-        is_there = True  # the reader reports the missing permission
-    if not is_there:
-        raise WorkspaceNotFound(
-            f"no workspace in {datadir.workspace}",
-            details={"searched": [str(datadir.workspace)]},
-            hint=f"agentlip init --workspace {shlex.quote(str(datadir.workspace))}",
-        )
-    return datadir
 
 
 def find_hub(workspace: Path | None = None, environ: Mapping[str, str] = os.environ) -> Endpoint:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import appliance
-from appliance.sdk.discovery import find_workspace
+from appliance.workspace.datadir import find_workspace
 
 
 def server_words(workspace: Path | None, tools: str = "") -> Sequence[str]:

@@ -11,10 +11,9 @@ from typing import Any
 
 import msgspec
 
-from appliance.hub import foreign_schema, fulltext
+from appliance.hub import foreign_schema
 from appliance.hub.columns import ATTACHMENT, CHANNEL, STORED_MESSAGE, TOPIC, first_since
-from appliance.hub.search_query import parse
-from appliance.hub.text import plain_name
+from appliance.hub.text import parse_instant, plain_name
 from appliance.hub.wire import NoSuchChannel, NoSuchMessage, NoSuchTopic, UnknownCursor
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Invalid
@@ -105,7 +104,7 @@ class WorkspaceReader(WorkspaceDatabase):
                 parameters.append(self._anchor(f"{name}_id", anchor, message_id)["place"])
         if since is not None:
             where.append(f"{self._order} >= ({first_since(self._order)})")
-            parameters.append(fulltext.parse_instant("since", since))
+            parameters.append(parse_instant("since", since))
         direction = "DESC" if after_id is None and since is None else "ASC"
         query = (
             f"SELECT {self._message('messages')} FROM messages WHERE {' AND '.join(where)}"
@@ -160,6 +159,9 @@ class WorkspaceReader(WorkspaceDatabase):
         The hub's HTTP API returns the same. Times are ISO 8601; `after` is inclusive, `before` is
         exclusive.
         """
+        from appliance.hub import fulltext
+        from appliance.hub.search_query import parse
+
         query = parse(words, prefix=prefix)
         where = fulltext.conditions(
             None if channel is None else self.channel(channel)["id"],

@@ -14,10 +14,10 @@ from appliance.sdk.discovery import (
     Health,
     HubNotRunning,
     ask_health,
-    find_workspace,
     local,
     remote,
 )
+from appliance.workspace.datadir import find_workspace
 
 PROTOCOL_MAJOR = 1
 _VERSION = re.compile(r"v(\d+)(?:\.\d+)*")

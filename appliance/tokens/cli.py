@@ -154,8 +154,9 @@ def _show_secret(session: Session, answer: Any) -> None:
 
 def _hub(session: Session) -> Any:
     """Return a client for the running hub; while none runs, one that works on the database file."""
-    from appliance.sdk.discovery import HubNotRunning, find_hub, find_workspace
+    from appliance.sdk.discovery import HubNotRunning, find_hub
     from appliance.sdk.http import HubClient
+    from appliance.workspace.datadir import find_workspace
 
     try:
         endpoint = find_hub(session.workspace)
@@ -186,8 +187,8 @@ def _channel_ids(session: Session, channels: list[str]) -> list[str]:
 
         hub = session.hub()
         return [channel_id_of(hub, channel) for channel in channels]
-    from appliance.sdk.discovery import find_workspace
     from appliance.sdk.reader import WorkspaceReader
+    from appliance.workspace.datadir import find_workspace
 
     with WorkspaceReader(find_workspace(session.workspace).database("hub")) as reader:
         return [str(reader.channel(channel)["id"]) for channel in channels]

@@ -6,6 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from appliance.declared_scopes import DECLARED_SCOPES
 from appliance.kernel.auth import (
     ADMIN,
     RESERVED_NAMES,
@@ -19,7 +20,6 @@ from appliance.kernel.auth import (
 )
 from appliance.kernel.blank import is_blank, is_printable
 from appliance.kernel.clock import Clock
-from appliance.kernel.declared_scopes import declared_scopes
 from appliance.kernel.errors import ApplianceError, Invalid
 from appliance.kernel.ids import prefixed_token
 from appliance.kernel.store_errors import StoreReadOnly
@@ -53,7 +53,7 @@ class Tokens:
         self.book = book
         self._datadir = datadir
         self._clock = clock
-        self._grantable = declared_scopes()
+        self._grantable = DECLARED_SCOPES
         self._fixed = list(fixed)
         self._rotating = False
         token = datadir.read_token()

@@ -15,10 +15,10 @@ from appliance.cli_support import Session, plain_app
 from appliance.kernel.errors import Conflict, Invalid
 from appliance.kernel.log import Log
 from appliance.process.daemon import hold_locks
-from appliance.sdk.discovery import find_workspace
 from appliance.upgrade.apply import apply as apply_migration
 from appliance.upgrade.plan import MigrationPlan, StorePlan, plan, stores_of
 from appliance.upgrade.sections import read_sections
+from appliance.workspace.datadir import find_workspace
 
 ConfigFlag = Annotated[
     Path | None,

@@ -29,6 +29,8 @@ _REMEMBERED = frozenset(HEADERS) | {"content-type", "x-instance-id", "x-ratelimi
 # Set by this program from checked values, so no validation is needed.
 _OURS = frozenset({"content-length", "x-request-id", "x-ratelimit-remaining", "x-ratelimit-reset"})
 _LINES_MAX = 256
+ALREADY_HANDLED = object()
+"""An application's result after it has used the socket itself."""
 JOINED_BYTES_MAX = 64 * 1024  # a longer part is sent after the head, without a copy in memory
 _lines: dict[tuple[str, str], str] = {}
 

@@ -33,7 +33,6 @@ from gevent.event import Event
 from gevent.pool import Group
 from gevent.server import StreamServer
 from gunicorn.http.errors import ParseException
-from gunicorn.workers.base_async import ALREADY_HANDLED
 
 from appliance.kernel import caller
 from appliance.kernel.clock import Clock
@@ -53,6 +52,7 @@ from appliance.web.connections import (
     descriptors,
 )
 from appliance.web.exchange import (
+    ALREADY_HANDLED,
     BufferedResponse,
     ConnectionReserved,
     environ_base,

@@ -196,6 +196,24 @@ def marks_of(datadir: DataDir) -> list[Path]:
     return [mark for mark in marks if mark.is_file()]
 
 
+def find_workspace(explicit: Path | None, start: Path | None = None) -> DataDir:
+    """Return the given workspace, or the nearest one above `start`."""
+    if explicit is None:
+        return discover(start or Path.cwd())
+    datadir = DataDir(explicit.expanduser().resolve())
+    try:
+        is_there = bool(marks_of(datadir))
+    except PermissionError:
+        is_there = True  # the reader reports the missing permission
+    if not is_there:
+        raise WorkspaceNotFound(
+            f"no workspace in {datadir.workspace}",
+            details={"searched": [str(datadir.workspace)]},
+            hint=f"agentlip init --workspace {shlex.quote(str(datadir.workspace))}",
+        )
+    return datadir
+
+
 def discover(start: Path, home: Path | None = None) -> DataDir:
     """Return the workspace that contains `start`: the nearest directory upwards with a database.
 

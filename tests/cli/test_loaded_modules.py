@@ -19,6 +19,8 @@ SERVER = frozenset({
     "alembic", "apprise", "cryptography", "doctor", "falcon", "gevent", "nacl", "peewee",
     "prometheus_client",
 })  # fmt: skip
+READING = frozenset({"version", "channel list"})
+FOR_REQUESTS = frozenset({"http.client", "ssl", "secrets", "appliance.hub.fulltext"})
 EVERYWHERE = frozenset({"audit", "cli", "cli_support", "commands", "kernel"})
 CONNECTED = EVERYWHERE | {"sdk", "workspace"}
 COMMANDS = {
@@ -43,5 +45,6 @@ def test_command_loads_its_own_packages_only(
     assert done.returncode == 0, done.stderr
     loaded = done.stderr.rpartition("\nloaded ")[2].split()
     assert SERVER.isdisjoint(name.partition(".")[0] for name in loaded)
+    assert words not in READING or FOR_REQUESTS.isdisjoint(loaded)
     own = {name.split(".")[1] for name in loaded if name.startswith("appliance.")}
     assert own <= packages

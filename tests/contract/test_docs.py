@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.kernel.declared_scopes import declared_scopes
+from appliance.declared_scopes import DECLARED_SCOPES
 from doctor.checks import CHECKS
 from tests.contract.test_walls import ROOT, tracked
 from tests.support.commands import command, environment
@@ -107,13 +107,13 @@ def test_codes_named_in_prose_exist():
 
 def test_scopes_named_in_prose_exist():
     """Also in generated pages and in hints: `--scope NAME` has to work as printed."""
-    subjects = {scope.partition(":")[0] for scope in declared_scopes() - {"admin"}}
+    subjects = {scope.partition(":")[0] for scope in DECLARED_SCOPES - {"admin"}}
     scope = re.compile(rf"(?<=[`\s])(?:{'|'.join(subjects)}):[a-z]+(?=[`\s@])")
     files = [*prose(), *tracked("appliance/**/*.py"), *tracked("doctor/**/*.py")]
     mentioned = {name for file in files for name in scope.findall(file.read_text())}
     assert mentioned > {"hub:read", "bus:approve", "export:delivery"}
     destinations = {"network:anna", "network:bert", "network:carl"}
-    assert mentioned - declared_scopes() - destinations == set()
+    assert mentioned - DECLARED_SCOPES - destinations == set()
 
 
 def test_settings_named_in_prose_exist():
