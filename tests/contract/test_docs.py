@@ -227,13 +227,14 @@ def test_examples_do_what_they_show(name, tmp_path):
             assert fits(wanted, got), f"{text}\nprinted:\n{got}\nnot:\n{wanted}"
 
 
-def examples_of(text: str) -> list[tuple[str, str | None]]:
+def examples_of(text: str, wanted: str = "sh run") -> list[tuple[str, str | None]]:
+    """The blocks of this kind, and the output that is shown behind each."""
     blocks = FENCE.findall(text)
     following = [*blocks[1:], ("", "")]
     return [
         (body, after if mark == "output" else None)
         for (kind, body), (mark, after) in zip(blocks, following, strict=True)
-        if kind == "sh run"
+        if kind == wanted
     ]
 
 
