@@ -174,12 +174,6 @@ def test_decisions_are_numbered_and_say_what_was_given_up():
         assert heads[:3] == ["Situation", "Choice", "What we gave up"], file.name
 
 
-def test_notes_of_changes_have_a_kind_and_one_sentence_at_least():
-    note = re.compile(rf"({'|'.join(KINDS)}): [A-Z`](.|\n(?!\n))*\.\n")
-    files = set((ROOT / "changelog").glob("*.md")) - {ROOT / "changelog" / "README.md"}
-    assert {file.name for file in files if not note.fullmatch(file.read_text("utf-8"))} == set()
-
-
 # -- examples ----------------------------------------------------------------------------
 
 
