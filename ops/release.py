@@ -6,15 +6,15 @@ Exit codes: 0 done, 1 this commit can't be released or a step failed, 2 usage.
 import argparse
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-from datetime import UTC, datetime
 from pathlib import Path
 
-from ops import changelog, python_packages, typescript_client
+from ops import python_packages, typescript_client
 
 ROOT = Path(__file__).resolve().parents[1]
 GIT_SECONDS_MAX = 60
@@ -38,10 +38,6 @@ def parse() -> argparse.Namespace:
         epilog=(__doc__ or "").partition("\n\n")[2],
     )  # fmt: skip
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    notes = commands.add_parser("changelog", help="Move the notes into CHANGELOG.md.")
-    notes.set_defaults(run=collect_notes)
-    today = datetime.now(UTC).date().isoformat()
-    notes.add_argument("--date", default=today, help="release date, YYYY-MM-DD")
     build = commands.add_parser("build", help="Make all release files.")
     build.set_defaults(run=build_release)
     build.add_argument("--out", type=Path, default=Path("dist"), help="parent folder (dist)")
@@ -55,12 +51,6 @@ def parse() -> argparse.Namespace:
     about = "folder with OSV records, with which the Java libraries are compared"
     build.add_argument("--advisories", type=Path, help=about)
     return parser.parse_args()
-
-
-def collect_notes(flags: argparse.Namespace, root: Path) -> str:
-    version = python_packages.version_of(root)
-    count = changelog.collect(root, version, flags.date)
-    return f"CHANGELOG.md: {count} notes in the section for {version}"
 
 
 def build_release(flags: argparse.Namespace, root: Path) -> Path:
@@ -88,15 +78,23 @@ def build_release(flags: argparse.Namespace, root: Path) -> Path:
 
 
 def require_releasable(root: Path, version: str, revision: str) -> None:
-    """Require that the tree equals the commit, that its version is not released, and that its
-    notes are collected."""
+    """Require that the tree equals the commit, that its version is not released, and that
+    CHANGELOG.md has its section, with a date."""
     if changed := git(root, "status", "--porcelain").splitlines():
         raise SystemExit(f"{len(changed)} files differ from the commit: {changed[0]}")
     tagged = git(root, "tag", "--list", f"v{version}", "--format", "%(objectname) %(*objectname)")
     if tagged and revision not in tagged.split():
         raise SystemExit(f"the tag v{version} is on another commit: raise __version__")
-    if changelog.notes(root) or not changelog.is_released(changelog.section_of(root, version)):
-        raise SystemExit(f"the notes for {version} are not collected: ops/release changelog")
+    if not changes_of(root, version):
+        raise SystemExit(f"CHANGELOG.md has no section for {version} with the date of the release")
+
+
+def changes_of(root: Path, version: str) -> str:
+    """Return a version's section with its heading; empty if there is none with a date."""
+    text = (root / "CHANGELOG.md").read_text("utf-8")
+    heading = rf"^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)"
+    match = re.search(rf"{heading}.*?(?=^## |\Z)", text, re.M | re.S)
+    return match[0].strip() + "\n" if match else ""
 
 
 def make_files(
@@ -109,8 +107,8 @@ def make_files(
         python_packages.build(Path(tree), folder, epoch)
         say("building the TypeScript client")
         typescript_client.build(Path(tree) / "clients/typescript", folder)
-    notes = changelog.section_of(root, version)
-    (folder / f"agentlip-{version}-changes.md").write_text(notes, "utf-8")
+    changes = changes_of(root, version)
+    (folder / f"agentlip-{version}-changes.md").write_text(changes, "utf-8")
     for name in flags.images:
         if name != "none":
             save_image(root, folder, name, version, flags.advisories)

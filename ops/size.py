@@ -17,17 +17,17 @@ OTHER = "everything else"
 GENERATED = '"""Generated from'
 """The beginning that marks a generated module. People read the source that it was generated
 from."""
-TOTALS = {"product": 78_300, "tests": 69_500}
+TOTALS = {"product": 78_300, "tests": 69_450}
 """Code lines in all packages, and in the tests. A higher total is a decision, with its reason in
 the commit; lower the totals when code was removed."""
 ROWS = {
-    "doctor": 5_760, "hub": 13_080, "child": 510, "spark": 4_880, "kernel": 3_470, "backup": 3_600,
-    "courier": 4_530, "export": 2_880, "broker": 3_250, "sdk": 3_760, "outbox": 3_130,
-    "web": 3_030, "workspace, recovery, upgrade": 2_290, "busfile, bus": 3_910,
-    "jobs": 2_640, "network, relay": 6_810, "monitoring": 2_190,
-    OTHER: 9_950,
+    "doctor": 5_690, "hub": 13_080, "child": 400, "spark": 4_840, "kernel": 3_470, "backup": 3_560,
+    "courier": 4_420, "export": 2_760, "broker": 3_160, "sdk": 3_760, "outbox": 3_150,
+    "web": 3_050, "workspace, recovery, upgrade": 2_290, "busfile, bus": 3_860,
+    "jobs": 2_570, "network, relay": 6_810, "monitoring": 2_190,
+    OTHER: 10_060,
 }  # fmt: skip
-"""How far each package may grow at the others' cost: 5 % above its lines when the row was set."""
+"""How far each package may grow at the others' cost: 2 % above its lines when the row was set."""
 LIMITS = ROWS | TOTALS
 # Folders and files for rows that are more than a package, including checks and integrations.
 PARTS = {

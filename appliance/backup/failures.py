@@ -5,7 +5,7 @@ The file stays there if `backup.directory` is elsewhere, because that directory 
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +16,7 @@ from appliance.backup.errors import BackupRunning
 from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import iso
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.ownership import read_small
+from appliance.kernel.json_file import read_json
 from appliance.kernel.whole_file import write_whole
 
 FILE = "failures.json"
@@ -77,10 +77,8 @@ def read_failures(root: Path, settings: BackupSettings) -> list[BackupFailure]:
     """Return the last failures for the phases that the settings still have; none if the file is
     missing or can't be decoded."""
     omitted = {"verify": not settings.verify, "upload": not settings.targets}
-    with suppress(msgspec.DecodeError):
-        failures = msgspec.json.decode(read_small(root / FILE) or b"", type=list[BackupFailure])
-        return [failure for failure in failures if not omitted.get(failure.phase)]
-    return []
+    failures = read_json(root / FILE, list[BackupFailure]) or []
+    return [failure for failure in failures if not omitted.get(failure.phase)]
 
 
 def end_failure(work: BackupWorkspace, phase: Phase) -> None:

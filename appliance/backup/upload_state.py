@@ -9,7 +9,7 @@ import msgspec
 from appliance.backup.backup_directory import writing
 from appliance.backup.errors import BackupNotWritable
 from appliance.backup.settings import TargetSettings
-from appliance.kernel.ownership import read_small
+from appliance.kernel.json_file import read_json
 from appliance.kernel.whole_file import write_whole
 
 
@@ -24,10 +24,7 @@ class UploadState(msgspec.Struct, frozen=True):
 
 def read_state(root: Path, target: str) -> UploadState:
     """Return the state, empty without an upload. A damaged file only affects what metrics show."""
-    text = read_small(root / f"upload-{target}.json") or b""
-    with suppress(msgspec.DecodeError):
-        return msgspec.json.decode(text, type=UploadState)
-    return UploadState()
+    return read_json(root / f"upload-{target}.json", UploadState) or UploadState()
 
 
 def read_states(root: Path, targets: Iterable[TargetSettings]) -> dict[str, UploadState]:

@@ -1,6 +1,7 @@
 """Serves the worker bus over HTTP, for programs without access to the file, such as containers."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import falcon
@@ -17,21 +18,14 @@ from appliance.busfile.workers import InvalidTransition, StaleState, UnknownTask
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.errors import CursorBeyondEnd
 from appliance.kernel.route import Operation, Route
-from appliance.web.media import begin_event_stream, reply
-from appliance.web.responders import Responder, Responders, reply_to_caller, reply_with
-
-
-class BusStreamResource:
-    def __init__(self, bus: Bus, book: TokenBook) -> None:
-        self._bus = bus
-        self._book = book
-
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        if begin_event_stream(req.context, resp):
-            resp.stream = event_stream(
-                self._bus, self._book, req.context.principal, req.context.query,
-                req.get_header("Last-Event-ID"),
-            )  # fmt: skip
+from appliance.web.media import reply
+from appliance.web.responders import (
+    Responder,
+    Responders,
+    reply_to_caller,
+    reply_with,
+    reply_with_events,
+)
 
 
 def _reply_to_repeatable(change: Callable[..., Any]) -> Responder:
@@ -64,7 +58,9 @@ def _message_routes(bus: Bus, book: TokenBook) -> list[Route]:
                                        "correlation_id": "task-7", "payload": {"progress": 0.5}},
                               summary="Publish a message to an agent or to all"),
         }),
-        Route("/bus/v1/stream", BusStreamResource(bus, book), {
+        Route("/bus/v1/stream", Responders(
+            get=reply_with_events(partial(event_stream, bus, book)),
+        ), {
             "GET": Operation(wire.READ, query=wire.BusStreamQuery, media="text/event-stream",
                              errors=(wire.TooManyBusStreams, CursorBeyondEnd),
                              summary="Stream messages as server-sent events", bounded="use"),

@@ -14,7 +14,7 @@ from appliance.web.sse_stream import SseStream, last_event_id
 
 
 def event_stream(
-    bus: Bus, book: TokenBook, who: Principal, query: wire.BusStreamQuery, header: str | None
+    bus: Bus, book: TokenBook, query: wire.BusStreamQuery, header: str | None, who: Principal
 ) -> SseStream:
     """Return the response body, which ends when the caller's token does. `header`:
     Last-Event-ID."""

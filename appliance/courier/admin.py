@@ -49,10 +49,7 @@ class CourierAdmin:
 
     def stats(self, who: Principal, name: str) -> wire.StreamStatsReply:
         require_visible(who, name)
-        stream = self._queue.streams.get(name)
-        if stream is None:
-            raise wire.NoSuchStream(details={"stream": name})
-        return self._stats(stream)
+        return self._stats(self._courier.require_stream(name))
 
     def all_stats(self, who: Principal) -> wire.AllStats:
         rows = []

@@ -1,6 +1,7 @@
 """Serves the courier's HTTP API: a class for each resource, and the route table."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import falcon
@@ -11,11 +12,12 @@ from appliance.courier.admin import CourierAdmin
 from appliance.courier.live_view import LiveView, LiveViewEvents
 from appliance.courier.registration import registration
 from appliance.courier.service import Courier
+from appliance.kernel.auth import Principal
 from appliance.kernel.caller import is_there
 from appliance.kernel.route import Operation, Route
 from appliance.web.exposition import Exposition
-from appliance.web.media import begin_event_stream, reply, reply_bytes
-from appliance.web.responders import Responder, Responders, reply_to_caller
+from appliance.web.media import reply, reply_bytes
+from appliance.web.responders import Responder, Responders, reply_to_caller, reply_with_events
 from appliance.web.sse_stream import SseStream
 
 
@@ -62,14 +64,10 @@ class CourierMetricsResource:
             reply(resp, self._admin.all_stats(req.context.principal))
 
 
-class LiveViewResource:
-    def __init__(self, courier: Courier) -> None:
-        self._courier = courier
-
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        if begin_event_stream(req.context, resp):
-            live = LiveView(self._courier, req.context.principal, req.context.query)
-            resp.stream = SseStream(LiveViewEvents(live), self._courier.waits.enter)
+def _stream_view(
+    courier: Courier, query: wire.LiveQuery, _last_id: str | None, who: Principal
+) -> SseStream:
+    return SseStream(LiveViewEvents(LiveView(courier, who, query)), courier.waits.enter)
 
 
 class RegistrationResource:
@@ -157,7 +155,7 @@ def _read_routes(courier: Courier, admin: CourierAdmin, auth: str) -> list[Route
             "GET": Operation(USE, query=wire.ViewQuery, reply=wire.ViewSnapshot,
                              summary="List a view's rows, with the view's version (`watermark`)"),
         }),
-        Route("/v1/live", LiveViewResource(courier), {
+        Route("/v1/live", Responders(get=reply_with_events(partial(_stream_view, courier))), {
             "GET": Operation(USE, query=wire.LiveQuery, media="text/event-stream",
                              summary="Stream a view's changes as server-sent events"),
         }),

@@ -124,6 +124,10 @@ class Courier:
     def find_stream(self, who: Principal, verb: str, name: str) -> Stream:
         """Return the stream. Raises if it doesn't exist, or without permission."""
         require(who, verb, name)
+        return self.require_stream(name)
+
+    def require_stream(self, name: str) -> Stream:
+        """Return the stream. Raises NoSuchStream."""
         stream = self.queue.streams.get(name)
         if stream is None:
             raise wire.NoSuchStream(details={"stream": name})

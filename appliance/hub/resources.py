@@ -1,6 +1,7 @@
 """Serves the hub over HTTP: one class for each noun, and the route table (hub spec §0.9)."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import falcon
@@ -14,16 +15,20 @@ from appliance.kernel.errors import CursorBeyondEnd
 from appliance.kernel.idempotency import Reply
 from appliance.kernel.pauses import Paused
 from appliance.kernel.route import OPEN, Operation, Route
-from appliance.web.media import begin_event_stream, reply_bytes
-from appliance.web.responders import Responders, reply_to_caller, reply_to_change, reply_with
+from appliance.web.media import reply_bytes
+from appliance.web.responders import (
+    Responders,
+    reply_to_caller,
+    reply_to_change,
+    reply_with,
+    reply_with_events,
+)
 
 
-class HubResource:
+class MessageBatchResource:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
-
-class MessageBatchResource(HubResource):
     def on_post(self, req: Any, resp: falcon.Response, command: wire.CreateMessages) -> None:
         """Post messages. A key in the header, with the index appended, applies to items without a
         key.
@@ -42,18 +47,6 @@ class MessageBatchResource(HubResource):
             resp.set_header("Idempotency-Replayed", "true")
 
 
-class EventsResource(HubResource):
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        reply_bytes(resp, self._hub.list_events(req.context.query, req.context.principal))
-
-    def on_get_stream(self, req: Any, resp: falcon.Response) -> None:
-        context = req.context
-        if not begin_event_stream(context, resp):
-            return
-        last_event_id = req.get_header("Last-Event-ID")
-        resp.stream = event_stream(self._hub, context.query, last_event_id, context.principal)
-
-
 def health_route(health: Callable[[], wire.Health]) -> Route:
     operation = Operation(
         OPEN, reply=wire.Health, probe=True, summary="Show this hub's identity and version"
@@ -66,7 +59,7 @@ def routes(hub: Hub) -> list[Route]:
         health_route(hub.health),
         *_topic_routes(hub),
         *_message_routes(hub),
-        *_event_routes(EventsResource(hub)),
+        *_event_routes(hub),
         Route("/api/v1/search", Responders(get=reply_to_caller(hub.search)), {
             "GET": Operation(READ, reply=wire.SearchResult, query=wire.SearchQuery,
                              summary="Search messages for words and phrases, best match first",
@@ -147,18 +140,23 @@ def _message_routes(hub: Hub) -> list[Route]:
     ]  # fmt: skip
 
 
-def _event_routes(events: EventsResource) -> list[Route]:
+def _event_routes(hub: Hub) -> list[Route]:
+    def list_events(req: Any, resp: falcon.Response) -> None:
+        reply_bytes(resp, hub.list_events(req.context.query, req.context.principal))
+
     return [
-        Route("/api/v1/events", events, {
+        Route("/api/v1/events", Responders(get=list_events), {
             "GET": Operation(READ, reply=wire.EventList, query=wire.EventsQuery,
                              errors=(CursorBeyondEnd,),
                              summary="List events after a cursor, optionally waiting for the next",
                              by_channel=True, bounded="wait"),
         }),
-        Route("/api/v1/events/stream", events, {
+        Route("/api/v1/events/stream", Responders(
+            get=reply_with_events(partial(event_stream, hub)),
+        ), {
             "GET": Operation(READ, query=wire.StreamQuery, media="text/event-stream",
                              errors=(CursorBeyondEnd,),
                              summary="Stream events as server-sent events", by_channel=True,
                              bounded="use"),
-        }, suffix="stream"),
+        }),
     ]  # fmt: skip

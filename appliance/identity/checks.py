@@ -5,8 +5,6 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from appliance.checks.cause import Cause
 from appliance.checks.check import Check, Finding, Problem, Severity
 from appliance.checks.context import Context
@@ -16,6 +14,7 @@ from appliance.identity.host import HostFingerprint
 from appliance.identity.mode import choose
 from appliance.identity.settings import IdentitySettings
 from appliance.identity.wire import KeysDamaged
+from appliance.kernel.json_file import read_json
 from appliance.kernel.ownership import read_regular
 from appliance.workspace import manifest
 
@@ -81,13 +80,9 @@ def _is_key(path: Path) -> bool:
 
 def _machine(context: Context) -> Iterator[Finding]:
     path = context.datadir.dir / FOLDER / "host_fingerprint.json"
-    try:
-        text = read_regular(path, _FILE_BYTES_MAX)
-        stored = msgspec.json.decode(text, type=HostFingerprint)
-    except (OSError, msgspec.DecodeError):
-        return
+    stored = read_json(path, HostFingerprint, _FILE_BYTES_MAX)
     settings = section(context.datadir.settings_file, "identity", IdentitySettings)
-    if settings is None:
+    if stored is None or settings is None:
         return
     if host.compare(stored, host.measure(os.environ)) == "other":
         yield OTHER_MACHINE.finding(

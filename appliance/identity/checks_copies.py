@@ -4,16 +4,15 @@ import sqlite3
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
 from appliance.checks.check import NEWEST_IDS_MAX, Check, Finding, Problem
 from appliance.checks.context import Context
 from appliance.kernel.clock import iso, utc
+from appliance.kernel.json_file import read_json
 from appliance.mesh.instance import COPY, CopyNote
 
-T = TypeVar("T")
 RECENT_MS = 600_000  # a refused copy tries again at least every few minutes
 _FILE_BYTES_MAX = 256 * 1024
 DIRECTORY, KEYPAIR, ARCHIVE = "identity", "keypair.json", "keypair-archive.json"
@@ -41,7 +40,7 @@ class StoredKeyArchive(msgspec.Struct, frozen=True):
 
 def _copied(context: Context) -> Iterator[Finding]:
     folder = context.datadir.dir / DIRECTORY
-    keys = _decode(folder / KEYPAIR, StoredKeyPair)
+    keys = read_json(folder / KEYPAIR, StoredKeyPair, _FILE_BYTES_MAX)
     if keys is None:
         return
     yield from _second_files(context, keys)
@@ -51,7 +50,7 @@ def _copied(context: Context) -> Iterator[Finding]:
 
 def _elsewhere(context: Context) -> Iterator[Finding]:
     """Report the last minutes' notes, because a refused copy tries again all the time."""
-    keys = _decode(context.datadir.dir / DIRECTORY / KEYPAIR, StoredKeyPair)
+    keys = read_json(context.datadir.dir / DIRECTORY / KEYPAIR, StoredKeyPair, _FILE_BYTES_MAX)
     for store in ("broker", "inbox"):
         for _, connection in context.opened(store):
             rows = connection.execute(
@@ -90,7 +89,7 @@ def _other_workspace(
 ) -> Iterator[Finding]:
     """Report that another key signed our newest message, although this key existed."""
     row = connection.execute(OWN, {"newest": NEWEST_IDS_MAX}).fetchone()
-    archive = _decode(folder / ARCHIVE, StoredKeyArchive) or StoredKeyArchive()
+    archive = read_json(folder / ARCHIVE, StoredKeyArchive, _FILE_BYTES_MAX) or StoredKeyArchive()
     known = {keys.ed25519_pubkey, *(key.ed25519_pubkey for key in archive.keys)}
     if row is None or row[0] in known:
         return
@@ -104,13 +103,6 @@ def _other_workspace(
             f"this workspace had another key at {iso(row[1])}: {row[0][:16]}, and this key is "
             "older; it was copied from another workspace",
         )
-
-
-def _decode(path: Path, kind: type[T]) -> T | None:
-    try:
-        return msgspec.json.decode(_text(path), type=kind)
-    except msgspec.DecodeError:
-        return None
 
 
 def _text(path: Path) -> bytes:

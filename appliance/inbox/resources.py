@@ -14,31 +14,17 @@ from appliance.inbox.sse import event_stream
 from appliance.kernel.auth import Principal, TokenBook
 from appliance.kernel.clock import iso
 from appliance.kernel.route import OPEN, Operation, Route
-from appliance.web.media import begin_event_stream, reply
-from appliance.web.responders import Responders, reply_to_caller, reply_with
+from appliance.web.media import reply
+from appliance.web.responders import (
+    Responders,
+    reply_to_caller,
+    reply_with,
+    reply_with_events,
+)
 
 IPC_API = "v1"
 FEATURES = ("inbox", "events", "hooks", "identity", "long_poll", "topics")
 MAJOR = __version__.partition(".")[0]
-
-
-class InboxResource:
-    def __init__(self, inbox: Inbox, book: TokenBook) -> None:
-        self._inbox = inbox
-        self._book = book
-
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        page = self._inbox.page(req.context.query, req.context.principal)
-        if page.has_more:
-            # A second `since` would be refused, so the new cursor replaces the old one.
-            link = urlencode({**req.params, "since": page.next})
-            resp.set_header("Link", f"<{req.path}?{link}>; rel=next")
-        reply(resp, page)
-
-    def on_get_events(self, req: Any, resp: falcon.Response) -> None:
-        who, query, last = req.context.principal, req.context.query, req.get_header("Last-Event-ID")
-        if begin_event_stream(req.context, resp):
-            resp.stream = event_stream(self._inbox, self._book, who, query, last)
 
 
 class About:
@@ -99,18 +85,27 @@ def routes(inbox: Inbox, book: TokenBook, about: About) -> list[Route]:
 
 
 def _messages(inbox: Inbox, book: TokenBook) -> list[Route]:
-    messages = InboxResource(inbox, book)
+    def list_messages(req: Any, resp: falcon.Response) -> None:
+        page = inbox.page(req.context.query, req.context.principal)
+        if page.has_more:
+            # A second `since` would be refused, so the new cursor replaces the old one.
+            link = urlencode({**req.params, "since": page.next})
+            resp.set_header("Link", f"<{req.path}?{link}>; rel=next")
+        reply(resp, page)
+
     return [
-        Route("/v1/inbox", messages, {
+        Route("/v1/inbox", Responders(get=list_messages), {
             "GET": _operation(wire.READ, query=wire.InboxQuery, reply=wire.InboxPage,
                               errors=(*MESH_ERRORS, wire.BadCursor, wire.TooManyPolls),
                               summary="List messages received from a mesh, or wait for the next"),
         }),
-        Route("/v1/events", messages, {
+        Route("/v1/events", Responders(
+            get=reply_with_events(partial(event_stream, inbox, book)),
+        ), {
             "GET": _operation(wire.READ, query=wire.InboxEventsQuery, media="text/event-stream",
                               errors=(*MESH_ERRORS, wire.TooManyEventStreams),
                               summary="Stream a mesh's events as server-sent events"),
-        }, suffix="events"),
+        }),
         *[Route(f"/v1/topic/{name}", Responders(
             post=reply_to_caller(partial(inbox.subscribe, wanted=wanted)),
         ), {

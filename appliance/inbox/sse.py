@@ -14,9 +14,9 @@ from appliance.web.sse_stream import SseStream, last_event_id
 def event_stream(
     inbox: Inbox,
     book: TokenBook,
-    who: Principal,
     query: wire.InboxEventsQuery,
     last_event_id_header: str | None,
+    who: Principal,
 ) -> SseStream:
     """Return the response body, which ends when the caller's token does."""
     mesh = inbox.mesh_of(query.mesh, who, wire.READ)

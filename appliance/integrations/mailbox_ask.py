@@ -1,36 +1,22 @@
 """Asks people whether other agents may become contacts."""
 
-from contextlib import suppress
-
-import msgspec
-
-from appliance.hub.access import POST, READ
 from appliance.hub.ask import wire
-from appliance.hub.ask.service import Asks
-from appliance.kernel.auth import Principal
+from appliance.hub.ask.own_asks import OwnAsks, answer_of
 from appliance.mailbox.contact_asks import ContactQuestion
 
-SENDER = "network"
-PRINCIPAL = Principal("appliance:network", "appliance:network", frozenset({POST, READ}))
 
-
-class HubContactAsks:
-    def __init__(self, asks: Asks) -> None:
-        self._asks = asks
+class HubContactAsks(OwnAsks):
+    sender = "network"
 
     def follow(self, question: ContactQuestion) -> str | None:
-        ask = self._find_or_create(question)
-        return None if ask.state == "waiting" else ask.answer or ""
+        return answer_of(self._find_or_create(question))
 
-    def cancel(self, question: ContactQuestion) -> None:
-        with suppress(wire.AskSettled):
-            ask = self._find_or_create(question)
-            self._asks.cancel(ask.id, wire.CancelAsk(SENDER), PRINCIPAL)
+    def withdraw(self, question: ContactQuestion) -> None:
+        self.cancel(self._find_or_create(question).id)
 
     def _find_or_create(self, question: ContactQuestion) -> wire.Ask:
         command = wire.CreateAsk(
-            question.text, SENDER, list(question.choices), None, question.seconds,
+            question.text, self.sender, list(question.choices), None, question.seconds,
             blocks=[f"agent {question.agent}"],
         )  # fmt: skip
-        reply = self._asks.create(command, PRINCIPAL, question.key)
-        return msgspec.json.decode(reply.body, type=wire.AskShown).ask
+        return self._create(command, question.key)

@@ -2,9 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
-
-import falcon
 
 from appliance.jobs import wire
 from appliance.jobs.reported import ReportedRuns
@@ -12,20 +9,15 @@ from appliance.jobs.service import Jobs
 from appliance.jobs.sse import event_stream
 from appliance.kernel.auth import TokenBook
 from appliance.kernel.route import Operation, Route
-from appliance.web.media import begin_event_stream
-from appliance.web.responders import Responder, Responders, reply_to_change, reply_with
+from appliance.web.responders import (
+    Responder,
+    Responders,
+    reply_to_change,
+    reply_with,
+    reply_with_events,
+)
 
 Listing = Callable[[], wire.JobList]
-
-
-class RunEventsResource:
-    def __init__(self, jobs: Jobs, book: TokenBook) -> None:
-        self._jobs = jobs
-        self._book = book
-
-    def on_get(self, req: Any, resp: falcon.Response, run_id: str) -> None:
-        if begin_event_stream(req.context, resp):
-            resp.stream = event_stream(self._jobs, self._book, req.context.principal, run_id)
 
 
 EXAMPLE = {
@@ -75,7 +67,9 @@ def routes(reported: ReportedRuns, jobs: Jobs, listing: Listing, book: TokenBook
                              errors=(wire.TooManyRunWaits,),
                              summary="Read a run's output from a position, optionally waiting"),
         }),
-        Route("/api/v1/jobs/runs/{run_id}/events", RunEventsResource(jobs, book), {
+        Route("/api/v1/jobs/runs/{run_id}/events", Responders(
+            get=reply_with_events(partial(event_stream, jobs, book)),
+        ), {
             "GET": Operation(wire.READ, media="text/event-stream",
                              errors=(wire.TooManyRunWaits,),
                              summary="Follow a run until it ends: state and output"),

@@ -14,7 +14,9 @@ from appliance.web.sse_stream import RETRY_LINE, SseStream
 _encode = msgspec.json.Encoder().encode
 
 
-def event_stream(jobs: Jobs, book: TokenBook, who: Principal, run_id: str) -> SseStream:
+def event_stream(
+    jobs: Jobs, book: TokenBook, run_id: str, _last_id: str | None, who: Principal
+) -> SseStream:
     """Return a stream that ends when the run is over. Raises NoSuchRun."""
     jobs.show(run_id)
     return SseStream(RunEventSource(jobs, run_id), partial(book.watch, who))

@@ -50,7 +50,7 @@ class ContactAsks(Protocol):
         """Ask, once for each key, and return the answer; None while nobody has answered; "" if
         the question ended without an answer."""
 
-    def cancel(self, question: ContactQuestion) -> None: ...
+    def withdraw(self, question: ContactQuestion) -> None: ...
 
 
 class ContactAsker:
@@ -84,7 +84,7 @@ class ContactAsker:
         elif question.requests[0] in agent.requests.waiting():
             return
         else:  # answered elsewhere, or withdrawn
-            self._asks.cancel(question)
+            self._asks.withdraw(question)
         agent.state.set_cursor(STORED, "")
 
 

@@ -9,6 +9,7 @@ import msgspec
 
 from appliance.host import Host
 from appliance.kernel.clock import DAY_MS, HOUR_MS, Clock
+from appliance.kernel.json_file import read_json
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Operation, Route
@@ -64,7 +65,7 @@ class GrowthSamples:
         self._file = file
         self._folders = folders
         self._stores = stores
-        self._samples = read_samples(file)
+        self._samples = read_json(file, list[GrowthSample], FILE_BYTES_MAX) or []
 
     def sample(self, now_ms: int) -> None:
         """Add a sample. A sample from the future, after the clock was set, is dropped."""
@@ -140,15 +141,6 @@ def folder_bytes(folder: Path) -> int:
             except OSError:
                 continue  # removed meanwhile
     return total
-
-
-def read_samples(file: Path) -> list[GrowthSample]:
-    """Return samples from earlier processes, or none if the file is missing or can't be decoded."""
-    try:
-        with file.open("rb") as stream:
-            return msgspec.json.decode(stream.read(FILE_BYTES_MAX), type=list[GrowthSample])
-    except (OSError, msgspec.DecodeError):
-        return []
 
 
 class GrowthSampler(Loop):

@@ -7,6 +7,7 @@ import msgspec
 
 from appliance.host import Host
 from appliance.kernel.clock import Clock, iso
+from appliance.kernel.json_file import read_json
 from appliance.kernel.log import Log
 from appliance.kernel.route import Operation, Route
 from appliance.kernel.subsystem import Subsystem
@@ -17,7 +18,6 @@ from appliance.operations.wire import (
     BeginMaintenance,
     MaintenanceRecord,
     MaintenanceState,
-    read_record,
 )
 from appliance.web.responders import Responders, reply_with
 from appliance.web.write_gate import WriteGate
@@ -31,7 +31,7 @@ class Maintenance:
         self._file = file
         self._clock = clock
         self._log = log
-        self._record = read_record(file)
+        self._record = read_json(file, MaintenanceRecord) or MaintenanceRecord()
         self.gate.close_until(self._record.until_ms)
 
     def state(self) -> MaintenanceState:

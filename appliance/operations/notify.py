@@ -13,6 +13,7 @@ from appliance.kernel.caller import WaitLimit
 from appliance.kernel.clock import Clock, iso
 from appliance.kernel.errors import ApplianceError, Exhausted
 from appliance.kernel.ids import random_id
+from appliance.kernel.json_file import read_json
 from appliance.kernel.log import Log, plain, without_path
 from appliance.kernel.loop import Loop
 from appliance.kernel.route import Operation, Route
@@ -153,7 +154,7 @@ class NotifyLoop(Loop):
         self._notifier = notifier
         self._observe = observe
         self._file = file
-        self._record = read_record(file)
+        self._record = read_json(file, NotifyRecord, FILE_BYTES_MAX) or NotifyRecord(known={})
         self._written = b""
         self._tried: set[str] = set()  # alerts whose message is not sent yet
         self._book = ProblemBook(settings, self._record.known)
@@ -209,15 +210,6 @@ def failure_url(url: str) -> str:
         if match := re.fullmatch(pattern, url):
             return match.expand(failed)
     return ""
-
-
-def read_record(file: Path) -> NotifyRecord:
-    """Return the sent state, or nothing if the file is missing or can't be decoded."""
-    try:
-        with file.open("rb") as stream:
-            return msgspec.json.decode(stream.read(FILE_BYTES_MAX), type=NotifyRecord)
-    except (OSError, msgspec.DecodeError):
-        return NotifyRecord(known={})
 
 
 def routes(notifier: Notifier) -> list[Route]:

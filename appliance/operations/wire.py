@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -17,7 +16,6 @@ READ = "metrics:read"
 MAINTENANCE, LOG, NOTIFY = "maintenance:write", "log:write", "notify:test"
 SCOPES = Scopes(frozenset({MAINTENANCE, LOG, NOTIFY}))
 """The subsystem `maintenance` declares the scopes for all operations."""
-FILE_BYTES_MAX = 4096
 
 
 class BeginMaintenance(Struct, frozen=True):
@@ -62,15 +60,6 @@ def refuse_older(migrates: bool, find: Callable[[], Sequence[str]]) -> None:
             f"{', '.join(stores)}: older than this program, and store.migrate_at_start is false",
             details={"stores": list(stores)},
         )
-
-
-def read_record(file: Path) -> MaintenanceRecord:
-    """Return the record, with maintenance off if the file is missing or can't be decoded."""
-    try:
-        with file.open("rb") as stream:
-            return msgspec.json.decode(stream.read(FILE_BYTES_MAX), type=MaintenanceRecord)
-    except (OSError, msgspec.DecodeError):
-        return MaintenanceRecord()
 
 
 class SetLogLevel(Struct, frozen=True):

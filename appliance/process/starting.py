@@ -16,7 +16,7 @@ import msgspec
 
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError
-from appliance.kernel.ownership import read_small
+from appliance.kernel.json_file import read_json
 from appliance.workspace.datadir import DataDir
 
 START_SECONDS_MAX = 55.0  # for `agentlipd up` and `restart`, then SIGTERM and SIGKILL: below 60 s
@@ -80,11 +80,8 @@ def _record(datadir: DataDir, phase: str) -> None:
 
 def phase_of(datadir: DataDir, pid: int) -> str:
     """Return the process's last record; "" if it announced no long work."""
-    try:
-        noted = msgspec.json.decode(read_small(_path(datadir)) or b"", type=StartPhase)
-    except msgspec.DecodeError:
-        return ""
-    return noted.phase if noted.pid == pid else ""
+    noted = read_json(_path(datadir), StartPhase)
+    return noted.phase if noted and noted.pid == pid else ""
 
 
 def work_of(pid: int) -> tuple[float, int]:

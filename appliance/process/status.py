@@ -9,7 +9,8 @@ from typing import Any
 from appliance.cli_support import EXIT_UNAVAILABLE
 from appliance.kernel.clock import SystemClock, iso
 from appliance.kernel.errors import ApplianceError
-from appliance.operations.wire import read_record
+from appliance.kernel.json_file import read_json
+from appliance.operations.wire import MaintenanceRecord
 from appliance.process.starting import phase_of
 from appliance.sdk.database import WorkspaceDatabase
 from appliance.sdk.discovery import (
@@ -36,7 +37,8 @@ def hub_state(datadir: DataDir) -> State:
         endpoint, health = local(datadir, os.environ)
         state |= _running(datadir, endpoint, health)
         state |= _readiness(endpoint)
-        until_ms = read_record(datadir.dir / "maintenance.json").until_ms
+        record = read_json(datadir.dir / "maintenance.json", MaintenanceRecord)
+        until_ms = record.until_ms if record else 0
         state |= {"maintenance_until": iso(until_ms)} if until_ms > SystemClock().now_ms() else {}
     except StaleServerFile as error:
         state |= {"status": "stale", "reason": error.message, "hint": error.hint}

@@ -10,7 +10,7 @@ from typing import Any
 
 import falcon
 
-from appliance.web.media import reply, reply_stored
+from appliance.web.media import begin_event_stream, reply, reply_stored
 
 Verb = Callable[..., Any]
 Responder = Callable[..., None]
@@ -48,6 +48,18 @@ def reply_to_change(verb: Verb) -> Responder:
     def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
         context = req.context
         reply_stored(resp, verb(*fields.values(), context.principal, context.idempotency_key))
+
+    return respond
+
+
+def reply_with_events(stream: Verb) -> Responder:
+    """Reply with server-sent events. `stream` also gets the header `Last-Event-ID` and the
+    caller."""
+
+    def respond(req: Any, resp: falcon.Response, **fields: Any) -> None:
+        if begin_event_stream(req.context, resp):
+            last_id = req.get_header("Last-Event-ID")
+            resp.stream = stream(*arguments_of(req, fields), last_id, req.context.principal)
 
     return respond
 

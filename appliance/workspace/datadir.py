@@ -22,6 +22,7 @@ import msgspec
 from appliance.kernel.clock import Clock, SystemClock, iso
 from appliance.kernel.errors import Conflict, Missing, StorageFull, Unavailable
 from appliance.kernel.file_lock import try_lock
+from appliance.kernel.json_file import read_json
 from appliance.kernel.ownership import (
     SMALL_FILE_BYTES_MAX,
     WorkspaceNotTrusted,
@@ -155,9 +156,7 @@ class DataDir:
     def read_server(self) -> ServerFile | None:
         """Return the content of `server.json`; None if it can't be read. Unknown keys are
         ignored."""
-        with suppress(msgspec.DecodeError):
-            return msgspec.json.decode(read_small(self.server_file) or b"", type=ServerFile)
-        return None
+        return read_json(self.server_file, ServerFile)
 
     def foreign_token(self) -> str | None:
         """Return the token that another implementation's hub left in `server.json`, if only this

@@ -2,13 +2,13 @@
 
 import re
 import shlex
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from appliance.workspace.migration import load, newest
 from tests.support.commands import ROOT, command, environment
+from tests.support.installs import run_script
 from tests.support.other_versions import OtherProgram, next_step
 from tests.support.workspaces import Filled
 
@@ -34,18 +34,7 @@ class Installed:
 
     def run(self, script: str) -> str:
         path = f"{self.folder}:{environment()['PATH']}"
-        done = subprocess.run(
-            ["bash", "-eu", "-c", script],
-            cwd=self.workspace,
-            env=environment(PATH=path),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
-        return done.stdout
+        return run_script(script, self.workspace, environment(PATH=path))
 
 
 def test_commands_of_the_page_upgrade_a_workspace_and_take_it_back(tmp_path: Path) -> None:

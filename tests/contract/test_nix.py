@@ -13,6 +13,7 @@ import pytest
 from appliance.settings import Settings
 from tests.contract.test_walls import ROOT
 from tests.support.nix import Flake
+from tests.support.units import unit_sections
 
 pytestmark = pytest.mark.nix
 
@@ -142,17 +143,6 @@ def test_image_runs_as_its_dockerfile_says(packages, image, name):
 
 
 # -- the NixOS module --------------------------------------------------------------------
-
-
-def unit_sections(text: str) -> dict[str, dict[str, list[str]]]:
-    sections: dict[str, dict[str, list[str]]] = {}
-    for line in text.splitlines():
-        if match := re.fullmatch(r"\[(\w+)\]", line):
-            options = sections.setdefault(match[1], {})
-        elif line and not line.startswith("#"):
-            key, _, value = line.partition("=")
-            options.setdefault(key, []).append(value)
-    return sections
 
 
 def as_systemd(value: Any) -> list[str]:

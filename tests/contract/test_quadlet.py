@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from tests.contract.test_walls import ROOT
+from tests.support.units import unit_sections
 
 FILES = ("agentlip", "agentlip-spark")
 
@@ -42,16 +43,8 @@ SERVICE = {"Restart", "TimeoutStartSec", "TimeoutStopSec"}
 
 
 def sections(name: str = "agentlip") -> dict[str, dict[str, list[str]]]:
-    """Each section's keys with their values, in their order."""
-    result: dict[str, dict[str, list[str]]] = {}
     file = ROOT / "ops/quadlet" / f"{name}.container"
-    for line in file.read_text("utf-8").splitlines():
-        if line.startswith("["):
-            section = result.setdefault(line.strip("[]"), {})
-        elif line and not line.startswith("#"):
-            key, _, value = line.partition("=")
-            section.setdefault(key, []).append(value)
-    return result
+    return unit_sections(file.read_text("utf-8"))
 
 
 @pytest.mark.parametrize("name", FILES)

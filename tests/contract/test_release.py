@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 import appliance
-from ops import changelog, python_packages
+from ops import python_packages
 from tests.contract.test_walls import ROOT, tracked
 from tests.support.installs import EPOCH, tree_in
 
 pytestmark = pytest.mark.slow
 
 VERSION = appliance.__version__
-NOTE = "Added: A note about [installing](../docs/how-to/install.md)\nin two lines.\n"
 
 
 def git(root: Path, *words: str) -> str:
@@ -61,10 +60,12 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
 
 @pytest.fixture(scope="module")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """One whose notes are collected."""
+    """One whose changes have a date."""
     made = Repository(tmp_path_factory.mktemp("ready"))
-    (made.root / "changelog/x.md").write_text(NOTE)
-    made.release("changelog", "--date", "2026-01-02")
+    changelog = made.root / "CHANGELOG.md"
+    text = changelog.read_text("utf-8")
+    heading = re.compile(rf"^## {re.escape(VERSION)} .*$", re.MULTILINE)
+    changelog.write_text(heading.sub(f"## {VERSION} (2026-01-02)", text, count=1), "utf-8")
     commit(made.root)
     return made
 
@@ -100,33 +101,22 @@ def test_release_has_all_files_and_their_signed_checksums(signed: Path, key: Pat
         input=(signed / "SHA256SUMS").read_bytes(), check=True,
     )  # fmt: skip
     changes = (signed / f"agentlip-{VERSION}-changes.md").read_text()
-    note = "- A note about [installing](docs/how-to/install.md) in two lines.\n"
-    assert changes.startswith(f"## {VERSION} (2026-01-02)\n\n### Added\n\n{note}\n")
+    assert changes.startswith(f"## {VERSION} (2026-01-02)\n\n")
+    assert changes.count("\n## ") == 0
 
 
 def test_commit_that_can_not_be_released_is_refused(repository: Repository) -> None:
     root = repository.root
     repository.build(refused="--key --unsigned is required")
     repository.build("--key", root / "none", refused="there is no key at")
-    repository.build("--unsigned", refused="are not collected")
+    repository.build("--unsigned", refused="has no section for")
     (root / "x.txt").write_text("x")
     repository.build("--unsigned", refused="1 files differ from the commit: ?? x.txt")
     (root / "x.txt").unlink()
     git(root, "tag", f"v{VERSION}")
-    repository.build("--unsigned", refused="are not collected")
+    repository.build("--unsigned", refused="has no section for")
     git(root, "commit", "--quiet", "--allow-empty", "--message", "later")
     repository.build("--unsigned", refused=f"the tag v{VERSION} is on another commit")
-
-
-def test_only_a_section_that_people_wrote_needs_no_notes(tmp_path: Path) -> None:
-    file = tmp_path / "CHANGELOG.md"
-    text = f"# Changelog\n\n## {VERSION} (%s)\n\n### Hub\n\n- Search.\n"
-    file.write_text(text % "not released")
-    assert changelog.collect(tmp_path, VERSION, "2026-01-02") == 0
-    assert file.read_text() == text % "2026-01-02"
-    for version, error in ((VERSION, "raise __version__"), ("99.0", "there are no notes")):
-        with pytest.raises(SystemExit, match=error):
-            changelog.collect(tmp_path, version, "2026-01-03")
 
 
 # -- the wheel and the source distribution -------------------------------------------------
@@ -166,6 +156,6 @@ def test_version_is_written_in_one_place() -> None:
         for file in tracked(
             "*.py", "*.toml", "*.nix", "*.md", "ops/*", "Dockerfile", "*/Dockerfile"
         )
-        if file.parent.name != "changelog" and number.search(file.read_text("utf-8"))
+        if number.search(file.read_text("utf-8"))
     }
     assert files - {"CHANGELOG.md"} == {"appliance/__init__.py"}

@@ -13,7 +13,7 @@ from copy import copy
 from pathlib import Path
 
 from appliance.workspace.datadir import DataDir, read_lock
-from tests.contract.test_docs import FENCE, commands_in
+from tests.contract.test_docs import commands_in, examples_of
 from tests.doctor.patience import PATIENCE
 from tests.support.commands import ROOT, environment
 from tests.support.servedhub import Client
@@ -31,13 +31,7 @@ def sections() -> dict[str, str]:
 
 def blocks_of(heading: str) -> list[tuple[str, str | None]]:
     """The commands of each block `sh` of a section, and the output that is shown behind it."""
-    blocks = FENCE.findall(sections()[heading])
-    following = [*blocks[1:], ("", "")]
-    return [
-        (body, after if mark == "output" else None)
-        for (kind, body), (mark, after) in zip(blocks, following, strict=True)
-        if kind == "sh"
-    ]
+    return examples_of(sections()[heading], "sh")
 
 
 def fits(shown: str, printed: str) -> bool:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
+from appliance.checks.context import open_read_only
 from appliance.checks.settings import DoctorSettings
 from appliance.checks.step import Step
 from appliance.kernel.clock import SystemClock
@@ -57,18 +57,25 @@ def repair(workspace: WorkspaceFixture, *arguments: str, **more: Any) -> Any:
 
 def data_of(workspace: WorkspaceFixture) -> dict[str, str]:
     """The hash of every table that holds data, by store and name."""
+    paths = {store: workspace.data.database(store) for store in STORES}
+    return {
+        table: digest
+        for store, path in paths.items()
+        if path.exists()
+        for table, digest in tables_of(store, path).items()
+    }
+
+
+def tables_of(store: str, path: Path) -> dict[str, str]:
+    """The same for one store, opened as the checks do, so that a write-ahead log stays."""
     hashes = {}
-    for store in STORES:
-        path = workspace.data.database(store)
-        if not path.exists():
-            continue
-        with closing(sqlite3.connect(path)) as connection:
-            names = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-            for (table,) in names.fetchall():
-                if not table.startswith(DERIVED):
-                    rows = sorted(map(repr, connection.execute(f"SELECT * FROM {table}")))
-                    text = "\n".join(rows).encode()
-                    hashes[f"{store}.{table}"] = hashlib.sha256(text).hexdigest()
+    with closing(open_read_only(path)) as connection:
+        names = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        for (table,) in names.fetchall():
+            if not table.startswith(DERIVED):
+                rows = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+                text = "\n".join(sorted(map(repr, connection.execute(f"SELECT * FROM {table}"))))
+                hashes[f"{store}.{table}"] = f"{rows} {hashlib.sha256(text.encode()).hexdigest()}"
     return hashes
 
 

@@ -4,19 +4,16 @@ people and agents wrote is what it was."""
 import hashlib
 import json
 import sqlite3
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from appliance.checks.check import Finding, Severity
-from appliance.checks.context import open_read_only
 from appliance.workspace.datadir import STORES
 from doctor.run import INCLUDED_IN
 from tests.doctor.backup_breakages import BACKUPS
 from tests.doctor.breakage_table import FILES, STORE_FILES
 from tests.doctor.breakages import Breakage, UsedWorkspace
-from tests.doctor.repairs import DERIVED, repair
+from tests.doctor.repairs import repair, tables_of
 from tests.doctor.row_breakages import ROWS
 from tests.doctor.workspace import WorkspaceFixture
 
@@ -50,21 +47,9 @@ def state_of(workspace: WorkspaceFixture) -> dict[str, str]:
         path = workspace.data.database(store)
         if path.exists():
             try:
-                hashes |= _tables(store, path)
+                hashes |= tables_of(store, path)
             except sqlite3.DatabaseError:
                 hashes[store] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return hashes
-
-
-def _tables(store: str, path: Path) -> dict[str, str]:
-    hashes = {}
-    with closing(open_read_only(path)) as connection:
-        names = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-        for (table,) in names.fetchall():
-            if not table.startswith(DERIVED):
-                rows = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
-                text = "\n".join(sorted(map(repr, connection.execute(f"SELECT * FROM {table}"))))
-                hashes[f"{store}.{table}"] = f"{rows} {hashlib.sha256(text.encode()).hexdigest()}"
     return hashes
 
 

@@ -2,16 +2,15 @@
 
 import json
 import os
-import sqlite3
 import stat
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from doctor.checks import leftovers
 from doctor.saved_files import SAVED, folders
+from tests.doctor.breakages import skipped_index
 from tests.doctor.repairs import (
     data_of,
     drop_search,
@@ -24,21 +23,6 @@ from tests.doctor.workspace import WorkspaceFixture
 from tests.support.database_files import execute
 
 pytestmark = pytest.mark.usefixtures("some_messages")
-
-
-def skip_index(workspace: WorkspaceFixture) -> None:
-    """Rows that an index does not contain, as a fault of the storage leaves them."""
-    path = workspace.data.database("hub")
-    read = "SELECT * FROM sqlite_schema WHERE name = 'idx_messages_created'"
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        row = connection.execute(read).fetchone()
-        connection.execute("PRAGMA writable_schema = ON")
-        connection.execute("DELETE FROM sqlite_schema WHERE name = 'idx_messages_created'")
-    workspace.talk(3)
-    workspace.index()
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.execute("PRAGMA writable_schema = ON")
-        connection.execute("INSERT INTO sqlite_schema VALUES (?, ?, ?, ?, ?)", row)
 
 
 def drop_objects(workspace: WorkspaceFixture) -> None:
@@ -86,7 +70,7 @@ def test_repair_leaves_nothing_to_find_and_the_data_as_it_was(
     assert json.loads(repair(workspace, "--json", "--yes").stdout)["plan"]["steps"] == []
 
 
-@pytest.mark.parametrize("breakage", [leave_server_file, skip_index])
+@pytest.mark.parametrize("breakage", [leave_server_file, skipped_index])
 def test_repair_saves_what_it_changes(
     workspace: WorkspaceFixture, breakage: Callable[[WorkspaceFixture], None]
 ) -> None:

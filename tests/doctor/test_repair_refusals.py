@@ -11,6 +11,7 @@ import pytest
 from appliance.checks.step import Step
 from doctor.derived import DERIVED
 from doctor.repair import FAILED, REFUSED, DiskUnusable
+from tests.doctor.breakages import skipped_index
 from tests.doctor.repairs import (
     apply,
     drop_search,
@@ -20,7 +21,6 @@ from tests.doctor.repairs import (
     read_elsewhere,
     repair,
 )
-from tests.doctor.test_repair import skip_index
 from tests.doctor.workspace import WorkspaceFixture
 from tests.support.database_files import damage_table
 from tests.support.smalldisk import small_disk
@@ -45,7 +45,7 @@ def test_indexes_are_not_rebuilt_without_a_copy_if_one_is_damaged(
     workspace: WorkspaceFixture,
 ) -> None:
     """It may contain what its table has lost."""
-    skip_index(workspace)
+    skipped_index(workspace)
     in_sql(workspace, "DROP INDEX idx_messages_topic")
     result = repair(workspace, "--run", "store.objects", "--yes")
     assert "[failed]" in result.stdout

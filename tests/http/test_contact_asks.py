@@ -11,7 +11,7 @@ from appliance.kernel.log import Log
 from appliance.mailbox.contact_asks import ContactAsker
 from appliance.sdk.network.agent import NetworkAgent
 from tests.support.http import Lines
-from tests.support.network import MALLORY, NetworkFixture, show_other_key
+from tests.support.network import MALLORY, show_other_key
 from tests.support.relay import key
 from tests.unit.hub.ask.conftest import AskEnvironment, new_file_in
 
@@ -65,11 +65,9 @@ class Owner:
 
 
 @pytest.fixture
-def network(tmp_path, monkeypatch):
-    network = NetworkFixture(tmp_path, monkeypatch)
+def network(network):
     network.agent("bert")
-    yield network
-    network.close()
+    return network
 
 
 @pytest.fixture

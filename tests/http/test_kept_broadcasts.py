@@ -17,15 +17,7 @@ from appliance.relay.broadcast_poster import BroadcastPoster
 from appliance.sdk.network import broadcasts
 from appliance.sdk.network.folder import AgentConfig, AgentFolder
 from tests.support.http import Lines
-from tests.support.network import NetworkFixture
 from tests.support.relay import admin_key, key
-
-
-@pytest.fixture
-def network(tmp_path, monkeypatch):
-    network = NetworkFixture(tmp_path, monkeypatch)
-    yield network
-    network.close()
 
 
 @pytest.fixture

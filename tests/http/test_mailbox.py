@@ -30,16 +30,9 @@ from appliance.web.limits import RateLimiter
 from appliance.web.settings import HttpSettings
 from tests.support.envelopes import changed_envelopes
 from tests.support.http import NO_LIMITS, Lines
-from tests.support.network import MALLORY, NetworkFixture, show_other_key
+from tests.support.network import MALLORY, show_other_key
 from tests.support.relay import key
 from tests.support.until import until
-
-
-@pytest.fixture
-def network(tmp_path, monkeypatch):
-    network = NetworkFixture(tmp_path, monkeypatch)
-    yield network
-    network.close()
 
 
 @pytest.fixture

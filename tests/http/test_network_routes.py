@@ -22,7 +22,7 @@ from appliance.sdk.network.post import PostRules, post_envelope, tls_context
 from appliance.sdk.network.relay_client import RelayUnreachable
 from tests.http.test_mailbox import outgoing
 from tests.support.http import Lines
-from tests.support.network import MALLORY, NetworkFixture, show_other_key
+from tests.support.network import MALLORY, show_other_key
 from tests.support.relay import key
 from tests.support.webhook_receiver import webhook_receiver
 from tests.unit.web.test_webhook_caller import contexts_for
@@ -31,11 +31,9 @@ OWN = wire.OwnQuery()
 
 
 @pytest.fixture
-def network(tmp_path, monkeypatch):
-    network = NetworkFixture(tmp_path, monkeypatch)
+def network(network):
     network.agent("anna")
-    yield network
-    network.close()
+    return network
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import json
 import re
 import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -194,48 +195,48 @@ def test_test_ends_if_the_destination_does_not_respond(refusing):
         responds.set()
 
 
-def test_ping_follows_backups_and_jobs_that_succeed_and_no_others(tmp_path):
-    with http_server(lambda _request: (200, {}, b"OK")) as server:
-        settings = f'[notify]\nping = "http://127.0.0.1:{server.port}/ping/abc?status=up"\n'
-        hub = ServedHub(tmp_path / "hub", settings=settings)
-        hub.constants = {
-            "appliance.operations.notify.PingLoop.interval_seconds": 0.1,
-            "appliance.backup.loops.BackupScheduler.interval_seconds": 0.2,
-        }
-        folder = hub.datadir.workspace / "jobs"
-        folder.mkdir()
-        (folder / "bad.toml").write_text(FAILING_JOB)
-        (folder / "good.toml").write_text('command = ["true"]\n')
-        with hub.running():
-            hub.channel_with_topic("c")
-            assert run_to_end(hub, "bad") == "failed"
-            assert run_to_end(hub, "good") == "succeeded"
-            until(lambda: server.requests, SECONDS, "the ping of the job")
-            assert [request[:2] for request in server.requests] == [("GET", "/ping/abc?status=up")]
-            assert hub.http.post("/api/v1/backups", {}).status < 300
-            until(lambda: len(server.requests) == 2, SECONDS, "the ping of the backup")
+JOBS = {"good": 'command = ["true"]\n', "bad": FAILING_JOB}
 
 
-def test_failed_job_and_backup_request_the_url_for_failures(tmp_path):
-    path = "/ping/8f2c1c0e-4b5d-4c1e-9d53-0e6f3c2b7a11"
-    with http_server(lambda _request: (200, {}, b"OK")) as server:
-        blocked = tmp_path / "file"
-        blocked.write_text("")
-        settings = f'[notify]\nping = "http://127.0.0.1:{server.port}{path}"\n'
-        settings += f'[backup]\ndirectory = "{blocked}/backups"\n'
-        hub = ServedHub(tmp_path / "hub", settings=settings)
+@contextmanager
+def serve_pings(folder, path, settings="", status=200, body=b"OK"):
+    """A hub with jobs that end well and badly, and the server that it pings."""
+    with http_server(lambda _request: (status, {}, body)) as server:
+        ping = f'[notify]\nping = "http://127.0.0.1:{server.port}{path}"\n'
+        hub = ServedHub(folder / "hub", settings=ping + settings)
         hub.constants = {
             "appliance.operations.notify.PingLoop.interval_seconds": 0.1,
             "appliance.backup.loops.BackupScheduler.interval_seconds": 0.2,
         }
         (hub.datadir.workspace / "jobs").mkdir()
-        (hub.datadir.workspace / "jobs" / "bad.toml").write_text(FAILING_JOB)
+        for name, text in JOBS.items():
+            (hub.datadir.workspace / "jobs" / f"{name}.toml").write_text(text)
         with hub.running():
-            hub.channel_with_topic("c")
-            assert run_to_end(hub, "bad") == "failed"
-            until(lambda: server.requests, SECONDS, "the ping of the job")
-            hub.http.post("/api/v1/backups", {})
-            until(lambda: len(server.requests) >= 2, SECONDS, "the ping of the backup")
+            yield hub, server
+
+
+def test_ping_follows_backups_and_jobs_that_succeed_and_no_others(tmp_path):
+    with serve_pings(tmp_path, "/ping/abc?status=up") as (hub, server):
+        hub.channel_with_topic("c")
+        assert run_to_end(hub, "bad") == "failed"
+        assert run_to_end(hub, "good") == "succeeded"
+        until(lambda: server.requests, SECONDS, "the ping of the job")
+        assert [request[:2] for request in server.requests] == [("GET", "/ping/abc?status=up")]
+        assert hub.http.post("/api/v1/backups", {}).status < 300
+        until(lambda: len(server.requests) == 2, SECONDS, "the ping of the backup")
+
+
+def test_failed_job_and_backup_request_the_url_for_failures(tmp_path):
+    path = "/ping/8f2c1c0e-4b5d-4c1e-9d53-0e6f3c2b7a11"
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    settings = f'[backup]\ndirectory = "{blocked}/backups"\n'
+    with serve_pings(tmp_path, path, settings) as (hub, server):
+        hub.channel_with_topic("c")
+        assert run_to_end(hub, "bad") == "failed"
+        until(lambda: server.requests, SECONDS, "the ping of the job")
+        hub.http.post("/api/v1/backups", {})
+        until(lambda: len(server.requests) >= 2, SECONDS, "the ping of the backup")
     assert {request[:2] for request in server.requests} == {("GET", f"{path}/fail")}
 
 
@@ -250,16 +251,11 @@ def ended(run):
 
 
 def test_refused_ping_is_logged_and_not_repeated(tmp_path):
-    with http_server(lambda _request: (404, {}, b"no such check")) as server:
-        settings = f'[notify]\nping = "http://127.0.0.1:{server.port}/secret"\n'
-        hub = ServedHub(tmp_path / "hub", settings=settings)
-        hub.constants = {"appliance.operations.notify.PingLoop.interval_seconds": 0.1}
-        (hub.datadir.workspace / "jobs").mkdir()
-        (hub.datadir.workspace / "jobs" / "good.toml").write_text('command = ["true"]\n')
-        with hub.running():
-            run_to_end(hub, "good")
-            text = "the receiver responded with 404: no such check"
-            until(lambda: text in hub.log_text, SECONDS, "the line in the log")
-            assert "secret" not in hub.log_text
-            run_to_end(hub, "good")
-            until(lambda: len(server.requests) == 2, SECONDS, "the next ping")
+    refusal = {"status": 404, "body": b"no such check"}
+    with serve_pings(tmp_path, "/secret", **refusal) as (hub, server):
+        run_to_end(hub, "good")
+        text = "the receiver responded with 404: no such check"
+        until(lambda: text in hub.log_text, SECONDS, "the line in the log")
+        assert "secret" not in hub.log_text
+        run_to_end(hub, "good")
+        until(lambda: len(server.requests) == 2, SECONDS, "the next ping")

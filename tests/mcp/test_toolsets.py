@@ -1,22 +1,13 @@
 """Which tools are listed: at most twelve, or the groups in the URL. Others can be called too."""
 
 import json
-from collections.abc import Iterator
-
-import pytest
 
 from appliance.mcp.toolsets import DAILY, LISTED_MAX
 from tests.mcp.test_tools import Agent
+from tests.mcp.test_tools import agent as agent
 from tests.support.servedhub import ServedHub
 
 CHARS_PER_TOKEN = 4  # as catch-ups count
-
-
-@pytest.fixture
-def agent(hub: ServedHub) -> Iterator[Agent]:
-    agent = Agent(hub)
-    yield agent
-    agent.http.close()
 
 
 def test_default_list_is_the_twelve_daily_tools(agent: Agent) -> None:

@@ -2,7 +2,7 @@
 and sessions that continue in another process."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, TypedDict
 
 import pytest
@@ -15,17 +15,11 @@ from openai.types.responses import ResponseOutputMessage, ResponseOutputText
 from appliance.sdk.client import Client
 from appliance.sdk.langgraph import HubSaver, HubStore
 from appliance.sdk.openai_agents import HubSession
-from tests.support.servedhub import ServedHub, serve
+from tests.support.servedhub import ServedHub
 
 pytestmark = pytest.mark.slow
 UNTRACED = RunConfig(tracing_disabled=True)
 BASE = {"put", "put_writes", "get_tuple", "list", "delete_thread"}
-
-
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedHub]:
-    with serve(tmp_path_factory.mktemp("hub")) as hub:
-        yield hub
 
 
 def client(hub: ServedHub) -> Client:

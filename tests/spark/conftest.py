@@ -67,6 +67,14 @@ def make_request(spark: Any, tmp_path: Path) -> Any:
     return partial(build_request, spark, tmp_path)
 
 
+@pytest.fixture
+def lake(tmp_path: Path) -> tuple[Path, Any]:
+    """The folder of segments, and silver."""
+    from spark.jobs.ingest import job
+
+    return tmp_path / "in", job.silver(tmp_path / "out")
+
+
 @pytest.fixture(scope="session")
 def ingested_conversation(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
     """The tables that one run makes of `lakes.conversation()`, to read, and its report."""

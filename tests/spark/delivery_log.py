@@ -1,16 +1,13 @@
 """Rows and segments of the logs of the outbox, the broker, the courier and runs of jobs."""
 
-import hashlib
-import json
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from tests.spark.log import iso, shipped
+from tests.spark.log import iso, shipped, write_files
 
 ARROW = {
     "int64": pa.int64(),
@@ -74,28 +71,11 @@ def write_segment(
     root: Path, kind: str, rows: Sequence[dict[str, Any]], form: str = "parquet", **more: Any
 ) -> Path:
     """Write the rows of one day as a segment. Returns its manifest."""
-    date = rows[0]["ts"].date().isoformat()
-    folder = root / kind / f"date={date}"
-    folder.mkdir(parents=True, exist_ok=True)
-    stem = f"segment-{rows[0]['event_id']:020d}-{rows[-1]['event_id']:020d}"
-    path = folder / f"{stem}.{form}"
+    folder = root / kind / f"date={rows[0]['ts'].date().isoformat()}"
     if form == "parquet":
-        pq.write_table(pa.Table.from_pylist(list(rows), arrow(kind)), path)
-    else:
-        nothing = dict.fromkeys(arrow(kind).names)
-        lines = [
-            json.dumps(nothing | row | {name: iso(row[name]) for name in TIMES if row.get(name)})
-            for row in rows
-        ]
-        path.write_text("\n".join(lines) + "\n")
-    raw = path.read_bytes()
-    fields = {
-        "schema_version": 1, "kind": kind, "epoch": rows[0]["epoch"],
-        "first_event_id": rows[0]["event_id"], "last_event_id": rows[-1]["event_id"],
-        "rows": len(rows), "file": path.name, "format": form, "bytes": len(raw),
-        "sha256": hashlib.sha256(raw).hexdigest(), "created_at": iso(rows[-1]["ts"]),
-        "date": date, **more,
-    }  # fmt: skip
-    manifest = folder / f"{stem}.manifest.json"
-    manifest.write_text(json.dumps(fields, indent=1))
-    return manifest
+        return write_files(folder, rows, arrow(kind), **more)
+    nothing = dict.fromkeys(arrow(kind).names)
+    as_text = [
+        nothing | row | {name: iso(row[name]) for name in TIMES if row.get(name)} for row in rows
+    ]
+    return write_files(folder, as_text, None, **more)

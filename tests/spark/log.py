@@ -214,21 +214,32 @@ def write_segment(
 ) -> Path:
     rows = list(rows)
     folder = root / "events" / f"date={date}"
+    if kind == "parquet":
+        return write_files(folder, rows, EVENTS, **more)
+    return write_files(folder, [{**row, "ts": iso(row["ts"])} for row in rows], None, **more)
+
+
+def write_files(
+    folder: Path, rows: Sequence[dict[str, Any]], columns: pa.Schema | None, **more: Any
+) -> Path:
+    """Rows as Parquet with these columns, or else as JSON lines, and their manifest, which is
+    returned."""
     folder.mkdir(parents=True, exist_ok=True)
     ids = [row["event_id"] for row in rows if row["event_id"]]
     stem = f"segment-{ids[0]:020d}-{ids[-1]:020d}"
-    path = folder / f"{stem}.{kind}"
-    if kind == "parquet":
-        pq.write_table(pa.Table.from_pylist(rows, EVENTS), path)
+    form = "jsonl" if columns is None else "parquet"
+    path = folder / f"{stem}.{form}"
+    if columns is None:
+        path.write_text("\n".join(map(json.dumps, rows)) + "\n")
     else:
-        lines = [json.dumps({**row, "ts": iso(row["ts"])}) for row in rows]
-        path.write_text("\n".join(lines) + "\n")
-    raw = path.read_bytes()
+        pq.write_table(pa.Table.from_pylist(list(rows), columns), path)
+    raw, last = path.read_bytes(), rows[-1]["ts"]
     fields = {
-        "schema_version": 1, "kind": "events", "epoch": rows[0]["epoch"], "first_event_id": ids[0],
-        "last_event_id": ids[-1], "rows": len(rows), "file": path.name, "format": kind,
-        "bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest(),
-        "created_at": iso(rows[-1]["ts"]), "date": date, **more,
+        "schema_version": 1, "kind": folder.parent.name, "epoch": rows[0]["epoch"],
+        "first_event_id": ids[0], "last_event_id": ids[-1], "rows": len(rows), "file": path.name,
+        "format": form, "bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest(),
+        "created_at": last if isinstance(last, str) else iso(last),
+        "date": folder.name.removeprefix("date="), **more,
     }  # fmt: skip
     manifest = folder / f"{stem}.manifest.json"
     manifest.write_text(json.dumps(fields, indent=1))

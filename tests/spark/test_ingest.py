@@ -13,11 +13,6 @@ from tests.spark.lakes import conversation, everything, rows
 from tests.spark.log import Log, write_segment
 
 
-@pytest.fixture
-def lake(tmp_path):
-    return tmp_path / "in", job.silver(tmp_path / "out")
-
-
 def test_history_answers_what_a_topic_looked_like_at_a_time(spark, ingested_conversation):
     log, here, there, first, second = conversation()
     silver, report = ingested_conversation

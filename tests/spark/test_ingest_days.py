@@ -13,11 +13,6 @@ from tests.spark.lakes import everything, rows
 from tests.spark.log import Log, write_segment
 
 
-@pytest.fixture
-def lake(tmp_path):
-    return tmp_path / "in", job.silver(tmp_path / "out")
-
-
 def files(silver):
     """The path of each file, and its partition."""
     current = silver.current()

@@ -16,11 +16,6 @@ from tests.spark.lakes import conversation, everything, rows
 from tests.spark.log import EVENTS, iso
 
 
-@pytest.fixture
-def lake(tmp_path):
-    return tmp_path / "in", job.silver(tmp_path / "out")
-
-
 @pytest.mark.parametrize("kind", ["parquet", "jsonl"])
 def test_added_column_is_reported_and_kept(spark, make_request, lake, kind):
     root, silver = lake

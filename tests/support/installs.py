@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from ops import python_packages
@@ -27,6 +28,16 @@ def tree_in(target: Path) -> Path:
 def blocks() -> dict[str, str]:
     """The commands of each way to install in the README, by the name behind `sh install`."""
     return dict(BLOCK.findall((ROOT / "README.md").read_text("utf-8")))
+
+
+def run_script(script: str, folder: Path, environment: Mapping[str, str], expect: int = 0) -> str:
+    """What the commands print."""
+    done = subprocess.run(
+        ["bash", "-eu", "-c", script], cwd=folder, env=environment, text=True,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS_MAX, check=False,
+    )  # fmt: skip
+    assert done.returncode == expect, f"{script}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
 
 
 class Packages:
@@ -67,12 +78,7 @@ class Installed:
         self.shell(block)
 
     def shell(self, script: str, expect: int = 0) -> str:
-        done = subprocess.run(
-            ["bash", "-eu", "-c", script], cwd=self.home, env=self.variables, text=True,
-            stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS_MAX, check=False,
-        )  # fmt: skip
-        assert done.returncode == expect, f"{script}\n{done.stdout}{done.stderr}"
-        return done.stdout + done.stderr
+        return run_script(script, self.home, self.variables, expect)
 
     def ends_well(self, command: list[str]) -> bool:
         """Whether the command ends with 0."""

@@ -170,12 +170,15 @@ class SocketClient:
         return results
 
     def close_code(self) -> int:
+        return self.closed().code
+
+    def closed(self) -> Closed:
         """What the server closes with; messages before it are dropped."""
         try:
             while True:
                 self.recv()
         except Closed as closed:
-            return closed.code
+            return closed
 
     def _take(self, size: int) -> bytes:
         while len(self.buffer) < size:

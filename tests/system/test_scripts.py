@@ -1,7 +1,6 @@
 """`ops/up` and `ops/down` on a fresh clone, and what they say where something is missing."""
 
 import os
-import shutil
 import socket
 import subprocess
 import urllib.request
@@ -9,16 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.test_walls import ROOT, tracked
-
-
-def clone(target: Path) -> Path:
-    """The tree as a commit would hold it: no environment, nothing that git ignores."""
-    for file in tracked():
-        path = target / file.relative_to(ROOT)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(file, path)
-    return target
+from tests.contract.test_walls import ROOT
+from tests.support.installs import tree_in
 
 
 def run(*command: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -46,7 +37,7 @@ def health(port: int) -> int:
 
 
 def test_up_with_spark_makes_the_environment_of_the_commands_that_it_prints(tmp_path):
-    tree = clone(tmp_path / "clone")
+    tree = tree_in(tmp_path / "clone")
     stub = tree / "ops/env"
     stub.write_text(
         """#!/bin/sh
@@ -66,7 +57,7 @@ chmod +x "$venv"/bin/*
 @pytest.mark.slow
 def test_up_twice_at_once_and_port_and_token_outlive_down_and_up(tmp_path):
     """On a fresh clone, in which `ops/up` is called twice at once, as impatient people do."""
-    tree = clone(tmp_path / "clone")
+    tree = tree_in(tmp_path / "clone")
     path = tree / "first"
     command = [tree / "ops/up", "--workspace", path, "--port", str(free_port())]
     both = [
@@ -101,7 +92,7 @@ def test_without_python_the_command_that_brings_it_is_named(tmp_path):
         for tool in Path(folder).iterdir():
             if not tool.name.startswith(("python", "pypy")) and not (tools / tool.name).exists():
                 (tools / tool.name).symlink_to(tool)
-    tree = clone(tmp_path / "clone")
+    tree = tree_in(tmp_path / "clone")
     result = run(tree / "ops/up", PATH=str(tools), NO_INSTALL="1")
     assert result.returncode == 1
     assert "python3-venv" in result.stdout or "Python 3.11" in result.stdout

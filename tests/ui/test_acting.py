@@ -22,12 +22,6 @@ def hub(tmp_path_factory):
         yield hub
 
 
-@pytest.fixture
-def page(hub):
-    with ui_page(hub) as page:
-        yield page
-
-
 def operate(page, view, row=""):
     page.go(f"#/operate?view={view}")
     page.sees("As of", ".operate")

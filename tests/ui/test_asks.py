@@ -20,12 +20,6 @@ def hub(tmp_path_factory):
         yield hub
 
 
-@pytest.fixture
-def page(hub):
-    with ui_page(hub) as page:
-        yield page
-
-
 def ask(hub, text, **more):
     body = {"text": text, "sender": "deployer", **more}
     return hub.made(hub.http.post(PATH, body))["ask"]["id"]

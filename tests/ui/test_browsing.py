@@ -25,12 +25,6 @@ def page(hub, browser):
     assert all(each.startswith((hub.url, "about:")) for each in requests)
 
 
-@pytest.fixture
-def topic(hub, request):
-    """A new channel and topic."""
-    return hub.channel_with_topic(request.node.name[:90])
-
-
 def shown(page, topic):
     page.open()
     page.topic(*topic)

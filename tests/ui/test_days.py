@@ -5,8 +5,6 @@ from contextlib import closing
 
 import pytest
 
-from tests.support.uipage import ui_page
-
 pytestmark = pytest.mark.slow
 
 DAYS = 30
@@ -44,17 +42,15 @@ def choose_day(page, day):
 
 
 @pytest.mark.parametrize("width", [1280, 400])
-def test_jump_selects_the_first_message_of_the_day(hub, topic, width):
-    with ui_page(hub) as page:
-        page.open()
-        page.tab.resize(width, 800)
-        page.topic(*topic)
-        page.sees(f"entry {DAYS * PER_DAY - 1}", ".list")
-        choose_day(page, "2026-03-08")
-        page.sees("entry 140", ".message.selected")
-        page.sees("March 8", ".message.selected .day")
-        page.sees("entry 139", ".list")
-        choose_day(page, "2027-01-01")
-        page.sees("No messages since that day", ".notice")
-        page.sees("entry 140", ".message.selected")
-        assert page.tab.problems == []
+def test_jump_selects_the_first_message_of_the_day(page, topic, width):
+    page.open()
+    page.tab.resize(width, 800)
+    page.topic(*topic)
+    page.sees(f"entry {DAYS * PER_DAY - 1}", ".list")
+    choose_day(page, "2026-03-08")
+    page.sees("entry 140", ".message.selected")
+    page.sees("March 8", ".message.selected .day")
+    page.sees("entry 139", ".list")
+    choose_day(page, "2027-01-01")
+    page.sees("No messages since that day", ".notice")
+    page.sees("entry 140", ".message.selected")

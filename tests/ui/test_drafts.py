@@ -26,11 +26,6 @@ def hub(tmp_path):
         yield hub
 
 
-@pytest.fixture
-def topic(hub):
-    return hub.channel_with_topic("general")
-
-
 def show(page, topic):
     page.open()
     page.topic(*topic)

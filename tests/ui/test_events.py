@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.support.uipage import ui_page
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
@@ -25,13 +24,6 @@ TOP = "document.querySelector('.list').scrollTop"
 @pytest.fixture
 def topic(hub, request):
     return hub.channel_with_topic(request.node.name[:90])[1]
-
-
-@pytest.fixture
-def page(hub):
-    with ui_page(hub) as page:
-        yield page
-        assert page.tab.problems == []
 
 
 def show(page, query=""):

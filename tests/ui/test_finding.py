@@ -38,12 +38,10 @@ def hub(tmp_path_factory):
 
 
 @pytest.fixture
-def page(hub):
-    with ui_page(hub) as page:
-        page.go("#/")
-        page.has(".sidebar .channel")
-        yield page
-        assert page.tab.problems == []
+def page(page):
+    page.go("#/")
+    page.has(".sidebar .channel")
+    return page
 
 
 def open_palette(page, words=""):

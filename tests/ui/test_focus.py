@@ -3,7 +3,6 @@
 import pytest
 
 from tests.support.axe import is_accessible
-from tests.support.uipage import ui_page
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
@@ -12,18 +11,6 @@ FOCUSED = "document.activeElement.ariaLabel || document.activeElement.textConten
 FOCUSED_TEXT = "document.activeElement.matches('.message') && document.activeElement.innerText"
 KEPT = "Object.keys(sessionStorage).filter((each) => each.includes('place')).length"
 ANNOUNCED = "[...document.querySelectorAll('.heard')].map((each) => each.textContent).join()"
-
-
-@pytest.fixture
-def topic(hub, request):
-    return hub.channel_with_topic(request.node.name[:90])
-
-
-@pytest.fixture
-def page(hub):
-    with ui_page(hub) as page:
-        yield page
-        assert page.tab.problems == []
 
 
 def show(hub, page, topic, count=30):

@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.support.uipage import ui_page
 from tests.support.until import until
 
 pytestmark = pytest.mark.slow
@@ -29,18 +28,6 @@ new Promise((resolve) => {
 ABOVE_LINE = (
     "document.querySelector('.first-new')?.closest('.message').querySelector('.text').innerText"
 )
-
-
-@pytest.fixture
-def topic(hub, request):
-    return hub.channel_with_topic(request.node.name[:90])
-
-
-@pytest.fixture
-def page(hub):
-    with ui_page(hub) as page:
-        yield page
-        assert page.tab.problems == []
 
 
 def show(hub, page, topic, count=60):

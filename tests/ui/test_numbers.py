@@ -71,17 +71,16 @@ def accepted(hub):
     return sum(value * span / 1000 for value, span in zip(values[1:], spans, strict=True))
 
 
-def test_range_is_chosen_and_in_the_address(hub):
-    with ui_page(hub) as page:
-        page.go("#/operate?view=rates")
-        page.sees("A point every", ".view")
-        page.choose(".operate select", "7d")
-        page.sees("A point every 30 min", ".view")
-        page.sees("the appliance keeps samples while it runs", ".view")
-        assert "range=7d" in page.tab.evaluate("location.hash")
-        page.tab.resize(400, 760)
-        page.choose(".operate select", "24h")
-        page.sees("A point every 5 min", ".view")
+def test_range_is_chosen_and_in_the_address(page):
+    page.go("#/operate?view=rates")
+    page.sees("A point every", ".view")
+    page.choose(".operate select", "7d")
+    page.sees("A point every 30 min", ".view")
+    page.sees("the appliance keeps samples while it runs", ".view")
+    assert "range=7d" in page.tab.evaluate("location.hash")
+    page.tab.resize(400, 760)
+    page.choose(".operate select", "24h")
+    page.sees("A point every 5 min", ".view")
 
 
 def test_forecast_draws_stored_samples_with_a_trend(tmp_path):

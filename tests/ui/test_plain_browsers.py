@@ -2,8 +2,6 @@
 
 import pytest
 
-from tests.support.uipage import ui_page
-
 pytestmark = pytest.mark.slow
 
 NO_CLIPBOARD = "Object.defineProperty(Navigator.prototype, 'clipboard', { get: () => undefined })"
@@ -17,13 +15,6 @@ WRONG_CLOCK = """
 })()
 """
 SELECTED = "getSelection().toString()"
-
-
-@pytest.fixture
-def page(hub):
-    with ui_page(hub) as page:
-        yield page
-        assert page.tab.problems == []
 
 
 def test_command_is_selected_where_the_clipboard_is_missing(page):

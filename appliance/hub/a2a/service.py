@@ -1,7 +1,6 @@
 """The operations on tasks: send, show, cancel and follow."""
 
 import hashlib
-from contextlib import ExitStack
 
 import msgspec
 
@@ -18,11 +17,11 @@ from appliance.hub.incoming.service import EnvelopeSink
 from appliance.hub.incoming.wire import NoCourier
 from appliance.hub.service import Hub, keyed_request
 from appliance.hub.text import check_message
+from appliance.hub.waiting import read_until
 from appliance.hub.writes import find_or_create_topic
 from appliance.kernel.auth import Principal
-from appliance.kernel.caller import is_there
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.errors import Invalid, Unauthenticated
+from appliance.kernel.errors import Invalid
 from appliance.kernel.feed import FeedSubscription
 from appliance.kernel.idempotency import Reply, stored_reply
 
@@ -103,21 +102,11 @@ class Tasks:
 
     def wait(self, key: TaskKey, principal: Principal, history: int | None) -> wire.Task:
         """Return the task once it ended or waits for the caller, or after 60 seconds."""
-        hub, until = self.hub, self.clock.monotonic() + WAIT_SECONDS_MAX
-        subscription = self.subscribe(key)
-        with ExitStack() as ending:
-            ending.callback(hub.feed.unsubscribe, subscription)
-            ending.callback(hub.waits.enter(subscription.wake))
-            ending.callback(hub.book.watch(principal, subscription.wake))
-            in_time = True
-            while True:
-                subscription.renew()
-                task = self.find(key)
-                if task.progress.paused or not in_time or hub.feed.closed or not is_there():
-                    return to_task(task, key, history)
-                if not hub.book.is_valid(principal, self.clock.now_ms()):
-                    raise Unauthenticated
-                in_time = subscription.wait(max(0.0, until - self.clock.monotonic()))
+        task = read_until(
+            lambda task: task.progress.paused, lambda: self.find(key),
+            self.hub, self.subscribe(key), WAIT_SECONDS_MAX, principal,
+        )  # fmt: skip
+        return to_task(task, key, history)
 
     def _check_channel(self, principal: Principal) -> None:
         """Raise OtherChannel for a token that is limited to other channels."""

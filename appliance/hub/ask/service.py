@@ -3,7 +3,6 @@
 import base64
 import hashlib
 from collections.abc import Sequence
-from contextlib import ExitStack
 from functools import cached_property
 from typing import Any
 
@@ -15,12 +14,12 @@ from appliance.hub.ask.access import Answerer, channels_of, may_answer
 from appliance.hub.ask.settings import AskSettings
 from appliance.hub.service import Hub, keyed_request
 from appliance.hub.text import check_name, check_text
+from appliance.hub.waiting import read_until
 from appliance.hub.webhooks.queries import find as find_webhook
 from appliance.hub.webhooks.queries import require as require_webhook
 from appliance.kernel.auth import ADMIN, Principal, check_sender
-from appliance.kernel.caller import is_there
 from appliance.kernel.clock import Clock
-from appliance.kernel.errors import Invalid, Unauthenticated
+from appliance.kernel.errors import Invalid
 from appliance.kernel.idempotency import Reply, call_once
 from appliance.kernel.wakeup import Wakeup
 
@@ -180,29 +179,16 @@ class Asks:
         self, ask_id: str, wait_seconds: float, principal: Principal
     ) -> queries.StoredAsk:
         """Wake the caller only for a reply that names the ask."""
-        hub = self.hub
 
         def wants(event: Any) -> bool:
             return event.name == "message.created" and ask_id in event.data
 
-        until = self._clock.monotonic() + min(wait_seconds, wire.WAIT_SECONDS_MAX)
-        subscription = hub.feed.subscribe(1, wants)
-        with ExitStack() as ending:
-            ending.callback(hub.feed.unsubscribe, subscription)
-            ending.callback(hub.waits.enter(subscription.wake))
-            ending.callback(hub.book.watch(principal, subscription.wake))
-            in_time = True
-            while True:
-                ask: queries.StoredAsk = self.store.read(queries.find, ask_id)
-                if ask.row.state != states.WAITING or not in_time or hub.feed.closed:
-                    break
-                if not hub.book.is_valid(principal, self._clock.now_ms()):
-                    raise Unauthenticated
-                if not is_there():
-                    break
-                in_time = subscription.wait(max(0.0, until - self._clock.monotonic()))
-                subscription.renew()
-        return ask
+        return read_until(
+            lambda ask: ask.row.state != states.WAITING,
+            lambda: self.store.read(queries.find, ask_id),
+            self.hub, self.hub.feed.subscribe(1, wants),
+            min(wait_seconds, wire.WAIT_SECONDS_MAX), principal,
+        )  # fmt: skip
 
 
 def _check_visible(principal: Principal, ask: queries.StoredAsk, scope: str = READ) -> None:

@@ -1,31 +1,21 @@
 """Serves inboxes and receipts over HTTP."""
 
-from typing import Any
-
-import falcon
+from functools import partial
 
 from appliance.hub.access import POST, READ
 from appliance.hub.entries import wire
 from appliance.hub.entries.service import Entries
 from appliance.hub.entries.sse import entry_stream
 from appliance.kernel.route import Operation, Route
-from appliance.web.media import begin_event_stream
-from appliance.web.responders import Responders, reply_to_caller, reply_to_change
+from appliance.web.responders import (
+    Responders,
+    reply_to_caller,
+    reply_to_change,
+    reply_with_events,
+)
 
 EXAMPLE = {"ids": [12, 13]}
 DECLINED = {"id": 12, "reason": "not my service"}
-
-
-class EntryStreamResource:
-    def __init__(self, entries: Entries) -> None:
-        self._entries = entries
-
-    def on_get(self, req: Any, resp: falcon.Response) -> None:
-        context = req.context
-        if not begin_event_stream(context, resp):
-            return
-        header = req.get_header("Last-Event-ID")
-        resp.stream = entry_stream(self._entries, context.query, header, context.principal)
 
 
 def routes(entries: Entries) -> list[Route]:
@@ -35,7 +25,9 @@ def routes(entries: Entries) -> list[Route]:
                              summary="List entries that wait, oldest first, optionally waiting",
                              bounded="wait"),
         }),
-        Route("/api/v1/inbox/stream", EntryStreamResource(entries), {
+        Route("/api/v1/inbox/stream", Responders(
+            get=reply_with_events(partial(entry_stream, entries)),
+        ), {
             "GET": Operation(READ, query=wire.EntryStreamQuery, media="text/event-stream",
                              summary="Stream entries as server-sent events", by_channel=True,
                              bounded="use"),

@@ -1,6 +1,5 @@
 """Lists, acknowledges and declines entries, follows topics, and shows receipts."""
 
-from contextlib import ExitStack
 from typing import Any
 
 import msgspec
@@ -11,10 +10,10 @@ from appliance.hub.entries import metrics, queries, states, wire, writes
 from appliance.hub.entries.queries import EntryRows, Inbox
 from appliance.hub.service import Hub, keyed_request
 from appliance.hub.text import check_name
+from appliance.hub.waiting import read_until
 from appliance.kernel.auth import ANONYMOUS, Principal, check_sender
-from appliance.kernel.caller import is_there
 from appliance.kernel.clock import Clock, iso
-from appliance.kernel.errors import Invalid, PayloadTooLarge, Unauthenticated
+from appliance.kernel.errors import Invalid, PayloadTooLarge
 from appliance.kernel.idempotency import Reply, call_once
 
 SEEN_SECONDS = 60  # an inbox that is only waited for is noted as seen this often
@@ -148,26 +147,12 @@ class Entries:
         return seen is None or seen < iso(self._clock.now_ms() - SEEN_SECONDS * 1000)
 
     def _await(self, inbox: Inbox, query: wire.EntriesQuery, principal: Principal) -> EntryRows:
-        """Wait for an entry; as long polls do, end early with the credential and the server."""
-        hub = self.hub
         self.note_listed(inbox, [], principal)
-        until = self._clock.monotonic() + min(query.wait, wire.WAIT_SECONDS_MAX)
-        subscription = hub.feed.subscribe(1, self.wants(inbox))
-        with ExitStack() as ending:
-            ending.callback(hub.feed.unsubscribe, subscription)
-            ending.callback(hub.waits.enter(subscription.wake))
-            ending.callback(hub.book.watch(principal, subscription.wake))
-            in_time = True
-            while True:
-                page = self.page(inbox, query)
-                if page.entries or not in_time or hub.feed.closed:
-                    return page
-                if not hub.book.is_valid(principal, self._clock.now_ms()):
-                    raise Unauthenticated
-                if not is_there():
-                    return page
-                in_time = subscription.wait(max(0.0, until - self._clock.monotonic()))
-                subscription.renew()
+        return read_until(
+            lambda page: page.entries, lambda: self.page(inbox, query),
+            self.hub, self.hub.feed.subscribe(1, self.wants(inbox)),
+            min(query.wait, wire.WAIT_SECONDS_MAX), principal,
+        )  # fmt: skip
 
     def _settle(self, identity: Any, function: Any, *args: Any) -> Reply:
         reply: Reply = self.store.write(*call_once(identity, function, *args))

@@ -35,11 +35,12 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS broadcasts (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT"
     " NULL, type TEXT NOT NULL, sender TEXT NOT NULL, time TEXT NOT NULL, payload TEXT NOT NULL,"
     " signature TEXT NOT NULL UNIQUE, key TEXT NOT NULL, received_ms INTEGER NOT NULL) STRICT",
-    # attempts: JSON; receipt_ms: when the recipient's receipt came
+    # attempts: JSON; receipt_ms: when the recipient's receipt came; shared_id: the messageId that
+    # all members of a group get
     "CREATE TABLE IF NOT EXISTS outgoing (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,"
     " recipient TEXT NOT NULL, type TEXT NOT NULL, payload TEXT, status TEXT NOT NULL,"
     " created_ms INTEGER NOT NULL, due_ms INTEGER NOT NULL, attempts TEXT NOT NULL,"
-    " receipt_ms INTEGER) STRICT",
+    " receipt_ms INTEGER, group_id TEXT, shared_id TEXT) STRICT",
     "CREATE INDEX IF NOT EXISTS outgoing_status ON outgoing (status, due_ms)",
     # The newest row seen in each group's log. refused: the relay's log does not continue it.
     "CREATE TABLE IF NOT EXISTS group_heads (group_id TEXT PRIMARY KEY NOT NULL, at TEXT NOT NULL,"
@@ -47,10 +48,8 @@ _TABLES = (
     # claimed_until_ms: null once the message was handed over
     "CREATE TABLE IF NOT EXISTS incoming (number INTEGER PRIMARY KEY AUTOINCREMENT,"
     " sender TEXT NOT NULL, id TEXT NOT NULL, at_ms INTEGER NOT NULL, claimed_until_ms INTEGER,"
-    " timestamp TEXT NOT NULL, payload TEXT, UNIQUE (sender, id)) STRICT",
+    " timestamp TEXT NOT NULL, payload TEXT, group_id TEXT, UNIQUE (sender, id)) STRICT",
 )
-# Columns that former versions lack. shared_id: the messageId that all members get.
-_ADDED = (("outgoing", "group_id"), ("outgoing", "shared_id"), ("incoming", "group_id"))
 
 
 class AgentStateDamaged(Unavailable):
@@ -79,9 +78,6 @@ class AgentState:
         with self.transaction() as tx:
             for statement in _TABLES:
                 tx.execute(statement)
-            for table, column in _ADDED:
-                if column not in {row[1] for row in tx.execute(f"PRAGMA table_info({table})")}:
-                    tx.execute(f"ALTER TABLE {table} ADD COLUMN {column} TEXT")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

@@ -1,18 +1,10 @@
 """A served hub for each file, and agents with tokens."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.support.servedhub import ServedHub, serve
+from tests.support.servedhub import ServedHub
 
 SCOPES = ("hub:read", "hub:post", "bus:read", "bus:write", "streams:*:subscribe")
-
-
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedHub]:
-    with serve(tmp_path_factory.mktemp("hub")) as running:
-        yield running
 
 
 @pytest.fixture

@@ -123,6 +123,7 @@ def test_a_token_of_one_mesh_sees_nothing_of_another(hub, receive):
 
 
 def test_a_message_is_read_by_page_poll_and_command(hub, receive):
+    receive(topic="earlier", destination_ref="earlier")
     cursor = hub.http.get("/v1/inbox").body["next"]
     answers = []
 

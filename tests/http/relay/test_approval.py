@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from appliance.hub.ask.settings import AskSettings
-from appliance.hub.ask.wire import CancelAsk, MayNotAnswer
-from appliance.integrations.relay_ask import PRINCIPAL, HubApprovalAsks
+from appliance.hub.ask.wire import MayNotAnswer
+from appliance.integrations.relay_ask import HubApprovalAsks
 from appliance.kernel.auth import Principal
 from appliance.relay import writes
 from appliance.relay.loops import ApprovalAsker
@@ -136,7 +136,7 @@ def test_key_and_answer_of_one_admin_count_once(relay, env, asker):
 def test_question_that_ended_is_followed_by_another(relay, env, asker):
     run(asker, relay)
     first = waiting(env)["ada",]
-    env.asks.cancel(first.id, CancelAsk("relay"), PRINCIPAL)
+    HubApprovalAsks(env.asks, relay.clock).cancel(first.id)
     for _ in range(3):
         run(asker, relay)
     assert waiting(env).keys() == {("bo",)}  # not on the same day

@@ -22,30 +22,29 @@ def test_broadcast_reaches_every_agent_and_is_verified(relay):
         assert verify_broadcast(signed_of(shown), keys_of(relay))["message"] == "update now"
 
 
+def signed_body(relay, seconds=0):
+    """A broadcast that ada signs at this distance from the relay's time."""
+    now_ms = relay.clock.now_ms() + seconds * 1_000
+    signed = sign_broadcast(admin_key("ada"), "ada", "maintenance", {"message": "x"}, now_ms)
+    return {"type": signed.type, "payload": signed.payload, "signature": signed.signature}
+
+
 @pytest.mark.parametrize("change", [{"type": "news"}, {"type": "update"}, {"signature": "AAAA"},
                                     {"payload": '{"message":"other"}'}])  # fmt: skip
 def test_broadcast_that_is_not_signed_as_it_is_sent_is_refused(relay, change):
-    signed = sign_broadcast(
-        admin_key("ada"), "ada", "maintenance", {"message": "x"}, relay.clock.now_ms()
-    )
-    body = {"type": signed.type, "payload": signed.payload, "signature": signed.signature}
+    body = signed_body(relay)
     reply = relay.as_admin("POST", "/admin/broadcast", body | change)
     assert (reply.status_code, reply.json["code"]) == (400, "BROADCAST_REFUSED")
 
 
 @pytest.mark.parametrize(("seconds", "status"), [(-301, 400), (-299, 201), (301, 400)])
 def test_broadcast_is_sent_when_it_is_signed(relay, seconds, status):
-    now_ms = relay.clock.now_ms() + seconds * 1_000
-    signed = sign_broadcast(admin_key("ada"), "ada", "maintenance", {"message": "x"}, now_ms)
-    body = {"type": signed.type, "payload": signed.payload, "signature": signed.signature}
+    body = signed_body(relay, seconds)
     assert relay.as_admin("POST", "/admin/broadcast", body).status_code == status
 
 
 def test_broadcast_of_another_admin_cannot_be_sent_again(relay):
-    signed = sign_broadcast(
-        admin_key("ada"), "ada", "maintenance", {"message": "x"}, relay.clock.now_ms()
-    )
-    body = {"type": signed.type, "payload": signed.payload, "signature": signed.signature}
+    body = signed_body(relay)
     assert relay.as_admin("POST", "/admin/broadcast", body).status_code == 201
     assert relay.as_admin("POST", "/admin/broadcast", body).status_code == 409
     assert relay.as_admin("POST", "/admin/broadcast", body, by="bo").status_code == 400

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tests.support.socketclient import CONT, PING, PONG, TEXT, Closed, SocketClient, frame
+from tests.support.socketclient import CONT, PING, PONG, TEXT, SocketClient, frame
 
 FLOODS = {
     "pings": frame(PING, b""),
@@ -30,11 +30,8 @@ def opened(hub, path, kind="pings"):
 
 def ended(client):
     """Code and reason of the server's close frame."""
-    try:
-        while True:
-            client.recv()
-    except Closed as closed:
-        return closed.code, closed.reason
+    closed = client.closed()
+    return closed.code, closed.reason
 
 
 @pytest.mark.parametrize("path", PATHS)

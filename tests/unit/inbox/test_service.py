@@ -192,7 +192,7 @@ class Book:
 
 
 def stream(inbox, who=BOSS, last=None, **query):
-    return event_stream(inbox.service, Book(), who, wire.InboxEventsQuery(**query), last)
+    return event_stream(inbox.service, Book(), wire.InboxEventsQuery(**query), last, who)
 
 
 def read(pieces, count):

@@ -2,7 +2,6 @@
 
 import shutil
 import socket
-import subprocess
 
 import msgspec
 import pytest
@@ -15,6 +14,7 @@ from appliance.outbox.mail import MailTarget
 from appliance.outbox.settings import MailSettings
 from appliance.outbox.target import Delivered, Outgoing, RetryLater, Undeliverable
 from tests.support.mailserver import mail_server
+from tests.support.tls import make_certificate
 
 HOST = "127.0.0.1"
 OPS = "ops@example.com"
@@ -156,14 +156,7 @@ def test_server_with_a_forbidden_address_gets_nothing(server, monkeypatch, addre
 def certificate(tmp_path):
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-         "-nodes", "-days", "2", "-subj", f"/CN={HOST}", "-addext", f"subjectAltName=IP:{HOST}",
-         "-keyout", key, "-out", certificate],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return certificate, key
+    return make_certificate(tmp_path, HOST, "IP")
 
 
 @pytest.mark.parametrize("security", ["starttls", "tls"])

@@ -1,6 +1,7 @@
 """Fixed windows, debts, fairness and memory of the rate limiter."""
 
 import contextlib
+from collections.abc import Callable
 
 import pytest
 
@@ -22,13 +23,16 @@ def admitted(
     token: str | None = "p",
     address: str = "a",
 ) -> int:
+    return count_passed(times, lambda: rates.charge(connection, token, address))
+
+
+def count_passed(times: int, call: Callable[[], object]) -> int:
+    """How many calls were not limited."""
     count = 0
     for _ in range(times):
-        try:
-            rates.charge(connection, token, address)
-        except RateLimited:
-            continue
-        count += 1
+        with contextlib.suppress(RateLimited):
+            call()
+            count += 1
     return count
 
 
@@ -86,14 +90,7 @@ def test_oversized_batch_is_admitted_into_a_fresh_window_and_paid_off(clock: Fak
 
 
 def failed(rates: RateLimiter, times: int, address: str) -> int:
-    count = 0
-    for _ in range(times):
-        try:
-            rates.fail(address)
-        except RateLimited:
-            continue
-        count += 1
-    return count
+    return count_passed(times, lambda: rates.fail(address))
 
 
 def test_requests_without_token_use_limited_share(clock):
