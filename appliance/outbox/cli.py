@@ -243,7 +243,7 @@ def pause(
 ) -> None:
     """Stop deliveries on a route. New sends are accepted, and wait.
 
-    Examples: agentlip outbox pause mail --for 3600; agentlip outbox pause broker:dev
+    Examples: agentlip outbox pause mail --for 3600; agentlip outbox pause mail://example.com
     """
     answer = session.hub().post(f"{PATH}/pause", {"route": route, "seconds": seconds})
     session.answer(answer, _paused_text(answer["paused"]))

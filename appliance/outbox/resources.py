@@ -112,6 +112,17 @@ def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
             "POST": Operation(wire.ADMIN, body=wire.Prune, reply=wire.Pruned, audited=True,
                               summary="Prune ended sends' payloads; their ids stay used"),
         }),
+        *_pause_routes(admin),
+        Route("/v1/outbox/reload", Responders(post=reply_with(lambda _command: outbox.reload())), {
+            "POST": Operation(wire.ADMIN, body=wire.Reload, reply=wire.Reloaded,
+                              errors=(BadSettings, RetentionTooShort, MaxAgeTooLong), example={},
+                              summary="Reload the [outbox] settings", audited=True),
+        }),
+    ]  # fmt: skip
+
+
+def _pause_routes(admin: OutboxAdmin) -> list[Route]:
+    return [
         Route("/v1/outbox/pause", Responders(post=reply_with(admin.pause)), {
             "POST": Operation(wire.ADMIN, body=wire.Pause, reply=wire.PausedRoutes, audited=True,
                               errors=(wire.NoSuchTarget, wire.TooManyPauses),
@@ -122,10 +133,5 @@ def routes(outbox: Outbox, admin: OutboxAdmin) -> list[Route]:
             "POST": Operation(wire.ADMIN, body=wire.Resume, reply=wire.PausedRoutes, audited=True,
                               example={"route": "mail://example.com"},
                               summary="Deliver the waiting sends on a paused route"),
-        }),
-        Route("/v1/outbox/reload", Responders(post=reply_with(lambda _command: outbox.reload())), {
-            "POST": Operation(wire.ADMIN, body=wire.Reload, reply=wire.Reloaded,
-                              errors=(BadSettings, RetentionTooShort, MaxAgeTooLong), example={},
-                              summary="Reload the [outbox] settings", audited=True),
         }),
     ]  # fmt: skip
