@@ -47,12 +47,12 @@ def texts(agent, *args):
     return [kept.text for kept in agent.broadcasts(*args)]
 
 
-def posted(network, text="now", signer="ada"):
+def posted(network, text="now", signer="ada", sender="ada"):
     signed = sign_broadcast(
-        admin_key(signer), "ada", "announcement", {"message": text}, network.clock.now_ms()
+        admin_key(signer), sender, "announcement", {"message": text}, network.clock.now_ms()
     )
     return msgspec.json.encode(
-        BroadcastPosted("bert", signed.type, signed.payload, "ada", "", signed.signature)
+        BroadcastPosted("bert", signed.type, signed.payload, sender, "", signed.signature)
     )
 
 
@@ -104,6 +104,27 @@ def test_posted_broadcast_by_a_stranger_is_refused(network, mailbox):
         mailbox.receive("bert", posted(network, signer="mallory"))
     bert = mailbox.agents["bert"]
     assert not bert._is_woken
+
+
+def test_new_admins_first_broadcast_arrives_before_a_heartbeat(network, mailbox):
+    network.relay.make_admin("olga")
+    network.relay.relay.open()  # a restart
+    network.relay.broadcast("olga", "announcement", {"message": "hello"})
+    bert = mailbox.agents["bert"]
+    with pytest.raises(BroadcastRefused):
+        mailbox.receive("bert", posted(network, "hello", "olga", "olga"))
+    bert.run_once()
+    assert texts(bert) == ["hello"]
+
+
+def test_posts_by_unknown_admins_cause_few_reads(network, mailbox):
+    bert, reads = mailbox.agents["bert"], 0
+    for number in range(20):
+        with pytest.raises(BroadcastRefused):
+            mailbox.receive("bert", posted(network, "x", "mallory", f"m{number}"))
+        reads += bert._is_woken
+        bert.run_once()
+    assert reads == 1
 
 
 def test_repeated_posts_cause_few_requests(network, mailbox):

@@ -97,7 +97,7 @@ class RelayFixture:
         self.relay = Relay(self.store, self.codes, settings, self.clock, self.log)
         if not self.rows("SELECT 1 FROM admins"):
             for name in ADMINS:
-                self.store.write(writes.add_admin, name, str(admin_key(name).public))
+                self.make_admin(name)
         self.store.write(writes.make_relay_key)
         self.store.write(key_log.begin)
         self.store.write(group_writes.end_lost)
@@ -189,6 +189,9 @@ class RelayFixture:
             self.verify(name)
             assert self.register(name).status_code == 201
             assert self.as_admin("POST", f"/registry/agents/{name}/approve").status_code == 200
+
+    def make_admin(self, name: str) -> None:
+        self.store.write(writes.add_admin, name, str(admin_key(name).public))
 
     def connect(self, name: str, other: str) -> None:
         """Make two agents contacts."""

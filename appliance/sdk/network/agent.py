@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from appliance.kernel.clock import Clock, SystemClock
 from appliance.kernel.errors import ApplianceError, Invalid
-from appliance.network.broadcast import posted_broadcast
+from appliance.network.broadcast import SignedBroadcast, posted_broadcast
 from appliance.network.direct import announce
 from appliance.network.encoding import SKEW_MS, of_timestamp
 from appliance.network.envelope import (
@@ -75,6 +75,7 @@ from appliance.sdk.plain_handler import require_done, require_plain
 HEARTBEAT_SECONDS, HEARTBEATS = 300.0, (60.0, 1800.0)  # usual, and shortest and longest
 RETRY_SECONDS = 30.0  # after a heartbeat that failed
 WAKE_SECONDS = 10.0  # between two reads that posted broadcasts cause
+DOUBT_SECONDS = 60.0  # between two reads that posts by unknown admins cause
 TICK_SECONDS = 1.0
 PAGE, PAGES_MAX = 200, 20
 FINAL = frozenset({400, 405, 410, 413, 415, 422})  # the recipient refuses the message for good
@@ -145,7 +146,7 @@ class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
         self._presences = Presences(self.relay, self._clock, 2 * heartbeat_seconds)
         self.unreachable: dict[str, str] = {}
         self._elsewhere: set[str] = set()  # contacts that are not in this LAN
-        self._next_poll = self._next_wake = float("-inf")
+        self._next_poll = self._next_wake = self._next_doubt = float("-inf")
         self._is_woken = False  # a relay has posted a broadcast that is not read yet
         self._has_former_inbox = True  # until the relay refuses
         self._thread: threading.Thread | None = None
@@ -314,7 +315,7 @@ class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
         """
         broadcast = posted_broadcast(body)
         if broadcast is not None:
-            self._is_woken |= not is_known(self.state, self.peers.admin_keys(), broadcast)
+            self._note_posted(broadcast)
             return None
         message = self.peers.open(body)
         if of_timestamp(message.timestamp) <= self._restored_ms:
@@ -322,6 +323,15 @@ class NetworkAgent(ContactVerbs, GroupVerbs, KeyVerbs, Closing):
         if message.group_id is not None:
             self.groups.check_sender(message.group_id, message.sender)
         return self._hand_over(message)
+
+    def _note_posted(self, broadcast: SignedBroadcast) -> None:
+        """Have a posted broadcast read from the relay. An unknown name may be a new admin's, so a
+        refused post by such a name causes a read, too, now and then."""
+        admins, now = self.peers.admin_keys(), self._clock.monotonic()
+        if broadcast.sender not in admins and now >= self._next_doubt:
+            self._next_doubt = now + DOUBT_SECONDS
+            self._is_woken = True
+        self._is_woken |= not is_known(self.state, admins, broadcast)
 
     def _hand_over(self, message: OpenedMessage) -> OpenedMessage | None:
         """Hand the message over once. None: handed over before."""
