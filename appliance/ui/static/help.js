@@ -16,6 +16,7 @@ const KEYS = [
   ["k", "Previous message"],
   ["t", "Jump to a day in the topic"],
   ["c", "Write a message"],
+  ["Shift Enter", "Begin a new line in a message"],
   ["e", "Edit the selected message"],
   ["m", "Move the selected message"],
   ["d", "Delete the selected message"],

@@ -238,7 +238,7 @@ function Compose({ to, topicId, writable, area, sending }) {
   const onKey = (event) => event.key === "Enter" && !event.shiftKey && !event.isComposing && submit(event);
   const { senders } = state.session;
   return html`<form class="compose" onSubmit=${submit}>
-    <textarea ref=${area} rows=${Math.min(8, text.split("\n").length)} value=${text} placeholder=${`Message ${to} (Shift+Enter: new line)`}
+    <textarea ref=${area} rows=${Math.min(8, text.split("\n").length)} value=${text} placeholder=${`Message ${to}`} title="Shift+Enter begins a new line"
       aria-label="Message" onInput=${(event) => write(event.target.value)} onKeyDown=${onKey}></textarea>
     <div class="send"><label>as ${senders?.length
       ? html`<select value=${sender} onChange=${(event) => setSender(event.target.value)}>${senders.map((each) => html`<option>${each}</option>`)}</select>`
