@@ -1,6 +1,6 @@
 """Holds routes whose deliveries an operator paused. Sends are accepted meanwhile, and wait.
 
-A pause names a route (`mail://example.com`, `broker:dev`) or a target with all its routes (`mail`).
+A pause names a route (`mail://example.com`) or a target with all its routes (`mail`).
 Pauses are rows in `meta`, so they outlive the process.
 """
 

@@ -138,10 +138,10 @@ def failures(page):
     """Return the column Failures, without the appliance's loops."""
     rows = page.tab.evaluate(
         "[...document.querySelectorAll('tbody tr')].map((row) =>"
-        " [row.children[0].innerText, row.children[FAILURES].innerText, row.children[1].innerText])"
-        .replace("FAILURES", "[...document.querySelectorAll('thead th')]"
-                 ".findIndex((each) => each.innerText.includes('Failures'))")
-    )  # fmt: skip
+        " ['Job', 'Failures', 'Source'].map((title) => row.children[[...document"
+        ".querySelectorAll('thead th')].findIndex((each) => each.innerText.includes(title))]"
+        ".innerText))"
+    )
     return {job: count for job, count, source in rows if source != "built-in"}
 
 

@@ -13,7 +13,7 @@ def test_file_with_other_content_counts_as_missing(tmp_path, content):
     assert read_json(tmp_path / "file.json", dict[str, int]) is None
 
 
-def test_file_is_read_and_what_is_no_file_is_not(tmp_path):
+def test_reader_returns_a_file_and_nothing_for_a_folder_or_pipe(tmp_path):
     (tmp_path / "file.json").write_bytes(b'{"a": 1}')
     os.mkfifo(tmp_path / "fifo")
     names = ("file.json", "none", ".", "fifo")

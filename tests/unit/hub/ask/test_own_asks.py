@@ -11,7 +11,7 @@ class BuildAsks(OwnAsks):
         return self._create(wire.CreateAsk("Deploy?", self.sender, ["yes", "no"]), key).id
 
 
-def test_answer_is_none_while_waiting_and_empty_once_cancelled(env):
+def test_waiting_ask_lacks_an_answer_and_a_cancelled_ask_is_empty(env):
     asks = BuildAsks(env.asks)
     ask_id = asks.ask("build-1")
     assert asks.ask("build-1") == ask_id
