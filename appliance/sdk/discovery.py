@@ -108,16 +108,20 @@ def find_hub(workspace: Path | None = None, environ: Mapping[str, str] = os.envi
 
 
 def remote(environment: Mapping[str, str]) -> Endpoint:
+    """Return the address in AGENTLIP_URL. Raises BadAddress."""
+    text = environment["AGENTLIP_URL"]
     try:
-        url = urlsplit(environment["AGENTLIP_URL"])
-        port = url.port
+        url = urlsplit(text)
+        host, port = url.hostname, url.port
+        (host or "").encode("idna")  # as the connection encodes the host
     except ValueError:
         raise BadAddress from None
-    if url.scheme not in ("http", "https") or not url.hostname or url.username:
+    is_sendable = " " not in text and text.isprintable() and url.path.isascii()
+    if url.scheme not in ("http", "https") or not host or url.username or not is_sendable:
         raise BadAddress
     secure = url.scheme == "https"
     return Endpoint(
-        host=url.hostname,
+        host=host,
         port=port or (443 if secure else 80),
         secure=secure,
         prefix=url.path.rstrip("/"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from appliance.sdk.discovery import (
+    BadAddress,
     Endpoint,
     HubNotRunning,
     StaleServerFile,
@@ -47,6 +48,22 @@ def test_token_of_the_environment(
     given = {name: text.replace("FILE", str(file)) for name, text in given.items()}
     environment = {"AGENTLIP_URL": "http://127.0.0.1:1", **given}
     assert find_hub(None, environment).token == expected
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:7464 ", " http://127.0.0.1:7464", "http://127.0.0.1:7464\n",
+        "http://hub example.org", "http://127.0.0.1\n:7464", "http://127.0.0.1:7464/a b",
+        "http://127.0.0.1:7464/é", "http://hub..example.org", f"http://{'a' * 64}.org",
+        "http://", "http://:7464", "127.0.0.1:7464", "http://[::1", "http://127.0.0.1:99999",
+        "http://127.0.0.1\x00:7464", "http://127.0.0.1:7464/\x7f", "http://hub\udcff.org",
+    ],
+)  # fmt: skip
+def test_malformed_address_variable_is_refused_by_name(url: str) -> None:
+    with pytest.raises(BadAddress) as raised:
+        find_hub(None, {"AGENTLIP_URL": url})
+    assert "AGENTLIP_URL must look like http://127.0.0.1:7464" in raised.value.message
 
 
 def test_hub_that_holds_our_database_is_trusted(filled: Filled) -> None:
