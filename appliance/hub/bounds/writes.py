@@ -3,6 +3,7 @@
 from appliance.hub import ceilings, pausing
 from appliance.hub.bound_records import ShownPause
 from appliance.hub.bounds import wire
+from appliance.hub.entries.writes import repeat_overdue
 from appliance.hub.events import encode
 from appliance.hub.pausing import Scope
 from appliance.hub.wire import NoSuchTopic
@@ -86,6 +87,8 @@ def remove_ceiling(tx: Tx, name: str) -> Reply:
 
 
 def _end(tx: Tx, stored: StoredPause, principal: str | None) -> ShownPause:
+    if stored.kind == "topic":
+        repeat_overdue(tx, stored.subject)
     return pausing.end(tx, stored, _scope(tx, stored.kind, stored.subject), principal)
 
 

@@ -138,7 +138,8 @@ class Entries:
         needle = msgspec.json.encode(inbox.name).decode()
 
         def wants(event: Any) -> bool:
-            return event.name in ("message.created", "entry.overdue") and needle in event.data
+            announces = event.name in ("message.created", "entry.overdue") and needle in event.data
+            return announces or event.name == "pause.ended"
 
         return wants
 

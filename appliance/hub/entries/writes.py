@@ -24,6 +24,7 @@ from appliance.kernel.idempotency import Reply
 
 REMINDERS_MAX = 3  # afterwards the entry stays overdue
 DUE_MAX = 100  # deadlines handled in one transaction
+REPEATED_MAX = 1000  # overdue entries that a resumed topic hands out again
 REMIND, REASSIGN = "remind", "reassign:"
 _SEE_AGAIN = "UPDATE x_inboxes SET opened_at = ifnull(opened_at, ?1), seen_at = ?1 WHERE name = ?2"
 _OPEN = (
@@ -41,7 +42,12 @@ _SETTLE = (
 _NOTE_ACKNOWLEDGED = "UPDATE x_inboxes SET acknowledged_id = ?, acknowledged_at = ? WHERE name = ?"
 _REMIND = (
     "UPDATE x_entries SET overdue_at = ifnull(overdue_at, ?), reminders = reminders + 1,"
-    " due_steady_ms = ?, position = ? WHERE id = ?"
+    " due_steady_ms = ? WHERE id = ?"
+)
+_ADD_POSITION = "UPDATE x_inboxes SET newest = newest + 1 WHERE name = ? RETURNING newest"
+_OVERDUE_IN_TOPIC = (
+    "SELECT e.name, e.id FROM x_entries AS e JOIN messages AS m ON m.id = e.message_id WHERE"
+    " e.overdue_at IS NOT NULL AND e.settled_at IS NULL AND m.topic_id = ? ORDER BY e.id LIMIT ?"
 )
 _NOTE_OVERDUE = "UPDATE x_entries SET overdue_at = ?, due_steady_ms = NULL WHERE id = ?"
 _REFUSED = (
@@ -152,12 +158,23 @@ def handle_due(tx: Tx) -> int:
     return len(due)
 
 
+def repeat_overdue(tx: Tx, topic_id: str) -> None:
+    """Move a resumed topic's overdue entries to the end of their inboxes, so that agents which
+    could not answer there get the entries again."""
+    for name, entry_id in tx.execute(_OVERDUE_IN_TOPIC, (topic_id, REPEATED_MAX)).fetchall():
+        _move_to_end(tx, name, entry_id)
+
+
+def _move_to_end(tx: Tx, name: str, entry_id: int) -> None:
+    ((position,),) = tx.execute(_ADD_POSITION, (name,)).fetchall()
+    tx.execute("UPDATE x_entries SET position = ? WHERE id = ?", (position, entry_id))
+
+
 def _remind(tx: Tx, name: str, entry: EntryState) -> None:
     """Move the entry to the end of its inbox, and wake the agent that waits there."""
     due = tx.steady_ms + (entry.ack_seconds or 0) * 1000
-    sql = "UPDATE x_inboxes SET newest = newest + 1 WHERE name = ? RETURNING newest"
-    ((position,),) = tx.execute(sql, (name,)).fetchall()
-    tx.execute(_REMIND, (tx.now, due, position, entry.id))
+    _move_to_end(tx, name, entry.id)
+    tx.execute(_REMIND, (tx.now, due, entry.id))
     _append(tx, "entry.overdue", entry, name, entry.state)
 
 

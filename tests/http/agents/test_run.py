@@ -114,6 +114,17 @@ def test_pause_of_all_keeps_turns_from_starting(hub, ids, tmp_path):
     agent.end()
 
 
+def test_resumed_topic_hands_escalated_entries_out_again(hub, ids, tmp_path):
+    send(hub, ids[1], "one", "b4")
+    assert hub.http.post("/api/v1/pauses", {"topic_id": ids[1]}).status == 201
+    agent = Agent(hub, tmp_path, "leave", name="b4")
+    overdue = "SELECT 1 FROM x_entries WHERE name = 'b4' AND overdue_at IS NOT NULL"
+    until(lambda: hub.rows(overdue), 30, "it is escalated")
+    assert hub.http.post("/api/v1/pauses/resume", {"topic_id": ids[1]}).status == 200
+    assert agent.wait_for(3)[2] == [3, False, ["one"]]
+    agent.end()
+
+
 def test_turn_reports_tokens_and_cost(hub, ids, tmp_path):
     assert hub.http.post("/api/v1/ceilings", {"name": "b2", "tokens": 300}).status == 201
     report = shlex.join([*command("agentlip"), "agent", "report", "--tokens", "120", "--cost", "1"])
