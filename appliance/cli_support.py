@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from math import isnan
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -214,12 +214,7 @@ def common(
             wide=wide or bool(above.get("wide")),
         )
         _refuse_nan(ctx, given)
-        if not is_act(ctx.command_path, given):
-            function(session, **given)
-            return
-        from appliance.audit.log.offline import record_command
-
-        with record_command(ctx.command_path, session.workspace, given):
+        with _own_hint(ctx.command_path), _recorded(ctx.command_path, session.workspace, given):
             function(session, **given)
 
     kind = inspect.Parameter.KEYWORD_ONLY
@@ -239,6 +234,29 @@ def common(
     entry.__name__ = function.__name__
     entry.__doc__ = function.__doc__
     return entry
+
+
+@contextmanager
+def _own_hint(command: str) -> Iterator[None]:
+    """Give wrong arguments a hint for this command line, in place of the one for HTTP."""
+    try:
+        yield
+    except ApplianceError as error:
+        if error.hint == Invalid.default_hint:
+            error.hint = f"{command} --help"
+            getattr(error, "body", {})["hint"] = error.hint
+        raise
+
+
+def _recorded(
+    command: str, workspace: Path | None, given: Mapping[str, Any]
+) -> AbstractContextManager[Any]:
+    """Return a context that records an administrative act; for other commands, an empty one."""
+    if not is_act(command, given):
+        return nullcontext()
+    from appliance.audit.log.offline import record_command
+
+    return record_command(command, workspace, given)
 
 
 def _refuse_nan(ctx: typer.Context, given: Mapping[str, Any]) -> None:
@@ -437,6 +455,21 @@ def text_of(value: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
         raise Invalid(
             "standard input is not UTF-8", hint="convert it: iconv -f LATIN1 -t UTF-8"
         ) from None
+
+
+WHSEC = 'echo "whsec_$(openssl rand -base64 32)"'
+PKCS8 = "openssl genpkey -algorithm ed25519 -outform DER | base64 -w0"
+
+
+def read_secret(file: Path, option: str = "--secret-file", command: str = WHSEC) -> str:
+    """Return the content of an option's secret file. `command` prints a new secret."""
+    from appliance.kernel.config import BadSettings, secret
+
+    try:
+        return secret(str(file))
+    except BadSettings as error:
+        made = None if os.path.lexists(file) else f"{command} > {shlex.quote(str(file))}"
+        raise Invalid(f"{option}: {error.message}", hint=made or error.hint) from None
 
 
 def plain(value: Any) -> str:

@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Columns, Session, plain_app
-from appliance.kernel.config import secret as text_of
+from appliance.cli_support import Columns, Session, plain_app, read_secret
 from appliance.kernel.errors import Conflict, Invalid
 
 meshes = plain_app(
@@ -263,7 +262,7 @@ def add_webhook(
 
     Example: agentlip mesh add-webhook lab https://ci.example.com/hook
     """
-    body = {"url": url, "secret": _secret(secret_file)}
+    body = {"url": url, "secret": secret_file and read_secret(secret_file)}
     answer = session.hub().post(_path(mesh, "webhooks"), body)
     session.answer(answer, f"webhook:{answer['webhook']['id']}\n{answer['secret']}")
 
@@ -292,7 +291,7 @@ def update_webhook(
 
     Example: agentlip mesh update-webhook lab bhook_01K… --enable
     """
-    secret = _secret(secret_file)
+    secret = secret_file and read_secret(secret_file)
     body = {"url": url, "enabled": enabled, "new_secret": new_secret or None, "secret": secret}
     if all(value is None for value in body.values()):
         raise Invalid(
@@ -319,10 +318,6 @@ def _webhook_state(row: Mapping[str, Any]) -> str:
     if not row["enabled"]:
         return "off"
     return "on" if row["failing_since"] is None else "failing"
-
-
-def _secret(file: Path | None) -> str | None:
-    return None if file is None else text_of(str(file))
 
 
 @app.command("status")

@@ -8,6 +8,7 @@ one counts as not set. A field whose name ends in `_file` names a file that hold
 """
 
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -92,7 +93,9 @@ def secret(path: str) -> str:
     try:
         return _text(Path(path)).rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise BadSettings(f"settings: can't read the secret file: {error}") from None
+        reason = (getattr(error, "strerror", None) or "not UTF-8").lower()
+        message = f"can't read the secret file {path}: {reason}"
+        raise BadSettings(message, hint=f"ls -ld {shlex.quote(path)}") from None
 
 
 def read_toml(file: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, note, plain_app
+from appliance.cli_support import PKCS8, Session, note, plain_app, read_secret
 from appliance.kernel.errors import Invalid
 from appliance.mailbox.cli_agent import (
     FolderFlag,
@@ -60,7 +60,6 @@ def init(
     Example: agentlip network init anna --relay https://relay.example.org
     --endpoint https://anna.example.org/network/inbox
     """
-    from appliance.kernel.config import secret
     from appliance.network.keys import AgentKey
     from appliance.network.safety import fingerprint
     from appliance.sdk.network.folder import AgentConfig, AgentFolder
@@ -71,7 +70,9 @@ def init(
     if not plain_http:
         check_relay(relay)
     path = folder or session.datadir.dir / "network" / name
-    key = None if import_key is None else AgentKey.of(secret(str(import_key)))
+    key = (
+        None if import_key is None else AgentKey.of(read_secret(import_key, "--import-key", PKCS8))
+    )
     config = AgentConfig(name, relay, endpoint, loopback, keyring, plain_http, lan)
     made = AgentFolder.create(path, config, key)
     public = made.key().public

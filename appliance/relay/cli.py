@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Session, note, plain_app
+from appliance.cli_support import PKCS8, Session, note, plain_app, read_secret
 from appliance.declared_roles import Roles
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.errors import Invalid, Missing
@@ -198,11 +198,10 @@ def serve(session: Session) -> None:
 
 
 def _admin(session: Session, url: str, name: str, key_file: Path) -> Any:
-    from appliance.kernel.config import secret
     from appliance.network.keys import AgentKey
     from appliance.sdk.network.admin import RelayAdmin
 
-    key = AgentKey.of(secret(str(key_file)))
+    key = AgentKey.of(read_secret(key_file, "--key-file", PKCS8))
     return RelayAdmin(_client(session, url, name, key), key, CLOCK)
 
 

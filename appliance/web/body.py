@@ -31,6 +31,7 @@ BYTES_FOR_EACH_MARK = 8
 WITHOUT_NUL = "remove U+0000"
 
 _AT = re.compile(r" - at `(?:key in )?(\$[^`]*)`$")
+_FIELD = re.compile(r"\.(\w+)")
 _MISSING = re.compile(r"^Object missing required field `([^`]*)`")
 _UNKNOWN = re.compile(r"^Object contains unknown field `([^`]*)`")
 _NO_MARKS = bytes(byte for byte in range(256) if byte not in b"[]{},:")
@@ -52,7 +53,7 @@ class BodyPlan:
     def __init__(
         self, kind: Any, bytes_max: int, each: str | None = None, *, strict: bool = True
     ) -> None:
-        self.bytes_max = bytes_max
+        self.bytes_max, self._kind = bytes_max, kind
         self._checks_values = each is None  # `Items` checks each one
         decoder = Items(kind, each) if each else msgspec.json.Decoder(kind, strict=strict)
         self._decode = decoder.decode
@@ -92,7 +93,7 @@ class BodyPlan:
     def _decode_checked(self, raw: bytes) -> Any:
         if not raw.isascii():
             decode_json(bytes.decode, raw, "the body")  # also checks skipped parts
-        command = decode_json(self._decode, raw, "the body")
+        command = decode_json(self._decode, raw, "the body", self._kind)
         if self._checks_values:
             check_values(raw, self._has_numbers())
         return command
@@ -110,7 +111,8 @@ class Items:
         several = Annotated[list[msgspec.Raw], limits]
         outside = msgspec.defstruct(f"{kind.__name__}Items", [(field, several)])
         self._outside = msgspec.json.Decoder(outside).decode
-        self._item = msgspec.json.Decoder(kinds.item_type.cls).decode
+        self._item_kind = kinds.item_type.cls
+        self._item = msgspec.json.Decoder(self._item_kind).decode
         self._has_numbers = has_numbers(kinds)
 
     def decode(self, raw: bytes) -> Any:
@@ -121,7 +123,7 @@ class Items:
     def _decode_item(self, raw: bytes) -> Any:
         try:
             check_values(raw, self._has_numbers)
-            return decode_json(self._item, raw, "the item")
+            return decode_json(self._item, raw, "the item", self._item_kind)
         except Invalid as error:
             return error
 
@@ -163,7 +165,7 @@ class QueryPlan:
         if self._kind is None:
             return None
         convert = partial(msgspec.convert, type=self._kind, strict=False)
-        return decode_json(convert, values, "the query")
+        return decode_json(convert, values, "the query", self._kind)
 
 
 def check_type(environ: Mapping[str, Any]) -> None:
@@ -274,8 +276,9 @@ def idempotency_key(header: str | None) -> str | None:
     return key
 
 
-def refuse_field(problem: str) -> NoReturn:
-    """Raise Invalid for a validation message, with the field and its path."""
+def refuse_field(problem: str, kind: Any = None) -> NoReturn:
+    """Raise Invalid for a validation message, with the field and its path. `kind`: the type that
+    has the field, whose choices become the hint."""
     match = _AT.search(problem)
     path = match[1] if match else "$"
     sentence = problem[: match.start()] if match else problem
@@ -283,7 +286,32 @@ def refuse_field(problem: str) -> NoReturn:
         named = pattern.match(sentence)
         if named:
             path = f"{path}.{named[1]}"
-    raise _field_error(sentence[:1].lower() + sentence[1:], path)
+    choices = _choices(kind, path) if sentence.startswith("Invalid enum value") else []
+    hint = f"one of: {', '.join(choices)}" if choices else None
+    raise _field_error(sentence[:1].lower() + sentence[1:], path, hint)
+
+
+def _choices(kind: Any, path: str) -> list[str]:
+    """Return the values that the field at `path` may have."""
+    parts = list(_alternatives(shapes.type_info(kind)))
+    for name in _FIELD.findall(path):
+        fields = [field for part in parts for field in getattr(part, "fields", ())]
+        named = [field.type for field in fields if field.encode_name == name]
+        parts = [part for each in named for part in _alternatives(each)]
+    literals = [part.values for part in parts if isinstance(part, shapes.LiteralType)]
+    return [str(value) for values in literals for value in values]
+
+
+def _alternatives(kind: shapes.Type) -> Iterator[shapes.Type]:
+    """Yield the types that a value or a list's item may have."""
+    kind = _bare(kind)
+    if isinstance(kind, shapes.UnionType):
+        for part in kind.types:
+            yield from _alternatives(part)
+    elif isinstance(kind, shapes.ListType | shapes.VarTupleType | shapes.SetType):
+        yield from _alternatives(kind.item_type)
+    else:
+        yield kind
 
 
 def has_numbers(kind: shapes.Type) -> bool:
@@ -305,17 +333,12 @@ def _parts(kind: shapes.Type) -> Iterator[shapes.Type]:
     """Yield the types that a value with this type contains, without structs, unions and lists."""
     waiting, seen = [kind], set[Any]()
     while waiting:
-        part = _bare(waiting.pop())
-        if isinstance(part, shapes.StructType):
-            if part.cls not in seen:
+        for part in _alternatives(waiting.pop()):
+            if not isinstance(part, shapes.StructType):
+                yield part
+            elif part.cls not in seen:
                 seen.add(part.cls)
                 waiting += [field.type for field in part.fields]
-        elif isinstance(part, shapes.UnionType):
-            waiting += part.types
-        elif isinstance(part, shapes.ListType | shapes.VarTupleType | shapes.SetType):
-            waiting.append(part.item_type)
-        else:
-            yield part
 
 
 def count_marks(raw: bytes, limit: int) -> int:
@@ -374,15 +397,15 @@ def _read(source: Any, bytes_max: int, length: int | None) -> bytes:
     return b"".join(parts)
 
 
-def decode_json(decode: Callable[[Any], T], raw: Any, what: str) -> T:
-    """Return the result of `decode` for `raw`. Raises Invalid, which names the field, or begins
-    with `what`."""
+def decode_json(decode: Callable[[Any], T], raw: Any, what: str, kind: Any = None) -> T:
+    """Return the result of `decode` for `raw`. Raises Invalid, which names the field and the
+    choices that `kind` has, or begins with `what`."""
     # msgspec crashes without memory for a string, whose characters may have four bytes each.
     bytes(4 * len(raw))
     try:
         return decode(raw)
     except msgspec.ValidationError as error:
-        refuse_field(str(error))
+        refuse_field(str(error), kind)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise _json_error(what, error) from None
 

@@ -1,5 +1,7 @@
 """Changes through a hub that really serves."""
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -50,6 +52,70 @@ def test_text_arrives_as_it_was_sent(hub: HubProcess, topic_id: str) -> None:
     newest = _do(hub, "msg", "tail", "--topic-id", topic_id, "--limit", 1).json[0]
     assert newest["content_raw"] == text
     assert newest["sender"] == "ü"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["channel", "create", ""], "agentlip channel create --help"),
+        (["inbox", "profile", "--status", "busy"], "one of: dnd, idle, working"),
+        (
+            ["incoming", "add", "a", "--template", "teams"],
+            "one of: alertmanager, github, gitlab, grafana, healthchecks, json",
+        ),
+    ],
+)
+def test_wrong_argument_gets_a_hint_for_this_command(
+    hub: HubProcess, arguments: list[str], hint: str
+) -> None:
+    assert agentlip(*arguments, cwd=hub.workspace).err.splitlines()[1] == f"Hint: {hint}"
+    printed = agentlip(*arguments, "--json", cwd=hub.workspace).err
+    assert json.loads(printed)["hint"] == hint
+
+
+def test_missing_secret_file_is_named_with_the_command_that_makes_one(
+    hub: HubProcess, tmp_path: Path
+) -> None:
+    file = tmp_path / "a b"
+    reached = ["--relay", "https://example.org", "--endpoint", "https://example.org/in"]
+    for arguments, option in (
+        (["incoming", "add", "a", "--template", "json"], "--secret-file"),
+        (["webhook", "create", "--url", "https://example.org"], "--secret-file"),
+        (["mesh", "add-webhook", "lab", "https://example.org"], "--secret-file"),
+        (["relay", "pending", "--as", "ada"], "--key-file"),
+        (["network", "init", "a", *reached], "--import-key"),
+    ):
+        refused = agentlip(*arguments, option, str(file), cwd=hub.workspace).err.splitlines()
+        problem = f"can't read the secret file {file}: no such file or directory"
+        assert refused[0] == f"Error: {option}: {problem}"
+        subprocess.run(["sh", "-c", refused[1].removeprefix("Hint: ")], check=True)
+        assert len(file.read_bytes()) > 40
+        file.unlink()
+    file.mkdir()
+    kept = agentlip("webhook", "create", "--url", "x", "--secret-file", file, cwd=hub.workspace)
+    assert kept.err.splitlines()[1] == f"Hint: ls -ld '{file}'"
+
+
+def test_inbox_commands_say_what_they_count(hub: HubProcess, topic_id: str) -> None:
+    name = "a-rather-long-name"
+    for _ in range(4):
+        _do(hub, "msg", "send", "--topic-id", topic_id, "--sender", "a", "--content", "x",
+            "--to", name)  # fmt: skip
+    mine = _do(hub, "inbox", "mine", "--as", name).json["entries"]
+    ids = [str(entry["id"]) for entry in mine]
+    acknowledged = succeed("inbox", "ack", *ids[:2], "--as", name, cwd=hub.workspace)
+    assert acknowledged.out == "acknowledged 2 entries\n"
+    again = succeed("inbox", "ack", *ids[1:3], "--as", name, cwd=hub.workspace)
+    assert again.out == "acknowledged 1 entry (1 were so before)\n"
+    declined = succeed(
+        "inbox", "decline", ids[3], "--reason", "no", "--as", name, cwd=hub.workspace
+    )
+    assert declined.out == f"declined entry {ids[3]}\n"
+    shown = succeed(
+        "msg", "show", mine[3]["message"]["id"], "--receipts", cwd=hub.workspace
+    ).out.splitlines()
+    assert shown[0][:80].split()[:6] == ["NAME", "STATE", "BEFORE", "WAKING", "LAST", "SEEN"]
+    assert shown[1][:80].split()[4].endswith("Z")
 
 
 @pytest.mark.parametrize(

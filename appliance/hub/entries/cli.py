@@ -106,7 +106,7 @@ def acknowledge(
         body["ids"] = [_number(each) for each in ids]
     answer = session.hub().post(f"{PATH}/acknowledge", body, idempotency_key)
     again = f" ({len(answer['already'])} were so before)" if answer["already"] else ""
-    session.answer(answer, f"acknowledged {len(answer['ids'])}{again}")
+    session.answer(answer, f"acknowledged {_entries(len(answer['ids']))}{again}")
 
 
 def decline(
@@ -122,7 +122,7 @@ def decline(
     """
     body = {"id": _number(entry_id), "reason": reason, "name": name or agent_name()}
     answer = session.hub().post(f"{PATH}/decline", body, idempotency_key)
-    session.answer(answer, f"declined {entry_id}")
+    session.answer(answer, f"declined entry {entry_id}")
 
 
 def follow(
@@ -169,9 +169,9 @@ def show_receipts(session: Session, message_id: str) -> None:
     answer = session.hub().get(f"/api/v1/messages/{segment(message_id)}/receipts")
     session.table(
         answer["receipts"],
-        [("NAME", "name"), ("STATE", "state"), ("LISTED", "listed_at"), ("SETTLED", "settled_at"),
-         ("ACK BY", "ack_by"), ("BEFORE", "before"), ("LAST SEEN", "last_seen"),
-         ("WAKING", "waking"), ("REASON", "declined_because")],
+        [("NAME", "name"), ("STATE", "state"), ("BEFORE", "before"), ("WAKING", "waking"),
+         ("LAST SEEN", "last_seen"), ("ACK BY", "ack_by"), ("SETTLED", "settled_at"),
+         ("LISTED", "listed_at"), ("REASON", "declined_because")],
         empty="addressed to nobody", answer=answer,
     )  # fmt: skip
 
@@ -184,6 +184,10 @@ def _change(session: Session, verb: str, topic: str, name: str | None, key: str 
     answer = hub.post(path, {"name": name or agent_name()}, key)
     done = "follows" if verb == "follow" else "no longer follows"
     session.answer(answer, f"{plain(answer['follow']['name'])} {done} {plain(topic)}")
+
+
+def _entries(count: int) -> str:
+    return f"{count} {'entry' if count == 1 else 'entries'}"
 
 
 def _number(text: str) -> int:

@@ -5,9 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, note, plain, plain_app
+from appliance.cli_support import Session, note, plain, plain_app, read_secret
 from appliance.hub.cli_reach import KeyFlag, segment
-from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Invalid
 
 app = plain_app("Signed webhooks from other services.", "Extensions/incoming")
@@ -52,7 +51,7 @@ def add_endpoint(
     """
     body = {
         "name": name, "template": template, "topic_id": topic_id, "stream": stream, "to": to or [],
-        "secret": None if secret_file is None else text_of(str(secret_file)),
+        "secret": secret_file and read_secret(secret_file),
         "signature_header": signature_header,
     }  # fmt: skip
     answer = session.hub().post(PATH, body, idempotency_key)

@@ -5,9 +5,8 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, note, plain_app
+from appliance.cli_support import Session, note, plain_app, read_secret
 from appliance.hub.cli_reach import KeyFlag, segment
-from appliance.kernel.config import secret as text_of
 from appliance.kernel.errors import Invalid
 
 app = plain_app("Webhooks: events for HTTP receivers, and their delivery.", "Extensions/webhook")
@@ -56,7 +55,8 @@ def create_webhook(
 ) -> None:
     """Register a webhook, and show its secret, this once."""
     body = {
-        "url": url, "events": _wanted(name, channel, topic_id), "secret": _secret(secret_file),
+        "url": url, "events": _wanted(name, channel, topic_id),
+        "secret": secret_file and read_secret(secret_file),
         "description": description, "cursor": after, "enabled": enabled,
     }  # fmt: skip
     answer = session.hub().post(PATH, body, idempotency_key)
@@ -116,7 +116,7 @@ def update_webhook(
         )
     body = {
         "url": url, "events": {} if all_events else wanted,
-        "secret": _secret(secret_file), "new_secret": new_secret or None,
+        "secret": secret_file and read_secret(secret_file), "new_secret": new_secret or None,
         "description": description, "cursor": after, "enabled": enabled,
     }  # fmt: skip
     if all(value is None for value in body.values()):
@@ -171,10 +171,6 @@ def _wanted(
 ) -> dict[str, list[str]] | None:
     lists = {"names": names, "channels": channels, "topics": topics}
     return {name: wanted for name, wanted in lists.items() if wanted} or None
-
-
-def _secret(file: Path | None) -> str | None:
-    return None if file is None else text_of(str(file))
 
 
 def _path(webhook_id: str) -> str:

@@ -3,7 +3,7 @@
 import json
 import tracemalloc
 from contextlib import nullcontext
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from appliance.kernel.errors import Invalid
-from appliance.web.body import BodyPlan, check_values
+from appliance.web.body import BodyPlan, QueryPlan, check_values
 from tests.support.notes_resource import (
     JSON,
     Note,
@@ -22,6 +22,37 @@ from tests.support.notes_resource import (
 )
 
 # --- bodies -----------------------------------------------------------------
+
+
+class Inner(msgspec.Struct):
+    state: Literal["open", "shut"] = "open"
+    sizes: list[Literal[1, 2]] = []
+
+
+class Outer(msgspec.Struct, rename="camel"):
+    inner_list: list[Inner] = []
+    one_of: Inner | Literal["later"] | None = None
+
+
+@pytest.mark.parametrize(
+    ("body", "hint"),
+    [
+        (b'{"innerList":[{},{"state":"opne"}]}', "one of: open, shut"),
+        (b'{"innerList":[{"sizes":[1,3]}]}', "one of: 1, 2"),
+        (b'{"oneOf":{"state":"opne"}}', "one of: open, shut"),
+        (b'{"oneOf":"never"}', "one of: later"),
+    ],
+)
+def test_value_besides_the_choices_is_refused_with_their_list(body: bytes, hint: str) -> None:
+    with pytest.raises(Invalid) as raised:
+        BodyPlan(Outer, MIB).decode(body)
+    assert raised.value.hint == hint
+
+
+def test_query_value_besides_the_choices_is_refused_with_their_list() -> None:
+    with pytest.raises(Invalid) as raised:
+        QueryPlan(Inner).parse("state=opne")
+    assert raised.value.hint == "one of: open, shut"
 
 
 @pytest.mark.parametrize("declared", [513 * 1024, 10**17])

@@ -2,12 +2,19 @@
 
 import pytest
 
+from appliance.courier.wire import NoSuchEnvelope
 from appliance.hub import wire
 from appliance.hub.access import OtherChannel
+from appliance.hub.ask.wire import NoSuchAsk, TooManyAsks
+from appliance.hub.blobs.wire import NoSuchBlob
+from appliance.hub.entries.wire import EntrySettled, NoSuchEntry, NotListed
+from appliance.jobs.wire import NoSuchRun, RunOver
 from appliance.kernel import errors
 from appliance.kernel.auth import SenderNotAllowed
 from appliance.mcp.results import hint_for_model
 from appliance.mcp.tools import TOOLS
+from appliance.outbox.wire import NoSuchSend
+from tests.mcp.test_client import TOOLS as CLIENT_TOOLS
 
 
 def kinds(parent):
@@ -43,3 +50,25 @@ def test_command_for_a_shell_is_marked_as_the_operators():
 def test_hint_names_a_tool_that_exists(error, tool):
     assert tool in hint_for_model(error)
     assert tool in {row.name for row in TOOLS}
+
+
+@pytest.mark.parametrize(
+    ("error", "tool"),
+    [
+        (NoSuchEntry(), "my_inbox"),
+        (EntrySettled(), "my_inbox"),
+        (NotListed(), "my_inbox"),
+        (NoSuchAsk(), "catch_up"),
+        (TooManyAsks(), "catch_up"),
+        (NoSuchBlob(), "put_file"),
+        (NoSuchSend(), "outbox_send"),
+        (NoSuchEnvelope(), "courier_receive"),
+        (NoSuchRun(), "job_status"),
+        (RunOver(), "job_status"),
+    ],
+)
+def test_operators_command_becomes_the_tool_that_does_it(error, tool):
+    hint = hint_for_model(error)
+    assert hint.startswith(tool)
+    assert "operator" not in hint
+    assert tool in CLIENT_TOOLS

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from importlib.resources import files as resources
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from msgspec import Struct
@@ -81,8 +82,13 @@ def plan_changes(wanted: Wanted, project: Path, *, user: bool) -> list[FileChang
         path = path_of(file, project, user=user)
         if path is None:
             continue
-        before = _read(path) if path.exists() else None
-        after = _merge_file(wanted, file, path, before)
+        try:
+            before = _read(path) if path.exists() else None
+            after = _merge_file(wanted, file, path, before)
+        except HarnessFileUnknown as error:
+            if not wanted.installs:
+                error.hint = f"remove our entries by hand: grep -n agentlip {quote(str(path))}"
+            raise
         if after != before:
             changes.append(FileChange(path, before, after))
     return changes

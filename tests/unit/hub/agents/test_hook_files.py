@@ -166,6 +166,17 @@ def test_file_in_another_form_is_refused_and_unchanged(tmp_path: Path, name: str
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["comments", "wrong toml", "not utf-8", "too large"])
+def test_removal_from_a_broken_file_hints_at_our_entries(tmp_path: Path, name: str) -> None:
+    harness, file, text = UNKNOWN[name]
+    path = tmp_path / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(HarnessFileUnknown) as raised:
+        plan_changes(unwanted(harness), tmp_path, user=False)
+    assert raised.value.hint == f"remove our entries by hand: grep -n agentlip {path}"
+
+
 def test_link_and_mode_of_a_file_stay(tmp_path: Path) -> None:
     target = tmp_path / "dotfiles.json"
     target.write_text("{}\n")
