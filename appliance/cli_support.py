@@ -12,7 +12,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from math import isnan
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -214,8 +214,14 @@ def common(
             wide=wide or bool(above.get("wide")),
         )
         _refuse_nan(ctx, given)
-        with _own_hint(ctx.command_path), _recorded(ctx.command_path, session.workspace, given):
-            function(session, **given)
+        with _own_hint(ctx.command_path):
+            if not is_act(ctx.command_path, given):
+                function(session, **given)
+                return
+            from appliance.audit.log.offline import record_command
+
+            with record_command(ctx.command_path, session.workspace, given):
+                function(session, **given)
 
     kind = inspect.Parameter.KEYWORD_ONLY
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
@@ -246,17 +252,6 @@ def _own_hint(command: str) -> Iterator[None]:
             error.hint = f"{command} --help"
             getattr(error, "body", {})["hint"] = error.hint
         raise
-
-
-def _recorded(
-    command: str, workspace: Path | None, given: Mapping[str, Any]
-) -> AbstractContextManager[Any]:
-    """Return a context that records an administrative act; for other commands, an empty one."""
-    if not is_act(command, given):
-        return nullcontext()
-    from appliance.audit.log.offline import record_command
-
-    return record_command(command, workspace, given)
 
 
 def _refuse_nan(ctx: typer.Context, given: Mapping[str, Any]) -> None:
