@@ -27,7 +27,7 @@ from typing import Any
 
 import msgspec
 
-from appliance import __version__
+from appliance import __version__, syscalls
 from appliance.app import Appliance
 from appliance.hub.wire import PROTOCOL_VERSION
 from appliance.integrations.settings_rules import check_settings
@@ -69,6 +69,7 @@ class UnsafeBind(Invalid):
 
 def main(arguments: list[str] | None = None) -> int:
     workspace, options = parse(arguments)
+    syscalls.use_one_arena()
     sys.stderr = ErrorStream(sys.stderr)
     log = Log()
     # Until the worker handles signals, SIGTERM exits with the usual cleanup.

@@ -156,6 +156,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     syscalls.die_with_parent()
+    syscalls.use_one_arena()
     if os.getppid() != parent:
         return  # ended before we could request a signal
     control = socket.socket(fileno=descriptor)

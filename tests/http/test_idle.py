@@ -3,6 +3,7 @@
 import re
 import time
 
+from tests.support.arenas import arenas_of
 from tests.support.until import until
 
 ROUNDS_PER_SECOND_MAX = 10
@@ -27,3 +28,8 @@ def test_idle_appliance_uses_almost_no_cpu(hub):
     # A window of any length holds one round more of each loop than its interval fits into it.
     beyond_edges = sum(max(count - 1, 0) for count in rounds.values())
     assert beyond_edges / seconds < ROUNDS_PER_SECOND_MAX, rounds
+
+
+def test_server_threads_share_one_arena(hub):
+    assert hub.http.get("/api/v1/channels").status == 200, "a reader's thread has started"
+    assert arenas_of(hub.pid) == 0

@@ -24,6 +24,7 @@ from appliance.kernel.writer import StoreSettings
 from appliance.kernel.writerprocess import WriterProcess
 from appliance.workspace.datadir import DataDir, WriterLock, read_lock
 from tests.support import writer_functions
+from tests.support.arenas import arenas_of
 from tests.support.until import gevent_until
 from tests.support.writer_functions import hold, put, refuse
 from tests.unit.kernel.test_store import make_file
@@ -64,6 +65,11 @@ def test_writes_in_a_writer_process_are_durable_and_published_in_order(store):
     gevent.joinall(writers, raise_error=True)
     assert store.read(count) == 202
     assert len(store.published) == 202
+
+
+def test_writer_threads_share_one_arena(store):
+    store.write(put, "a")
+    assert arenas_of(store._writer._process.pid) == 0
 
 
 def test_lost_transaction_of_a_write_alone_takes_no_other_with_it(store):
