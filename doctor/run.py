@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from functools import cache
 from itertools import islice
 
@@ -106,6 +105,8 @@ def select(names: Sequence[str], everything: bool, groups: Sequence[str] = ()) -
     known = sorted({check.name for check in CHECKS} | {check.group for check in CHECKS})
     unknown = [name for name in (*names, *groups) if name not in known]
     if unknown:
+        from difflib import get_close_matches
+
         near = get_close_matches(unknown[0], known)
         raise UnknownCheck(
             f"unknown check or group: {', '.join(unknown)}",

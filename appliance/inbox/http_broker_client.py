@@ -8,7 +8,7 @@ import msgspec
 
 from appliance.inbox import wire
 from appliance.kernel.clock import Clock
-from appliance.kernel.http_client import HttpClient, HttpLimits
+from appliance.kernel.http_limits import HttpLimits
 from appliance.kernel.unreachable import Unreachable
 from appliance.mesh.broker_endpoint import BrokerEndpoint
 from appliance.mesh.request_signing import RequestSigner
@@ -26,6 +26,8 @@ class HttpBrokerClient:
     """One mesh's BrokerClient."""
 
     def __init__(self, endpoint: BrokerEndpoint, signer: Signer, clock: Clock) -> None:
+        from appliance.kernel.http_client import HttpClient
+
         limits = HttpLimits(ASK_SECONDS, ASK_SECONDS, ANSWER_BYTES_MAX)
         ca_file = endpoint.ca_file
         tls = None if ca_file is None else ssl.create_default_context(cafile=ca_file)

@@ -11,7 +11,6 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
 
@@ -160,6 +159,8 @@ _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`(?: - at `\$\.?(?P<path>[
 def _suggestion(kind: Any, message: str) -> str:
     """Return what to write instead, if the message is about an unknown key and a known one is
     similar."""
+    from difflib import get_close_matches
+
     match = _UNKNOWN.search(message)
     if match is None:
         return ""

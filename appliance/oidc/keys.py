@@ -14,7 +14,8 @@ import jwt
 import msgspec
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.http_client import HttpClient, HttpLimits
+from appliance.kernel.http_client import HttpClient
+from appliance.kernel.http_limits import HttpLimits
 from appliance.kernel.unreachable import Unreachable
 from appliance.kernel.wakeup import Wakeup
 from appliance.oidc.settings import Url

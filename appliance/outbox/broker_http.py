@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from appliance.kernel.clock import Clock
-from appliance.kernel.http_client import HttpClient, HttpLimits
+from appliance.kernel.http_limits import HttpLimits
 from appliance.kernel.unreachable import Unreachable
 from appliance.mesh.request_signing import PROBE, RequestSigner
 from appliance.mesh.signing import Signer
@@ -67,6 +67,8 @@ class HttpBrokerTarget(DeliveryTarget):
         ca_file: str | None = None,
         broker_id: str | None = None,
     ) -> None:
+        from appliance.kernel.http_client import HttpClient
+
         limits = HttpLimits(CONNECT_SECONDS, REPLY_SECONDS, REPLY_BYTES_MAX, DELIVERIES_MAX)
         tls = None if ca_file is None else ssl.create_default_context(cafile=ca_file)
         self._http = HttpClient(url, limits, "the broker", tls)

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from appliance.kernel.delivery import CallResult
-from appliance.kernel.http_client import HttpClient, HttpLimits, HttpResponse
+from appliance.kernel.http_limits import HttpLimits, HttpResponse
 from appliance.kernel.log import plain, without_path
 from appliance.kernel.pool import time_limit
 from appliance.kernel.unreachable import Unreachable
@@ -62,6 +62,8 @@ class WebhookCaller:
 
     def request(self, url: str, headers: dict[str, str], body: bytes | None) -> HttpResponse:
         """Call as `call` does. Raises Unreachable, BadWebhookUrl and TimeoutError."""
+        from appliance.kernel.http_client import HttpClient
+
         url_parts = urlsplit(url)
         path = (url_parts.path or "/") + (f"?{url_parts.query}" if url_parts.query else "")
         sent = {**headers, "user-agent": _USER_AGENT, "connection": "close"}

@@ -2,7 +2,8 @@
 
 import pytest
 
-from appliance.kernel.http_client import HttpClient, HttpLimits
+from appliance.kernel.http_client import HttpClient
+from appliance.kernel.http_limits import HttpLimits
 from appliance.kernel.unreachable import Unreachable
 from tests.support.http_server import http_server
 
