@@ -20,9 +20,7 @@ from appliance.host import Host
 from appliance.hub.subsystem import HealthSubsystem, HubNeeds, HubSubsystem
 from appliance.hub.webhooks.settings import WebhookSettings
 from appliance.identity.mode import in_ci
-from appliance.identity.service import MemberIdentity
 from appliance.identity.settings import IdentitySettings
-from appliance.identity.subsystem import IdentityNeeds, IdentitySubsystem
 from appliance.inbox.settings import InboxSettings
 from appliance.integrations.settings_rules import mail_of
 from appliance.kernel.auth import Principal, hash_token
@@ -54,6 +52,8 @@ if TYPE_CHECKING:
     from appliance.bus.subsystem import BusSubsystem
     from appliance.hub.webhooks.service import Webhooks
     from appliance.hub.webhooks.subsystem import WebhooksSubsystem
+    from appliance.identity.service import MemberIdentity
+    from appliance.identity.subsystem import IdentitySubsystem
     from appliance.inbox.hooks.subsystem import HooksSubsystem
     from appliance.inbox.service import Inbox
     from appliance.inbox.subsystem import InboxSubsystem
@@ -225,12 +225,13 @@ def build_broker(built: Built) -> "BrokerSubsystem":
     return BrokerSubsystem(built.host, BrokerNeeds(check))
 
 
-def build_keys(built: Built) -> MemberIdentity | None:
-    from appliance.inbox.brokers import brokers_of
-
+def build_keys(built: Built) -> "MemberIdentity | None":
     host = built.host
     if not host.runs(IDENTITY):
         return None
+    from appliance.identity.service import MemberIdentity
+    from appliance.inbox.brokers import brokers_of
+
     brokers = brokers_of(host.section(InboxSettings), host.section(OutboxSettings).brokers)
     return MemberIdentity(
         host.served, host.section(IdentitySettings), host.clock, host.log, os.environ,
@@ -323,7 +324,9 @@ def build_mesh_subscriber(built: Built) -> "LoopBetween | None":
     return LoopBetween(subscriber, "inbox", "broker")
 
 
-def build_identity(built: Built) -> IdentitySubsystem:
+def build_identity(built: Built) -> "IdentitySubsystem":
+    from appliance.identity.subsystem import IdentityNeeds, IdentitySubsystem
+
     publish_key = None if built.inbox is None else built.inbox.offer_new_key
     return IdentitySubsystem(built.host, IdentityNeeds(require(built.keys), publish_key))
 

@@ -11,7 +11,7 @@ from appliance.composition import ROWS
 from appliance.kernel.declaring_modules import import_named
 from appliance.kernel.subsystem import Subsystem
 
-ROLES = ("broker", "courier", "export", "inbox", "jobs", "mailbox", "outbox", "relay")
+ROLES = ("broker", "courier", "export", "identity", "inbox", "jobs", "mailbox", "outbox", "relay")
 
 
 def test_part_that_builders_read_has_a_row():
