@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import typer
 
 from appliance.cli_support import Session, plain_app
-from appliance.kernel.clock import SystemClock, iso
 from appliance.kernel.errors import Invalid
 from appliance.operations.wire import BadEndOfMaintenance
 
@@ -32,7 +31,8 @@ def begin(
     """Refuse writes until a time at most 7 days away. A restart does not end it."""
     if (until is None) == (length is None):
         raise Invalid("give either --until or --for", hint=BadEndOfMaintenance.default_hint)
-    command = {"until": until or _end_of(length or ""), "reason": reason}
+    end = {"seconds": _seconds_of(length)} if length is not None else {"until": until}
+    command = end | {"reason": reason}
     _show(session, session.hub().post(PATH, command))
 
 
@@ -48,12 +48,11 @@ def show(session: Session) -> None:
     _show(session, session.hub().get(PATH))
 
 
-def _end_of(length: str) -> str:
+def _seconds_of(length: str) -> int:
     match = re.fullmatch(r"(\d{1,6})([smhd])", length.strip())
     if match is None:
         raise Invalid(f"--for {length}: no length", hint=BadEndOfMaintenance.default_hint)
-    seconds = int(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[match[2]]
-    return iso(SystemClock().now_ms() + seconds * 1000)
+    return int(match[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[match[2]]
 
 
 def _show(session: Session, state: Any) -> None:

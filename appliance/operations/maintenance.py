@@ -41,10 +41,11 @@ class Maintenance:
 
     def begin(self, command: BeginMaintenance) -> MaintenanceState:
         """Begin maintenance. Raise BadEndOfMaintenance, or OSError if recording failed."""
-        until = command.until.replace(tzinfo=command.until.tzinfo or UTC).timestamp()
-        if not 0 < until - self._clock.now_ms() / 1000 <= SECONDS_MAX:
+        now_ms = self._clock.now_ms()
+        end_ms = _end_ms(command, now_ms)
+        if not 0 < end_ms - now_ms <= SECONDS_MAX * 1000:
             raise BadEndOfMaintenance(details={"field": "until"})
-        return self._set(MaintenanceRecord(int(until * 1000), command.reason))
+        return self._set(MaintenanceRecord(end_ms, command.reason))
 
     def end(self) -> MaintenanceState:
         return self._set(MaintenanceRecord())
@@ -55,6 +56,16 @@ class Maintenance:
         self.gate.close_until(record.until_ms)
         self._log.warning("maintenance mode", **msgspec.structs.asdict(record))
         return self.state()
+
+
+def _end_ms(command: BeginMaintenance, now_ms: int) -> int:
+    """Return the end, or 0 unless the command has either `until` or `seconds`."""
+    until, seconds = command.until, command.seconds
+    if until is not None and seconds is None:
+        return int(until.replace(tzinfo=until.tzinfo or UTC).timestamp() * 1000)
+    if seconds is not None and until is None:
+        return now_ms + round(seconds * 1000)
+    return 0
 
 
 def routes(maintenance: Maintenance) -> list[Route]:

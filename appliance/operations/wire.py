@@ -19,10 +19,12 @@ SCOPES = Scopes(frozenset({MAINTENANCE, LOG, NOTIFY}))
 
 
 class BeginMaintenance(Struct, frozen=True):
-    """A request to begin maintenance. `until`: within the next 7 days; without a zone, UTC."""
+    """A request to begin maintenance. `until`: within the next 7 days; without a zone, UTC. Or
+    `seconds`, by the appliance's clock."""
 
-    until: Annotated[datetime, Meta(examples=["2026-12-24T18:00:00Z"])]
+    until: Annotated[datetime, Meta(examples=["2026-12-24T18:00:00Z"])] | None = None
     reason: Annotated[str, Meta(max_length=200)] = ""
+    seconds: Annotated[float, Meta(gt=0)] | None = None
 
 
 class MaintenanceState(Struct, frozen=True):
@@ -42,7 +44,7 @@ class MaintenanceRecord(msgspec.Struct, frozen=True):
 
 class BadEndOfMaintenance(Invalid):
     code = "BAD_END_OF_MAINTENANCE"
-    default_message = "until: must be within the next 7 days"
+    default_message = "until or seconds: the end must be within the next 7 days"
     default_hint = "agentlip maintenance on --for 30m"
 
 

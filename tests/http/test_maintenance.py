@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from ops.ui_week import set_clock, shift_clock
 from tests.support.commands import agentlip, agentlipd
 from tests.support.servedhub import ServedHub
 from tests.support.socketclient import Refused, SocketClient
@@ -104,6 +105,22 @@ def test_length_is_another_way_to_name_the_end_and_status_shows_it(hub):
     assert agentlip("status", "--json", cwd=hub.workspace).json["maintenance_until"]
     hub.http("DELETE", PATH)
     assert "refused" not in agentlip("status", cwd=hub.workspace).out
+
+
+def test_length_counts_by_the_appliances_clock(hub, tmp_path):
+    set_clock(shift_clock(tmp_path), hours_ago=-2)
+    begun = agentlip(
+        "maintenance", "on", "--for", "30m", "--json", cwd=hub.workspace, PYTHONPATH=str(tmp_path)
+    ).json
+    left = datetime.fromisoformat(begun["until"]) - datetime.now(UTC)
+    assert timedelta(minutes=20) < left <= timedelta(minutes=30)
+
+
+@pytest.mark.parametrize(
+    "end", [{}, {"seconds": 60, "until": "2030-01-01T00:00:00Z"}, {"seconds": 700_000}]
+)
+def test_wrong_end_is_refused(hub, end):
+    assert hub.http.post(PATH, end).body["code"] == "BAD_END_OF_MAINTENANCE"
 
 
 @pytest.mark.parametrize(
