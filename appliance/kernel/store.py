@@ -124,6 +124,7 @@ class Store:
         self._detached: StoreDetached | None = None
         self._full_until = float("-inf")
         self._full: StoreFull | None = None  # why the last write was refused
+        self._was_low = False  # whether the disk had too little space then
         self._busy_since: float | None = None
         self._jobs_in_wal = 0
         self._checkpoint_due = Wakeup()  # set when enough was written for `checkpoint`
@@ -262,7 +263,7 @@ class Store:
         _problems.labels(self.name, error.code).inc()
         if isinstance(error, StoreFull):
             self._full_until = now + FULL_SECONDS
-            self._full = error
+            self._full, self._was_low = error, self._is_low()
         elif isinstance(error, StoreSuspect) and self._suspect is None:
             self._suspect = error
             self.log.error("database suspect: this store has stopped", store=self.name)
@@ -379,8 +380,11 @@ class Store:
         if self._full is not None and self.idle:
             with suppress(Unavailable):
                 self.begin([(_write_same, ())])
-        low = free_bytes(self.path.parent) < self.settings.free_bytes_min
-        return low or self._full is not None
+        # Space that is back ends the pause before the test has ended.
+        return self._is_low() or (self._full is not None and not self._was_low)
+
+    def _is_low(self) -> bool:
+        return free_bytes(self.path.parent) < self.settings.free_bytes_min
 
     def close(self, timeout_seconds: float = 10.0) -> bool:
         """Refuse new work, finish queued work, move the WAL. False when time ran out."""

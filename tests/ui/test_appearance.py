@@ -134,6 +134,7 @@ def test_every_target_on_a_phone_is_large_enough(page):
         if problems := page.tab.evaluate(SMALL_TARGETS):
             wrong[address] = problems
     page.topic(page.hub.channel_id, page.hub.topic_id)
+    page.sees("paragraph", ".list")
     page.press("k")
     page.has(".message.selected")
     page.click(".menu")

@@ -101,7 +101,7 @@ def test_drafts_survive_a_reload_and_end_with_the_session(hub, topic):
         page.has(".compose textarea")
         assert value(page, ".compose textarea") == "half a thought"
         page.click(EDIT)
-        page.has(FIELD)
+        page.has("dialog[open]")
         assert value(page, FIELD) == "half an edit"
         page.press("Escape")
         page.lacks("dialog")

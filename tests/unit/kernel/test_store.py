@@ -173,6 +173,15 @@ def test_low_disk_space_refuses_writes_but_not_reads(open_store):
     assert store.facts()["writing_paused"]
 
 
+def test_freed_space_ends_the_pause_at_the_first_look(open_store, monkeypatch):
+    store = open_store(free_bytes_min=1 << 60)
+    with pytest.raises(StoreFull):
+        store.write(insert, "x")
+    for module in ("store", "writer"):
+        monkeypatch.setattr(f"appliance.kernel.{module}.free_bytes", lambda _path: 1 << 61)
+    assert not store.facts()["writing_paused"]
+
+
 def test_long_write_ahead_log_is_truncated(open_store, monkeypatch):
     monkeypatch.setattr("appliance.kernel.store.CHECKPOINT_JOBS", 10)
     monkeypatch.setattr("appliance.kernel.store.WAL_BYTES_TRUNCATE", 100_000)
