@@ -1,4 +1,4 @@
-"""`agentlipd`: starts, stops and looks at the appliance of a workspace."""
+"""`agentlipd`: starts, stops and inspects a workspace's appliance."""
 
 import sys
 from pathlib import Path
@@ -66,7 +66,7 @@ class RestartFlags(AddressFlags):
 
 
 class StartFlags(RestartFlags):
-    """Options of the first start."""
+    """Options for the first start."""
 
     read_only: Annotated[
         bool,
@@ -149,7 +149,7 @@ def restart(session: Session, **flags: Any) -> None:
 
 @app.command()
 def status(session: Session) -> None:
-    """Print the state, address and start time of the appliance. Exit code 3 if not ready."""
+    """Print the appliance's state, address and start time. Exit code 3 if not ready."""
     from appliance.process.status import describe, exit_code, workspace_state
 
     state = workspace_state(session.workspace)
@@ -168,7 +168,7 @@ def logs(
         typer.Option("--lines", "-n", min=0, max=100_000, help="How many last lines to print."),
     ] = 100,
 ) -> None:
-    """Print the log of an appliance that `agentlipd up` started, also after it stopped.
+    """Print the log that an appliance started by `agentlipd up` wrote, also after it stopped.
 
     With --json each line is the JSON object that was logged.
 

@@ -1,4 +1,4 @@
-"""`agentlipd reset` and `agentlipd uninstall`: remove the data of a workspace."""
+"""`agentlipd reset` and `agentlipd uninstall`: remove a workspace's data."""
 
 import os
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ DryRunFlag = Annotated[bool, typer.Option("--dry-run", help="Only list the files
 
 
 def reset(session: Session, dry_run: DryRunFlag = False, yes: YesFlag = False) -> None:
-    """Remove all data of this workspace; refused while the appliance runs.
+    """Remove all data in this workspace; refused while the appliance runs.
 
     Removes .agentlip/ with everything in it: the stores (messages, queues, outbox, inbox, broker),
-    the member key, tokens, logs, snapshots and exports. Keeps agentlip.toml and whatever else is
+    the member key, tokens, logs, snapshots and exports. Keeps agentlip.toml and other files
     in the workspace. Brokers elsewhere keep the member key: the output names, for each, the
     command with which its operator revokes it.
 
@@ -51,11 +51,11 @@ def uninstall(
     dry_run: DryRunFlag = False,
     yes: YesFlag = False,
 ) -> None:
-    """Remove the appliance of this workspace: its service, its process and all its data.
+    """Remove this workspace's appliance: service, process and all data.
 
-    Removes the services of this name that were installed for this workspace (those of the machine
-    need root), stops the appliance, then does what `agentlipd reset` does. A member can't revoke
-    its own key: for each broker elsewhere, the output names the command for its operator.
+    Removes the services with this name that were installed for this workspace (system services
+    need root), stops the appliance, and then removes what `agentlipd reset` removes. A member
+    can't revoke its own key: for each broker elsewhere, the output names the operator's command.
 
     Example: agentlipd uninstall --dry-run
     """

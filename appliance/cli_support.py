@@ -63,6 +63,10 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+PauseSecondsFlag = Annotated[
+    float | None,
+    typer.Option("--for", min=0.001, help="Seconds to pause; by default until resumed."),
+]
 VersionFlag = Annotated[
     bool,
     typer.Option(

@@ -1,5 +1,5 @@
 """Writes the generated part of pages in docs/ (settings, errors, metrics, routes, scopes,
-events, checks, commands, the list of decisions), which is below the line MADE.
+events, checks, commands, decisions), which is below the line MADE.
 
     python -m ops.write_docs            writes what has changed, and names it
     python -m ops.write_docs --check    writes nothing; names what is stale, and exits with 1
@@ -151,7 +151,7 @@ def exercise(hub: Hub) -> None:
 
 
 def address(hub: Hub, entries: Entries) -> None:
-    """Write every event of an inbox."""
+    """Write each inbox event."""
     names = ["ada", "bob", "cy"]
     command = wire.CreateMessage(
         "general/archive", "ci", "please review", names, 3600, "reassign:eve"
@@ -165,7 +165,7 @@ def address(hub: Hub, entries: Entries) -> None:
 
 
 def hand_off(hub: Hub, catch_ups: CatchUps) -> None:
-    """Write every event of topic states and pins."""
+    """Write each event about topic states and pins."""
     topic = "general/archive"
     note = catchup_wire.WriteHandoff("Build 7 is fixed; the cache has to grow.", name="ada")
     catch_ups.write_handoff(topic, note, WRITER)
@@ -178,7 +178,7 @@ def hand_off(hub: Hub, catch_ups: CatchUps) -> None:
 
 
 def bound(hub: Hub, bounds: Bounds) -> None:
-    """Write every event of pauses and ceilings."""
+    """Write each event about pauses and ceilings."""
     bounds.set_ceiling(bounds_wire.SetCeiling("ci", messages=10), WRITER)
     for _ in range(8):
         hub.create_message(wire.CreateMessage("general/archive", "ci", "passed"), WRITER)

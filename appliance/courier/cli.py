@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from appliance.cli_support import Columns, Session, note, plain_app
+from appliance.cli_support import Columns, PauseSecondsFlag, Session, note, plain_app
 from appliance.courier import cli_run
 from appliance.kernel.errors import Invalid
 
@@ -244,10 +244,7 @@ def purge_stream(
 def pause(
     session: Session,
     stream: StreamArgument,
-    seconds: Annotated[
-        float | None,
-        typer.Option("--for", min=0.001, help="Seconds to pause; by default until resumed."),
-    ] = None,
+    seconds: PauseSecondsFlag = None,
 ) -> None:
     """Stop deliveries from a stream. Producers can still enqueue."""
     body = {"stream": stream, "seconds": seconds}

@@ -55,7 +55,7 @@ class RegisteredWebhooks:
 
 
 class WebhookPost:
-    """The outbox for the feeders of webhooks."""
+    """The outbox for webhook feeders."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox

@@ -59,7 +59,7 @@ def _waiting(context: Context) -> Iterator[Finding]:
             )
 
 
-def _paused(context: Context) -> Iterator[Finding]:
+def _find_paused(context: Context) -> Iterator[Finding]:
     for connection in context.with_tables("outbox", "meta"):
         now_ms = steady_ms(connection, context.clock)
         for name, end_ms in pauses.read_all(connection).items():
@@ -121,7 +121,7 @@ CHECKS = (
         problems=(WAITING,),
     ),
     Check(
-        name="outbox.paused", inspects="an operator's pause is not forgotten", find=_paused,
+        name="outbox.paused", inspects="an operator's pause is not forgotten", find=_find_paused,
         problems=(PAUSED,),
     ),
     Check(

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from appliance.cli_support import Session, plain_app
+from appliance.cli_support import PauseSecondsFlag, Session, plain_app
 from appliance.kernel.errors import Invalid
 from appliance.outbox.cli_send import json_object, send
 
@@ -236,10 +236,7 @@ def prune(
 def pause(
     session: Session,
     route: RouteArgument,
-    seconds: Annotated[
-        float | None,
-        typer.Option("--for", min=0.001, help="Seconds to pause; by default until resumed."),
-    ] = None,
+    seconds: PauseSecondsFlag = None,
 ) -> None:
     """Stop deliveries on a route. New sends are accepted, and wait.
 

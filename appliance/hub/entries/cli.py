@@ -94,7 +94,7 @@ def acknowledge(
     name: NameFlag = None,
     idempotency_key: KeyFlag = None,
 ) -> None:
-    """Acknowledge entries by id, or a listed range as FIRST-LAST: all of them, or none.
+    """Acknowledge entries by id, or a listed range as FIRST-LAST: all, or none.
 
     Example: agentlip inbox ack 12-15
     """
@@ -128,7 +128,7 @@ def decline(
 def follow(
     session: Session, topic: TopicArgument, name: NameFlag = None, idempotency_key: KeyFlag = None
 ) -> None:
-    """Follow a topic of this hub: each later message becomes an entry in your inbox.
+    """Follow a topic: each later message becomes an entry in your inbox.
 
     Example: agentlip inbox follow general/builds
     """
@@ -165,7 +165,7 @@ VERBS: dict[str, Callable[..., None]] = {
 
 
 def show_receipts(session: Session, message_id: str) -> None:
-    """Print what became of a message, recipient by recipient."""
+    """Print a message's state for each recipient."""
     answer = session.hub().get(f"/api/v1/messages/{segment(message_id)}/receipts")
     session.table(
         answer["receipts"],

@@ -60,7 +60,7 @@ _COUNT_FOLLOWS = (
 
 
 class EntryEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The data of an entry's events. `reassigned_to`, `new_entry_id`: where it went."""
+    """The data in an entry's events. `reassigned_to`, `new_entry_id`: its successor."""
 
     entry_id: int
     message_id: str
@@ -87,7 +87,7 @@ def note_listed(tx: Tx, name: str, ids: Sequence[int]) -> str:
 
 
 def acknowledge(tx: Tx, inbox: Inbox, command: wire.Acknowledge, principal: str | None) -> Reply:
-    """Acknowledge all the entries, or none of them."""
+    """Acknowledge all the entries, or change nothing."""
     entries = _find_named(tx, inbox, command)
     already = [entry.id for entry in entries if entry.state == states.ACKNOWLEDGED]
     settled = [entry for entry in entries if entry.state != states.ACKNOWLEDGED]
@@ -159,8 +159,8 @@ def handle_due(tx: Tx) -> int:
 
 
 def repeat_overdue(tx: Tx, topic_id: str) -> None:
-    """Move a resumed topic's overdue entries to the end of their inboxes, so that agents which
-    could not answer there get the entries again."""
+    """Put a resumed topic's overdue entries last in their inboxes. Agents could not answer during
+    the pause, and so get the entries again."""
     for name, entry_id in tx.execute(_OVERDUE_IN_TOPIC, (topic_id, REPEATED_MAX)).fetchall():
         _move_to_end(tx, name, entry_id)
 
@@ -171,7 +171,7 @@ def _move_to_end(tx: Tx, name: str, entry_id: int) -> None:
 
 
 def _remind(tx: Tx, name: str, entry: EntryState) -> None:
-    """Move the entry to the end of its inbox, and wake the agent that waits there."""
+    """Put the entry last in its inbox, and wake the agent that waits there."""
     due = tx.steady_ms + (entry.ack_seconds or 0) * 1000
     _move_to_end(tx, name, entry.id)
     tx.execute(_REMIND, (tx.now, due, entry.id))
