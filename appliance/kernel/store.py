@@ -323,7 +323,8 @@ class Store:
 
         return ReaderPool(
             threads, waiting_max, self.path.parent, open_reader,
-            self._callbacks, lambda error: self._record_problem(error, self._clock.monotonic()),
+            lambda: self._shared or not self._files.find_change(), self._callbacks,
+            lambda error: self._record_problem(error, self._clock.monotonic()),
         )  # fmt: skip
 
     # -- upkeep ----------------------------------------------------------------------
