@@ -70,6 +70,7 @@ class UnsafeBind(Invalid):
 def main(arguments: list[str] | None = None) -> int:
     workspace, options = parse(arguments)
     syscalls.use_one_arena()
+    syscalls.omit_sqlite_locks()
     sys.stderr = ErrorStream(sys.stderr)
     log = Log()
     # Until the worker handles signals, SIGTERM exits with the usual cleanup.

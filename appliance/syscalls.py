@@ -20,6 +20,7 @@ CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x20000, 0x10000000, 0x20000000
 MS_PRIVATE = 0x44000  # with all mounts below
 IPC_PRIVATE, IPC_RMID = 0, 0
 M_ARENA_MAX = -8
+SQLITE_CONFIG_MULTITHREAD = 2
 
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 CREATE_RULESET_VERSION = 1
@@ -71,6 +72,20 @@ def use_one_arena() -> None:
     0.3 MB. Call this before a thread starts."""
     with suppress(AttributeError):
         _libc.mallopt(M_ARENA_MAX, 1)
+
+
+def omit_sqlite_locks() -> None:
+    """Let SQLite omit the lock around each call on a connection, where the library is shared.
+    Call this before the first connection is opened.
+
+    No connection is used by two threads at once: Python checks this, and a connection without
+    that check has a lock, or a single owner. See sqlite.org/threadsafe.html, "Multi-thread".
+    """
+    with suppress(OSError):
+        library = ctypes.CDLL("libsqlite3.so.0", mode=os.RTLD_NOLOAD)
+        library.sqlite3_shutdown()  # importing sqlite3 initialized the library
+        library.sqlite3_config(SQLITE_CONFIG_MULTITHREAD)
+        library.sqlite3_initialize()
 
 
 def unshare(flags: int) -> bool:

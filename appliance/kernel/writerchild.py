@@ -157,6 +157,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     syscalls.die_with_parent()
     syscalls.use_one_arena()
+    syscalls.omit_sqlite_locks()
     if os.getppid() != parent:
         return  # ended before we could request a signal
     control = socket.socket(fileno=descriptor)

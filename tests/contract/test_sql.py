@@ -63,3 +63,16 @@ def test_sql_is_put_together_from_constants_only():
         if not is_safe(text)
     ]
     assert unsafe == []
+
+
+def test_connections_without_thread_check_have_one_user_at_a_time():
+    """SQLite has no locks around calls in the server (`syscalls.omit_sqlite_locks`)."""
+    unchecked = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "appliance").rglob("*.py")
+        if "check_same_thread" in path.read_text()
+    }
+    assert unchecked == {
+        "appliance/checks/context.py",  # a context is used by one thread until it is closed
+        "appliance/sdk/network/state.py",  # each transaction holds a lock
+    }
