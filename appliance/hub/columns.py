@@ -9,7 +9,10 @@ ENVELOPE_COLUMNS = (
     "event_id, ts, name, scope_channel_id, scope_topic_id, scope_topic_id2, data_json"
 )
 STORED_MESSAGE = wire.Message.__struct_fields__[:-1]  # without `principal`
-EVENT_COLUMNS = f"{ENVELOPE_COLUMNS}, entity_type, entity_id"
+# The text as bytes: spliced into a response, never parsed.
+EVENT_COLUMNS = (
+    ENVELOPE_COLUMNS.replace("data_json", "CAST(data_json AS BLOB)") + ", entity_type, entity_id"
+)
 
 
 def message_columns(table: str) -> str:

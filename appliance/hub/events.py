@@ -102,7 +102,9 @@ def _head(name: str, channel_id: str | None, topic_id: str | None, topic_id2: st
 def row_json(row: Any) -> bytes:
     """Return an event as `GET /api/v1/events` has it; `row` has `columns.EVENT_COLUMNS`."""
     number, ts, name, channel_id, topic_id, topic_id2, data, entity_type, entity_id = row
+    if not data.isascii():  # another program may have stored bytes that are not UTF-8
+        data = data.decode(errors="replace").encode()
     return b'{"event_id":%d,"ts":%b,%b"entity":{"type":%b,"id":%b},"data_json":%b}' % (
         number, encode(ts), _head(name, channel_id, topic_id, topic_id2).encode(),
-        encode(entity_type), encode(entity_id), data.encode(),
+        encode(entity_type), encode(entity_id), data,
     )  # fmt: skip

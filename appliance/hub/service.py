@@ -351,11 +351,7 @@ class Hub:
             charge(sum(map(len, page.events)))
         if not page.events and query.wait and tail is None and query.before is None:
             page = self._await_events(query, until, principal)
-        return b'{"events":[%b],"replay_until":%d,"has_more":%b}' % (
-            b",".join(page.events),
-            page.until,
-            b"true" if page.has_more else b"false",
-        )
+        return page.body()
 
     def _events(
         self, query: wire.EventsQuery, until: int, only: frozenset[str] | None

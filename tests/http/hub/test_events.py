@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.support.database_files import execute
 from tests.support.servedhub import serve
 
 SETTINGS = "[plugins]\nurls = false\n"  # its runner would subscribe too
@@ -132,3 +133,14 @@ def test_pages_before_a_cursor_reach_the_first_event(hub, topic_id):
     assert events == list(range(1, hub.head + 1))
     assert ids(hub.http.get("/api/v1/events?tail=10&before=0&wait=5")) == []
     assert ids(hub.http.get("/api/v1/events?before=4")) == [1, 2, 3]
+
+
+def test_bytes_that_are_not_utf8_are_replaced_in_a_page(hub, topic_id):
+    insert = (
+        "INSERT INTO events (ts, name, scope_topic_id, entity_type, entity_id, data_json) VALUES"
+        " ('2026-11-29T00:00:00.000Z', 'x.foreign', ?, 'topic', ?, CAST(? AS TEXT))"
+    )
+    execute(hub.datadir.database("hub"), insert, topic_id, topic_id, b'{"text":"\xff \xc3\xa4"}')
+    hub.send_many(topic_id, ["after"])
+    [event] = hub.http.get("/api/v1/events?name=x.foreign").body["events"]
+    assert event["data_json"] == {"text": "\N{REPLACEMENT CHARACTER} ä"}
