@@ -35,6 +35,8 @@ class CommitCount:
         declaration, folder = declaration_of(store), path_of(store).rpartition("/")[0]
         self._connection, self._store = connection, store
         self._table = "events" if declaration.numbers_events else declaration.commits
+        self._numbered = bool(self._table) and meta.exists(connection, "sqlite_sequence")
+        self._next = 0
         self._note = NumberNote(database.parent / Path(note_of(store)).relative_to(folder))
         if declaration.numbers_events:  # the subsystem begins the note, with the epoch
             self._note.open()
@@ -44,15 +46,16 @@ class CommitCount:
 
     def count(self) -> None:
         """Count a commit. Call `count` inside each transaction that has changed something."""
-        if not self._table:
-            self._connection.execute(meta.SET, (KEY, str(self._number + 1)))
+        if self._numbered:
+            [(highest,)] = self._connection.execute(event_ids.HIGHEST, (self._table,))
+            self._next = int(highest or 0)
+        elif not self._table:
+            self._next = self._number + 1
+            self._connection.execute(meta.SET, (KEY, str(self._next)))
 
     def note(self) -> None:
         """Note the number outside the store. Call `note` after the commit."""
-        if self._table:
-            self._number = event_ids.sequence(self._connection, self._table)
-        else:
-            self._number += 1
+        self._number = self._next
         self._note.write(self._number)
 
     def close(self) -> None:

@@ -7,6 +7,8 @@ from appliance.kernel import meta, number_note
 from appliance.kernel.number_note import Noted, NumberNote
 from appliance.kernel.store_declaration import NEWEST_EVENT
 
+HIGHEST = "SELECT max(seq) FROM sqlite_sequence WHERE name = ?"
+
 
 def read(folder: Path) -> Noted | None:
     """Return a data directory's note: the newest event id, and the epoch at that moment."""
@@ -33,8 +35,7 @@ def sequence(connection: sqlite3.Connection, table: str) -> int:
     """Return the highest number that a table with AUTOINCREMENT has given out; 0 without one."""
     if not meta.exists(connection, "sqlite_sequence"):
         return 0
-    query = "SELECT max(seq) FROM sqlite_sequence WHERE name = ?"
-    return int(connection.execute(query, (table,)).fetchone()[0] or 0)
+    return int(connection.execute(HIGHEST, (table,)).fetchone()[0] or 0)
 
 
 def keep_sequence(target: sqlite3.Connection, table: str, number: int) -> None:
