@@ -42,6 +42,7 @@ from appliance.workspace.datadir import DataDir, WriterLock
 from appliance.wsgi import WsgiApplication
 from doctor import live
 from doctor.current_settings import CurrentSettings
+from doctor.run import ready_checks
 
 SOCKETS_CLOSE_SECONDS = 3.0
 CLOSE_SECONDS = 3.0
@@ -159,7 +160,7 @@ class Appliance:
                 if self._damage_of(subsystem) is None
                 for loop in subsystem.loops
             ),
-            Checkup(self._checkup, latest, host.clock, host.log),
+            Checkup(self._checkup, ready_checks(host.off), latest, host.clock, host.log),
             DoctorRuns(self._verdicts.verdict, latest, host.clock, host.log, host.doctor_due),
         ]
         return [loop for loop in loops if loop.runs_read_only or host.writers is not None]

@@ -137,13 +137,13 @@ def _vacuum(connection: sqlite3.Connection, arguments: Arguments, clock: Clock) 
     """Rewrite the file without unused pages, outside a transaction."""
     share = free_share(connection)
     if share < FREE_SHARE_MIN:
-        return f"only {share:.0%} of its pages are unused"
+        return f"only {share:.0%} of the pages are unused"
     parts = [part for part in derived.DERIVED.values() if arguments["store"] in part.stores]
     forgotten = [part.name for part in parts if part.forget(connection)]
     connection.execute("VACUUM")
     for name in forgotten:
         _in_transaction(connection, derived.rebuild, {**arguments, "what": name}, clock)
-    return f"{share:.0%} of its pages were unused"
+    return f"{share:.0%} of the pages were unused"
 
 
 def _drop_trigger(connection: sqlite3.Connection, arguments: Arguments, _clock: Clock) -> str:

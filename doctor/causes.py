@@ -5,13 +5,12 @@ The causes here are host and store findings. A module with more checks declares 
 """
 
 from collections.abc import Sequence
-from itertools import chain
 
 import msgspec
 
 from appliance.checks.cause import Cause
 from appliance.checks.check import DAMAGED_STORE, Finding
-from doctor.checks import MODULES
+from doctor.declared_checks import DECLARED_CAUSES
 
 _DAMAGE_READ = (f"*:{DAMAGED_STORE}",)
 _HOST = (
@@ -52,8 +51,7 @@ _DAMAGE = (
     Cause("store.whole:damaged", _DAMAGE_READ, same_subject=True),
     Cause(_DAMAGE_READ[0], _DAMAGE_READ, same_subject=True, first=True),
 )
-_DECLARED = chain.from_iterable(getattr(module, "CAUSES", ()) for module in MODULES)
-CAUSES: tuple[Cause, ...] = (*_HOST, *_DECLARED, *_STORES, *_DAMAGE)
+CAUSES: tuple[Cause, ...] = (*_HOST, *DECLARED_CAUSES, *_STORES, *_DAMAGE)
 """If two causes explain a finding, the first one counts."""
 ALWAYS_RUN = frozenset(cause.name.partition(":")[0] for cause in (*_HOST, *_STORES))
 """The checks that always run, because their findings can be causes and reading is cheap. The

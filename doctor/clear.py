@@ -30,7 +30,7 @@ def clear_suspect(datadir: DataDir, store: str) -> bool:
     """Return True if the store was suspect and is not damaged. Raise StillDamaged otherwise."""
     problems: list[Finding] = []
     if not datadir.database(store).exists():
-        raise StillDamaged(f"{store}: its file is missing", hint=StoreLost(store).hint)
+        raise StillDamaged(f"{store}: the file is missing", hint=StoreLost(store).hint)
     try:
         with closing(open_read_only(datadir.database(store))) as connection:
             problems += integrity(store, connection)

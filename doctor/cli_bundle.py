@@ -9,7 +9,7 @@ from appliance.cli_support import ProgressLine
 from appliance.kernel.clock import SystemClock, iso
 from appliance.kernel.errors import Unavailable
 from doctor import report
-from doctor.checks import CHECKS
+from doctor.all_checks import CHECKS
 from doctor.cli_check import progress_of
 from doctor.cli_options import (
     JsonFlag,

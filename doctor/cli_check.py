@@ -8,7 +8,7 @@ from appliance.checks.check import Check, Cost
 from appliance.cli_support import ProgressLine, Session
 from appliance.kernel.clock import SystemClock
 from doctor import report, run
-from doctor.checks import CHECKS
+from doctor.all_checks import CHECKS
 from doctor.cli_options import datadir_of, flags_of, is_json, names_in, settings_of
 
 

@@ -7,7 +7,8 @@ from appliance.checks.context import Context
 from appliance.checks.settings import DoctorSettings
 from appliance.kernel.clock import Clock
 from appliance.workspace.datadir import DataDir
-from doctor.run import INCLUDED_IN, run_check, select
+from doctor.declared_checks import INCLUDED_IN
+from doctor.run import run_check, select
 
 
 def problems(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.checks.check import COMMON_PROBLEMS
-from doctor.checks import CHECKS
+from doctor.all_checks import CHECKS
 from doctor.run import UnknownCheck
 
 _INSTALLED = files(__package__).joinpath("pages")

@@ -26,7 +26,7 @@ from appliance.kernel.store_errors import DISK_FULL_BYTES
 from appliance.workspace.datadir import DataDir
 from doctor import damage
 from doctor.actions import ACTIONS, Target
-from doctor.checks import CHECKS
+from doctor.all_checks import CHECKS
 from doctor.derived import DERIVED
 from doctor.ownership import only_repair, writer_lock
 from doctor.run import COUNTED_MAX, MORE, CheckOutcome, run_check

@@ -11,8 +11,9 @@ from appliance.checks.context import Context
 from appliance.kernel import meta
 from appliance.kernel.store_declaration import DECLARATIONS, declaration_of
 from appliance.workspace.datadir import LockHolder, ServerFile
+from doctor.declared_checks import INCLUDED_IN
 from doctor.live import is_served_by_another
-from doctor.run import INCLUDED_IN, CheckOutcome, worst
+from doctor.run import CheckOutcome, worst
 
 _LABELS = {
     None: "ok",

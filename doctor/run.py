@@ -1,8 +1,9 @@
 """Run the checks, and derive readiness and exit codes from the findings."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from itertools import islice
 
 import msgspec
@@ -27,7 +28,7 @@ from appliance.kernel.readlimit import is_interrupt
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.upgrade import state
 from doctor.causes import ALWAYS_RUN, explain
-from doctor.checks import CHECKS
+from doctor.declared_checks import CHEAP, EXPENSIVE, INCLUDED_IN, READY
 from doctor.live import ASK_SECONDS_MAX, NotAnswering, off_of, request_ready
 from doctor.ownership import NOT_SERVING
 
@@ -37,11 +38,8 @@ EXIT_ERRORS = 2
 EXIT_COULD_NOT_RUN = 3
 MORE = "more"
 """The subject for the finding that counts findings beyond FINDINGS_MAX."""
-INCLUDED_IN = {check.includes: check.name for check in CHECKS if check.includes is not None}
-"""A cheap check → the expensive one that includes it."""
 EXPENSIVE_SECONDS_MAX = 3600.0  # only on request, so it may read a store of 100 GB
 COUNTED_MAX = 10_000  # findings per check that are counted
-READY_CHECKS = tuple(check for check in CHECKS if check.ready)
 
 
 class UnknownCheck(Invalid):
@@ -66,8 +64,24 @@ class CheckOutcome(msgspec.Struct, frozen=True):
 def readiness(context: Context) -> list[Finding]:
     """Return findings from the readiness checks. Opens no store; takes about a millisecond."""
     return explain(
-        [finding for check in READY_CHECKS for finding in run_check(context, check).findings]
+        [
+            finding
+            for check in ready_checks(context.off)
+            for finding in run_check(context, check).findings
+        ]
     )
+
+
+def ready_checks(off: Collection[str]) -> list[Check]:
+    """Return the readiness checks, except from subsystems that are `off`. Import only these
+    checks' modules."""
+    return [_import_check(name) for name in READY if subsystem_of(name) not in off]
+
+
+@cache
+def _import_check(name: str) -> Check:
+    checks: tuple[Check, ...] = import_module(READY[name]).CHECKS
+    return next(check for check in checks if check.name == name)
 
 
 def is_ready(findings: Iterable[Finding]) -> bool:
@@ -97,12 +111,23 @@ def context_outside(
 
 
 def select(names: Sequence[str], everything: bool, groups: Sequence[str] = ()) -> tuple[Check, ...]:
+    """Return the checks with the given names or groups: see `select_names`."""
+    from doctor.all_checks import CHECKS
+
+    wanted = frozenset(select_names(names, everything, groups))
+    return tuple(check for check in CHECKS if check.name in wanted)
+
+
+def select_names(
+    names: Sequence[str], everything: bool, groups: Sequence[str] = ()
+) -> tuple[str, ...]:
     """Return the checks with the given names or groups, whatever they cost. Without names,
     return the cheap checks, or everything; only from `groups`, if given. Raise UnknownCheck.
 
     `everything` leaves out unnamed checks that another check includes.
     """
-    known = sorted({check.name for check in CHECKS} | {check.group for check in CHECKS})
+    every = (*CHEAP, *EXPENSIVE)
+    known = sorted({*every, *(name.partition(".")[0] for name in every)})
     unknown = [name for name in (*names, *groups) if name not in known]
     if unknown:
         from difflib import get_close_matches
@@ -115,12 +140,12 @@ def select(names: Sequence[str], everything: bool, groups: Sequence[str] = ()) -
         )
     if names:
         wanted = {*names, *groups}
-        return tuple(check for check in CHECKS if {check.name, check.group} & wanted)
+        return tuple(name for name in every if {name, name.partition(".")[0]} & wanted)
     return tuple(
-        check
-        for check in CHECKS
-        if (check.name not in INCLUDED_IN if everything else check.cost is Cost.CHEAP)
-        and (not groups or check.group in groups)
+        name
+        for name in (every if everything else CHEAP)
+        if not (everything and name in INCLUDED_IN)
+        and (not groups or name.partition(".")[0] in groups)
     )
 
 
@@ -193,6 +218,8 @@ def examine(
     Return the outcomes for `checks`, and for additional checks that explain something. `progress`
     is called before each check.
     """
+    from doctor.all_checks import CHECKS
+
     wanted = frozenset(check.name for check in checks)
     causes = [
         check for check in CHECKS if check.name in ALWAYS_RUN - wanted and check.cost is Cost.CHEAP

@@ -12,7 +12,6 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from appliance.checks.check import Cost
 from appliance.child.command import Commands
 from appliance.kernel.clock import Clock
 from appliance.kernel.errors import Invalid, Unavailable
@@ -20,8 +19,8 @@ from appliance.kernel.lock import GreenletLock
 from appliance.kernel.pool import GreenletPool
 from appliance.workspace.datadir import DataDir
 from doctor import report
-from doctor.checks import CHECKS
-from doctor.run import EXIT_ERRORS, narrow, select
+from doctor.declared_checks import EXPENSIVE
+from doctor.run import EXIT_ERRORS, narrow, select_names
 
 SECONDS_MAX = 30.0  # all cheap checks together
 KILL_AFTER_SECONDS = 1.0
@@ -147,15 +146,14 @@ class Verdicts:
 def _wanted(query: VerdictQuery) -> frozenset[str]:
     """Return the cheap checks that the query selects, by name."""
     names, groups = _split(query.run), _split(query.group)
-    checks = select(names, False, groups)
-    expensive = {check.name for check in CHECKS if check.cost is Cost.EXPENSIVE}
-    named = expensive.intersection(names)
+    checks = select_names(names, False, groups)
+    named = set(EXPENSIVE).intersection(names)
     if named:
         raise ExpensiveCheck(
             details={"names": sorted(named)},
             hint=f"agentlip doctor --run {','.join(sorted(named))}",
         )
-    return frozenset(check.name for check in checks) - expensive
+    return frozenset(checks).difference(EXPENSIVE)
 
 
 def _split(text: str) -> list[str]:

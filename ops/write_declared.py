@@ -1,13 +1,15 @@
-"""Writes the modules that list the subsystems' declarations: settings, roles, and `agentlip`
-commands. The command line reads them without the server: `just settings`.
+"""Writes the modules that list the subsystems' declarations: settings, roles, `agentlip` commands
+and checks. The command line reads them without the server, and the server without the checks'
+modules: `just settings`.
 
 A test compares.
 """
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
+from types import ModuleType
 
 import msgspec
 import typer
@@ -15,6 +17,7 @@ from typer.main import get_command
 
 import appliance
 import doctor
+from appliance.checks.check import Check, Cost
 from appliance.kernel.declaring_modules import import_named
 from appliance.kernel.scopes import Scopes, join
 from appliance.kernel.subsystem import Subsystem
@@ -23,6 +26,7 @@ from appliance.operations.settings import LogSettings
 from appliance.roles import RolesSettings
 from appliance.web.settings import HttpSettings, LimitSettings
 from appliance.web.socket import SocketSettings
+from doctor.all_checks import CHECKS, MODULES
 from ops import generated
 from ops.size import GENERATED
 
@@ -44,6 +48,17 @@ NEEDS: dict[str, tuple[str, ...]] = {needs}
 
 class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     {fields}
+"""
+CHECKS_TABLE = """
+from appliance.checks.cause import Cause
+
+CHEAP = {cheap}
+EXPENSIVE = {expensive}
+INCLUDED_IN = {included}
+\"""A cheap check → the expensive one that includes it.\"""
+READY = {ready}
+\"""A readiness check → the module that declares it.\"""
+DECLARED_CAUSES: tuple[Cause, ...] = {causes}
 """
 SETTINGS = """
 import msgspec
@@ -67,6 +82,7 @@ def render() -> dict[str, str]:
         "appliance/declared_roles.py": render_roles(subsystems),
         "appliance/declared_scopes.py": render_scopes(),
         "appliance/settings.py": render_settings(subsystems),
+        "doctor/declared_checks.py": render_checks(),
     }
     return {
         file: format_code(f'{GENERATED} what the subsystems declare: `just settings`."""\n{text}')
@@ -99,6 +115,23 @@ def render_scopes() -> str:
     wires = import_named("wire", appliance)
     scopes = join(getattr(wire, "SCOPES", Scopes()) for wire in wires)
     return f"\nDECLARED_SCOPES = frozenset({sorted(scopes.grantable)})"
+
+
+def render_checks() -> str:
+    """Render the names by cost, the modules with readiness checks, and the modules' causes."""
+    names = {cost: tuple(c.name for c in CHECKS if c.cost is cost) for cost in Cost}
+    modules = {check.name: module.__name__ for module in MODULES for check in _checks_in(module)}
+    return CHECKS_TABLE.format(
+        cheap=names[Cost.CHEAP],
+        expensive=names[Cost.EXPENSIVE],
+        included={check.includes: check.name for check in CHECKS if check.includes},
+        ready={check.name: modules[check.name] for check in CHECKS if check.ready},
+        causes=tuple(cause for module in MODULES for cause in getattr(module, "CAUSES", ())),
+    )
+
+
+def _checks_in(module: ModuleType) -> Sequence[Check]:
+    return getattr(module, "CHECKS", ())
 
 
 def render_settings(subsystems: list[type[Subsystem]]) -> str:

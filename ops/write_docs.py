@@ -48,7 +48,7 @@ from appliance.settings import Settings
 from appliance.tokens.wire import BY_CHANNEL, BY_MESH
 from appliance.web.guard import FREE_ON_LOOPBACK
 from appliance.workspace.contents import CONTENTS
-from doctor.checks import CHECKS
+from doctor.all_checks import CHECKS
 from ops import cli_page, generated
 from ops.markdown import MADE, code, page, table
 from ops.write_paths import whole_appliance

@@ -1,15 +1,15 @@
 """Run doctor checks now and then, so that their findings become metrics and messages."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from appliance.checks.check import Severity
+from appliance.checks.check import Check, Severity
 from appliance.checks.context import Context
 from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.loop import Loop
 from appliance.kernel.metrics import gauge
 from appliance.kernel.wakeup import Wakeup
-from doctor.run import READY_CHECKS, CheckOutcome, run_check
+from doctor.run import CheckOutcome, run_check
 from doctor.verdict import DoctorVerdict, VerdictQuery
 
 _findings = gauge("doctor_findings", "Findings in a check's last run", ("check", "severity"))
@@ -30,16 +30,22 @@ class Checkup(Loop):
     runs_read_only = True
 
     def __init__(
-        self, context: Callable[[], Context], latest: LatestOutcomes, clock: Clock, log: Log
+        self,
+        context: Callable[[], Context],
+        checks: Sequence[Check],
+        latest: LatestOutcomes,
+        clock: Clock,
+        log: Log,
     ) -> None:
         super().__init__(clock, log)
         self._context = context
+        self._checks = checks
         self._latest = latest
 
     def run_once(self, now_ms: int) -> dict[str, int]:
         total = 0
         with self._context() as context:
-            for check in READY_CHECKS:
+            for check in self._checks:
                 outcome = run_check(context, check)
                 total += len(outcome.findings)
                 note_outcome(self._latest, outcome)

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from appliance.checks.check import COMMON_PROBLEMS, Check, Cost
+from doctor.all_checks import CHECKS
 from doctor.causes import CAUSES
-from doctor.checks import CHECKS
 from tests.contract.test_walls import ROOT
 
 NAME = re.compile(r"[a-z]+(-[a-z]+)*\.[a-z]+(-[a-z]+)*")

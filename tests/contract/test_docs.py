@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from appliance.declared_scopes import DECLARED_SCOPES
-from doctor.checks import CHECKS
+from doctor.all_checks import CHECKS
 from tests.contract.test_walls import ROOT, tracked
 from tests.support.commands import command, environment
 from tests.support.hubprocess import served

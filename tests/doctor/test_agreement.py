@@ -12,14 +12,14 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.kernel.metrics import REGISTRY
 from appliance.monitoring.loops import Checkup
-from doctor import run
-from doctor.checks import CHECKS
+from doctor import declared_checks, run
+from doctor.all_checks import CHECKS
 from tests.doctor.workspace import HEALTHY_COURIER, HEALTHY_STORE, WorkspaceFixture
 from tests.support.commands import agentlip
 from tests.support.database_files import execute
 from tests.support.servedhub import ServedHub, serve
 
-READY = {check.name for check in run.READY_CHECKS}
+READY = set(declared_checks.READY)
 SETTINGS = "[doctor]\ndisk_warning_percent = 100.0\n"
 CONSTANTS = {"doctor.verdict.CACHE_SECONDS": 0.0}
 NO_THRESHOLDS = (
@@ -146,7 +146,9 @@ def test_probe_doctor_and_metrics_agree_on_facts(tmp_path: Path, name: str) -> N
     ):
         probe = run.readiness(context)
         outcomes = run.examine(context, CHECKS)
-        Checkup(workspace.context, {}, SystemClock(), Log(io.BytesIO())).run_once(0)
+        Checkup(
+            workspace.context, run.ready_checks(()), {}, SystemClock(), Log(io.BytesIO())
+        ).run_once(0)
     reported = [
         finding for outcome in outcomes for finding in outcome.findings if outcome.check in READY
     ]

@@ -9,7 +9,7 @@ import pytest
 
 from appliance.checks.check import Finding, Severity
 from appliance.workspace.datadir import STORES
-from doctor.run import INCLUDED_IN
+from doctor.declared_checks import INCLUDED_IN
 from tests.doctor.backup_breakages import BACKUPS
 from tests.doctor.breakage_table import FILES, STORE_FILES
 from tests.doctor.breakages import Breakage, UsedWorkspace

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from doctor import run
+from doctor.all_checks import CHECKS
 from doctor.cli import app
 from tests.doctor.workspace import HEALTHY_STORE, WorkspaceFixture, ready_body
 from tests.support.database_files import damage_table
@@ -91,9 +92,9 @@ def test_json_is_the_only_text_on_standard_output(workspace: WorkspaceFixture) -
 
 def test_list_needs_no_workspace() -> None:
     lines = doctor(None, "list").stdout.splitlines()
-    assert len(lines) == len(run.CHECKS)
+    assert len(lines) == len(CHECKS)
     rows = json.loads(doctor(None, "list", "--json").stdout)
-    assert [row["name"] for row in rows] == [check.name for check in run.CHECKS]
+    assert [row["name"] for row in rows] == [check.name for check in CHECKS]
     assert rows[0]["problems"] == ["read-only", "full", "paused", "low"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from appliance.kernel.store_declaration import DECLARATIONS, path_of
 from appliance.workspace.contents import CONTENTS
 from appliance.workspace.datadir import BESIDE
-from doctor.checks import CHECKS
+from doctor.all_checks import CHECKS
 from doctor.checks.leftovers import TEMPORARY
 from tests.doctor.breakages import UsedWorkspace
 from tests.support.commands import succeed

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from appliance.checks.check import COMMON_PROBLEMS
-from doctor.checks import CHECKS
+from doctor.all_checks import CHECKS
 from doctor.cli import app
 from doctor.explain import explain
 from doctor.run import UnknownCheck

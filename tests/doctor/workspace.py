@@ -15,7 +15,7 @@ from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.workspace.datadir import DataDir, WriterLock
 from appliance.workspace.schema import create_workspace
-from doctor.checks import CHECKS
+from doctor.all_checks import CHECKS
 from doctor.live import facts
 from doctor.run import CheckOutcome, examine, is_ready, readiness, run_check
 from tests.migrations.store_file import catch_up
