@@ -92,9 +92,12 @@ def build_bounds(built: Built) -> "BoundsSubsystem | None":
     if built.hub is None:
         return None
     from appliance.hub.bounds.subsystem import BoundsNeeds, BoundsSubsystem
-    from appliance.integrations.bounds_ask import HubTopicAsks
 
-    asks = None if built.ask is None else HubTopicAsks(built.ask.asks)
+    asks = None
+    if built.ask is not None:
+        from appliance.integrations.bounds_ask import HubTopicAsks
+
+        asks = HubTopicAsks(built.ask.asks)
     return BoundsSubsystem(built.host, BoundsNeeds(built.hub.hub, asks))
 
 

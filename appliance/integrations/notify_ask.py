@@ -4,7 +4,6 @@ to the operator's problems."""
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from appliance.hub.ask.wire import AsksQuery
 from appliance.kernel.auth import ADMIN, Principal
 from appliance.kernel.errors import ApplianceError
 from appliance.operations.problems import Observed, OperatorProblem
@@ -44,6 +43,8 @@ def observe(
 
 
 def _questions(asks: "Asks") -> list[OperatorProblem]:
+    from appliance.hub.ask.wire import AsksQuery
+
     waiting = asks.list(AsksQuery(state="waiting", limit=SHOWN_MAX), PRINCIPAL).asks
     return [
         OperatorProblem(

@@ -1,6 +1,7 @@
 """Sends operator messages by mail and webhook: through the outbox, or without it."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -9,13 +10,15 @@ from appliance.kernel.errors import Unavailable
 from appliance.kernel.log import Log
 from appliance.kernel.reader import Reader
 from appliance.operations.wire import Notice, Via
-from appliance.outbox import destination, wire, writes
+from appliance.outbox import destination, wire
 from appliance.outbox.destination import MAILTO
-from appliance.outbox.service import Outbox
 from appliance.outbox.states import DONE
 from appliance.outbox.target import MAIL, Delivered, DeliveryTarget, Outgoing
 from appliance.outbox.webhook import FORMAT
 from appliance.outbox.webhook_formats import split_destination
+
+if TYPE_CHECKING:
+    from appliance.outbox.service import Outbox
 
 PRINCIPAL = "appliance:notify"  # no token has this name
 FORMER_MAX = 1000  # messages that a start drops
@@ -31,7 +34,7 @@ class OutboxNotices:
     """Sends notices through the outbox, or directly through its target when the queue fails. Both
     ways refuse the same addresses and send the same id."""
 
-    def __init__(self, outbox: Outbox | None, target: DeliveryTarget, clock: Clock) -> None:
+    def __init__(self, outbox: "Outbox | None", target: DeliveryTarget, clock: Clock) -> None:
         """Use the outbox if it runs; None: send directly."""
         self._outbox = outbox
         self._target = target
@@ -68,9 +71,11 @@ class OutboxNotices:
             raise Unavailable(result.reason)
 
 
-def drop_former(outbox: Outbox, log: Log, destinations: Sequence[str]) -> None:
+def drop_former(outbox: "Outbox", log: Log, destinations: Sequence[str]) -> None:
     """Drop waiting messages for destinations that `notify.to` no longer names. The destinations
     would refuse them until they expire."""
+    from appliance.outbox import writes
+
     current = [
         f" {destination.mail(to)}" if to.startswith(MAILTO) else " ".join(split_destination(to))
         for to in destinations

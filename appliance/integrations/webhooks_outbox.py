@@ -7,13 +7,13 @@ from appliance.kernel.delivery import CallOutcome
 from appliance.kernel.errors import ApplianceError
 from appliance.kernel.webhook_signature import SignedRequest
 from appliance.outbox import wire as outbox_wire
-from appliance.outbox.service import BATCH_MAX, Outbox
 from appliance.outbox.target import Outgoing, RetryLater, Undeliverable
 from appliance.outbox.webhook import WEBHOOK
 
 if TYPE_CHECKING:
     from appliance.broker.webhook_feeder import MeshWebhooks, WebhookMessage
     from appliance.hub.webhooks.service import OutgoingEvent, Webhooks
+    from appliance.outbox.service import Outbox
 
 PRINCIPAL = "appliance:webhooks"  # no token has this name
 MESH_WEBHOOK = "bhook_"
@@ -57,7 +57,7 @@ class RegisteredWebhooks:
 class WebhookPost:
     """The outbox for webhook feeders."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: "Outbox") -> None:
         self._outbox = outbox
 
     def waiting(self, webhook_id: str, limit: int) -> int:
@@ -77,7 +77,7 @@ class WebhookPost:
                 client_message_id=event.key,
                 target=WEBHOOK,
             )
-            for event in events[:BATCH_MAX]
+            for event in events[: outbox_wire.BATCH_MAX]
         ]
         try:
             results = self._outbox.send_many(sends, internal=True, principal=PRINCIPAL)

@@ -7,7 +7,6 @@ observed ─▶ new ─ sent ─▶ known ─ still there after repeat_seconds �
 from collections.abc import Mapping, Sequence
 from datetime import datetime, time
 from typing import Literal, NamedTuple
-from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
@@ -124,6 +123,8 @@ def is_quiet(hours: str, now_ms: int) -> bool:
     UTC. Raise ValueError or ZoneInfoNotFoundError for an unknown zone."""
     if not hours:
         return False
+    from zoneinfo import ZoneInfo  # also imports Python's build settings
+
     span, _, zone = hours.partition(" ")
     start, end = map(time.fromisoformat, span.split("-"))
     now = datetime.fromtimestamp(now_ms / 1000, ZoneInfo(zone or "UTC")).time()

@@ -48,7 +48,6 @@ from appliance.outbox.views import (
 from appliance.outbox.writes import Acceptance, NewSend
 
 META_BYTES_MAX = 16_384  # meta size as JSON that a broker accepts
-BATCH_MAX = 500  # sends in one POST /v1/send/batch
 ACCEPTS_MAX = 64  # concurrent send requests; more get 429
 RETRY_AFTER_MAX_MS = HOUR_MS  # longest Retry-After that is obeyed
 BROKER = "broker"
@@ -200,9 +199,9 @@ class Outbox:
     ) -> list[tuple[int, wire.Accepted] | ApplianceError]:
         """Send each item by itself, in order; a refused item doesn't affect the others. Items
         without an id get the request's key with their index appended."""
-        if len(commands) > BATCH_MAX:
-            details = {"field": "items", "max": BATCH_MAX}
-            raise Invalid(f"more than {BATCH_MAX} items", details=details)
+        if len(commands) > wire.BATCH_MAX:
+            details = {"field": "items", "max": wire.BATCH_MAX}
+            raise Invalid(f"more than {wire.BATCH_MAX} items", details=details)
 
         def prepare(index: int) -> NewSend | ApplianceError:
             own = commands[index].client_message_id

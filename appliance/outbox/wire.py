@@ -7,6 +7,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from appliance.kernel.errors import Conflict, Exhausted, Forbidden, Invalid, Missing, Unavailable
 from appliance.kernel.scopes import Scopes
 
+BATCH_MAX = 500  # sends in one POST /v1/send/batch
+
 SEND, READ, ADMIN = "outbox:send", "outbox:read", "outbox:admin"
 SCOPES = Scopes(frozenset({SEND, READ, ADMIN}))
 Priority = Literal["now", "next", "low"]

@@ -7,7 +7,7 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.log import Log
 from appliance.kernel.store_errors import StoreSuspended
 from appliance.process.starting import announce_phase
-from appliance.upgrade import safety_backup
+from appliance.upgrade.plan import pending_stores
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir
 from appliance.workspace.migration import MigrationFailed
@@ -30,7 +30,11 @@ def apply(
     `accepted` and `damaged`: as for `create_workspace`. Raises MigrationNotSaved with nothing
     changed. Raises MigrationFailed with the failed step rolled back, naming the backup to restore.
     """
-    saved = safety_backup.save(datadir, settings, stores, clock, log) if backup else ""
+    saved = ""
+    if backup and (pending := pending_stores(datadir, stores)):
+        from appliance.upgrade import safety_backup
+
+        saved = safety_backup.save(datadir, settings, pending, clock, log)
     try:
         with announce_phase(datadir, "migrating"):
             schema.create_workspace(

@@ -4,6 +4,7 @@ kept.
 Only a backup has all stores at one moment, so only a backup can restore a workspace.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from appliance.backup import create, unpack
@@ -16,7 +17,6 @@ from appliance.kernel.clock import Clock
 from appliance.kernel.errors import ApplianceError, Unavailable
 from appliance.kernel.log import Log
 from appliance.process.starting import announce_phase
-from appliance.upgrade.plan import pending_stores
 from appliance.workspace.datadir import DataDir
 
 REASON: Reason = "before-migration"
@@ -29,17 +29,13 @@ class MigrationNotSaved(Unavailable):
 
 
 def save(
-    datadir: DataDir, settings: BackupSettings, stores: tuple[str, ...], clock: Clock, log: Log
+    datadir: DataDir, settings: BackupSettings, pending: Sequence[str], clock: Clock, log: Log
 ) -> str:
-    """Make a backup if a store in `stores` has data and is older than this program.
+    """Make a backup before the `pending` stores are migrated.
 
     Return the backup's name, or the name of an earlier attempt's backup if no row came or went
-    since; "" if nothing is pending. Call with the writer lock held, before anything is migrated.
-    Raises MigrationNotSaved, and the errors that `pending_stores` raises.
+    since. Call with the writer lock held, before anything is migrated. Raises MigrationNotSaved.
     """
-    pending = pending_stores(datadir, stores)
-    if not pending:
-        return ""
     try:
         with announce_phase(datadir, "making a backup before a migration"):
             name = _save(datadir, settings, clock)

@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from appliance.roles import RolesSettings
 from tests.support.commands import environment
 from tests.support.hubprocess import HubProcess
 
@@ -48,3 +50,21 @@ def test_command_loads_its_own_packages_only(
     assert words not in READING or FOR_REQUESTS.isdisjoint(loaded)
     own = {name.split(".")[1] for name in loaded if name.startswith("appliance.")}
     assert own <= packages
+
+
+def test_served_hub_loads_no_module_of_a_role_that_is_off(tmp_path: Path) -> None:
+    others = [role for role in RolesSettings.__struct_fields__ if role != "hub"]
+    settings = "[roles]\n" + "".join(f"{role} = false\n" for role in others)
+    (tmp_path / "agentlip.toml").write_text(settings)
+    hub = HubProcess(tmp_path)
+    hub.environment["PYTHONPROFILEIMPORTTIME"] = "1"  # writes each module's name to the log
+    with hub.running():
+        pass
+    lines = hub.log.read_text(errors="replace").splitlines()
+    loaded = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+    assert "appliance.hub.service" in loaded
+    parts = {name for name in loaded if name.endswith((".checks", ".service", ".engine"))}
+    own = {"checks", "hub.service", "hub.bounds.service", "tokens.service"}
+    assert {name for name in parts if name.startswith("appliance.")} == {
+        f"appliance.{name}" for name in own
+    }

@@ -13,6 +13,7 @@ from appliance.backup.settings import BackupSettings
 from appliance.kernel.clock import SystemClock
 from appliance.kernel.log import Log
 from appliance.upgrade import safety_backup
+from appliance.upgrade.plan import pending_stores
 from appliance.upgrade.safety_backup import MigrationNotSaved
 from appliance.workspace import schema
 from appliance.workspace.datadir import DataDir
@@ -32,7 +33,8 @@ def older(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataDir:
 
 
 def save(datadir: DataDir) -> str:
-    return safety_backup.save(datadir, SETTINGS, ("hub", "auth"), SystemClock(), Log(io.BytesIO()))
+    pending = pending_stores(datadir, ("hub", "auth"))
+    return safety_backup.save(datadir, SETTINGS, pending, SystemClock(), Log(io.BytesIO()))
 
 
 def test_backup_has_the_older_schema_of_all_stores(older: DataDir) -> None:
