@@ -14,10 +14,15 @@ import struct
 import sys
 import threading
 import traceback
+import typing
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+if __name__ == "__main__":
+    # msgspec would import typing_extensions, which imports inspect and ast: over 1 MB.
+    sys.modules["typing_extensions"] = typing
 
 import msgspec
 

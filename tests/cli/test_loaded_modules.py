@@ -1,5 +1,7 @@
 """A command imports only what it needs, so that it starts quickly."""
 
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -60,11 +62,30 @@ def test_served_hub_loads_no_module_of_a_role_that_is_off(tmp_path: Path) -> Non
     hub.environment["PYTHONPROFILEIMPORTTIME"] = "1"  # writes each module's name to the log
     with hub.running():
         pass
-    lines = hub.log.read_text(errors="replace").splitlines()
-    loaded = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+    loaded = read_imports(hub.log.read_text(errors="replace"))
     assert "appliance.hub.service" in loaded
     parts = {name for name in loaded if name.endswith((".checks", ".service", ".engine"))}
     own = {"checks", "hub.service", "hub.bounds.service", "tokens.service"}
     assert {name for name in parts if name.startswith("appliance.")} == {
         f"appliance.{name}" for name in own
     }
+
+
+def test_writer_process_loads_only_what_writes() -> None:
+    ours, theirs = socket.socketpair()
+    arguments = [str(os.getpid()), "info", "1.0", str(theirs.fileno())]
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-X", "importtime", "-Pm", "appliance.kernel.writerchild", *arguments],
+            env=environment(), pass_fds=[theirs.fileno()], stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    ours.close()  # ends the process
+    loaded = read_imports(process.communicate(timeout=60)[1])
+    assert process.returncode == 0
+    assert "appliance.kernel.writer" in loaded
+    assert loaded.isdisjoint({"ast", "falcon", "gevent", "inspect", "typing_extensions"})
+
+
+def read_imports(text: str) -> set[str]:
+    lines = text.splitlines()
+    return {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
