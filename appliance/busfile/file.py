@@ -149,19 +149,22 @@ def _prepare(connection: sqlite3.Connection, durable: bool) -> None:
 
 def _continue_numbers(connection: sqlite3.Connection, paths: BusPaths) -> None:
     """Continue message and fence numbers above those that a former, deleted or replaced file
-    gave out."""
+    gave out. A file that was copied with its folder has not replaced another one."""
     with suppress(FileNotFoundError):  # removed just now: nobody goes on with this file
         if _last_file(paths) == _identify(connection, paths):
             return
         with transaction(connection):
-            if _last_file(paths) not in (b"", _identify(connection, paths)):
+            last, present = _last_file(paths), _identify(connection, paths)
+            if last not in (b"", present):
                 schema.execute(connection, schema.RAISE)
+                if last.rpartition(b" ")[2] == present.rpartition(b" ")[2]:
+                    schema.note_replaced(connection)
             write_whole(paths.last_file, _identify(connection, paths))
 
 
 def _identify(connection: sqlite3.Connection, paths: BusPaths) -> bytes:
     (bus,) = connection.execute("SELECT id || ' ' || fence FROM x_bus").fetchone()
-    return f"{bus} {paths.database.stat().st_ino}".encode()
+    return f"{bus} {paths.database.stat().st_ino} {paths.dir.stat().st_ino}".encode()
 
 
 def _last_file(paths: BusPaths) -> bytes:

@@ -4,6 +4,3 @@ UPDATE sqlite_sequence SET seq = max(seq, CAST((julianday('now') - 2440587.5) * 
 WHERE name = 'messages';
 UPDATE x_bus SET fence = CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER);
 UPDATE x_fences SET fence = max(fence, (SELECT fence FROM x_bus));
--- The doctor reports the time, in milliseconds.
-INSERT OR REPLACE INTO meta (key, value)
-SELECT 'x_replaced_ms', CAST(fence / 1000 AS TEXT) FROM x_bus;

@@ -52,6 +52,14 @@ def execute(connection: sqlite3.Connection, file: str) -> None:
         connection.execute(statement)
 
 
+def note_replaced(connection: sqlite3.Connection) -> None:
+    """Note when the file replaced another one, in milliseconds, for the doctor."""
+    note = (
+        "INSERT OR REPLACE INTO meta (key, value) SELECT ?, CAST(fence / 1000 AS TEXT) FROM x_bus"
+    )
+    connection.execute(note, (REPLACED_KEY,))
+
+
 def missing(connection: sqlite3.Connection) -> list[str]:
     """Return the files whose tables have to be made. Raises BusSchemaNewer and BusSchemaUnknown."""
     present = _objects(connection)

@@ -33,7 +33,7 @@ def play(
     strangers = []
 
     def begin(heading: str, where: Path = tmp_path / "here", **settings: str) -> Stranger:
-        copy_used(where / "workspace") if where.exists() else copy_used(_made(where) / "workspace")
+        copy_used(where / "workspace")
         strangers.append(Stranger(heading, where / "workspace", tmp_path / "bin", **settings))
         return strangers[-1]
 
@@ -43,11 +43,6 @@ def play(
     finally:
         for each in strangers:
             each.end()
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
 
 
 def rows(stranger: Stranger, sql: str = MESSAGES, store: str = "hub") -> list[tuple[object, ...]]:
@@ -246,7 +241,8 @@ def test_copied_workspace_gets_new_identity(play: Play, tmp_path: Path) -> None:
     try:
         stranger.run()
         stranger.run()
-        assert original.sh("agentlip doctor --quiet") == ""
+        check = "agentlip bus claims &>/dev/null; agentlip doctor --quiet"
+        assert [each.sh(check) for each in (original, stranger)] == ["", ""]
         shown = [each.sh("agentlip identity show --json") for each in (original, stranger)]
         assert shown[0] != shown[1]
         before = rows(original)

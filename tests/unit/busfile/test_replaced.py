@@ -11,6 +11,8 @@ import pytest
 from appliance.busfile import claims, consumer, messages
 from appliance.busfile.file import BusPaths, changing, connect
 from appliance.busfile.heartbeats import write as beat
+from appliance.busfile.schema import REPLACED_KEY
+from appliance.kernel import meta
 from appliance.kernel.clock import SystemClock
 from appliance.sdk.bus import FileBus
 from tests.support import bus_spec_client
@@ -71,6 +73,14 @@ def test_numbers_and_fences_continue_above_those_given_out(paths, replace):
         assert new.seq > head
         before, head = after, new.seq
         assert max(*after, new.seq) < 2**53, "other programs read them as floating point"
+
+
+def test_copied_folder_has_replaced_no_file(paths, tmp_path):
+    copy = BusPaths(tmp_path / "copy")
+    shutil.copytree(paths.dir, copy.dir)
+    with changing(copy) as connection:
+        assert claims.claim(connection, 2 * NOW, "t", "b", 1).fence > 7
+        assert meta.read(connection, REPLACED_KEY) is None
 
 
 def test_file_that_stays_keeps_its_numbers(paths):
