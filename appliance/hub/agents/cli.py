@@ -83,11 +83,12 @@ def run_agent(
         signal.signal(number, lambda *_: waking.end())
     sources = _sources(session, runner, hub, streams or (), bus)
     session.note(f"{plain(name)} sleeps until work waits; Ctrl-C ends it")
-    for source in sources:
-        source.start()
-    waking.run()
-    for source in sources:
-        source.end()
+    if runner.begin():
+        for source in sources:
+            source.start()
+        waking.run()
+        for source in sources:
+            source.end()
     _release_claims(session, hub(), name)
     for error in filter(None, (source.error for source in sources)):
         raise error

@@ -29,7 +29,8 @@ class Stopped(Exception):
 
 
 class Waking:
-    """Wakes one agent for its entries. `end` ends it, and the turn that runs."""
+    """Wakes one agent for its entries after `TurnRunner.begin`. `end` ends it, and the turn that
+    runs."""
 
     def __init__(self, hub: Hub, runner: TurnRunner) -> None:
         self._hub, self._runner, self._name = hub, runner, runner.name
@@ -39,7 +40,6 @@ class Waking:
 
     def run(self) -> None:
         """Serve until `stop` is set. Raises Replaced, or what the hub refuses for good."""
-        self._runner.report("asleep", begins=True)
         with suppress(Stopped):
             while not self.stop.is_set():
                 if self._runner.is_paused():

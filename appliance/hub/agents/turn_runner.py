@@ -1,5 +1,7 @@
 """Runs an agent's turns, one at a time and within its limits, and reports them to the hub."""
 
+import os
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,6 +18,8 @@ from appliance.kernel.ids import random_id
 from appliance.sdk.paths import path_segment
 
 PAUSED_SECONDS = 5.0  # between two looks whether a pause has ended
+LEASE_SECONDS = 45.0  # a replaced program's turn has ended then, also after its SIGKILL
+TAKEOVER_SECONDS = 1.0  # between two looks whether that turn has ended
 REPORT_SECONDS = 300.0  # between two reports while nothing happens; each is a commit
 HOUR_SECONDS = 3600.0
 FAILURES_MAX = 5  # turns in a row, for the same entries
@@ -58,13 +62,32 @@ class TurnRunner:
         self.name, self.limits, self.say = name, limits, say
         self._path = f"/api/v1/agents/{path_segment(name)}/report"
         self._hub, self._words, self._clock = hub, words, clock
-        self._run_id = random_id()
+        self._run_id = f"{os.getpid()}@{socket.gethostname()[:30]}-{random_id()[:12]}"
         self._began: deque[float] = deque()  # when turns began, within the last hour
         self._number = 0
         self._lock = threading.RLock()
         self._pause: Any = None
         self._reported = float("-inf")
         self.stop = threading.Event()
+
+    def begin(self) -> bool:
+        """Take the agent's name, and wait until a replaced program's turn has ended. Return False
+        if `stop` was set before."""
+        taken = self.report("asleep", begins=True)
+        runner, first = taken["runner"], taken["last_turn"]
+        if runner is None or runner["state"] != "working":
+            return not self.stop.is_set()
+        limit = self._clock.monotonic() + LEASE_SECONDS
+        self.say(
+            f"{runner['run_id']} has a turn for {self.name} since {runner['state_since']}, which"
+            f" ends now; another turn begins in {LEASE_SECONDS:.0f} s at the latest"
+        )
+        while taken["last_turn"] == first and self._clock.monotonic() < limit:
+            if self.stop.wait(TAKEOVER_SECONDS):
+                return False
+            taken = self.report("working")
+        self.report("asleep")
+        return True
 
     def run(
         self, work: Work, settle: Callable[[TurnResult], Settled] = lambda _: Settled()
@@ -112,15 +135,20 @@ class TurnRunner:
         """Wait before the next attempt, longer after each failure."""
         self._wait(min(BACKOFF_SECONDS_MAX, 2.0**failures))
 
-    def report(self, state: str, *, begins: bool = False, **more: Any) -> None:
-        """Report a state. Raises Replaced."""
+    def report(self, state: str, *, begins: bool = False, **more: Any) -> Any:
+        """Report a state; return the answer. Raises Replaced."""
         body = {"run_id": self._run_id, "state": state, "begins": begins, **more}
         with self._lock:
             answer = self._hub.post(self._path, body, None)
             self._pause, self._reported = answer["pause"], self._clock.monotonic()
         if not answer["newest"]:
             self.stop.set()
-            raise Replaced(details={"name": self.name})
+            runner = answer["runner"]
+            raise Replaced(
+                f"{runner['run_id']} runs this agent since {runner['state_since']}",
+                details={"name": self.name, **runner},
+            )
+        return answer
 
     def _end_if_replaced(self) -> None:
         """Report a running turn. End it if another program has the name now."""

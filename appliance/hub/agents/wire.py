@@ -58,11 +58,21 @@ class Pause(Struct, frozen=True):
     until: str | None
 
 
+class Runner(Struct, frozen=True):
+    run_id: str
+    state: AgentState
+    state_since: str
+
+
 class ReportTaken(Struct, frozen=True):
-    """`pause`: no turn may start. `newest`: false if another program has this name now."""
+    """`pause`: no turn may start. `newest`: false if another program has this name now. `runner`:
+    that program, or the program that a beginning program replaces; its turn may still run.
+    `last_turn`: the newest turn's id."""
 
     pause: Pause | None
     newest: bool
+    runner: Runner | None = None
+    last_turn: int = 0
 
 
 class PauseAgent(Struct, frozen=True, omit_defaults=True):

@@ -14,7 +14,11 @@ from appliance.kernel.idempotency import Reply
 _REPORT = (
     "INSERT INTO x_agents (name, run_id, state, state_since, reported_at)"
     " VALUES (?1, ?2, ?3, ?4, ?4) ON CONFLICT (name) DO UPDATE SET run_id = ?2,"
-    " state_since = iif(state = ?3, state_since, ?4), state = ?3, reported_at = ?4"
+    " state_since = iif(state = ?3 AND run_id = ?2, state_since, ?4), state = ?3, reported_at = ?4"
+)
+_PRESENT = (
+    "SELECT run_id, state, state_since, ifnull((SELECT max(id) FROM x_turns WHERE name = ?1), 0)"
+    " FROM x_agents WHERE name = ?1"
 )
 _TURN = (
     "INSERT OR IGNORE INTO x_turns (name, key, began_at, seconds, outcome, code, entries_json,"
@@ -29,22 +33,27 @@ _WAKING = "UPDATE x_inboxes SET waking = ?, waking_at = ? WHERE name = ?"
 
 
 def report(tx: Tx, name: str, command: wire.Report) -> wire.ReportTaken:
-    """Store a report. An older program's report only stores its turn."""
-    row = tx.execute("SELECT run_id FROM x_agents WHERE name = ?", (name,)).fetchone()
+    """Store a report. An older program's report only stores its turn. A program that replaces a
+    working program is shown as working until its second report."""
+    row = tx.execute(_PRESENT, (name,)).fetchone()
     if row is None:
         (count,) = tx.execute("SELECT count(*) FROM x_agents").fetchone()
         if count >= wire.AGENTS_MAX:
             raise wire.TooManyAgents(details={"limit": wire.AGENTS_MAX})
     if command.turn is not None:
         _add_turn(tx, name, command.run_id, command.turn)
-    newest = command.begins or row is None or row[0] in (None, command.run_id)
+    runner = None
+    if row is not None and row[0] and (command.begins or row[0] != command.run_id):
+        runner = wire.Runner(*row[:3])
+    newest = command.begins or runner is None
     if newest:
-        tx.execute(_REPORT, (name, command.run_id, command.state, tx.now))
+        state = runner.state if runner and runner.state == "working" else command.state
+        tx.execute(_REPORT, (name, command.run_id, state, tx.now))
         escalate(tx, name, command.escalate)
-    present = _find(tx, name).pause
+    present = _find(tx, name)
     see(tx, name)
-    tx.execute(_WAKING, ("paused" if present else command.state, tx.now, name))
-    return wire.ReportTaken(present, newest)
+    tx.execute(_WAKING, ("paused" if present.pause else present.state, tx.now, name))
+    return wire.ReportTaken(present.pause, newest, runner, row[3] if row else 0)
 
 
 def pause(tx: Tx, name: str, command: wire.PauseAgent, by: str, principal: str | None) -> Reply:

@@ -162,10 +162,20 @@ def test_second_program_replaces_the_first(hub, ids, tmp_path):
     until(lambda: is_asleep(hub, "a7"), 20, "it sleeps")
     second = Agent(hub, tmp_path, "ack", name="a7")
     until(lambda: _replaced(hub, ids, first), 60, "the first ends")
-    assert (
-        "another program runs this agent now" in first.process.communicate(timeout=30)[1].decode()
-    )
+    assert " runs this agent since " in first.process.communicate(timeout=30)[1].decode()
     second.end()
+
+
+def test_second_program_begins_after_the_turn_of_the_first(hub, ids, tmp_path):
+    send(hub, ids[1], "one", "b5")
+    first = Agent(hub, tmp_path, "leave", name="b5", seconds=600)
+    first.wait_for(1)
+    second = Agent(hub, tmp_path, "ack", name="b5", seconds=0)
+    until(lambda: len(second.turns()) == 2, 60, "the second begins")
+    outcomes = [turn["outcome"] for turn in hub.http.get("/api/v1/agents/b5/turns").body["turns"]]
+    assert outcomes[-1] == "stopped", "before the second began"
+    assert f"{second.process.pid}@" in first.process.communicate(timeout=30)[1].decode()
+    assert f"{first.process.pid}@" in second.end()
 
 
 def _replaced(hub, ids, first):

@@ -24,6 +24,17 @@ def test_newest_program_replaces_an_older_one(env):
     assert [agent.state for agent in env.shown()] == ["working"]
 
 
+def test_program_that_begins_learns_of_a_turn_that_runs(env):
+    env.report("r1", "working", begins=True)
+    for _ in range(2):  # also if the first answer was lost
+        taken = env.report("r2", begins=True)
+        assert (taken.newest, taken.runner.state, taken.last_turn) == (True, "working", 0)
+    assert env.report("r3", begins=True).runner.run_id == "r2"
+    assert env.report("r1", "asleep", turn=turn(1)).runner.run_id == "r3"
+    assert (env.report("r3").last_turn, env.report("r3").runner) == (1, None)
+    assert [agent.state for agent in env.shown()] == ["asleep"]
+
+
 def test_state_is_in_the_receipts(env):
     env.report(begins=True)
     sent = env.send(to=["ada"])
