@@ -58,11 +58,12 @@ class Bounds:
         kind, subject = self._target(command, principal)
         if command.reason is not None:
             check_name(reason=command.reason)
-        seconds = self._seconds(command)
+        until_ms = self._until_ms(command)
         by, label = principal.label or principal.name, principal.label
         identity = keyed_request(principal, "POST", "pauses", key, command)
         return self._change(
-            identity, writes.pause, kind, subject, command.reason, seconds, by, label
+            identity, writes.pause, kind, subject, command.reason, command.seconds, by, label,
+            until_ms,
         )  # fmt: skip
 
     def resume(self, command: wire.EndPause, principal: Principal, key: str | None = None) -> Reply:
@@ -96,16 +97,17 @@ class Bounds:
             return "topic", self.hub.access.find_topic(principal, ADMIN, command.topic_id)
         return "all", ""
 
-    def _seconds(self, command: wire.BeginPause) -> int | None:
-        until = command.until
-        if until is None:
-            return command.seconds
-        seconds = int(until.timestamp() - self._clock.now_ms() / 1000)
-        if command.seconds is not None or not 0 < seconds <= wire.PAUSE_SECONDS_MAX:
+    def _until_ms(self, command: wire.BeginPause) -> int | None:
+        """Return `until`, if that is given. Raises BadPause."""
+        if command.until is None:
+            return None
+        until_ms = round(command.until.timestamp() * 1000)
+        longest_ms = wire.PAUSE_SECONDS_MAX * 1000
+        if command.seconds is not None or not 0 < until_ms - self._clock.now_ms() <= longest_ms:
             raise wire.BadPause(
                 "a pause ends in the next 90 days, and has one end", details={"field": "until"}
             )
-        return seconds
+        return until_ms
 
     # -- ceilings ----------------------------------------------------------------------
 

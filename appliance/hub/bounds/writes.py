@@ -29,13 +29,16 @@ def pause(
     seconds: int | None,
     by: str,
     principal: str | None,
+    until_ms: int | None = None,
 ) -> Reply:
-    """Pause a subject for an operator. Raises NoSuchTopic or TooManyPauses."""
+    """Pause a subject for an operator, for some seconds or until a time. Raises NoSuchTopic or
+    TooManyPauses."""
     former = pausing.find(tx, kind, subject)
     (count,) = tx.execute("SELECT count(*) FROM x_pauses").fetchone()
     if former is None and count >= pausing.PAUSES_MAX:
         raise wire.TooManyPauses(details={"limit": pausing.PAUSES_MAX})
-    until = None if seconds is None else tx.steady_ms + seconds * 1000
+    length_ms = until_ms - tx.now_ms if until_ms is not None else seconds and seconds * 1000
+    until = None if length_ms is None else tx.steady_ms + length_ms
     scope = _scope(tx, kind, subject)
     shown = pausing.begin(
         tx, kind, subject, "operator", by, reason, until, scope, principal

@@ -10,6 +10,7 @@ from appliance.hub.bounds import wire
 from appliance.hub.ceilings import DAYS_KEPT
 from appliance.integrations.notify_ask import observe
 from appliance.kernel.auth import ANONYMOUS, OWNER, Principal
+from appliance.kernel.clock import iso
 from appliance.kernel.pauses import Paused
 
 AGENT = Principal("tok_a", "ada", frozenset({"hub:read", "hub:post"}))
@@ -38,11 +39,12 @@ def test_setting_the_clock_ends_no_pause_and_prolongs_none(env):
 
 
 def test_pause_until_a_time_ends_then(env):
-    until = datetime.fromtimestamp(env.clock.now_ms() / 1000 + 90).astimezone().isoformat()
-    assert env.pause(principal="ada", until=until).until is not None
-    env.clock.pass_seconds(80)
+    until_ms = env.clock.now_ms() + 90_987
+    until = datetime.fromtimestamp(until_ms / 1000).astimezone().isoformat()
+    assert env.pause(principal="ada", until=until).until == iso(until_ms)
+    env.clock.pass_seconds(90.5)
     send_refused(env)
-    env.clock.pass_seconds(20)
+    env.clock.pass_seconds(0.5)
     env.send(sender="ada", principal=AGENT)
 
 
