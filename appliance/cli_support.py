@@ -7,6 +7,7 @@ failed, 4 authentication failed.
 import errno
 import inspect
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -163,7 +164,10 @@ class Session(msgspec.Struct, frozen=True):
         elif not rows:
             note(empty)
         else:
-            for line in _align(rows, columns):
+            lines = list(_align(rows, columns))
+            if any(self.fitting(line) != line for line in lines):
+                lines = list(_align(rows, columns, minutes=True))
+            for line in lines:
                 write_line(self.fitting(line))
 
 
@@ -423,11 +427,17 @@ def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _align(rows: Sequence[Row], columns: Columns) -> Iterator[str]:
+_TIME = r"^(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d\.\d{3}Z$"
+
+
+def _align(rows: Sequence[Row], columns: Columns, *, minutes: bool = False) -> Iterator[str]:
+    """Yield a table's lines. `minutes`: times without seconds."""
     from rich.cells import cell_len, set_cell_size
 
     lines = [[heading for heading, _ in columns]]
     lines += [[plain(value_of(row, key)) for _, key in columns] for row in rows]
+    if minutes:
+        lines = [[re.sub(_TIME, r"\1 \2Z", text) for text in line] for line in lines]
     widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = [set_cell_size(text, width) for text, width in zip(line, widths, strict=True)]
