@@ -82,7 +82,7 @@ def fixed_tokens(host: Host) -> list[tuple[str, Principal]]:
     scrape_token_file = host.section(AuthSettings).scrape_token_file
     if scrape_token_file is not None:
         scraper = Principal("scraper", "scrape token", frozenset({"metrics:read"}))
-        fixed.append((hash_token(secret(scrape_token_file)), scraper))
+        fixed.append((hash_token(secret(scrape_token_file, "auth.scrape_token_file")), scraper))
     return fixed
 
 

@@ -475,10 +475,10 @@ def read_secret(file: Path, option: str = "--secret-file", command: str = WHSEC)
     from appliance.kernel.config import BadSettings, secret
 
     try:
-        return secret(str(file))
+        return secret(str(file), option)
     except BadSettings as error:
         made = None if os.path.lexists(file) else f"{command} > {shlex.quote(str(file))}"
-        raise Invalid(f"{option}: {error.message}", hint=made or error.hint) from None
+        raise Invalid(error.message, hint=made or error.hint) from None
 
 
 def plain(value: Any) -> str:

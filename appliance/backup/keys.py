@@ -49,7 +49,8 @@ def load(settings: BackupSettings, file: Path | None = None) -> Identities | Non
             text = opened.read(_FILE_BYTES_MAX).decode("utf-8", "replace")
     except OSError as error:
         reason = error.strerror or os.strerror(error.errno or 0)
-        raise KeyRefused(f"the identity file can't be read: {reason}") from None
+        name = "backup.identity_file" if file is None else "--identity"
+        raise KeyRefused(f"{name}: {path} can't be read: {reason}") from None
     lines = [line.strip() for line in text.splitlines()]
     keys = [_identity(line) for line in lines if line and not line.startswith("#")]
     if not keys:

@@ -60,7 +60,7 @@ class S3Target:
     ) -> None:
         self.name = target.name
         keys = _keys(target, workspace)
-        certificates = _content(workspace, target.ca_file) if target.ca_file else ""
+        certificates = _content(workspace, target, "ca_file") if target.ca_file else ""
         self._store = _store(target, settings, keys, certificates, attempts_max)
 
     def list(self, below: str = "") -> dict[str, int]:
@@ -227,8 +227,8 @@ def _is_loopback(host: str) -> bool:
 
 
 def _keys(target: TargetSettings, workspace: Path) -> Keys:
-    access = _key(target.access_key_file, "AWS_ACCESS_KEY_ID", workspace)
-    secret = _key(target.secret_key_file, "AWS_SECRET_ACCESS_KEY", workspace)
+    access = _key(target, "access_key_file", "AWS_ACCESS_KEY_ID", workspace)
+    secret = _key(target, "secret_key_file", "AWS_SECRET_ACCESS_KEY", workspace)
     if not access or not secret:
         raise Invalid(
             f"target {target.name} has no keys",
@@ -239,14 +239,16 @@ def _keys(target: TargetSettings, workspace: Path) -> Keys:
     return Keys(access, secret, None if files else os.environ.get("AWS_SESSION_TOKEN"))
 
 
-def _key(file: str, variable: str, workspace: Path) -> str:
-    return (_content(workspace, file) if file else os.environ.get(variable, "")).strip()
+def _key(target: TargetSettings, name: str, variable: str, workspace: Path) -> str:
+    given = getattr(target, name)
+    return (_content(workspace, target, name) if given else os.environ.get(variable, "")).strip()
 
 
-def _content(workspace: Path, file: str) -> str:
-    path = workspace / Path(file).expanduser()
+def _content(workspace: Path, target: TargetSettings, name: str) -> str:
+    path = workspace / Path(getattr(target, name)).expanduser()
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise Invalid(f"{path} can't be read: {reason}", hint=f"ls -l {path}") from None
+        message = f"target {target.name}: {name}: {path} can't be read: {reason}"
+        raise Invalid(message, hint=f"ls -l {path}") from None

@@ -133,7 +133,7 @@ def tokens(settings: CourierSettings) -> list[tuple[str, Principal]]:
     """Return the tokens in [[courier.tokens]], for the token book."""
     return [
         (
-            hash_token(secret(token.token_file)),
+            hash_token(secret(token.token_file, "courier.tokens.token_file")),
             Principal(f"courier-{index}", token.name, frozenset(token.scopes)),
         )
         for index, token in enumerate(settings.tokens)

@@ -223,7 +223,10 @@ class Attempts:
     def _environment(self, attempt: ClaimedAttempt) -> dict[str, str]:
         """Return the attempt's environment. Raises BadSettings for a secret that can't be read."""
         spec, folder = attempt.spec, self._site.workspace
-        secrets = {name: secret(str(folder / path)) for name, path in spec.secrets.items()}
+        secrets = {
+            name: secret(str(folder / path), f"secrets.{name}")
+            for name, path in spec.secrets.items()
+        }
         number = str(attempt.number)
         own = {"JOB": attempt.job, "RUN": attempt.run_id, "ATTEMPT": number}
         own["ARTEFACTS"] = str(self._site.kept / attempt.run_id / number)

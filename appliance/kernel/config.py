@@ -87,13 +87,14 @@ def read_environment(environment: Mapping[str, str], kind: Any) -> Iterator[tupl
             yield names, _from_text(text, shapes.type_info(types.get(last, Any)))
 
 
-def secret(path: str) -> str:
-    """Return a secret file's content, without the newline at its end."""
+def secret(path: str, name: str) -> str:
+    """Return a secret file's content, without the newline at its end. `name`: the setting,
+    variable or option that names the file. Raises BadSettings."""
     try:
         return _text(Path(path)).rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = (getattr(error, "strerror", None) or "not UTF-8").lower()
-        message = f"can't read the secret file {path}: {reason}"
+        message = f"{name}: can't read the secret file {path}: {reason}"
         raise BadSettings(message, hint=f"ls -ld {shlex.quote(path)}") from None
 
 

@@ -81,4 +81,4 @@ class OidcSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 hint="docs/how-to/use-the-ui.md has an example",
             )
         if self.client_secret_file is not None:
-            secret(self.client_secret_file)
+            secret(self.client_secret_file, "oidc.client_secret_file")

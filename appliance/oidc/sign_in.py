@@ -127,7 +127,7 @@ class SignIn:
             "redirect_uri": self._redirect_uri, "client_id": settings.client_id,
         }  # fmt: skip
         file = settings.client_secret_file
-        pair = () if file is None else (settings.client_id, secret(file))
+        pair = () if file is None else (settings.client_id, secret(file, "oidc.client_secret_file"))
         credentials = ":".join(map(quote_plus, pair))  # RFC 6749, section 2.3.1
         self._exchanges += 1
         try:

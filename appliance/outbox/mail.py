@@ -223,7 +223,7 @@ class MailSession:
             server.starttls(context=self._tls)
             server.ehlo_or_helo_if_needed()
         if settings.user:
-            self._password = secret(settings.password_file or "")
+            self._password = secret(settings.password_file or "", "mail.password_file")
             server.login(settings.user, self._password)
         return server
 

@@ -42,7 +42,4 @@ def check_mail(settings: MailSettings) -> None:
     if bool(settings.user) != bool(settings.password_file):
         raise BadSettings("settings: set both mail.user and mail.password_file, or neither")
     if settings.password_file:
-        try:
-            secret(settings.password_file)
-        except BadSettings as error:
-            raise BadSettings(f"{error.message} (mail.password_file)") from None
+        secret(settings.password_file, "mail.password_file")

@@ -239,7 +239,7 @@ def _token_from(environment: Mapping[str, str]) -> str | None:
     if token:
         return token
     path = environment.get("AGENTLIP_TOKEN_FILE")
-    return secret(path) if path else None
+    return secret(path, "AGENTLIP_TOKEN_FILE") if path else None
 
 
 def _start(datadir: DataDir) -> str:

@@ -80,7 +80,7 @@ class HubTarget:
         if self._token is not None:
             return msgspec.structs.replace(endpoint, token=self._token)
         if self._token_file is not None:
-            return msgspec.structs.replace(endpoint, token=secret(self._token_file))
+            return msgspec.structs.replace(endpoint, token=secret(self._token_file, "token_file"))
         return endpoint
 
     def _at(self, url: str) -> tuple[Endpoint, Health]:

@@ -205,8 +205,10 @@ def find_workspace(explicit: Path | None, start: Path | None = None) -> DataDir:
     except PermissionError:
         is_there = True  # the reader reports the missing permission
     if not is_there:
+        variable = "AGENTLIP_WORKSPACE"
+        source = f"{variable}: " * (os.environ.get(variable) == str(explicit))
         raise WorkspaceNotFound(
-            f"no workspace in {datadir.workspace}",
+            f"{source}no workspace in {datadir.workspace}",
             details={"searched": [str(datadir.workspace)]},
             hint=f"agentlip init --workspace {shlex.quote(str(datadir.workspace))}",
         )

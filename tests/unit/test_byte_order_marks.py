@@ -43,7 +43,7 @@ READERS = {
     "settings of triggers": (check_settings_file, b"[courier]\ntriggers = []\n"),
     "a job": (job_of, JOB),
     "a wrong job": (job_of, b"comand = 1\n"),
-    "a secret": (lambda path: secret(str(path)), b"hush\n"),
+    "a secret": (lambda path: secret(str(path), "file"), b"hush\n"),
     "a key of a bucket": (lambda path: _content(path.parent, path.name), b"key"),
     "the token of the workspace": (token_of, b"agentlip_x\n"),
     "JSON of an option": (lambda path: json_object(f"@{path}", "--meta"), b'{"a": 1}'),

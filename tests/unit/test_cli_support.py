@@ -102,3 +102,21 @@ def test_any_output_overwrites_the_progress_on_a_terminal(monkeypatch, capsys):
     cli_support.note("done")
     cli_support.note("twice")
     assert capsys.readouterr().err == "\r\x1b[K".join(["half", "done\ntwice\n"])
+
+
+@pytest.mark.parametrize(
+    ("variable", "words"),
+    [
+        ("AGENTLIP_TOKEN_FILE", "channel list"),
+        ("AGENTLIP_USAGE_FILE", "agent report"),
+        ("AGENTLIP_WORKSPACE", "status"),
+    ],
+)
+def test_error_names_the_variable_and_its_file(variable, words, tmp_path, monkeypatch, capsys):
+    if variable != "AGENTLIP_WORKSPACE":
+        monkeypatch.setenv("AGENTLIP_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv(variable, str(tmp_path / "gone/file"))
+    assert main(words.split()) == 1
+    shown = capsys.readouterr().err
+    assert f"{variable}: " in shown
+    assert str(tmp_path / "gone/file") in shown

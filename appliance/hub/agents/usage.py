@@ -47,7 +47,7 @@ def add(file: str | None, tokens: int, cost: float) -> TurnUsage:
         Path(file).write_bytes(msgspec.json.encode(usage))
     except (OSError, ValueError) as error:
         raise Invalid(
-            f"the turn's usage can't be written: {error}",
+            f"AGENTLIP_USAGE_FILE: the turn's usage can't be written: {error}",
             hint='write {"tokens": 1200, "cost": 0.04}',
         ) from error
     return usage

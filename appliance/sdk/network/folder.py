@@ -92,8 +92,8 @@ class AgentFolder:
         """Return the configuration. Raises NoNetworkAgent."""
         try:
             return msgspec.json.decode((self.path / "agent.json").read_bytes(), type=AgentConfig)
-        except (OSError, ValueError):
-            raise NoNetworkAgent from None
+        except (OSError, ValueError) as error:
+            raise NoNetworkAgent(f"no network agent in {self.path}: {error}") from None
 
     def key(self) -> AgentKey:
         return self._read_key("key")
@@ -139,7 +139,7 @@ class AgentFolder:
             raise NoNetworkAgent from None
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise KeyExposed
-        return AgentKey.of(secret(str(path)))
+        return AgentKey.of(secret(str(path), "the agent's key"))
 
     def _write_key(self, name: str, key: AgentKey) -> None:
         """Write a key. Raises FileExistsError if it is there."""

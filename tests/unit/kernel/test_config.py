@@ -134,7 +134,7 @@ def test_variables_of_other_programs_are_ignored(tmp_path):
 def test_secret_is_read_from_its_file(tmp_path):
     path = tmp_path / "secret"
     path.write_text("hush\n")
-    assert secret(str(path)) == "hush"
+    assert secret(str(path), "file") == "hush"
     with pytest.raises(BadSettings) as refused:
-        secret(str(tmp_path / "absent"))
+        secret(str(tmp_path / "absent"), "file")
     assert "hush" not in refused.value.message
