@@ -7,6 +7,7 @@ from codecs import BOM_UTF8
 import pytest
 
 from appliance.backup.restore_settings import _values
+from appliance.backup.settings import TargetSettings
 from appliance.backup.target_s3 import _content
 from appliance.cli_support import text_of
 from appliance.courier.cli_run import check_settings_file
@@ -30,6 +31,11 @@ def values_of(path):
     return _values(datadir)
 
 
+def key_of(path):
+    target = TargetSettings("s3", "s3://bucket", ca_file=path.name)
+    return _content(path.parent, target, "ca_file")
+
+
 def job_of(path):
     file = read_file(path)
     return file.spec, file.error and file.error.message
@@ -44,7 +50,7 @@ READERS = {
     "a job": (job_of, JOB),
     "a wrong job": (job_of, b"comand = 1\n"),
     "a secret": (lambda path: secret(str(path), "file"), b"hush\n"),
-    "a key of a bucket": (lambda path: _content(path.parent, path.name), b"key"),
+    "a key of a bucket": (key_of, b"key"),
     "the token of the workspace": (token_of, b"agentlip_x\n"),
     "JSON of an option": (lambda path: json_object(f"@{path}", "--meta"), b'{"a": 1}'),
     "secrets to redact": (_texts_of, b"a-long-secret\n"),

@@ -14,6 +14,9 @@ from tests.support.until import until
 DEAF = """trap "" TERM; sleep 600 & echo $! > {file}.new; mv {file}.new {file}; wait"""
 
 
+RUNNER = {"run_id": "7@host", "state": "asleep", "state_since": "2026-02-04T20:00:00.000Z"}
+
+
 class ReplacedHub:
     """A hub that gives the agent's name to another program after the turn's first report."""
 
@@ -24,7 +27,7 @@ class ReplacedHub:
 
     def post(self, path, _body, _key):
         self.reports += path.endswith("/report")
-        return {"pause": None, "newest": self.reports < 2}
+        return {"pause": None, "newest": self.reports < 2, "runner": RUNNER, "last_turn": 0}
 
 
 def test_turn_ends_when_another_program_runs_the_agent():
