@@ -91,6 +91,11 @@ def test_each_threshold_of_the_hub_specification_has_an_alert():
     assert numbers == set(range(1, 8))
 
 
+def test_role_that_is_off_fires_no_alert_but_for_backups():
+    absent = {row["name"] for row in rules.CONTENT["alert"] if "absent(" in row["expr"]}
+    assert absent == {"ApplianceMissing", "BackupMetricsAbsent"}
+
+
 def test_each_subsystem_that_counts_has_an_alert():
     packages = {package for package, _, _ in made()}
     groups = {row["group"] for row in rules.CONTENT["alert"]}
